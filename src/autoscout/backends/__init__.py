@@ -1,0 +1,1 @@
+"""Real systems: one module per engine."""

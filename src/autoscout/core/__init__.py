@@ -1,0 +1,1 @@
+"""The nouns and the seams. Imports nothing else of AutoScout."""

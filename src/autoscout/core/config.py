@@ -1,0 +1,104 @@
+"""Config: an immutable, hashable, possibly partial assignment of values to knobs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+Value = bool | int | float | str | None
+"""What a knob may hold: JSON scalars only, so that every config survives files, stores and networks unchanged."""
+
+
+class Config(Mapping[str, Value]):
+    """A mapping from knob names to values that never changes.
+
+    Two configs are equal exactly when their canonical JSON is: `True`, `1` and `1.0` are three different values, the
+    order of the knobs does not matter. An inactive knob is absent, never `None` by convention.
+
+    >>> Config(tp=2, pp=4) == Config({"pp": 4, "tp": 2})
+    True
+    >>> Config(tp=1) == Config(tp=True)
+    False
+    >>> Config(tp=2).extend(pp=4).without("tp")
+    Config(pp=4)
+    """
+
+    __slots__ = ("_canonical", "_hash", "_values")
+
+    def __init__(self, values: Mapping[str, Value] | None = None, /, **more: Value) -> None:
+        merged = {**values, **more} if values else more
+        self._values: dict[str, Value] = {name: merged[name] for name in sorted(merged)}
+        for name, value in self._values.items():
+            if not isinstance(value, (bool, int, float, str)) and value is not None:
+                raise TypeError(f"knob {name!r} must hold a JSON scalar, not {type(value).__name__} {value!r}")
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ValueError(f"knob {name!r} must be finite, not {value!r}")
+        self._canonical: str | None = None
+        self._hash: int | None = None
+
+    def __getitem__(self, name: str) -> Value:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._values
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Config) and self.canonical == other.canonical
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(self.canonical)
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"Config({', '.join(f'{name}={value!r}' for name, value in self._values.items())})"
+
+    def __reduce__(self) -> tuple[type[Config], tuple[dict[str, Value]]]:
+        return type(self), (self._values,)
+
+    @property
+    def canonical(self) -> str:
+        """Sorted compact JSON: the identity of this config in memory, files and stores."""
+        if self._canonical is None:
+            self._canonical = json.dumps(self._values, sort_keys=True, separators=(",", ":"))
+        return self._canonical
+
+    @property
+    def key(self) -> str:
+        """Sixteen hex digits of the canonical form: short enough for folder names, stable across machines."""
+        return hashlib.sha256(self.canonical.encode()).hexdigest()[:16]
+
+    def extend(self, values: Mapping[str, Value] | None = None, /, **more: Value) -> Config:
+        """This config with some knobs set (again)."""
+        return Config({**self._values, **(values or {}), **more})
+
+    def without(self, *names: str) -> Config:
+        """This config less the given knobs; names it does not hold are ignored."""
+        return Config({name: value for name, value in self._values.items() if name not in names})
+
+    def only(self, names: Any) -> Config:
+        """The part of this config that assigns the given knobs."""
+        kept = set(names)
+        return Config({name: value for name, value in self._values.items() if name in kept})
+
+    def extends(self, partial: Config) -> bool:
+        """Whether every assignment of `partial` also stands here."""
+        missing = object()
+        for name, value in partial.items():
+            mine = self._values.get(name, missing)
+            if mine is missing or mine != value or type(mine) is not type(value):
+                return False
+        return True
+
+    def to_json(self) -> dict[str, Value]:
+        """A plain dict for `json.dumps`."""
+        return dict(self._values)

@@ -1,0 +1,61 @@
+"""Launch: what an executor starts. Completed: what came back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resources:
+    """What one launch occupies while it runs, in words every executor translates."""
+
+    cpus: int = 1
+    gpus: int = 0
+    memory_gb: float | None = None  # enforced on the whole process group where the executor can
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """A command (files, argv, env) or a picklable call, plus what it needs.
+
+    A command runs in a fresh folder of its own that first receives `files`. In `argv` and `env`, `{folder}` stands
+    for the absolute path of that folder. A launch is data: two equal launches do the same thing.
+    """
+
+    argv: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)  # relative path -> text
+    env: Mapping[str, str] = field(default_factory=dict)  # added to the caller's environment
+    call: Callable[[], Any] | None = None  # instead of argv; must pickle for executors that leave the process
+    resources: Resources = field(default_factory=Resources)
+    limit_s: float | None = None  # wall-clock limit on the whole process group
+    outputs: tuple[str, ...] = ()  # relative paths of files to bring back as text
+    shell: bool = False  # argv[0] is a shell line; only for commands that users wrote as one
+    name: str = ""  # readable, for folders and job names
+
+
+@dataclass(frozen=True, kw_only=True)
+class Completed:
+    """How a launch ended; always returned, whatever happened to the process."""
+
+    returncode: int | None  # None when it never ran or was killed by us; negative for a signal
+    stdout: str = ""
+    stderr: str = ""
+    outputs: Mapping[str, str] = field(default_factory=dict)  # those of Launch.outputs that exist
+    value: Any = None  # what `call` returned
+    error: str = ""  # traceback of `call`, or why nothing could be started
+    wall_s: float = 0.0
+    cpu_s: float = 0.0  # user + system time of the whole group
+    peak_memory_gb: float = 0.0
+    timed_out: bool = False
+    out_of_memory: bool = False  # killed for memory, by the limit or by the kernel
+    cancelled: bool = False
+    conditions: Mapping[str, float] = field(default_factory=dict)  # contention seen: cpu_pressure, cpu_share, ...
+    folder: str = ""  # where its files and logs lie, if anywhere
+
+    @property
+    def log_tail(self) -> str:
+        """The last few thousand characters of what it said, errors last."""
+        text = "\n".join(part for part in (self.stdout[-2000:], self.stderr[-4000:], self.error[-2000:]) if part.strip())
+        return text[-6000:]

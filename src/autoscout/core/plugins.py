@@ -1,0 +1,161 @@
+"""Plug-ins: found by file name inside AutoScout, by entry point outside it, imported only when asked for.
+
+A plug-in is one module (or package) in the folder of its kind whose `__all__` names exactly one class. Its name is the
+module's name with dashes for underscores. Names that begin with an underscore are helpers, not plug-ins. Other packages
+announce theirs in the entry-point group `autoscout.<folder>` (`autoscout.backends`), pointing at the class.
+
+A plug-in class that needs packages beyond the core lists their import names in `requires`; the extra that installs them is
+named like the plug-in unless `extra` says otherwise.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pkgutil
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from autoscout.core.errors import Fault, PluginError
+
+FOLDERS = {
+    "backend": "backends",
+    "searcher": "search",
+    "evaluator": "evaluate",
+    "simulator": "simulators",
+    "executor": "execute",
+    "store": "store",
+    "scheduler": "sched.schedulers",
+}
+"""Kind of plug-in -> folder below `autoscout`, which is also the tail of the entry-point group."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Health:
+    """Whether a plug-in can be used here, for `autoscout doctor`."""
+
+    kind: str
+    name: str
+    usable: bool
+    summary: str  # first line of its docstring
+    why: str = ""  # what is missing, and the command that installs it
+
+
+def available(kind: str) -> tuple[str, ...]:
+    """Names of all plug-ins of a kind, sorted, without importing any of them."""
+    _check_kind(kind)
+    return tuple(sorted({*_modules(kind), *_entry_points(kind)}))
+
+
+def get(kind: str, name: str) -> Any:
+    """The class of a plug-in.
+
+    Raises:
+        PluginError: unknown kind or name, the same name in two places, or packages that are not installed.
+    """
+    _check_kind(kind)
+    inside, outside = _modules(kind), _entry_points(kind)
+    if name in inside and name in outside:
+        raise PluginError(
+            Fault(
+                where=f"{kind} {name}",
+                rule="a plug-in name may be taken once, but AutoScout and an installed package both bring it",
+                value=outside[name].value,
+                fix="Uninstall the package or ask its authors to rename the entry point",
+            )
+        )
+    if name not in inside and name not in outside:
+        raise PluginError(
+            Fault(
+                where=kind,
+                value=repr(name),
+                rule=f"unknown {kind}; there are: {', '.join(available(kind)) or 'none'}",
+                fix="`autoscout doctor` lists all plug-ins",
+            )
+        )
+    found = _load_inside(kind, name) if name in inside else _load_outside(kind, name, outside[name])
+    missing = [package for package in getattr(found, "requires", ()) if importlib.util.find_spec(package) is None]
+    if missing:
+        raise PluginError(
+            Fault(
+                where=f"{kind} {name}",
+                rule=f"needs packages that are not installed: {', '.join(missing)}",
+                fix=f"pip install 'autoscout[{getattr(found, 'extra', name)}]'",
+            )
+        )
+    return found
+
+
+def health(kind: str, name: str) -> Health:
+    """Load a plug-in and say how it went; never raises."""
+    try:
+        found = get(kind, name)
+    except PluginError as error:
+        return Health(kind=kind, name=name, usable=False, summary="", why=str(error))
+    summary = next(iter((found.__doc__ or "").strip().splitlines()), "")
+    return Health(kind=kind, name=name, usable=True, summary=summary)
+
+
+def _check_kind(kind: str) -> None:
+    if kind not in FOLDERS:
+        raise PluginError(Fault(where="plug-in kind", value=repr(kind), rule=f"must be one of: {', '.join(FOLDERS)}"))
+
+
+@cache
+def _modules(kind: str) -> dict[str, str]:
+    folder = f"autoscout.{FOLDERS[kind]}"
+    if importlib.util.find_spec(folder.rsplit(".", 1)[0]) is None or importlib.util.find_spec(folder) is None:
+        return {}
+    paths = importlib.import_module(folder).__path__
+    return {
+        module.name.replace("_", "-"): f"{folder}.{module.name}"
+        for module in pkgutil.iter_modules(paths)
+        if not module.name.startswith("_")
+    }
+
+
+@cache
+def _entry_points(kind: str) -> dict[str, EntryPoint]:
+    found: dict[str, EntryPoint] = {}
+    for point in entry_points(group=f"autoscout.{FOLDERS[kind]}"):
+        if point.name in found and found[point.name].value != point.value:
+            raise PluginError(
+                Fault(
+                    where=f"{kind} {point.name}",
+                    rule="a plug-in name may be taken once, but two installed packages bring it",
+                    value=f"{found[point.name].value} and {point.value}",
+                    fix="Uninstall one of them",
+                )
+            )
+        found[point.name] = point
+    return found
+
+
+def _load_inside(kind: str, name: str) -> Any:
+    path = _modules(kind)[name]
+    try:
+        module = importlib.import_module(path)
+    except ImportError as error:
+        raise PluginError(
+            Fault(
+                where=f"{kind} {name}",
+                rule=f"could not be imported: {error}",
+                fix=f"pip install 'autoscout[{name}]'",
+            )
+        ) from error
+    exported = [getattr(module, item) for item in getattr(module, "__all__", ())]
+    classes = [item for item in exported if isinstance(item, type)]
+    if len(classes) != 1:
+        raise PluginError(Fault(where=path, rule="a plug-in module must export exactly one class in __all__", value=str(len(classes))))
+    return classes[0]
+
+
+def _load_outside(kind: str, name: str, point: EntryPoint) -> Any:
+    try:
+        return point.load()
+    except (ImportError, AttributeError) as error:
+        raise PluginError(
+            Fault(where=f"{kind} {name}", rule=f"the entry point {point.value} could not be loaded: {error}", fix="Reinstall its package")
+        ) from error

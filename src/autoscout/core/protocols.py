@@ -1,0 +1,238 @@
+"""The protocols: the seams where plug-ins meet. Each carries its whole contract.
+
+Siblings (search, evaluate, simulators, backends, execute, store, report, sched) know each other only through this page
+and through plain data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+import numpy as np
+
+from autoscout.core.config import Config, Value
+from autoscout.core.launch import Completed, Launch
+from autoscout.core.task import Task
+from autoscout.core.trial import Fidelity, Measurement, Proposal, Trial
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@runtime_checkable
+class SpaceLike(Protocol):
+    """What study, evaluators and stores need of a space; searchers use the full `autoscout.space.Space`."""
+
+    def default(self) -> Config:
+        """The engine's own setting of every active knob; always valid."""
+
+    def check(self, config: Config) -> list[str]:
+        """Why `config` is not a complete valid configuration, one sentence per broken rule; empty when it is."""
+
+    def fingerprint(self) -> str:
+        """Names this space: equal for spaces with the same knobs, conditions, constraints and facts."""
+
+
+@runtime_checkable
+class Searcher(Protocol):
+    """Proposes configurations.
+
+    Built by `cls(space, task, seed, options)`. Called by one thread only.
+
+    - `ask` returns up to `n` valid, complete, distinct proposals that extend `given` (knobs pinned by the user) and are
+      neither told nor pending; fewer or none means that nothing is left to propose for now.
+    - `tell` takes any finished trials: unasked, repeated, failed, simulated or replayed, in any grouping. It alone
+      rebuilds all state: after telling the same trials a fresh searcher asks for the same proposals.
+    - `pending` holds proposals that are being evaluated elsewhere. It is an argument and not memory, because after a
+      kill nobody remembers it. `ask` is a pure function of (seed, told trials, n, given, pending).
+
+    A life, with two workers:
+
+        ask(2)                      -> [A, B]       nothing told yet
+        tell([trial of B])                          B was faster
+        ask(1, pending=[A])         -> [C]          C differs from A and B
+        tell([trial of A, trial of C])
+        ask(1)                      -> [D]
+    """
+
+    def ask(self, n: int, given: Config = ..., pending: Sequence[Proposal] = ...) -> list[Proposal]: ...
+
+    def tell(self, trials: Sequence[Trial]) -> None: ...
+
+
+@runtime_checkable
+class Evaluator(Protocol):
+    """Turns proposals into measurements.
+
+    `evaluate` returns one Measurement per proposal, in order, and never raises for a bad configuration; it raises only
+    when the world is broken (`LaunchError`). It may be called from up to `slots` threads at once. `recheck` names
+    proposals whose answers it no longer trusts; the study evaluates them again before asking for new ones. `cancel`
+    ends what is under way: the calls in flight return `aborted` measurements soon.
+    """
+
+    @property
+    def slots(self) -> int: ...
+
+    def evaluate(self, proposals: Sequence[Proposal]) -> list[Measurement]: ...
+
+    def recheck(self) -> list[Proposal]: ...
+
+    def cancel(self) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """A simulator's answers to n configs, as arrays of length n.
+
+    Attributes:
+        value: Predicted metric, in the metric's own unit.
+        spread: One standard deviation of the expected relative error (0.1 = 10 %).
+        feasible: Probability that the configuration runs at all.
+        known: 1 within the calibration data, falling to 0 far away from it.
+    """
+
+    value: NDArray[np.float64]
+    spread: NDArray[np.float64]
+    feasible: NDArray[np.float64]
+    known: NDArray[np.float64]
+
+
+@runtime_checkable
+class Simulator(Protocol):
+    """A cheap predictor of one metric.
+
+    `predict` is vectorised and pure between calls of `fit`; `fit` learns from measured trials of the task (failed ones
+    included) and may be called often with a growing list; `knobs` names the knobs it reads, others are ignored.
+    """
+
+    @property
+    def knobs(self) -> frozenset[str]: ...
+
+    def predict(self, configs: Sequence[Config], task: Task) -> Prediction: ...
+
+    def fit(self, trials: Sequence[Trial], task: Task) -> None: ...
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """A system that can be configured. Pure: starts no process, asks no clock, so that it is tested without the engine.
+
+    - `task(given)` fills a partial description (workload, hardware, objective) up with this engine's defaults and
+      refuses what it does not understand with `ConfigError`, all faults at once.
+    - `space(task)` declares the knobs; the default of each is what the engine itself would do.
+    - `render(config, task, seed)` gives the launch that measures `config`; `seed` picks fresh inputs (prompts).
+    - `parse(completed, task)` reads the outcome, and classifies every failure.
+    - `export(config, task)` gives the files of the hand-over folder: at least `run.sh`, which runs the system for
+      real use with this configuration, not the benchmark.
+    """
+
+    def task(self, given: Mapping[str, object]) -> Task: ...
+
+    def space(self, task: Task) -> SpaceLike: ...
+
+    def render(self, config: Config, task: Task, seed: int) -> Launch: ...
+
+    def parse(self, completed: Completed, task: Task) -> Measurement: ...
+
+    def export(self, config: Config, task: Task) -> Mapping[str, str]: ...
+
+
+@runtime_checkable
+class Job(Protocol):
+    """A launch under way, shaped like a Future."""
+
+    def done(self) -> bool: ...
+
+    def result(self, timeout_s: float | None = None) -> Completed:
+        """Wait for the end. Raises `TimeoutError` when `timeout_s` passes first; never for what the process did."""
+
+    def cancel(self) -> None:
+        """Kill the whole process group; `result` then returns a Completed with `cancelled`. Safe to call twice."""
+
+
+@runtime_checkable
+class Executor(Protocol):
+    """The only place that starts processes or talks to clusters.
+
+    `submit` queues a launch and returns at once; at most `slots` run together, each on cores and GPUs of its own. No
+    process of a launch outlives its job, whatever it forked. `close` cancels all jobs; the executor is a context manager.
+    """
+
+    @property
+    def slots(self) -> int: ...
+
+    def submit(self, launch: Launch) -> Job: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyRecord:
+    """What a store knows of a study besides its trials."""
+
+    name: str
+    task: Task
+    space: str  # fingerprint of the space
+    spec: Mapping[str, object]  # the resolved campaign file
+    created_s: float = 0.0
+
+
+@runtime_checkable
+class Store(Protocol):
+    """Keeps what happened. Safe for many threads and many processes at once.
+
+    - `open(record)` creates the study or joins it; returns the record in force (an existing one keeps its task).
+    - `claim(study, proposals, worker, lease_s)` says which of them nobody has finished or holds, and holds those for
+      `worker` until appended, released or the lease ends; a holder that died on this machine loses its claims at once.
+    - `append(trials)` makes one batch durable before it returns, numbers it, and drops the claims. A trial whose
+      identity already stands there is dropped (somebody else was faster); the stored ones are returned.
+      An aborted trial is not stored: it only gives its claim back.
+    - `batches(study, after)` yields the stored batches in order, those after batch number `after` only.
+    - `studies()` lists all records, newest first.
+
+    All failures of disk, network or schema are `StoreError`; nothing that was returned from `append` is ever lost.
+    """
+
+    def open(self, record: StudyRecord) -> StudyRecord: ...
+
+    def claim(self, study: str, proposals: Sequence[Proposal], worker: str, lease_s: float) -> list[Proposal]: ...
+
+    def append(self, study: str, trials: Sequence[Trial]) -> list[Trial]: ...
+
+    def batches(self, study: str, after: int = -1) -> Iterator[list[Trial]]: ...
+
+    def studies(self) -> list[StudyRecord]: ...
+
+    def close(self) -> None: ...
+
+
+def best(trials: Iterable[Trial], task: Task) -> Trial | None:
+    """The best finished trial: highest fidelity first, then lowest loss, then the earliest."""
+    found: Trial | None = None
+    rank: tuple[int, float] | None = None
+    for trial in trials:
+        loss = task.objective.loss(trial.measurement)
+        if loss == float("inf") or trial.measurement.fidelity is Fidelity.PREDICTED:
+            continue
+        candidate = (-int(trial.measurement.fidelity), loss)
+        if rank is None or candidate < rank:
+            found, rank = trial, candidate
+    return found
+
+
+__all__ = [
+    "Backend",
+    "Evaluator",
+    "Executor",
+    "Job",
+    "Prediction",
+    "Searcher",
+    "Simulator",
+    "SpaceLike",
+    "Store",
+    "StudyRecord",
+    "Value",
+    "best",
+]

@@ -1,0 +1,211 @@
+"""Task: what is tuned. Workload, hardware, software, objective and budget."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import operator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from autoscout.core.config import Value
+from autoscout.core.errors import ConfigError, Fault
+from autoscout.core.trial import Measurement
+
+
+class Direction(StrEnum):
+    """Which way is better."""
+
+    MINIMIZE = "minimize"
+    MAXIMIZE = "maximize"
+
+
+_OPERATORS: dict[str, Callable[[float, float], bool]] = {
+    "<=": operator.le,
+    ">=": operator.ge,
+    "<": operator.lt,
+    ">": operator.gt,
+}
+_SHORT = {"le": "<=", "ge": ">=", "lt": "<", "gt": ">"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limit:
+    """A bound that a good configuration must keep (an SLO): `p95_ttft_ms <= 500`."""
+
+    metric: str
+    op: str
+    value: float
+
+    @classmethod
+    def parse(cls, text: str) -> Limit:
+        """Read `p95_ttft_ms<=500` or the form `ttft_ms:p95:le:500`."""
+        match = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*(<=|>=|<|>)\s*([-+.\deE]+)\s*", text)
+        parts = text.strip().split(":")
+        try:
+            if match:
+                return cls(metric=match[1], op=match[2], value=float(match[3]))
+            if len(parts) == 4:
+                op = _SHORT.get(parts[2], parts[2])
+                if op in _OPERATORS:
+                    return cls(metric=f"{parts[1]}_{parts[0]}", op=op, value=float(parts[3]))
+        except ValueError:
+            pass
+        raise ConfigError(
+            Fault(
+                where="slo",
+                value=repr(text),
+                rule="a limit reads METRIC<=NUMBER (also >=, <, >) or METRIC:STAT:le:NUMBER",
+                fix="Example: --slo 'p95_ttft_ms<=500'",
+            )
+        )
+
+    def holds(self, measurement: Measurement) -> bool:
+        """Whether the measurement keeps this limit; a metric that was not reported does not."""
+        value = measurement.metrics.get(self.metric)
+        return value is not None and _OPERATORS[self.op](value, self.value)
+
+    def __str__(self) -> str:
+        return f"{self.metric}{self.op}{self.value:g}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Objective:
+    """The number to improve, which way, and the limits to keep while doing so."""
+
+    metric: str
+    direction: Direction = Direction.MINIMIZE
+    limits: tuple[Limit, ...] = ()
+
+    def loss(self, measurement: Measurement) -> float:
+        """The cost searchers minimise: the metric (negated when maximised), infinite for a failure or a broken limit."""
+        if not measurement.ok or not all(limit.holds(measurement) for limit in self.limits):
+            return math.inf
+        value = measurement.metrics.get(self.metric)
+        if value is None:
+            return math.inf
+        return value if self.direction is Direction.MINIMIZE else -value
+
+    def value(self, measurement: Measurement) -> float | None:
+        """The metric as a person reads it, whether or not limits hold; None when it was not reported."""
+        return measurement.metrics.get(self.metric) if measurement.ok else None
+
+    def better(self, one: float, other: float) -> bool:
+        """Whether metric value `one` beats `other`."""
+        return one < other if self.direction is Direction.MINIMIZE else one > other
+
+    def gain(self, baseline: float, value: float) -> float:
+        """How many times better `value` is than `baseline` (1.25 = 25 % better), whatever the direction."""
+        above, below = (baseline, value) if self.direction is Direction.MINIMIZE else (value, baseline)
+        return above / below if below else math.inf
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """What a study may spend; whichever runs out first ends it. None is no bound."""
+
+    trials: int | None = None
+    wall_s: float | None = None
+    cost_s: float | None = None  # sum of the trials' own measured cost
+    failures: int | None = None  # consecutive failures after which something is broken rather than unlucky
+
+    def __post_init__(self) -> None:
+        faults = [
+            Fault(where="budget", field=name, value=repr(value), rule="a budget must be above zero", fix="Leave it out for no bound")
+            for name, value in asdict(self).items()
+            if value is not None and value <= 0
+        ]
+        if faults:
+            raise ConfigError(faults)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """Everything a result depends on besides the config, and the budget for finding it.
+
+    Attributes:
+        system: Name of the backend ("llamacpp", "command", "megatron").
+        workload: The load: model, prompt lengths, concurrency, batch, command template.
+        hardware: The machine: GPUs, cores, memory.
+        software: Versions that matter to the result.
+        objective: What to improve.
+        budget: What may be spent; not part of the task's identity.
+    """
+
+    system: str
+    objective: Objective
+    workload: Mapping[str, Any] = field(default_factory=dict)
+    hardware: Mapping[str, Any] = field(default_factory=dict)
+    software: Mapping[str, Any] = field(default_factory=dict)
+    budget: Budget = field(default_factory=Budget)
+
+    @property
+    def facts(self) -> dict[str, Value]:
+        """Scalars of workload and hardware, for constraints (`tp * pp * dp == gpus`) and for comparing tasks."""
+        merged = {**self.software, **self.hardware, **self.workload}
+        return {name: value for name, value in merged.items() if isinstance(value, (bool, int, float, str))}
+
+    @property
+    def key(self) -> str:
+        """Sixteen hex digits naming everything but the budget."""
+        data = {name: value for name, value in self.to_json().items() if name != "budget"}
+        return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "system": self.system,
+            "workload": dict(self.workload),
+            "hardware": dict(self.hardware),
+            "software": dict(self.software),
+            "objective": {
+                "metric": self.objective.metric,
+                "direction": self.objective.direction.value,
+                "limits": [str(limit) for limit in self.objective.limits],
+            },
+            "budget": {name: value for name, value in asdict(self.budget).items() if value is not None},
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Task:
+        objective = data["objective"]
+        return cls(
+            system=data["system"],
+            workload=dict(data.get("workload", {})),
+            hardware=dict(data.get("hardware", {})),
+            software=dict(data.get("software", {})),
+            objective=Objective(
+                metric=objective["metric"],
+                direction=Direction(objective.get("direction", "minimize")),
+                limits=tuple(Limit.parse(text) for text in objective.get("limits", [])),
+            ),
+            budget=Budget(**data.get("budget", {})),
+        )
+
+
+def similarity(one: Task, other: Task) -> float:
+    """How alike two tasks are, 0 to 1: same system and metric required, then the share of facts that agree.
+
+    Numbers agree by their ratio (8 and 16 GPUs: 0.5), everything else by equality. Used to find past studies
+    whose winners are worth trying first.
+    """
+    if one.system != other.system or one.objective.metric != other.objective.metric:
+        return 0.0
+    mine, theirs = one.facts, other.facts
+    names = mine.keys() | theirs.keys()
+    if not names:
+        return 1.0
+    return sum(_agree(mine.get(name), theirs.get(name)) for name in names) / len(names)
+
+
+def _agree(one: Value, other: Value) -> float:
+    numbers = (int, float)
+    if isinstance(one, numbers) and isinstance(other, numbers) and not isinstance(one, bool) and not isinstance(other, bool):
+        if one == other:
+            return 1.0
+        low, high = sorted((abs(one), abs(other)))
+        return low / high if high and one * other > 0 else 0.0
+    return 1.0 if one == other else 0.0

@@ -1,0 +1,188 @@
+"""What flows through a study: Proposal, Measurement, Trial, and the states they can be in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from typing import Any
+
+from autoscout.core.config import Config
+
+
+class Status(StrEnum):
+    """How a configuration fared. Every kind but `OK` is a failure that teaches the search something."""
+
+    OK = "ok"
+    OOM_START = "oom_start"  # ran out of memory while starting: the configuration does not fit
+    OOM_RUN = "oom_run"  # started, then ran out of memory under load
+    TIMEOUT = "timeout"  # passed its wall-clock limit and was killed
+    CRASHED = "crashed"  # ended with an error of its own
+    INVALID = "invalid"  # the engine refused the combination of settings
+    WRONG_OUTPUT = "wrong_output"  # claims success, but what it produced is not right or cannot be read
+    ABORTED = "aborted"  # stopped by us (interrupt, hopeless): says nothing about the configuration
+
+    @property
+    def failed(self) -> bool:
+        """Whether the configuration is to blame; an aborted trial is neither a success nor a failure."""
+        return self not in (Status.OK, Status.ABORTED)
+
+    @property
+    def out_of_memory(self) -> bool:
+        return self in (Status.OOM_START, Status.OOM_RUN)
+
+
+class Fidelity(IntEnum):
+    """How far a number can be trusted; the best configuration is looked for at the highest fidelity present."""
+
+    PREDICTED = 0  # filled in by a searcher's own model; never reported as a result
+    SIMULATED = 1  # a simulator's answer
+    MEASURED = 2  # the real system ran
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposal:
+    """A configuration somebody wants to know the cost of.
+
+    Attributes:
+        config: A complete, valid configuration.
+        origin: Who proposed it and why (JSON): searcher, tree, arm, 2x2 cell, round. Credit is routed by it.
+        repeat: 0 for the first look at a configuration; 1, 2, ... for deliberate measurements of the same one.
+    """
+
+    config: Config
+    origin: Mapping[str, Any] = field(default_factory=dict)
+    repeat: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return {"config": self.config.to_json(), "origin": dict(self.origin), "repeat": self.repeat}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Proposal:
+        return cls(config=Config(data["config"]), origin=dict(data.get("origin", {})), repeat=int(data.get("repeat", 0)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """The answer to a proposal; a failed configuration is a value, not an exception.
+
+    Attributes:
+        status: How it fared.
+        metrics: Finite numbers, units in the names (`output_throughput`, `median_ttft_ms`, `peak_mem_gib`).
+        samples: Raw repeats behind a metric, where there are any.
+        fidelity: Who answered.
+        cost_s: What the answer cost, in seconds of the measured system's time.
+        conditions: Circumstances: CPU pressure, process CPU seconds beside wall seconds, dirty repeats.
+        reason: One line for a person, for everything but `OK`.
+        log_tail: The end of the engine's log, for everything but `OK`.
+    """
+
+    status: Status
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    samples: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    fidelity: Fidelity = Fidelity.MEASURED
+    cost_s: float = 0.0
+    conditions: Mapping[str, float] = field(default_factory=dict)
+    reason: str = ""
+    log_tail: str = ""
+
+    def __post_init__(self) -> None:
+        for name, value in self.metrics.items():
+            if not math.isfinite(value):
+                raise ValueError(f"metric {name!r} must be finite, not {value!r}; report wrong_output instead")
+
+    @property
+    def ok(self) -> bool:
+        return self.status is Status.OK
+
+    def to_json(self) -> dict[str, Any]:
+        data: dict[str, Any] = {
+            "status": self.status.value,
+            "metrics": dict(self.metrics),
+            "fidelity": self.fidelity.label,
+            "cost_s": self.cost_s,
+        }
+        if self.samples:
+            data["samples"] = {name: list(values) for name, values in self.samples.items()}
+        if self.conditions:
+            data["conditions"] = dict(self.conditions)
+        if self.reason:
+            data["reason"] = self.reason
+        if self.log_tail:
+            data["log_tail"] = self.log_tail
+        return data
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Measurement:
+        return cls(
+            status=Status(data["status"]),
+            metrics={name: float(value) for name, value in data.get("metrics", {}).items()},
+            samples={name: tuple(map(float, values)) for name, values in data.get("samples", {}).items()},
+            fidelity=Fidelity[str(data.get("fidelity", "measured")).upper()],
+            cost_s=float(data.get("cost_s", 0.0)),
+            conditions={name: float(value) for name, value in data.get("conditions", {}).items()},
+            reason=str(data.get("reason", "")),
+            log_tail=str(data.get("log_tail", "")),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """One proposal with its measurement: append-only, never edited.
+
+    The only thing that flows from evaluation to store, search and report. `number` counts within the study from 0 and
+    is given by the store; `batch` groups the trials that were told to the searcher together.
+    """
+
+    proposal: Proposal
+    measurement: Measurement
+    study: str = ""
+    number: int = -1  # -1 until a store has taken it
+    batch: int = -1
+    started_s: float = 0.0  # seconds since the epoch
+    finished_s: float = 0.0
+    worker: str = ""
+
+    @property
+    def config(self) -> Config:
+        return self.proposal.config
+
+    @property
+    def ok(self) -> bool:
+        return self.measurement.ok
+
+    @property
+    def identity(self) -> tuple[str, str, int]:
+        """What may stand only once in a study: configuration, fidelity, repeat."""
+        return self.config.canonical, self.measurement.fidelity.label, self.proposal.repeat
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "study": self.study,
+            "number": self.number,
+            "batch": self.batch,
+            "key": self.config.key,
+            **self.proposal.to_json(),
+            **self.measurement.to_json(),
+            "started_s": self.started_s,
+            "finished_s": self.finished_s,
+            "worker": self.worker,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Trial:
+        return cls(
+            proposal=Proposal.from_json(data),
+            measurement=Measurement.from_json(data),
+            study=str(data.get("study", "")),
+            number=int(data.get("number", -1)),
+            batch=int(data.get("batch", -1)),
+            started_s=float(data.get("started_s", 0.0)),
+            finished_s=float(data.get("finished_s", 0.0)),
+            worker=str(data.get("worker", "")),
+        )

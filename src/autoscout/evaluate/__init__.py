@@ -1,0 +1,1 @@
+"""How a proposal gets its number: one module per evaluator."""

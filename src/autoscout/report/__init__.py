@@ -1,0 +1,1 @@
+"""What was found: tables, curves, importance, hand-over."""

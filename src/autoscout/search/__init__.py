@@ -1,0 +1,1 @@
+"""Who proposes: one module per searcher."""

@@ -1,0 +1,1 @@
+"""Cheap predictors: one module per simulator."""

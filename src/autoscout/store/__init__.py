@@ -1,0 +1,1 @@
+"""What happened, kept: one module per store."""

@@ -52,7 +52,8 @@ class Proposal:
     Attributes:
         config: A complete, valid configuration.
         origin: Who proposed it and why (JSON): searcher, tree, arm, 2x2 cell, round. Credit is routed by it.
-        repeat: 0 for the first look at a configuration; 1, 2, ... for deliberate measurements of the same one.
+        repeat: 0 for the first look at a configuration; 1, 2, ... for its rounds in the final; -1, -2, ... for a recheck of
+            an answer (a simulated one, say) that is no longer trusted. Only one trial per config, fidelity and repeat.
     """
 
     config: Config

@@ -1,0 +1,117 @@
+"""The crew: the trials a study has under way, here and in other processes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from autoscout.core.clock import Clock
+from autoscout.core.config import Config
+from autoscout.core.protocols import Evaluator, Store
+from autoscout.core.trial import Proposal, Trial
+
+POLL_S = 0.5  # how often to look again for trials that another process is measuring
+
+Slot = tuple[Config, int]
+"""A configuration and which look at it: what only one worker may be measuring."""
+
+
+def slot(proposal: Proposal) -> Slot:
+    """The slot a proposal asks for."""
+    return proposal.config, proposal.repeat
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """How trials are started.
+
+    Attributes:
+        workers: Trials at once; the evaluator's slots when None.
+        together: Wait for all trials of a batch before asking again (a searcher may want the whole batch), instead of
+            refilling each slot the moment it is free.
+        lease_s: How long other machines believe that a trial of ours is still under way.
+    """
+
+    workers: int | None = None
+    together: bool = False
+    lease_s: float = 6 * 3600.0
+
+
+@dataclass(kw_only=True)
+class Crew:
+    """Claims proposals, evaluates them on threads, and makes what comes back durable. A context manager."""
+
+    study: str
+    evaluator: Evaluator
+    store: Store
+    worker: str
+    pace: Pace
+    clock: Clock
+    elsewhere: dict[Slot, Proposal] = field(default_factory=dict, init=False)  # held by other processes
+
+    def __post_init__(self) -> None:
+        self.workers = max(1, min(self.pace.workers or self.evaluator.slots, self.evaluator.slots))
+        self._flight: dict[Future[list[Trial]], list[Proposal]] = {}
+
+    def __enter__(self) -> Self:
+        self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="trial")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is not None:
+            self.evaluator.cancel()  # or the pool would wait for trials whose results nobody can store
+        self._pool.shutdown()
+
+    @property
+    def busy(self) -> int:
+        """How many trials of ours are under way."""
+        return sum(map(len, self._flight.values()))
+
+    @property
+    def free(self) -> int:
+        """How many more may start now."""
+        return 0 if self.pace.together and self._flight else self.workers - self.busy
+
+    @property
+    def pending(self) -> list[Proposal]:
+        """Everything under way, here and elsewhere."""
+        return [proposal for unit in self._flight.values() for proposal in unit] + list(self.elsewhere.values())
+
+    def start(self, proposals: Sequence[Proposal]) -> list[Proposal]:
+        """Start those that nobody else holds; the others are remembered in `elsewhere`. Returns the started ones."""
+        if not proposals:
+            return []
+        claimed = self.store.claim(self.study, proposals, self.worker, self.pace.lease_s)
+        held = {slot(proposal) for proposal in claimed}
+        self.elsewhere.update((slot(proposal), proposal) for proposal in proposals if slot(proposal) not in held)
+        units = [claimed] if self.pace.together else [[proposal] for proposal in claimed]
+        for unit in filter(None, units):
+            self._flight[self._pool.submit(self._evaluate, unit)] = unit
+        return claimed
+
+    def collect(self) -> None:
+        """Wait until at least one unit is done and append what is."""
+        done, _ = wait(self._flight, return_when=FIRST_COMPLETED)
+        for future in done:
+            del self._flight[future]
+            self.store.append(self.study, future.result())
+
+    def await_others(self) -> bool:
+        """With nothing of ours to do: give other processes time. False when they hold nothing either."""
+        if not self.elsewhere:
+            return False
+        self.clock.sleep(POLL_S)
+        self.elsewhere.clear()  # a holder may have died: claim again, the store knows who is alive
+        return True
+
+    def _evaluate(self, unit: list[Proposal]) -> list[Trial]:
+        started_s = self.clock.now_s()
+        measured = self.evaluator.evaluate(unit)
+        finished_s = self.clock.now_s()
+        return [
+            Trial(proposal=proposal, measurement=answer, study=self.study, worker=self.worker, started_s=started_s, finished_s=finished_s)
+            for proposal, answer in zip(unit, measured, strict=True)
+        ]

@@ -1,0 +1,73 @@
+"""The final: the best few and the engine's default, measured again side by side.
+
+The search picks the configuration that *looked* best, which flatters it. The final measures default and finalists again in
+rounds, in an order that rotates so that drift of the machine hits all alike; only these numbers decide.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autoscout.core.config import Config
+from autoscout.core.errors import ConfigError, Fault
+from autoscout.core.task import Task
+from autoscout.core.trial import Fidelity, Proposal, Trial
+
+PHASE = "final"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finals:
+    """How much the final may measure: `finalists` besides the default, `rounds` times each. Zero rounds: no final."""
+
+    finalists: int = 2
+    rounds: int = 5
+
+    def __post_init__(self) -> None:
+        faults = [
+            Fault(where="finals", field=name, value=repr(value), rule="must not be negative")
+            for name, value in (("finalists", self.finalists), ("rounds", self.rounds))
+            if value < 0
+        ]
+        if faults:
+            raise ConfigError(faults)
+
+    @property
+    def trials(self) -> int:
+        return self.rounds * (self.finalists + 1) if self.finalists else 0
+
+
+def finalists(trials: Sequence[Trial], task: Task, default: Config, count: int) -> list[Config]:
+    """The best distinct configurations of the search at its highest fidelity, the default aside."""
+    search = [trial for trial in trials if trial.proposal.origin.get("phase") != PHASE and trial.ok]
+    if not search:
+        return []
+    top = max(trial.measurement.fidelity for trial in search)
+    losses: dict[Config, float] = {}
+    for trial in search:
+        loss = task.objective.loss(trial.measurement)
+        if trial.measurement.fidelity is top and top is not Fidelity.PREDICTED and math.isfinite(loss) and trial.config != default:
+            losses[trial.config] = min(loss, losses.get(trial.config, math.inf))
+    return sorted(losses, key=lambda config: (losses[config], config.canonical))[:count]
+
+
+def plan(trials: Sequence[Trial], task: Task, default: Config, finals: Finals) -> list[list[Proposal]]:
+    """The rounds of the final, one list of proposals each; empty when there is nobody to compare the default with.
+
+    Made from stored trials alone, so that a study killed in its final goes on with the same finalists. Repeats count from 1;
+    repeat 0 is the search's own look.
+    """
+    # A final that has begun keeps its field: a search trial that came in late must not change who runs.
+    begun = sorted({trial.config for trial in trials if trial.proposal.origin.get("phase") == PHASE}, key=lambda config: config.canonical)
+    chosen = [config for config in begun if config != default] or finalists(trials, task, default, finals.finalists)
+    if not chosen:
+        return []
+    field = [default, *chosen]
+    rounds = []
+    for number in range(1, finals.rounds + 1):
+        start = (number - 1) % len(field)
+        order = field[start:] + field[:start]
+        rounds.append([Proposal(config=config, origin={"phase": PHASE, "round": number}, repeat=number) for config in order])
+    return rounds

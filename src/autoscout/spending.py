@@ -1,0 +1,73 @@
+"""Spending: how much of a budget the stored trials have used, and when a search must end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+from autoscout.core.task import Budget
+from autoscout.core.trial import Trial
+from autoscout.finals import PHASE, Finals
+
+
+class Stop(StrEnum):
+    """Why a study ended."""
+
+    TRIALS = "trial budget used"
+    WALL = "wall-clock budget used"
+    COST = "measurement budget used"
+    FAILURES = "too many failures in a row"
+    EXHAUSTED = "nothing left to propose"
+    INTERRUPTED = "interrupted"
+
+
+def counted(trials: Sequence[Trial]) -> list[Trial]:
+    """The trials that a budget of trials counts: those of the search at the highest fidelity it has reached.
+
+    Simulated answers are free once anything real was measured; deliberate repeats of the final are not the search's.
+    """
+    search = [trial for trial in trials if trial.proposal.origin.get("phase") != PHASE]
+    top = max((trial.measurement.fidelity for trial in search), default=None)
+    return [trial for trial in search if trial.measurement.fidelity is top]
+
+
+def busy_s(trials: Sequence[Trial]) -> float:
+    """Wall seconds during which at least one of the trials ran: what earlier sittings of a study have used."""
+    total_s, end_s = 0.0, float("-inf")
+    for start, finish in sorted((trial.started_s, trial.finished_s) for trial in trials):
+        total_s += max(0.0, finish - max(start, end_s))
+        end_s = max(end_s, finish)
+    return total_s
+
+
+def failures_in_a_row(trials: Sequence[Trial]) -> int:
+    """How many of the newest trials failed, one after another."""
+    run = 0
+    for trial in reversed(trials):
+        if not trial.measurement.status.failed:
+            break
+        run += 1
+    return run
+
+
+def over(budget: Budget, trials: Sequence[Trial], wall_s: float, finals: Finals, workers: int) -> Stop | None:
+    """Which bound the search has reached, if any. Time for the final is kept back, judged by the trials so far.
+
+    Args:
+        budget: The bounds.
+        trials: Everything stored, oldest first.
+        wall_s: Seconds the study has run, earlier sittings included.
+        finals: What the final will measure.
+        workers: How many trials run at once.
+    """
+    search = counted(trials)
+    if budget.trials is not None and len(search) >= budget.trials:
+        return Stop.TRIALS
+    mean_s = sum(trial.measurement.cost_s for trial in search) / len(search) if search else 0.0
+    if budget.wall_s is not None and wall_s + (finals.trials + 1) * mean_s / workers >= budget.wall_s:
+        return Stop.WALL
+    if budget.cost_s is not None and sum(t.measurement.cost_s for t in trials) + finals.trials * mean_s >= budget.cost_s:
+        return Stop.COST
+    if budget.failures is not None and failures_in_a_row(trials) >= budget.failures:
+        return Stop.FAILURES
+    return None

@@ -56,18 +56,21 @@ def finalists(trials: Sequence[Trial], task: Task, default: Config, count: int) 
 def plan(trials: Sequence[Trial], task: Task, default: Config, finals: Finals) -> list[list[Proposal]]:
     """The rounds of the final, one list of proposals each; empty when there is nobody to compare the default with.
 
-    Made from stored trials alone, so that a study killed in its final goes on with the same finalists. Repeats count from 1;
-    repeat 0 is the search's own look.
+    Made from stored trials alone, so that a study killed in its final goes on with it. When more searching has changed who the
+    finalists are, a new edition begins, the default included, because only what ran side by side can be compared. Rounds
+    (and repeats, which equal them) count on through the editions from 1; repeat 0 is the search's own look.
     """
-    # A final that has begun keeps its field: a search trial that came in late must not change who runs.
-    begun = sorted({trial.config for trial in trials if trial.proposal.origin.get("phase") == PHASE}, key=lambda config: config.canonical)
-    chosen = [config for config in begun if config != default] or finalists(trials, task, default, finals.finalists)
+    chosen = finalists(trials, task, default, finals.finalists)
     if not chosen:
         return []
     field = [default, *chosen]
+    names = sorted(config.key for config in field)
+    past = [trial.proposal.origin for trial in trials if trial.proposal.origin.get("phase") == PHASE]
+    same = [origin["round"] for origin in past if origin.get("field") == names]
+    begun = min(same) - 1 if same else max((origin["round"] for origin in past), default=0)
     rounds = []
-    for number in range(1, finals.rounds + 1):
+    for number in range(begun + 1, begun + finals.rounds + 1):
         start = (number - 1) % len(field)
-        order = field[start:] + field[:start]
-        rounds.append([Proposal(config=config, origin={"phase": PHASE, "round": number}, repeat=number) for config in order])
+        origin = {"phase": PHASE, "round": number, "field": names}
+        rounds.append([Proposal(config=config, origin=origin, repeat=number) for config in field[start:] + field[:start]])
     return rounds

@@ -1,0 +1,146 @@
+"""The tables, their version, and the way from older versions to this one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from sqlalchemy import (
+    Column,
+    Connection,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    insert,
+    inspect,
+    select,
+    text,
+    update,
+)
+
+from autoscout.core.errors import Fault, StoreError
+from autoscout.core.log import logger
+
+log = logger(__name__)
+
+VERSION = 2
+
+metadata = MetaData()
+
+schema = Table("autoscout_schema", metadata, Column("version", Integer, nullable=False))
+
+studies = Table(
+    "autoscout_studies",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", String(200), nullable=False, unique=True),
+    Column("task", Text, nullable=False),  # JSON
+    Column("space", Text, nullable=False),
+    Column("spec", Text, nullable=False),  # JSON
+    Column("created_s", Double, nullable=False),
+)
+
+trials = Table(
+    "autoscout_trials",
+    metadata,
+    Column("study_id", ForeignKey(studies.c.id), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("batch", Integer, nullable=False),
+    Column("config", String(64), nullable=False),  # digest of the canonical form
+    Column("repeat", Integer, nullable=False),
+    Column("data", Text, nullable=False),  # the line of trials.jsonl
+    Column("fidelity", String(16), nullable=False, server_default="measured"),
+    Column("status", String(16), nullable=False, server_default="ok"),
+    Index("autoscout_trials_identity", "study_id", "config", "fidelity", "repeat", unique=True),
+    Index("autoscout_trials_batch", "study_id", "batch"),
+)
+
+claims = Table(
+    "autoscout_claims",
+    metadata,
+    Column("study_id", ForeignKey(studies.c.id), primary_key=True),
+    Column("config", String(64), primary_key=True),
+    Column("repeat", Integer, primary_key=True),
+    Column("worker", Text, nullable=False),
+    Column("until_s", Double, nullable=False),
+)
+
+
+def prepare(connection: Connection, location: str) -> None:
+    """Bring the database of a write transaction to this version; creates what is not there.
+
+    Safe when several processes do it at once: the transaction is the only one that writes until it ends.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('autoscout_schema'))"))
+    if not inspect(connection).has_table(schema.name):
+        metadata.create_all(connection)
+        connection.execute(insert(schema).values(version=VERSION))
+        return
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("LOCK TABLE autoscout_schema IN ACCESS EXCLUSIVE MODE"))  # waits for writers of the old version
+    version = _version(connection, location)
+    while version < VERSION:
+        log.info("%s: migrating the store from schema version %d to %d", location, version, version + 1)
+        _MIGRATIONS[version](connection)
+        version += 1
+        connection.execute(update(schema).values(version=version))
+
+
+def is_current(connection: Connection, location: str) -> bool:
+    """Whether the database has this version's tables; refuses newer ones."""
+    return inspect(connection).has_table(schema.name) and _version(connection, location) == VERSION
+
+
+def check_version(connection: Connection, location: str) -> None:
+    """Refuse to write into tables that another process has migrated since we opened them."""
+    _version(connection, location)
+
+
+def _version(connection: Connection, location: str) -> int:
+    version: int | None = connection.execute(select(schema.c.version)).scalar()
+    if version is None or not 1 <= version <= VERSION:
+        newer = version is not None and version > VERSION
+        rule = f"this AutoScout knows stores up to schema version {VERSION}"
+        fix = (
+            "It was written by a newer one: pip install --upgrade autoscout"
+            if newer
+            else "Give another store; this one was not made by AutoScout"
+        )
+        raise StoreError(Fault(where=location, field="schema version", value=str(version), rule=rule, fix=fix))
+    return version
+
+
+def _one_to_two(connection: Connection) -> None:
+    """Version 1 knew one trial per configuration and repeat; now each fidelity may have its own, and claims name the repeat.
+
+    Statements are spelled out: a migration must go on doing the same when the tables above change again.
+    """
+    for column, default in (("fidelity", "measured"), ("status", "ok")):
+        connection.execute(text(f"ALTER TABLE autoscout_trials ADD COLUMN {column} VARCHAR(16) DEFAULT '{default}' NOT NULL"))
+    rows = connection.execute(text("SELECT study_id, number, data FROM autoscout_trials")).all()
+    change = text("UPDATE autoscout_trials SET fidelity = :fidelity, status = :status WHERE study_id = :study AND number = :number")
+    for study, number, line in rows:
+        data = json.loads(line)
+        connection.execute(
+            change, {"study": study, "number": number, "fidelity": data.get("fidelity", "measured"), "status": data["status"]}
+        )
+    connection.execute(text("DROP INDEX autoscout_trials_identity"))
+    connection.execute(text("CREATE UNIQUE INDEX autoscout_trials_identity ON autoscout_trials (study_id, config, fidelity, repeat)"))
+    # Claims are promises, not results: whoever held one writes into the old tables and will be refused.
+    connection.execute(text("DROP TABLE autoscout_claims"))
+    connection.execute(
+        text(
+            "CREATE TABLE autoscout_claims (study_id INTEGER NOT NULL REFERENCES autoscout_studies (id), config VARCHAR(64) NOT NULL,"
+            " repeat INTEGER NOT NULL, worker TEXT NOT NULL, until_s DOUBLE PRECISION NOT NULL, PRIMARY KEY (study_id, config, repeat))"
+        )
+    )
+
+
+_MIGRATIONS: dict[int, Callable[[Connection], None]] = {1: _one_to_two}
+"""Version -> the step to the next one."""

@@ -1,1 +1,8 @@
 """What may be chosen: knobs, conditions, constraints."""
+
+from autoscout.space.constraint import Constraint
+from autoscout.space.counting import Count
+from autoscout.space.knobs import Choice, Flag, Grid, Knob
+from autoscout.space.space import Space
+
+__all__ = ["Choice", "Constraint", "Count", "Flag", "Grid", "Knob", "Space"]

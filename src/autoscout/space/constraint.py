@@ -1,0 +1,115 @@
+"""Constraints: an expression or a Python function that a valid configuration must satisfy."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from autoscout.core.errors import Fault, SpaceError
+from autoscout.space.algebra import Node, Table
+from autoscout.space.parser import Syntax, parse, refuse
+
+Rule = str | Callable[..., Any]
+_ARITHMETIC = frozenset(
+    {"add", "sub", "mul", "div", "floordiv", "mod", "neg", "pow", "abs", "min", "max", "round", "floor", "ceil", "log2", "sqrt", "gcd"}
+)
+_ORDER = frozenset({"lt", "le", "gt", "ge"})
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """What must hold.
+
+    A part of an expression that reads an inactive knob is undefined, and a constraint that comes out undefined is not
+    enforced; neither is a function one of whose arguments is inactive. A constraint that cannot be computed for some values
+    (division by zero) is broken there.
+
+    Attributes:
+        rule: An expression, or a function whose argument names are the knobs and facts it reads.
+        why: The reason, shown when it is broken.
+        strict: Broken, instead of not enforced, where undefined. Conditions of pinned knobs are.
+    """
+
+    rule: Rule
+    why: str = ""
+    strict: bool = False
+    where: str = field(default="", compare=False)  # file:line, for messages
+
+    @property
+    def text(self) -> str:
+        """The rule as a person should see it."""
+        if isinstance(self.rule, str):
+            return self.rule
+        name = getattr(self.rule, "__name__", type(self.rule).__name__)
+        return f"{name}({', '.join(self.names())})"
+
+    def names(self) -> tuple[str, ...]:
+        """The knobs and facts it reads, each once, in order of appearance."""
+        if isinstance(self.rule, str):
+            return tuple(dict.fromkeys(name for name, _ in parse(self.rule).names()))
+        return tuple(inspect.signature(self.rule).parameters)
+
+    def node(self, table: Table, scope: Mapping[str, Node]) -> Node:
+        """The rule over the variables and facts of `scope`.
+
+        Raises:
+            SpaceError: it reads a name that is not there, or does sums with text.
+        """
+        if isinstance(self.rule, str):
+            return build(self.rule, table, scope)
+        unknown = [name for name in self.names() if name not in scope]
+        if unknown:
+            rule = f"the function reads {unknown[0]!r}, which is neither a knob nor a fact"
+            raise SpaceError(Fault(rule=rule, value=self.text, fix=close(unknown[0], scope)))
+        return table.function(self.rule, [scope[name] for name in self.names()])
+
+    def identity(self) -> str:
+        """Text that is equal for equal constraints, across processes."""
+        if isinstance(self.rule, str):
+            return self.rule
+        try:
+            body = inspect.getsource(self.rule)
+        except (OSError, TypeError):
+            body = repr(getattr(getattr(self.rule, "__code__", None), "co_code", self.text))
+        return f"{self.text} {hashlib.sha256(body.encode()).hexdigest()}"
+
+
+def close(name: str, known: Iterable[str]) -> str:
+    """Advice naming what was probably meant, else all there is."""
+    names = list(known)
+    matches = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
+    if matches:
+        return f"Did you mean {' or '.join(repr(match) for match in matches)}?"
+    return f"There are: {', '.join(sorted(names)[:30]) or 'none'}"
+
+
+def build(text: str, table: Table, scope: Mapping[str, Node]) -> Node:
+    """The node of an expression over the names of `scope`."""
+    return _build(parse(text), text, table, scope)
+
+
+def _build(syntax: Syntax, text: str, table: Table, scope: Mapping[str, Node]) -> Node:
+    if syntax.op == "constant":
+        return table.constant(syntax.value)
+    if syntax.op == "name":
+        name = str(syntax.value)
+        if name not in scope:
+            raise refuse(text, syntax.at, f"{name!r} is neither a knob nor a fact", close(name, scope))
+        return scope[name]
+    if syntax.op == "list":
+        raise refuse(text, syntax.at, "a list may only stand after 'in'")
+    args = [_build(arg, text, table, scope) for arg in syntax.args]
+    op = syntax.op
+    if op in _ARITHMETIC:
+        for arg, part in zip(args, syntax.args, strict=True):
+            if table.text_only(arg):
+                raise refuse(text, part.at, "text cannot take part in arithmetic", "Compare it with == or in")
+    if op in _ORDER and any(table.text_only(arg) for arg in args) and any(arg.bound is not None for arg in args):
+        raise refuse(text, syntax.at, "text and numbers have no order between them", "Compare like with like")
+    if op == "in" and not syntax.value:
+        op = "within"
+    return table.make(op, args)

@@ -1,0 +1,178 @@
+"""How many completions a state has, and drawing one of them."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from autoscout.space.solver import QUICK_WORK, Solver, State
+
+PROBES = 400
+
+
+@dataclass(frozen=True)
+class Count:
+    """A number of configurations, and whether it is exact or an estimate."""
+
+    value: int
+    exact: bool
+
+    def __str__(self) -> str:
+        return f"{self.value:,}" if self.exact else f"about {float(self.value):.2g}"
+
+
+class OutOfWork(Exception):  # noqa: N818 - a signal between two functions of this module, never seen outside
+    """Counting would cost more than it may."""
+
+
+def count(solver: Solver, state: State, work: int) -> int:
+    """The exact number of completions.
+
+    Raises:
+        OutOfWork: more than `work` states would have to be looked into.
+    """
+    return _count(solver, state, solver.work + work)
+
+
+def _count(solver: Solver, state: State, limit: int) -> int:
+    if state.count is None:
+        parts = solver.parts(state)
+        if len(parts) == 1 and parts[0] is state:
+            state.count = _count_part(solver, state, limit)
+        else:
+            total = 1
+            for part in parts:
+                total *= _count(solver, part, limit)
+                if not total:
+                    break
+            state.count = total
+    return state.count
+
+
+def _count_part(solver: Solver, part: State, limit: int) -> int:
+    if solver.work > limit:
+        raise OutOfWork
+    index, allowed = solver.branch(part)
+    if len(part.pending) == 1:
+        return len(allowed)
+    total = 0
+    for position in allowed:
+        after = solver.step(part, index, position)
+        if after is not None:
+            total += _count(solver, after, limit)
+    return total
+
+
+def estimate(solver: Solver, state: State, rng: np.random.Generator, probes: int = PROBES) -> int:
+    """An unbiased estimate: the mean, over random descents, of the product of the branchings on the way (Knuth 1975)."""
+    if not solver.feasible(state):
+        return 0
+    logs = [_probe(solver, state, rng) for _ in range(probes)]
+    top = max(logs)
+    return round(math.exp(top) * sum(math.exp(log - top) for log in logs) / len(logs)) if top < 700 else int(10 ** (top / math.log(10)))
+
+
+def _probe(solver: Solver, state: State, rng: np.random.Generator) -> float:
+    total = 0.0
+    waiting = [state]
+    while waiting:
+        for part in solver.parts(waiting.pop()):
+            index, _ = solver.branch(part)
+            support = solver.support(part, index)
+            total += math.log(len(support))
+            after = solver.step(part, index, support[int(rng.integers(len(support)))])
+            assert after is not None, "a supported value can be set"
+            waiting.append(after)
+    return total
+
+
+def draw(solver: Solver, state: State, rng: np.random.Generator) -> dict[int, int]:
+    """Positions for all open variables of a feasible state.
+
+    Uniform over the completions of every part that can be counted quickly; in other parts uniform over the values that
+    can still be completed, variable by variable.
+    """
+    found: dict[int, int] = {}
+    waiting = [state]
+    while waiting:
+        for part in solver.parts(waiting.pop()):
+            index, position = _draw_one(solver, part, rng)
+            found[index] = position
+            if len(part.pending) == 1:
+                continue
+            after = solver.step(part, index, position)
+            assert after is not None, "a supported value can be set"
+            waiting.append(after)
+    return found
+
+
+def _draw_one(solver: Solver, part: State, rng: np.random.Generator) -> tuple[int, int]:
+    index, allowed = solver.branch(part)
+    if len(part.pending) == 1:
+        return index, allowed[int(rng.integers(len(allowed)))]
+    if part.cumulative is None:
+        part.cumulative = _cumulative(solver, part)
+    positions, sums = part.cumulative
+    return index, positions[bisect_right(sums, _below(rng, sums[-1]))]
+
+
+def _cumulative(solver: Solver, part: State) -> tuple[list[int], list[int]]:
+    """The values of the branching variable with the running sum of their completions (of one each when too many)."""
+    index, allowed = solver.branch(part)
+    try:
+        count(solver, part, solver.patience)
+    except OutOfWork:
+        solver.patience = max(QUICK_WORK // 100, solver.patience // 2)  # the parts below are likely to be as large
+        positions = list(solver.support(part, index))
+        return positions, list(range(1, len(positions) + 1))
+    positions, sums, total = [], [], 0
+    for position in allowed:
+        after = solver.step(part, index, position)
+        number = _count(solver, after, solver.work + solver.patience) if after is not None else 0
+        if number:
+            total += number
+            positions.append(position)
+            sums.append(total)
+    return positions, sums
+
+
+def _below(rng: np.random.Generator, bound: int) -> int:
+    """A uniform whole number in [0, bound), however large."""
+    if bound < 2**62:
+        return int(rng.integers(bound))
+    bits = bound.bit_length()
+    while True:
+        number = int.from_bytes(rng.bytes((bits + 7) // 8), "big") >> (-bits % 8)
+        if number < bound:
+            return number
+
+
+def walk(solver: Solver, states: list[State], order: list[tuple[int, int]], found: dict[int, int]) -> Iterator[dict[int, int]]:
+    """All completions of independent feasible states, the first variable of `order` changing slowest.
+
+    Args:
+        solver: Whose states these are.
+        states: One per component; changed while walking.
+        order: (component, variable) in the order of the walk.
+        found: Positions set so far; the same dict is yielded each time.
+    """
+    if not order:
+        yield found
+        return
+    (component, index), rest = order[0], order[1:]
+    before = states[component]
+    if index not in before.pending:
+        yield from walk(solver, states, rest, found)
+        return
+    for position in solver.support(before, index):
+        after = solver.step(before, index, position)
+        assert after is not None, "a supported value can be set"
+        states[component] = after
+        found[index] = position
+        yield from walk(solver, states, rest, found)
+    del found[index]
+    states[component] = before

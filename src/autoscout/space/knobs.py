@@ -1,0 +1,363 @@
+"""Knobs: one thing that may be chosen, with the values it may take."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from autoscout.core.config import Value
+from autoscout.core.errors import Fault, SpaceError
+from autoscout.space.values import Steps, linear, logarithmic, with_default
+
+
+class _Unset:
+    def __repr__(self) -> str:
+        return "?"
+
+
+_UNSET = _Unset()
+When = str | None
+
+
+class Knob:
+    """One setting of the system.
+
+    Do not build it directly: use `Choice`, `Flag` or `Grid`. A knob never changes.
+
+    Attributes:
+        name: How configurations, expressions and files call it.
+        values: What it may hold, in order; may be lazy, so use `len`, indexing and `in`, or `position`.
+        default: What the engine itself does when nobody sets it; always one of `values`.
+        sparse: Part of the structure (searched by tree) or, when False, dense (searched along its order).
+        when: Condition on other knobs under which it exists at all; None means always.
+        unit: Of the values ("MB", "s"), for people.
+        restart: Whether a change needs a new process of the system.
+        help: One line for people.
+        ordered: Whether neighbours in `values` are alike, so that steps along them mean something.
+        log: Whether ratios rather than differences of values matter.
+    """
+
+    kind: ClassVar[str] = "knob"
+    ordered: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        name: str,
+        values: Sequence[Value],
+        *,
+        default: Value | _Unset = _UNSET,
+        sparse: bool,
+        when: When = None,
+        unit: str = "",
+        restart: bool = True,
+        help: str = "",
+        log: bool = False,
+    ) -> None:
+        self.name = _checked_name(name)
+        if not len(values):
+            raise _fault(name, "values", "[]", "a knob needs at least one value", "List what it may hold")
+        self.values = values
+        self.sparse = sparse
+        self.when = when
+        self.unit = unit
+        self.restart = restart
+        self.help = help
+        self.log = log
+        self._positions: dict[tuple[type, Value], int] | None = None
+        self.default: Value = values[0] if isinstance(default, _Unset) else default
+        if self.position(self.default) is None:
+            raise _fault(name, "default", repr(self.default), f"the default must be one of the values {shown(values)}", "")
+
+    def __repr__(self) -> str:
+        condition = f", when={self.when!r}" if self.when else ""
+        return f"{type(self).__name__}({self.name!r}, {shown(self.values)}, default={self.default!r}{condition})"
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and isinstance(other, Knob) and self.spec() == other.spec() and _typed(self) == _typed(other)
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.name))
+
+    def __contains__(self, value: object) -> bool:
+        return self.position(value) is not None
+
+    def position(self, value: object) -> int | None:
+        """Where `value` stands in `values`; None when it is not there. `1`, `1.0` and `True` are three values."""
+        if isinstance(self.values, range):
+            return self.values.index(value) if type(value) is int and value in self.values else None
+        if isinstance(self.values, Steps):
+            return self.values.find(value)
+        if self._positions is None:
+            self._positions = {(item.__class__, item): index for index, item in enumerate(self.values)}
+        try:
+            return self._positions.get((value.__class__, value))  # type: ignore[arg-type]
+        except TypeError:  # unhashable
+            return None
+
+    def nearest(self, wanted: object, among: Sequence[Value] | None = None) -> Value:
+        """The value closest to `wanted`: by distance (by ratio on a log scale) for numbers, else itself, the default, the first.
+
+        Args:
+            wanted: Anything; a number need not be on the grid.
+            among: Choose from these values (not empty) instead of all.
+        """
+        pool = self.values if among is None else among
+        if self.ordered and isinstance(wanted, (int, float)) and not isinstance(wanted, bool) and math.isfinite(wanted):
+            return self._closest(float(wanted), pool)
+        for candidate in (wanted, self.default):
+            for value in pool:
+                if value.__class__ is candidate.__class__ and value == candidate:
+                    return value
+        if self.ordered and isinstance(self.default, (int, float)):
+            return self._closest(float(self.default), pool)
+        return pool[0]
+
+    def _closest(self, wanted: float, pool: Sequence[Any]) -> Value:
+        """By bisection: the values of an ordered knob ascend."""
+        low, high = 0, len(pool)
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (middle + 1, high) if pool[middle] < wanted else (low, middle)
+        if low == 0 or low == len(pool):
+            return pool[min(low, len(pool) - 1)]  # type: ignore[no-any-return]
+        below, above = pool[low - 1], pool[low]
+        if self.log and below > 0:
+            return below if wanted * wanted <= float(below) * float(above) else above  # type: ignore[no-any-return]
+        return below if wanted - below <= above - wanted else above  # type: ignore[no-any-return]
+
+    def parse(self, text: str) -> Value:
+        """The value that a person means by `text` on a command line.
+
+        Raises:
+            SpaceError: no value reads like that.
+        """
+        wanted = text.strip()
+        for value in self.values if len(self.values) <= 10_000 else ():
+            if wanted == str(value) or wanted.lower() in _SPELLINGS.get(repr(value), ()):
+                return value
+        try:
+            number = float(wanted)
+        except ValueError:
+            number = math.nan
+        for candidate in (number, int(number) if math.isfinite(number) and number == int(number) else None):
+            if candidate is not None and (position := self.position(candidate)) is not None:
+                return self.values[position]
+        raise _fault(self.name, "", repr(text), f"must be one of {shown(self.values)}", "")
+
+    def only(self, value: Value) -> Knob:
+        """This knob with one value left."""
+        if self.position(value) is None:
+            raise _fault(self.name, "", repr(value), f"must be one of {shown(self.values)}", "")
+        copy = object.__new__(type(self))
+        copy.__dict__.update(self.__dict__)
+        copy.values, copy.default, copy._positions = (value,), value, None
+        return copy
+
+    def spec(self) -> dict[str, Any]:
+        """The YAML form of this knob, without what equals the default of its kind."""
+        return self._common({"values": list(self.values)}, sparse=True)
+
+    def _common(self, found: dict[str, Any], *, sparse: bool) -> dict[str, Any]:
+        if self.default != self.values[0] or type(self.default) is not type(self.values[0]):
+            found["default"] = self.default
+        if self.sparse != sparse:
+            found["sparse"] = self.sparse
+        for key, value, usual in (
+            ("when", self.when, None),
+            ("unit", self.unit, ""),
+            ("restart", self.restart, True),
+            ("help", self.help, ""),
+        ):
+            if value != usual:
+                found[key] = value
+        return found
+
+
+class Choice(Knob):
+    """Categories, or any list of values that has no meaningful order."""
+
+    kind = "choice"
+
+    def __init__(
+        self,
+        name: str,
+        values: Sequence[Value],
+        default: Value | _Unset = _UNSET,
+        sparse: bool = True,
+        when: When = None,
+        unit: str = "",
+        restart: bool = True,
+        help: str = "",
+    ) -> None:
+        listed = _listed(name, values)
+        super().__init__(name, listed, default=default, sparse=sparse, when=when, unit=unit, restart=restart, help=help)
+
+    def spec(self) -> dict[str, Any]:
+        numeric = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in self.values)
+        return self._common({**({"type": "choice"} if numeric else {}), "values": list(self.values)}, sparse=True)
+
+
+class Flag(Knob):
+    """On or off."""
+
+    kind = "flag"
+
+    def __init__(
+        self,
+        name: str,
+        default: bool = False,
+        sparse: bool = True,
+        when: When = None,
+        unit: str = "",
+        restart: bool = True,
+        help: str = "",
+    ) -> None:
+        super().__init__(name, (False, True), default=default, sparse=sparse, when=when, unit=unit, restart=restart, help=help)
+
+    def spec(self) -> dict[str, Any]:
+        if len(self.values) == 1:
+            return self._common({"values": list(self.values)}, sparse=True)
+        return self._common({"type": "bool"}, sparse=True)
+
+
+class Grid(Knob):
+    """Ordered numbers: a range with a step, a range on a log scale, or an explicit ascending list.
+
+    - `Grid("x", 1, 64)`: all whole numbers; a fractional range without a step gets 101 points.
+    - `Grid("x", 0.5, 0.95, step=0.05)`: steps from `low`; `high` is the last that fits.
+    - `Grid("x", 1, 512, log=True)`: 1, 2, 4, ... and 512 (`base=4` for other ratios, `points=20` for evenly spread ones).
+    - `Grid("x", 1, 512, step=1, log=True)`: all whole numbers, of which ratios matter.
+    - `Grid("x", values=[1, 2, 4, 6, 8])`.
+
+    A default inside a range but off its grid is added to the values, because the engine's own setting must be reachable.
+    """
+
+    kind = "grid"
+    ordered = True
+
+    def __init__(
+        self,
+        name: str,
+        low: float | None = None,
+        high: float | None = None,
+        step: float | None = None,
+        log: bool = False,
+        base: float | None = None,
+        points: int | None = None,
+        values: Sequence[float] | None = None,
+        default: float | _Unset = _UNSET,
+        sparse: bool = False,
+        when: When = None,
+        unit: str = "",
+        restart: bool = True,
+        help: str = "",
+    ) -> None:
+        self._range: dict[str, Any] = {}
+        if values is None:
+            self._range = {key: value for key, value in (("step", step), ("base", base), ("points", points)) if value is not None}
+            made: Sequence[Value] = _spread(name, low, high, log, self._range)
+            self._range = {"range": [low, high], **({"log": True} if log else {}), **self._range}
+            made = _reach(name, made, default, low, high)
+        else:
+            made = _ascending(name, values, low, high, {"step": step, "base": base, "points": points})
+        default = _as_float(default) if isinstance(made[0], float) else default
+        super().__init__(name, made, default=default, sparse=sparse, when=when, unit=unit, restart=restart, help=help, log=log)
+
+    def spec(self) -> dict[str, Any]:
+        if self._range and len(self.values) > 1:
+            return self._common(dict(self._range), sparse=False)
+        return self._common({"values": list(self.values), **({"log": True} if self.log else {})}, sparse=False)
+
+
+_SPELLINGS = {"True": ("true", "on", "yes", "1"), "False": ("false", "off", "no", "0"), "None": ("null", "none")}
+
+
+def shown(values: Sequence[Value], most: int = 8) -> str:
+    """The values for a message, the middle left out when there are many."""
+    if len(values) <= most:
+        return "[" + ", ".join(repr(value) for value in values) + "]"
+    return f"[{values[0]!r}, {values[1]!r}, {values[2]!r}, ..., {values[-1]!r}] ({len(values)} values)"
+
+
+def _fault(name: str, part: str, value: str, rule: str, fix: str) -> SpaceError:
+    field = f"knobs.{name}.{part}" if part else f"knobs.{name}"
+    return SpaceError(Fault(field=field, value=value, rule=rule, fix=fix))
+
+
+def _typed(knob: Knob) -> tuple[type, ...]:
+    return (type(knob.default), type(knob.values[0]))
+
+
+def _checked_name(name: str) -> str:
+    if not isinstance(name, str) or not name or any(letter.isspace() or letter in "`'\"{}" for letter in name) or "__" in name:
+        raise SpaceError(
+            Fault(field="knobs", value=repr(name), rule="a knob needs a name without spaces, quotes, braces or double underscores")
+        )
+    return name
+
+
+def _listed(name: str, values: Sequence[Value]) -> tuple[Value, ...]:
+    if isinstance(values, (str, bytes, Mapping)):
+        raise _fault(name, "values", repr(values), "values must be a list", "Write [a, b]")
+    listed = tuple(values)
+    for value in listed:
+        if not isinstance(value, (bool, int, float, str)) and value is not None:
+            raise _fault(name, "values", repr(value), "a value must be a number, text, true, false or null", "")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise _fault(name, "values", repr(value), "a number must be finite", "")
+    doubles = [value for index, value in enumerate(listed) if (type(value), value) in {(type(other), other) for other in listed[:index]}]
+    if doubles:
+        raise _fault(name, "values", repr(doubles[0]), "a value may stand there once", "Remove the second one")
+    return listed
+
+
+def _ascending(
+    name: str, values: Sequence[float], low: float | None, high: float | None, others: Mapping[str, float | None]
+) -> tuple[Value, ...]:
+    used = [key for key, value in {"range": low if low is not None else high, **others}.items() if value is not None]
+    if used:
+        raise _fault(name, used[0], "", f"values and {used[0]} cannot both be given", "Keep one")
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise _fault(name, "values", repr(value), "a grid holds numbers only", "Use Choice for other values")
+    made = sorted(values)
+    if any(isinstance(value, float) for value in made):
+        made = [float(value) for value in made]
+    return _listed(name, made)
+
+
+def _spread(name: str, low: float | None, high: float | None, log: bool, given: dict[str, Any]) -> Sequence[Value]:
+    if low is None or high is None:
+        raise _fault(name, "range", repr([low, high]), "a grid needs a low and a high end, or values", "Write range: [1, 64]")
+    for end in (low, high):
+        if isinstance(end, bool) or not isinstance(end, (int, float)) or not math.isfinite(end):
+            raise _fault(name, "range", repr(end), "the ends of a range must be finite numbers", "")
+    if low > high:
+        raise _fault(name, "range", repr([low, high]), "the low end must not be above the high end", "Swap them")
+    step, base, points = given.get("step"), given.get("base"), given.get("points")
+    if step is not None and not step > 0:
+        raise _fault(name, "step", repr(step), "a step must be above zero", "")
+    if points is not None and (not isinstance(points, int) or points < 2):
+        raise _fault(name, "points", repr(points), "points must be a whole number from 2 on", "")
+    if base is not None and (not log or not base > 1):
+        raise _fault(name, "base", repr(base), "a base must be above 1 and needs log: true", "")
+    if sum(value is not None for value in (step, base, points)) > 1:
+        raise _fault(name, "range", repr(given), "step, base and points exclude each other", "Keep one")
+    if log and low <= 0:
+        raise _fault(name, "range", repr([low, high]), "a log scale must start above zero", "Raise the low end or drop log")
+    if log and step is None:
+        return logarithmic(low, high, base, points)
+    return linear(low, high, step, points)
+
+
+def _reach(name: str, made: Sequence[Value], default: float | _Unset, low: Any, high: Any) -> Sequence[Value]:
+    if isinstance(default, _Unset):
+        return made
+    if isinstance(default, bool) or not isinstance(default, (int, float)) or not low <= default <= high:
+        raise _fault(name, "default", repr(default), f"the default must lie in the range [{low}, {high}]", "")
+    return with_default(made, default)
+
+
+def _as_float(value: Any) -> Any:
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value

@@ -1,0 +1,60 @@
+"""M(s): projection of points into what a structure allows, and the neighbours of a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from autoscout.core.config import Config, Value
+from autoscout.space.knobs import Knob
+from autoscout.space.solver import Solver, State
+
+if TYPE_CHECKING:
+    from autoscout.space.space import Space
+
+
+def nearest(
+    solver: Solver,
+    states: list[State],
+    component_of: Sequence[int],
+    knobs: Sequence[Knob],
+    wanted: Mapping[str, Value],
+    given: Config,
+) -> Config:
+    """Complete feasible `states` knob by knob in the order of `knobs`, each as near to `wanted` as can still be completed."""
+    found = dict(given)
+    for index, knob in enumerate(knobs):
+        component = component_of[index]
+        if component < 0 or index not in states[component].pending:
+            continue
+        state = states[component]
+        value = knob.nearest(wanted.get(knob.name, knob.default), solver.support_values(state, index))
+        position = knob.position(value)
+        assert position is not None, "a supported value is a value"
+        after = solver.step(state, index, position)
+        assert after is not None, "a supported value can be set"
+        states[component] = after
+        found[knob.name] = value
+    return Config(found)
+
+
+def neighbours(space: Space, config: Config) -> list[Config]:
+    """All valid configurations that differ from `config` in one move of one knob, and in what that move makes necessary."""
+    found: dict[Config, None] = {}
+    for name, knob in space.knobs.items():
+        if name not in config:
+            continue
+        around = config.only(space.ancestors(name))
+        values = space.choices(name, around)
+        for value in _moves(knob, config[name], values):
+            found[space.project(config, around.extend({name: value}))] = None
+    found.pop(config, None)
+    return list(found)
+
+
+def _moves(knob: Knob, value: Value, values: Sequence[Value]) -> list[Value]:
+    """The next values below and above for an ordered knob, all others for categories."""
+    if not knob.ordered or value not in values:
+        return [other for other in values if other != value or type(other) is not type(value)]
+    at = values.index(value)
+    return [values[place] for place in (at - 1, at + 1) if 0 <= place < len(values)]

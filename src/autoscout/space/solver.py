@@ -1,0 +1,317 @@
+"""What is still open after some knobs are set, and whether it can be completed.
+
+A `State` is the question that a partial assignment leaves: the undecided knobs with what is left of their conditions, and
+what is left of the constraints. Equal questions are one state however they were reached, every answer is kept on the state,
+and a question that falls apart into independent parts is answered part by part. So look-ahead is exact, yet costs a
+few dictionary look-ups once warm, and the product of the domains is never listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+
+from autoscout.core.config import Value
+from autoscout.space.algebra import ACTIVE, INACTIVE, LOGIC, Node, Table, evaluate
+from autoscout.space.interval import Interval, interval
+
+QUICK_WORK = 30_000  # states worth looking into for a uniform draw: well under a second
+MAX_STATES = 200_000
+MAX_NODES = 1_000_000
+_LEAF = 4  # values tested one by one at the end of a bisection
+
+
+class State:
+    """One open question. Made by a `Solver` only; compare by identity."""
+
+    __slots__ = ("branch", "count", "cumulative", "feasible", "parts", "pending", "rules", "steps", "supports", "values")
+
+    def __init__(self, pending: tuple[tuple[int, Node], ...], rules: tuple[Node, ...]) -> None:
+        self.pending = dict(pending)  # undecided variable -> what is left of its condition
+        self.rules = rules  # what is left of the constraints
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop every remembered answer."""
+        self.steps: dict[tuple[int, int], State | None] = {}
+        self.parts: tuple[State, ...] | None = None
+        self.feasible: bool | None = None
+        self.count: int | None = None
+        self.branch: tuple[int, Sequence[int]] | None = None
+        self.cumulative: tuple[list[int], list[int]] | None = None
+        self.supports: dict[int, Sequence[int]] = {}
+        self.values: dict[int, tuple[Value, ...]] = {}
+
+
+class Solver:
+    """Exact look-ahead over finite domains.
+
+    Args:
+        domains: Values of each variable.
+        ascending: Whether they are numbers in ascending order.
+        preferred: Position of the value to try first (the default).
+    """
+
+    def __init__(self, domains: Sequence[Sequence[Value]], ascending: Sequence[bool], preferred: Sequence[int]) -> None:
+        self.domains = domains
+        self.table = Table(domains)
+        self._ascending = ascending
+        self._preferred = preferred
+        self._states: dict[object, State] = {}
+        self._unary: dict[Node, Sequence[int]] = {}
+        self._everything: dict[int, tuple[Value, ...]] = {}
+        self.work = 0  # states looked into so far, for budgets
+        self.patience = QUICK_WORK  # for counting before a draw
+
+    def root(self, conditions: Mapping[int, Node], rules: Iterable[Node]) -> State | None:
+        """The question before anything is set; None when it contradicts itself at sight."""
+        pending = dict(conditions)
+        events = []
+        for index, condition in conditions.items():
+            if condition.constant:
+                events.append((index, ACTIVE if condition.value is True else INACTIVE))
+                if condition.value is not True:
+                    del pending[index]
+        return self._settle(pending, list(rules), events)
+
+    def step(self, state: State, index: int, position: int) -> State | None:
+        """The question once variable `index` takes the value at `position`; None when that breaks something at sight."""
+        key = (index, position)
+        try:
+            return state.steps[key]
+        except KeyError:
+            pass
+        condition = state.pending.get(index)
+        if condition is None:
+            after = None  # inactive, or set already
+        else:
+            pending = dict(state.pending)
+            del pending[index]
+            rules = state.rules if condition is self.table.true else (*state.rules, condition)
+            after = self._settle(pending, rules, [(index, position)])
+        state.steps[key] = after
+        return after
+
+    def _settle(self, pending: dict[int, Node], rules: Sequence[Node], events: list[tuple[int, int]]) -> State | None:
+        """Fill in the events and everything that follows from them about which knobs are active."""
+        fill = self.table.fill
+        open_rules = list(rules)
+        first = True
+        while events or first:
+            index, position = events.pop() if events else (-1, 0)
+            for other, condition in list(pending.items()) if index >= 0 else ():
+                left = fill(condition, index, position)
+                if left is condition:
+                    continue
+                if not left.constant:
+                    pending[other] = left
+                elif left.value is True:
+                    pending[other] = left
+                    events.append((other, ACTIVE))
+                else:
+                    del pending[other]
+                    events.append((other, INACTIVE))
+            kept: list[Node] = []
+            for rule in open_rules:
+                left = fill(rule, index, position) if index >= 0 else rule
+                if left.constant:
+                    if not left.value:
+                        return None
+                elif left is rule and not first:
+                    kept.append(rule)
+                else:
+                    kept.extend(self._split(left))
+            open_rules, first = kept, False
+        return self._intern(pending, open_rules)
+
+    def _split(self, rule: Node) -> Iterable[Node]:
+        """A conjunction taken apart, so that its parts can be answered apart."""
+        if rule.op == "and":
+            return rule.args if all(arg.op in LOGIC for arg in rule.args) else (rule,)
+        if rule.op in ("holds", "sure") and rule.args[0].op == "and":
+            return [node for node in (self.table.make(rule.op, (arg,)) for arg in rule.args[0].args) if node is not self.table.true]
+        return (rule,)
+
+    def _intern(self, pending: dict[int, Node], rules: Iterable[Node]) -> State:
+        listed = tuple(sorted(set(rules), key=lambda node: node.number))
+        items = tuple(sorted(pending.items(), key=lambda item: item[0]))
+        key = (items, listed)
+        state = self._states.get(key)
+        if state is None:
+            if len(self._states) > MAX_STATES or len(self.table) > MAX_NODES:
+                self.forget()
+            self.work += 1
+            state = self._states[key] = State(items, listed)
+        return state
+
+    def forget(self) -> None:
+        """Give memory back; answers are found again when asked for."""
+        for state in self._states.values():
+            state.forget()
+        self._states.clear()
+        self._unary.clear()
+        self.table.forget()
+
+    def parts(self, state: State) -> tuple[State, ...]:
+        """The independent questions that a state consists of, in the order of their first variable."""
+        if state.parts is None:
+            state.parts = self._parts(state)
+        return state.parts
+
+    def _parts(self, state: State) -> tuple[State, ...]:
+        groups: list[int] = []
+        masks = [rule.variables for rule in state.rules]
+        masks += [condition.variables | 1 << index for index, condition in state.pending.items()]
+        for mask in masks:
+            apart = []
+            for group in groups:
+                if group & mask:
+                    mask |= group
+                else:
+                    apart.append(group)
+            groups = [*apart, mask]
+        if len(groups) == 1:
+            return (state,)
+        groups.sort(key=lambda mask: mask & -mask)
+        return tuple(
+            self._intern(
+                {index: condition for index, condition in state.pending.items() if mask >> index & 1},
+                [rule for rule in state.rules if rule.variables & mask],
+            )
+            for mask in groups
+        )
+
+    def part_of(self, state: State, index: int) -> State:
+        """The independent part that variable `index` belongs to."""
+        for part in self.parts(state):
+            if index in part.pending:
+                return part
+        raise KeyError(index)
+
+    def feasible(self, state: State) -> bool:
+        """Whether the state can be completed."""
+        if state.feasible is None:
+            parts = self.parts(state)
+            if len(parts) == 1 and parts[0] is state:
+                state.feasible = self._part_feasible(state)
+            else:
+                state.feasible = all(self.feasible(part) for part in parts)
+        return state.feasible
+
+    def _part_feasible(self, part: State) -> bool:
+        if not part.rules:
+            return True
+        index, allowed = self.branch(part)
+        if len(part.pending) == 1:
+            return bool(allowed)
+        preferred = self._preferred[index]
+        if preferred in allowed and self._leads(part, index, preferred):
+            return True
+        return any(self._leads(part, index, position) for position in allowed if position != preferred)
+
+    def _leads(self, part: State, index: int, position: int) -> bool:
+        after = self.step(part, index, position)
+        return after is not None and self.feasible(after)
+
+    def support(self, state: State, index: int) -> Sequence[int]:
+        """Positions of the values of `index` with which a feasible state can be completed, ascending."""
+        if index not in state.pending:
+            return ()
+        part = self.part_of(state, index)
+        found = part.supports.get(index)
+        if found is None:
+            allowed = self.allowed(part, index)
+            if len(part.pending) == 1 or (not part.rules and part.pending[index] is self.table.true):
+                found = allowed
+            else:
+                found = tuple(position for position in allowed if self._leads(part, index, position))
+            part.supports[index] = found
+        return found
+
+    def support_values(self, state: State, index: int) -> tuple[Value, ...]:
+        """The values at `support`."""
+        if index not in state.pending:
+            return ()
+        part = self.part_of(state, index)
+        found = part.values.get(index)
+        if found is None:
+            positions = self.support(part, index)
+            domain = self.domains[index]
+            if len(positions) == len(domain):
+                found = self._everything.setdefault(index, tuple(domain))
+            else:
+                found = tuple(domain[position] for position in positions)
+            part.values[index] = found
+        return found
+
+    def branch(self, part: State) -> tuple[int, Sequence[int]]:
+        """The variable to decide next, with the values its own rules leave: the active one with the fewest."""
+        if part.branch is None:
+            true = self.table.true
+            found: tuple[int, Sequence[int]] | None = None
+            for index, condition in part.pending.items():
+                if condition is true:
+                    allowed = self.allowed(part, index)
+                    if found is None or len(allowed) < len(found[1]):
+                        found = (index, allowed)
+            assert found is not None, "conditions without a circle leave at least one active variable"
+            part.branch = found
+        return part.branch
+
+    def allowed(self, state: State, index: int) -> Sequence[int]:
+        """Positions that break no rule which reads `index` alone."""
+        mask = 1 << index
+        found: Sequence[int] | None = None
+        for rule in state.rules:
+            if rule.variables == mask:
+                one = self._satisfying(rule, index)
+                found = one if found is None else tuple(position for position in found if position in set(one))
+        return range(len(self.domains[index])) if found is None else found
+
+    def _satisfying(self, rule: Node, index: int) -> Sequence[int]:
+        found = self._unary.get(rule)
+        if found is None:
+            domain = self.domains[index]
+            if rule.total and self._ascending[index] and len(domain) > 2 * _LEAF:
+                ranges = list(self._bisect(rule, index, 0, len(domain)))
+                whole = ranges[0] if len(ranges) == 1 else tuple(chain.from_iterable(ranges))
+                found = whole if ranges else ()
+            else:
+                found = tuple(position for position, value in enumerate(domain) if evaluate(rule, {index: value}))
+            self._unary[rule] = found
+        return found
+
+    def _bisect(self, rule: Node, index: int, start: int, stop: int) -> Iterable[range]:
+        """Stretches of the ascending domain on which the rule holds; bounds decide most of them at once."""
+        domain = self.domains[index]
+        found: list[range] = []
+        waiting = [(start, stop)]
+        while waiting:
+            start, stop = waiting.pop()
+            bound = _bound(rule, (domain[start], domain[stop - 1]))  # type: ignore[arg-type]
+            if bound is not None and bound[1] == 0:
+                continue
+            if bound is not None and bound[0] == 1:
+                hits: Iterable[range] = (range(start, stop),)
+            elif stop - start > _LEAF:
+                middle = (start + stop) // 2
+                waiting += [(middle, stop), (start, middle)]
+                continue
+            else:
+                hits = (range(at, at + 1) for at in range(start, stop) if evaluate(rule, {index: domain[at]}))
+            for hit in hits:
+                if found and found[-1].stop == hit.start:
+                    found[-1] = range(found[-1].start, hit.stop)
+                else:
+                    found.append(hit)
+        return found
+
+
+def _bound(node: Node, within: Interval) -> Interval | None:
+    """Bounds of a node of one variable while that stays within an interval."""
+    if node.op == "constant":
+        return node.bound
+    if node.op in ("variable", "sure variable"):
+        return within
+    found = interval(node.op, [_bound(arg, within) for arg in node.args], all(arg.whole for arg in node.args))
+    return found if found is not None or node.op not in LOGIC else (0, 1)

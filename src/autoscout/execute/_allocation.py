@@ -1,0 +1,89 @@
+"""Who has which cores, GPUs and memory of one machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autoscout.core.errors import Fault
+from autoscout.core.launch import Resources
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """What one running launch holds."""
+
+    cores: tuple[int, ...] = ()
+    gpus: tuple[str, ...] = ()
+    memory_gb: float = 0.0
+
+
+class Pool:
+    """The parts of a machine, handed out in shares that never overlap. Not thread-safe: its owner locks.
+
+    A launch gets the cores it asks for, or an even share of the machine where that is more: the same launch always gets as many,
+    whoever else is running, or else its measurements could not be compared.
+
+    Args:
+        slots: Shares at once.
+        cores: What may be handed out; empty hands out none (and none can be asked for in vain).
+        gpus: Likewise.
+        memory_gb: Sum of all memory limits; None for no bound.
+    """
+
+    def __init__(self, slots: int, cores: Sequence[int] = (), gpus: Sequence[str] = (), memory_gb: float | None = None) -> None:
+        self.slots = slots
+        self._cores = tuple(cores)
+        self._gpus = tuple(gpus)
+        self._memory_gb = memory_gb
+        self._free_cores = list(cores)
+        self._free_gpus = list(gpus)
+        self._free_memory_gb = memory_gb or 0.0
+        self._free_slots = slots
+
+    def faults(self, resources: Resources, where: str) -> list[Fault]:
+        """Why such a launch can never run here; empty when it can."""
+        checks = [
+            ("resources.cpus", resources.cpus, len(self._cores), "cores", bool(self._cores)),
+            ("resources.gpus", resources.gpus, len(self._gpus), "GPUs", True),
+            ("resources.memory_gb", resources.memory_gb or 0.0, self._memory_gb or 0.0, "GB of memory", self._memory_gb is not None),
+        ]
+        found = [
+            Fault(
+                where=where,
+                field=field,
+                value=f"{wanted:g}",
+                rule=f"this executor has {there:.4g} {unit}",
+                fix="Ask for less, give the executor more, or exclude such configurations from the space",
+            )
+            for field, wanted, there, unit, bounded in checks
+            if bounded and wanted > there
+        ]
+        return found + [
+            Fault(where=where, field=field, value=f"{wanted:g}", rule="must not be negative") for field, wanted, *_ in checks if wanted < 0
+        ]
+
+    def take(self, resources: Resources) -> Share | None:
+        """A share for such a launch; None while too little is free."""
+        count = max(resources.cpus, len(self._cores) // self.slots) if self._cores else 0
+        memory_gb = (resources.memory_gb or 0.0) if self._memory_gb is not None else 0.0
+        if (
+            self._free_slots < 1
+            or count > len(self._free_cores)
+            or resources.gpus > len(self._free_gpus)
+            or memory_gb > self._free_memory_gb + 1e-9
+        ):
+            return None
+        share = Share(cores=tuple(self._free_cores[:count]), gpus=tuple(self._free_gpus[: resources.gpus]), memory_gb=memory_gb)
+        del self._free_cores[:count]
+        del self._free_gpus[: resources.gpus]
+        self._free_memory_gb -= memory_gb
+        self._free_slots -= 1
+        return share
+
+    def give(self, share: Share) -> None:
+        """Take a share back."""
+        self._free_cores = [core for core in self._cores if core in {*self._free_cores, *share.cores}]
+        self._free_gpus = [gpu for gpu in self._gpus if gpu in {*self._free_gpus, *share.gpus}]
+        self._free_memory_gb += share.memory_gb
+        self._free_slots += 1

@@ -1,0 +1,117 @@
+"""A Python call in a process of its own: packed here, unpacked and run there.
+
+Run as a script by the supervisor; `multiprocessing.spawn` brings the caller's import path and its main module over, so that
+functions of a user's script can be called.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing import spawn
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from autoscout.core.errors import LaunchError
+
+REIMPORTING = "AUTOSCOUT_REIMPORTING_MAIN"
+"""Set while the new process imports the caller's script, which must not start trials of its own then."""
+
+CALL, RESULT = "call.pickle", "result.pickle"
+
+
+def refuse_while_reimporting() -> None:
+    """Raise `LaunchError` in a process that is only importing the caller's script to find a function in it."""
+    if REIMPORTING in os.environ:
+        raise _fault(
+            where="script",
+            rule="calls run in a new process, which imports your script again and must not start trials while doing so",
+            fix="Put the code that starts the study below `if __name__ == '__main__':`",
+        )
+
+
+def pack(call: Callable[[], Any], name: str) -> bytes:
+    """The call and what it needs to find its code again.
+
+    Raises:
+        LaunchError: it does not pickle.
+    """
+    preparation = spawn.get_preparation_data("autoscout-call")
+    preparation.pop("authkey", None)  # a secret of this process; nobody needs it there, and the file stays on disk
+    try:
+        return pickle.dumps((preparation, pickle.dumps(call)))
+    except Exception as error:  # whatever a user's own reduce methods raise
+        raise _fault(
+            where=f"launch {name}".strip(),
+            field="call",
+            value=repr(call)[:200],
+            rule=f"a call that leaves this process must pickle: {error}",
+            fix="Define the function at the top level of a module, or use the inline executor",
+        ) from error
+
+
+def command(folder: Path, packed: bytes) -> list[str]:
+    """The command that runs a packed call in `folder`."""
+    (folder / CALL).write_bytes(packed)
+    return [sys.executable, "-P", __file__, str(folder)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What became of a call: its value, or the traceback of why there is none."""
+
+    value: Any = None
+    error: str = ""
+    begun: bool = True  # False when its code was not even found
+
+
+def outcome(folder: Path) -> Outcome:
+    """What the new process left in `folder`."""
+    try:
+        value, error, begun = pickle.loads((folder / RESULT).read_bytes())
+    except FileNotFoundError:
+        return Outcome(error="the call ended its process before it returned")
+    except Exception as problem:  # whatever unpickling a user's class raises
+        return Outcome(error=f"what the call returned cannot be read back: {problem!r}")
+    return Outcome(value=value, error=error, begun=begun)
+
+
+def main(folder: Path) -> int:
+    """In the new process: run the call and leave its result."""
+    preparation, packed = pickle.loads((folder / CALL).read_bytes())
+    value: Any = None
+    error = ""
+    begun = False
+    try:
+        os.environ[REIMPORTING] = "1"
+        spawn.prepare(preparation)
+        call = pickle.loads(packed)
+        del os.environ[REIMPORTING]
+        begun = True
+        value = call()
+    except BaseException:
+        error = traceback.format_exc()
+        sys.stderr.write(error)
+    try:
+        result = pickle.dumps((value, error, begun))
+    except Exception as problem:  # whatever a user's own reduce methods raise
+        result = pickle.dumps((None, f"the call returned {type(value).__name__}, which does not pickle: {problem}", begun))
+    partial = folder / f"{RESULT}.partial"
+    partial.write_bytes(result)
+    partial.rename(folder / RESULT)
+    return 1 if error else 0
+
+
+def _fault(**parts: str) -> LaunchError:
+    from autoscout.core.errors import Fault, LaunchError  # here: as a script this file must not need AutoScout on its path
+
+    return LaunchError(Fault(**parts))
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

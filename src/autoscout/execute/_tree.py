@@ -1,0 +1,149 @@
+"""Who descends from a process, and how much memory they hold.
+
+Linux reads /proc; elsewhere `ps` answers the same questions, slower and without telling shared memory from private. Standard
+library only: the supervisor loads this module in a bare interpreter.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """Memory of a tree of processes, in bytes."""
+
+    own: int  # anonymous and shared memory: what the kernel cannot take back
+    mapped: int  # files mapped by the process that maps most: several map the same weights and libraries
+
+    @property
+    def resident(self) -> int:
+        """What the tree occupies."""
+        return self.own + self.mapped
+
+
+def descendants(root: int, group: int | None = None) -> list[int]:
+    """All processes below `root`, itself excluded.
+
+    Args:
+        root: Where to start. On Linux with orphans adopted by `root`, nothing can leave its tree.
+        group: Process group whose members count too; where orphans are not adopted it catches those that stayed in it.
+    """
+    if Path("/proc/self/stat").exists():
+        return _below(root, _children_by_proc(root))
+    return _below(root, _children_by_ps(root, group))
+
+
+def usage(pids: Iterable[int]) -> Usage:
+    """Memory of these processes; shared memory counts once for each that maps it, so `own` is an upper bound."""
+    if not Path("/proc/self/status").exists():
+        return Usage(own=sum(_resident_by_ps(list(pids))), mapped=0)
+    own = mapped = 0
+    for pid in pids:
+        fields = _kilobytes(Path(f"/proc/{pid}/status"))
+        anonymous = fields.get("RssAnon", fields.get("VmRSS", 0))  # kernels before 4.5 do not split VmRSS
+        own += (anonymous + fields.get("RssShmem", 0)) * 1024
+        mapped = max(mapped, fields.get("RssFile", 0) * 1024)
+    return Usage(own=own, mapped=mapped)
+
+
+def own_exactly(pids: Iterable[int]) -> int:
+    """Like `usage().own` but with memory that several processes share divided among them.
+
+    The kernel walks the page tables for it, which would disturb a measurement: ask only when the cheap bound is passed.
+    """
+    total = 0
+    for pid in pids:
+        fields = _kilobytes(Path(f"/proc/{pid}/smaps_rollup"))
+        if "Pss_Anon" in fields:
+            total += (fields["Pss_Anon"] + fields.get("Pss_Shmem", 0)) * 1024
+        else:
+            total += usage([pid]).own
+    return total
+
+
+def _below(root: int, children: dict[int, list[int]]) -> list[int]:
+    found: list[int] = []
+    seen = {root}
+    todo = [root]
+    while todo:
+        for child in children.get(todo.pop(), ()):
+            if child not in seen:
+                seen.add(child)
+                found.append(child)
+                todo.append(child)
+    return found
+
+
+def _children_by_proc(root: int) -> dict[int, list[int]]:
+    if Path(f"/proc/{root}/task/{root}/children").exists():
+        return _children_by_task(root)
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):  # noqa: PTH208 - called often, and only names are wanted
+        if name.isdigit():
+            try:
+                fields = Path(f"/proc/{name}/stat").read_bytes().rpartition(b")")[2].split()
+            except OSError:
+                continue
+            children.setdefault(int(fields[1]), []).append(int(name))
+    return children
+
+
+def _children_by_task(root: int) -> dict[int, list[int]]:
+    """Walks down from `root` only: costs nothing for the thousands of other processes of a big machine."""
+    children: dict[int, list[int]] = {}
+    todo = [root]
+    while todo:
+        pid = todo.pop()
+        if pid in children:
+            continue
+        children[pid] = []
+        try:
+            for task in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
+                with open(f"/proc/{pid}/task/{task}/children", "rb") as file:  # noqa: PTH123 - several times a second, for every thread
+                    children[pid] += map(int, file.read().split())
+        except OSError:
+            continue  # it ended while we looked; its children have a new parent that we also visit
+        todo += children[pid]
+    return children
+
+
+def _children_by_ps(root: int, group: int | None) -> dict[int, list[int]]:
+    children: dict[int, list[int]] = {}
+    for pid, parent, its_group in _ps("pid=,ppid=,pgid="):
+        inside = group is not None and its_group == group and pid != root
+        children.setdefault(root if inside else parent, []).append(pid)
+    return children
+
+
+def _resident_by_ps(pids: list[int]) -> list[int]:
+    wanted = set(pids)
+    return [kilobytes * 1024 for pid, kilobytes in _ps("pid=,rss=") if pid in wanted]
+
+
+def _ps(columns: str) -> list[tuple[int, ...]]:
+    answer = subprocess.run(["ps", "-axo", columns], capture_output=True, text=True, check=False)
+    rows = [line.split() for line in answer.stdout.splitlines()]
+    return [tuple(map(int, row)) for row in rows if all(cell.lstrip("-").isdigit() for cell in row)]
+
+
+def _kilobytes(path: Path) -> dict[str, int]:
+    found: dict[str, int] = {}
+    try:
+        text = path.read_text()
+    except OSError:
+        return found
+    for line in text.splitlines():
+        if line.endswith(" kB"):
+            name, _, rest = line.partition(":")
+            found[name] = int(rest[:-3])
+    return found
+
+
+if sys.platform == "win32":
+    raise ImportError("processes are looked after on Linux and macOS only")

@@ -1,0 +1,133 @@
+"""Calls in this process: for functions, tests and examples."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from autoscout.core.errors import ConfigError, Fault, LaunchError
+from autoscout.core.launch import Completed, Launch
+from autoscout.core.protocols import Job
+from autoscout.execute import _folder
+from autoscout.execute._allocation import Pool, Share
+from autoscout.execute._contention import Counters, conditions
+from autoscout.execute._queue import JobQueue, Run
+from autoscout.execute._supervised import Manners, Supervised
+
+
+@dataclass(frozen=True, kw_only=True)
+class InlineOptions:
+    """How the inline executor runs things.
+
+    Attributes:
+        slots: Calls at once, on threads.
+        folder: Commands get `<folder>/trials/<name>/`; a temporary folder that `close` removes when None.
+        grace_s: Seconds between asking a command to end and killing it.
+    """
+
+    slots: int = 1
+    folder: str | Path | None = None
+    grace_s: float = 5.0
+
+    def __post_init__(self) -> None:
+        checks = {"slots": (self.slots >= 1, "must be at least 1"), "grace_s": (self.grace_s >= 0, "must not be negative")}
+        faults = [
+            Fault(where="executor inline", field=name, value=repr(getattr(self, name)), rule=rule)
+            for name, (good, rule) in checks.items()
+            if not good
+        ]
+        if faults:
+            raise ConfigError(faults)
+
+
+class InlineExecutor:
+    """Runs calls on threads of this process, and commands as processes without pinning.
+
+    A call cannot be killed: one that is cancelled or passes its limit is left to itself while its job and its slot are free
+    again, and one that crashes the interpreter takes AutoScout along. Functions that may hang, crash or eat memory belong on the local
+    executor. Nothing is handed out but slots: any request for cores and GPUs is taken as met.
+    """
+
+    def __init__(self, options: InlineOptions | None = None) -> None:
+        self.options = options or InlineOptions()
+        self._temporary = tempfile.TemporaryDirectory(prefix="autoscout-") if self.options.folder is None else None
+        root = Path(self._temporary.name if self._temporary else self.options.folder or "")
+        self._queue = JobQueue(Pool(self.options.slots), "inline")
+        self._manners = Manners(
+            folder=root / "trials", grace_s=self.options.grace_s, keep_files="all", log_mb=64.0, tail_kb=1024.0, output_mb=64.0
+        )
+
+    @property
+    def slots(self) -> int:
+        return self.options.slots
+
+    def submit(self, launch: Launch) -> Job:
+        faults = _folder.faults(launch)
+        if faults:
+            raise LaunchError(faults)
+        return self._queue.submit(launch, lambda share: self._prepare(launch, share))
+
+    def close(self) -> None:
+        self._queue.close()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _prepare(self, launch: Launch, share: Share) -> Run:
+        if launch.call is not None:
+            return _Call(launch, alone=self.options.slots == 1)
+        return Supervised(launch, share, self._manners, {})
+
+
+class _Call:
+    """One call on a thread of its own, which is left behind when it overstays."""
+
+    def __init__(self, launch: Launch, alone: bool) -> None:
+        self._launch = launch
+        self._cpu_s = time.process_time if alone else time.thread_time  # threads of the call count only when nobody else's could
+        self._over = threading.Event()
+        self._stopped = False
+        self._ended: tuple[Any, str, float] | None = None
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._over.set()
+
+    def run(self) -> Completed:
+        begun_s = time.monotonic()
+        before = Counters.read(None)
+        if not self._over.is_set():
+            threading.Thread(target=self._work, name=f"call-{self._launch.name}", daemon=True).start()
+        self._over.wait(self._launch.limit_s)
+        wall_s, ended = time.monotonic() - begun_s, self._ended
+        if ended is None:
+            return Completed(returncode=None, wall_s=wall_s, cancelled=self._stopped, timed_out=not self._stopped)
+        value, error, cpu_s = ended
+        seen = conditions(before, Counters.read(None), wall_s, cpu_s)
+        return Completed(returncode=1 if error else 0, value=value, error=error, wall_s=wall_s, cpu_s=cpu_s, conditions=seen)
+
+    def _work(self) -> None:
+        assert self._launch.call is not None
+        value: Any = None
+        error = ""
+        begun_s = self._cpu_s()
+        try:
+            value = self._launch.call()
+        except BaseException:  # SystemExit and KeyboardInterrupt of a user's function are an end like any other
+            error = traceback.format_exc()
+        self._ended = (value, error, self._cpu_s() - begun_s)
+        self._over.set()
+
+
+__all__ = ["InlineExecutor"]

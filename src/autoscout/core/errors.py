@@ -7,14 +7,18 @@
     ├── LaunchError                the world is broken: an engine cannot be started at all
     └── StoreError                 the store cannot be read or written (newer schema, full disk, no server)
 
+    Infeasible                     not an error: how a user's objective function says "this configuration does not work"
+
 A configuration that fails is not an exception: it is a `Measurement` with a status. Exceptions are for a broken
 world and for bad input. All faults of one input travel in one exception (`faults`), so that a person mends them in one go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+
+from autoscout.core.trial import Status
 
 EXIT_OK = 0
 EXIT_NO_RESULT = 1  # the study ran but no configuration succeeded
@@ -71,6 +75,24 @@ class ConfigError(AutoScoutError):
     """Something a person gave us (file, flag, hostfile, log, message) is wrong."""
 
 
+def require(where: str, owner: object, rules: Mapping[str, tuple[bool, str]]) -> None:
+    """Check the fields of a freshly built options object.
+
+    Args:
+        where: Whose options they are, for the message.
+        owner: The object whose attributes are checked.
+        rules: Attribute -> (whether it is good, the rule it must keep).
+
+    Raises:
+        ConfigError: with one fault for every field that is not good.
+    """
+    faults = [
+        Fault(where=where, field=name, value=repr(getattr(owner, name)), rule=rule) for name, (good, rule) in rules.items() if not good
+    ]
+    if faults:
+        raise ConfigError(faults)
+
+
 class PluginError(AutoScoutError):
     """A plug-in is unknown, duplicated, or lacks its packages."""
 
@@ -81,3 +103,27 @@ class LaunchError(AutoScoutError):
 
 class StoreError(AutoScoutError):
     """The store cannot be read or written."""
+
+
+class Infeasible(Exception):  # noqa: N818 - a signal, not an error
+    """Raised by a user's objective function for a configuration that cannot work; becomes a failed measurement.
+
+    >>> def objective(config):
+    ...     if config["batch"] * config["length"] > 65536:
+    ...         raise Infeasible("does not fit", status=Status.OOM_START)
+    ...     return 0.5
+
+    Args:
+        reason: One line for a person.
+        status: Which kind of failure; any but `ok` and `aborted`.
+    """
+
+    def __init__(self, reason: str = "", status: Status | str = Status.INVALID) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.status = Status(status)
+        if not self.status.failed:
+            raise ValueError(f"an infeasible configuration has failed; its status cannot be {self.status.value!r}")
+
+    def __reduce__(self) -> tuple[type[Infeasible], tuple[str, Status]]:
+        return type(self), (self.reason, self.status)

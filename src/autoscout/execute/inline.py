@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from autoscout.core.errors import ConfigError, Fault, LaunchError
+from autoscout.core.errors import LaunchError, require
 from autoscout.core.launch import Completed, Launch
 from autoscout.core.protocols import Job
 from autoscout.execute import _folder
@@ -37,13 +37,7 @@ class InlineOptions:
 
     def __post_init__(self) -> None:
         checks = {"slots": (self.slots >= 1, "must be at least 1"), "grace_s": (self.grace_s >= 0, "must not be negative")}
-        faults = [
-            Fault(where="executor inline", field=name, value=repr(getattr(self, name)), rule=rule)
-            for name, (good, rule) in checks.items()
-            if not good
-        ]
-        if faults:
-            raise ConfigError(faults)
+        require("executor inline", self, checks)
 
 
 class InlineExecutor:

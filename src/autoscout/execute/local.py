@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from autoscout.core.errors import ConfigError, Fault, LaunchError
+from autoscout.core.errors import LaunchError, require
 from autoscout.core.launch import Launch
 from autoscout.core.protocols import Job
 from autoscout.execute import _call, _folder, _gpus, _machine
@@ -68,13 +68,7 @@ class LocalOptions:
             "output_mb": (self.output_mb > 0, "must be above zero"),
             "gpu_settle_s": (self.gpu_settle_s >= 0, "must not be negative"),
         }
-        faults = [
-            Fault(where="executor local", field=name, value=repr(getattr(self, name)), rule=rule)
-            for name, (good, rule) in checks.items()
-            if not good
-        ]
-        if faults:
-            raise ConfigError(faults)
+        require("executor local", self, checks)
 
 
 class LocalExecutor:

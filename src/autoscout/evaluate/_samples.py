@@ -1,0 +1,74 @@
+"""Several launches of one configuration made into one measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean, median
+
+from autoscout.core.launch import Completed
+from autoscout.core.trial import Measurement, Status
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cleanliness:
+    """When other work on the machine spoils a sample.
+
+    Pressure alone does not: a trial with more threads than cores makes its own. It counts while others used the trial's cores.
+    """
+
+    pressure: float  # share of the time in which something waited for a CPU
+    others: float  # share of the trial's cores that somebody else used
+
+    def dirty(self, conditions: Mapping[str, float]) -> bool:
+        """Whether a sample taken under these conditions is to be taken again."""
+        others = conditions.get("other_cpu_share")
+        return conditions.get("cpu_pressure", 0.0) > self.pressure and (others is None or others > self.others)
+
+
+def dirt(conditions: Mapping[str, float]) -> tuple[float, float]:
+    """Orders samples from the least disturbed to the most."""
+    return conditions.get("other_cpu_share", 0.0), conditions.get("cpu_pressure", 0.0)
+
+
+def circumstances(completed: Completed) -> dict[str, float]:
+    """What a launch saw, for the measurement's conditions."""
+    return {
+        **completed.conditions,
+        "wall_s": completed.wall_s,
+        "cpu_s": completed.cpu_s,
+        "peak_memory_gb": completed.peak_memory_gb,
+    }
+
+
+def joined(kept: Sequence[Measurement], launched: Sequence[Measurement], dirty_repeats: int) -> Measurement:
+    """One measurement of several: medians of what was kept, the cost of everything launched.
+
+    A configuration that failed once has failed: nobody wants to be recommended one that works most of the time.
+
+    Args:
+        kept: One per repeat.
+        launched: All that ran, disturbed ones included.
+        dirty_repeats: How many were run again because the machine was busy.
+    """
+    cost_s = sum(one.cost_s for one in launched)
+    failed = next((one for one in kept if not one.ok), None)
+    if failed is not None:
+        return replace(failed, cost_s=cost_s, conditions={**failed.conditions, **_counts(launched, dirty_repeats)})
+    if len(kept) == 1:
+        return replace(kept[0], cost_s=cost_s, conditions={**kept[0].conditions, **_counts(launched, dirty_repeats)})
+    names = set.intersection(*(set(one.metrics) for one in kept))
+    conditions = set.intersection(*(set(one.conditions) for one in kept))
+    return Measurement(
+        status=Status.OK,
+        metrics={name: median(one.metrics[name] for one in kept) for name in sorted(names)},
+        samples={name: tuple(value for one in kept for value in one.samples.get(name, (one.metrics[name],))) for name in sorted(names)},
+        fidelity=kept[0].fidelity,
+        cost_s=cost_s,
+        conditions={name: fmean(one.conditions[name] for one in kept) for name in sorted(conditions)} | _counts(launched, dirty_repeats),
+    )
+
+
+def _counts(launched: Sequence[Measurement], dirty_repeats: int) -> dict[str, float]:
+    counts = {"launches": float(len(launched))} if len(launched) > 1 else {}
+    return {**counts, "dirty_repeats": float(dirty_repeats)} if dirty_repeats else counts

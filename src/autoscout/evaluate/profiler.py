@@ -1,0 +1,223 @@
+"""Measurements by running the real system: render, execute, parse."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+
+from autoscout.core import seeds
+from autoscout.core.clock import Clock, RealClock
+from autoscout.core.errors import Fault, LaunchError, require
+from autoscout.core.launch import Completed, Launch
+from autoscout.core.log import logger
+from autoscout.core.protocols import Executor, Job, SpaceLike
+from autoscout.core.task import Task
+from autoscout.core.trial import Measurement, Proposal, Status
+from autoscout.evaluate._samples import Cleanliness, dirt, joined
+from autoscout.evaluate._verdict import Measurable, finished, not_started, verdict
+
+PAUSE_S = 0.2  # longest sleep between two looks whether somebody cancelled
+
+log = logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfilerOptions:
+    """How carefully each proposal is measured.
+
+    Attributes:
+        repeats: Launches per proposal; the medians count. Repeats of several proposals are interleaved.
+        dirty_repeats: How often a sample disturbed by other work is taken again; the least disturbed one counts.
+        dirty_pressure: CPU pressure above which a sample is dirty, provided that
+        dirty_others: others used more than this share of the trial's cores meanwhile.
+        dirty_pause_s: Wait before the first of these repeats, twice as long before the second, and so on.
+        seed: Root of the seeds handed to the backend: each launch gets fresh inputs, the same in every run of the study.
+        limit_s: Wall-clock limit of one launch; a shorter one of the backend's own stands.
+    """
+
+    repeats: int = 1
+    dirty_repeats: int = 2
+    dirty_pressure: float = 0.2
+    dirty_others: float = 0.1
+    dirty_pause_s: float = 1.0
+    seed: int = 0
+    limit_s: float | None = None
+
+    def __post_init__(self) -> None:
+        checks = {
+            "repeats": (self.repeats >= 1, "must be at least 1"),
+            "dirty_repeats": (self.dirty_repeats >= 0, "must not be negative"),
+            "dirty_pressure": (0 <= self.dirty_pressure <= 1, "is a share between 0 and 1"),
+            "dirty_others": (0 <= self.dirty_others <= 1, "is a share between 0 and 1"),
+            "dirty_pause_s": (self.dirty_pause_s >= 0, "must not be negative"),
+            "limit_s": (self.limit_s is None or self.limit_s > 0, "must be above zero; leave it out for no limit"),
+        }
+        require("profiler", self, checks)
+
+
+@dataclass
+class _Progress:
+    """One proposal on its way through the repeats."""
+
+    proposal: Proposal
+    kept: list[Measurement] = field(default_factory=list)  # one per repeat
+    launched: list[Measurement] = field(default_factory=list)
+    dirty_repeats: int = 0
+
+    @property
+    def over(self) -> bool:
+        """Whether more repeats would tell nothing."""
+        return any(not one.ok for one in self.kept)
+
+    def measurement(self) -> Measurement:
+        return joined(self.kept, self.launched, self.dirty_repeats)
+
+
+class Profiler:
+    """Measures proposals with a backend on an executor.
+
+    An invalid configuration costs nothing: nothing is launched for it. A launch that cannot start is the configuration's fault
+    (`invalid`) unless it is the system's default or nothing else could be started either; then it is `LaunchError`.
+    """
+
+    def __init__(
+        self,
+        backend: Measurable,
+        executor: Executor,
+        task: Task,
+        space: SpaceLike,
+        options: ProfilerOptions | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._backend = backend
+        self._executor = executor
+        self._task = task
+        self._space = space
+        self._options = options or ProfilerOptions()
+        self._clock = clock or RealClock()
+        self._clean = Cleanliness(pressure=self._options.dirty_pressure, others=self._options.dirty_others)
+        self._lock = threading.Lock()
+        self._jobs: set[Job] = set()
+        self._cancels = 0
+        self._accepted = 0  # launches that were submitted and did not fail to start
+
+    @property
+    def slots(self) -> int:
+        return self._executor.slots
+
+    def recheck(self) -> list[Proposal]:
+        return []
+
+    def cancel(self) -> None:
+        with self._lock:
+            self._cancels += 1
+            jobs = list(self._jobs)
+        for job in jobs:
+            job.cancel()
+
+    def evaluate(self, proposals: Sequence[Proposal]) -> list[Measurement]:
+        round_of = self._cancels
+        progress = [_Progress(proposal) for proposal in proposals]
+        with ThreadPoolExecutor(max(1, min(len(proposals), self.slots)), thread_name_prefix="profiler") as pool:
+            for _ in range(self._options.repeats):
+                todo = [one for one in progress if not one.over]
+                if len(todo) < 2:
+                    for one in todo:
+                        self._sample(one, round_of)
+                    continue
+                try:
+                    list(pool.map(lambda one: self._sample(one, round_of), todo))
+                except BaseException:
+                    self.cancel()  # the world is broken: do not wait for the others
+                    raise
+        return [one.measurement() for one in progress]
+
+    def _sample(self, progress: _Progress, round_of: int) -> None:
+        """One repeat: a launch, and more of them while the machine is too busy for its number to count."""
+        first = len(progress.launched)
+        tries = self._options.dirty_repeats
+        while True:
+            measured = self._launch(progress.proposal, len(progress.launched), round_of)
+            progress.launched.append(measured)
+            samples = progress.launched[first:]
+            if measured.status is Status.TIMEOUT:
+                tries = min(tries, 1)  # the dearest of all samples
+            elif not measured.ok:
+                samples = [measured]  # a failure under load is a failure, a stop is a stop
+            worth = measured.ok or measured.status is Status.TIMEOUT
+            if not worth or not self._clean.dirty(measured.conditions) or len(samples) > tries:
+                break
+            progress.dirty_repeats += 1
+            log.info("%s was disturbed by other work and is measured again", progress.proposal.config)
+            self._pause(self._options.dirty_pause_s * 2 ** (len(samples) - 1), round_of)
+        good = [one for one in samples if one.ok] or samples
+        progress.kept.append(min(good, key=lambda one: dirt(one.conditions)))
+
+    def _launch(self, proposal: Proposal, attempt: int, round_of: int) -> Measurement:
+        config = proposal.config
+        broken = self._space.check(config)
+        if broken:
+            return Measurement(status=Status.INVALID, reason="; ".join(broken))
+        seed = seeds.number(self._options.seed, config.key, proposal.repeat, attempt) % 2**31  # fits every engine's seed
+        try:
+            launch = self._limited(self._backend.render(config, self._task, seed), proposal, attempt)
+        except Exception as error:  # a renderer that refuses a combination the space allows
+            log.debug("%s could not be rendered", config, exc_info=True)
+            return Measurement(status=Status.INVALID, reason=f"cannot be rendered: {error or type(error).__name__}")
+        try:
+            completed = self._run(launch, round_of)
+        except LaunchError as error:
+            if self._to_blame(proposal):
+                return Measurement(status=Status.INVALID, reason=str(error))
+            raise
+        reason = not_started(launch, completed)
+        if reason:
+            with self._lock:
+                self._accepted -= 1
+            if not self._to_blame(proposal):
+                raise LaunchError(
+                    Fault(
+                        where=self._task.system,
+                        value=launch.argv[0] if launch.argv else "",
+                        rule=f"could not be started: {reason}",
+                        fix="Install it, or mend its path; `autoscout doctor` tells more",
+                    )
+                )
+            return finished(Measurement(status=Status.INVALID, reason=reason), completed)
+        return verdict(self._backend, completed, self._task)
+
+    def _limited(self, launch: Launch, proposal: Proposal, attempt: int) -> Launch:
+        limits = [limit for limit in (launch.limit_s, self._options.limit_s) if limit is not None]
+        number = f"{proposal.repeat}.{attempt}" if attempt else str(proposal.repeat)
+        name = launch.name or f"{proposal.config.key[:8]}-{number}"
+        return replace(launch, limit_s=min(limits, default=None), name=name)
+
+    def _run(self, launch: Launch, round_of: int) -> Completed:
+        with self._lock:
+            if self._cancels != round_of:
+                return Completed(returncode=None, cancelled=True)
+            job = self._executor.submit(launch)
+            self._jobs.add(job)
+            self._accepted += 1
+        try:
+            return job.result()
+        except BaseException:  # Ctrl-C on the thread that waits: do not leave the trial behind
+            job.cancel()
+            raise
+        finally:
+            with self._lock:
+                self._jobs.discard(job)
+
+    def _to_blame(self, proposal: Proposal) -> bool:
+        """Whether a launch that did not start is the configuration's own fault: others start, and it is not the default."""
+        return self._accepted > 0 and proposal.config != self._space.default()
+
+    def _pause(self, duration_s: float, round_of: int) -> None:
+        while duration_s > 0 and self._cancels == round_of:
+            self._clock.sleep(min(PAUSE_S, duration_s))
+            duration_s -= PAUSE_S
+
+
+__all__ = ["Profiler"]

@@ -64,10 +64,8 @@ class Journal:
         """Write the lines of a study that the file lacks."""
         with self._locked() as file:
             self._take_in(file)
-            # Numbers have no gaps, so the count is the next number, unless somebody edited the file.
-            listed = self._listed.get(study, {})
-            gaps = bool(listed) and max(listed) != len(listed) - 1
-            self._write(file, study, rows(0 if gaps else len(listed)))
+            # Numbers have no gaps, so the count of lines is the next number, once the whole study was compared.
+            self._write(file, study, rows(len(self._listed[study]) if study in self._complete else 0))
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
@@ -103,6 +101,7 @@ class Journal:
         self._inode = -1
         self._end = 0  # what lies before was taken in
         self._listed: dict[str, dict[int, str]] = {}
+        self._complete: set[str] = set()  # studies whose lines have no gaps
 
     def _take_in(self, file: int) -> None:
         """Read what was added since the last look, and mend what a crash left behind."""
@@ -132,9 +131,10 @@ class Journal:
     def _write(self, file: int, study: str, rows: Iterable[tuple[int, str]]) -> None:
         listed = self._listed.setdefault(study, {})
         missing = [(number, line) for number, line in rows if number not in listed]
+        self._complete.add(study)
         if not missing:
             return
-        raw = "".join(f"{line}\n" for _, line in missing).encode("ascii")
+        raw = "".join(f"{line}\n" for _, line in missing).encode()
         _replace(file, self._end, raw)
         self._end += len(raw)
         listed.update((number, _mark(decode(line))) for number, line in missing)

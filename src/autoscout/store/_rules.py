@@ -60,7 +60,7 @@ def check_record(record: StudyRecord, where: str) -> None:
     name, faults = record.name, []
     if not name.strip() or len(name) > NAME_LENGTH or not name.isprintable():
         rule = f"a study name has 1 to {NAME_LENGTH} printable characters"
-        faults.append(Fault(where=where, field="name", value=repr(name[: NAME_LENGTH + 1]), rule=rule, fix="Give another --name"))
+        faults.append(Fault(where=where, field="name", value=repr(name[: NAME_LENGTH + 1]), rule=rule, fix="Give another --experiment-name"))
     for field, data in (("task", record.task.to_json()), ("spec", dict(record.spec))):
         try:
             json.dumps(data)
@@ -88,7 +88,7 @@ def join(stored: StudyRecord, asked: StudyRecord, where: str) -> StudyRecord:
                     field=field,
                     rule=f"study {stored.name!r} was begun with another task",
                     value=f"{_show(new)}, but the stored one is {_show(old)}",
-                    fix="Set it back to go on with this study, or begin another one: give another --name or --output-dir",
+                    fix="Set it back to go on with this study, or begin another one: give another --experiment-name or --output-dir",
                 )
                 for field, old, new in _differences(stored.task, asked.task)
             ]

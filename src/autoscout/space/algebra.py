@@ -304,11 +304,8 @@ class Table:
             return first if isinstance(first.value, _Mark) else args[1] if first.value else args[2]
         if op == "in":
             return self._member(args)
-        if any(arg is self.undefined for arg in args) and op != "function":
-            return self.undefined
-        if op == "function" and any(arg is self.undefined for arg in args):
-            return self.undefined
-        return None
+        strict = op not in ("and", "or")
+        return self.undefined if strict and any(arg is self.undefined for arg in args) else None
 
     def _settled(self, op: str, inner: Node) -> Node | None:
         if inner.total and inner.op in LOGIC:
@@ -321,7 +318,11 @@ class Table:
 
     def _member(self, args: tuple[Node, ...]) -> Node | None:
         """`x in (1, 2, 3)` less the items that x can never reach."""
+        if any(arg is self.undefined for arg in args):
+            return self.undefined
         item = args[0]
+        if any(arg.op == "constant" and isinstance(arg.value, _Mark) for arg in args):
+            return None
         if item.op == "constant" or item.bound is None or not all(arg.op == "constant" for arg in args[1:]):
             return None
         low, high = item.bound

@@ -75,7 +75,10 @@ class Solver:
         return self._settle(pending, list(rules), events)
 
     def step(self, state: State, index: int, position: int) -> State | None:
-        """The question once variable `index` takes the value at `position`; None when that breaks something at sight."""
+        """The question once variable `index` takes the value at `position`, or is known to be ACTIVE but still open.
+
+        None when that breaks something at sight.
+        """
         key = (index, position)
         try:
             return state.steps[key]
@@ -86,7 +89,10 @@ class Solver:
             after = None  # inactive, or set already
         else:
             pending = dict(state.pending)
-            del pending[index]
+            if position == ACTIVE:
+                pending[index] = self.table.true
+            else:
+                del pending[index]
             rules = state.rules if condition is self.table.true else (*state.rules, condition)
             after = self._settle(pending, rules, [(index, position)])
         state.steps[key] = after
@@ -212,6 +218,13 @@ class Solver:
     def _leads(self, part: State, index: int, position: int) -> bool:
         after = self.step(part, index, position)
         return after is not None and self.feasible(after)
+
+    def possible(self, state: State, index: int) -> bool:
+        """Whether some completion of a feasible state gives `index` a value."""
+        condition = state.pending.get(index)
+        if condition is None or condition is self.table.true:
+            return condition is not None
+        return self._leads(self.part_of(state, index), index, ACTIVE)
 
     def support(self, state: State, index: int) -> Sequence[int]:
         """Positions of the values of `index` with which a feasible state can be completed, ascending."""

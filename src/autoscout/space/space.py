@@ -92,7 +92,8 @@ class Space:
         self._default: Config | None = None
 
     def __repr__(self) -> str:
-        return f"Space({len(self.knobs)} knobs, {len(self.constraints)} constraints)"
+        rules = [constraint.text for constraint in self.constraints]
+        return f"Space({list(self._listed)!r}, constraints={rules!r}, facts={dict(self.facts)!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Space, ([self.knobs[name] for name in self._declared], self.constraints, dict(self.facts))
@@ -225,13 +226,18 @@ class Space:
         return () if component < 0 else self._solver.support_values(states[component], index)
 
     def undecided(self, partial: Config = _NOTHING) -> tuple[str, ...]:
-        """The knobs that are active, or may become so, and have no value in `partial`; ancestors first."""
-        states = self._states(partial)
+        """The knobs that have no value in `partial` but do in some completion of it; ancestors first.
+
+        The first of them is active whatever follows. Empty when `partial` is complete or cannot be completed.
+        """
+        states = self._feasible_states(partial)
         if states is None:
             return ()
-        component_of = self._component_of
+        component_of, possible = self._component_of, self._solver.possible
         return tuple(
-            name for index, name in enumerate(self._names) if component_of[index] >= 0 and index in states[component_of[index]].pending
+            name
+            for index, name in enumerate(self._names)
+            if component_of[index] >= 0 and index in states[component_of[index]].pending and possible(states[component_of[index]], index)
         )
 
     def sample(self, rng: np.random.Generator, given: Config = _NOTHING) -> Config | None:

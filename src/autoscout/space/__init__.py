@@ -4,5 +4,6 @@ from autoscout.space.constraint import Constraint
 from autoscout.space.counting import Count
 from autoscout.space.knobs import Choice, Flag, Grid, Knob
 from autoscout.space.space import Space
+from autoscout.space.yaml import read_space, space_from_node, write_space
 
-__all__ = ["Choice", "Constraint", "Count", "Flag", "Grid", "Knob", "Space"]
+__all__ = ["Choice", "Constraint", "Count", "Flag", "Grid", "Knob", "Space", "read_space", "space_from_node", "write_space"]

@@ -80,7 +80,7 @@ class Space:
         self._names = tuple(self.knobs)
         self._listed = tuple(self.knobs.values())
         self._index = {name: index for index, name in enumerate(self._names)}
-        self._declared = tuple(by_name)
+        self.declared = tuple(by_name)
         self._solver = Solver(
             [knob.values for knob in self._listed],
             [knob.ordered for knob in self._listed],
@@ -96,7 +96,7 @@ class Space:
         return f"Space({list(self._listed)!r}, constraints={rules!r}, facts={dict(self.facts)!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Space, ([self.knobs[name] for name in self._declared], self.constraints, dict(self.facts))
+        return Space, ([self.knobs[name] for name in self.declared], self.constraints, dict(self.facts))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Space) and self.fingerprint() == other.fingerprint()
@@ -397,7 +397,7 @@ class Space:
         faults = self.why_not(given)
         if faults:
             raise SpaceError([Fault(field="given", rule=fault) for fault in faults])
-        knobs = [self.knobs[name].only(given[name]) if name in given else self.knobs[name] for name in self._declared]
+        knobs = [self.knobs[name].only(given[name]) if name in given else self.knobs[name] for name in self.declared]
         active = [
             Constraint(knob.when, why=f"{knob.name} is pinned to {given[knob.name]!r}", strict=True)
             for knob in knobs
@@ -407,7 +407,7 @@ class Space:
 
     def constrain(self, *constraints: str | Callable[..., Any] | Constraint) -> Space:
         """This space with further constraints."""
-        return Space([self.knobs[name] for name in self._declared], (*self.constraints, *constraints), dict(self.facts))
+        return Space([self.knobs[name] for name in self.declared], (*self.constraints, *constraints), dict(self.facts))
 
 
 def _because(knob: Knob) -> str:

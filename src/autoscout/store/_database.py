@@ -34,6 +34,7 @@ class Database:
         new = file is not None and not file.exists()
         self.location = str(file) if file else url.render_as_string(hide_password=True)
         self._closed = False
+        self._gone = False  # the server did not come back in time: no second wait until it has answered again
         self._engine = connect(url, create)
         try:
             self._prepare()
@@ -90,16 +91,21 @@ class Database:
         if self._closed:
             raise StoreError(Fault(where=self.location, rule="this store was closed", fix="Open it again"))
         clock = RealClock()
-        deadline_s = clock.span_s() + OUTAGE_S
+        deadline_s = clock.span_s() + (0.0 if self._gone else OUTAGE_S)
         wait_s, again = 0.1, False
         while True:
             try:
-                return attempt(again)
+                answer = attempt(again)
             except SQLAlchemyError as error:
-                if not is_outage(error) or clock.span_s() + wait_s > deadline_s:
+                outage = is_outage(error)
+                if not outage or clock.span_s() + wait_s > deadline_s:
+                    self._gone = outage
                     raise translate(error, self.location) from error
                 if not again:
                     log.warning("%s: the server went away, waiting up to %g s", self.location, OUTAGE_S)
                 again = True
+            else:
+                self._gone = False
+                return answer
             clock.sleep(wait_s)
             wait_s = min(2 * wait_s, 2.0)

@@ -60,7 +60,8 @@ def check_record(record: StudyRecord, where: str) -> None:
     name, faults = record.name, []
     if not name.strip() or len(name) > NAME_LENGTH or not name.isprintable():
         rule = f"a study name has 1 to {NAME_LENGTH} printable characters"
-        faults.append(Fault(where=where, field="name", value=repr(name[: NAME_LENGTH + 1]), rule=rule, fix="Give another --experiment-name"))
+        fix = "Give another --experiment-name"
+        faults.append(Fault(where=where, field="name", value=repr(name[: NAME_LENGTH + 1]), rule=rule, fix=fix))
     for field, data in (("task", record.task.to_json()), ("spec", dict(record.spec))):
         try:
             json.dumps(data)

@@ -1,0 +1,178 @@
+"""The hand-over folder `best/`: files that run the answer, what it changes, and what the change is worth."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import yaml
+
+from autoscout.core.config import Config
+from autoscout.core.errors import ConfigError, Fault
+from autoscout.core.task import Task
+from autoscout.report.files import write_folder
+from autoscout.report.labels import Difference, KnobNote, differences, show_duration, show_number, show_percent
+from autoscout.report.summary import Summary
+from autoscout.report.verdict import Verdict
+
+
+def hand_over(
+    folder: Path,
+    summary: Summary,
+    files: Mapping[str, str],
+    default_config: Config,
+    *,
+    knobs: Iterable[KnobNote] = (),
+    variables: Mapping[str, str] | None = None,
+) -> tuple[str, ...]:
+    """Write the hand-over folder, whole or not at all.
+
+    Args:
+        folder: Where; an earlier one is replaced once the new one is complete.
+        summary: The result of the study. Its `answer` is what is handed over: the best configuration after a gain that
+            was shown, the default otherwise.
+        files: What `backend.export(summary.answer, task)` gave.
+        default_config: What the differences are counted from.
+        knobs: The space's knobs, for units and help.
+        variables: Environment variables that the system needs with this configuration.
+
+    Returns:
+        The relative paths written, sorted.
+
+    Raises:
+        ConfigError: nothing ran, so there is nothing to hand over.
+        StoreError: the folder cannot be written.
+    """
+    if summary.answer is None:
+        raise ConfigError(Fault(where=str(folder), rule=f"nothing to hand over: {summary.reason}"))
+    content = _content(summary, summary.answer, files, default_config, tuple(knobs), variables or {})
+    write_folder(folder, content)
+    return tuple(sorted(content))
+
+
+def _content(
+    summary: Summary,
+    answer: Config,
+    files: Mapping[str, str],
+    default_config: Config,
+    knobs: tuple[KnobNote, ...],
+    variables: Mapping[str, str],
+) -> dict[str, str]:
+    changes = differences(default_config, answer, knobs)
+    content = dict(files)
+    # An engine's own config.yaml is what run.sh reads, so it keeps the name.
+    settings = "knobs.yaml" if "config.yaml" in content else "config.yaml"
+    content[settings] = _settings_text(summary, answer)
+    content.setdefault("env", environment_text(summary.task, variables))
+    content["diff.txt"] = diff_text(changes)
+    content["gain.json"] = json.dumps(gain_facts(summary), indent=2, default=str) + "\n"
+    names = sorted({*content, "README.md"})
+    content.setdefault("README.md", readme_text(summary, names, changes))
+    return content
+
+
+def _settings_text(summary: Summary, answer: Config) -> str:
+    head = f"# {summary.task.system}: {_what(summary)}, found by the study {_word(summary.study) or 'without a name'}\n"
+    return head + yaml.safe_dump(answer.to_json(), sort_keys=False, allow_unicode=True)
+
+
+def _word(text: str) -> str:
+    """Text on one line, for comments and headings of files that people run."""
+    return " ".join(text.split())
+
+
+def _what(summary: Summary) -> str:
+    return "the best configuration" if summary.verdict is Verdict.GAIN else "the default configuration"
+
+
+def gain_facts(summary: Summary) -> dict[str, object]:
+    """What `gain.json` holds: the claim, its interval, and the trials it rests on."""
+    objective = summary.task.objective
+    return {
+        "study": summary.study,
+        "system": summary.task.system,
+        "metric": objective.metric,
+        "direction": objective.direction.value,
+        "limits": [str(limit) for limit in objective.limits],
+        "verdict": summary.verdict.value,
+        "reason": summary.reason,
+        "handed_over": "best" if summary.verdict is Verdict.GAIN else "default",
+        "fidelity": summary.fidelity.label,
+        "gain": summary.gain.to_json(),
+        "default": summary.default.to_json() if summary.default else None,
+        "best": summary.best.to_json() if summary.best else None,
+        "task_key": summary.task.key,
+    }
+
+
+def diff_text(changes: Iterable[Difference]) -> str:
+    """Knob by knob: default, answer, unit and what the knob does."""
+    found = list(changes)
+    if not found:
+        return "No difference: this is the default configuration.\n"
+    wide = max(len(change.knob) for change in found)
+    old = max(len(change.before) for change in found)
+    lines = []
+    for change in found:
+        unit = f" {change.unit}" if change.unit else ""
+        note = f"   # {_word(change.help)}" if change.help else ""
+        lines.append(f"{change.knob:<{wide}}  {change.before:>{old}} -> {change.after}{unit}{note}")
+    return "\n".join(lines) + "\n"
+
+
+def environment_text(task: Task, variables: Mapping[str, str]) -> str:
+    """Variables to set, in the form that `docker --env-file` and systemd read; where it was measured, as comments."""
+    lines = ["# Environment variables for this configuration:"]
+    safe = {name: value for name, value in sorted(variables.items()) if re.fullmatch(r"[A-Za-z_]\w*", name) and "\n" not in value}
+    lines += [f"{name}={value}" for name, value in safe.items()] or ["# (none)"]
+    for title, facts in (("hardware", task.hardware), ("software", task.software), ("workload", task.workload)):
+        lines += ["", f"# Measured with this {title}:"]
+        lines += [f"#   {name}: {_word(str(value))}" for name, value in sorted(facts.items())] or ["#   (nothing recorded)"]
+    return "\n".join(lines) + "\n"
+
+
+def readme_text(summary: Summary, names: Iterable[str], changes: tuple[Difference, ...]) -> str:
+    """What this folder is, what it is worth, and how to run it."""
+    objective = summary.task.objective
+    lines = [f"# {_word(summary.task.system)}: {_what(summary)}", "", f"**{_headline(summary)}**", ""]
+    if summary.verdict is not Verdict.GAIN:
+        lines += ["No configuration was shown to be better, so this folder holds the default. It changes nothing.", ""]
+    lines += [f"- objective: {objective.direction.value} `{objective.metric}`"]
+    lines += [f"- limit: `{limit}`" for limit in objective.limits]
+    for title, side in (("default", summary.default), ("best", summary.best)):
+        if side is not None and side.value is not None:
+            lines.append(f"- {title}: {show_number(side.value)} over {side.runs} run{'s' if side.runs != 1 else ''}")
+    if summary.gain.enough:
+        lines.append(f"- interval: {summary.gain.confidence:.0%}, {summary.gain.method}, {summary.gain.pairs} pairs")
+    lines.append(f"- study: {summary.spent.trials} trials, {show_duration(summary.spent.wall_s)}")
+    present = list(names)
+    lines += ["", "## Run it", ""]
+    scripts = [name for name in present if name.endswith(".sh")]
+    first = ["run.sh"] if "run.sh" in scripts else []
+    lines += [f"    ./{name}" for name in [*first, *(name for name in scripts if name != "run.sh")]] or ["    (no script was exported)"]
+    if changes:
+        lines += ["", "## What it changes", "", *(f"    {line}" for line in diff_text(changes).splitlines())]
+    lines += ["", "## Files", "", *(f"- `{name}`: {_ABOUT.get(name, 'for the engine')}" for name in present), ""]
+    return "\n".join(lines)
+
+
+_ABOUT = {
+    "run.sh": "runs the system with this configuration",
+    "config.yaml": "the configuration, knob by knob",
+    "knobs.yaml": "the configuration, knob by knob",
+    "env": "environment variables, and the machine it was measured on",
+    "diff.txt": "what differs from the default",
+    "gain.json": "the measured gain with its interval and the trials behind it",
+    "README.md": "this page",
+}
+
+
+def _headline(summary: Summary) -> str:
+    if summary.verdict is Verdict.GAIN and summary.gain.ratio is not None:
+        text = f"{show_percent(summary.gain.ratio)} over the default"
+        if summary.gain.low is not None and summary.gain.high is not None:
+            text += f" ({show_percent(summary.gain.low)} to {show_percent(summary.gain.high)})"
+        return f"{text}: {summary.reason}"
+    return summary.headline

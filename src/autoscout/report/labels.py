@@ -1,0 +1,151 @@
+"""Words and numbers as people read them: names of trials, durations, values, differences between configurations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from autoscout.core.config import Config, Value
+from autoscout.core.names import Names
+
+ABSENT = "-"
+"""Shown for a knob that a configuration does not hold, because a condition makes it inactive."""
+
+
+class KnobNote(Protocol):
+    """What a report tells about a knob; every knob of `autoscout.space` has it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def unit(self) -> str: ...
+
+    @property
+    def help(self) -> str: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """One knob that two configurations set differently; a side that does not hold the knob is `absent`."""
+
+    knob: str
+    default: Value
+    best: Value
+    default_absent: bool = False
+    best_absent: bool = False
+    unit: str = ""
+    help: str = ""
+
+    @property
+    def before(self) -> str:
+        return ABSENT if self.default_absent else show(self.default)
+
+    @property
+    def after(self) -> str:
+        return ABSENT if self.best_absent else show(self.best)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "knob": self.knob,
+            "default": None if self.default_absent else self.default,
+            "best": None if self.best_absent else self.best,
+            "default_active": not self.default_absent,
+            "best_active": not self.best_absent,
+            "unit": self.unit,
+            "help": self.help,
+        }
+
+
+def differences(default: Config, other: Config, knobs: Iterable[KnobNote] = ()) -> tuple[Difference, ...]:
+    """The knobs on which two configurations differ, in the order the space declares them, then by name."""
+    notes: Mapping[str, KnobNote] = {knob.name: knob for knob in knobs}
+    names = [*notes, *sorted((set(default) | set(other)) - set(notes))]
+    found = []
+    for name in names:
+        before, after = name in default, name in other
+        if not before and not after:
+            continue
+        if before and after and Config({name: default[name]}) == Config({name: other[name]}):
+            continue
+        note = notes.get(name)
+        found.append(
+            Difference(
+                knob=name,
+                default=default.get(name),
+                best=other.get(name),
+                default_absent=not before,
+                best_absent=not after,
+                unit=note.unit if note else "",
+                help=note.help if note else "",
+            )
+        )
+    return tuple(found)
+
+
+def namer(configs: Iterable[Config], knobs: Iterable[KnobNote] = ()) -> Callable[[Config], str]:
+    """What gives the configurations of one study their readable names (`t8_ub512`).
+
+    Args:
+        configs: All configurations of the study, for knobs that the space no longer declares.
+        knobs: The space's knobs, in the order in which they shall appear in names.
+    """
+    declared = [knob.name for knob in knobs]
+    others = sorted({name for config in configs for name in config} - set(declared))
+    return Names([*declared, *others]).name
+
+
+def show(value: object) -> str:
+    """A knob's value as a person would type it."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if value is None:
+        return "none"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)
+
+
+def show_number(value: float | None) -> str:
+    """A metric with four significant digits: enough to compare, few enough to read."""
+    if value is None:
+        return ABSENT
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    size = abs(value)
+    if size >= 1e7 or size < 1e-3:
+        return f"{value:.3e}"
+    decimals = max(0, 3 - math.floor(math.log10(size)))
+    return f"{value:,.{decimals}f}"
+
+
+def show_percent(ratio: float | None) -> str:
+    """A gain ratio as a signed percentage: 1.25 is +25.0 %."""
+    return ABSENT if ratio is None else f"{(ratio - 1.0) * 100.0:+.1f} %"
+
+
+def show_duration(duration_s: float | None) -> str:
+    """Seconds as `850 ms`, `42 s`, `3 m 20 s`, `2 h 05 m` or `3 d 4 h`."""
+    if duration_s is None or not math.isfinite(duration_s):
+        return ABSENT
+    if duration_s < 1:
+        return f"{duration_s * 1000:.0f} ms"
+    if duration_s < 10:
+        return f"{duration_s:.1f} s"
+    seconds = round(duration_s)
+    if seconds < 60:
+        return f"{seconds} s"
+    if seconds < 3600:
+        return f"{seconds // 60} m {seconds % 60:02d} s"
+    if seconds < 86400:
+        return f"{seconds // 3600} h {seconds % 3600 // 60:02d} m"
+    return f"{seconds // 86400} d {seconds % 86400 // 3600} h"
+
+
+def one_line(text: str, limit: int = 120) -> str:
+    """The first line of a text that says something, without control characters, cut to `limit` characters."""
+    line = next((line for line in text.splitlines() if line.strip()), "")
+    clean = " ".join("".join(char if char.isprintable() else " " for char in line).split())
+    return clean if len(clean) <= limit else clean[: limit - 1] + "…"

@@ -1,0 +1,188 @@
+"""Live progress in the terminal; one line per trial where there is none (CI logs, pipes)."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from types import TracebackType
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from autoscout.core.clock import Clock, RealClock
+from autoscout.core.config import Config
+from autoscout.core.task import Task
+from autoscout.core.trial import Proposal, Trial
+from autoscout.report.labels import KnobNote, namer, one_line, show_duration, show_number, show_percent
+from autoscout.report.tally import Tally
+
+_FAILURES_SHOWN = 3
+_RUNNING_SHOWN = 6
+
+
+class Progress:
+    """Watches a study and shows how it goes. Safe to call from any thread.
+
+    A study that is resumed reports its old trials before its first `phase`; they count, but are not shown one by one.
+
+    Args:
+        task: Objective and budget.
+        default_config: What gains are counted from.
+        console: Where to show; standard error is the usual choice, so that standard output stays clean for `--json`.
+        clock: For elapsed time and the estimate of what is left.
+        workers: How many trials run at once.
+        final_trials: How many trials the final phase will add.
+        knobs: The space's knobs, for readable names.
+        live: Whether to draw a live display; None asks the console.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        default_config: Config,
+        *,
+        console: Console | None = None,
+        clock: Clock | None = None,
+        workers: int = 1,
+        final_trials: int = 0,
+        knobs: Iterable[KnobNote] = (),
+        live: bool | None = None,
+    ) -> None:
+        self._console = console or Console(stderr=True)
+        self._clock = clock or RealClock()
+        self._lock = threading.RLock()
+        self._name_of: Callable[[Config], str] = namer([default_config], knobs)
+        self._tally = Tally(task, default_config, workers=workers, final_trials=final_trials, name_of=self._name_of)
+        self._running: dict[tuple[str, int], tuple[str, float]] = {}
+        self._failures: deque[tuple[Trial, str]] = deque(maxlen=_FAILURES_SHOWN)
+        self._phase = ""
+        self._begun_s = self._clock.span_s()
+        is_live = self._console.is_terminal and not self._console.is_dumb_terminal if live is None else live
+        self._live = Live(get_renderable=self.render, console=self._console, refresh_per_second=4) if is_live else None
+        self._closed = False
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def phase(self, name: str) -> None:
+        """A part of the study begins: "search", then "final"."""
+        with self._lock:
+            first = not self._phase
+            self._phase = name
+            found = self._tally.done
+            if first:
+                self._begun_s = self._clock.span_s()
+                self._tally.begin()
+        # The display is never touched with the lock held: its own thread takes the two locks the other way round.
+        if self._live is not None and first and not self._closed:
+            self._live.start()
+        elif self._live is None:
+            self._say(Text(f"{name}: going on after {found} stored trials" if first and found else f"{name}"))
+
+    def started(self, proposal: Proposal) -> None:
+        """A trial begins."""
+        with self._lock:
+            self._running[_slot(proposal)] = (self._name_of(proposal.config), self._clock.span_s())
+
+    def finished(self, trial: Trial) -> None:
+        """A trial ended, here or in another process that works on the same study."""
+        with self._lock:
+            self._running.pop(_slot(trial.proposal), None)
+            improved = self._tally.add(trial)
+            if trial.measurement.status.failed:
+                self._failures.append((trial, self._name_of(trial.config)))
+            line = self._line(trial, improved) if self._live is None and self._phase else None
+        if line is not None:
+            self._say(line)
+
+    def close(self) -> None:
+        """Leave the last state on the screen. Safe to call twice."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._running.clear()
+        if self._live is not None and self._live.is_started:
+            self._live.stop()
+
+    def render(self) -> RenderableType:
+        """The display as it stands."""
+        with self._lock:
+            parts: list[RenderableType] = [self._head(), self._best()]
+            now_s = self._clock.span_s()
+            running = list(self._running.values())
+            failures = list(self._failures)
+        for name, since_s in running[:_RUNNING_SHOWN]:
+            parts.append(Text(f"  running  {name}  {show_duration(now_s - since_s)}", style="cyan", no_wrap=True, overflow="ellipsis"))
+        if len(running) > _RUNNING_SHOWN:
+            parts.append(Text(f"  and {len(running) - _RUNNING_SHOWN} more", style="cyan"))
+        for trial, name in failures:
+            why = one_line(trial.measurement.reason) or "no reason given"
+            text = f"  failed   #{trial.number} {trial.measurement.status.value}  {why}  ({name})"
+            parts.append(Text(text, style="red", no_wrap=True, overflow="ellipsis"))
+        return Group(*parts)
+
+    def _head(self) -> Table:
+        tally = self._tally
+        elapsed_s = self._clock.span_s() - self._begun_s
+        table = Table.grid(padding=(0, 2))
+        share = tally.share(elapsed_s)
+        bar: RenderableType = ProgressBar(total=1.0, completed=share or 0.0, width=28, pulse=share is None)
+        cells: list[RenderableType] = [Text(self._phase or "start", style="bold"), bar, Text(tally.progress_text())]
+        cells.append(Text(f"{show_duration(elapsed_s)} gone"))
+        left_s = tally.left_s(elapsed_s)
+        if left_s is not None and not self._closed:
+            cells.append(Text(f"about {show_duration(left_s)} left"))
+        if tally.failed:
+            cells.append(Text(f"{tally.failed} failed", style="red"))
+        table.add_row(*cells)
+        return table
+
+    def _best(self) -> Text:
+        tally = self._tally
+        metric = tally.task.objective.metric
+        if tally.best is None:
+            return Text(f"  best     no configuration has run yet ({metric})", style="dim")
+        value, name = tally.best_value, f"#{tally.best.number} {self._name_of(tally.best.config)}"
+        if tally.final is not None and tally.final.best is not None:
+            value, name = tally.final.best.value, tally.final.best.name
+        text = f"  best     {metric} {show_number(value)}  {self._gain_text()}  {name}"
+        return Text(text, style="green", no_wrap=True, overflow="ellipsis")
+
+    def _gain_text(self) -> str:
+        tally = self._tally
+        if tally.final is not None and tally.final.best is not None:
+            gain = tally.final.gain
+            interval = f" [{show_percent(gain.low)}, {show_percent(gain.high)}]" if gain.enough else ""
+            return f"{show_percent(gain.ratio)}{interval} in the final"
+        return "(no default yet)" if tally.gain is None else f"{show_percent(tally.gain)} so far"
+
+    def _line(self, trial: Trial, improved: bool) -> Text:
+        answer = trial.measurement
+        tally = self._tally
+        text = f"[{tally.progress_text()}] #{trial.number} {answer.status.value}"
+        if answer.ok:
+            metric = tally.task.objective.metric
+            text += f" {metric}={show_number(answer.metrics.get(metric))}"
+            text += " (simulated)" if answer.fidelity.label == "simulated" else ""
+            text += " breaks a limit" if tally.task.objective.loss(answer) == float("inf") else ""
+        else:
+            text += f": {one_line(answer.reason) or 'no reason given'}"
+        text += f" {self._name_of(trial.config)} {show_duration(answer.cost_s)}"
+        if tally.best is not None:
+            text += f"; {'new best' if improved else 'best'} {show_number(tally.best_value)}, {self._gain_text()}"
+        return Text(text)
+
+    def _say(self, line: Text) -> None:
+        self._console.print(line, soft_wrap=True, highlight=False)
+
+
+def _slot(proposal: Proposal) -> tuple[str, int]:
+    return proposal.config.canonical, proposal.repeat

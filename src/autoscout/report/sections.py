@@ -1,0 +1,266 @@
+"""The parts of the page, top to bottom, each as HTML."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from autoscout.core.config import Config
+from autoscout.core.task import Task
+from autoscout.core.trial import Fidelity, Trial
+from autoscout.report.ablation import Ablation
+from autoscout.report.curves import phase_of
+from autoscout.report.importance import Importance
+from autoscout.report.labels import one_line, show, show_duration, show_number, show_percent
+from autoscout.report.markup import Markup, badge, join, number_cell, table, tag
+from autoscout.report.plots import convergence, importance_bars, intervals
+from autoscout.report.summary import Summary
+from autoscout.report.verdict import Side, Verdict
+
+_KINDS = {Verdict.GAIN: "good", Verdict.NO_GAIN: "warn", Verdict.WORSE: "warn", Verdict.NONE: "bad"}
+
+
+def section(name: str, title: str, *children: object, lead: str = "") -> Markup:
+    """A titled part of the page."""
+    head = tag("h2", title, id=name)
+    return tag("section", head, tag("p", lead, class_="lead") if lead else "", *children, aria_labelledby=name)
+
+
+def header(summary: Summary) -> Markup:
+    """Verdict, gain and interval, and what it cost."""
+    task, gain = summary.task, summary.gain
+    kind = _KINDS[summary.verdict]
+    big: object = ""
+    if summary.verdict is Verdict.GAIN and gain.ratio is not None:
+        interval = ""
+        if gain.low is not None and gain.high is not None:
+            interval = f"{show_percent(gain.low)} to {show_percent(gain.high)}"
+        big = tag("p", tag("strong", show_percent(gain.ratio)), tag("span", interval, class_="interval") if interval else "", class_="big")
+    words = [tag("p", badge(summary.verdict.value, kind), " ", _fidelity_badge(summary), class_="verdict"), big, tag("p", summary.reason)]
+    if gain.enough:
+        words.append(tag("p", f"{gain.confidence:.0%} interval, {gain.method}, {gain.pairs} pairs.", class_="quiet"))
+    if summary.verdict is not Verdict.GAIN and summary.answer is not None:
+        words.append(tag("p", tag("strong", "Keep the default."), " That is what the hand-over folder holds."))
+    goal = f"{task.objective.direction.value} {task.objective.metric}"
+    limits = [tag("code", str(limit)) for limit in task.objective.limits]
+    line = tag("p", tag("code", goal), *([" with ", *_between(limits)] if limits else []), class_="goal")
+    plot = intervals(summary.finalists)
+    return tag(
+        "header",
+        tag("p", f"AutoScout report: {task.system}", class_="kicker"),
+        tag("h1", summary.study or task.system),
+        line,
+        tag("div", tag("div", *words, class_="words"), tag("div", plot, class_="figure") if plot else "", class_=f"hero {kind}"),
+        facts(summary),
+    )
+
+
+def _between(parts: Sequence[Markup]) -> list[object]:
+    found: list[object] = []
+    for part in parts:
+        found += [", ", part] if found else [part]
+    return found
+
+
+def _fidelity_badge(summary: Summary) -> Markup:
+    if summary.fidelity is Fidelity.SIMULATED:
+        return badge("simulated, not measured", "simulated")
+    return badge("measured", "plain")
+
+
+def facts(summary: Summary) -> Markup:
+    """A row of figures."""
+    failed = sum(len(group.trials) for group in summary.failures)
+    cells: list[tuple[str, str]] = [
+        ("trials", str(summary.spent.trials)),
+        ("configurations", str(summary.spent.configs)),
+        ("failed", str(failed)),
+        ("time", show_duration(summary.spent.wall_s)),
+        ("measured cost", show_duration(summary.spent.cost_s)),
+    ]
+    for fidelity, counts in summary.counts.items():
+        if len(summary.counts) > 1:
+            cells.append((fidelity, str(sum(counts.values()))))
+    cells += [(what, str(len(numbers))) for what, numbers in (("noisy", summary.noisy), ("disturbed", summary.dirty)) if numbers]
+    return tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in cells), class_="facts")
+
+
+def comparison(summary: Summary) -> Markup:
+    """Default beside best, metric by metric, and the knobs that differ."""
+    sides = (summary.default, summary.best)
+    if not any(sides):
+        return Markup("")
+    objective = summary.task.objective
+    limited = list(dict.fromkeys(limit.metric for limit in objective.limits))
+    others = sorted({name for side in sides if side for name in side.metrics} - {objective.metric, *limited})
+    rows = []
+    for name in dict.fromkeys([objective.metric, *limited, *others]):
+        one, other = (side.metrics.get(name) if side else None for side in sides)
+        change = f"{(other / one - 1.0) * 100.0:+.1f} %" if one and other is not None else ""
+        cells = [
+            number_cell(join([show_number(value), _spread(side, name, objective.metric)]))
+            for side, value in zip(sides, (one, other), strict=True)
+        ]
+        rows.append([tag("th", name, scope="row"), *cells, number_cell(change)])
+    for limit in objective.limits:
+        marks = [next((check for check in side.limits if check.limit == limit), None) if side else None for side in sides]
+        cells = [number_cell("-" if mark is None else badge("kept", "good") if mark.holds else badge("broken", "bad")) for mark in marks]
+        rows.append([tag("th", f"limit {limit}", scope="row"), *cells, number_cell("")])
+    rows.append([tag("th", "runs", scope="row"), *(number_cell(side.runs if side else 0) for side in sides), number_cell("")])
+    head = ["metric", *(tag("th", text, scope="col", class_="number") for text in ("default", "best", "change"))]
+    metrics = table(head, rows, "Default and best, metric by metric")
+    body = tag("div", metrics, changes(summary), class_="columns")
+    lead = "Repeats are pooled. The best configuration is the one that did best when it was measured again beside the default."
+    return section("comparison", "Default and best", body, lead=lead)
+
+
+def _spread(side: Side | None, name: str, metric: str) -> object:
+    if side is None or side.spread is None or name != metric:
+        return ""
+    return tag("span", f" ± {side.spread * 100:.1f} %", class_="quiet")
+
+
+def changes(summary: Summary) -> Markup:
+    """The knobs to turn."""
+    if not summary.changes:
+        return tag("p", "The best configuration is the default." if summary.best is None else "No knob differs.", class_="quiet")
+    rows = []
+    for change in summary.changes:
+        after = "not used" if change.best_absent else change.after
+        unit = tag("span", f" {change.unit}", class_="quiet") if change.unit else ""
+        note = tag("div", change.help, class_="quiet small") if change.help else ""
+        name = tag("th", tag("code", change.knob), note, scope="row")
+        rows.append(
+            [
+                name,
+                number_cell("not used" if change.default_absent else tag("del", change.before)),
+                number_cell(join([tag("ins", after), unit])),
+            ]
+        )
+    head = ["knob", *(tag("th", text, scope="col", class_="number") for text in ("default", "best"))]
+    return table(head, rows, "Knobs that differ from the default")
+
+
+def convergence_section(summary: Summary) -> Markup:
+    """The curve."""
+    plot = convergence(summary.task, summary.points, summary.default.value if summary.default else None)
+    if plot is None:
+        return Markup("")
+    keys = [("measured", "one measurement"), ("improved", "new best"), ("broken", "breaks a limit"), ("failed", "failed")]
+    if any(point.fidelity == "simulated" for point in summary.points):
+        keys.append(("simulated", "simulated"))
+    legend = tag("ul", *(tag("li", tag("i", class_=f"key {kind}"), text) for kind, text in keys), class_="legend")
+    lead = "The line follows the best single measurement, which flatters it; the verdict above rests on the final alone."
+    return section("convergence", "How the search went", legend, tag("div", plot, class_="scroll"), lead=lead)
+
+
+def explanation(importance: Importance | None, ablation: Ablation | None) -> Markup:
+    """Which knobs mattered, and the way from the default to the best."""
+    parts = []
+    if importance is not None:
+        bars = importance_bars(importance)
+        fit = f"{max(0.0, importance.fit):.0%}"
+        lead = f"From {importance.configs} configurations; the model explains {fit} of the variation of trials it has not seen."
+        inner: list[object] = [tag("h3", "Knob importance")]
+        inner += [tag("p", lead, class_="quiet"), tag("div", bars, class_="scroll")] if bars else []
+        inner += [tag("p", importance.note, class_="note")] if importance.note else []
+        if importance.unvaried:
+            inner.append(tag("p", f"Never varied: {', '.join(importance.unvaried)}.", class_="quiet small"))
+        parts.append(tag("div", *inner))
+    if ablation is not None:
+        parts.append(tag("div", tag("h3", "From the default to the best"), _steps(ablation)))
+    if not parts:
+        return Markup("")
+    lead = "Shares say how much of the variation goes away when a knob is fixed; those of knobs that work together overlap."
+    return section("why", "Which knobs mattered", tag("div", *parts, class_="columns"), lead=lead)
+
+
+def _steps(ablation: Ablation) -> Markup:
+    if not ablation.steps:
+        return tag("p", ablation.note, class_="note")
+    rows = []
+    for step in ablation.steps:
+        kind = "plain" if step.source == "measured" else "simulated"
+        gain, total = (show_percent(value) for value in (step.gain, step.total))
+        rows.append([tag("td", tag("code", step.change)), number_cell(gain), number_cell(total), badge(step.source, kind)])
+    head = ["change", tag("th", "step", scope="col", class_="number"), tag("th", "in all", scope="col", class_="number"), "source"]
+    return table(head, rows, "One change at a time, the most helpful first")
+
+
+def failures(summary: Summary) -> Markup:
+    """What went wrong, grouped, each with the end of a log."""
+    if not summary.failures:
+        return Markup("")
+    groups = []
+    for group in summary.failures:
+        numbers = ", ".join(f"#{number}" for number in group.trials)
+        head = tag("summary", badge(group.status.value, "bad"), f" {len(group.trials)} × ", tag("span", group.reason, class_="reason"))
+        log = tag("pre", group.log_tail, tabindex="0") if group.log_tail else tag("p", "No log was kept.", class_="quiet")
+        groups.append(tag("details", head, tag("p", f"Trials {numbers}", class_="quiet small"), log))
+    return section("failures", "Failures", *groups, lead="Grouped by what was said; the log is that of the latest trial of the group.")
+
+
+def environment(task: Task) -> Markup:
+    """What the result depends on besides the configuration."""
+    blocks = []
+    for title, facts_ in (("Workload", task.workload), ("Hardware", task.hardware), ("Software", task.software)):
+        rows = [join([tag("dt", name), tag("dd", _fact(value))]) for name, value in facts_.items()]
+        blocks.append(
+            tag("div", tag("h3", title), tag("dl", *rows, class_="plain") if rows else tag("p", "nothing recorded", class_="quiet"))
+        )
+    return section("environment", "Measured with", tag("div", *blocks, class_="columns three"))
+
+
+def _fact(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def how_to_run(commands: Sequence[str]) -> Markup:
+    """The next step."""
+    if not commands:
+        return Markup("")
+    return section("run", "Run it", tag("pre", "\n".join(commands), class_="commands", tabindex="0"))
+
+
+def trials_table(
+    task: Task, trials: Sequence[Trial], knobs: Sequence[str], names: Mapping[Config, str], default_config: Config, best: Config | None
+) -> Markup:
+    """Every trial; JavaScript sorts and filters the rows."""
+    metrics = list(dict.fromkeys([task.objective.metric, *(limit.metric for limit in task.objective.limits)]))
+    columns = [("#", True), ("name", False), ("status", False), ("phase", False), *((metric, True) for metric in metrics), ("cost s", True)]
+    columns += [(knob, False) for knob in knobs] + [("reason", False)]
+    head = [tag("th", tag("button", text, type="button"), scope="col", class_="number" if right else None) for text, right in columns]
+    rows = []
+    for index, trial in enumerate(trials):
+        answer = trial.measurement
+        role = " default" if trial.config == default_config else " best" if trial.config == best else ""
+        cells = [
+            number_cell(trial.number, data_sort=trial.number),
+            tag(
+                "td",
+                tag("span", names[trial.config], class_="name", title=names[trial.config]),
+                badge(role.strip(), "plain") if role else "",
+            ),
+            tag("td", _status(task, trial)),
+            tag("td", phase_of(trial)),
+            *(number_cell(show_number(answer.metrics.get(metric)), data_sort=answer.metrics.get(metric)) for metric in metrics),
+            number_cell(show_number(answer.cost_s), data_sort=answer.cost_s),
+            *(tag("td", show(trial.config[knob]) if knob in trial.config else "-", data_sort=trial.config.get(knob)) for knob in knobs),
+            tag("td", tag("span", one_line(answer.reason, 300), class_="reason", title=one_line(answer.reason, 300))),
+        ]
+        rows.append(tag("tr", *cells, data_i=index, class_=f"status-{answer.status.value}{role}"))
+    body = tag("table", tag("caption", "All trials", class_="quiet"), tag("thead", tag("tr", *head)), tag("tbody", *rows), id="trials")
+    search = tag("input", type="search", id="filter", placeholder="filter: text, status or knob value", aria_label="Filter the trials")
+    controls = tag("p", search, tag("span", "", id="shown", class_="quiet", role="status"), class_="controls")
+    return section(
+        "all", "All trials", controls, tag("div", body, class_="scroll tall", tabindex="0", role="region", aria_label="All trials")
+    )
+
+
+def _status(task: Task, trial: Trial) -> Markup:
+    answer = trial.measurement
+    if not answer.ok:
+        return badge(answer.status.value, "bad")
+    kind = badge("ok", "good") if task.objective.loss(answer) != float("inf") else badge("breaks a limit", "warn")
+    return join([kind, " ", badge("simulated", "simulated")]) if answer.fidelity is Fidelity.SIMULATED else kind

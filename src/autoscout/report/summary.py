@@ -1,0 +1,203 @@
+"""What a study found, as one frozen object: everything the terminal, the page and the hand-over folder show."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autoscout.core.config import Config
+from autoscout.core.task import Task
+from autoscout.core.trial import Fidelity, Status, Trial
+from autoscout.report.curves import Point, busy_s, curve, ordered
+from autoscout.report.labels import Difference, KnobNote, differences, namer, one_line
+from autoscout.report.statistics import Gain, variation
+from autoscout.report.verdict import Finalist, Side, Verdict, decide
+
+NOISY_ABOVE = 0.1
+"""Relative standard deviation of a trial's own samples from which the trial counts as noisy."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailureGroup:
+    """Failures of one kind that say the same thing, numbers aside."""
+
+    status: Status
+    reason: str
+    trials: tuple[int, ...]
+    log_tail: str  # of the last of them
+
+    def to_json(self) -> dict[str, Any]:
+        return {"status": self.status.value, "reason": self.reason, "count": len(self.trials), "trials": list(self.trials)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spent:
+    """What the study cost."""
+
+    trials: int
+    wall_s: float  # during which at least one trial ran; pauses of a resumed study do not count
+    cost_s: float  # sum of the trials' own cost
+    configs: int  # different configurations looked at
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """The result of a study.
+
+    Attributes:
+        study: Its name.
+        task: What was tuned.
+        verdict: What may be claimed.
+        reason: Why, in one sentence.
+        gain: Of the best configuration over the default.
+        default: The default with its repeats pooled; None when it was never tried.
+        best: The strongest contender, pooled; not the answer unless the verdict is a gain.
+        answer: The configuration to run: never worse than the default; None only when nothing ran.
+        changes: Knobs on which `best` differs from the default.
+        finalists: All contenders compared, best first.
+        fidelity: Of the numbers above.
+        counts: Trials per fidelity label and status.
+        failures: Grouped, most frequent first.
+        spent: What it cost.
+        noisy: Numbers of the trials whose own samples scatter widely.
+        dirty: Numbers of the trials that were disturbed by other work on the machine.
+        points: The convergence curve.
+    """
+
+    study: str
+    task: Task
+    verdict: Verdict
+    reason: str
+    gain: Gain
+    default: Side | None
+    best: Side | None
+    answer: Config | None
+    changes: tuple[Difference, ...]
+    finalists: tuple[Finalist, ...]
+    fidelity: Fidelity
+    counts: Mapping[str, Mapping[str, int]]
+    failures: tuple[FailureGroup, ...]
+    spent: Spent
+    noisy: tuple[int, ...]
+    dirty: tuple[int, ...]
+    points: tuple[Point, ...]
+
+    @property
+    def headline(self) -> str:
+        """The result in one sentence."""
+        metric = self.task.objective.metric
+        simulated = " (simulated)" if self.fidelity is Fidelity.SIMULATED else ""
+        if self.verdict is Verdict.GAIN:
+            return f"{metric}: {self.gain} over the default{simulated}" if self.gain.ratio is not None else f"{metric}: {self.reason}"
+        if self.verdict is Verdict.NONE:
+            return f"No valid configuration: {self.reason}"
+        return f"No significant gain{simulated}: keep the default ({self.reason})"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "study": self.study,
+            "task": self.task.to_json(),
+            "verdict": self.verdict.value,
+            "reason": self.reason,
+            "headline": self.headline,
+            "gain": self.gain.to_json(),
+            "default": self.default.to_json() if self.default else None,
+            "best": self.best.to_json() if self.best else None,
+            "answer": self.answer.to_json() if self.answer is not None else None,
+            "changes": [change.to_json() for change in self.changes],
+            "finalists": [finalist.to_json() for finalist in self.finalists if finalist.side.rounds],
+            "fidelity": self.fidelity.label,
+            "counts": {fidelity: dict(counts) for fidelity, counts in self.counts.items()},
+            "failures": [failure.to_json() for failure in self.failures],
+            "spent": self.spent.to_json(),
+            "noisy": list(self.noisy),
+            "dirty": list(self.dirty),
+            "points": [point.to_json() for point in self.points],
+        }
+
+
+def summarise(
+    task: Task,
+    trials: Sequence[Trial],
+    default_config: Config,
+    *,
+    knobs: Iterable[KnobNote] = (),
+    study: str = "",
+    name_of: Callable[[Config], str] | None = None,
+) -> Summary:
+    """Gather the result of a study from its trials; pure, so that it may be called at any moment of a running one.
+
+    Args:
+        task: What was tuned.
+        trials: All trials so far, in any order; predictions of a searcher's own model are ignored.
+        default_config: The engine's default, which every gain is measured against.
+        knobs: The space's knobs, for units, help and order.
+        study: Name shown to people; taken from the trials when empty.
+        name_of: Gives configurations their readable names.
+    """
+    kept = ordered(trials)
+    knobs = tuple(knobs)
+    name_of = name_of or namer([default_config, *(trial.config for trial in kept)], knobs)
+    decision = decide(task, kept, default_config, name_of)
+    counts: dict[str, Counter[str]] = {}
+    for trial in kept:
+        counts.setdefault(trial.measurement.fidelity.label, Counter())[trial.measurement.status.value] += 1
+    return Summary(
+        study=study or next((trial.study for trial in kept if trial.study), ""),
+        task=task,
+        verdict=decision.verdict,
+        reason=decision.reason,
+        gain=decision.gain,
+        default=decision.default,
+        best=decision.best,
+        answer=decision.answer,
+        changes=differences(default_config, decision.best.config, knobs) if decision.best else (),
+        finalists=decision.finalists,
+        fidelity=decision.fidelity,
+        counts=counts,
+        failures=_failures(kept),
+        spent=Spent(
+            trials=len(kept),
+            wall_s=busy_s(kept),
+            cost_s=sum(trial.measurement.cost_s for trial in kept),
+            configs=len({trial.config for trial in kept}),
+        ),
+        noisy=tuple(trial.number for trial in kept if _noisy(task, trial)),
+        dirty=tuple(trial.number for trial in kept if is_dirty(trial)),
+        points=curve(task, kept),
+    )
+
+
+def is_dirty(trial: Trial) -> bool:
+    """Whether the trial's conditions count repeats that other work on the machine disturbed."""
+    return any(value > 0 for name, value in trial.measurement.conditions.items() if name.startswith("dirty"))
+
+
+def _noisy(task: Task, trial: Trial) -> bool:
+    spread = variation(trial.measurement.samples.get(task.objective.metric, ()))
+    return spread is not None and spread > NOISY_ABOVE
+
+
+def _failures(trials: Sequence[Trial]) -> tuple[FailureGroup, ...]:
+    groups: dict[tuple[Status, str], list[Trial]] = {}
+    for trial in trials:
+        if trial.measurement.status.failed:
+            # The same complaint about other sizes or addresses is the same failure.
+            pattern = re.sub(r"0x[0-9a-fA-F]+|\d+(\.\d+)?", "#", one_line(trial.measurement.reason, 200))
+            groups.setdefault((trial.measurement.status, pattern), []).append(trial)
+    found = [
+        FailureGroup(
+            status=status,
+            reason=one_line(members[-1].measurement.reason, 200) or "no reason given",
+            trials=tuple(trial.number for trial in members),
+            log_tail=next((trial.measurement.log_tail for trial in reversed(members) if trial.measurement.log_tail), ""),
+        )
+        for (status, _), members in groups.items()
+    ]
+    return tuple(sorted(found, key=lambda group: (-len(group.trials), group.trials)))

@@ -1,0 +1,140 @@
+"""Trials for other programs: `summary.csv` for spreadsheets and notebooks, JSON, and T4 for auto-tuning researchers.
+
+T4 is the results format that Kernel Tuner writes and the auto-tuning methodology tools read (schema version 1.0.0).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from autoscout.core.config import Config
+from autoscout.core.task import Task
+from autoscout.core.trial import Fidelity, Status, Trial
+from autoscout.report.ablation import Ablation
+from autoscout.report.curves import ordered, phase_of
+from autoscout.report.importance import Importance
+from autoscout.report.labels import KnobNote, namer, one_line
+from autoscout.report.summary import Summary, is_dirty
+
+T4_VERSION = "1.0.0"
+
+_INVALIDITY = {
+    Status.OK: "correct",
+    Status.OOM_START: "runtime",
+    Status.OOM_RUN: "runtime",
+    Status.TIMEOUT: "timeout",
+    Status.CRASHED: "runtime",
+    Status.INVALID: "constraints",
+    Status.WRONG_OUTPUT: "correctness",
+}
+_UNITS = {"ms": "ms", "s": "s", "us": "us", "gib": "GiB", "gb": "GB", "mb": "MB", "mib": "MiB"}
+
+
+def summary_csv(task: Task, trials: Sequence[Trial], knobs: Iterable[KnobNote] = (), name_of: Callable[[Config], str] | None = None) -> str:
+    """`summary.csv`: one row per trial, knobs as `knob.NAME`, metrics as `metric.NAME`."""
+    kept = ordered(trials)
+    declared = list(knobs)
+    name_of = name_of or namer((trial.config for trial in kept), declared)
+    used = {name for trial in kept for name in trial.config}
+    names = [knob.name for knob in declared if knob.name in used]
+    names += sorted(used - set(names))
+    metrics = sorted({name for trial in kept for name in trial.measurement.metrics} - {task.objective.metric})
+    metrics.insert(0, task.objective.metric)
+    fixed = ["number", "name", "key", "status", "fidelity", "phase", "repeat", "keeps_limits"]
+    tail = ["cost_s", "started_s", "finished_s", "worker", "dirty", "origin", "reason"]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*fixed, *(f"metric.{name}" for name in metrics), *(f"knob.{name}" for name in names), *tail])
+    for trial in kept:
+        answer = trial.measurement
+        writer.writerow(
+            [
+                trial.number,
+                name_of(trial.config),
+                trial.config.key,
+                answer.status.value,
+                answer.fidelity.label,
+                phase_of(trial),
+                trial.proposal.repeat,
+                _flag(task.objective.loss(answer) != float("inf")),
+                *(answer.metrics.get(name, "") for name in metrics),
+                *(_cell(trial.config, name) for name in names),
+                answer.cost_s,
+                trial.started_s,
+                trial.finished_s,
+                trial.worker,
+                _flag(is_dirty(trial)),
+                json.dumps(dict(trial.proposal.origin), sort_keys=True, default=str),
+                _harmless(one_line(answer.reason, 500)),
+            ]
+        )
+    return text.getvalue()
+
+
+def _flag(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _cell(config: Config, name: str) -> str | int | float:
+    """An inactive knob is empty; a knob that holds nothing reads `null`, as in YAML."""
+    if name not in config:
+        return ""
+    value = config[name]
+    if value is None:
+        return "null"
+    return _flag(value) if isinstance(value, bool) else value
+
+
+def _harmless(text: str) -> str:
+    """Engines write the reasons, spreadsheets run what begins with one of these as a formula."""
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
+
+
+def report_json(summary: Summary, importance: Importance | None = None, ablation: Ablation | None = None) -> dict[str, Any]:
+    """Everything the page shows besides the trials, as JSON."""
+    data = summary.to_json()
+    data["importance"] = importance.to_json() if importance else None
+    data["ablation"] = ablation.to_json() if ablation else None
+    return data
+
+
+def t4(task: Task, trials: Sequence[Trial]) -> dict[str, Any]:
+    """The trials of the highest fidelity present, in T4; times in milliseconds as Kernel Tuner writes them."""
+    kept = [trial for trial in ordered(trials) if trial.measurement.status in _INVALIDITY]
+    fidelity = max((trial.measurement.fidelity for trial in kept), default=Fidelity.MEASURED)
+    results = [_t4_result(task, trial) for trial in kept if trial.measurement.fidelity is fidelity]
+    return {"results": results, "schema_version": T4_VERSION}
+
+
+def _t4_result(task: Task, trial: Trial) -> dict[str, Any]:
+    answer = trial.measurement
+    metric = task.objective.metric
+    unit = unit_of(metric)
+    samples = answer.samples.get(metric, (answer.metrics[metric],) if metric in answer.metrics else ())
+    factor = {"ms": 1.0, "s": 1000.0, "us": 0.001}.get(unit)
+    return {
+        "timestamp": datetime.fromtimestamp(trial.finished_s, tz=UTC).isoformat(),
+        "configuration": trial.config.to_json(),
+        "times": {
+            "compilation": 0,
+            "benchmark": answer.cost_s * 1000.0,
+            "framework": 0,
+            "search_algorithm": 0,
+            "validation": 0,
+            "runtimes": [value * factor for value in samples] if factor else [],
+        },
+        "invalidity": _INVALIDITY[answer.status],
+        "correctness": 1 if answer.ok else 0,
+        "measurements": [{"name": name, "value": value, "unit": unit_of(name)} for name, value in sorted(answer.metrics.items())],
+        "objectives": [metric],
+    }
+
+
+def unit_of(metric: str) -> str:
+    """The unit that a metric's name ends in; empty where it ends in none."""
+    return _UNITS.get(metric.rpartition("_")[2].lower(), "") if "_" in metric else ""

@@ -1,0 +1,167 @@
+"""The summary for a terminal: rich renderables, and the same as plain text. Prints nothing itself."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console, Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from autoscout.core.trial import Fidelity
+from autoscout.report.importance import Importance
+from autoscout.report.labels import one_line, show_duration, show_number, show_percent
+from autoscout.report.summary import Summary
+from autoscout.report.verdict import Side, Verdict
+
+_COLOURS = {Verdict.GAIN: "green", Verdict.NO_GAIN: "yellow", Verdict.WORSE: "yellow", Verdict.NONE: "red"}
+
+
+def render(summary: Summary, importance: Importance | None = None) -> RenderableType:
+    """The whole summary, top to bottom."""
+    parts: list[RenderableType] = [verdict_panel(summary)]
+    if summary.default or summary.best:
+        parts.append(comparison_table(summary))
+    if summary.changes:
+        parts.append(changes_table(summary))
+    if sum(bool(finalist.side.rounds) for finalist in summary.finalists) > 1:
+        parts.append(finalists_table(summary))
+    if importance is not None and importance.known:
+        parts.append(importance_table(importance))
+    if summary.failures:
+        parts.append(failures_table(summary))
+    parts.append(spent_line(summary))
+    return Group(*parts)
+
+
+def plain_text(summary: Summary, importance: Importance | None = None, width: int = 100) -> str:
+    """The whole summary as plain text without colour, for logs and files."""
+    console = Console(file=io.StringIO(), width=width, color_system=None, force_terminal=False, highlight=False, emoji=False)
+    with console.capture() as capture:
+        console.print(render(summary, importance))
+    return "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
+
+
+def verdict_panel(summary: Summary) -> Panel:
+    """Verdict, gain and interval."""
+    colour = _COLOURS[summary.verdict]
+    text = Text(summary.verdict.value.upper(), style=f"bold {colour}")
+    if summary.verdict is Verdict.GAIN and summary.gain.ratio is not None:
+        text.append(f"  {show_percent(summary.gain.ratio)}", style=f"bold {colour}")
+    if summary.fidelity is Fidelity.SIMULATED:
+        text.append("  (simulated, not measured)", style="bold magenta")
+    text.append(f"\n{summary.reason}")
+    if summary.gain.ratio is not None:
+        text.append(f"\n{summary.task.objective.metric}: {summary.gain}")
+        if summary.gain.enough:
+            text.append(f"  {summary.gain.confidence:.0%} interval, {summary.gain.method}, n = {summary.gain.pairs}", style="dim")
+    return Panel(text, title=Text(summary.study or "result"), title_align="left", border_style=colour, expand=False)
+
+
+def comparison_table(summary: Summary) -> Table:
+    """Default beside best: objective, limits, every metric both report."""
+    objective = summary.task.objective
+    table = Table(title="Default and best", title_justify="left")
+    table.add_column("metric", no_wrap=True)
+    table.add_column("default", justify="right")
+    table.add_column("best", justify="right")
+    table.add_column("change", justify="right")
+    sides = (summary.default, summary.best)
+    names = {name for side in sides if side for name in side.metrics} - {objective.metric}
+    limited = [limit.metric for limit in objective.limits]
+    order = [objective.metric, *dict.fromkeys(limited), *sorted(names - set(limited))]
+    for name in dict.fromkeys(order):
+        one, other = (side.metrics.get(name) if side else None for side in sides)
+        change = f"{(other / one - 1) * 100:+.1f} %" if one and other is not None else ""
+        style = "bold" if name == objective.metric else ""
+        cells = (_value(summary.default, name, one), _value(summary.best, name, other))
+        table.add_row(Text(name), *cells, change, style=style)
+    for limit in objective.limits:
+        checks = [next((check for check in side.limits if check.limit == limit), None) if side else None for side in sides]
+        marks = [Text("-") if check is None else Text("kept", "green") if check.holds else Text("BROKEN", "bold red") for check in checks]
+        table.add_row(Text(f"limit {limit}"), *marks, "")
+    table.add_row("runs", *(Text(str(side.runs) if side else "0") for side in sides), "")
+    table.add_row("trials", *(Text(_numbers(side.trials) if side else "-") for side in sides), "")
+    return table
+
+
+def _value(side: Side | None, name: str, value: float | None) -> Text:
+    text = Text(show_number(value))
+    if side and side.spread is not None and name in side.metrics and value == side.value:
+        text.append(f" ± {side.spread * 100:.1f} %", style="dim")
+    return text
+
+
+def changes_table(summary: Summary) -> Table:
+    """Knobs that the best configuration sets differently."""
+    table = Table(title="Changed knobs", title_justify="left")
+    for name in ("knob", "default", "best", "unit", "what it does"):
+        table.add_column(name, overflow="fold")
+    for change in summary.changes:
+        table.add_row(*(Text(cell) for cell in (change.knob, change.before, change.after, change.unit, one_line(change.help, 60))))
+    return table
+
+
+def finalists_table(summary: Summary) -> Table:
+    """The contenders of the final phase."""
+    table = Table(title="Finalists, measured again beside the default", title_justify="left")
+    for name in ("name", summary.task.objective.metric, "gain", "95 % interval", "pairs", ""):
+        table.add_column(Text(name), justify="left" if name in ("name", "") else "right")
+    for finalist in summary.finalists:
+        gain = finalist.gain
+        interval = f"{gain.low:.3f} to {gain.high:.3f}" if gain.low is not None and gain.high is not None else "not enough repeats"
+        table.add_row(
+            Text(finalist.side.name),
+            show_number(finalist.side.value),
+            f"{gain.ratio:.3f}x" if gain.ratio is not None else "-",
+            interval,
+            str(gain.pairs),
+            "" if finalist.eligible else "failed" if finalist.side.failures else "breaks a limit",
+        )
+    return table
+
+
+def importance_table(importance: Importance) -> RenderableType:
+    """Which knobs mattered."""
+    fit = f"the model explains {max(0.0, importance.fit):.0%} of the variation"
+    table = Table(title="Knob importance", title_justify="left")
+    for name in ("knob", "share", "from", "to"):
+        table.add_column(name, justify="left" if name == "knob" else "right")
+    for knob in importance.knobs[:10]:
+        table.add_row(Text(knob.name), f"{knob.share:.0%}", f"{knob.low:.0%}", f"{knob.high:.0%}")
+    return Group(table, Text(f"{fit}; {importance.note}" if importance.note else fit, style="dim"))
+
+
+def failures_table(summary: Summary, limit: int = 8) -> Table:
+    """Failures, grouped."""
+    total = sum(len(group.trials) for group in summary.failures)
+    table = Table(title=f"Failures ({total})", title_justify="left")
+    for name in ("count", "status", "reason", "trials"):
+        table.add_column(name, justify="right" if name == "count" else "left", overflow="fold")
+    for group in summary.failures[:limit]:
+        table.add_row(str(len(group.trials)), Text(group.status.value, "red"), Text(one_line(group.reason)), _numbers(group.trials))
+    if len(summary.failures) > limit:
+        table.add_row("", "", f"and {len(summary.failures) - limit} other kinds", "")
+    return table
+
+
+def spent_line(summary: Summary) -> Text:
+    """What it cost, and how good the measurements were."""
+    counts = "; ".join(
+        f"{fidelity}: " + ", ".join(f"{count} {status}" for status, count in sorted(statuses.items(), key=lambda item: -item[1]))
+        for fidelity, statuses in summary.counts.items()
+    )
+    line = (
+        f"{summary.spent.trials} trials of {summary.spent.configs} configurations in {show_duration(summary.spent.wall_s)} "
+        f"(measured cost {show_duration(summary.spent.cost_s)})"
+    )
+    for what, numbers in (("noisy", summary.noisy), ("disturbed", summary.dirty)):
+        if numbers:
+            line += f"; {len(numbers)} {what}"
+    return Text(f"{line}\n{counts}" if counts else line, style="dim")
+
+
+def _numbers(numbers: tuple[int, ...], limit: int = 8) -> str:
+    shown = " ".join(f"#{number}" for number in numbers[:limit])
+    return shown if len(numbers) <= limit else f"{shown} … ({len(numbers)})"

@@ -1,5 +1,83 @@
-"""AutoScout: which settings should I run this ML system with?"""
+"""AutoScout: which settings should I run this ML system with?
+
+The names below are imported on first use, so that `import autoscout` stays quick.
+"""
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+
+_HOMES = {
+    "Budget": "core.task",
+    "Campaign": "campaign",
+    "Choice": "space",
+    "Config": "core.config",
+    "Fidelity": "core.trial",
+    "Flag": "space",
+    "Found": "api",
+    "Grid": "space",
+    "Infeasible": "core.errors",
+    "Measurement": "core.trial",
+    "Objective": "core.task",
+    "Proposal": "core.trial",
+    "Space": "space",
+    "Status": "core.trial",
+    "Study": "study",
+    "Task": "core.task",
+    "Trial": "core.trial",
+    "maximize": "api",
+    "minimize": "api",
+    "optimize": "api",
+    "read_space": "space",
+    "tune": "api",
+}
+
+if TYPE_CHECKING:
+    from autoscout.api import Found, maximize, minimize, optimize, tune
+    from autoscout.campaign import Campaign
+    from autoscout.core.config import Config
+    from autoscout.core.errors import Infeasible
+    from autoscout.core.task import Budget, Objective, Task
+    from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
+    from autoscout.space import Choice, Flag, Grid, Space, read_space
+    from autoscout.study import Study
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'autoscout' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"autoscout.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+__all__ = [
+    "Budget",
+    "Campaign",
+    "Choice",
+    "Config",
+    "Fidelity",
+    "Flag",
+    "Found",
+    "Grid",
+    "Infeasible",
+    "Measurement",
+    "Objective",
+    "Proposal",
+    "Space",
+    "Status",
+    "Study",
+    "Task",
+    "Trial",
+    "__version__",
+    "maximize",
+    "minimize",
+    "optimize",
+    "read_space",
+    "tune",
+]

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError
 
 from autoscout.core.config import Value
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Limit
+from autoscout.space import Space
+from autoscout.space.constraint import close
+from autoscout.space.document import Item, from_plain, load
+from autoscout.space.yaml import space_from_item
+
+Path_ = tuple[str | int, ...]
+"""Keys and positions that lead to a value inside a document."""
 
 _UNITS_S = {"": 1.0, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -116,6 +123,20 @@ class Campaign(Block):
     finals: FinalBlock = Field(default_factory=FinalBlock)
     store: str | None = Field(None, description="postgresql:// URL for teams; a file in the result folder when left out")
 
+    _space_block: Item | None = PrivateAttr(None)  # the block where it stands in its file, for messages
+
+    def declared_space(self) -> Space | None:
+        """The space of the `space` block; facts of hardware and workload may be used in it.
+
+        Raises:
+            SpaceError: all faults of the block at once, each with its line.
+        """
+        if self.space is None:
+            return None
+        given = {**(self.workload.get("facts") or {}), **self.hardware}
+        facts = {name: value for name, value in given.items() if isinstance(value, (bool, int, float, str))}
+        return space_from_item(self._space_block or from_plain(self.space, "space"), facts)
+
     def to_yaml(self) -> str:
         """The file that gives this campaign again; blocks at their defaults are left out."""
         return yaml.safe_dump(self.model_dump(mode="json", exclude_defaults=True), sort_keys=False)
@@ -124,3 +145,69 @@ class Campaign(Block):
 def campaign_schema() -> dict[str, Any]:
     """JSON Schema of campaign files, for editors."""
     return Campaign.model_json_schema()
+
+
+def read_campaign(path: Path, change: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda data: data) -> Campaign:
+    """Read a campaign file; `change` may lay flags over it before it is checked.
+
+    Raises:
+        ConfigError: all faults of the file at once, each with its line.
+    """
+    root = load(path)
+    faults: list[Fault] = []
+    places = _places(root, faults)
+    if faults:
+        raise ConfigError(faults)
+    campaign = build_campaign(change(root.value), where=str(path), places=places)
+    campaign._space_block = root.entries([]).get("space")
+    return campaign
+
+
+def _places(item: Item, faults: list[Fault], path: Path_ = ()) -> dict[Path_, str]:
+    """Where every value of a document stands; keys that stand twice go to `faults`."""
+    found = {path: item.place}
+    inside: dict[str | int, Item] = {}
+    if isinstance(item.node, yaml.MappingNode) or not path:
+        inside.update(item.entries(faults))
+    elif isinstance(item.node, yaml.SequenceNode):
+        inside.update(enumerate(item.items(faults)))
+    for name, value in inside.items():
+        found |= _places(value, faults, (*path, name))
+    return found
+
+
+def build_campaign(data: Mapping[str, Any], where: str, places: Mapping[Path_, str] | None = None) -> Campaign:
+    """Check a campaign given as plain data.
+
+    Args:
+        data: What a YAML file would hold.
+        where: The file, or "command line", for messages.
+        places: Place of each value in the file.
+    """
+    try:
+        return Campaign.model_validate(dict(data))
+    except ValidationError as error:
+        raise ConfigError([_fault(dict(detail), where, places or {}) for detail in error.errors(include_url=False)]) from error
+
+
+def _fault(detail: Mapping[str, Any], where: str, places: Mapping[Path_, str]) -> Fault:
+    path = tuple(detail["loc"])
+    # What a flag laid over the file stands nowhere in it; the block around it says where it would.
+    place = next((places[path[:length]] for length in range(len(path), 0, -1) if path[:length] in places), where)
+    rule, fix, value = str(detail["msg"]).removeprefix("Value error, "), "", repr(detail.get("input"))[:80]
+    if detail["type"] == "extra_forbidden":
+        names = _names_beside(path)
+        rule, fix = "unknown key", close(str(path[-1]), names)
+    elif detail["type"] == "missing":
+        rule, value = "is required", ""
+    return Fault(where=place, field=".".join(map(str, path)), value=value, rule=rule, fix=fix)
+
+
+def _names_beside(path: tuple[str | int, ...]) -> list[str]:
+    block: type[BaseModel] = Campaign
+    for part in path[:-1]:
+        inner = block.model_fields[str(part)].annotation if str(part) in block.model_fields else None
+        if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
+            return []
+        block = inner
+    return list(block.model_fields)

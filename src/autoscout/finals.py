@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autoscout.core.config import Config
-from autoscout.core.errors import ConfigError, Fault
+from autoscout.core.errors import require
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Proposal, Trial
 
@@ -26,13 +26,8 @@ class Finals:
     rounds: int = 5
 
     def __post_init__(self) -> None:
-        faults = [
-            Fault(where="finals", field=name, value=repr(value), rule="must not be negative")
-            for name, value in (("finalists", self.finalists), ("rounds", self.rounds))
-            if value < 0
-        ]
-        if faults:
-            raise ConfigError(faults)
+        rule = "must not be negative"
+        require("finals", self, {"finalists": (self.finalists >= 0, rule), "rounds": (self.rounds >= 0, rule)})
 
     @property
     def trials(self) -> int:

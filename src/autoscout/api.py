@@ -1,0 +1,161 @@
+"""AutoScout from Python: tune a function or a campaign without the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autoscout.campaign import Campaign, build_campaign, read_campaign
+from autoscout.compose import prepare, run
+from autoscout.core import plugins
+from autoscout.core.config import Config, Value
+from autoscout.core.protocols import StudyRecord, best
+from autoscout.core.task import Budget, Direction, Limit, Objective, Task
+from autoscout.core.trial import Proposal, Trial
+from autoscout.core.worker import worker_identity
+from autoscout.crew import Pace
+from autoscout.finals import Finals
+from autoscout.options import build_options
+from autoscout.results import DEFAULT, Folder
+from autoscout.space import Choice, Flag, Grid, Knob, Space
+from autoscout.spending import Stop
+from autoscout.study import Study
+
+Function = Callable[[Config], float | Mapping[str, float]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What came of a study."""
+
+    best: Config | None  # None when no configuration worked
+    value: float | None  # the metric of `best`, as it was first measured
+    trials: tuple[Trial, ...]
+    stop: Stop
+    folder: Path | None = None
+
+
+class Quiet:
+    """An observer that says nothing."""
+
+    def phase(self, name: str) -> None: ...
+
+    def started(self, proposal: Proposal) -> None: ...
+
+    def finished(self, trial: Trial) -> None: ...
+
+
+def tune(campaign: str | Path | Campaign | Mapping[str, Any], output_dir: str | Path = DEFAULT) -> Found:
+    """Run or resume a campaign: a backend's name, a file, or the same as plain data.
+
+    The result folder holds the trials and can be handed to `autoscout report`, which also writes the hand-over files.
+    """
+    if isinstance(campaign, Mapping):
+        campaign = build_campaign(campaign, where="tune()")
+    elif not isinstance(campaign, Campaign):
+        path = Path(campaign)
+        is_file = path.suffix in (".yaml", ".yml") or path.is_file()
+        campaign = read_campaign(path) if is_file else build_campaign({"system": str(campaign)}, where="tune()")
+    setup = prepare(campaign)
+    folder = Folder(Path(output_dir) / setup.name)
+    result = run(setup, folder, Quiet(), lambda _: threading.Event())
+    return _found(result.trials, setup.task, result.stop, folder.path)
+
+
+def minimize(function: Function, space: Space | Mapping[str, Any], trials: int, **how: Any) -> Found:
+    """Find the configuration for which `function` is smallest; see `optimize` for the keywords."""
+    return optimize(function, space, Objective(metric=how.pop("metric", "value")), trials, **how)
+
+
+def maximize(function: Function, space: Space | Mapping[str, Any], trials: int, **how: Any) -> Found:
+    """Find the configuration for which `function` is largest; see `optimize` for the keywords."""
+    return optimize(function, space, Objective(metric=how.pop("metric", "value"), direction=Direction.MAXIMIZE), trials, **how)
+
+
+def optimize(
+    function: Function,
+    space: Space | Mapping[str, Any],
+    objective: Objective,
+    trials: int,
+    *,
+    limits: Sequence[str] = (),
+    searcher: str = "random",
+    seed: int = 0,
+    workers: int = 1,
+    given: Mapping[str, Value] | None = None,
+    store: str | os.PathLike[str] | None = None,
+    name: str = "function",
+    finals: Finals = Finals(rounds=0),  # noqa: B008 - frozen
+    options: Mapping[str, Any] | None = None,
+) -> Found:
+    """Tune a Python function.
+
+    Args:
+        function: Takes a `Config`, gives a number or a dict of metrics; raises `Infeasible` for what cannot work.
+        space: A `Space`, or a mapping from knob to its values: a range, a list, or `bool`.
+        objective: What to improve.
+        trials: Configurations to try, the default included.
+        limits: Such as `"p95_ms<=5"`, over the metrics the function returns.
+        searcher: Name of the searcher plug-in.
+        seed: Same seed, same history: same proposals.
+        workers: Calls at once, on threads.
+        given: Pinned knobs.
+        store: Path of a SQLite file or a PostgreSQL URL to keep the trials and resume from; memory when None.
+        name: Of the study in that store.
+        finals: Measure the best few and the default again, for functions that are noisy.
+        options: Of the searcher.
+    """
+    whole = space if isinstance(space, Space) else simple_space(space)
+    pins = Config(given or {})
+    space = whole.pin(pins) if pins else whole
+    objective = dataclasses.replace(objective, limits=(*objective.limits, *map(Limit.parse, limits)))
+    task = Task(system="function", objective=objective, workload={"function": name}, budget=Budget(trials=trials))
+    kind = plugins.get("searcher", searcher)
+    chosen = build_options(kind, options or {}, f"options ({searcher})")
+    place = plugins.get("executor", "inline")(options=build_options(plugins.get("executor", "inline"), {"slots": workers}, "workers"))
+    kept = plugins.get("store", "memory")() if store is None else plugins.get("store", "sql")(store)
+    try:
+        study = Study(
+            record=kept.open(StudyRecord(name=name, task=task, space=space.fingerprint(), spec={})),
+            space=space,
+            searcher=kind(space, task, seed, **({} if chosen is None else {"options": chosen})),
+            evaluator=plugins.get("evaluator", "function")(function, place, task, space),
+            store=kept,
+            observer=Quiet(),
+            worker=worker_identity(),
+            baseline=space.project(whole.default(), pins),
+            given=pins,
+            finals=finals,
+            pace=Pace(workers=workers),
+        )
+        stop = study.run()
+    finally:
+        place.close()
+        kept.close()
+    return _found(tuple(study.trials), task, stop)
+
+
+def simple_space(knobs: Mapping[str, Any]) -> Space:
+    """A space from plain Python: `{"x": range(1, 9), "mode": ["a", "b"], "fast": bool}`; knobs may be given as such too."""
+    return Space([_knob(name, values) for name, values in knobs.items()])
+
+
+def _knob(name: str, values: Any) -> Knob:
+    if isinstance(values, Knob):
+        return values
+    if values is bool:
+        return Flag(name)
+    listed = list(values)
+    numeric = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in listed)
+    return Grid(name, values=sorted(listed), default=listed[0]) if numeric and listed else Choice(name, listed)
+
+
+def _found(trials: tuple[Trial, ...], task: Task, stop: Stop, folder: Path | None = None) -> Found:
+    top = best(trials, task)
+    value = None if top is None else task.objective.value(top.measurement)
+    return Found(best=None if top is None else top.config, value=value, trials=trials, stop=stop, folder=folder)

@@ -1,0 +1,78 @@
+"""What a study found: written into its folder, shown in the terminal, told by the exit code."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from autoscout.cli import _options as options
+from autoscout.compose import Result
+from autoscout.core.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, EXIT_NO_RESULT, EXIT_OK
+from autoscout.report.ablation import Ablation, ablate
+from autoscout.report.files import write_file
+from autoscout.report.handover import hand_over
+from autoscout.report.importance import Importance, knob_importance
+from autoscout.report.page import page
+from autoscout.report.summary import Summary, summarise
+from autoscout.report.tables import report_json, summary_csv, t4
+from autoscout.report.text import render
+from autoscout.spending import Stop
+
+
+@dataclass(frozen=True, kw_only=True)
+class Findings:
+    """A result, read."""
+
+    summary: Summary
+    importance: Importance
+    ablation: Ablation | None
+    handed_over: tuple[str, ...]
+
+
+def write_findings(result: Result) -> Findings:
+    """Write summary.csv, report.html, report.json, t4.json and best/ into the result folder."""
+    setup, folder = result.setup, result.folder
+    knobs = tuple(setup.space.knobs.values())
+    summary = summarise(setup.task, result.trials, setup.baseline, knobs=knobs, study=setup.name)
+    importance = knob_importance(setup.task, result.trials)
+    steps = ablate(setup.task, result.trials, setup.baseline, summary.best.config, check=setup.space.check) if summary.best else None
+    handed: tuple[str, ...] = ()
+    if summary.answer is not None:
+        handed = hand_over(folder.best, summary, setup.backend.export(summary.answer, setup.task), setup.baseline, knobs=knobs)
+    write_file(folder.path / "summary.csv", summary_csv(setup.task, result.trials, knobs))
+    write_file(folder.path / "report.json", json.dumps(report_json(summary, importance, steps), indent=2) + "\n")
+    write_file(folder.path / "t4.json", json.dumps(t4(setup.task, result.trials)) + "\n")
+    commands = [str(folder.best / "run.sh")] if "run.sh" in handed else []
+    html = page(summary, result.trials, setup.baseline, knobs=knobs, importance=importance, ablation=steps, commands=commands)
+    write_file(folder.page, html)
+    return Findings(summary=summary, importance=importance, ablation=steps, handed_over=handed)
+
+
+def show_result(result: Result, findings: Findings, *, as_json: bool) -> None:
+    """The result on standard output: tables for people, one object with `--json`."""
+    summary, folder = findings.summary, result.folder
+    if as_json:
+        files = {"folder": folder.path, "report": folder.page, "journal": folder.journal}
+        if findings.handed_over:
+            files["best"] = folder.best
+        told: dict[str, Any] = report_json(summary, findings.importance, findings.ablation)
+        options.emit({**told, "stop": result.stop.value, "files": {name: str(path) for name, path in files.items()}})
+        return
+    options.console.print(render(summary, findings.importance))
+    options.console.print(f"ended: {result.stop.value}", highlight=False)
+    if "run.sh" in findings.handed_over:
+        options.console.print(f"run it:  {folder.best / 'run.sh'}", highlight=False, soft_wrap=True)
+    options.console.print(f"report:  {folder.page}", highlight=False, soft_wrap=True)
+    if result.stop in (Stop.INTERRUPTED, Stop.TRIALS, Stop.WALL, Stop.COST):
+        more = "" if result.stop is Stop.INTERRUPTED else " --max-trials N"
+        options.console.print(f"go on:   autoscout resume {folder.path}{more}", highlight=False, soft_wrap=True)
+
+
+def exit_code(result: Result, findings: Findings) -> int:
+    """0 with an answer, 1 without any, 130 when interrupted, 2 when the failures look like something the user must mend."""
+    if result.stop is Stop.INTERRUPTED:
+        return EXIT_INTERRUPTED
+    if findings.summary.answer is None:
+        return EXIT_BAD_INPUT if result.stop is Stop.FAILURES else EXIT_NO_RESULT
+    return EXIT_OK

@@ -1,0 +1,54 @@
+"""`autoscout doctor`: what works here, and what is missing."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from autoscout import __version__
+from autoscout.cli import _options as options
+from autoscout.core import plugins
+
+
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False) -> None:
+    """Say which plug-ins load and why others do not, and what this machine offers."""
+    machine = _machine()
+    states = [plugins.health(kind, name) for kind in plugins.FOLDERS for name in plugins.available(kind)]
+    if as_json:
+        options.emit({"autoscout": __version__, "machine": machine, "plugins": [vars(state) for state in states]})
+        return
+    out = options.console
+    out.print(f"autoscout {__version__}", highlight=False)
+    for name, value in machine.items():
+        out.print(f"  {name}: {value}", highlight=False, soft_wrap=True)
+    table = Table()
+    for column in ("kind", "name", "state", "what it is, or what is missing"):
+        table.add_column(column)
+    for state in states:
+        table.add_row(
+            state.kind,
+            state.name,
+            "ok" if state.usable else "[yellow]missing[/yellow]",
+            escape(state.summary if state.usable else state.why),
+        )
+    out.print(table)
+
+
+def _machine() -> dict[str, Any]:
+    pressure = Path("/proc/pressure/cpu")
+    disk = shutil.disk_usage(Path.cwd())
+    return {
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "nvidia-smi": shutil.which("nvidia-smi") or "not found",
+        "cpu pressure": "readable" if pressure.exists() else "not available: contention is judged by CPU time alone",
+        "disk free here": f"{disk.free / 2**30:.1f} GiB",
+    }

@@ -1,0 +1,77 @@
+"""The command line: verb first, target second. Errors print one clear message and exit with a stable code."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from autoscout import __version__
+from autoscout.cli import doctor, profile, render, report, resume, space, tune
+from autoscout.core.errors import EXIT_INTERRUPTED, AutoScoutError
+
+app = typer.Typer(
+    name="autoscout",
+    help="Finds which settings to run an ML system with, by few real measurements.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("tune")(tune.tune)
+app.command("resume")(resume.resume)
+app.command("report")(report.report)
+app.command("profile")(profile.profile)
+app.command("render")(render.render)
+app.command("doctor")(doctor.doctor)
+app.add_typer(space.app, name="space")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"autoscout {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    verbose: Annotated[int, typer.Option("--verbose", "-v", count=True, help="Log to standard error; twice for details.")] = 0,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,  # noqa: ARG001
+) -> None:
+    if verbose:
+        logging.basicConfig(level=logging.INFO if verbose == 1 else logging.DEBUG, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point of the `autoscout` program."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        code = app(arguments, standalone_mode=False)
+    except AutoScoutError as error:
+        _print_error(error, as_json="--json" in arguments)
+        sys.exit(error.exit_code)
+    except typer.Exit as leave:
+        sys.exit(leave.exit_code)
+    except (typer.Abort, KeyboardInterrupt):
+        sys.exit(EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone; say nothing more
+        sys.exit(0)
+    except Exception as error:
+        if show := getattr(error, "show", None):  # click's own: unknown flag, missing argument
+            show()
+            sys.exit(getattr(error, "exit_code", 2))
+        raise
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _print_error(error: AutoScoutError, *, as_json: bool) -> None:
+    if as_json:
+        faults = [{name: value for name, value in vars(fault).items() if value} for fault in error.faults]
+        typer.echo(json.dumps({"error": type(error).__name__, "faults": faults}))
+        return
+    for fault in error.faults:
+        typer.echo(f"autoscout: {fault}", err=True)

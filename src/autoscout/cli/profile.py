@@ -1,0 +1,63 @@
+"""`autoscout profile`: measure one configuration for real."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from autoscout.cli import _options as options
+from autoscout.cli.tune import interruptible
+from autoscout.compose import executor, prepare, profiler
+from autoscout.core.errors import EXIT_NO_RESULT
+from autoscout.core.trial import Measurement, Proposal
+
+
+def profile(
+    target: Annotated[str, typer.Argument(help="A backend or a campaign file.")],
+    pinned: Annotated[list[str] | None, typer.Option("--set", help="KNOB=VALUE; the other knobs stay at their defaults.")] = None,
+    model: Annotated[str | None, typer.Option("--model", "-m", help="The model to run.")] = None,
+    gpus: Annotated[int | None, typer.Option("--gpus", help="GPUs to use.")] = None,
+    workload: Annotated[list[str] | None, typer.Option("--workload", "-w", help="NAME=VALUE of the workload.")] = None,
+    limit: Annotated[str | None, typer.Option(help="Wall-clock limit.")] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="How often to measure it.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+) -> None:
+    """Measure one configuration for real and print its metrics; nothing is stored."""
+    flags = options.Flags(pinned=tuple(pinned or ()), model=model, gpus=gpus, workload=tuple(workload or ()), limit=limit)
+    setup = prepare(options.load(target, flags))
+    with tempfile.TemporaryDirectory(prefix="autoscout-profile-") as folder, interruptible() as attach:
+        place = executor(setup, Path(folder))
+        try:
+            evaluator = profiler(setup, place)
+            stopping = attach(evaluator)
+            found: list[Measurement] = []
+            for number in range(repeats):
+                if not stopping.is_set():
+                    found += evaluator.evaluate([Proposal(config=setup.baseline, origin={"by": "profile"}, repeat=number)])
+        finally:
+            place.close()
+    if as_json:
+        options.emit({"config": setup.baseline.to_json(), "measurements": [answer.to_json() for answer in found]})
+    else:
+        _show(found)
+    if not any(answer.ok for answer in found):
+        raise typer.Exit(EXIT_NO_RESULT)
+
+
+def _show(found: list[Measurement]) -> None:
+    names = sorted({name for answer in found for name in answer.metrics})
+    table = Table(title="measured")
+    table.add_column("metric")
+    for number in range(len(found)):
+        table.add_column(f"#{number}", justify="right")
+    table.add_row("status", *(answer.status.value for answer in found))
+    for name in names:
+        table.add_row(name, *(f"{answer.metrics[name]:.6g}" if name in answer.metrics else "-" for answer in found))
+    options.console.print(table)
+    for answer in found:
+        if not answer.ok:
+            options.console.print(f"{answer.status.value}: {answer.reason}\\n{answer.log_tail[-2000:]}", markup=False, highlight=False)

@@ -1,0 +1,35 @@
+"""`autoscout render`: show what a configuration would start, and start nothing."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from autoscout.cli import _options as options
+from autoscout.compose import prepare
+
+
+def render(
+    target: Annotated[str, typer.Argument(help="A backend or a campaign file.")],
+    pinned: Annotated[list[str] | None, typer.Option("--set", help="KNOB=VALUE; the other knobs stay at their defaults.")] = None,
+    model: Annotated[str | None, typer.Option("--model", "-m", help="The model to run.")] = None,
+    workload: Annotated[list[str] | None, typer.Option("--workload", "-w", help="NAME=VALUE of the workload.")] = None,
+    export: Annotated[bool, typer.Option("--export", help="Show the hand-over files instead of the measuring launch.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+) -> None:
+    """Show the command, variables and files of one configuration."""
+    setup = prepare(options.load(target, options.Flags(pinned=tuple(pinned or ()), model=model, workload=tuple(workload or ()))))
+    launch = setup.backend.render(setup.baseline, setup.task, setup.campaign.search.seed)
+    files = setup.backend.export(setup.baseline, setup.task) if export else launch.files
+    if as_json:
+        shown = {"config": setup.baseline.to_json(), "argv": list(launch.argv), "env": dict(launch.env), "files": dict(files)}
+        options.emit(shown)
+        return
+    out = options.console
+    out.print(f"# {setup.baseline}", markup=False, highlight=False, soft_wrap=True)
+    if not export:
+        out.print(options.shell_line(launch), markup=False, highlight=False, soft_wrap=True)
+    for name, text in files.items():
+        out.print(f"\\n# file {name}", markup=False, highlight=False)
+        out.print(text.rstrip(), markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,39 @@
+"""`autoscout resume`: go on with the study of a result folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autoscout.cli import _options as options
+from autoscout.cli.tune import start
+from autoscout.compose import prepare
+from autoscout.results import Folder
+
+
+def resume(
+    folder: Annotated[Path, typer.Argument(help="The result folder of an earlier `autoscout tune`.")],
+    max_trials: Annotated[int | None, typer.Option(help="Configurations to measure in all.")] = None,
+    budget: Annotated[str | None, typer.Option(help="Time to spend in all: 90s, 10m, 2h.")] = None,
+    max_cost: Annotated[str | None, typer.Option(help="Sum of the trials' own time in all.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Trials at once.")] = None,
+    searcher_name: Annotated[str | None, typer.Option("--searcher", help="Go on with another searcher; it is told all trials.")] = None,
+    finalists: Annotated[int | None, typer.Option(help="How many of the best meet the default again in the final.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="How often each is measured in the final.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+) -> None:
+    """Go on where a study was stopped or killed; more budget may be given."""
+    home = Folder(folder)
+    home.spec()  # says so when this is no result folder
+    flags = options.Flags(
+        trials=max_trials,
+        wall=budget,
+        cost=max_cost,
+        workers=workers,
+        searcher=searcher_name,
+        finalists=finalists,
+        rounds=rounds,
+    )
+    start(prepare(options.load(str(home.campaign), flags)), home, as_json=as_json)

@@ -1,0 +1,79 @@
+"""`autoscout space`: look at what may be chosen, before anything is measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import yaml
+from rich.table import Table
+
+from autoscout.cli import _options as options
+from autoscout.compose import prepare
+from autoscout.core.config import Config
+from autoscout.core.errors import EXIT_BAD_INPUT
+from autoscout.space import Space, read_space, write_space
+from autoscout.space.knobs import shown
+
+app = typer.Typer(help="Show, count or check a space of configurations.", no_args_is_help=True)
+
+Target = Annotated[str, typer.Argument(help="A backend, a campaign file, or a file with just a space.")]
+Pinned = Annotated[list[str] | None, typer.Option("--set", help="Pin a knob: KNOB=VALUE; may be repeated.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+
+
+@app.command("show")
+def show(target: Target, pinned: Pinned = None, as_json: Json = False) -> None:
+    """Print knobs, conditions and constraints."""
+    space = _load(target, pinned)
+    if as_json:
+        options.emit(yaml.safe_load(write_space(space)))
+        return
+    table = Table()
+    for column in ("knob", "kind", "values", "default", "when", "help"):
+        table.add_column(column)
+    for knob in space.knobs.values():
+        table.add_row(knob.name, "sparse" if knob.sparse else "dense", shown(knob.values), str(knob.default), knob.when or "", knob.help)
+    options.console.print(table)
+    for rule in space.constraints:
+        options.console.print(f"  {rule}", highlight=False, markup=False)
+
+
+@app.command("count")
+def count(target: Target, pinned: Pinned = None, as_json: Json = False) -> None:
+    """Count the valid configurations: exactly up to ten million, an estimate above."""
+    found = _load(target, pinned).count()
+    if as_json:
+        options.emit({"count": found.value, "exact": found.exact})
+        return
+    options.console.print(f"{found.value:,}" if found.exact else f"about {found.value:,.0f} (estimated)", highlight=False)
+
+
+@app.command("validate")
+def validate(
+    target: Target,
+    config: Annotated[Path | None, typer.Option("--config", help="A YAML file with one configuration to check against the space.")] = None,
+    pinned: Pinned = None,
+    as_json: Json = False,
+) -> None:
+    """Check a space, or one configuration (`--config`, or all knobs by `--set`) against it."""
+    space = _load(target, None if config is None else pinned)
+    chosen = options.assignments(pinned or (), "--set") if config is None else options.read_mapping(config)
+    reasons = space.check(Config(chosen)) if chosen else []
+    if as_json:
+        options.emit({"valid": not reasons, "reasons": reasons})
+    else:
+        options.console.print("\\n".join(reasons) if reasons else "valid", highlight=False, markup=False)
+    if reasons:
+        raise typer.Exit(EXIT_BAD_INPUT)
+
+
+def _load(target: str, pinned: list[str] | None) -> Space:
+    path = Path(target)
+    flags = options.Flags(pinned=tuple(pinned or ()))
+    if path.is_file() and "system" not in options.read_mapping(path):
+        space = read_space(path)
+        given = Config(options.assignments(pinned or (), "--set"))
+        return space.pin(given) if given else space
+    return prepare(options.load(target, flags)).space

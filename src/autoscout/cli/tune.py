@@ -1,0 +1,178 @@
+"""`autoscout tune`: run a study, or go on with it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+
+from autoscout.cli import _options as options
+from autoscout.cli._findings import exit_code, show_result, write_findings
+from autoscout.compose import Setup, prepare, run, searcher
+from autoscout.core.protocols import Evaluator
+from autoscout.core.trial import Proposal
+from autoscout.results import DEFAULT, Folder
+
+DRY_PROPOSALS = 3
+
+
+def tune(
+    target: Annotated[str, typer.Argument(help="A backend (see `autoscout doctor`) or a campaign file.")],
+    model: Annotated[str | None, typer.Option("--model", "-m", help="The model to run, in the backend's own terms.")] = None,
+    gpus: Annotated[int | None, typer.Option("--gpus", help="GPUs to use.")] = None,
+    workload: Annotated[list[str] | None, typer.Option("--workload", "-w", help="NAME=VALUE of the workload; may be repeated.")] = None,
+    hardware: Annotated[list[str] | None, typer.Option("--hardware", help="NAME=VALUE of the machine; may be repeated.")] = None,
+    pinned: Annotated[list[str] | None, typer.Option("--set", help="Pin a knob: KNOB=VALUE; may be repeated.")] = None,
+    metric: Annotated[str | None, typer.Option(help="Metric to improve.")] = None,
+    direction: Annotated[str | None, typer.Option(help="minimize or maximize.")] = None,
+    slo: Annotated[list[str] | None, typer.Option("--slo", help="Limit to keep, such as 'p95_ttft_ms<=500'; may be repeated.")] = None,
+    ttft: Annotated[float | None, typer.Option(help="Short for --slo 'p95_ttft_ms<=MS'.")] = None,
+    tpot: Annotated[float | None, typer.Option(help="Short for --slo 'p95_tpot_ms<=MS'.")] = None,
+    request_latency: Annotated[float | None, typer.Option(help="Short for --slo 'p95_e2el_ms<=MS'.")] = None,
+    max_trials: Annotated[int | None, typer.Option(help="Configurations to measure, the default included.")] = None,
+    budget: Annotated[str | None, typer.Option(help="Time to spend, the final included: 90s, 10m, 2h.")] = None,
+    max_cost: Annotated[str | None, typer.Option(help="Sum of the trials' own time: 90s, 10m, 2h.")] = None,
+    max_failures: Annotated[int | None, typer.Option(help="Failures in a row after which to stop.")] = None,
+    continue_on_error: Annotated[bool, typer.Option(help="Go on after a failed trial.")] = True,
+    limit: Annotated[str | None, typer.Option(help="Wall-clock limit of one trial.")] = None,
+    searcher_name: Annotated[str | None, typer.Option("--searcher", help="Who proposes (see `autoscout doctor`).")] = None,
+    seed: Annotated[int | None, typer.Option(help="Same seed, same history: same proposals.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Trials at once.")] = None,
+    together: Annotated[bool | None, typer.Option(help="Wait for a whole batch before asking again.")] = None,
+    executor: Annotated[str | None, typer.Option(help="Where trials run (see `autoscout doctor`).")] = None,
+    finalists: Annotated[int | None, typer.Option(help="How many of the best meet the default again in the final.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="How often each is measured in the final.")] = None,
+    store: Annotated[str | None, typer.Option(help="postgresql:// URL of a store that a team shares.")] = None,
+    output_dir: Annotated[Path | None, typer.Option("--output-dir", "-o", help="Where result folders go.")] = None,
+    experiment_name: Annotated[str | None, typer.Option("--experiment-name", "-e", help="Name of the study and its folder.")] = None,
+    serve_cmd: Annotated[str | None, typer.Option(help="With `command`: server to start, with {knob} placeholders.")] = None,
+    bench_cmd: Annotated[str | None, typer.Option(help="With `command`: load to send to that server.")] = None,
+    train_cmd: Annotated[str | None, typer.Option(help="With `command`: the program to run, with {knob} placeholders.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would run; start and write nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+) -> None:
+    """Find a better configuration by measuring. Run it again to go on: nothing is measured twice.
+
+    Results go to ./autoscout_results/NAME: trials.jsonl, report.html, and best/ with files that run.
+    """
+    short = {"p95_ttft_ms": ttft, "p95_tpot_ms": tpot, "p95_e2el_ms": request_latency}
+    limits = [*(slo or ()), *(f"{name}<={value:g}" for name, value in short.items() if value is not None)]
+    commands = {"serve": serve_cmd, "bench": bench_cmd, "command": train_cmd}
+    flags = options.Flags(
+        model=model,
+        gpus=gpus,
+        workload=tuple(workload or ()),
+        commands={name: value for name, value in commands.items() if value is not None},
+        hardware=tuple(hardware or ()),
+        pinned=tuple(pinned or ()),
+        metric=metric,
+        direction=direction,
+        slo=tuple(limits),
+        trials=max_trials,
+        wall=budget,
+        cost=max_cost,
+        failures=max_failures if continue_on_error else 1,
+        searcher=searcher_name,
+        seed=seed,
+        workers=workers,
+        together=together,
+        executor=executor,
+        limit=limit,
+        finalists=finalists,
+        rounds=rounds,
+        store=store,
+        name=experiment_name,
+    )
+    setup = prepare(options.load(target, flags))
+    folder = Folder((output_dir or DEFAULT) / setup.name)
+    if dry_run:
+        show_dry_run(setup, folder, as_json=as_json)
+    else:
+        start(setup, folder, as_json=as_json, from_flags=not Path(target).exists())
+
+
+def start(setup: Setup, folder: Folder, *, as_json: bool, from_flags: bool = False) -> None:
+    """Run a study and tell what came of it; ends the program with the study's exit code."""
+    if not as_json:
+        introduce(setup, folder, from_flags=from_flags)
+    with watch(setup) as progress, interruptible() as stopping:
+        result = run(setup, folder, progress, stopping)
+    findings = write_findings(result)
+    show_result(result, findings, as_json=as_json)
+    raise typer.Exit(exit_code(result, findings))
+
+
+def introduce(setup: Setup, folder: Folder, *, from_flags: bool) -> None:
+    """Say what will be tuned, how large the choice is, and how to keep it as a file."""
+    count = setup.space.count()
+    objective = setup.task.objective
+    size = f"{count.value:,}" if count.exact else f"about {count.value:,.0f}"
+    options.errors.print(
+        f"[bold]{setup.task.system}[/bold]: {objective.direction.value} {objective.metric} over {len(setup.space.knobs)} knobs, "
+        f"{size} valid configurations; searcher {setup.campaign.search.searcher}; results in {folder.path}"
+    )
+    if from_flags:
+        options.errors.print("The same as a file, for `autoscout tune FILE`:", style="dim")
+        options.errors.print(setup.campaign.to_yaml().rstrip(), style="dim", markup=False, highlight=False)
+
+
+def show_dry_run(setup: Setup, folder: Folder, *, as_json: bool) -> None:
+    """The launches of the default and of the first proposals; nothing is started or written."""
+    opening = [Proposal(config=setup.baseline, origin={"by": "default"})]
+    proposals = [*opening, *searcher(setup).ask(DRY_PROPOSALS, setup.given, opening)]
+    launches = [(proposal, setup.backend.render(proposal.config, setup.task, setup.campaign.search.seed)) for proposal in proposals]
+    if as_json:
+        shown = [{"config": p.config.to_json(), "argv": list(x.argv), "env": dict(x.env), "files": sorted(x.files)} for p, x in launches]
+        options.emit({"campaign": setup.spec, "folder": str(folder.path), "launches": shown})
+        return
+    introduce(setup, folder, from_flags=True)
+    for proposal, launch in launches:
+        options.console.print(f"\n# {proposal.config}", markup=False, highlight=False, soft_wrap=True)
+        options.console.print(options.shell_line(launch), markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def watch(setup: Setup) -> Iterator[Any]:
+    """The progress display for a study."""
+    from autoscout.report.progress import Progress
+
+    workers = setup.campaign.search.workers or 1
+    knobs = setup.space.knobs.values()
+    with Progress(
+        setup.task, setup.baseline, console=options.errors, workers=workers, final_trials=setup.finals.trials, knobs=knobs
+    ) as shown:
+        yield shown
+
+
+@contextmanager
+def interruptible() -> Iterator[Any]:
+    """Ctrl-C once: finish the trials under way; twice, or SIGTERM: stop them. What was measured is stored either way."""
+    stopping = threading.Event()
+    evaluators: list[Evaluator] = []
+
+    def attach(evaluator: Evaluator) -> threading.Event:
+        evaluators.append(evaluator)
+        return stopping
+
+    def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        if number == signal.SIGINT and not stopping.is_set():
+            stopping.set()
+            options.errors.print("Finishing the trials under way; Ctrl-C again stops them. Everything measured is kept.", style="yellow")
+            return
+        stopping.set()
+        for evaluator in evaluators:
+            # Not in the handler itself: it may have interrupted code that holds the locks `cancel` needs.
+            threading.Thread(target=evaluator.cancel, daemon=True).start()
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield attach
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)

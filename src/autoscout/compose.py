@@ -1,0 +1,204 @@
+"""From a campaign to a result: finds the plug-ins by name, puts the study together, runs it, writes what was found."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autoscout.campaign import Campaign
+from autoscout.core import plugins
+from autoscout.core.config import Config, Value
+from autoscout.core.errors import ConfigError, Fault, SpaceError
+from autoscout.core.protocols import Backend, Evaluator, Executor, Searcher, Store, StudyRecord
+from autoscout.core.task import Budget, Task
+from autoscout.core.trial import Trial
+from autoscout.core.worker import worker_identity
+from autoscout.crew import Pace
+from autoscout.finals import Finals
+from autoscout.options import build_options
+from autoscout.results import Folder
+from autoscout.space import Space
+from autoscout.space.constraint import close
+from autoscout.spending import Stop
+from autoscout.study import Observer, Study
+
+DEFAULT_TRIALS = 24  # when a campaign sets no bound at all
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """A campaign with everything looked up and checked; nothing has been started or written."""
+
+    campaign: Campaign
+    backend: Backend
+    task: Task
+    space: Space
+    given: Config  # pinned knobs
+    baseline: Config  # the engine's default with the pinned knobs
+    first: tuple[Config, ...]
+    name: str
+
+    @property
+    def finals(self) -> Finals:
+        return Finals(finalists=self.campaign.finals.finalists, rounds=self.campaign.finals.rounds)
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """The campaign as plain data, with the study's name filled in."""
+        return {**self.campaign.model_dump(mode="json", exclude_defaults=True), "name": self.name}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What a study came to."""
+
+    setup: Setup
+    folder: Folder
+    trials: tuple[Trial, ...]
+    stop: Stop
+
+
+def prepare(campaign: Campaign) -> Setup:
+    """Look up and check everything a campaign names.
+
+    Raises:
+        ConfigError, SpaceError, PluginError: all faults of the part concerned at once.
+    """
+    backend = _backend(campaign)
+    task = dataclasses.replace(backend.task(_task_block(campaign)), budget=_budget(campaign))
+    space = backend.space(task)
+    if not isinstance(space, Space):
+        raise TypeError(f"the backend {campaign.system} must declare an autoscout.space.Space, not {type(space).__name__}")
+    given = _pins(space, campaign.set)
+    pinned = space.pin(given) if given else space
+    baseline = pinned.project(space.default(), given) if given else space.default()
+    first = tuple(pinned.project({**baseline, **values}, Config(values)) for values in campaign.first)
+    name = campaign.name or f"{campaign.system}-{task.key[:8]}"
+    return Setup(campaign=campaign, backend=backend, task=task, space=pinned, given=given, baseline=baseline, first=first, name=name)
+
+
+def searcher(setup: Setup) -> Searcher:
+    """The searcher a campaign asks for, fresh."""
+    search = setup.campaign.search
+    kind = plugins.get("searcher", search.searcher)
+    options = build_options(kind, search.options, f"search.options ({search.searcher})")
+    made: Searcher = kind(setup.space, setup.task, search.seed, **({} if options is None else {"options": options}))
+    return made
+
+
+def executor(setup: Setup, folder: Path) -> Executor:
+    """The executor a campaign asks for; trial folders go below `folder`."""
+    block = setup.campaign.execute
+    kind = plugins.get("executor", block.executor)
+    given = {"folder": str(folder), "slots": setup.campaign.search.workers or 1, **block.options}
+    made: Executor = kind(options=build_options(kind, given, f"execute.options ({block.executor})"))
+    return made
+
+
+def profiler(setup: Setup, where: Executor) -> Evaluator:
+    """The evaluator that measures on the real system."""
+    kind = plugins.get("evaluator", "profiler")
+    measure = setup.campaign.measure
+    given = {
+        "seed": setup.campaign.search.seed,
+        "repeats": measure.repeats,
+        "dirty_repeats": measure.dirty_repeats,
+        "limit_s": measure.limit,
+    }
+    options = build_options(kind, {name: value for name, value in given.items() if value is not None}, "measure")
+    made: Evaluator = kind(setup.backend, where, setup.task, setup.space, options)
+    return made
+
+
+def run(setup: Setup, folder: Folder, observer: Observer, stopping: Callable[[Evaluator], threading.Event]) -> Result:
+    """Run or go on with the study of `setup` in `folder`.
+
+    Args:
+        setup: What to tune.
+        folder: Where everything is kept; one that holds another study is refused.
+        observer: Told of every trial.
+        stopping: Given the evaluator, returns the event that ends the study early (a signal handler may set it).
+    """
+    folder.begin(setup.spec)
+    store: Store = plugins.get("store", "sql")(setup.campaign.store or folder.store, journal=folder.journal)
+    place = executor(setup, folder.path)
+    try:
+        record = store.open(StudyRecord(name=setup.name, task=setup.task, space=setup.space.fingerprint(), spec=setup.spec))
+        evaluator = profiler(setup, place)
+        study = Study(
+            record=record,
+            space=setup.space,
+            searcher=searcher(setup),
+            evaluator=evaluator,
+            store=store,
+            observer=observer,
+            worker=worker_identity(),
+            baseline=setup.baseline,
+            given=setup.given,
+            first=setup.first,
+            finals=setup.finals,
+            pace=Pace(workers=setup.campaign.search.workers, together=setup.campaign.search.together),
+            stopping=stopping(evaluator),
+        )
+        stop = study.run()
+    finally:
+        place.close()
+        store.close()
+    return Result(setup=setup, folder=folder, trials=tuple(study.trials), stop=stop)
+
+
+def _backend(campaign: Campaign) -> Backend:
+    kind = plugins.get("backend", campaign.system)
+    space = campaign.declared_space()
+    if space is None:
+        made: Backend = kind()
+        return made
+    if "space" not in inspect.signature(kind).parameters:
+        rule = f"the backend {campaign.system} declares its own knobs"
+        raise ConfigError(Fault(where="campaign", field="space", rule=rule, fix="Leave `space` out; pin knobs with `set`"))
+    made = kind(space=space)
+    return made
+
+
+def _pins(space: Space, wanted: Mapping[str, Value]) -> Config:
+    """Pinned knobs with the values the space knows: `1` for a fractional knob is `1.0`, `on` for a flag is true.
+
+    Raises:
+        SpaceError: names and values that the space does not have, all at once.
+    """
+    found: dict[str, Value] = {}
+    faults: list[Fault] = []
+    for name, value in wanted.items():
+        if name not in space.knobs:
+            faults.append(Fault(where="set", field=name, rule="there is no such knob", fix=close(name, space.knobs)))
+            continue
+        try:
+            found[name] = value if space.knobs[name].position(value) is not None else space.knobs[name].parse(str(value))
+        except SpaceError as error:
+            faults += [dataclasses.replace(fault, where="set", field=name) for fault in error.faults]
+    if faults:
+        raise SpaceError(faults)
+    return Config(found)
+
+
+def _task_block(campaign: Campaign) -> Mapping[str, object]:
+    goal = campaign.goal
+    objective = {"metric": goal.metric, "direction": goal.direction, "limits": list(goal.slo)}
+    blocks: dict[str, Mapping[str, object]] = {
+        "workload": campaign.workload,
+        "hardware": campaign.hardware,
+        "objective": {name: value for name, value in objective.items() if value},
+    }
+    return {name: block for name, block in blocks.items() if block}
+
+
+def _budget(campaign: Campaign) -> Budget:
+    bounds = campaign.budget
+    unbounded = bounds.trials is None and bounds.wall is None and bounds.cost is None
+    trials = DEFAULT_TRIALS if unbounded else bounds.trials
+    return Budget(trials=trials, wall_s=bounds.wall, cost_s=bounds.cost, failures=bounds.failures)

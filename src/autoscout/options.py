@@ -1,0 +1,57 @@
+"""Options of plug-ins: plain data from files and flags, into the dataclass that a plug-in declares."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from autoscout.core.errors import ConfigError, Fault
+
+
+def options_type(kind: type) -> type | None:
+    """The dataclass that the constructor of a plug-in takes as `options`; None when it has none."""
+    hint = typing.get_type_hints(kind.__init__).get("options")  # type: ignore[misc]
+    members = typing.get_args(hint) if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union else (hint,)
+    return next((member for member in members if dataclasses.is_dataclass(member) and isinstance(member, type)), None)
+
+
+def build_options(kind: type, given: Mapping[str, Any], where: str) -> Any:
+    """The options of a plug-in from plain data; None when it takes none and none were given.
+
+    Raises:
+        ConfigError: unknown names, wrong types and broken rules, all at once.
+    """
+    wanted = options_type(kind)
+    if wanted is None:
+        if given:
+            raise ConfigError(Fault(where=where, value=", ".join(given), rule=f"{kind.__name__} takes no options", fix="Leave them out"))
+        return None
+    names = [field.name for field in dataclasses.fields(wanted)]
+    unknown = [name for name in given if name not in names]
+    faults = []
+    for name in unknown:
+        close = difflib.get_close_matches(name, names, n=1)
+        fix = f"Did you mean {close[0]!r}?" if close else ""
+        faults.append(
+            Fault(where=where, field=name, value=repr(given[name]), rule=f"unknown option; there are: {', '.join(names)}", fix=fix)
+        )
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(wanted)
+        built = adapter.validate_python({name: value for name, value in given.items() if name in names})
+    except ValidationError as error:
+        for detail in error.errors(include_url=False):
+            field = ".".join(map(str, detail["loc"]))
+            faults.append(
+                Fault(where=where, field=field, value=repr(detail.get("input"))[:80], rule=detail["msg"].removeprefix("Value error, "))
+            )
+    except ConfigError as error:
+        faults += [dataclasses.replace(fault, where=where) for fault in error.faults]
+    if faults:
+        raise ConfigError(faults)
+    return built

@@ -1,0 +1,291 @@
+"""The profiler: seeds, repeats, disturbed samples, and whose fault a failure is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from _systems import Behaviours, Script, proposal, task
+
+from autoscout.core.clock import VirtualClock
+from autoscout.core.config import Config
+from autoscout.core.errors import ConfigError, LaunchError
+from autoscout.core.launch import Completed, Launch, Resources
+from autoscout.core.task import Task
+from autoscout.core.trial import Fidelity, Measurement, Status
+from autoscout.evaluate.profiler import Profiler, ProfilerOptions
+from autoscout.execute.local import LocalExecutor, LocalOptions
+
+CLEAN = ProfilerOptions(dirty_repeats=0)
+
+
+@pytest.fixture
+def executor() -> Iterator[LocalExecutor]:
+    with LocalExecutor(LocalOptions(grace_s=0.2)) as executor:
+        yield executor
+
+
+def profiler(executor: LocalExecutor, script: Script, options: ProfilerOptions = CLEAN) -> Profiler:
+    return Profiler(script, executor, task(), Behaviours(), options)
+
+
+# --- on real processes -----------------------------------------------------------------------------------------------
+
+
+def test_a_measurement_carries_cost_and_circumstances(executor: LocalExecutor) -> None:
+    (measured,) = profiler(executor, Script()).evaluate([proposal(2)])
+    assert measured.ok
+    assert measured.metrics["time_s"] == 2.0
+    assert measured.fidelity is Fidelity.MEASURED
+    assert measured.cost_s == measured.conditions["wall_s"] > 0
+    assert measured.conditions["cpu_s"] > 0
+    assert measured.conditions["peak_memory_gb"] > 0
+    assert {"cpu_share", "load_1min"} <= measured.conditions.keys()
+    assert measured.log_tail == measured.reason == ""
+
+
+def test_failures_keep_the_end_of_the_log(executor: LocalExecutor) -> None:
+    crashed, garbage = profiler(executor, Script()).evaluate([proposal("crash"), proposal("garbage")])
+    assert "it broke" in crashed.log_tail
+    assert crashed.cost_s > 0
+    assert "no json here" in garbage.log_tail
+    assert "out.json" in garbage.reason, "what the parser stumbled over"
+
+
+def test_an_invalid_configuration_costs_nothing_and_starts_nothing(executor: LocalExecutor) -> None:
+    script = Script()
+    (measured,) = profiler(executor, script).evaluate([proposal("forbidden")])
+    assert (measured.status, measured.reason, measured.cost_s) == (Status.INVALID, "x is forbidden; it really is", 0.0)
+    assert script.seeds == []
+
+
+def test_a_hang_is_a_timeout_whatever_the_parser_says(executor: LocalExecutor, tmp_path: Path) -> None:
+    script = Script(folder=str(tmp_path))
+    (measured,) = profiler(executor, script, replace(CLEAN, limit_s=2.0)).evaluate([proposal("hang")])
+    assert measured.status is Status.TIMEOUT
+    assert "2 s" in measured.reason
+    assert measured.cost_s >= 2.0
+    assert script.completed[0].timed_out, "the parser was asked nevertheless"
+
+
+def test_memory_is_the_executors_word(executor: LocalExecutor) -> None:
+    class Eater(Script):
+        def render(self, config: Config, task: Task, seed: int) -> Launch:
+            return Launch(
+                argv=(sys.executable, "-c", "x = bytearray(1 << 30)\nimport time; time.sleep(3600)"), resources=Resources(memory_gb=0.1)
+            )
+
+    class Knowing(Eater):
+        def parse(self, completed: Completed, task: Task) -> Measurement:
+            return Measurement(status=Status.OOM_START, reason="while loading")
+
+    assert profiler(executor, Eater()).evaluate([proposal(1)])[0].status is Status.OOM_RUN
+    assert profiler(executor, Knowing()).evaluate([proposal(1)])[0].status is Status.OOM_START, "a backend may know more"
+
+
+def test_a_missing_engine_is_a_broken_world(executor: LocalExecutor) -> None:
+    with pytest.raises(LaunchError, match=r"script: could not be started: cannot start 'no-engine'.*No such file") as caught:
+        profiler(executor, Script(argv0="no-engine")).evaluate([proposal(1)])
+    assert "no-engine" in caught.value.faults[0].value
+    with pytest.raises(LaunchError):
+        profiler(executor, Script(argv0="no-engine")).evaluate([proposal(2), proposal(3)])
+
+
+def test_a_missing_engine_named_by_a_knob_is_that_configurations_fault(executor: LocalExecutor) -> None:
+    measuring = profiler(executor, Script())
+    assert measuring.evaluate([proposal(1)])[0].ok
+    (measured,) = measuring.evaluate([proposal("missing")])
+    assert measured.status is Status.INVALID
+    assert "no-such-engine" in measured.reason
+    with pytest.raises(LaunchError):
+        profiler(executor, Script()).evaluate([proposal("missing")])
+
+
+def test_a_configuration_that_asks_for_too_much_is_invalid_once_something_ran(executor: LocalExecutor) -> None:
+    measuring = profiler(executor, Script())
+    assert measuring.evaluate([proposal(1)])[0].ok
+    (measured,) = measuring.evaluate([proposal("greedy")])
+    assert (measured.status, measured.cost_s) == (Status.INVALID, 0.0)
+    assert "999" in measured.reason
+    with pytest.raises(LaunchError, match="999"):
+        profiler(executor, Script(resources=Resources(gpus=999))).evaluate([proposal(1)])
+
+
+def test_what_a_shell_does_not_find_was_not_started_either(executor: LocalExecutor) -> None:
+    class Line(Script):
+        def render(self, config: Config, task: Task, seed: int) -> Launch:
+            return Launch(argv=("no-such-command --flag",), shell=True)
+
+    with pytest.raises(LaunchError, match="not found"):
+        profiler(executor, Line()).evaluate([proposal(1)])
+
+
+def test_every_launch_has_fresh_inputs_and_every_run_the_same(executor: LocalExecutor) -> None:
+    def seeds(options: ProfilerOptions, repeat: int = 0) -> list[int]:
+        script = Script()
+        profiler(executor, script, options).evaluate([proposal(1, repeat)])
+        assert all(0 <= seed < 2**31 for seed in script.seeds)
+        return script.seeds
+
+    three = ProfilerOptions(dirty_repeats=0, repeats=3)
+    assert len(set(seeds(three))) == 3
+    assert seeds(three) == seeds(three)
+    assert not set(seeds(three)) & set(seeds(three, repeat=1))
+    assert not set(seeds(three)) & set(seeds(replace(three, seed=1)))
+
+
+def test_trial_folders_have_readable_names(tmp_path: Path) -> None:
+    with LocalExecutor(LocalOptions(folder=tmp_path)) as executor:
+        profiler(executor, Script(), ProfilerOptions(dirty_repeats=0, repeats=2)).evaluate([proposal(1, repeat=3)])
+    key = Config(x=1).key[:8]
+    assert sorted(path.name for path in (tmp_path / "trials").iterdir()) == [f"{key}-3", f"{key}-3.1"]
+
+
+@pytest.mark.skipif(not Path("/proc/pressure/cpu").exists(), reason="the kernel does not tell CPU pressure")
+def test_a_really_busy_machine_is_noticed(executor: LocalExecutor) -> None:
+    spin = "import time\nend = time.monotonic() + 120\nwhile time.monotonic() < end: pass"
+    rivals = [subprocess.Popen([sys.executable, "-c", spin]) for _ in range(8)]
+    options = ProfilerOptions(dirty_repeats=1, dirty_pause_s=0.0, dirty_pressure=0.05, dirty_others=0.05)
+    try:
+        (measured,) = profiler(executor, Script(), options).evaluate([proposal(1)])
+    finally:
+        for rival in rivals:
+            rival.kill()
+            rival.wait()
+    assert measured.ok
+    assert measured.conditions["dirty_repeats"] == 1.0
+    assert measured.conditions["launches"] == 2.0
+
+
+# --- on scripted circumstances, which no machine can be made to show on demand -----------------------------------------------
+
+
+@dataclass
+class Scripted:
+    """An executor whose launches end at once as told; the n-th one with the n-th of `conditions`."""
+
+    conditions: list[dict[str, float]]
+    ends: Callable[[int], Completed] = lambda number: Completed(returncode=0, wall_s=1.0)
+    launches: list[Launch] = field(default_factory=list)
+    slots: int = 1
+
+    def submit(self, launch: Launch) -> Ended:
+        number = len(self.launches)
+        self.launches.append(launch)
+        seen = self.conditions[min(number, len(self.conditions) - 1)]
+        return Ended(replace(self.ends(number), conditions=seen, outputs={"out.json": f'{{"time_s": {number + 1}}}'}))
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass(eq=False)
+class Ended:
+    completed: Completed
+
+    def done(self) -> bool:
+        return True
+
+    def result(self, timeout_s: float | None = None) -> Completed:
+        return self.completed
+
+    def cancel(self) -> None:
+        pass
+
+
+def busy(others: float, pressure: float = 0.9) -> dict[str, float]:
+    return {"cpu_pressure": pressure, "other_cpu_share": others}
+
+
+def measure(executor: Scripted, options: ProfilerOptions, clock: VirtualClock | None = None) -> Measurement:
+    return Profiler(Script(), executor, task(), Behaviours(), options, clock or VirtualClock()).evaluate([proposal(1)])[0]
+
+
+def test_a_disturbed_sample_is_taken_again_until_one_is_clean() -> None:
+    executor, clock = Scripted([busy(0.5), busy(0.4), busy(0.01)]), VirtualClock()
+    measured = measure(executor, ProfilerOptions(dirty_repeats=5, dirty_pause_s=1.0), clock)
+    assert len(executor.launches) == 3
+    assert measured.metrics == {"time_s": 3.0}
+    assert measured.conditions["dirty_repeats"] == 2.0
+    assert measured.conditions["launches"] == 3.0
+    assert measured.cost_s == 3.0, "what it cost to get there counts"
+    assert clock.span_s() == pytest.approx(3.0), "1 s, then 2 s"
+
+
+def test_when_none_is_clean_the_least_disturbed_counts() -> None:
+    executor = Scripted([busy(0.5), busy(0.2), busy(0.4)])
+    measured = measure(executor, ProfilerOptions(dirty_repeats=2))
+    assert len(executor.launches) == 3
+    assert measured.metrics == {"time_s": 2.0}
+    assert measured.conditions["other_cpu_share"] == 0.2
+
+
+@pytest.mark.parametrize("seen", [busy(0.02), busy(0.9, pressure=0.1), {}], ids=["own threads", "no waiting", "not told"])
+def test_pressure_of_its_own_making_is_no_dirt(seen: dict[str, float]) -> None:
+    executor = Scripted([seen])
+    assert "dirty_repeats" not in measure(executor, ProfilerOptions()).conditions
+    assert len(executor.launches) == 1
+
+
+def test_pressure_alone_counts_where_nobody_tells_more() -> None:
+    executor = Scripted([{"cpu_pressure": 0.9}, {"cpu_pressure": 0.0}])
+    assert measure(executor, ProfilerOptions()).metrics == {"time_s": 2.0}
+
+
+def test_a_timeout_on_a_busy_machine_gets_one_more_chance() -> None:
+    late = Completed(returncode=None, timed_out=True, wall_s=60.0)
+    executor = Scripted([busy(0.5)], ends=lambda number: late if number < 9 else Completed(returncode=0))
+    measured = measure(executor, ProfilerOptions(dirty_repeats=5))
+    assert len(executor.launches) == 2
+    assert (measured.status, measured.cost_s) == (Status.TIMEOUT, 120.0)
+    executor = Scripted([busy(0.5), busy(0.0)], ends=lambda number: Completed(returncode=0, wall_s=1.0) if number else late)
+    assert measure(executor, ProfilerOptions(dirty_repeats=5)).ok
+
+
+def test_a_crash_on_a_busy_machine_is_a_crash() -> None:
+    executor = Scripted([busy(0.5)], ends=lambda number: Completed(returncode=3))
+    assert measure(executor, ProfilerOptions()).status is Status.CRASHED
+    assert len(executor.launches) == 1
+
+
+def test_of_repeats_the_median_counts() -> None:
+    executor = Scripted([busy(0.0)])
+    measured = measure(executor, ProfilerOptions(repeats=3))
+    assert measured.metrics == {"time_s": 2.0}
+    assert measured.samples == {"time_s": (1.0, 2.0, 3.0)}
+    assert measured.cost_s == 3.0
+
+
+def test_one_failure_among_repeats_is_a_failure() -> None:
+    executor = Scripted([busy(0.0)], ends=lambda number: Completed(returncode=3 if number == 1 else 0, wall_s=1.0))
+    measured = measure(executor, ProfilerOptions(repeats=5))
+    assert measured.status is Status.CRASHED
+    assert len(executor.launches) == 2, "no more repeats after that"
+    assert measured.cost_s == 2.0
+
+
+def test_repeats_of_several_proposals_are_interleaved() -> None:
+    executor = Scripted([busy(0.0)])
+    Profiler(Script(), executor, task(), Behaviours(), ProfilerOptions(repeats=2)).evaluate([proposal(1), proposal(2)])
+    assert [launch.argv[3] for launch in executor.launches] == ["1", "2", "1", "2"]
+
+
+def test_the_shorter_limit_stands() -> None:
+    class Limited(Script):
+        def render(self, config: Config, task: Task, seed: int) -> Launch:
+            return replace(super().render(config, task, seed), limit_s=10.0)
+
+    for mine, expected in ((None, 10.0), (5.0, 5.0), (50.0, 10.0)):
+        executor = Scripted([busy(0.0)])
+        Profiler(Limited(), executor, task(), Behaviours(), ProfilerOptions(limit_s=mine)).evaluate([proposal(1)])
+        assert executor.launches[0].limit_s == expected
+
+
+def test_options_are_checked_all_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        ProfilerOptions(repeats=0, dirty_repeats=-1, dirty_pressure=2.0, limit_s=0.0)
+    assert {fault.field for fault in caught.value.faults} == {"repeats", "dirty_repeats", "dirty_pressure", "limit_s"}

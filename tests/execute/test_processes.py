@@ -1,0 +1,176 @@
+"""Trees, memory, logs, contention: what the supervisor is made of."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from autoscout.execute import _linux, _supervised, _tree
+from autoscout.execute._contention import Counters, conditions
+from autoscout.execute._logs import BoundedLog, tail
+from autoscout.execute._supervise import killed_for_memory
+from autoscout.testing.executor import wait_for
+
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+
+FAMILY = """
+import os, sys, time
+from pathlib import Path
+pids = [os.getpid()]
+if os.fork() == 0:
+    os.fork()
+    Path(sys.argv[1], str(os.getpid())).write_text("")
+    time.sleep(3600)
+Path(sys.argv[1], str(os.getpid())).write_text("")
+time.sleep(3600)
+"""
+
+
+@pytest.fixture
+def family(tmp_path: Path):  # type: ignore[no-untyped-def]
+    process = subprocess.Popen([sys.executable, "-c", FAMILY, str(tmp_path)], start_new_session=True)
+    wait_for(lambda: len(list(tmp_path.iterdir())) == 3, "three processes run")
+    yield process.pid, {int(path.name) for path in tmp_path.iterdir()}
+    os.killpg(process.pid, 9)
+    process.wait()
+
+
+@linux_only
+def test_descendants_are_found_by_every_way_of_looking(family: tuple[int, set[int]]) -> None:
+    root, everybody = family
+    below = everybody - {root}
+    assert set(_tree.descendants(root)) == below
+    assert set(_tree._below(root, _tree._children_by_task(root))) == below
+    assert set(_tree._below(root, _tree._children_by_ps(root, None))) == below
+    assert everybody <= set(_tree._below(os.getpid(), _tree._children_by_ps(os.getpid(), root)))
+
+
+@linux_only
+def test_descendants_without_the_kernels_lists(family: tuple[int, set[int]], monkeypatch: pytest.MonkeyPatch) -> None:
+    root, everybody = family
+    exists = Path.exists
+    monkeypatch.setattr(Path, "exists", lambda path: not str(path).endswith("/children") and exists(path))
+    assert set(_tree.descendants(root)) == everybody - {root}
+
+
+@linux_only
+def test_memory_counts_shared_pages_once_when_it_matters() -> None:
+    code = "import os, sys, time\nhold = bytearray(os.urandom(1 << 20) * 64)\nos.fork()\nprint('x', flush=True)\ntime.sleep(3600)"
+    with subprocess.Popen([sys.executable, "-c", code], start_new_session=True, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() + process.stdout.readline() == b"x\nx\n"
+        pids = [process.pid, *_tree.descendants(process.pid)]
+        bound, exact = _tree.usage(pids).own, _tree.own_exactly(pids)
+        os.killpg(process.pid, 9)
+    assert bound > 128 << 20, "the cheap bound counts the forked pages twice"
+    assert 64 << 20 < exact < 100 << 20
+
+
+def test_memory_of_the_dead_is_nothing() -> None:
+    process = subprocess.Popen(["true"])
+    process.wait()
+    assert _tree.usage([process.pid]).resident == 0
+    assert _tree.own_exactly([process.pid]) == 0
+    assert _tree.descendants(process.pid) == []
+
+
+def test_ps_tells_memory_too() -> None:
+    assert sum(_tree._resident_by_ps([os.getpid()])) > 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("code", "strange", "before", "after", "answer"),
+    [
+        (-9, 1, 3, 4, True),
+        (-9, 1, 3, 3, False),  # somebody else's kill
+        (1, 0, 3, 4, True),  # a worker was the victim, the command noticed
+        (0, 0, 3, 4, False),  # the victim was somebody else's process
+        (-9, 1, None, None, False),
+    ],
+)
+def test_when_the_kernel_killed_for_memory(code: int, strange: int, before: int | None, after: int | None, answer: bool) -> None:
+    assert killed_for_memory(code, strange, before, after) is answer
+
+
+@linux_only
+def test_the_kernels_count_of_memory_kills_can_be_read() -> None:
+    assert (_linux.oom_kills() or 0) >= 0
+    assert dict(_linux.marked("PATH")).get(os.getpid()) is not None or "PATH" not in os.environ
+
+
+def test_a_log_within_its_bounds_is_kept_as_it_is(tmp_path: Path) -> None:
+    log = BoundedLog(tmp_path / "log", 100, 10)
+    log.write(b"abc")
+    assert (tmp_path / "log").read_bytes() == b"abc", "readable while it grows"
+    log.write(b"def")
+    log.close()
+    log.close()
+    assert (tmp_path / "log").read_bytes() == b"abcdef"
+    assert tail(tmp_path / "log", 4) == "cdef"
+    assert tail(tmp_path / "none", 4) == ""
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 7, 1000])
+def test_a_log_over_its_bounds_loses_its_middle(tmp_path: Path, chunk: int) -> None:
+    data = bytes(ord("a") + number % 26 for number in range(500))
+    log = BoundedLog(tmp_path / "log", 100, 10)
+    for start in range(0, len(data), chunk):
+        log.write(data[start : start + chunk])
+    log.close()
+    assert (tmp_path / "log").read_bytes() == data[:100] + b"\n[... 390 bytes left out ...]\n" + data[-10:]
+
+
+def test_a_log_just_over_its_bounds_loses_nothing(tmp_path: Path) -> None:
+    log = BoundedLog(tmp_path / "log", 5, 10)
+    log.write(b"0123456789")
+    log.close()
+    assert (tmp_path / "log").read_bytes() == b"0123456789"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_does_not_stop_the_process() -> None:
+    log = BoundedLog(Path("/dev/full"), 100, 10)
+    log.write(b"abc")
+    log.write(b"def")
+    log.close()
+    assert "No space left" in log.error
+
+
+def test_conditions_are_shares() -> None:
+    before = Counters(cores=(0, 1), stall_us={"cpu": 1e6, "memory": 0.0}, busy_ticks=1000, load_1min=0.5)
+    ticks = os.sysconf("SC_CLK_TCK")
+    after = replace(before, stall_us={"cpu": 3e6, "memory": 0.0}, busy_ticks=1000 + 6 * ticks, load_1min=1.5)
+    seen = conditions(before, after, wall_s=4.0, cpu_s=2.0)
+    assert seen == {
+        "cores": 2.0,
+        "cpu_pressure": 0.5,
+        "memory_pressure": 0.0,
+        "cpu_share": 0.25,
+        "other_cpu_share": 0.5,
+        "load_1min": 1.5,
+    }
+
+
+def test_what_a_system_does_not_tell_is_left_out() -> None:
+    before = Counters(cores=(0,), stall_us={}, busy_ticks=None, load_1min=None)
+    assert conditions(before, before, wall_s=1.0, cpu_s=0.5) == {"cores": 1.0, "cpu_share": 0.5}
+
+
+@linux_only
+def test_counters_are_read_from_this_machine() -> None:
+    counters = Counters.read(None)
+    assert counters.cores == tuple(sorted(os.sched_getaffinity(0)))
+    assert counters.busy_ticks is not None
+    assert Counters.read([99999]).busy_ticks is None
+
+
+def test_the_supervisor_needs_nothing_but_the_standard_library() -> None:
+    probe = _supervised._BOOT.replace("_supervise.main()", "print('numpy' in sys.modules, 'autoscout.core' in sys.modules)")
+    here = Path(_supervised.__file__).parent
+    command = [sys.executable, "-I", "-S", "-c", probe, str(here.parent), str(here)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "False False\n"

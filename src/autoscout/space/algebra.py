@@ -376,26 +376,26 @@ class Table:
         return self._make(op, tuple(parts)) if len(parts) > 1 else parts[0]
 
     def _compare(self, op: str, left: Node, right: Node) -> Node:
-        """A comparison of whole numbers with the constants gathered on the right."""
+        """A comparison of whole numbers: what varies on the left, one constant on the right, common factors divided out."""
         if op == "lt":
             op, right = "le", self.make("add", (right, self.constant(-1)))
-        if right.op != "constant" and left.op == "constant" and op == "eq":
-            left, right = right, left
-        while right.op == "constant" and not isinstance(right.value, _Mark):
-            head = left.args[0] if left.args else None
-            if left.op == "add" and head is not None and head.op == "constant":
-                left = self._flat("add", left.args[1:])
-                right = self.constant(right.value - head.value)
-            elif op == "eq" and left.op == "mul" and head is not None and head.op == "constant" and head.value != 0:
-                if right.value % head.value and left.total:
-                    return self.false
-                if right.value % head.value:
-                    break
+        if right.op != "constant":
+            left, right = self._flat("add", (left, self._flat("mul", (self.constant(-1), right)))), self.constant(0)
+        limit = right.value
+        if left.op == "add" and left.args[0].op == "constant":
+            limit -= left.args[0].value
+            left = self._flat("add", left.args[1:])
+        if left.op == "mul" and left.args[0].op == "constant" and left.args[0].value != 0:
+            factor = left.args[0].value
+            if op == "le":
+                limit //= abs(factor)
+                left = self._flat("mul", (self.constant(1 if factor > 0 else -1), *left.args[1:]))
+            elif limit % factor == 0:
+                limit //= factor
                 left = self._flat("mul", left.args[1:])
-                right = self.constant(right.value // head.value)
-            else:
-                break
-        return self._make(op, (left, right))
+            elif left.total:
+                return self.false
+        return self._make(op, (left, self.constant(limit)))
 
     def fill(self, node: Node, index: int, position: int) -> Node:
         """The node once variable `index` takes the value at `position` of its domain, or is INACTIVE, or is ACTIVE."""
@@ -426,6 +426,26 @@ def evaluate(node: Node, values: Mapping[int, Any]) -> Any:
     if op in ("variable", "sure variable"):
         return values[node.value]
     return compute(op, [evaluate(arg, values) for arg in node.args], node.function)
+
+
+def predicate_of(rule: Node, index: int) -> Callable[[Any], bool]:
+    """The truth of a rule that reads variable `index` alone, as a function of its value."""
+    inner = rule.args[0] if rule.op == "holds" else rule
+    function = inner.function
+    if function is None or any(arg.variables and not arg.op.endswith("variable") for arg in inner.args):
+        return lambda value: bool(evaluate(rule, {index: value}))
+    plain = [arg.value for arg in inner.args]
+    places = [place for place, arg in enumerate(inner.args) if arg.variables]
+
+    def called(value: Any) -> bool:
+        for place in places:
+            plain[place] = value
+        try:
+            return bool(function(*plain))
+        except ArithmeticError:
+            return False
+
+    return called
 
 
 def _domain_bound(domain: Sequence[Any]) -> tuple[Interval | None, bool]:

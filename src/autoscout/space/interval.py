@@ -24,6 +24,11 @@ def interval(op: str, bounds: Sequence[Interval | None], whole: bool) -> Interva
     return None if low == -math.inf or high == math.inf or low != low or high != high else (low, high)
 
 
+def bounded(op: str) -> bool:
+    """Whether there is a rule for the bounds of an operator at all."""
+    return op in _RULES
+
+
 def _add(bounds: Sequence[Interval]) -> Interval | None:
     low, high = bounds[0]
     for other in bounds[1:]:

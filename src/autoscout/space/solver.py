@@ -10,15 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from typing import Any
+
+from numpy.typing import NDArray
 
 from autoscout.core.config import Value
-from autoscout.space.algebra import ACTIVE, INACTIVE, LOGIC, Node, Table, evaluate
-from autoscout.space.interval import Interval, interval
+from autoscout.space.algebra import ACTIVE, INACTIVE, LOGIC, Node, Table, evaluate, predicate_of
+from autoscout.space.interval import Interval, bounded, interval
+from autoscout.space.vector import as_array, satisfying
 
 QUICK_WORK = 30_000  # states worth looking into for a uniform draw: well under a second
 MAX_STATES = 200_000
 MAX_NODES = 1_000_000
 _LEAF = 4  # values tested one by one at the end of a bisection
+_MANY = 32  # values from which on it pays to learn from an example which of them can be completed
 
 
 class State:
@@ -60,6 +65,7 @@ class Solver:
         self._states: dict[object, State] = {}
         self._unary: dict[Node, Sequence[int]] = {}
         self._everything: dict[int, tuple[Value, ...]] = {}
+        self._arrays: dict[int, NDArray[Any]] = {}
         self.work = 0  # states looked into so far, for budgets
         self.patience = QUICK_WORK  # for counting before a draw
 
@@ -237,8 +243,63 @@ class Solver:
             if len(part.pending) == 1 or (not part.rules and part.pending[index] is self.table.true):
                 found = allowed
             else:
-                found = tuple(position for position in allowed if self._leads(part, index, position))
+                found = self._supported(part, index, allowed)
             part.supports[index] = found
+        return found
+
+    def _supported(self, part: State, index: int, allowed: Sequence[int]) -> Sequence[int]:
+        if len(allowed) < _MANY:
+            return tuple(position for position in allowed if self._leads(part, index, position))
+        certain: set[int] = set()
+        fruitful = 4
+        for position in chain((allowed[0], allowed[-1]), allowed):
+            if position in certain:
+                continue
+            if self._leads(part, index, position):
+                certain.add(position)
+                if fruitful:
+                    known = len(certain)
+                    certain |= self._like(part, index, position)
+                    fruitful = 4 if len(certain) > known else fruitful - 1
+        return allowed if len(certain) == len(allowed) else tuple(sorted(certain))
+
+    def _like(self, part: State, index: int, position: int) -> set[int]:
+        """Positions of `index` that an example with the one at `position` shows to be completable in the same way."""
+        example = self.example(part, index, position)
+        table = self.table
+        rules = list(part.rules)
+        for other, condition in part.pending.items():
+            rules.append(condition if other in example else table.make("not", (condition,)))
+        fixed = [(other, example.get(other, INACTIVE)) for other in part.pending if other != index]
+        found: set[int] | None = None
+        for rule in rules:
+            left = table.fill(rule, index, ACTIVE)
+            for other, value in fixed:
+                left = table.fill(left, other, value)
+            if left.constant:
+                if not left.value:
+                    return set()
+            else:
+                satisfied = self._satisfying(left, index)
+                found = set(satisfied) if found is None else found.intersection(satisfied)
+        return set(range(len(self.domains[index]))) if found is None else found
+
+    def example(self, state: State, index: int, position: int) -> dict[int, int]:
+        """One completion of a feasible state in which `index` takes the value at `position`, which must be possible."""
+        found = {index: position}
+        after = self.step(state, index, position)
+        waiting = [after] if after is not None else []
+        while waiting:
+            for part in self.parts(waiting.pop()):
+                chosen, allowed = self.branch(part)
+                preferred = self._preferred[chosen]
+                single = len(part.pending) == 1
+                for candidate in chain((preferred,) if preferred in allowed else (), allowed):
+                    if single or self._leads(part, chosen, candidate):
+                        found[chosen] = candidate
+                        following = self.step(part, chosen, candidate)
+                        waiting += [following] if following is not None else []
+                        break
         return found
 
     def support_values(self, state: State, index: int) -> tuple[Value, ...]:
@@ -278,27 +339,30 @@ class Solver:
         for rule in state.rules:
             if rule.variables == mask:
                 one = self._satisfying(rule, index)
-                found = one if found is None else tuple(position for position in found if position in set(one))
+                found = one if found is None else _both(found, one)
         return range(len(self.domains[index])) if found is None else found
 
     def _satisfying(self, rule: Node, index: int) -> Sequence[int]:
         found = self._unary.get(rule)
         if found is None:
-            domain = self.domains[index]
-            if rule.total and self._ascending[index] and len(domain) > 2 * _LEAF:
-                ranges = list(self._bisect(rule, index, 0, len(domain)))
-                whole = ranges[0] if len(ranges) == 1 else tuple(chain.from_iterable(ranges))
-                found = whole if ranges else ()
-            else:
-                found = tuple(position for position, value in enumerate(domain) if evaluate(rule, {index: value}))
-            self._unary[rule] = found
+            found = self._unary[rule] = self._tested(rule, index)
         return found
 
-    def _bisect(self, rule: Node, index: int, start: int, stop: int) -> Iterable[range]:
-        """Stretches of the ascending domain on which the rule holds; bounds decide most of them at once."""
+    def _tested(self, rule: Node, index: int) -> Sequence[int]:
+        domain = self.domains[index]
+        if rule.total and self._ascending[index] and len(domain) > 2 * _LEAF:
+            if _smooth(rule):
+                return self._bisect(rule, index)
+            if (listed := satisfying(rule, self._array(index))) is not None:
+                return tuple(listed)
+        predicate = predicate_of(rule, index)
+        return tuple(position for position, value in enumerate(domain) if predicate(value))
+
+    def _bisect(self, rule: Node, index: int) -> Sequence[int]:
+        """Positions of the ascending domain at which the rule holds; bounds decide most stretches at once."""
         domain = self.domains[index]
         found: list[range] = []
-        waiting = [(start, stop)]
+        waiting = [(0, len(domain))]
         while waiting:
             start, stop = waiting.pop()
             bound = _bound(rule, (domain[start], domain[stop - 1]))  # type: ignore[arg-type]
@@ -317,7 +381,27 @@ class Solver:
                     found[-1] = range(found[-1].start, hit.stop)
                 else:
                     found.append(hit)
-        return found
+        return found[0] if len(found) == 1 else tuple(chain.from_iterable(found))
+
+    def _array(self, index: int) -> NDArray[Any]:
+        array = self._arrays.get(index)
+        if array is None:
+            array = self._arrays[index] = as_array(self.domains[index])
+        return array
+
+
+def _both(one: Sequence[int], other: Sequence[int]) -> Sequence[int]:
+    """What two ascending selections share."""
+    if isinstance(one, range) and isinstance(other, range):
+        return range(max(one.start, other.start), min(one.stop, other.stop))
+    fewer, more = (one, other) if len(one) <= len(other) else (other, one)
+    kept = more if isinstance(more, range) else set(more)
+    return tuple(position for position in fewer if position in kept)
+
+
+def _smooth(node: Node) -> bool:
+    """Whether bounds decide the node on most stretches of its variable; remainders go up and down all the time."""
+    return not node.args or (node.op != "mod" and bounded(node.op) and all(_smooth(arg) for arg in node.args))
 
 
 def _bound(node: Node, within: Interval) -> Interval | None:

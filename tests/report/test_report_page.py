@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import re
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 from report_studies import DEFAULT, KNOBS, Note, make_study, make_task, make_trial, simulated
@@ -14,7 +13,7 @@ from autoscout.core.trial import Status, Trial
 from autoscout.report.ablation import ablate
 from autoscout.report.importance import knob_importance
 from autoscout.report.markup import clean, embedded_json, escape, tag
-from autoscout.report.page import page, write_page
+from autoscout.report.page import page
 from autoscout.report.scales import Axis, Scale
 from autoscout.report.summary import summarise
 
@@ -220,11 +219,6 @@ def test_a_huge_study_draws_a_choice_of_lines_but_lists_every_trial() -> None:
     assert isinstance(rows, list)
     index = int(lines[0]["data-i"] or -1)
     assert rows[index]["places"] is not None
-
-
-def test_writing(tmp_path: Path) -> None:
-    write_page(tmp_path / "deep" / "report.html", "<p>ü")
-    assert (tmp_path / "deep" / "report.html").read_text(encoding="utf-8") == "<p>ü"
 
 
 def test_markup_escapes_unless_told_otherwise() -> None:

@@ -134,6 +134,29 @@ def test_many_threads_at_once() -> None:
     assert "400/400 trials" in text.getvalue()
 
 
+def test_drawing_does_not_wait_for_a_thread_that_was_stopped_in_the_middle() -> None:
+    """What a signal handler that prints would otherwise turn into a deadlock."""
+    progress = Progress(make_task(trials=4), DEFAULT, console=quiet()[0], clock=VirtualClock(), live=False)
+    progress.finished(make_trial(0, DEFAULT, 100.0))
+    before = shown(progress)
+    held, done = threading.Event(), threading.Event()
+
+    class Stopped(VirtualClock):
+        def span_s(self) -> float:
+            held.set()
+            done.wait(60)
+            return 0.0
+
+    progress._clock = Stopped()  # `started` now stops with the lock held
+    thread = threading.Thread(target=progress.started, args=(Proposal(config=DEFAULT),))
+    thread.start()
+    assert held.wait(60)
+    assert shown(progress) == before
+    done.set()
+    thread.join(60)
+    assert not thread.is_alive()
+
+
 def test_the_final_shows_its_interval() -> None:
     progress = Progress(make_task(trials=40), DEFAULT, console=quiet()[0], clock=VirtualClock(), final_trials=15, live=False)
     for trial in make_study(40):

@@ -1,1 +1,1 @@
-"""What was found: tables, curves, importance, hand-over."""
+"""What was found: pure functions over a task and its trials. Knows neither stores nor searchers nor backends."""

@@ -144,6 +144,14 @@ def show_duration(duration_s: float | None) -> str:
     return f"{seconds // 86400} d {seconds % 86400 // 3600} h"
 
 
+def shorten(text: str, limit: int) -> str:
+    """A name cut in its middle, because long names begin alike and often end alike too."""
+    if len(text) <= limit:
+        return text
+    tail = (limit - 1) // 2
+    return f"{text[: limit - 1 - tail]}…{text[-tail:] if tail else ''}"
+
+
 def one_line(text: str, limit: int = 120) -> str:
     """The first line of a text that says something, without control characters, cut to `limit` characters."""
     line = next((line for line in text.splitlines() if line.strip()), "")

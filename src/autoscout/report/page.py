@@ -6,7 +6,6 @@ import base64
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 from autoscout.core.config import Config
@@ -14,7 +13,6 @@ from autoscout.core.task import Direction
 from autoscout.core.trial import Trial
 from autoscout.report.ablation import Ablation
 from autoscout.report.curves import ordered
-from autoscout.report.files import write_file
 from autoscout.report.importance import Importance
 from autoscout.report.labels import KnobNote, namer, one_line, show, show_number
 from autoscout.report.markup import Markup, clean, embedded_json, join, tag
@@ -69,26 +67,17 @@ def page(
     body = tag(
         "main",
         header(summary),
-        how_to_run(commands),
+        how_to_run(commands if summary.answer is not None else ()),
         comparison(summary),
         convergence_section(summary),
         explanation(importance, ablation),
         drawing,
-        trials_table(summary.task, kept, varied, names, default_config, best) if kept else "",
         failures(summary),
+        trials_table(summary.task, kept, varied, names, default_config, best) if kept else "",
         environment(summary.task),
         id="content",
     )
     return _document(summary.study or summary.task.system, body, _data(summary, kept, names, varied, lines))
-
-
-def write_page(path: Path, text: str) -> None:
-    """Write the page, whole or not at all.
-
-    Raises:
-        StoreError: it cannot be written.
-    """
-    write_file(path, text)
 
 
 def _varied(trials: Sequence[Trial], knobs: Sequence[KnobNote], importance: Importance | None) -> list[str]:

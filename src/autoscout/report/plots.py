@@ -10,7 +10,7 @@ from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Trial
 from autoscout.report.curves import Point
 from autoscout.report.importance import Importance, KnobShare
-from autoscout.report.labels import show_percent
+from autoscout.report.labels import shorten, show_percent
 from autoscout.report.markup import Markup, join, tag
 from autoscout.report.scales import Axis, Scale
 from autoscout.report.verdict import Finalist
@@ -108,10 +108,10 @@ def intervals(finalists: Sequence[Finalist]) -> Markup | None:
     ends = [1.0]
     for finalist in shown:
         ends += [bound for bound in (finalist.gain.low, finalist.gain.high) if bound is not None]
-    scale = Scale.over(ends, 20, 580, margin=0.08)
+    scale = Scale.over(ends, 16, 444, margin=0.08)
     height = 44 + 40 * len(shown)
     parts = []
-    for tick in scale.ticks(6):
+    for tick in scale.ticks(5):
         x = scale.place(tick)
         parts += [_line(x, 8, x, height - 30, "grid"), _label(f"{tick:g}x", x, height - 14, class_="tick", text_anchor="middle")]
     one = scale.place(1.0)
@@ -124,10 +124,10 @@ def intervals(finalists: Sequence[Finalist]) -> Markup | None:
         kind = "range" + (" better" if gain.better and finalist.eligible else "")
         parts += [_line(scale.place(gain.low), y, scale.place(gain.high), y, kind)]
         parts += [tag("circle", cx=f"{scale.place(gain.ratio):.1f}", cy=y, r=6, class_=kind)]
-        middle = min(max(scale.place(gain.ratio), 150.0), 450.0)
-        text = f"{finalist.side.name[:40]}  {show_percent(gain.ratio)}"
+        middle = min(max(scale.place(gain.ratio), 140.0), 320.0)
+        text = f"{shorten(finalist.side.name, 32)}  {show_percent(gain.ratio)}"
         parts.append(_label(text, middle, y - 12, class_="range-label", text_anchor="middle"))
-    return _svg(*parts, width=600, height=height, title="Gain over the default with 95 % intervals", kind="intervals")
+    return _svg(*parts, width=460, height=height, title="Gain over the default with 95 % intervals", kind="intervals")
 
 
 def importance_bars(importance: Importance) -> Markup | None:
@@ -147,18 +147,17 @@ def importance_bars(importance: Importance) -> Markup | None:
 
 
 def _share_place(share: float) -> float:
-    return 180.0 + share * 400.0
+    return 190.0 + share * 390.0
 
 
 def _bar(knob: KnobShare, y: float) -> list[Markup]:
     start, end = _share_place(0.0), _share_place(knob.share)
-    name = knob.name if len(knob.name) <= 24 else knob.name[:23] + "…"
     bar = tag(
         "rect", x=start, y=y + 3, width=f"{max(1.5, end - start):.1f}", height=14, rx=2, class_="bar" + (" certain" if knob.certain else "")
     )
     tip = tag("title", f"{knob.name}: {knob.share:.0%}, 90 % interval {knob.low:.0%} to {knob.high:.0%}")
     whisker = _line(_share_place(knob.low), y + 10, _share_place(knob.high), y + 10, "whisker")
-    return [tag("g", tip, _label(name, start - 8, y + 14, text_anchor="end", class_="knob"), bar, whisker)]
+    return [tag("g", tip, _label(shorten(knob.name, 22), start - 8, y + 14, text_anchor="end", class_="knob"), bar, whisker)]
 
 
 _AXIS_TOP, _AXIS_BOTTOM, _ABSENT_Y = 46.0, 300.0, 326.0
@@ -230,14 +229,20 @@ def _curve(one: tuple[float, float], other: tuple[float, float]) -> str:
 
 
 def _axis(axis: Axis, x: float, number: int, *, last: bool) -> Markup:
-    name = axis.name if len(axis.name) <= 17 else axis.name[:16] + "…"
     parts: list[object] = [_line(x, _AXIS_TOP, x, _AXIS_BOTTOM, "axis")]
     parts.append(
-        tag("text", name, tag("title", axis.name), x=f"{x:.1f}", y=26 if number % 2 else 12, class_="axis-name", text_anchor="middle")
+        tag(
+            "text",
+            shorten(axis.name, 17),
+            tag("title", axis.name),
+            x=f"{x:.1f}",
+            y=26 if number % 2 else 12,
+            class_="axis-name",
+            text_anchor="middle",
+        )
     )
     for text, y in axis.marks:
-        short = text if len(text) <= 11 else text[:10] + "…"
-        parts.append(_label(short, x + 6, y + 4, class_="tick on-lines"))
+        parts.append(_label(shorten(text, 11), x + 6, y + 4, class_="tick on-lines"))
     if axis.gaps:
         parts.append(_label("failed" if last else "not used", x, _ABSENT_Y + 16, class_="tick absent", text_anchor="middle"))
     parts.append(

@@ -64,6 +64,7 @@ class Progress:
         is_live = self._console.is_terminal and not self._console.is_dumb_terminal if live is None else live
         self._live = Live(get_renderable=self.render, console=self._console, refresh_per_second=4) if is_live else None
         self._closed = False
+        self._drawn: RenderableType = Text("")
 
     def __enter__(self) -> Progress:
         return self
@@ -113,17 +114,27 @@ class Progress:
             self._live.stop()
 
     def render(self) -> RenderableType:
-        """The display as it stands."""
-        with self._lock:
-            parts: list[RenderableType] = [self._head(), self._best()]
-            now_s = self._clock.span_s()
-            running = list(self._running.values())
-            failures = list(self._failures)
+        """The display as it stands; the last one drawn when somebody is busy changing it.
+
+        Never waits for long: a signal handler that prints may have stopped a thread that holds our lock, and then waits for
+        the display's own lock, which the thread that calls this holds.
+        """
+        if self._lock.acquire(timeout=0.2):
+            try:
+                self._drawn = self._draw()
+            finally:
+                self._lock.release()
+        return self._drawn
+
+    def _draw(self) -> RenderableType:
+        parts: list[RenderableType] = [self._head(), self._best()]
+        now_s = self._clock.span_s()
+        running = list(self._running.values())
         for name, since_s in running[:_RUNNING_SHOWN]:
             parts.append(Text(f"  running  {name}  {show_duration(now_s - since_s)}", style="cyan", no_wrap=True, overflow="ellipsis"))
         if len(running) > _RUNNING_SHOWN:
             parts.append(Text(f"  and {len(running) - _RUNNING_SHOWN} more", style="cyan"))
-        for trial, name in failures:
+        for trial, name in self._failures:
             why = one_line(trial.measurement.reason) or "no reason given"
             text = f"  failed   #{trial.number} {trial.measurement.status.value}  {why}  ({name})"
             parts.append(Text(text, style="red", no_wrap=True, overflow="ellipsis"))

@@ -64,6 +64,8 @@ def _between(parts: Sequence[Markup]) -> list[object]:
 
 
 def _fidelity_badge(summary: Summary) -> Markup:
+    if summary.verdict is Verdict.NONE:
+        return Markup("")
     if summary.fidelity is Fidelity.SIMULATED:
         return badge("simulated, not measured", "simulated")
     return badge("measured", "plain")
@@ -89,7 +91,7 @@ def facts(summary: Summary) -> Markup:
 def comparison(summary: Summary) -> Markup:
     """Default beside best, metric by metric, and the knobs that differ."""
     sides = (summary.default, summary.best)
-    if not any(sides):
+    if not any(side and side.runs for side in sides):
         return Markup("")
     objective = summary.task.objective
     limited = list(dict.fromkeys(limit.metric for limit in objective.limits))
@@ -111,7 +113,9 @@ def comparison(summary: Summary) -> Markup:
     head = ["metric", *(tag("th", text, scope="col", class_="number") for text in ("default", "best", "change"))]
     metrics = table(head, rows, "Default and best, metric by metric")
     body = tag("div", metrics, changes(summary), class_="columns")
-    lead = "Repeats are pooled. The best configuration is the one that did best when it was measured again beside the default."
+    lead = "The best configuration is the one that did best when it was measured again beside the default; repeats are pooled."
+    if not summary.gain.pairs:
+        lead = "Not measured again beside the default: single measurements of the search, which flatter the best."
     return section("comparison", "Default and best", body, lead=lead)
 
 
@@ -124,7 +128,7 @@ def _spread(side: Side | None, name: str, metric: str) -> object:
 def changes(summary: Summary) -> Markup:
     """The knobs to turn."""
     if not summary.changes:
-        return tag("p", "The best configuration is the default." if summary.best is None else "No knob differs.", class_="quiet")
+        return tag("p", "No other configuration to compare with." if summary.best is None else "No knob differs.", class_="quiet")
     rows = []
     for change in summary.changes:
         after = "not used" if change.best_absent else change.after
@@ -147,9 +151,15 @@ def convergence_section(summary: Summary) -> Markup:
     plot = convergence(summary.task, summary.points, summary.default.value if summary.default else None)
     if plot is None:
         return Markup("")
-    keys = [("measured", "one measurement"), ("improved", "new best"), ("broken", "breaks a limit"), ("failed", "failed")]
-    if any(point.fidelity == "simulated" for point in summary.points):
-        keys.append(("simulated", "simulated"))
+    points = summary.points
+    kinds = [
+        ("measured", "one measurement", any(point.fidelity == "measured" and point.value is not None for point in points)),
+        ("improved", "new best", True),
+        ("broken", "breaks a limit", any(point.value is not None and not point.allowed for point in points)),
+        ("failed", "failed", any(point.value is None for point in points)),
+        ("simulated", "simulated", any(point.fidelity == "simulated" for point in points)),
+    ]
+    keys = [(kind, text) for kind, text, there in kinds if there]
     legend = tag("ul", *(tag("li", tag("i", class_=f"key {kind}"), text) for kind, text in keys), class_="legend")
     lead = "The line follows the best single measurement, which flatters it; the verdict above rests on the final alone."
     return section("convergence", "How the search went", legend, tag("div", plot, class_="scroll"), lead=lead)

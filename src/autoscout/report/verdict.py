@@ -17,7 +17,7 @@ from autoscout.core.config import Config
 from autoscout.core.task import Direction, Limit, Task
 from autoscout.core.trial import Fidelity, Measurement, Status, Trial
 from autoscout.report.curves import ordered, phase_of
-from autoscout.report.labels import namer, show_number
+from autoscout.report.labels import namer, show_number, show_percent
 from autoscout.report.statistics import MIN_PAIRS, Gain, paired_gain, variation
 
 
@@ -290,7 +290,8 @@ def _compare(gain: Gain) -> tuple[Verdict, str]:
         return Verdict.NO_GAIN, f"the interval includes the default ({gain.pairs} pairs)"
     if gain.ratio is not None and gain.ratio <= 1.0:
         return Verdict.NO_GAIN, "nothing measured better than the default"
-    return Verdict.NO_GAIN, f"not enough repeats: {gain.pairs} pairs of measurements in the final phase, {MIN_PAIRS} are needed"
+    looks = f"; it looks like {show_percent(gain.ratio)}" if gain.ratio is not None else ""
+    return Verdict.NO_GAIN, f"not enough repeats: {gain.pairs} pairs of measurements in the final, {MIN_PAIRS} are needed{looks}"
 
 
 def _without_contender(default: Side | None, finalists: Sequence[Finalist]) -> tuple[Verdict, str, Finalist | None]:

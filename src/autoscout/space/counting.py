@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from autoscout.space.solver import QUICK_WORK, Solver, State
+from autoscout.space.solver import QUICK_WORK, Solver, State, ask_in_turn
 
 PROBES = 400
 
@@ -40,31 +40,37 @@ def count(solver: Solver, state: State, work: int) -> int:
 
 def _count(solver: Solver, state: State, limit: int) -> int:
     if state.count is None:
-        parts = solver.parts(state)
-        if len(parts) == 1 and parts[0] is state:
-            state.count = _count_part(solver, state, limit)
-        else:
-            total = 1
-            for part in parts:
-                total *= _count(solver, part, limit)
-                if not total:
-                    break
-            state.count = total
-    return state.count
+        ask_in_turn(state, lambda asked: _counting(solver, asked, limit))
+    return state.count or 0
 
 
-def _count_part(solver: Solver, part: State, limit: int) -> int:
+def _counting(solver: Solver, state: State, limit: int) -> Iterator[State]:
+    """Count a state, asking for the counts of other states first by yielding them."""
+    parts = solver.parts(state)
+    if len(parts) != 1 or parts[0] is not state:
+        total = 1
+        for part in parts:
+            if part.count is None:
+                yield part
+            total *= part.count or 0
+            if not total:
+                break
+        state.count = total
+        return
     if solver.work > limit:
         raise OutOfWork
-    index, allowed = solver.branch(part)
-    if len(part.pending) == 1:
-        return len(allowed)
+    index, allowed = solver.branch(state)
+    if len(state.pending) == 1:
+        state.count = len(allowed)
+        return
     total = 0
     for position in allowed:
-        after = solver.step(part, index, position)
+        after = solver.step(state, index, position)
         if after is not None:
-            total += _count(solver, after, limit)
-    return total
+            if after.count is None:
+                yield after
+            total += after.count or 0
+    state.count = total
 
 
 def estimate(solver: Solver, state: State, rng: np.random.Generator, probes: int = PROBES) -> int:
@@ -151,28 +157,42 @@ def _below(rng: np.random.Generator, bound: int) -> int:
             return number
 
 
-def walk(solver: Solver, states: list[State], order: list[tuple[int, int]], found: dict[int, int]) -> Iterator[dict[int, int]]:
+def walk(solver: Solver, states: list[State], order: Sequence[tuple[int, int]]) -> Iterator[dict[int, int]]:
     """All completions of independent feasible states, the first variable of `order` changing slowest.
 
     Args:
         solver: Whose states these are.
         states: One per component; changed while walking.
         order: (component, variable) in the order of the walk.
-        found: Positions set so far; the same dict is yielded each time.
+
+    Yields:
+        Positions by variable; the same dict each time.
     """
-    if not order:
-        yield found
-        return
-    (component, index), rest = order[0], order[1:]
-    before = states[component]
-    if index not in before.pending:
-        yield from walk(solver, states, rest, found)
-        return
-    for position in solver.support(before, index):
-        after = solver.step(before, index, position)
-        assert after is not None, "a supported value can be set"
-        states[component] = after
-        found[index] = position
-        yield from walk(solver, states, rest, found)
-    del found[index]
-    states[component] = before
+    found: dict[int, int] = {}
+    trail: list[tuple[int, int, State, Iterator[int]]] = []  # component, variable, state before it, its values to come
+    place = 0
+    while True:
+        while place < len(order):
+            component, index = order[place]
+            before = states[component]
+            if index in before.pending:
+                trail.append((place, index, before, iter(solver.support(before, index))))
+                break
+            place += 1
+        else:
+            yield found
+        while trail:
+            place, index, before, values = trail[-1]
+            position = next(values, None)
+            states[order[place][0]] = before
+            if position is not None:
+                after = solver.step(before, index, position)
+                assert after is not None, "a supported value can be set"
+                states[order[place][0]] = after
+                found[index] = position
+                place += 1
+                break
+            trail.pop()
+            found.pop(index, None)
+        else:
+            return

@@ -8,7 +8,7 @@ few dictionary look-ups once warm, and the product of the domains is never liste
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -46,6 +46,17 @@ class State:
         self.cumulative: tuple[list[int], list[int]] | None = None
         self.supports: dict[int, Sequence[int]] = {}
         self.values: dict[int, tuple[Value, ...]] = {}
+
+
+def ask_in_turn(state: State, answer: Callable[[State], Iterator[State]]) -> None:
+    """Run `answer` on a state and on every state it yields, without recursion: components may have hundreds of knobs."""
+    stack = [answer(state)]
+    while stack:
+        asked = next(stack[-1], None)
+        if asked is None:
+            stack.pop()
+        else:
+            stack.append(answer(asked))
 
 
 class Solver:
@@ -203,23 +214,35 @@ class Solver:
     def feasible(self, state: State) -> bool:
         """Whether the state can be completed."""
         if state.feasible is None:
-            parts = self.parts(state)
-            if len(parts) == 1 and parts[0] is state:
-                state.feasible = self._part_feasible(state)
-            else:
-                state.feasible = all(self.feasible(part) for part in parts)
-        return state.feasible
+            ask_in_turn(state, self._search)
+        return bool(state.feasible)
 
-    def _part_feasible(self, part: State) -> bool:
-        if not part.rules:
-            return True
-        index, allowed = self.branch(part)
-        if len(part.pending) == 1:
-            return bool(allowed)
+    def _search(self, state: State) -> Iterator[State]:
+        """Find out whether a state is feasible, asking for other states first by yielding them."""
+        parts = self.parts(state)
+        if len(parts) != 1 or parts[0] is not state:
+            for part in parts:
+                if part.feasible is None:
+                    yield part
+                if not part.feasible:
+                    state.feasible = False
+                    return
+            state.feasible = True
+            return
+        index, allowed = self.branch(state) if state.rules else (-1, ())
+        if not state.rules or len(state.pending) == 1:
+            state.feasible = not state.rules or bool(allowed)
+            return
         preferred = self._preferred[index]
-        if preferred in allowed and self._leads(part, index, preferred):
-            return True
-        return any(self._leads(part, index, position) for position in allowed if position != preferred)
+        for position in chain((preferred,) if preferred in allowed else (), allowed):
+            after = self.step(state, index, position)
+            if after is not None:
+                if after.feasible is None:
+                    yield after
+                if after.feasible:
+                    state.feasible = True
+                    return
+        state.feasible = False
 
     def _leads(self, part: State, index: int, position: int) -> bool:
         after = self.step(part, index, position)

@@ -263,7 +263,7 @@ class Space:
             return
         order = [(self._component_of[index], index) for index in range(len(self._names)) if self._component_of[index] >= 0]
         names, listed = self._names, self._listed
-        for found in walk(self._solver, states, order, {}):
+        for found in walk(self._solver, states, order):
             yield Config({**given, **{names[index]: listed[index].values[position] for index, position in found.items()}})
 
     def count(self, limit: int = 10_000_000, given: Config = _NOTHING) -> Count:

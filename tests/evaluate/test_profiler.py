@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -146,16 +147,20 @@ def test_trial_folders_have_readable_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/pressure/cpu").exists(), reason="the kernel does not tell CPU pressure")
-def test_a_really_busy_machine_is_noticed(executor: LocalExecutor) -> None:
-    spin = "import time\nend = time.monotonic() + 120\nwhile time.monotonic() < end: pass"
-    rivals = [subprocess.Popen([sys.executable, "-c", spin]) for _ in range(8)]
-    options = ProfilerOptions(dirty_repeats=1, dirty_pause_s=0.0, dirty_pressure=0.05, dirty_others=0.05)
+def test_a_really_busy_machine_is_noticed() -> None:
+    core = min(os.sched_getaffinity(0))
+    spin = f"import os, time\nos.sched_setaffinity(0, [{core}])\nprint('on', flush=True)\nend = time.monotonic() + 120\n"
+    spin += "while time.monotonic() < end: pass"
+    rivals = [subprocess.Popen([sys.executable, "-c", spin], stdout=subprocess.PIPE) for _ in range(4)]
+    options = ProfilerOptions(dirty_repeats=1, dirty_pause_s=0.0)
     try:
-        (measured,) = profiler(executor, Script(), options).evaluate([proposal(1)])
+        assert all(rival.stdout and rival.stdout.readline() == b"on\n" for rival in rivals)
+        with LocalExecutor(LocalOptions(cores=[core])) as executor:
+            (measured,) = profiler(executor, Script(), options).evaluate([proposal(1)])
     finally:
         for rival in rivals:
             rival.kill()
-            rival.wait()
+            rival.communicate()
     assert measured.ok
     assert measured.conditions["dirty_repeats"] == 1.0
     assert measured.conditions["launches"] == 2.0

@@ -196,6 +196,12 @@ def give_lambda() -> object:
     return lambda: None
 
 
+def test_strange_bytes_travel_unchanged(executor: LocalExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STRANGE", os.fsdecode(b"\xff\n\xe4"))
+    code = "import os, sys; print([os.environb[b'STRANGE'], os.fsencode(sys.argv[1])])"
+    assert finish(executor, python(code, os.fsdecode(b"a\xfe'\n\""))).stdout.strip() == repr([b"\xff\n\xe4", b"a\xfe'\n\""])
+
+
 # --- scripts ---------------------------------------------------------------------------------------------------------
 
 

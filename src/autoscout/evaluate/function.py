@@ -32,7 +32,8 @@ class FunctionEvaluator:
         executor: Where it runs.
         task: Names the metric.
         space: Configurations outside it are refused without a call.
-        options: Repeats, limits and so on, as for real systems.
+        options: Repeats, limits and so on, as for real systems; without them a busy machine is no reason to call again, since few
+            functions measure time.
         clock: For pauses between repeats.
         resources: What one call occupies.
     """
@@ -48,7 +49,7 @@ class FunctionEvaluator:
         resources: Resources | None = None,
     ) -> None:
         system = _Function(function=function, resources=resources or Resources())
-        self._profiler = Profiler(system, executor, task, space, options, clock)
+        self._profiler = Profiler(system, executor, task, space, options or ProfilerOptions(dirty_repeats=0), clock)
 
     @property
     def slots(self) -> int:

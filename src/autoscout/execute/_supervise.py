@@ -262,6 +262,8 @@ class Supervisor:
     def _leave_cgroup(self) -> None:
         self._oom_after = self._oom_kills()
         if self._request["cgroup"]:
+            if (self._oom_after or 0) > (self._oom_before or 0):
+                self._peak_bytes = max(self._peak_bytes, self._request["memory_bytes"])  # met between two looks
             try:
                 Path(self._request["cgroup"]).rmdir()
             except OSError:

@@ -83,7 +83,6 @@ class LocalExecutor:
         self._temporary = tempfile.TemporaryDirectory(prefix="autoscout-") if self.options.folder is None else None
         root = Path(self._temporary.name if self._temporary else self.options.folder or "")
         cores, self._pinned = self._cores()
-        self._all_cores = len(cores)
         gpus = _gpus.present() if self.options.gpus is None else tuple(map(str, self.options.gpus))
         self._hide_gpus = bool(gpus) and self.options.slots > 1
         self._queue = JobQueue(Pool(self.options.slots, cores, gpus, _machine.memory_gb()), "local")
@@ -132,7 +131,7 @@ class LocalExecutor:
 
     def _prepare(self, launch: Launch, share: Share, packed: bytes | None) -> Supervised:
         extra: dict[str, str] = {}
-        if len(share.cores) < self._all_cores and not any(
+        if len(share.cores) < len(_machine.cores()) and not any(
             name in source for name in THREAD_VARIABLES for source in (launch.env, os.environ)
         ):
             extra |= dict.fromkeys(THREAD_VARIABLES, str(len(share.cores)))

@@ -6,25 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from autoscout.core.config import Config, Value
+from autoscout.space.compile import Compiled
 from autoscout.space.knobs import Knob
-from autoscout.space.solver import Solver, State
+from autoscout.space.solver import State
 
 if TYPE_CHECKING:
     from autoscout.space.space import Space
 
 
-def nearest(
-    solver: Solver,
-    states: list[State],
-    component_of: Sequence[int],
-    knobs: Sequence[Knob],
-    wanted: Mapping[str, Value],
-    given: Config,
-) -> Config:
-    """Complete feasible `states` knob by knob in the order of `knobs`, each as near to `wanted` as can still be completed."""
-    found = dict(given)
-    for index, knob in enumerate(knobs):
-        component = component_of[index]
+def nearest(compiled: Compiled, states: list[State], wanted: Mapping[str, Value], given: Config) -> Config:
+    """Complete feasible `states` knob by knob, ancestors first, each as near to `wanted` as can still be completed."""
+    found, solver = dict(given), compiled.solver
+    for index, (knob, component) in enumerate(zip(compiled.knobs, compiled.component_of, strict=True)):
         if component < 0 or index not in states[component].pending:
             continue
         state = states[component]

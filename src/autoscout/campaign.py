@@ -70,7 +70,7 @@ class Bounds(Block):
     trials: int | None = Field(None, gt=0, description="measured configurations, the default included")
     wall: Duration | None = Field(None, gt=0, description="time on the clock, the final included: 90s, 10m, 2h")
     cost: Duration | None = Field(None, gt=0, description="sum of the trials' own time")
-    failures: int | None = Field(20, gt=0, description="failures in a row after which the study stops")
+    failures: int | None = Field(10, gt=0, description="failures in a row after which the study stops")
 
 
 class Search(Block):

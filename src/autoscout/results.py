@@ -55,7 +55,7 @@ class Folder:
             ConfigError: the folder holds a study of another name.
             StoreError: it cannot be written.
         """
-        known = self.spec() if self.campaign.exists() else None
+        known = self.spec() if self.campaign.exists() and self.journal.exists() else None
         if known is not None and known.get("name") != spec.get("name"):
             raise ConfigError(
                 Fault(
@@ -81,11 +81,15 @@ class Folder:
         Raises:
             ConfigError: there is none, or it cannot be read.
         """
+        if not (self.campaign.is_file() and self.journal.is_file()):
+            rule = "not a result folder: it must hold campaign.yaml and trials.jsonl"
+            raise ConfigError(Fault(where=str(self.path), rule=rule, fix="Give the folder that `autoscout tune` printed"))
         try:
             data = yaml.safe_load(self.campaign.read_text())
         except OSError as error:
-            rule, fix = "not a result folder: it has no campaign.yaml", "Give the folder that `autoscout tune` printed"
-            raise ConfigError(Fault(where=str(self.path), rule=rule, fix=fix)) from error
+            raise ConfigError(
+                Fault(where=str(self.campaign), rule=f"cannot be read: {error.strerror}", fix="Check its permissions")
+            ) from error
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise ConfigError(Fault(where=str(self.campaign), rule=f"cannot be read as YAML: {error}", fix="Restore the file")) from error
         if not isinstance(data, dict):

@@ -8,7 +8,7 @@ from typing import Any
 
 from autoscout.cli import _options as options
 from autoscout.compose import Result
-from autoscout.core.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, EXIT_NO_RESULT, EXIT_OK
+from autoscout.core.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, EXIT_OK
 from autoscout.report.ablation import Ablation, ablate
 from autoscout.report.files import write_file
 from autoscout.report.handover import hand_over
@@ -70,9 +70,7 @@ def show_result(result: Result, findings: Findings, *, as_json: bool) -> None:
 
 
 def exit_code(result: Result, findings: Findings) -> int:
-    """0 with an answer, 1 without any, 130 when interrupted, 2 when the failures look like something the user must mend."""
+    """0 with an answer, 2 when nothing worked and something must be mended first, 130 when interrupted."""
     if result.stop is Stop.INTERRUPTED:
         return EXIT_INTERRUPTED
-    if findings.summary.answer is None:
-        return EXIT_BAD_INPUT if result.stop is Stop.FAILURES else EXIT_NO_RESULT
-    return EXIT_OK
+    return EXIT_OK if findings.summary.answer is not None else EXIT_BAD_INPUT

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from autoscout.campaign import Campaign, build_campaign, read_campaign
 from autoscout.core.errors import ConfigError, Fault
+from autoscout.core.hosts import parse_hostfile
 from autoscout.core.launch import Launch
 from autoscout.space.document import load as load_document
 
@@ -55,6 +56,7 @@ class Flags:
     workload: tuple[str, ...] = ()
     commands: Mapping[str, str] = field(default_factory=dict)  # workload of the `command` backend, taken as it is
     hardware: tuple[str, ...] = ()
+    hostfile: Path | None = None
     pinned: tuple[str, ...] = ()
     metric: str | None = None
     direction: str | None = None
@@ -78,7 +80,11 @@ class Flags:
         """`data` (a campaign as a plain dict) with these flags laid over it."""
         merged: dict[str, Any] = {name: dict(value) if isinstance(value, Mapping) else value for name, value in data.items()}
         workload = {**assignments(self.workload, "--workload"), **self.commands, **({} if self.model is None else {"model": self.model})}
-        hardware = {**assignments(self.hardware, "--hardware"), **({} if self.gpus is None else {"gpus": self.gpus})}
+        hardware = {
+            **({} if self.hostfile is None else host_facts(self.hostfile)),
+            **assignments(self.hardware, "--hardware"),
+            **({} if self.gpus is None else {"gpus": self.gpus}),
+        }
         blocks: dict[str, dict[str, Any]] = {
             "workload": workload,
             "hardware": hardware,
@@ -121,6 +127,17 @@ def shell_line(launch: Launch) -> str:
         return f"# a call of {launch.call!r}"
     words = list(launch.argv) if launch.shell else [shlex.quote(word) for word in launch.argv]
     return " ".join([*variables, *words])
+
+
+def host_facts(path: Path) -> dict[str, Any]:
+    """What a hostfile says of the machine: its hosts with their slots, and the facts `gpus` and `nodes`."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(Fault(where=str(path), rule=f"the hostfile cannot be read: {error}", fix="Check the path")) from error
+    hosts = parse_hostfile(text, str(path))
+    slots = {host: len(found) for host, found in hosts.items()}
+    return {"hosts": slots, "nodes": len(slots), "gpus": sum(slots.values())}
 
 
 def read_mapping(path: Path) -> dict[str, Any]:

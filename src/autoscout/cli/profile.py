@@ -12,7 +12,7 @@ from rich.table import Table
 from autoscout.cli import _options as options
 from autoscout.cli.tune import interruptible
 from autoscout.compose import executor, prepare, profiler
-from autoscout.core.errors import EXIT_NO_RESULT
+from autoscout.core.errors import EXIT_BAD_INPUT
 from autoscout.core.trial import Measurement, Proposal
 
 
@@ -45,7 +45,7 @@ def profile(
     else:
         _show(found)
     if not any(answer.ok for answer in found):
-        raise typer.Exit(EXIT_NO_RESULT)
+        raise typer.Exit(EXIT_BAD_INPUT)
 
 
 def _show(found: list[Measurement]) -> None:
@@ -60,4 +60,4 @@ def _show(found: list[Measurement]) -> None:
     options.console.print(table)
     for answer in found:
         if not answer.ok:
-            options.console.print(f"{answer.status.value}: {answer.reason}\\n{answer.log_tail[-2000:]}", markup=False, highlight=False)
+            options.console.print(f"{answer.status.value}: {answer.reason}\n{answer.log_tail[-2000:]}", markup=False, highlight=False)

@@ -31,5 +31,5 @@ def render(
     if not export:
         out.print(options.shell_line(launch), markup=False, highlight=False, soft_wrap=True)
     for name, text in files.items():
-        out.print(f"\\n# file {name}", markup=False, highlight=False)
+        out.print(f"\n# file {name}", markup=False, highlight=False)
         out.print(text.rstrip(), markup=False, highlight=False, soft_wrap=True)

@@ -64,7 +64,7 @@ def validate(
     if as_json:
         options.emit({"valid": not reasons, "reasons": reasons})
     else:
-        options.console.print("\\n".join(reasons) if reasons else "valid", highlight=False, markup=False)
+        options.console.print("\n".join(reasons) if reasons else "valid", highlight=False, markup=False)
     if reasons:
         raise typer.Exit(EXIT_BAD_INPUT)
 

@@ -15,6 +15,7 @@ import typer
 from autoscout.cli import _options as options
 from autoscout.cli._findings import exit_code, show_result, write_findings
 from autoscout.compose import Setup, prepare, run, searcher
+from autoscout.core.errors import Fault
 from autoscout.core.protocols import Evaluator
 from autoscout.core.trial import Proposal
 from autoscout.results import DEFAULT, Folder
@@ -28,6 +29,7 @@ def tune(
     gpus: Annotated[int | None, typer.Option("--gpus", help="GPUs to use.")] = None,
     workload: Annotated[list[str] | None, typer.Option("--workload", "-w", help="NAME=VALUE of the workload; may be repeated.")] = None,
     hardware: Annotated[list[str] | None, typer.Option("--hardware", help="NAME=VALUE of the machine; may be repeated.")] = None,
+    hostfile: Annotated[Path | None, typer.Option(help="Hosts to use, one `HOST slots=N` a line; gives the facts gpus, nodes.")] = None,
     pinned: Annotated[list[str] | None, typer.Option("--set", help="Pin a knob: KNOB=VALUE; may be repeated.")] = None,
     metric: Annotated[str | None, typer.Option(help="Metric to improve.")] = None,
     direction: Annotated[str | None, typer.Option(help="minimize or maximize.")] = None,
@@ -70,6 +72,7 @@ def tune(
         workload=tuple(workload or ()),
         commands={name: value for name, value in commands.items() if value is not None},
         hardware=tuple(hardware or ()),
+        hostfile=hostfile,
         pinned=tuple(pinned or ()),
         metric=metric,
         direction=direction,
@@ -105,6 +108,11 @@ def start(setup: Setup, folder: Folder, *, as_json: bool, from_flags: bool = Fal
         result = run(setup, folder, progress, stopping)
     findings = write_findings(result)
     show_result(result, findings, as_json=as_json)
+    if findings.summary.answer is None and result.trials:
+        failure = result.trials[0].measurement
+        rule = f"no configuration worked; the default ended {failure.status.value}: {failure.reason or 'no reason given'}"
+        fault = Fault(where=str(folder.path), rule=rule, fix=f"Logs are in {folder.path / 'trials'}; try `autoscout profile` when mended")
+        options.errors.print(f"autoscout: {fault}", style="red", markup=False, highlight=False, soft_wrap=True)
     raise typer.Exit(exit_code(result, findings))
 
 

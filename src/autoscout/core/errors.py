@@ -21,8 +21,7 @@ from dataclasses import dataclass
 from autoscout.core.trial import Status
 
 EXIT_OK = 0
-EXIT_NO_RESULT = 1  # the study ran but no configuration succeeded
-EXIT_BAD_INPUT = 2  # the user must change something before a retry can help
+EXIT_BAD_INPUT = 2  # the user must change something before a retry can help; also when no configuration worked at all
 EXIT_INTERRUPTED = 130  # ended early by Ctrl-C or SIGTERM; everything measured is stored
 
 

@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from cli_program import PROGRAM, campaign
+
+from autoscout.cli.main import main
+
+
+def call(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as leave:
+        main([str(argument) for argument in arguments])
+    return int(leave.value.code or 0)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_study_from_a_file_to_the_hand_over(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert call("tune", campaign(here), "--json") == 0
+    told = json.loads(capfd.readouterr().out)
+    folder = Path(told["files"]["folder"])
+    lines = [json.loads(line) for line in (folder / "trials.jsonl").read_text().splitlines()]
+    assert len(lines) == 6 + 2 * 3
+    assert lines[0]["config"] == {"x": 0, "y": 0}, "the default comes first"
+    assert {"campaign.yaml", "report.html", "report.json", "summary.csv", "t4.json", "store.db", "best"} <= {
+        p.name for p in folder.iterdir()
+    }
+    assert told["verdict"] == "gain"
+    best = told["answer"]
+    assert json.loads((folder / "best" / "gain.json").read_text())["handed_over"] == "best"
+    printed = subprocess.run([folder / "best" / "run.sh"], capture_output=True, text=True, check=True).stdout
+    assert float(printed.split()[1]) == (best["x"] - 3) ** 2 + (best["y"] - 1) ** 2 + 1
+    assert float(printed.split()[1]) < 11, "the default scores 11"
+
+
+def test_running_again_measures_nothing_and_more_budget_goes_on(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = campaign(here)
+    assert call("tune", path, "--json") == 0
+    first = json.loads(capfd.readouterr().out)
+    assert call("tune", path, "--json") == 0
+    again = json.loads(capfd.readouterr().out)
+    assert again["spent"]["trials"] == first["spent"]["trials"]
+    assert call("resume", first["files"]["folder"], "--max-trials", 8, "--json") == 0
+    more = json.loads(capfd.readouterr().out)
+    assert more["spent"]["configs"] == 8
+    assert call("report", first["files"]["folder"], "--json") == 0
+    assert json.loads(capfd.readouterr().out)["spent"] == more["spent"]
+
+
+def test_pinned_knobs_and_known_good_configurations(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = campaign(here, first=[{"x": 3}])
+    assert call("tune", path, "--set", "y=1", "--json") == 0
+    told = json.loads(capfd.readouterr().out)
+    lines = [json.loads(line) for line in Path(told["files"]["journal"]).read_text().splitlines()]
+    assert {line["config"]["y"] for line in lines} == {1}
+    assert [line["config"]["x"] for line in lines[:2]] == [0, 3]
+    assert told["answer"] == {"x": 3, "y": 1}
+
+
+def test_no_gain_hands_over_the_default(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = campaign(here, space={"knobs": {"x": {"range": [0, 5], "default": 3}, "y": {"range": [0, 3], "default": 1}}})
+    assert call("tune", path, "--json") == 0
+    told = json.loads(capfd.readouterr().out)
+    assert told["verdict"] != "gain"
+    assert told["answer"] == {"x": 3, "y": 1}
+    assert "holds the default" in Path(told["files"]["best"], "README.md").read_text()
+
+
+def test_dry_run_starts_and_writes_nothing(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = campaign(here, script="raise SystemExit('must not run')")
+    before = sorted(here.iterdir())
+    assert call("tune", path, "--dry-run", "--json") == 0
+    told = json.loads(capfd.readouterr().out)
+    assert told["launches"][0]["config"] == {"x": 0, "y": 0}
+    assert len(told["launches"]) == 4
+    assert sorted(here.iterdir()) == before
+
+
+def test_flags_alone_print_the_file_they_stand_for(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = campaign(here)
+    assert call("tune", path, "--dry-run", "--max-trials", 3, "--searcher", "random", "--seed", 7) == 0
+    shown = capfd.readouterr().err
+    assert "trials: 3" in shown
+    assert "seed: 7" in shown
+
+
+def test_two_workers_and_batches(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert call("tune", campaign(here), "--workers", 2, "--together", "--json") == 0
+    told = json.loads(capfd.readouterr().out)
+    lines = [json.loads(line) for line in Path(told["files"]["journal"]).read_text().splitlines()]
+    assert [line["batch"] for line in lines[:6]] == [0, 0, 1, 1, 2, 2]
+
+
+def test_render_profile_space_and_doctor(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = campaign(here)
+    assert call("render", path, "--set", "x=2", "--json") == 0
+    assert json.loads(capfd.readouterr().out)["config"] == {"x": 2, "y": 0}
+    assert call("render", path, "--set", "x=2", "--export") == 0
+    assert "program.py 2 0" in capfd.readouterr().out.replace("'", "")
+    assert call("profile", path, "--set", "x=3", "--repeats", 2, "--json") == 0
+    assert [m["metrics"]["score"] for m in json.loads(capfd.readouterr().out)["measurements"]] == [2.0, 2.0]
+    assert call("space", "count", path) == 0
+    assert capfd.readouterr().out.strip() == "24"
+    assert call("space", "show", path) == 0
+    assert "0, 1, 2, 3" in capfd.readouterr().out
+    assert call("space", "validate", path, "--set", "x=9", "--set", "y=0") == 2
+    assert "x" in capfd.readouterr().out
+    assert call("space", "validate", path, "--set", "x=5", "--set", "y=0") == 0
+    capfd.readouterr()
+    assert call("doctor", "--json") == 0
+    found = {(state["kind"], state["name"]): state["usable"] for state in json.loads(capfd.readouterr().out)["plugins"]}
+    assert found["backend", "command"]
+    assert found["searcher", "random"]
+
+
+SLOW = """\
+import sys, time
+open(sys.argv[0] + ".started", "a").write("x")
+time.sleep(float(open(sys.argv[0] + ".delay").read()))
+print("score", int(sys.argv[1]) + 1)
+"""
+
+
+def _start(here: Path) -> tuple[subprocess.Popen[str], Path]:
+    path = campaign(here, script=SLOW, budget={"trials": 20})
+    (here / "program.py.delay").write_text("0.3")
+    program = subprocess.Popen([*PROGRAM, "tune", str(path)], cwd=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    journal = here / "autoscout_results" / "numbers" / "trials.jsonl"
+    deadline = time.monotonic() + 60
+    while not (journal.exists() and journal.read_text().count("\n") >= 2):
+        assert program.poll() is None, program.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return program, journal
+
+
+def test_ctrl_c_finishes_the_running_trial_and_reports(here: Path) -> None:
+    program, journal = _start(here)
+    program.send_signal(signal.SIGINT)
+    out, err = program.communicate(timeout=60)
+    assert program.returncode == 130, err
+    assert "Finishing the trials under way" in err
+    assert "interrupted" in out
+    assert (journal.parent / "report.html").exists()
+    started = len((here / "program.py.started").read_text())
+    assert journal.read_text().count("\n") == started, "every trial that was started is stored"
+
+
+def test_sigterm_stops_the_running_trial_at_once(here: Path) -> None:
+    program, journal = _start(here)
+    (here / "program.py.delay").write_text("600")
+    seen = len((here / "program.py.started").read_text())
+    while len((here / "program.py.started").read_text()) == seen:
+        time.sleep(0.05)
+    program.send_signal(signal.SIGTERM)
+    _, err = program.communicate(timeout=60)
+    assert program.returncode == 130, err
+    assert journal.read_text().count("\n") == seen
+    assert not _running(str(here / "program.py"))
+
+
+def _running(text: str) -> list[str]:
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if text in line and entry.parent.name != str(os.getpid()):
+            found.append(line)
+    return found

@@ -1,0 +1,97 @@
+"""Holds the docs to the code: links, verbs, flags, plug-ins, public names, examples."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from autoscout.campaign import Campaign
+from autoscout.cli.main import app
+from autoscout.core import plugins
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "src").rglob("README.md")])
+TEXT = "\n".join(page.read_text() for page in PAGES)
+FLAGS = ROOT / "tests" / "golden" / "cli" / "flags.txt"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_relative_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    broken = [
+        link for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text) if not re.match(r"[a-z]+:", link) and not (page.parent / link).exists()
+    ]
+    assert not broken
+
+
+def flags() -> str:
+    """Every verb with its arguments and flags, one verb a line."""
+
+    def walk(command: object, path: str) -> list[str]:
+        inner = getattr(command, "commands", None)
+        if inner is not None:
+            return [line for name in sorted(inner) for line in walk(inner[name], f"{path} {name}".strip())]
+        names = sorted(option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts))  # type: ignore[attr-defined]
+        return [f"{path}: {' '.join(names)}"]
+
+    return "\n".join(walk(typer.main.get_command(app), "")) + "\n"
+
+
+def test_flags_change_only_on_purpose() -> None:
+    if not FLAGS.exists():
+        FLAGS.write_text(flags())
+    assert flags() == FLAGS.read_text(), f"If the change of the command line is meant, delete {FLAGS} and run this test again"
+
+
+def test_every_verb_is_documented() -> None:
+    verbs = [line.split(":")[0] for line in flags().splitlines()]
+    missing = [verb for verb in verbs if not re.search(r"autoscout " + verb.replace(" ", r"[^\n]*"), TEXT)]
+    assert not missing
+
+
+@pytest.mark.parametrize("kind", ["backend", "searcher", "executor", "store", "evaluator"])
+def test_every_plug_in_is_documented(kind: str) -> None:
+    missing = [name for name in plugins.available(kind) if f"`{name}`" not in TEXT]
+    assert not missing
+
+
+def test_every_block_of_a_campaign_is_documented() -> None:
+    page = (ROOT / "docs" / "reference" / "campaign.md").read_text()
+    missing = [name for name in Campaign.model_fields if f"`{name}`" not in page]
+    for block in Campaign.model_fields.values():
+        fields = getattr(block.annotation, "model_fields", {})
+        missing += [name for name in fields if f"`{name}`" not in page]
+    assert not missing
+
+
+def test_the_readme_campaign_runs(tmp_path: Path) -> None:
+    readme = (ROOT / "README.md").read_text()
+    block = next(text for text in re.findall(r"```yaml\n(.*?)```", readme, flags=re.DOTALL) if "system: command" in text)
+    (tmp_path / "campaign.yaml").write_text(block.replace('"python -c', f'"{sys.executable} -c'))
+    program = [
+        sys.executable,
+        "-c",
+        "from autoscout.cli.main import main; main()",
+        "tune",
+        "campaign.yaml",
+        "--max-trials",
+        "3",
+        "--rounds",
+        "1",
+    ]
+    done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "autoscout_results").exists()
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+def test_examples_print_what_is_recorded(example: Path, tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, str(example)], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    recorded = example.with_suffix(".out")
+    assert done.stdout == recorded.read_text(), f"If the change is meant, record it: python {example.name} > {recorded.name}"

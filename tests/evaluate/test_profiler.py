@@ -212,13 +212,14 @@ def measure(executor: Scripted, options: ProfilerOptions, clock: VirtualClock | 
 
 def test_a_disturbed_sample_is_taken_again_until_one_is_clean() -> None:
     executor, clock = Scripted([busy(0.5), busy(0.4), busy(0.01)]), VirtualClock()
-    measured = measure(executor, ProfilerOptions(dirty_repeats=5, dirty_pause_s=1.0), clock)
+    measured = measure(executor, ProfilerOptions(dirty_repeats=5, dirty_pause_s=0.5), clock)
     assert len(executor.launches) == 3
     assert measured.metrics == {"time_s": 3.0}
     assert measured.conditions["dirty_repeats"] == 2.0
     assert measured.conditions["launches"] == 3.0
     assert measured.cost_s == 3.0, "what it cost to get there counts"
-    assert clock.span_s() == pytest.approx(3.0), "1 s, then 2 s"
+    assert "dirty" not in measured.conditions
+    assert clock.span_s() == pytest.approx(1.5), "0.5 s, then 1 s: twice as long, but no longer than a sample takes"
 
 
 def test_when_none_is_clean_the_least_disturbed_counts() -> None:
@@ -227,6 +228,19 @@ def test_when_none_is_clean_the_least_disturbed_counts() -> None:
     assert len(executor.launches) == 3
     assert measured.metrics == {"time_s": 2.0}
     assert measured.conditions["other_cpu_share"] == 0.2
+    assert measured.conditions["dirty"] == 1.0, "said, since it counts although it was disturbed"
+
+
+def test_a_machine_that_is_never_quiet_is_not_waited_for_again_and_again() -> None:
+    executor = Scripted([busy(0.5)] * 11 + [busy(0.0)] + [busy(0.5)])
+    measuring = Profiler(Script(), executor, task(), Behaviours(), ProfilerOptions(dirty_repeats=2), VirtualClock())
+    launches = []
+    for x in range(1, 8):
+        before = len(executor.launches)
+        (measured,) = measuring.evaluate([proposal(x)])
+        assert measured.ok
+        launches.append(len(executor.launches) - before)
+    assert launches == [3, 3, 3, 1, 1, 1, 3], "three in vain, then single ones; a clean one gives hope again"
 
 
 @pytest.mark.parametrize("seen", [busy(0.02), busy(0.9, pressure=0.1), {}], ids=["own threads", "no waiting", "not told"])

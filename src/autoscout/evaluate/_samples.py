@@ -41,7 +41,7 @@ def circumstances(completed: Completed) -> dict[str, float]:
     }
 
 
-def joined(kept: Sequence[Measurement], launched: Sequence[Measurement], dirty_repeats: int) -> Measurement:
+def joined(kept: Sequence[Measurement], launched: Sequence[Measurement], dirty_repeats: int, dirty: bool) -> Measurement:
     """One measurement of several: medians of what was kept, the cost of everything launched.
 
     A configuration that failed once has failed: nobody wants to be recommended one that works most of the time.
@@ -50,13 +50,17 @@ def joined(kept: Sequence[Measurement], launched: Sequence[Measurement], dirty_r
         kept: One per repeat.
         launched: All that ran, disturbed ones included.
         dirty_repeats: How many were run again because the machine was busy.
+        dirty: Whether one that was kept had been disturbed.
     """
+    counts = {"launches": float(len(launched))} if len(launched) > 1 else {}
+    counts |= {"dirty_repeats": float(dirty_repeats)} if dirty_repeats else {}
+    counts |= {"dirty": 1.0} if dirty else {}
     cost_s = sum(one.cost_s for one in launched)
     failed = next((one for one in kept if not one.ok), None)
     if failed is not None:
-        return replace(failed, cost_s=cost_s, conditions={**failed.conditions, **_counts(launched, dirty_repeats)})
+        return replace(failed, cost_s=cost_s, conditions={**failed.conditions, **counts})
     if len(kept) == 1:
-        return replace(kept[0], cost_s=cost_s, conditions={**kept[0].conditions, **_counts(launched, dirty_repeats)})
+        return replace(kept[0], cost_s=cost_s, conditions={**kept[0].conditions, **counts})
     names = set.intersection(*(set(one.metrics) for one in kept))
     conditions = set.intersection(*(set(one.conditions) for one in kept))
     return Measurement(
@@ -65,10 +69,5 @@ def joined(kept: Sequence[Measurement], launched: Sequence[Measurement], dirty_r
         samples={name: tuple(value for one in kept for value in one.samples.get(name, (one.metrics[name],))) for name in sorted(names)},
         fidelity=kept[0].fidelity,
         cost_s=cost_s,
-        conditions={name: fmean(one.conditions[name] for one in kept) for name in sorted(conditions)} | _counts(launched, dirty_repeats),
+        conditions={name: fmean(one.conditions[name] for one in kept) for name in sorted(conditions)} | counts,
     )
-
-
-def _counts(launched: Sequence[Measurement], dirty_repeats: int) -> dict[str, float]:
-    counts = {"launches": float(len(launched))} if len(launched) > 1 else {}
-    return {**counts, "dirty_repeats": float(dirty_repeats)} if dirty_repeats else counts

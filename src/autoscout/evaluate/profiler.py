@@ -19,6 +19,8 @@ from autoscout.evaluate._samples import Cleanliness, dirt, joined
 from autoscout.evaluate._verdict import Measurable, finished, not_started, verdict
 
 PAUSE_S = 0.2  # longest sleep between two looks whether somebody cancelled
+NEVER_QUIET = 3
+"""Samples in a row that stayed dirty after all repeats; a machine like that is not worth waiting for until a sample comes out clean."""
 
 log = logger(__name__)
 
@@ -32,7 +34,8 @@ class ProfilerOptions:
         dirty_repeats: How often a sample disturbed by other work is taken again; the least disturbed one counts.
         dirty_pressure: CPU pressure above which a sample is dirty, provided that
         dirty_others: others used more than this share of the trial's cores meanwhile.
-        dirty_pause_s: Wait before the first of these repeats, twice as long before the second, and so on.
+        dirty_pause_s: Wait before the first of these repeats, twice as long before the second, and so on; never longer than the
+            sample itself took.
         seed: Root of the seeds handed to the backend: each launch gets fresh inputs, the same in every run of the study.
         limit_s: Wall-clock limit of one launch; a shorter one of the backend's own stands.
     """
@@ -65,6 +68,7 @@ class _Progress:
     kept: list[Measurement] = field(default_factory=list)  # one per repeat
     launched: list[Measurement] = field(default_factory=list)
     dirty_repeats: int = 0
+    dirty: bool = False  # one that was kept is
 
     @property
     def over(self) -> bool:
@@ -72,7 +76,7 @@ class _Progress:
         return any(not one.ok for one in self.kept)
 
     def measurement(self) -> Measurement:
-        return joined(self.kept, self.launched, self.dirty_repeats)
+        return joined(self.kept, self.launched, self.dirty_repeats, self.dirty)
 
 
 class Profiler:
@@ -101,6 +105,7 @@ class Profiler:
         self._lock = threading.Lock()
         self._jobs: set[Job] = set()
         self._cancels = 0
+        self._noisy = 0  # samples in a row that stayed dirty
         self._accepted = 0  # launches that were submitted and did not fail to start
 
     @property
@@ -137,7 +142,7 @@ class Profiler:
     def _sample(self, progress: _Progress, round_of: int) -> None:
         """One repeat: a launch, and more of them while the machine is too busy for its number to count."""
         first = len(progress.launched)
-        tries = self._options.dirty_repeats
+        tries = self._options.dirty_repeats if self._noisy < NEVER_QUIET else 0
         while True:
             measured = self._launch(progress.proposal, len(progress.launched), round_of)
             progress.launched.append(measured)
@@ -146,14 +151,20 @@ class Profiler:
                 tries = min(tries, 1)  # the dearest of all samples
             elif not measured.ok:
                 samples = [measured]  # a failure under load is a failure, a stop is a stop
-            worth = measured.ok or measured.status is Status.TIMEOUT
-            if not worth or not self._clean.dirty(measured.conditions) or len(samples) > tries:
+            if not self._disturbed(measured) or len(samples) > tries:
                 break
             progress.dirty_repeats += 1
             log.info("%s was disturbed by other work and is measured again", progress.proposal.config)
-            self._pause(self._options.dirty_pause_s * 2 ** (len(samples) - 1), round_of)
+            self._pause(min(self._options.dirty_pause_s * 2 ** (len(samples) - 1), measured.cost_s), round_of)
         good = [one for one in samples if one.ok] or samples
-        progress.kept.append(min(good, key=lambda one: dirt(one.conditions)))
+        kept = min(good, key=lambda one: dirt(one.conditions))
+        progress.kept.append(kept)
+        progress.dirty |= self._disturbed(kept)
+        if kept.ok:
+            self._noisy = self._noisy + 1 if self._disturbed(kept) else 0
+
+    def _disturbed(self, measured: Measurement) -> bool:
+        return (measured.ok or measured.status is Status.TIMEOUT) and self._clean.dirty(measured.conditions)
 
     def _launch(self, proposal: Proposal, attempt: int, round_of: int) -> Measurement:
         config = proposal.config

@@ -119,8 +119,13 @@ def test_a_parents_credit_does_not_go_to_its_child() -> None:
 
 
 def test_observations_pool_repeats_of_the_highest_fidelity() -> None:
-    trials = [make_trial(0, DEFAULT, 4.0), make_trial(1, DEFAULT, 9.0, repeat=1), make_trial(2, DEFAULT.extend(noise=1))]
-    assert observations(make_task(), trials) == {DEFAULT: pytest.approx(6.0)}
+    trials = [
+        make_trial(0, DEFAULT, 4.0),
+        make_trial(1, DEFAULT, 9.0, repeat=1),
+        make_trial(3, DEFAULT, 5.0, repeat=2),
+        make_trial(2, DEFAULT.extend(noise=1)),
+    ]
+    assert observations(make_task(), trials) == {DEFAULT: 5.0}
 
 
 def test_ablation_walks_from_the_default_to_the_best() -> None:

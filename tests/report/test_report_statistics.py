@@ -56,6 +56,23 @@ def test_interval_worked_by_hand() -> None:
     assert not gain.better  # 0.2 < 0.248: three noisy pairs are not proof
 
 
+def test_one_disturbed_round_widens_the_interval_but_does_not_move_the_estimate() -> None:
+    quiet = paired_gain([10.0, 10.1, 9.9, 10.0, 10.0], [5.0, 5.0, 5.0, 5.05, 4.95], minimize=True)
+    hit = paired_gain([10.0, 10.1, 9.9, 10.0, 60.0], [5.0, 5.0, 5.0, 5.05, 4.95], minimize=True)
+    assert quiet.ratio == pytest.approx(2.0, rel=0.02)
+    assert hit.ratio == pytest.approx(2.0, rel=0.02)
+    assert hit.low is not None
+    assert quiet.low is not None
+    assert hit.low < 1.1 < quiet.low
+
+
+def test_the_estimate_lies_inside_its_interval() -> None:
+    steps = [0.0] * 8 + [5.0] * 9  # half the rounds say nothing, half say a lot: the median falls outside the t interval
+    gain = paired_gain([1.0] * 17, [math.exp(step) for step in steps], minimize=False)
+    assert gain.low is not None
+    assert gain.ratio == gain.high
+
+
 def test_direction_turns_the_ratio_round() -> None:
     slow, fast = [2.0, 2.2, 2.1], [1.0, 1.1, 1.04]
     less = paired_gain(slow, fast, minimize=True)
@@ -89,9 +106,10 @@ def test_more_finalists_widen_the_interval_as_bonferroni_says() -> None:
     baseline, value = [10.0, 10.5, 9.8, 10.1], [11.0, 11.2, 10.9, 11.4]
     alone, third = paired_gain(baseline, value, minimize=False), paired_gain(baseline, value, minimize=False, compared=3)
     assert alone.low is not None
+    assert alone.high is not None
     assert third.low is not None
-    assert alone.ratio is not None
-    reach_alone, reach_third = math.log(alone.ratio / alone.low), math.log(alone.ratio / third.low)
+    assert third.high is not None
+    reach_alone, reach_third = math.log(alone.high / alone.low), math.log(third.high / third.low)
     assert reach_third / reach_alone == pytest.approx(student_quantile(1 - 0.025 / 3, 3) / student_quantile(0.975, 3))
     assert "3 finalists" in third.method
 

@@ -49,12 +49,26 @@ def test_failures_are_grouped_by_what_they_say() -> None:
 def test_noisy_and_disturbed_trials_are_counted() -> None:
     trials = [
         make_trial(0, DEFAULT, 10.0, samples={METRIC: (5.0, 15.0)}),
-        make_trial(1, DEFAULT.extend(noise=1), 10.0, samples={METRIC: (10.0, 10.1)}, conditions={"dirty_repeats": 2.0}),
-        make_trial(2, DEFAULT.extend(noise=2), 10.0, conditions={"dirty_repeats": 0.0, "cpu_pressure": 3.0}),
+        make_trial(1, DEFAULT.extend(noise=1), 10.0, samples={METRIC: (10.0, 10.1)}, conditions={"dirty_repeats": 2.0, "dirty": 1.0}),
+        make_trial(2, DEFAULT.extend(noise=2), 10.0, conditions={"dirty_repeats": 1.0, "cpu_pressure": 3.0}),
     ]
     summary = summarise(make_task(), trials, DEFAULT)
     assert summary.noisy == (0,)
     assert summary.dirty == (1,)
+
+
+def test_doubts_are_told() -> None:
+    def again(number: int, value: float, **more: object) -> object:
+        return make_trial(number, DEFAULT, value, origin={"phase": "final", "round": number}, repeat=number, **more)
+
+    trials = [again(1, 10.0), again(2, 20.0, conditions={"dirty": 1.0}), again(3, 12.0)]
+    summary = summarise(make_task(), trials, DEFAULT)  # type: ignore[arg-type]
+    assert summary.warnings == (
+        "1 of the 3 measurements behind this were disturbed by other work on the machine",
+        "the default scatters by 38% between repeats",
+    )
+    assert "! 1 of the 3" in plain_text(summary)
+    assert summarise(make_task(), make_study(30), DEFAULT).warnings == ()
 
 
 def test_simulated_and_measured_are_kept_apart() -> None:

@@ -9,7 +9,7 @@ from report_studies import DEFAULT, METRIC, make_study, make_task, make_trial, s
 from autoscout.core.config import Config
 from autoscout.core.task import Direction
 from autoscout.core.trial import Fidelity, Status, Trial
-from autoscout.report.verdict import Verdict, centre, decide
+from autoscout.report.verdict import Verdict, decide
 
 GOOD = DEFAULT.extend(threads=16)
 OTHER = DEFAULT.extend(threads=8)
@@ -36,8 +36,7 @@ def test_a_gain_that_holds_in_the_final() -> None:
     assert decision.default is not None
     assert decision.best is not None
     assert decision.default.trials == (10, 12, 14)
-    assert decision.best.value == pytest.approx(centre([120.0, 133.0, 108.0]))
-    assert decision.best.value / decision.default.value == pytest.approx(decision.gain.ratio)
+    assert (decision.default.value, decision.best.value) == (100.0, 120.0)  # medians
 
 
 def test_noise_is_not_a_gain() -> None:

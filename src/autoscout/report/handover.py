@@ -98,6 +98,7 @@ def gain_facts(summary: Summary) -> dict[str, object]:
         "limits": [str(limit) for limit in objective.limits],
         "verdict": summary.verdict.value,
         "reason": summary.reason,
+        "warnings": list(summary.warnings),
         "handed_over": "best" if summary.verdict is Verdict.GAIN else "default",
         "fidelity": summary.fidelity.label,
         "gain": summary.gain.to_json(),
@@ -146,6 +147,7 @@ def readme_text(summary: Summary, names: Iterable[str], changes: tuple[Differenc
             lines.append(f"- {title}: {show_number(side.value)} over {side.runs} run{'s' if side.runs != 1 else ''}")
     if summary.gain.enough:
         lines.append(f"- interval: {summary.gain.confidence:.0%}, {summary.gain.method}, {summary.gain.pairs} pairs")
+    lines += [f"- note: {warning}" for warning in summary.warnings]
     lines.append(f"- study: {summary.spent.trials} trials, {show_duration(summary.spent.wall_s)}")
     present = list(names)
     lines += ["", "## Run it", ""]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,6 @@ from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Trial
 from autoscout.report.curves import ordered
 from autoscout.report.forest import Encoder, Forest, Matrix
-from autoscout.report.verdict import centre
 
 MIN_CONFIGS = 10
 """Below this many different configurations that ran, nothing is said about importance."""
@@ -124,14 +124,14 @@ def knob_importance(task: Task, trials: Sequence[Trial], seed: int = 0) -> Impor
 
 
 def observations(task: Task, trials: Sequence[Trial]) -> dict[Config, float]:
-    """The pooled objective of each configuration that ran, at the highest fidelity present."""
+    """The median objective of each configuration that ran, at the highest fidelity present."""
     kept = [trial for trial in ordered(trials) if task.objective.value(trial.measurement) is not None]
     fidelity = max((trial.measurement.fidelity for trial in kept), default=Fidelity.MEASURED)
     gathered: dict[Config, list[float]] = {}
     for trial in kept:
         if trial.measurement.fidelity is fidelity:
             gathered.setdefault(trial.config, []).append(trial.measurement.metrics[task.objective.metric])
-    return {config: centre(values) for config, values in gathered.items()}
+    return {config: median(values) for config, values in gathered.items()}
 
 
 def response(values: Sequence[float]) -> Matrix:

@@ -161,11 +161,15 @@ class Progress:
         metric = tally.task.objective.metric
         if tally.best is None:
             return Text(f"  best     no configuration has run yet ({metric})", style="dim")
-        value, name = tally.best_value, f"#{tally.best.number} {self._name_of(tally.best.config)}"
+        name = f"#{tally.best.number} {self._name_of(tally.best.config)}"
         if tally.final is not None and tally.final.best is not None:
-            value, name = tally.final.best.value, tally.final.best.name
-        text = f"  best     {metric} {show_number(value)}  {self._gain_text()}  {name}"
+            name = tally.final.best.name
+        text = f"  best     {metric} {show_number(self._best_value())}  {self._gain_text()}  {name}"
         return Text(text, style="green", no_wrap=True, overflow="ellipsis")
+
+    def _best_value(self) -> float | None:
+        final = self._tally.final
+        return final.best.value if final is not None and final.best is not None else self._tally.best_value
 
     def _gain_text(self) -> str:
         tally = self._tally
@@ -188,7 +192,7 @@ class Progress:
             text += f": {one_line(answer.reason) or 'no reason given'}"
         text += f" {self._name_of(trial.config)} {show_duration(answer.cost_s)}"
         if tally.best is not None:
-            text += f"; {'new best' if improved else 'best'} {show_number(tally.best_value)}, {self._gain_text()}"
+            text += f"; {'new best' if improved else 'best'} {show_number(self._best_value())}, {self._gain_text()}"
         return Text(text)
 
     def _say(self, line: Text) -> None:

@@ -40,6 +40,7 @@ def header(summary: Summary) -> Markup:
     words = [tag("p", badge(summary.verdict.value, kind), " ", _fidelity_badge(summary), class_="verdict"), big, tag("p", summary.reason)]
     if gain.enough:
         words.append(tag("p", f"{gain.confidence:.0%} interval, {gain.method}, {gain.pairs} pairs.", class_="quiet"))
+    words += [tag("p", warning, class_="note small") for warning in summary.warnings]
     if summary.verdict is not Verdict.GAIN and summary.answer is not None:
         words.append(tag("p", tag("strong", "Keep the default."), " That is what the hand-over folder holds."))
     goal = f"{task.objective.direction.value} {task.objective.metric}"
@@ -113,7 +114,7 @@ def comparison(summary: Summary) -> Markup:
     head = ["metric", *(tag("th", text, scope="col", class_="number") for text in ("default", "best", "change"))]
     metrics = table(head, rows, "Default and best, metric by metric")
     body = tag("div", metrics, changes(summary), class_="columns")
-    lead = "The best configuration is the one that did best when it was measured again beside the default; repeats are pooled."
+    lead = "The best configuration is the one that did best when it was measured again beside the default; values are medians of the runs."
     if not summary.gain.pairs:
         lead = "Not measured again beside the default: single measurements of the search, which flatter the best."
     return section("comparison", "Default and best", body, lead=lead)

@@ -18,7 +18,7 @@ class Gain:
     """How many times better one configuration is than another (1.25 = 25 % better), whatever the direction.
 
     Attributes:
-        ratio: The point estimate; None when it cannot be stated (nothing to compare, or a baseline of zero).
+        ratio: The point estimate, the median of the pairs; None when it cannot be stated (nothing to compare, or a baseline of zero).
         low: Lower end of the interval; None when there are not enough pairs.
         high: Upper end of the interval.
         pairs: How many pairs of measurements stand behind it.
@@ -73,8 +73,9 @@ def paired_gain(baseline: Sequence[float], value: Sequence[float], *, minimize: 
     """The gain of `value` over `baseline`, both measured in the same rounds, with its t interval.
 
     Works on the logarithm of the ratio within each round, so that a slow phase of the machine, which hits both members
-    of a pair, cancels out. Where a value is zero or negative, ratios make no sense: differences relative to the mean of
-    the baseline take their place.
+    of a pair, cancels out. The estimate is the median of the rounds, because other work on the machine hits single
+    measurements hard and only ever slows them down; the interval is Student's, so that such a round widens it.
+    Where a value is zero or negative, ratios make no sense: differences relative to the mean of the baseline take their place.
 
     Args:
         baseline: One value per round.
@@ -95,15 +96,15 @@ def paired_gain(baseline: Sequence[float], value: Sequence[float], *, minimize: 
     if scale == 0.0:
         return Gain(ratio=None, pairs=len(one), confidence=confidence, compared=compared, method="baseline of zero")
     steps = sign * (np.log(other) - np.log(one) if logs else (other - one) / scale)
-    centre = float(steps.mean())
+    centre, middle = float(steps.mean()), float(np.median(steps))
     method = "paired t on log ratios" if logs else "paired t on differences relative to the mean default"
     if compared > 1:
         method += f", Bonferroni over {compared} finalists"
     if len(steps) < MIN_PAIRS:
-        return Gain(ratio=_ratio(centre, logs), pairs=len(steps), confidence=confidence, compared=compared, method="")
+        return Gain(ratio=_ratio(middle, logs), pairs=len(steps), confidence=confidence, compared=compared, method="")
     reach = student_quantile(1.0 - (1.0 - confidence) / (2.0 * compared), len(steps) - 1) * standard_error(steps)
     return Gain(
-        ratio=_ratio(centre, logs),
+        ratio=_ratio(min(max(middle, centre - reach), centre + reach), logs),
         low=_ratio(centre - reach, logs),
         high=_ratio(centre + reach, logs),
         pairs=len(steps),

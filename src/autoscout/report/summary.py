@@ -89,6 +89,20 @@ class Summary:
     points: tuple[Point, ...]
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """What makes the numbers behind the verdict less trustworthy than they look."""
+        found = []
+        sides = [side for side in (self.default, self.best) if side is not None]
+        used = {number for side in sides for number in side.trials}
+        disturbed = len(used & set(self.dirty))
+        if disturbed:
+            found.append(f"{disturbed} of the {len(used)} measurements behind this were disturbed by other work on the machine")
+        for title, side in (("the default", self.default), ("the best configuration", self.best)):
+            if side is not None and side.spread is not None and side.spread > NOISY_ABOVE:
+                found.append(f"{title} scatters by {side.spread:.0%} between repeats")
+        return tuple(found)
+
+    @property
     def headline(self) -> str:
         """The result in one sentence."""
         metric = self.task.objective.metric
@@ -106,6 +120,7 @@ class Summary:
             "verdict": self.verdict.value,
             "reason": self.reason,
             "headline": self.headline,
+            "warnings": list(self.warnings),
             "gain": self.gain.to_json(),
             "default": self.default.to_json() if self.default else None,
             "best": self.best.to_json() if self.best else None,
@@ -175,8 +190,8 @@ def summarise(
 
 
 def is_dirty(trial: Trial) -> bool:
-    """Whether the trial's conditions count repeats that other work on the machine disturbed."""
-    return any(value > 0 for name, value in trial.measurement.conditions.items() if name.startswith("dirty"))
+    """Whether other work on the machine disturbed what was kept, all repeats notwithstanding."""
+    return trial.measurement.conditions.get("dirty", 0.0) > 0.0
 
 
 def _noisy(task: Task, trial: Trial) -> bool:

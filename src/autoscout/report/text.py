@@ -56,6 +56,8 @@ def verdict_panel(summary: Summary) -> Panel:
         text.append(f"\n{summary.task.objective.metric}: {summary.gain}")
         if summary.gain.enough:
             text.append(f"  {summary.gain.confidence:.0%} interval, {summary.gain.method}, n = {summary.gain.pairs}", style="dim")
+    for warning in summary.warnings:
+        text.append(f"\n! {warning}", style="yellow")
     return Panel(text, title=Text(summary.study or "result"), title_align="left", border_style=colour, expand=False)
 
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from statistics import median
 from typing import Any
 
 from autoscout.core.config import Config
@@ -54,7 +55,7 @@ class Side:
         name: Its short readable name.
         runs: How many good measurements are pooled here.
         failures: How many times it failed among those looked at.
-        value: Pooled objective (geometric mean, so that it agrees with ratios); None when it never ran.
+        value: Median of the objective; None when it never ran.
         spread: Standard deviation over mean of the pooled runs.
         metrics: All metrics, pooled the same way.
         limits: Each limit against the pooled metric.
@@ -200,7 +201,7 @@ def _side(task: Task, config: Config, trials: Sequence[Trial], final: bool, name
         metrics=metrics,
         limits=checks,
         trials=tuple(trial.number for trial in trials),
-        rounds={number: centre(found) for number, found in sorted(rounds.items())},
+        rounds={number: median(found) for number, found in sorted(rounds.items())},
     )
 
 
@@ -209,19 +210,12 @@ def _round(trial: Trial) -> int | None:
     return int(trial.proposal.origin.get("round", trial.proposal.repeat)) if phase_of(trial) == "final" else None
 
 
-def centre(values: Sequence[float]) -> float:
-    """Geometric mean where all values are positive, else the plain mean."""
-    if all(value > 0 for value in values):
-        return math.exp(math.fsum(map(math.log, values)) / len(values))
-    return math.fsum(values) / len(values)
-
-
 def _pool(measurements: Iterable[Mapping[str, float]]) -> dict[str, float]:
     gathered: dict[str, list[float]] = {}
     for metrics in measurements:
         for name, value in metrics.items():
             gathered.setdefault(name, []).append(value)
-    return {name: centre(values) for name, values in gathered.items()}
+    return {name: median(values) for name, values in gathered.items()}
 
 
 def _finalists(

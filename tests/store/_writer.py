@@ -12,7 +12,7 @@ from autoscout.core.worker import worker_identity
 from autoscout.store.sql import SqlStore
 from autoscout.testing.store import proposal, record, trial
 
-LEASE_S = 3600.0
+LEASE_S = 3600.0  # far longer than a test: claims of the dead must not wait for it
 
 
 def write(target: str, journal: Path, acknowledged: Path, total: int) -> None:

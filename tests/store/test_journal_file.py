@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -161,3 +163,25 @@ def test_reading_while_it_grows(tmp_path: Path) -> None:
         reader.join()
     assert seen == sorted(seen)
     assert len(read_trials(journal)) == 40
+
+
+def _append_many(target: str, journal: Path, gate: Any, name: str) -> None:
+    with SqlStore(target, journal=journal) as store:
+        store.open(record(name=name))
+        gate.wait()
+        for x in range(25):
+            store.append(name, [trial(x), trial(100 + x)])
+
+
+def test_processes_write_in_turn(target: str, tmp_path: Path) -> None:
+    journal = tmp_path / "trials.jsonl"
+    fork = multiprocessing.get_context("fork")
+    gate = fork.Barrier(4)
+    processes = [fork.Process(target=_append_many, args=(target, journal, gate, name)) for name in "abcd"]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    assert [process.exitcode for process in processes] == [0] * 4
+    assert len(journal.read_bytes().splitlines()) == 200
+    assert {name: len(read_trials(journal, name)) for name in "abcd"} == dict.fromkeys("abcd", 50)

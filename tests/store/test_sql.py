@@ -18,7 +18,7 @@ from autoscout.core.clock import VirtualClock
 from autoscout.core.errors import PluginError, StoreError
 from autoscout.core.history import bring, trials_of
 from autoscout.core.journal import read_trials
-from autoscout.store import _database
+from autoscout.store import _database, _engine
 from autoscout.store.sql import SqlStore
 from autoscout.testing.store import ELSEWHERE, proposal, record, trial
 
@@ -167,6 +167,25 @@ def test_a_store_survives_a_fork(target: str, tmp_path: Path) -> None:
         assert len(mine) == 5
         assert len(list(trials_of(store, "study"))) == 16
     assert len(read_trials(tmp_path)) == 16
+
+
+def _connect(path: Path, gate: Any) -> None:
+    gate.wait()
+    connection = sqlite3.connect(path)
+    _engine._set_up_sqlite(connection, None)
+    connection.close()
+
+
+def test_processes_switch_a_new_file_to_wal_at_once(tmp_path: Path) -> None:
+    fork = multiprocessing.get_context("fork")
+    for turn in range(30):
+        gate = fork.Barrier(6)
+        processes = [fork.Process(target=_connect, args=(tmp_path / f"{turn}.db", gate)) for _ in range(6)]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join(60)
+        assert [process.exitcode for process in processes] == [0] * 6
 
 
 def test_leases_follow_the_clock(target: str) -> None:

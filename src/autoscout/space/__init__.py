@@ -3,7 +3,20 @@
 from autoscout.space.constraint import Constraint
 from autoscout.space.counting import Count
 from autoscout.space.knobs import Choice, Flag, Grid, Knob
+from autoscout.space.schema import json_schema
 from autoscout.space.space import Space
 from autoscout.space.yaml import read_space, space_from_node, write_space
 
-__all__ = ["Choice", "Constraint", "Count", "Flag", "Grid", "Knob", "Space", "read_space", "space_from_node", "write_space"]
+__all__ = [
+    "Choice",
+    "Constraint",
+    "Count",
+    "Flag",
+    "Grid",
+    "Knob",
+    "Space",
+    "json_schema",
+    "read_space",
+    "space_from_node",
+    "write_space",
+]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autoscout.core.errors import Fault, SpaceError
-from autoscout.space.algebra import Node, Table
+from autoscout.space.algebra import FAILED, UNDEFINED, Node, Table, compute
 from autoscout.space.parser import Syntax, parse, refuse
 
 Rule = str | Callable[..., Any]
@@ -92,6 +92,19 @@ def build(text: str, table: Table, scope: Mapping[str, Node]) -> Node:
     return _build(parse(text), text, table, scope)
 
 
+def value_of(syntax: Syntax, values: Mapping[str, Any]) -> Any:
+    """What an expression comes to under given values; UNDEFINED for a name without one, FAILED where it cannot be computed."""
+    if syntax.op == "constant":
+        return syntax.value
+    if syntax.op == "name":
+        return values.get(str(syntax.value), UNDEFINED)
+    args = [value_of(arg, values) for arg in syntax.args]
+    op = syntax.op
+    if op in ("gt", "ge"):
+        return compute("lt" if op == "gt" else "le", args[::-1])
+    return compute("within" if op == "in" and not syntax.value else op, args)
+
+
 def _build(syntax: Syntax, text: str, table: Table, scope: Mapping[str, Node]) -> Node:
     if syntax.op == "constant":
         return table.constant(syntax.value)
@@ -112,4 +125,7 @@ def _build(syntax: Syntax, text: str, table: Table, scope: Mapping[str, Node]) -
         raise refuse(text, syntax.at, "text and numbers have no order between them", "Compare like with like")
     if op == "in" and not syntax.value:
         op = "within"
-    return table.make(op, args)
+    node = table.make(op, args)
+    if op == "pow" and node.constant and node.value is FAILED:
+        raise refuse(text, syntax.at, "the power is too large, or has no value")
+    return node

@@ -290,10 +290,9 @@ def _typed(knob: Knob) -> tuple[type, ...]:
 
 
 def _checked_name(name: str) -> str:
-    if not isinstance(name, str) or not name or any(letter.isspace() or letter in "`'\"{}" for letter in name) or "__" in name:
-        raise SpaceError(
-            Fault(field="knobs", value=repr(name), rule="a knob needs a name without spaces, quotes, braces or double underscores")
-        )
+    if not isinstance(name, str) or not name or name != name.strip() or not name.isprintable() or set(name) & set("`'\"{}="):
+        rule = "a knob needs a printable name without quotes, backticks, braces, equals signs and outer spaces"
+        raise SpaceError(Fault(field="knobs", value=repr(name), rule=rule))
     return name
 
 

@@ -30,9 +30,9 @@ FUNCTIONS = {
 }
 """Function -> fewest and most arguments."""
 
-MAX_TOKENS = 300  # also bounds how deep a chain of operators can nest, hence recursion
-MAX_LENGTH = 4000
+MAX_LENGTH = 200_000  # tables of allowed combinations may be long
 MAX_DEPTH = 30
+MAX_CHAIN = 150  # operators in a row; each nests one level deeper
 
 _TOKEN = re.compile(
     r"""
@@ -105,18 +105,32 @@ def parse(text: str) -> Syntax:
     return _Parser(text).whole()
 
 
+def name_text(name: str) -> str:
+    """A name as expressions write it: in backticks when it would read as something else."""
+    plain = _TOKEN.fullmatch(name)
+    reserved = name in _WORDS or name in _REFUSED or name in _CONSTANTS or "__" in name
+    return name if plain and plain.lastgroup == "name" and not reserved else f"`{name}`"
+
+
+def value_text(value: Value) -> str:
+    """A value as expressions write it."""
+    if not isinstance(value, str):
+        return repr(value)
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\t", "\\t")
+    return f"'{escaped}'"
+
+
 def refuse(text: str, at: int, rule: str, fix: str = "") -> SpaceError:
     """The error for a part of an expression, naming its column from 1."""
-    return SpaceError(Fault(rule=f"column {at + 1}: {rule}", value=f"`{text}`", fix=fix))
+    start = max(0, at - 60)
+    shown = f"{'...' if start else ''}{text[start : at + 60]}{'...' if at + 60 < len(text) else ''}"
+    return SpaceError(Fault(rule=f"column {at + 1}: {rule}", value=f"`{shown}`", fix=fix))
 
 
 class _Parser:
     def __init__(self, text: str) -> None:
         self.text = text
         self.tokens = list(self._tokens())
-        if len(self.tokens) > MAX_TOKENS:
-            rule = f"an expression may have {MAX_TOKENS} words at most"
-            raise refuse(text[:40] + "...", 0, rule, "Split it into several constraints")
         self.next = 0
         self.depth = 0
 
@@ -198,10 +212,15 @@ class _Parser:
             parts.append(self.negation())
         return parts[0] if len(parts) == 1 else Syntax("and", parts[0].at, tuple(parts))
 
+    def chained(self, number: int) -> None:
+        if number > MAX_CHAIN:
+            raise self.error(f"more than {MAX_CHAIN} operators in a row", "Split it into several constraints")
+
     def negation(self) -> Syntax:
         tokens = []
         while token := self.take("not"):
             tokens.append(token)
+            self.chained(len(tokens))
         tree = self.comparison()
         for token in reversed(tokens):
             tree = Syntax("not", token.at, (tree,))
@@ -238,22 +257,41 @@ class _Parser:
                 raise self.error("'is' compares with None, True or False only", "Use ==", at=token.at)
             op = "eq" if op == "is" else "ne"
         if op in ("in", "notin"):
+            if left.op == "list" or any(item.op == "list" for item in right.args if right.op == "list"):
+                tree = self.table(token, left, right)
+                return tree if op == "in" else Syntax("not", token.at, (tree,))
             tree = Syntax("in", token.at, (left, *(right.args if right.op == "list" else (right,))), value=right.op == "list")
             return tree if op == "in" else Syntax("not", token.at, (tree,))
         if "list" in (left.op, right.op):
             raise self.error("a list may only stand after 'in'", at=token.at)
         return Syntax(op, token.at, (left, right))
 
+    def table(self, token: _Token, left: Syntax, right: Syntax) -> Syntax:
+        """`(a, b) in ((1, 2), (3, 4))`: one of the rows, column by column."""
+        width = len(left.args) if left.op == "list" else 0
+        if right.op != "list" or not width or any(row.op != "list" or len(row.args) != width for row in right.args):
+            raise self.error("a row such as (a, b) needs a list of rows of the same length after 'in'", at=token.at)
+        if any(cell.op == "list" for row in (left, *right.args) for cell in row.args):
+            raise self.error("a row holds plain values only", at=token.at)
+        rows = tuple(
+            Syntax("and", row.at, tuple(Syntax("eq", row.at, pair) for pair in zip(left.args, row.args, strict=True))) for row in right.args
+        )
+        return Syntax("or", token.at, rows) if rows else Syntax("constant", token.at, value=False)
+
     def sum(self) -> Syntax:
-        tree = self.term()
+        tree, number = self.term(), 0
         while token := self.take("+", "-"):
+            number += 1
+            self.chained(number)
             tree = Syntax("add" if token.text == "+" else "sub", token.at, (self.operand(tree), self.operand(self.term())))
         return tree
 
     def term(self) -> Syntax:
         names = {"*": "mul", "/": "div", "//": "floordiv", "%": "mod"}
-        tree = self.factor()
+        tree, number = self.factor(), 0
         while token := self.take(*names):
+            number += 1
+            self.chained(number)
             tree = Syntax(names[token.text], token.at, (self.operand(tree), self.operand(self.factor())))
         return tree
 
@@ -261,6 +299,7 @@ class _Parser:
         signs = []
         while token := self.take("-", "+"):
             signs.append(token)
+            self.chained(len(signs))
         tree = self.power()
         for token in reversed(signs):
             if token.text == "-":
@@ -319,7 +358,7 @@ class _Parser:
             return Syntax("name", token.at, value=token.text)
         if token.text not in FUNCTIONS:
             raise self.error(f"{token.text!r} cannot be called", f"The functions are: {', '.join(FUNCTIONS)}", at=token.at)
-        args = self.items(")")
+        args = tuple(self.operand(item) for item in self.items(")"))
         fewest, most = FUNCTIONS[token.text]
         if not fewest <= len(args) <= most:
             count = str(fewest) if fewest == most else f"{fewest} to {most}"
@@ -335,7 +374,7 @@ class _Parser:
                 self.expect(",")
                 if self.take(closing):
                     break
-            found.append(self.operand(self.ternary()))
+            found.append(self.ternary())
         return tuple(found)
 
     def group(self, opening: _Token) -> Syntax:

@@ -277,5 +277,5 @@ class Space:
 
 
 def _shape(knob: Knob) -> object:
-    values = knob.values
-    return repr(values) if isinstance(values, range) or (len(values) > 1000 and type(values) is not tuple) else list(values)
+    """The values, or for very long ones what they were made from."""
+    return list(knob.values) if len(knob.values) <= 10_000 else repr(knob.values)

@@ -26,6 +26,7 @@ from autoscout.space import tree
 from autoscout.space.algebra import Table
 from autoscout.space.constraint import Constraint, build, close
 from autoscout.space.document import Item, compose, from_plain, load, unknown_keys
+from autoscout.space.interchange import read_foreign
 from autoscout.space.knobs import Choice, Flag, Grid, Knob
 from autoscout.space.parser import parse
 from autoscout.space.space import Space
@@ -42,7 +43,8 @@ def read_space(source: Path | str | Mapping[str, Any], facts: Mapping[str, Value
 
     Args:
         source: A path, YAML text (it has several lines or begins with a brace), or a mapping that was parsed already. A
-            document that keeps the block under `space` or `search_space` is fine too.
+            document that keeps the block under `space` or `search_space` is fine too, and so are `.json` files of
+            ConfigSpace, vLLM sweeps and DeepSpeed-style tuning spaces (see `autoscout.space.interchange`).
         facts: Facts of the task; they win over those in the block.
         where: What to call the source in messages.
 
@@ -57,6 +59,9 @@ def read_space(source: Path | str | Mapping[str, Any], facts: Mapping[str, Value
     else:
         root = load(Path(source))
         root = replace(root, where=where) if where else root
+        foreign = read_foreign(Path(source), root.value, facts) if Path(source).suffix == ".json" else None
+        if foreign is not None:
+            return foreign
     if isinstance(root.node, yaml.MappingNode):
         keys = {key.value: value for key, value in root.node.value if isinstance(key, yaml.ScalarNode)}
         for name in ("space", "search_space"):

@@ -1,0 +1,21 @@
+"""Spaces from and for other tools: ConfigSpace JSON, vLLM sweep files, DeepSpeed-style tuning spaces.
+
+Everything here works on files; none of the tools needs to be installed.
+"""
+
+from autoscout.space.interchange.any import read_foreign
+from autoscout.space.interchange.configspace_export import Export, write_configspace
+from autoscout.space.interchange.configspace_import import read_configspace
+from autoscout.space.interchange.deepspeed import read_tuning_space, tuning_template
+from autoscout.space.interchange.vllm_sweep import read_sweep, sweep_points
+
+__all__ = [
+    "Export",
+    "read_configspace",
+    "read_foreign",
+    "read_sweep",
+    "read_tuning_space",
+    "sweep_points",
+    "tuning_template",
+    "write_configspace",
+]

@@ -1,0 +1,109 @@
+"""vLLM sweep files (`vllm bench sweep serve --serve-params`): a list of fixed points, or a mapping from names to points."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from autoscout.core.config import Config, Value
+from autoscout.core.errors import ConfigError, Fault
+from autoscout.core.templates import flatten
+from autoscout.space.constraint import Constraint
+from autoscout.space.interchange.source import Source, read_json, scalar
+from autoscout.space.knobs import Choice, Flag, Grid, Knob
+from autoscout.space.parser import name_text, value_text
+from autoscout.space.space import Space
+
+LABEL = "_benchmark_name"
+"""vLLM's key for the name of a point; not a parameter of the engine there, nor here."""
+
+
+def sweep_points(source: Source) -> dict[str, Config]:
+    """The points of a sweep file by name, in order, without the doubles; unnamed points are called by their values.
+
+    Nested mappings become dotted names, dashes in names underscores (both as on vLLM's command line); a list becomes its
+    JSON text.
+
+    Raises:
+        ConfigError: the file is not a sweep; all faults at once.
+    """
+    data, where = read_json(source)
+    if isinstance(data, Mapping):
+        records: list[Any] = [{LABEL: name, **point} if isinstance(point, Mapping) else point for name, point in data.items()]
+    else:
+        records = list(data) if isinstance(data, Sequence) and not isinstance(data, str) else []
+    faults: list[Fault] = []
+    if not records:
+        faults.append(
+            Fault(where=where, rule="a sweep is a list of points or a mapping from names to points", fix='Write [{"max_num_seqs": 64}]')
+        )
+    found: dict[str, Config] = {}
+    seen: set[Config] = set()
+    for number, record in enumerate(records):
+        if not isinstance(record, Mapping):
+            faults.append(Fault(where=where, field=f"[{number}]", value=repr(record)[:80], rule="a point must map parameters to values"))
+            continue
+        point = _point(record)
+        name = str(record.get(LABEL, "")) or "-".join(f"{key}={value}" for key, value in point.items()) or "default"
+        if name in found and LABEL in record:
+            faults.append(Fault(where=where, field=f"[{number}].{LABEL}", value=repr(name), rule="every point needs a name of its own"))
+        elif point not in seen:
+            found[name] = point
+            seen.add(point)
+    if faults:
+        raise ConfigError(faults)
+    return found
+
+
+def read_sweep(source: Source) -> Space:
+    """The space of exactly the points of a sweep file; the first one is the default.
+
+    When some points leave parameters out, a knob `_benchmark_name` tells the points apart and the others depend on it.
+
+    Raises:
+        ConfigError: the file is not a sweep; all faults at once.
+    """
+    points = sweep_points(source)
+    keys = list(dict.fromkeys(key for point in points.values() for key in point))
+    if all(len(point) == len(keys) for point in points.values()):
+        return _table(list(points.values()), keys)
+    knobs: list[Knob] = [Choice(LABEL, list(points), help="which point of the sweep")]
+    rules = []
+    for key in keys:
+        owners = [name for name, point in points.items() if key in point]
+        when = None
+        if len(owners) < len(points):
+            when = f"{LABEL} in ({', '.join(value_text(name) for name in owners)},)"
+        knobs.append(_knob(key, [points[name][key] for name in owners], when))
+    for name, point in points.items():
+        if point:
+            parts = [f"{name_text(key)} == {value_text(value)}" for key, value in point.items()]
+            rules.append(Constraint(f"{LABEL} != {value_text(name)} or ({' and '.join(parts)})", why=f"the point {name}"))
+    return Space(knobs, rules)
+
+
+def _point(record: Mapping[str, Any]) -> Config:
+    leaves = flatten({key: value for key, value in record.items() if key != LABEL})
+    return Config({key.replace("-", "_"): value if scalar(value) else json.dumps(value) for key, value in leaves.items()})
+
+
+def _table(points: Sequence[Config], keys: Sequence[str]) -> Space:
+    knobs = [_knob(key, [point[key] for point in points], None) for key in keys]
+    if len(keys) < 2:
+        return Space(knobs)
+    row = ", ".join(name_text(key) for key in keys)
+    rows = ", ".join(f"({', '.join(value_text(point[key]) for key in keys)})" for point in points)
+    return Space(knobs, [Constraint(f"({row}) in ({rows},)", why="the points of the sweep")])
+
+
+def _knob(name: str, values: Sequence[Value], when: str | None) -> Knob:
+    """A knob for the values seen, all sparse: between fixed points there is nothing to step through."""
+    kinds = {type(value) for value in values}
+    listed = list({(type(value), value): value for value in values}.values())
+    first: Any = values[0]
+    if kinds == {bool} and len(listed) == 2:
+        return Flag(name, default=first, when=when)
+    if kinds <= {int} or kinds <= {float}:
+        return Grid(name, values=[value for value in listed if isinstance(value, (int, float))], default=first, sparse=True, when=when)
+    return Choice(name, listed, default=first, when=when)

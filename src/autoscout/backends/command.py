@@ -34,15 +34,17 @@ GRACE_S = 10.0  # what a server gets between the request to stop and the kill
 class CommandBackend:
     """Any program: a command with {knob} slots, and a metric from JSON, a regular expression or the clock.
 
-    The knobs come from outside: from `space`, or from the task, as `workload.space` (the `space:` block of a campaign). A task is
-    refused when a slot names no knob, a knob is used nowhere, or a conditional knob stands where it would leave a hole.
+    The knobs come from outside: a `Space`, or the `space:` block of a campaign, which then travels with the task as
+    `workload.space`. A task is refused when a slot names no knob, a knob is used nowhere, or a conditional knob stands where it
+    would leave a hole.
 
     Args:
-        space: The knobs; None when tasks bring them.
+        space: The knobs, as a space or as the block that declares one; None when tasks bring them.
     """
 
-    def __init__(self, space: Space | None = None) -> None:
-        self._space = space
+    def __init__(self, space: Space | Mapping[str, Any] | None = None) -> None:
+        self._space = space if isinstance(space, Space) else None
+        self._block = space if isinstance(space, Mapping) else None
         self._read: dict[str, Workload] = {}  # by the text of the workload; both are caches and change nothing
         self._spaces: dict[str, Space] = {}
 
@@ -50,8 +52,9 @@ class CommandBackend:
         faults: list[Fault] = []
         blocks = _blocks(given, faults)
         workload_data = {name: value for name, value in blocks["workload"].items() if name != "facts"}
-        if given.get("space") is not None:
-            workload_data["space"] = given["space"]
+        block = given.get("space", self._block)
+        if block is not None:
+            workload_data["space"] = block
         hardware = {**(blocks["workload"].get("facts") or {}), **blocks["hardware"]}
         workload, workload_faults = try_workload(workload_data)
         objective, workload, goal_faults = read_objective(blocks["objective"], workload)
@@ -121,11 +124,12 @@ class CommandBackend:
         return self._read[text]
 
     def _known_space(self, task: Task, workload: Workload) -> Space | None:
-        if self._space is not None or workload.space is None:
+        block = workload.space if workload.space is not None else self._block
+        if self._space is not None or block is None:
             return self._space
-        text = canonical([workload.space, _facts(task)])
+        text = canonical([block, _facts(task)])
         if text not in self._spaces:
-            self._spaces[text] = read_space(workload.space, _facts(task))
+            self._spaces[text] = read_space(block, _facts(task))
         return self._spaces[text]
 
     def _knobs(self, config: Config, task: Task, workload: Workload) -> tuple[str, ...]:

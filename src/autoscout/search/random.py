@@ -1,0 +1,91 @@
+"""Searcher `random`: valid configurations by chance, none twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from autoscout.core.config import Config
+from autoscout.core.errors import ConfigError, Fault
+from autoscout.core.seeds import stream
+from autoscout.core.task import Task
+from autoscout.core.trial import Proposal, Status, Trial
+from autoscout.space import Space
+
+_NOTHING = Config()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomOptions:
+    """How `random` draws.
+
+    Attributes:
+        listed: Up to this many configurations are listed and drawn from the list, which notices exactly when none is left;
+            larger spaces are sampled.
+    """
+
+    listed: int = 4096
+
+    def __post_init__(self) -> None:
+        if self.listed < 0:
+            raise ConfigError(Fault(where="random", field="listed", value=repr(self.listed), rule="must not be negative"))
+
+
+class RandomSearcher:
+    """Every valid configuration is equally likely; none is proposed twice, and the end of a small space is noticed exactly.
+
+    The draws of a round come from the stream (seed, "random", number of trials told), so they depend on nothing else.
+    """
+
+    def __init__(self, space: Space, task: Task, seed: int = 0, options: RandomOptions | None = None) -> None:  # noqa: ARG002
+        self._space = space
+        self._seed = seed
+        self._options = options or RandomOptions()
+        self._told = 0
+        self._seen: set[Config] = set()
+        self._lists: dict[Config, list[Config] | None] = {}
+
+    def ask(self, n: int, given: Config = _NOTHING, pending: Sequence[Proposal] = ()) -> list[Proposal]:
+        taken = self._seen | {proposal.config for proposal in pending}
+        configs = self._listed(n, given, taken)
+        if configs is None:
+            configs = self._sampled(n, given, taken)
+        return [Proposal(config=config, origin={"by": "random", "round": self._told}) for config in configs]
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        self._seen.update(trial.config for trial in trials)
+        # An aborted trial is not stored, so counting it would make a resumed study draw differently.
+        self._told += sum(trial.measurement.status is not Status.ABORTED for trial in trials)
+
+    def _listed(self, n: int, given: Config, taken: set[Config]) -> list[Config] | None:
+        """Draws from the list of what is left; None when there is too much to list."""
+        if given not in self._lists:
+            found = list(islice(self._space.enumerate(given), self._options.listed + 1))
+            self._lists[given] = found if len(found) <= self._options.listed else None
+        everything = self._lists[given]
+        if everything is None:
+            return None
+        # One order for the whole list, and then the first free ones: a draw does not depend on what is pending.
+        order = stream(self._seed, "random", self._told).permutation(len(everything))
+        return list(islice((everything[index] for index in order if everything[index] not in taken), n))
+
+    def _sampled(self, n: int, given: Config, taken: set[Config]) -> list[Config]:
+        rng = stream(self._seed, "random", self._told)
+        found: list[Config] = []
+        misses = 0
+        while len(found) < n and misses < 1000 + 20 * n:
+            config = self._space.sample(rng, given)
+            if config is None:
+                return []
+            if config in taken:
+                misses += 1
+                continue
+            taken.add(config)
+            found.append(config)
+        if len(found) < n:  # almost everything is taken: look through the rest in order
+            found += islice((config for config in self._space.enumerate(given) if config not in taken), n - len(found))
+        return found
+
+
+__all__ = ["RandomSearcher"]

@@ -8,7 +8,7 @@ from report_studies import DEFAULT, KNOBS, METRIC, make_study, make_task, make_t
 from autoscout.core.config import Config
 from autoscout.core.trial import Status
 from autoscout.report.importance import knob_importance
-from autoscout.report.labels import differences, namer, one_line, show, show_duration, show_number, show_percent
+from autoscout.report.labels import differences, namer, one_line, show, show_duration, show_gain, show_number, show_percent
 from autoscout.report.summary import summarise
 from autoscout.report.text import plain_text
 
@@ -86,7 +86,7 @@ def test_simulated_and_measured_are_kept_apart() -> None:
         ([make_trial(0, DEFAULT, reason="boom [red]not markup[/red]")], ["NO VALID CONFIGURATION", "boom [red]not markup[/red]"]),
         ([make_trial(0, DEFAULT, 10.0)], ["NO SIGNIFICANT GAIN", "nothing but the default ran"]),
         ([make_trial(0, DEFAULT, 10.0), make_trial(1, DEFAULT.extend(noise=1), 20.0)], ["NO SIGNIFICANT GAIN", "not enough repeats"]),
-        ([simulated(0, DEFAULT, 10.0), simulated(1, DEFAULT.extend(noise=1), 20.0)], ["GAIN  +100.0 %", "simulated, not measured"]),
+        ([simulated(0, DEFAULT, 10.0), simulated(1, DEFAULT.extend(noise=1), 20.0)], ["GAIN  2.00x", "simulated, not measured"]),
     ],
 )
 def test_text_of_small_studies(trials: list[object], words: list[str]) -> None:
@@ -139,6 +139,10 @@ def test_numbers() -> None:
     ]
     assert show_percent(1.25) == "+25.0 %"
     assert show_percent(0.9) == "-10.0 %"
+    assert show_gain(1.25, 1.1, 2.5) == "+25.0 % (+10.0 % to +150.0 %)"
+    assert show_gain(2.5, 1.1, 4.0) == "2.50x (1.10x to 4.00x)"
+    assert show_gain(1.25, None, None) == "+25.0 %"
+    assert show_gain(None) == "-"
     assert [show(value) for value in (True, False, None, 1e-5, "x", 4)] == ["on", "off", "none", "1e-05", "x", "4"]
 
 

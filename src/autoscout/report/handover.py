@@ -13,7 +13,7 @@ from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Task
 from autoscout.report.files import write_folder
-from autoscout.report.labels import Difference, KnobNote, differences, show_duration, show_number, show_percent
+from autoscout.report.labels import Difference, KnobNote, differences, show_duration, show_gain, show_number
 from autoscout.report.summary import Summary
 from autoscout.report.verdict import Verdict
 
@@ -173,8 +173,6 @@ _ABOUT = {
 
 def _headline(summary: Summary) -> str:
     if summary.verdict is Verdict.GAIN and summary.gain.ratio is not None:
-        text = f"{show_percent(summary.gain.ratio)} over the default"
-        if summary.gain.low is not None and summary.gain.high is not None:
-            text += f" ({show_percent(summary.gain.low)} to {show_percent(summary.gain.high)})"
-        return f"{text}: {summary.reason}"
+        gain = summary.gain
+        return f"{show_gain(gain.ratio, gain.low, gain.high)} over the default: {summary.reason}"
     return summary.headline

@@ -126,6 +126,17 @@ def show_percent(ratio: float | None) -> str:
     return ABSENT if ratio is None else f"{(ratio - 1.0) * 100.0:+.1f} %"
 
 
+def show_gain(ratio: float | None, *ends: float | None) -> str:
+    """A gain as people say it: `+25.0 %` below twice as good, `2.25x` from there; with its interval when ends are given."""
+    say = show_percent if ratio is None or ratio < 1.995 else _times
+    text = say(ratio)
+    return text if None in ends or not ends else f"{text} ({' to '.join(say(end) for end in ends)})"
+
+
+def _times(ratio: float | None) -> str:
+    return ABSENT if ratio is None else f"{ratio:.2f}x"
+
+
 def show_duration(duration_s: float | None) -> str:
     """Seconds as `850 ms`, `42 s`, `3 m 20 s`, `2 h 05 m` or `3 d 4 h`."""
     if duration_s is None or not math.isfinite(duration_s):

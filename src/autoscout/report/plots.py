@@ -10,7 +10,7 @@ from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Trial
 from autoscout.report.curves import Point
 from autoscout.report.importance import Importance, KnobShare
-from autoscout.report.labels import shorten, show_percent
+from autoscout.report.labels import shorten, show_gain
 from autoscout.report.markup import Markup, join, tag
 from autoscout.report.scales import Axis, Scale
 from autoscout.report.verdict import Finalist
@@ -125,7 +125,7 @@ def intervals(finalists: Sequence[Finalist]) -> Markup | None:
         parts += [_line(scale.place(gain.low), y, scale.place(gain.high), y, kind)]
         parts += [tag("circle", cx=f"{scale.place(gain.ratio):.1f}", cy=y, r=6, class_=kind)]
         middle = min(max(scale.place(gain.ratio), 140.0), 320.0)
-        text = f"{shorten(finalist.side.name, 32)}  {show_percent(gain.ratio)}"
+        text = f"{shorten(finalist.side.name, 32)}  {show_gain(gain.ratio)}"
         parts.append(_label(text, middle, y - 12, class_="range-label", text_anchor="middle"))
     return _svg(*parts, width=460, height=height, title="Gain over the default with 95 % intervals", kind="intervals")
 

@@ -17,7 +17,7 @@ from autoscout.core.clock import Clock, RealClock
 from autoscout.core.config import Config
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.report.labels import KnobNote, namer, one_line, show_duration, show_number, show_percent
+from autoscout.report.labels import KnobNote, namer, one_line, show_duration, show_gain, show_number
 from autoscout.report.tally import Tally
 
 _FAILURES_SHOWN = 3
@@ -175,9 +175,8 @@ class Progress:
         tally = self._tally
         if tally.final is not None and tally.final.best is not None:
             gain = tally.final.gain
-            interval = f" [{show_percent(gain.low)}, {show_percent(gain.high)}]" if gain.enough else ""
-            return f"{show_percent(gain.ratio)}{interval} in the final"
-        return "(no default yet)" if tally.gain is None else f"{show_percent(tally.gain)} so far"
+            return f"{show_gain(gain.ratio, gain.low, gain.high)} in the final"
+        return "(no default yet)" if tally.gain is None else f"{show_gain(tally.gain)} so far"
 
     def _line(self, trial: Trial, improved: bool) -> Text:
         answer = trial.measurement

@@ -44,7 +44,7 @@ class Scale:
         """Round numbers on the axis."""
         if self.log:
             decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-            steps = (1, 2, 5) if len(decades) <= 3 else (1,)
+            steps = (1, 2, 5) if self.high / self.low < 500.0 else (1,)
             marks = [step * 10.0**decade for decade in decades for step in steps]
         else:
             raw = (self.high - self.low) / wanted

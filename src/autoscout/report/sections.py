@@ -12,7 +12,7 @@ from autoscout.core.trial import Fidelity, Trial
 from autoscout.report.ablation import Ablation
 from autoscout.report.curves import phase_of
 from autoscout.report.importance import Importance
-from autoscout.report.labels import one_line, show, show_duration, show_number, show_percent
+from autoscout.report.labels import one_line, show, show_duration, show_gain, show_number, show_percent
 from autoscout.report.markup import Markup, badge, join, number_cell, table, tag
 from autoscout.report.plots import convergence, importance_bars, intervals
 from autoscout.report.summary import Summary
@@ -33,10 +33,9 @@ def header(summary: Summary) -> Markup:
     kind = _KINDS[summary.verdict]
     big: object = ""
     if summary.verdict is Verdict.GAIN and gain.ratio is not None:
-        interval = ""
-        if gain.low is not None and gain.high is not None:
-            interval = f"{show_percent(gain.low)} to {show_percent(gain.high)}"
-        big = tag("p", tag("strong", show_percent(gain.ratio)), tag("span", interval, class_="interval") if interval else "", class_="big")
+        interval = show_gain(gain.ratio, gain.low, gain.high).partition(" (")[2].rstrip(")")
+        better = tag("span", " better than the default", class_="interval")
+        big = tag("p", tag("strong", show_gain(gain.ratio)), tag("span", interval, class_="interval") if interval else better, class_="big")
     words = [tag("p", badge(summary.verdict.value, kind), " ", _fidelity_badge(summary), class_="verdict"), big, tag("p", summary.reason)]
     if gain.enough:
         words.append(tag("p", f"{gain.confidence:.0%} interval, {gain.method}, {gain.pairs} pairs.", class_="quiet"))

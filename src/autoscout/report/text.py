@@ -11,7 +11,7 @@ from rich.text import Text
 
 from autoscout.core.trial import Fidelity
 from autoscout.report.importance import Importance
-from autoscout.report.labels import one_line, show_duration, show_number, show_percent
+from autoscout.report.labels import one_line, show_duration, show_gain, show_number
 from autoscout.report.summary import Summary
 from autoscout.report.verdict import Side, Verdict
 
@@ -48,7 +48,7 @@ def verdict_panel(summary: Summary) -> Panel:
     colour = _COLOURS[summary.verdict]
     text = Text(summary.verdict.value.upper(), style=f"bold {colour}")
     if summary.verdict is Verdict.GAIN and summary.gain.ratio is not None:
-        text.append(f"  {show_percent(summary.gain.ratio)}", style=f"bold {colour}")
+        text.append(f"  {show_gain(summary.gain.ratio)}", style=f"bold {colour}")
     if summary.fidelity is Fidelity.SIMULATED:
         text.append("  (simulated, not measured)", style="bold magenta")
     text.append(f"\n{summary.reason}")

@@ -18,7 +18,7 @@ from autoscout.core.config import Config
 from autoscout.core.task import Direction, Limit, Task
 from autoscout.core.trial import Fidelity, Measurement, Status, Trial
 from autoscout.report.curves import ordered, phase_of
-from autoscout.report.labels import namer, show_number, show_percent
+from autoscout.report.labels import namer, show_gain, show_number
 from autoscout.report.statistics import MIN_PAIRS, Gain, paired_gain, variation
 
 
@@ -284,7 +284,7 @@ def _compare(gain: Gain) -> tuple[Verdict, str]:
         return Verdict.NO_GAIN, f"the interval includes the default ({gain.pairs} pairs)"
     if gain.ratio is not None and gain.ratio <= 1.0:
         return Verdict.NO_GAIN, "nothing measured better than the default"
-    looks = f"; it looks like {show_percent(gain.ratio)}" if gain.ratio is not None else ""
+    looks = f"; it looks like {show_gain(gain.ratio)}" if gain.ratio is not None else ""
     return Verdict.NO_GAIN, f"not enough repeats: {gain.pairs} pairs of measurements in the final, {MIN_PAIRS} are needed{looks}"
 
 

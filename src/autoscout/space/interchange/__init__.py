@@ -3,7 +3,7 @@
 Everything here works on files; none of the tools needs to be installed.
 """
 
-from autoscout.space.interchange.any import read_foreign
+from autoscout.space.interchange.detect import read_foreign
 from autoscout.space.interchange.configspace_export import Export, write_configspace
 from autoscout.space.interchange.configspace_import import read_configspace
 from autoscout.space.interchange.deepspeed import read_tuning_space, tuning_template

@@ -43,6 +43,7 @@ def test_names_that_differ_only_in_punctuation_stay_apart() -> None:
 def test_values_are_short_and_exact() -> None:
     names = Names(["bucket_size", "flag", "kind", "rate"])
     assert names.name({"bucket_size": 500_000_000, "flag": True, "kind": "q8_0", "rate": 0.5}) == "bs5e8_fT_k-q8-0_r0.5"
+    assert names.name({"kind": "round-robin"}) == "k-round--robin"
     assert names.name({"bucket_size": 16384, "flag": False}) == "bs16384_fF"
     assert names.name({"bucket_size": 16385}) != names.name({"bucket_size": 16384})
 

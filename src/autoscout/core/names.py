@@ -98,8 +98,8 @@ def _encode(value: Value) -> str:
         return f"{digits[:-zeros]}e{zeros}" if zeros >= 4 else digits
     if isinstance(value, float):
         return repr(value)
-    if re.fullmatch(r"[A-Za-z][A-Za-z0-9._]*", value) and value not in ("T", "F", "N") and len(value) <= 32:
-        return value.replace("_", "-")
+    if re.fullmatch(r"[A-Za-z][A-Za-z0-9.]*([_-][A-Za-z0-9.]+)*", value) and value not in ("T", "F", "N") and len(value) <= 32:
+        return value.replace("-", "--").replace("_", "-")
     return f"{re.sub(r'[^A-Za-z0-9.]+', '-', value)[:24]}~{hashlib.sha256(value.encode()).hexdigest()[:6]}"
 
 

@@ -1,0 +1,218 @@
+"""The measuring process: starts the engine with one configuration, loads it, and writes what it saw.
+
+    python -m autoscout.backends.llamacpp.bench bench_input.json
+
+Runs in a folder of its own, once per measurement: a fresh process is the only way to compare settings that need one, and the
+engine takes its memory with it. Writes `stage.txt` as it goes (so that a kill can be dated) and `bench.json` at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import secrets
+import signal
+import subprocess
+import sys
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from autoscout.backends.llamacpp.gguf_file import GgufError, GgufFile
+from autoscout.backends.llamacpp.load import Refused, WrongAnswer, run_load
+from autoscout.backends.llamacpp.model import cache_folder, ensure_model, made_once, model_facts
+from autoscout.backends.llamacpp.probe import Distribution, divergence, probe
+from autoscout.backends.llamacpp.serve import parameters
+from autoscout.backends.llamacpp.stages import FAILED, INPUT, RESULT, STAGE
+from autoscout.core import seeds
+from autoscout.core.clock import RealClock
+
+WARM_TOKENS = 8  # enough to touch all weights and buffers
+UNSETTLED = 0.15  # spread of the repeats, relative to their median, above which up to as many again are taken
+ENOUGH_S = 20.0  # no further repeat begins after this long: the configuration, or the machine, is slow beyond interest
+QUIET = 2  # log level: warnings and errors
+
+
+class Failed(Exception):  # noqa: N818 - a result
+    """The measurement ended early; `kind` is a status in the words of `outcome`."""
+
+    def __init__(self, kind: str, reason: str) -> None:
+        super().__init__(reason)
+        self.kind = kind
+
+
+def measure(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything from the model file to the metrics.
+
+    Raises:
+        Failed: some step went wrong in a way that can be told apart.
+    """
+    clock, workload = RealClock(), given["workload"]
+    path = _prepare(given)
+    reference = _reference(given)
+    _stage("loading")
+    begun_s = clock.span_s()
+    server = _start(given, path)
+    startup_s = clock.span_s() - begun_s
+    try:
+        _stage("checking")
+        tokens = GgufFile(path).prompt_tokens()
+        distance = divergence(reference, probe(server, tokens, workload["context"]))
+        if not distance <= workload["max_divergence"]:
+            rule = f"answers differ from the default's by {distance:.3g} nats a token, more than {workload['max_divergence']:g}"
+            raise Failed("wrong_output", rule)
+        _stage("warming")
+
+        def repeat(name: str | int, requests: int, output_tokens: int) -> dict[str, float]:
+            random = seeds.stream(given["seed"], "prompts", name)
+            prompts = [random.choice(tokens, workload["prompt_tokens"]).tolist() for _ in range(requests)]
+            return run_load(server, clock, prompts, output_tokens, workload["concurrency"])
+
+        if workload["warmup"]:
+            repeat("warmup", workload["warmup"], min(WARM_TOKENS, workload["output_tokens"]))
+        _stage("measuring")
+        begun_s = clock.span_s()
+        samples: list[dict[str, float]] = []
+        while _wanted(samples, workload["repeats"], clock.span_s() - begun_s):
+            samples.append(repeat(len(samples), workload["requests"], workload["output_tokens"]))
+    except Refused as error:
+        raise Failed("invalid" if error.code == 400 else "crashed", f"the server refused a request: {error}") from error
+    except WrongAnswer as error:
+        raise Failed("wrong_output", str(error)) from error
+    return _result(samples, {"startup_s": startup_s, "divergence": distance, "peak_mem_gib": _peak_gib()}, workload)
+
+
+def _prepare(given: Mapping[str, Any]) -> Path:
+    """The model file, made first if need be."""
+    _stage("preparing")
+    workload = given["workload"]
+    try:
+        facts = model_facts(workload["model"])
+        if facts.fingerprint != workload["model_fingerprint"]:
+            raise Failed("crashed", f"the model file {workload['model']} is not the one the study began with")
+        return ensure_model(workload["model"], given["weights"], cache_folder(workload["cache_dir"]))
+    except (GgufError, OSError) as error:
+        raise Failed("crashed", f"the model could not be prepared: {error}") from error
+
+
+def _reference(given: Mapping[str, Any]) -> list[Distribution]:
+    """The default's answers, from the cache; a process of its own finds them out the first time."""
+    workload, own = given["workload"], given["reference"]
+    path = cache_folder(workload["cache_dir"]) / f"answers-{own['key']}.json"
+    if not path.exists():
+
+        def make(partial: Path) -> None:
+            request = {**given, "settings": own["settings"], "weights": own["weights"], "answers": str(partial)}
+            command = [sys.executable, "-m", "autoscout.backends.llamacpp.bench", "-"]
+            done = subprocess.run(command, input=json.dumps(request), text=True, capture_output=True, check=False)
+            if done.returncode != 0:
+                sys.stderr.write(done.stderr)
+                same = own["settings"] == given["settings"] and own["weights"] == given["weights"]
+                raise Failed("start" if same else "crashed", "the default settings gave no answers to compare with")
+
+        try:
+            made_once(path, make)
+        except OSError as error:
+            raise Failed("crashed", f"the cache cannot be written: {error}") from error
+    found: list[Distribution] = json.loads(path.read_text())
+    return found
+
+
+def answer(given: Mapping[str, Any]) -> None:
+    """Find out what the engine answers with these settings."""
+    path = ensure_model(given["workload"]["model"], given["weights"], cache_folder(given["workload"]["cache_dir"]))
+    server = _start(given, path)
+    found = probe(server, GgufFile(path).prompt_tokens(), given["workload"]["context"])
+    Path(given["answers"]).write_text(json.dumps(found))
+
+
+def _start(given: Mapping[str, Any], path: Path) -> Any:
+    import xllamacpp
+
+    settings = {**given["settings"], "model_path": str(path)}
+    if settings.get("gpu_layers", "auto") not in ("auto", 0):
+        kinds = [device["type"].name for device in xllamacpp.get_device_info()]
+        if not any(kind.endswith("GPU") for kind in kinds):
+            raise Failed("invalid", "layers cannot go to a GPU: this build of the engine sees none")
+    try:
+        params = parameters(settings)
+    except AttributeError as error:
+        raise Failed("invalid", str(error)) from error
+    params.hostnames = ["127.0.0.1"]
+    params.api_keys = [secrets.token_hex(16)]  # the port is for nobody; requests come from inside
+    params.verbosity = QUIET
+    try:
+        server = xllamacpp.Server(params)
+    except (RuntimeError, MemoryError) as error:
+        raise Failed("start", f"the engine did not start: {error}") from error
+    for number in (signal.SIGINT, signal.SIGTERM):  # the engine's own handlers stop its loop and leave us waiting for an answer
+        signal.signal(number, signal.SIG_DFL)
+    return server
+
+
+def _wanted(samples: list[dict[str, float]], repeats: int, spent_s: float) -> bool:
+    """Whether another repeat is worth its time."""
+    if not samples or spent_s > ENOUGH_S:
+        return not samples
+    if len(samples) < repeats:
+        return True
+    values = [sample["output_throughput"] for sample in samples]
+    return 1 < len(samples) < 2 * repeats and (max(values) - min(values)) / median(values) > UNSETTLED
+
+
+def _result(samples: list[dict[str, float]], single: Mapping[str, float], workload: Mapping[str, Any]) -> dict[str, Any]:
+    by_metric = {name: [sample[name] for sample in samples] for name in samples[0]}
+    return {
+        "metrics": {**{name: median(values) for name, values in by_metric.items()}, **single},
+        "samples": by_metric,
+        "requests": len(samples) * workload["requests"],
+        "output_tokens": len(samples) * workload["requests"] * workload["output_tokens"],
+    }
+
+
+def _peak_gib() -> float:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1024**3 if sys.platform == "darwin" else 1024**2)
+
+
+def _stage(name: str) -> None:
+    Path(STAGE).write_text(name + "\n")
+
+
+def _write(result: Mapping[str, Any]) -> None:
+    partial = Path(f"{RESULT}.partial")
+    partial.write_text(json.dumps(result, indent=1) + "\n")
+    partial.replace(RESULT)
+
+
+def main(argument: str) -> int:
+    """Measure, or give answers when the input asks for them."""
+    given = json.loads(sys.stdin.read() if argument == "-" else Path(argument).read_text())
+    if "answers" in given:
+        answer(given)
+        return 0
+    try:
+        result = measure(given)
+    except Failed as error:
+        _write({"failure": error.kind, "reason": str(error)})
+        print(f"{error.kind}: {error}", file=sys.stderr)
+        return FAILED
+    _write(result)
+    _stage("done")
+    for name, value in result["metrics"].items():
+        print(f"{name}: {value:.6g}")
+    return 0
+
+
+if __name__ == "__main__":
+    status = 1
+    try:
+        status = main(sys.argv[1] if len(sys.argv) > 1 else INPUT)
+    except BaseException:  # nobody above us would hear of it
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)  # the engine's threads need not be waited for

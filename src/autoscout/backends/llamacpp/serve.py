@@ -1,0 +1,128 @@
+"""Starts llama.cpp's server with the settings of a JSON file, and serves until it is told to stop.
+
+    python server.py server.json [--host 127.0.0.1] [--port 8080]
+
+Needs the `xllamacpp` wheel and nothing else: AutoScout hands this very file over beside `run.sh`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+FLASH = {"auto": -1, "off": 0, "on": 1}
+CACHE_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "iq4_nl": 20, "bf16": 30}
+LOAD_MODES = {"auto": -1, "none": 0, "mmap": 1, "mlock": 2, "mmap+mlock": 3, "dio": 4}
+SPLIT_MODES = {"none": 0, "layer": 1, "row": 2}
+NUMA = {"off": 0, "distribute": 1, "isolate": 2}
+GPU_LAYERS = {"auto": -1, "all": -2}
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def parameters(settings: Mapping[str, Any]) -> Any:
+    """`xllamacpp.CommonParams` with these settings; whatever is not named keeps the engine's default.
+
+    Raises:
+        AttributeError: the installed wheel has no such parameter.
+    """
+    import xllamacpp
+
+    params = xllamacpp.CommonParams()
+    params.model.path = settings["model_path"]
+    params.n_ctx = settings["context"]
+    plain = {"batch": "n_batch", "ubatch": "n_ubatch", "parallel": "n_parallel"}
+    flags = {name: name for name in ("kv_unified", "cont_batching", "swa_full")}
+    inverted = {"repack": "no_extra_bufts", "kv_offload": "no_kv_offload", "op_offload": "no_op_offload"}
+    named = {
+        "flash_attention": ("flash_attn_type", FLASH, "llama_flash_attn_type"),
+        "cache_type_k": ("cache_type_k", CACHE_TYPES, "ggml_type"),
+        "cache_type_v": ("cache_type_v", CACHE_TYPES, "ggml_type"),
+        "load_mode": ("load_mode", LOAD_MODES, "llama_load_mode"),
+        "split_mode": ("split_mode", SPLIT_MODES, "llama_split_mode"),
+        "numa": ("numa", NUMA, "ggml_numa_strategy"),
+    }
+    for knob, attribute in {**plain, **flags}.items():
+        if knob in settings:
+            _put(params, attribute, settings[knob])
+    for knob, attribute in inverted.items():
+        if knob in settings:
+            _put(params, attribute, not settings[knob])
+    for knob, (attribute, numbers, kind) in named.items():
+        if knob in settings:
+            _put(params, attribute, getattr(xllamacpp, kind)(numbers[settings[knob]]))
+    if "gpu_layers" in settings:
+        params.n_gpu_layers = GPU_LAYERS.get(settings["gpu_layers"], settings["gpu_layers"])
+    _threads(params, settings)
+    return params
+
+
+def _put(params: Any, attribute: str, value: Any) -> None:
+    if not hasattr(params, attribute):
+        raise AttributeError(f"this release of xllamacpp has no parameter {attribute!r}")
+    setattr(params, attribute, value)
+
+
+def _threads(params: Any, settings: Mapping[str, Any]) -> None:
+    for knob, which in (("threads", params.cpuparams), ("threads_batch", params.cpuparams_batch)):
+        if knob in settings:
+            which.n_threads = settings[knob]
+        if "poll" in settings:
+            which.poll = settings["poll"]
+        if settings.get("pin_threads"):
+            cores = sorted(os.sched_getaffinity(0))
+            which.cpumask = [core in cores for core in range(len(which.cpumask))]
+            which.mask_valid = True
+            which.strict_cpu = True
+
+
+def serve(settings: Mapping[str, Any], host: str, port: int, api_keys: list[str]) -> int:
+    """Serve until SIGINT or SIGTERM."""
+    import xllamacpp
+
+    if not Path(settings["model_path"]).is_file():
+        print(f"no such model file: {settings['model_path']}", file=sys.stderr)
+        return 2
+    if host not in LOOPBACK and not api_keys:
+        print(f"refusing to serve on {host} without a key: set LLAMA_API_KEY, or stay on 127.0.0.1", file=sys.stderr)
+        return 2
+    params = parameters(settings)
+    params.hostnames = [host]
+    params.port = port
+    params.api_keys = api_keys
+    server = xllamacpp.Server(params)
+    stopping = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):  # after the engine has set its own, which would leave Python waiting
+        signal.signal(number, lambda *_: stopping.set())
+    print(f"serving {settings['model_path']} on {server.listening_address}", flush=True)
+    stopping.wait()
+    return 0
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description="llama.cpp's OpenAI-compatible server with tuned settings")
+    parser.add_argument("settings", nargs="?", default=str(Path(__file__).with_name("server.json")))
+    parser.add_argument("--host", default=os.environ.get("HOST", "127.0.0.1"))
+    parser.add_argument("--port", type=int, default=int(os.environ.get("PORT", "8080")))
+    given = parser.parse_args()
+    keys = [key for key in os.environ.get("LLAMA_API_KEY", "").split(",") if key]
+    try:
+        settings = json.loads(Path(given.settings).read_text())
+        return serve(settings, given.host, given.port, keys)
+    except (RuntimeError, OSError, ValueError, AttributeError) as error:
+        print(f"the server did not start: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    status = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)  # the engine's threads need not be waited for

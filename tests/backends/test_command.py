@@ -185,7 +185,7 @@ def test_every_kind_of_end(line: str, status: Status, reason: str, tmp_path: Pat
 def test_a_hanging_command_is_a_timeout(tmp_path: Path) -> None:
     done = measure("sleep 60 & sleep 60; : {flags}", tmp_path, limit_s=0.5)
     assert done.status is Status.TIMEOUT
-    assert "0.5 s" in done.reason
+    assert "did not end in time" in done.reason
 
 
 def test_memory_before_and_after_ready(tmp_path: Path) -> None:

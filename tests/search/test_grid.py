@@ -201,6 +201,15 @@ def test_pinned_knobs_stay_in_every_stage() -> None:
     assert [config["micro_batch"] for config in found] == [4, 1, 8, 64]
 
 
+def test_a_knob_of_the_space_pinned_beforehand_ignores_its_list() -> None:
+    options = GridOptions(values={"bucket_mb": (25, 500)}, stages=(("bucket_mb",), ("zero_stage",)))
+    found = flat(
+        everything(GridSearcher(ZERO.pin(Config(bucket_mb=100)), TASK, 0, options), lambda config: 1.0, given=Config(bucket_mb=100))
+    )
+    assert len(found) == 4
+    assert {config["bucket_mb"] for config in found} == {100}
+
+
 def test_conditional_knobs_open_only_where_they_exist() -> None:
     options = GridOptions(stages=(("offload",), ("zero_stage",)))
     found = flat(everything(GridSearcher(ZERO, TASK, 0, options), lambda config: 1.0))

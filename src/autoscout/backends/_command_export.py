@@ -13,7 +13,7 @@ PORT = 8000
 
 def script(workload: Workload, command: Command, scope: Scope) -> str:
     """`run.sh` for one of the workload's commands; its files lie beside it."""
-    lines = ["#!/bin/sh", "set -e", f'{RUNTIME["folder"]}="$(cd "$(dirname "$0")" && pwd)"', f"export {RUNTIME['folder']}"]
+    lines = ["#!/bin/sh", f'{RUNTIME["folder"]}="$(cd "$(dirname "$0")" && pwd)"', f"export {RUNTIME['folder']}"]
     templates = [*workload.env.values(), *command.templates]
     if any("port" in template.names for template in templates):
         lines += [f'{RUNTIME["port"]}="${{PORT:-{PORT}}}"', f"export {RUNTIME['port']}"]
@@ -22,9 +22,9 @@ def script(workload: Workload, command: Command, scope: Scope) -> str:
         if words:
             lines.append(f"export {name}={_value(words)}")
     if workload.cwd == IN_FOLDER:
-        lines.append(f'cd "${RUNTIME["folder"]}"')
+        lines.append(f'cd "${RUNTIME["folder"]}" || exit 1')
     else:
-        lines.append(f"cd {shlex.quote(workload.cwd)}")
+        lines.append(f"cd {shlex.quote(workload.cwd)} || exit 1")
     if command.line is not None:
         lines.append(command.line.shell(scope))
     else:

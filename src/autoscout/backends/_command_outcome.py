@@ -116,7 +116,7 @@ def _failure(
     if completed.cancelled:
         return Status.ABORTED, "stopped by us"
     if completed.timed_out:
-        return Status.TIMEOUT, f"passed its limit of {workload.limit_s:g} s" if workload.limit_s else "passed its time limit"
+        return Status.TIMEOUT, f"did not end in time and was stopped after {completed.wall_s:.3g} s"
     codes = [run.returncode for run in runs] or [completed.returncode]
     code = next((code for code in codes if code != 0), 0)
     if told in ("server_died", "server_ended"):

@@ -164,7 +164,10 @@ class GridSearcher:
 
 
 def _candidates(name: str, options: GridOptions, space: Space) -> tuple[Value, ...]:
-    return tuple(options.values[name]) if name in options.values else coarse(space.knobs[name], options.points)
+    knob = space.knobs[name]
+    if len(knob.values) == 1:  # pinned, whatever was listed
+        return tuple(knob.values)
+    return tuple(options.values[name]) if name in options.values else coarse(knob, options.points)
 
 
 def _check(options: GridOptions, space: Space) -> None:
@@ -177,7 +180,7 @@ def _check(options: GridOptions, space: Space) -> None:
     for name, values in options.values.items():
         knob = space.knobs.get(name)
         for value in values if knob is not None else ():
-            if knob is not None and knob.position(value) is None:
+            if knob is not None and len(knob.values) > 1 and knob.position(value) is None:
                 fix = f"The nearest is {knob.nearest(value)!r}"
                 faults.append(
                     Fault(where="grid", field=f"values.{name}", value=repr(value), rule="the knob does not take this value", fix=fix)

@@ -34,9 +34,9 @@ GRACE_S = 10.0  # what a server gets between the request to stop and the kill
 class CommandBackend:
     """Any program: a command with {knob} slots, and a metric from JSON, a regular expression or the clock.
 
-    The knobs come from outside: a `Space`, or the `space:` block of a campaign, which then travels with the task as
-    `workload.space`. A task is refused when a slot names no knob, a knob is used nowhere, or a conditional knob stands where it
-    would leave a hole.
+    The knobs come from outside: as a `Space`, as the `space:` block of a campaign, or with the task, as `workload.space`; the
+    first two leave the task alone, so that a study may go on with a changed space. A task is refused when a slot names no knob, a
+    knob is used nowhere, or a conditional knob stands where it would leave a hole.
 
     Args:
         space: The knobs, as a space or as the block that declares one; None when tasks bring them.
@@ -52,9 +52,8 @@ class CommandBackend:
         faults: list[Fault] = []
         blocks = _blocks(given, faults)
         workload_data = {name: value for name, value in blocks["workload"].items() if name != "facts"}
-        block = given.get("space", self._block)
-        if block is not None:
-            workload_data["space"] = block
+        if given.get("space") is not None:
+            workload_data["space"] = given["space"]
         hardware = {**(blocks["workload"].get("facts") or {}), **blocks["hardware"]}
         workload, workload_faults = try_workload(workload_data)
         objective, workload, goal_faults = read_objective(blocks["objective"], workload)

@@ -269,6 +269,16 @@ def test_an_outage_that_lasts_is_one_clear_error(
         assert [t.config["x"] for t in trials_of(again, "study")] == [0]
 
 
+def test_a_refused_statement_is_no_outage(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_database, "OUTAGE_S", 1e9)  # an outage would be waited for
+    with SqlStore(postgres_url) as store:
+        store.open(record())
+        with pytest.raises(StoreError, match="refused a statement") as caught:
+            store.claim("study", [proposal(0)], "nul \0", 60.0)
+        assert "NUL" in str(caught.value)
+        assert store.claim("study", [proposal(0)], "b", 60.0) == [proposal(0)]
+
+
 def test_passwords(postgres: _postgres.Server, postgres_url: str) -> None:
     name = postgres_url.partition("@/")[2].partition("?")[0]
     right = f"postgresql://scout:{_postgres.PASSWORD}@127.0.0.1:{postgres.port}/{name}"

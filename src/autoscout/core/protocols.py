@@ -183,12 +183,14 @@ class StudyRecord:
 class Store(Protocol):
     """Keeps what happened. Safe for many threads and many processes at once.
 
-    - `open(record)` creates the study or joins it; returns the record in force (an existing one keeps its task).
-    - `claim(study, proposals, worker, lease_s)` says which of them nobody has finished or holds, and holds those for
-      `worker` until appended, released or the lease ends; a holder that died on this machine loses its claims at once.
+    - `open(record)` creates the study or joins it; returns the record in force. An existing one keeps its task and takes
+      the newcomer's budget, space and spec; another task is refused with `ConfigError`, all differences at once.
+    - `claim(study, proposals, worker, lease_s)` says which of them nobody has finished (at any fidelity) and nobody else
+      holds, and holds those for `worker` until appended, released or the lease ends; a holder that died on this machine
+      loses its claims at once. A slot is a configuration and a repeat. A worker's own claim is granted to it again.
     - `append(trials)` makes one batch durable before it returns, numbers it, and drops the claims. A trial whose
-      identity already stands there is dropped (somebody else was faster); the stored ones are returned.
-      An aborted trial is not stored: it only gives its claim back.
+      identity already stands there is dropped (somebody else was faster); the stored ones are returned as a later reader
+      will see them. An aborted trial is not stored: it only gives its worker's claim back.
     - `batches(study, after)` yields the stored batches in order, those after batch number `after` only.
     - `studies()` lists all records, newest first.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from autoscout.core.errors import Fault, StoreError
@@ -40,7 +40,7 @@ _POSTGRES = {
     "25006": ("the server takes no writes", "Give the URL of the primary, not of a standby"),
     "57": ("the server is shutting down or was restarted", f"Start it again, then resume; {_SAFE}"),
     "40": ("the server gave up this transaction", "Resume; if it comes back, look into the server's log"),
-    "22021": ("a text holds characters that the database cannot keep", "Remove them from study and worker names"),
+    "22": ("the database cannot keep a value", "Please report this with the text in brackets"),
 }
 """Beginning of the SQLSTATE, longest first match -> what it means, what to do."""
 
@@ -79,7 +79,11 @@ def is_outage(error: SQLAlchemyError) -> bool:
     if not isinstance(error, DBAPIError) or _sqlite_name(error):
         return False
     state = _state(error)
-    return error.connection_invalidated or not state or state.startswith(("08", "57P"))
+    return error.connection_invalidated or _is_unreachable(error, state) or state.startswith("57P")
+
+
+def _is_unreachable(error: DBAPIError, state: str) -> bool:
+    return state.startswith("08") or (not state and isinstance(error, (OperationalError, InterfaceError)))
 
 
 def _explain(error: DBAPIError) -> tuple[str, str]:
@@ -91,7 +95,7 @@ def _explain(error: DBAPIError) -> tuple[str, str]:
     for length in (5, 2):
         if state[:length] in _POSTGRES:
             return _POSTGRES[state[:length]]
-    if not state or state.startswith("08") or error.connection_invalidated:
+    if error.connection_invalidated or _is_unreachable(error, state):
         return _NO_SERVER
     return "the database refused a statement", "Please report this with the text in brackets"
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import fcntl
 import multiprocessing
 import os
+import random
 import resource
 import shutil
 import subprocess
 import tempfile
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +26,7 @@ from autoscout.store import _engine, _journal
 from autoscout.store.sql import SqlStore
 from autoscout.testing.store import ELSEWHERE, LEASE_S, proposal, record, trial
 
-LONG = "x" * 6000
+LONG = b64encode(random.Random(0).randbytes(4500)).decode()  # PostgreSQL would compress simpler text
 
 
 @pytest.fixture

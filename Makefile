@@ -18,7 +18,7 @@ $(VENV)/.ready-test: pyproject.toml scripts/setup
 	@touch $@ $(VENV)/.ready-tune
 
 tune: $(VENV)/.ready-tune ## tune real llama.cpp on this machine, about five minutes
-	$(BIN)/autoscout tune llamacpp --experiment-name llamacpp
+	$(BIN)/autoscout tune llamacpp --experiment-name llamacpp --budget 6m
 
 test: $(VENV)/.ready-test ## everything CI runs: lint, types, import contract, all tests
 	scripts/system-packages

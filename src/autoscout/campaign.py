@@ -11,11 +11,11 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError
 
 from autoscout.core.config import Value
-from autoscout.core.errors import ConfigError, Fault
+from autoscout.core.errors import ConfigError, Fault, SpaceError
 from autoscout.core.task import Limit
 from autoscout.space import Space
 from autoscout.space.constraint import close
-from autoscout.space.document import Item, from_plain, load
+from autoscout.space.document import Item, from_plain, load, unknown_keys
 from autoscout.space.yaml import space_from_item
 
 Path_ = tuple[str | int, ...]
@@ -114,7 +114,7 @@ class Campaign(Block):
     hardware: dict[str, Any] = Field(default_factory=dict, description="the machine; detected when left out")
     goal: Goal = Field(default_factory=Goal)
     budget: Bounds = Field(default_factory=Bounds)
-    space: dict[str, Any] | None = Field(None, description="knobs and constraints; replaces the backend's own space")
+    space: dict[str, Any] | None = Field(None, description="knobs and constraints; narrows the knobs that a backend declares itself")
     set: dict[str, Value] = Field(default_factory=dict, description="pinned knobs")
     first: tuple[dict[str, Value], ...] = Field((), description="known-good configurations, tried right after the default")
     search: Search = Field(default_factory=Search)
@@ -136,6 +136,29 @@ class Campaign(Block):
         given = {**(self.workload.get("facts") or {}), **self.hardware}
         facts = {name: value for name, value in given.items() if isinstance(value, (bool, int, float, str))}
         return space_from_item(self._space_block or from_plain(self.space, "space"), facts)
+
+    def narrowing(self) -> list[str]:
+        """The `space` block as further constraints on knobs that the backend declares itself.
+
+        Raises:
+            SpaceError: the block says more than `constraints`, and `values` or `range` of knobs; all faults at once.
+        """
+        root = self._space_block or from_plain(self.space or {}, "space")
+        faults: list[Fault] = []
+        block = root.entries(faults)
+        faults += unknown_keys(block, ("knobs", "constraints"))
+        rules = [str(item.value) for item in block["constraints"].items(faults)] if "constraints" in block else []
+        for name, item in (block["knobs"].entries(faults) if "knobs" in block else {}).items():
+            entry = item.entries(faults)
+            faults += unknown_keys(entry, ("values", "range"))
+            if "values" in entry:
+                rules.append(f"`{name}` in [{', '.join(repr(value.value) for value in entry['values'].items(faults))}]")
+            bounds = entry["range"].items(faults) if "range" in entry else []
+            if len(bounds) == 2:
+                rules.append(f"{bounds[0].value!r} <= `{name}` <= {bounds[1].value!r}")
+        if faults:
+            raise SpaceError(faults)
+        return rules
 
     def to_yaml(self) -> str:
         """The file that gives this campaign again; blocks at their defaults are left out."""

@@ -13,7 +13,7 @@ from typing import Any
 from autoscout.campaign import Campaign
 from autoscout.core import plugins
 from autoscout.core.config import Config, Value
-from autoscout.core.errors import ConfigError, Fault, SpaceError
+from autoscout.core.errors import Fault, SpaceError
 from autoscout.core.protocols import Backend, Evaluator, Executor, Searcher, Store, StudyRecord
 from autoscout.core.task import Budget, Task
 from autoscout.core.trial import Trial
@@ -71,9 +71,7 @@ def prepare(campaign: Campaign) -> Setup:
     """
     backend = _backend(campaign)
     task = dataclasses.replace(backend.task(_task_block(campaign)), budget=_budget(campaign))
-    space = backend.space(task)
-    if not isinstance(space, Space):
-        raise TypeError(f"the backend {campaign.system} must declare an autoscout.space.Space, not {type(space).__name__}")
+    space = _space(campaign, backend, task)
     given = _pins(space, campaign.set)
     pinned = space.pin(given) if given else space
     baseline = pinned.project(space.default(), given) if given else space.default()
@@ -154,15 +152,20 @@ def run(setup: Setup, folder: Folder, observer: Observer, stopping: Callable[[Ev
 
 def _backend(campaign: Campaign) -> Backend:
     kind = plugins.get("backend", campaign.system)
-    space = campaign.declared_space()
-    if space is None:
-        made: Backend = kind()
-        return made
-    if "space" not in inspect.signature(kind).parameters:
-        rule = f"the backend {campaign.system} declares its own knobs"
-        raise ConfigError(Fault(where="campaign", field="space", rule=rule, fix="Leave `space` out; pin knobs with `set`"))
-    made = kind(space=space)
+    made: Backend = kind(space=campaign.declared_space()) if _takes_space(kind) else kind()
     return made
+
+
+def _space(campaign: Campaign, backend: Backend, task: Task) -> Space:
+    space = backend.space(task)
+    if not isinstance(space, Space):
+        raise TypeError(f"the backend {campaign.system} must declare an autoscout.space.Space, not {type(space).__name__}")
+    return space.constrain(*campaign.narrowing()) if campaign.space and not _takes_space(type(backend)) else space
+
+
+def _takes_space(kind: type) -> bool:
+    """Whether the knobs of a backend come from outside."""
+    return "space" in inspect.signature(kind).parameters
 
 
 def _pins(space: Space, wanted: Mapping[str, Value]) -> Config:

@@ -39,7 +39,9 @@ def write_findings(result: Result) -> Findings:
     steps = ablate(setup.task, result.trials, setup.baseline, summary.best.config, check=setup.space.check) if summary.best else None
     handed: tuple[str, ...] = ()
     if summary.answer is not None:
-        handed = hand_over(folder.best, summary, setup.backend.export(summary.answer, setup.task), setup.baseline, knobs=knobs)
+        files = setup.backend.export(summary.answer, setup.task)
+        variables = setup.backend.render(summary.answer, setup.task, setup.campaign.search.seed).env
+        handed = hand_over(folder.best, summary, files, setup.baseline, knobs=knobs, variables=variables)
     write_file(folder.path / "summary.csv", summary_csv(setup.task, result.trials, knobs))
     write_file(folder.path / "report.json", json.dumps(report_json(summary, importance, steps), indent=2) + "\n")
     write_file(folder.path / "t4.json", json.dumps(t4(setup.task, result.trials)) + "\n")

@@ -37,7 +37,8 @@ def show(target: Target, pinned: Pinned = None, as_json: Json = False) -> None:
         table.add_row(knob.name, "sparse" if knob.sparse else "dense", shown(knob.values), str(knob.default), knob.when or "", knob.help)
     options.console.print(table)
     for rule in space.constraints:
-        options.console.print(f"  {rule}", highlight=False, markup=False)
+        why = f"   # {rule.why}" if rule.why else ""
+        options.console.print(f"  {rule.text}{why}", highlight=False, markup=False, soft_wrap=True)
 
 
 @app.command("count")

@@ -100,7 +100,7 @@ def _encode(value: Value) -> str:
         return repr(value)
     if re.fullmatch(r"[A-Za-z][A-Za-z0-9.]*([_-][A-Za-z0-9.]+)*", value) and value not in ("T", "F", "N") and len(value) <= 32:
         return value.replace("-", "--").replace("_", "-")
-    return f"{re.sub(r'[^A-Za-z0-9.]+', '-', value)[:24]}~{hashlib.sha256(value.encode()).hexdigest()[:6]}"
+    return f"{re.sub(r'[^A-Za-z0-9.]+', '-', value)[:24]}~{hashlib.sha256(value.encode(errors='surrogatepass')).hexdigest()[:6]}"
 
 
 __all__ = ["LENGTH", "Names"]

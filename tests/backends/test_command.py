@@ -81,6 +81,18 @@ def test_flags_stand_for_every_knob_not_named(tmp_path: Path) -> None:
     assert (tmp_path / "out").read_text() == "2 --fast --bucket-mb 8 --kind it's b\n"
 
 
+def test_a_command_that_names_no_knob_gets_them_all(tmp_path: Path) -> None:
+    expected = "2 --fast --bucket-mb 8 --kind it's b\n"
+    for command, whole in (("echo 2", "echo 2 {flags}"), (["echo", 2], ["echo", 2, "{flags}"])):
+        backend, task = task_of(command)
+        assert task.workload["command"] == whole
+        assert execute(backend.render(CONFIG, task, 0), tmp_path).stdout == expected.replace("2 --fast", "2 --batch 2 --fast")
+        assert backend.task(task.to_json()) == task
+    assert "used nowhere" in "".join(faults_of({"workload": {"command": "echo 2 | cat"}})), "where would the flags go?"
+    serve = CommandBackend(SPACE).task({"workload": {"serve": "serve m --port {port}", "bench": "bench {port}", "find_program": False}})
+    assert serve.workload["serve"] == "serve m --port {port} {flags}"
+
+
 def test_config_files(tmp_path: Path) -> None:
     files = {
         "ds.json": {"batch": "$BATCH", "zero": {"bucket": "$bucket_mb"}, "fast": "$fast", "note": "b=$batch"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +110,19 @@ class Workload:
         """Whether the launch needs the driver: a server, several runs, or a free port."""
         uses_port = "port" in self.run.names or any("port" in template.names for template in self.env.values())
         return self.serve is not None or self.repeats > 1 or self.warmups > 0 or uses_port
+
+    def with_flags(self) -> Workload:
+        """This workload with `{flags}` at the end of its server or command, unless that is more than one plain command."""
+        command = self.serve or self.run
+        if isinstance(command.raw, list):
+            groups, nested = (*command.groups, (parse("{flags}"),)), (*command.nested, False)
+            longer = replace(command, raw=[*command.raw, "{flags}"], groups=groups, nested=nested)
+        elif re.search(r"[|;&<>#\n]", command.raw):
+            return self
+        else:
+            line = f"{command.raw.strip()} {{flags}}"
+            longer = replace(command, raw=line, line=parse(line, shell=True))
+        return replace(self, serve=longer) if self.serve is not None else replace(self, run=longer)
 
     def to_json(self) -> dict[str, Any]:
         """The fields as plain data, those at their defaults left out; reading it gives this workload again."""

@@ -6,6 +6,7 @@ import json
 import shlex
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from autoscout.backends._command_check import check, missing
@@ -67,6 +68,9 @@ class CommandBackend:
             budget=Budget(**blocks["budget"]),
         )
         space = self._known_space(task, workload)
+        if space is not None and not mentioned(workload, {*space.knobs, "flags"}):
+            workload = workload.with_flags()
+            task = replace(task, workload=workload.to_json())
         if space is not None and workload.run.raw:
             faults += check(workload, space, _facts(task))
         if faults:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from _toys import ok, toy_task
-
 from autoscout.core.config import Config
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
 from autoscout.finals import Finals

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from pathlib import Path
@@ -14,122 +15,12 @@ from hypothesis import strategies as st
 
 from autoscout.core.config import Config
 from autoscout.core.errors import SpaceError
-from autoscout.space import Choice, Flag, Grid, Knob, Space
+from autoscout.space import Constraint, Knob, Space, read_space, write_space
+from autoscout.space import solver as solver_module
 
 sys.path.insert(0, str(Path(__file__).parent))
 from brute_force import everything, valid
-
-NAMES = ["alpha", "beta", "gamma", "delta", "omega"]
-FACTS = {"gpus": 4, "limit": 2.5}
-
-
-def knob(name: str, kind: int, when: str | None) -> Knob:
-    made: list[Knob] = [
-        Choice(name, [1, 2, 4], when=when),
-        Flag(name, when=when),
-        Choice(name, ["red", "green"], when=when),
-        Grid(name, 0, 3, when=when),
-        Grid(name, 0.5, 2.0, step=0.5, when=when),
-        Choice(name, [0, "auto", None, True], when=when),
-        Grid(name, 1, 12, when=when, default=3),
-    ]
-    return made[kind % len(made)]
-
-
-NUMBERS = (0, 1, 3, 4, 6)  # kinds of knob() that hold numbers
-
-
-@st.composite
-def numbers(draw: Any, names: list[str], depth: int = 2) -> str:
-    options = ["constant", "fact"] + (["knob"] * 3 if names else []) + (["op"] * 3 if depth else [])
-    chosen = draw(st.sampled_from(options))
-    if chosen == "constant":
-        return str(draw(st.sampled_from([0, 1, 2, 3, 4, 8, 0.5])))
-    if chosen == "fact":
-        return draw(st.sampled_from(sorted(FACTS)))
-    if chosen == "knob":
-        return draw(st.sampled_from(names))
-    left, right = draw(numbers(names, depth - 1)), draw(numbers(names, depth - 1))
-    form = draw(
-        st.sampled_from(
-            [
-                "({} + {})",
-                "({} - {})",
-                "({} * {})",
-                "({} * {})",
-                "({} % {})",
-                "({} // {})",
-                "({} / {})",
-                "min({}, {})",
-                "max({}, {})",
-                "-abs({} - {})",
-            ]
-        )
-    )
-    return form.format(left, right)
-
-
-@st.composite
-def booleans(draw: Any, names: list[str], numeric: list[str], depth: int = 2) -> str:
-    options = ["compare"] * 3 + (["text", "member", "active", "odd"] if names else []) + (["and", "or", "not", "if"] if depth else [])
-    chosen = draw(st.sampled_from(options))
-    if chosen == "text":
-        return f"{draw(st.sampled_from(names))} {draw(st.sampled_from(['==', '!=']))} {draw(st.sampled_from(['1', repr('red'), repr('auto'), 'True', '2.0', 'None']))}"
-    if chosen == "odd":
-        return draw(st.sampled_from(names))
-    if chosen == "member":
-        return f"{draw(st.sampled_from(names))} in ({draw(numbers(numeric, 0))}, {draw(numbers(numeric, 0))}, 'red')"
-    if chosen == "active":
-        return f"active({draw(st.sampled_from(names))})"
-    if chosen == "compare":
-        op = draw(st.sampled_from(["==", "<=", "<", ">", ">=", "!="]))
-        return f"{draw(numbers(numeric))} {op} {draw(numbers(numeric))}"
-    parts = [draw(booleans(names, numeric, depth - 1)) for _ in range(3)]
-    if chosen == "not":
-        return f"not ({parts[0]})"
-    if chosen == "if":
-        return f"(({parts[0]}) if ({parts[1]}) else ({parts[2]}))"
-    return f"({parts[0]}) {chosen} ({parts[1]})"
-
-
-@st.composite
-def spaces(draw: Any) -> Space:
-    count = draw(st.integers(1, 5))
-    kinds = draw(st.lists(st.integers(0, 6), min_size=count, max_size=count))
-    names = NAMES[:count]
-    knobs = []
-    for place, (name, kind) in enumerate(zip(names, kinds, strict=True)):
-        before = names[:place]
-        numeric = [other for other, its in zip(before, kinds, strict=False) if its in NUMBERS]
-        conditional = before and draw(st.booleans())
-        knobs.append(knob(name, kind, draw(booleans(before, numeric, 1)) if conditional else None))
-    numeric = [name for name, kind in zip(names, kinds, strict=True) if kind in NUMBERS]
-    rules = draw(st.lists(booleans(names, numeric), max_size=3))
-    shuffled = draw(st.permutations(knobs))
-    try:
-        return Space(shuffled, rules, FACTS)
-    except SpaceError as error:
-        if "never hold" in str(error) or "hold together" in str(error):
-            bare = Space(shuffled, (), FACTS)
-            assert not [config for config in everything(bare) if all(valid(_with(shuffled, rule), config) for rule in rules)], error
-        assume(False)
-        raise
-
-
-def _with(knobs: Any, rule: str) -> Any:
-    class Loose:
-        """A space that may be empty, for the reference reading only."""
-
-        facts = FACTS
-
-    loose = Loose()
-    bare = Space(knobs, (), FACTS)
-    loose.knobs = bare.knobs  # type: ignore[attr-defined]
-    from autoscout.space import Constraint
-
-    loose.constraints = (Constraint(rule),)  # type: ignore[attr-defined]
-    return loose
-
+from random_spaces import FACTS, declarations, spaces
 
 common = settings(
     max_examples=int(os.environ.get("SPACE_EXAMPLES", "40")),
@@ -223,7 +114,7 @@ def test_project_and_mask_agree_with_brute_force(space: Space, data: Any) -> Non
     found = space.project(wanted, structure)
     assert found in completions
     pool = completions
-    for name, knob in space.knobs.items():  # ancestors first, each the nearest that can be completed
+    for name in space.knobs:  # ancestors first, each the nearest that can be completed
         if name in found and name in wanted and name not in structure:
             best = min(abs(config[name] - wanted[name]) for config in pool if name in config)  # type: ignore[operator]
             assert abs(found[name] - wanted[name]) == pytest.approx(best)  # type: ignore[operator]
@@ -251,3 +142,49 @@ def test_a_pinned_space_is_the_part_that_extends_the_pins(space: Space, data: An
     pinned = space.pin(pins)
     assert set(pinned.enumerate()) == {config for config in truth if config.extends(pins)}
     assert pinned.default().extends(pins)
+
+
+def _solutions(knobs: list[Knob], rules: tuple[str, ...]) -> list[Config]:
+    bare = Space(knobs, (), FACTS)
+    bare.constraints = tuple(Constraint(rule) for rule in rules)  # for the reference reading only
+    return everything(bare)
+
+
+@given(declarations())
+@common
+def test_a_contradiction_is_named_by_a_smallest_set_of_constraints(declared: tuple[list[Knob], list[str]]) -> None:
+    knobs, rules = declared
+    try:
+        Space(knobs, rules, FACTS)
+    except SpaceError as error:
+        message = str(error)
+    else:
+        message = ""
+    assume("hold" in message and "constraints[" in message)
+    named = tuple(rule for number, rule in enumerate(rules) if f"constraints[{number}]" in message)
+    assert not _solutions(knobs, named)
+    for fewer in itertools.combinations(named, len(named) - 1):
+        assert _solutions(knobs, fewer)
+
+
+@given(spaces())
+@common
+def test_yaml_gives_the_same_space_back(space: Space) -> None:
+    again = read_space(write_space(space))
+    assert again == space
+    assert list(again.knobs.values()) == list(space.knobs.values())
+
+
+@given(spaces(), st.data())
+@common
+def test_forgetting_changes_no_answer(space: Space, data: Any) -> None:
+    truth = everything(space)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(solver_module, "MAX_STATES", 1)
+        assert set(space.enumerate()) == set(truth)
+        assert space.count().value == len(truth)
+        sample = space.sample(np.random.default_rng(0))
+        assert sample in truth
+        partial = data.draw(st.sampled_from(truth)).only(data.draw(st.sets(st.sampled_from(list(space.knobs)))))
+        for name in space.undecided(partial):
+            assert set(space.choices(name, partial)) == {c[name] for c in truth if c.extends(partial) and name in c}

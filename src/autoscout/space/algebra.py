@@ -371,6 +371,8 @@ class Table:
         parts.sort(key=lambda node: node.number)
         if op == "mul" and constant == 0 and all(part.total for part in parts):
             return self.constant(0)
+        if op == "mul" and constant != 1 and len(parts) == 1 and parts[0].op == "add":
+            return self._flat("add", [self._flat("mul", (self.constant(int(constant)), term)) for term in parts[0].args])
         if constant != (0 if op == "add" else 1):
             parts.insert(0, self.constant(int(constant)))
         return self._make(op, tuple(parts)) if len(parts) > 1 else parts[0]

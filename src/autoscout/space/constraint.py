@@ -74,7 +74,11 @@ class Constraint:
         try:
             body = inspect.getsource(self.rule)
         except (OSError, TypeError):
-            body = repr(getattr(getattr(self.rule, "__code__", None), "co_code", self.text))
+            body = ""
+        code = getattr(self.rule, "__code__", None)
+        if code is not None:  # two lambdas may share their lines, and what they close over is not in the source
+            cells = [repr(cell.cell_contents) for cell in getattr(self.rule, "__closure__", None) or ()]
+            body += repr((code.co_code, code.co_names, [const for const in code.co_consts if not hasattr(const, "co_code")], cells))
         return f"{self.text} {hashlib.sha256(body.encode()).hexdigest()}"
 
 

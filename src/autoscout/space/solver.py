@@ -22,6 +22,7 @@ from autoscout.space.vector import as_array, satisfying
 QUICK_WORK = 30_000  # states worth looking into for a uniform draw: well under a second
 MAX_STATES = 200_000
 MAX_NODES = 1_000_000
+_PER_STATE = 16  # values tested one by one that cost about as much as one state
 _LEAF = 4  # values tested one by one at the end of a bisection
 _MANY = 32  # values from which on it pays to learn from an example which of them can be completed
 
@@ -379,6 +380,7 @@ class Solver:
             if (listed := satisfying(rule, self._array(index))) is not None:
                 return tuple(listed)
         predicate = predicate_of(rule, index)
+        self.work += len(domain) // _PER_STATE
         return tuple(position for position, value in enumerate(domain) if predicate(value))
 
     def _bisect(self, rule: Node, index: int) -> Sequence[int]:

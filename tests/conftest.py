@@ -1,6 +1,25 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).parent))  # helper modules of the tests: _toys, _postgres
+
+import _postgres
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[_postgres.Server]:
+    reason = _postgres.missing()
+    if reason:
+        pytest.skip(reason)
+    with _postgres.running() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres: _postgres.Server) -> str:
+    return postgres.database()

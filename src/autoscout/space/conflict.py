@@ -31,12 +31,15 @@ def explain(
     names = list(dict.fromkeys(name for constraint in chosen for name in constraint.names()))
     by_name = {knob.name: knob for knob in knobs}
     seen = [f"{name}={facts[name]!r}" if name in facts else f"{name} in {shown(by_name[name].values)}" for name in names]
+    texts = [
+        f"`{constraint.text}`" + (f" ({constraint.where})" if place and constraint.where else "") for place, constraint in enumerate(chosen)
+    ]
     rule = "this constraint can never hold" if len(chosen) == 1 else "these constraints cannot hold together"
     return SpaceError(
         Fault(
             where=next((constraint.where for constraint in chosen if constraint.where), ""),
             field=", ".join(f"constraints[{number}]" for number in kept),
-            rule=f"{rule}: {' and '.join(f'`{constraint.text}`' for constraint in chosen)}",
+            rule=f"{rule}: {' and '.join(texts)}",
             value=", ".join(seen),
             fix="Loosen one of them, or give these knobs more values",
         )

@@ -107,7 +107,8 @@ class Space:
         """Sixteen hex digits, equal for spaces with the same knobs, conditions, constraints and facts."""
         data = {
             "knobs": {
-                name: [knob.kind, _shape(knob), knob.default, knob.sparse, knob.when, knob.log] for name, knob in sorted(self.knobs.items())
+                name: [knob.ordered, _shape(knob), knob.default, knob.sparse, knob.when, knob.log]
+                for name, knob in sorted(self.knobs.items())
             },
             "constraints": sorted([constraint.identity(), constraint.strict] for constraint in self.constraints),
             "facts": dict(self.facts),

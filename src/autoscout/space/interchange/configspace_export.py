@@ -37,23 +37,24 @@ def write_configspace(space: Space, path: Path | None = None, name: str = "autos
     """
     lost: list[str] = []
     default = space.default()
-    hyperparameters, conditions, left_out = [], [], set()
+    hyperparameters, conditions = [], []
+    present: dict[str, Knob] = {}  # a knob that is never active has no place there
     for knob in space.knobs.values():
         try:
-            activity = _activity(knob, space)
+            activity = True if knob.when is None else formula(parse(knob.when), present, space.facts, violated=False)
         except CannotSayError as error:
             lost.append(f"condition of {knob.name} ({knob.when}): {error}")
             activity = True
         if activity is False:
-            left_out.add(knob.name)
             continue
+        present[knob.name] = knob
         hyperparameters.append(_hyperparameter(knob, default.get(knob.name, knob.default)))
         if activity is not True:
             conditions.append(_condition(activity, knob.name))
     forbiddens = []
     for constraint in space.constraints:
         try:
-            forbiddens += _forbiddens(constraint, space, left_out)
+            forbiddens += _forbiddens(constraint, present, space.facts)
         except CannotSayError as error:
             lost.append(f"constraint {constraint.text}: {error}")
     data: dict[str, Any] = {
@@ -64,7 +65,7 @@ def write_configspace(space: Space, path: Path | None = None, name: str = "autos
         "python_module_version": "1.2.0",
         "format_version": 0.4,
     }
-    if not left_out and all(isinstance(constraint.rule, str) for constraint in space.constraints):
+    if len(present) == len(space.knobs) and all(isinstance(constraint.rule, str) for constraint in space.constraints):
         data[META] = _original(space, data)
     text = json.dumps(data, indent=2)
     if path is not None:
@@ -107,10 +108,6 @@ def _plain_range(knob: Knob) -> bool:
     return isinstance(knob.values, range) and knob.values.step == 1 and len(knob.values) > 1
 
 
-def _activity(knob: Knob, space: Space) -> Formula:
-    return True if knob.when is None else formula(parse(knob.when), space.knobs, space.facts, violated=False)
-
-
 def _condition(found: Formula, child: str) -> dict[str, Any]:
     if isinstance(found, Junction):
         parts = [_condition(part, child) for part in found.parts]
@@ -122,17 +119,17 @@ def _condition(found: Formula, child: str) -> dict[str, Any]:
     raise CannotSayError(f"it compares {found}")
 
 
-def _forbiddens(constraint: Constraint, space: Space, left_out: set[str]) -> list[dict[str, Any]]:
-    names = [name for name in constraint.names() if name in space.knobs]
-    if set(names) & left_out:
-        return []
-    if constraint.strict and any(space.knobs[name].when is not None for name in names):
+def _forbiddens(constraint: Constraint, knobs: Mapping[str, Knob], facts: Mapping[str, Value]) -> list[dict[str, Any]]:
+    names = [name for name in constraint.names() if name in knobs]
+    if constraint.strict and any(knobs[name].when is not None for name in names):
         raise CannotSayError("it demands that knobs are active")
     if isinstance(constraint.rule, str):
-        found = formula(parse(constraint.rule), space.knobs, space.facts, violated=True)
-    else:
+        found = formula(parse(constraint.rule), knobs, facts, violated=True)
+    elif all(name in knobs or name in facts for name in constraint.names()):
         function, reads = constraint.rule, constraint.names()
-        found = table(names, lambda values: not function(*({**space.facts, **values}[name] for name in reads)), space.knobs)
+        found = table(names, lambda values: not function(*({**facts, **values}[name] for name in reads)), knobs)
+    else:
+        found = False  # reads a knob that is never active
     if found is True:
         raise CannotSayError("it forbids everything")
     parts = found.parts if isinstance(found, Junction) and not found.every else (found,) if found else ()

@@ -28,6 +28,10 @@ def sweep_points(source: Source) -> dict[str, Config]:
     Raises:
         ConfigError: the file is not a sweep; all faults at once.
     """
+    return {name: Config(point) for name, point in _points(source).items()}
+
+
+def _points(source: Source) -> dict[str, dict[str, Value]]:
     data, where = read_json(source)
     if isinstance(data, Mapping):
         records: list[Any] = [{LABEL: name, **point} if isinstance(point, Mapping) else point for name, point in data.items()]
@@ -35,10 +39,9 @@ def sweep_points(source: Source) -> dict[str, Config]:
         records = list(data) if isinstance(data, Sequence) and not isinstance(data, str) else []
     faults: list[Fault] = []
     if not records:
-        faults.append(
-            Fault(where=where, rule="a sweep is a list of points or a mapping from names to points", fix='Write [{"max_num_seqs": 64}]')
-        )
-    found: dict[str, Config] = {}
+        rule = "a sweep is a list of points or a mapping from names to points"
+        faults.append(Fault(where=where, rule=rule, fix='Write [{"max_num_seqs": 64}]'))
+    found: dict[str, dict[str, Value]] = {}
     seen: set[Config] = set()
     for number, record in enumerate(records):
         if not isinstance(record, Mapping):
@@ -48,9 +51,9 @@ def sweep_points(source: Source) -> dict[str, Config]:
         name = str(record.get(LABEL, "")) or "-".join(f"{key}={value}" for key, value in point.items()) or "default"
         if name in found and LABEL in record:
             faults.append(Fault(where=where, field=f"[{number}].{LABEL}", value=repr(name), rule="every point needs a name of its own"))
-        elif point not in seen:
+        elif Config(point) not in seen:
             found[name] = point
-            seen.add(point)
+            seen.add(Config(point))
     if faults:
         raise ConfigError(faults)
     return found
@@ -64,7 +67,7 @@ def read_sweep(source: Source) -> Space:
     Raises:
         ConfigError: the file is not a sweep; all faults at once.
     """
-    points = sweep_points(source)
+    points = _points(source)
     keys = list(dict.fromkeys(key for point in points.values() for key in point))
     if all(len(point) == len(keys) for point in points.values()):
         return _table(list(points.values()), keys)
@@ -83,12 +86,12 @@ def read_sweep(source: Source) -> Space:
     return Space(knobs, rules)
 
 
-def _point(record: Mapping[str, Any]) -> Config:
+def _point(record: Mapping[str, Any]) -> dict[str, Value]:
     leaves = flatten({key: value for key, value in record.items() if key != LABEL})
-    return Config({key.replace("-", "_"): value if scalar(value) else json.dumps(value) for key, value in leaves.items()})
+    return {key.replace("-", "_"): value if scalar(value) else json.dumps(value) for key, value in leaves.items()}
 
 
-def _table(points: Sequence[Config], keys: Sequence[str]) -> Space:
+def _table(points: Sequence[Mapping[str, Value]], keys: Sequence[str]) -> Space:
     knobs = [_knob(key, [point[key] for point in points], None) for key in keys]
     if len(keys) < 2:
         return Space(knobs)

@@ -34,6 +34,7 @@ WARM_TOKENS = 8  # enough to touch all weights and buffers
 UNSETTLED = 0.15  # spread of the repeats, relative to their median, above which up to as many again are taken
 ENOUGH_S = 20.0  # no further repeat begins after this long: the configuration, or the machine, is slow beyond interest
 QUIET = 2  # log level: warnings and errors
+LOG_S = 1.0  # the engine says why it did not start in its log only, which a thread of its own writes a little later
 
 
 class Failed(Exception):  # noqa: N818 - a result
@@ -147,6 +148,7 @@ def _start(given: Mapping[str, Any], path: Path) -> Any:
     try:
         server = xllamacpp.Server(params)
     except (RuntimeError, MemoryError) as error:
+        RealClock().sleep(LOG_S)
         raise Failed("start", f"the engine did not start: {error}") from error
     for number in (signal.SIGINT, signal.SIGTERM):  # the engine's own handlers stop its loop and leave us waiting for an answer
         signal.signal(number, signal.SIG_DFL)

@@ -68,7 +68,7 @@ def export_files(workload: Workload, settings: Mapping[str, Value], weights: str
         env: Environment variables that belong to the configuration.
         bench: Text of the input of the measuring process.
     """
-    path = model_path(workload.model, weights, cache_folder(workload.cache_dir))
+    path = model_path(workload.model, workload.facts, weights, cache_folder(workload.cache_dir))
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in env.items())
     made = path != Path(workload.model)
     again = f'"$PYTHON" -m autoscout.backends.llamacpp.prepare {shlex.quote(workload.model)} {weights} {shlex.quote(str(path.parent))}'
@@ -76,7 +76,7 @@ def export_files(workload: Workload, settings: Mapping[str, Value], weights: str
     head = (
         "#!/bin/sh\nset -eu\n"
         'here="$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)"\n'
-        f'PYTHON="${{PYTHON:-{shlex.quote(sys.executable)}}}"\n{exports}'
+        f'[ -n "${{PYTHON:-}}" ] || PYTHON={shlex.quote(sys.executable)}\n{exports}'
     )
     model = f"MODEL={shlex.quote(str(path))}\n{ready}"
     command = shlex.join(["llama-server", "--model", str(path), *server_arguments(settings)])

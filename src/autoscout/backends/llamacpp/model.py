@@ -175,9 +175,8 @@ def cache_folder(given: str = "") -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "autoscout" / "llamacpp"
 
 
-def model_path(model: str, weights: str, folder: Path) -> Path:
+def model_path(model: str, facts: ModelFacts, weights: str, folder: Path) -> Path:
     """The file that holds `model` with that type of weights; it need not exist yet unless it is the user's own."""
-    facts = model_facts(model)
     if model not in RANDOM_MODELS and weights == facts.weights:
         return Path(model)
     return folder / f"{facts.name}-{facts.fingerprint}-{weights}.gguf"
@@ -190,7 +189,7 @@ def ensure_model(model: str, weights: str, folder: Path) -> Path:
         GgufError: the source cannot be used, or cannot be converted.
         OSError: the cache cannot be written.
     """
-    path = model_path(model, weights, folder)
+    path = model_path(model, model_facts(model), weights, folder)
     if path.exists():
         return path
     if model in RANDOM_MODELS:

@@ -58,10 +58,11 @@ def _threads(hardware: Mapping[str, Any], software: Mapping[str, Any], known: Ma
 
 def _batching(workload: Workload, known: Mapping[str, Value]) -> Iterable[Knob]:
     batch, ubatch, slots = (int(known[name] or 0) for name in ("batch", "ubatch", "parallel"))
-    largest = max(batch, min(8192, workload.context * max(slots, workload.concurrency)))
-    yield Grid("batch", 32, largest, log=True, default=batch, unit="tokens", help="most tokens handed to the model at once")
-    yield Grid("ubatch", 16, largest, log=True, default=ubatch, unit="tokens", help="most tokens computed at once")
     most = min(MOST_SLOTS, max(workload.concurrency, slots))
+    sizes = [size for size in (2**power for power in range(4, 14)) if size <= workload.context * most]
+    larger = sorted({*(size for size in sizes if size >= 32), batch})
+    yield Grid("batch", values=larger, default=batch, log=True, unit="tokens", help="most tokens handed to the model at once")
+    yield Grid("ubatch", values=sorted({*sizes, ubatch}), default=ubatch, log=True, unit="tokens", help="most tokens computed at once")
     counts = sorted({*_ladder(most), most, slots})
     yield Grid("parallel", values=counts, default=slots, log=True, help="requests served at once, each with a context of its own")
     yield Flag("cont_batching", default=bool(known["cont_batching"]), when="parallel > 1", help="new prompts join while others generate")

@@ -1,0 +1,186 @@
+"""Measurements on the real engine: a good one, and every way of going wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from llamacpp_running import config_of, measure, run, small_task, with_settings
+
+from autoscout.backends.llamacpp import LlamaCppBackend
+from autoscout.backends.llamacpp.bench import _wanted
+from autoscout.backends.llamacpp.model import ensure_model
+from autoscout.backends.llamacpp.workload import METRICS
+from autoscout.core.launch import Resources
+from autoscout.core.trial import Status
+
+BACKEND = LlamaCppBackend()
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+def test_a_measurement(cache: Path, tmp_path: Path) -> None:
+    task = small_task(cache, repeats=2, concurrency=3, requests=4)
+    done = measure(task, tmp_path, config_of(task, parallel=3))
+    assert done.status is Status.OK, f"{done.reason}\n{done.log_tail}"
+    assert set(done.metrics) == set(METRICS)
+    assert len(done.samples["output_throughput"]) >= 2
+    assert done.metrics["divergence"] < 0.01
+    assert 0 < done.metrics["median_ttft_ms"] <= done.metrics["p99_ttft_ms"] <= done.metrics["p99_e2el_ms"]
+    assert done.metrics["total_token_throughput"] == pytest.approx(3 * done.metrics["output_throughput"]), "8 tokens in, 4 out"
+    assert 0.01 < done.metrics["peak_mem_gib"] < 4
+
+
+def test_the_launch_leaves_its_files(cache: Path, tmp_path: Path) -> None:
+    task = small_task(cache)
+    completed = run(BACKEND.render(config_of(task), task, seed=1), tmp_path)
+    assert completed.returncode == 0, completed.log_tail
+    assert completed.outputs["stage.txt"] == "done\n"
+    assert json.loads(completed.outputs["bench.json"])["output_tokens"] == 8
+    assert "output_throughput: " in completed.stdout
+
+
+@pytest.mark.slow
+def test_every_exact_setting_gives_the_same_answers(cache: Path, tmp_path: Path) -> None:
+    """What the default space offers must not change what the model says."""
+    task = small_task(cache)
+    space = BACKEND.space(task)
+    for knob in space.knobs.values():
+        for value in {knob.values[0], knob.values[-1]} - {knob.default}:
+            done = measure(task, tmp_path, config_of(task, **{knob.name: value}))
+            assert done.status is Status.OK, f"{knob.name}={value}: {done.reason}\n{done.log_tail}"
+            assert done.metrics["divergence"] < 0.01
+
+
+def test_lossy_settings_are_caught_when_they_lose_too_much(cache: Path, tmp_path: Path) -> None:
+    task = small_task(cache, allow_lossy=True)
+    done = measure(task, tmp_path, config_of(task, weights="q4_0"))
+    assert done.status is Status.WRONG_OUTPUT, "random weights do not survive 4 bits"
+    assert "nats" in done.reason
+    tolerant = small_task(cache, allow_lossy=True, max_divergence=10.0)
+    done = measure(tolerant, tmp_path, config_of(tolerant, weights="q4_0"))
+    assert done.status is Status.OK, done.reason
+    assert done.metrics["divergence"] > 0.05
+    exact = measure(task, tmp_path, config_of(task, cache_type_k="q8_0", cache_type_v="q8_0"))
+    assert exact.status is Status.OK, exact.reason
+    assert 0 < exact.metrics["divergence"] < 0.05
+
+
+def test_a_model_of_the_users_own(cache: Path, tmp_path: Path) -> None:
+    model = shutil.copy(ensure_model("random-tiny", "f16", cache), tmp_path / "it's mine.gguf")
+    task = small_task(cache, model=str(model), allow_lossy=True, max_divergence=10.0)
+    assert measure(task, tmp_path / "a").status is Status.OK
+    assert measure(task, tmp_path / "b", config_of(task, weights="q8_0")).status is Status.OK, "converted on the way"
+    with Path(model).open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(b"\x01")
+    changed = measure(task, tmp_path / "c")
+    assert changed.status is Status.CRASHED
+    assert "not the one the study began with" in changed.reason
+    Path(model).unlink()
+    gone = measure(task, tmp_path / "d")
+    assert gone.status is Status.CRASHED
+    assert "No such file" in gone.reason
+
+
+def test_a_combination_the_engine_refuses(cache: Path, tmp_path: Path) -> None:
+    task = small_task(cache)
+    launch = BACKEND.render(config_of(task), task, seed=1)
+    for settings, why in (
+        ({"cache_type_v": "q8_0", "flash_attention": "off"}, "quantized V cache requires"),
+        ({"parallel": 300, "context": 300 * 256}, "n_seq_max"),
+        ({"gpu_layers": "all"}, "sees none"),
+    ):
+        done = BACKEND.parse(run(replace(launch, files=with_settings(launch, **settings)), tmp_path), task)
+        assert done.status is Status.INVALID, done.log_tail
+        assert why in done.reason
+
+
+def test_a_request_the_engine_refuses(cache: Path, tmp_path: Path) -> None:
+    task = small_task(cache, prompt_tokens=300)
+    launch = BACKEND.render(config_of(task), task, seed=1)
+    done = BACKEND.parse(run(replace(launch, files=with_settings(launch, context=256)), tmp_path), task)
+    assert done.status is Status.INVALID
+    assert "exceeds the available context" in done.reason
+
+
+def test_an_engine_that_crashes(cache: Path, tmp_path: Path) -> None:
+    task = small_task(cache)
+    launch = BACKEND.render(config_of(task), task, seed=1)
+    done = BACKEND.parse(run(replace(launch, files=with_settings(launch, batch=0)), tmp_path), task)
+    assert done.status is Status.CRASHED
+    assert "GGML_ASSERT" in done.reason
+
+
+def test_an_engine_that_hangs(cache: Path, tmp_path: Path) -> None:
+    task = small_task(cache)
+    measure(task, tmp_path / "warm")  # so that nothing has to be made in the short time below
+    launch = BACKEND.render(config_of(task), task, seed=1)
+    done = BACKEND.parse(run(replace(launch, files=with_settings(launch, parallel=0)), tmp_path, limit_s=5.0), task)
+    assert done.status is Status.TIMEOUT
+    assert "still" in done.reason
+
+
+def test_memory_that_is_not_there(cache: Path, tmp_path: Path) -> None:
+    task = small_task(cache, model="random")
+    launch = BACKEND.render(config_of(task), task, seed=1)
+    beyond = with_settings(launch, context=3_000_000)  # a cache of 12 GB
+    argv = ("/bin/sh", "-c", 'ulimit -v 6000000; exec "$@"', "sh", *launch.argv)
+    done = BACKEND.parse(run(replace(launch, files=beyond, argv=argv), tmp_path), task)
+    assert done.status is Status.OOM_START, f"{done.status} {done.reason}\n{done.log_tail}"
+    limited = small_task(cache, memory_gb=0.02)  # less than Python with the engine
+    done = BACKEND.parse(run(BACKEND.render(config_of(limited), limited, seed=1), tmp_path), limited)
+    assert done.status is Status.OOM_START, f"{done.status} {done.reason}\n{done.log_tail}"
+    assert BACKEND.render(config_of(limited), limited, seed=1).resources == Resources(cpus=int(limited.hardware["cores"]), memory_gb=0.02)
+
+
+def test_a_wheel_without_some_parameter(cache: Path, tmp_path: Path) -> None:
+    task = small_task(cache)
+    launch = BACKEND.render(config_of(task), task, seed=1)
+    hide = (
+        "import runpy, sys; import autoscout.backends.llamacpp.serve as serve\n"
+        "put = serve._put\n"
+        "serve._put = lambda params, attribute, value: put(params, attribute.replace('n_ubatch', 'n_gone'), value)\n"
+        "sys.argv = sys.argv[1:]\n"
+        "from autoscout.backends.llamacpp import bench; import os; os._exit(bench.main('bench_input.json'))\n"
+    )
+    argv = (launch.argv[0], "-c", hide, "bench_input.json")
+    done = BACKEND.parse(run(replace(launch, argv=argv), tmp_path), task)
+    assert done.status is Status.INVALID
+    assert "no parameter 'n_gone'" in done.reason
+
+
+def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    done = measure(small_task(tmp_path / "file" / "below"), tmp_path)
+    assert done.status is Status.CRASHED
+    assert "could not be prepared" in done.reason
+
+
+def test_broken_input_is_a_crash_with_its_reason(cache: Path, tmp_path: Path) -> None:
+    task = small_task(cache)
+    launch = BACKEND.render(config_of(task), task, seed=1)
+    done = BACKEND.parse(run(replace(launch, files={"bench_input.json": "{"}), tmp_path), task)
+    assert done.status is Status.CRASHED
+    assert "JSONDecodeError" in done.reason
+
+
+def test_repeats_go_on_until_they_agree() -> None:
+    def sample(value: float) -> dict[str, float]:
+        return {"output_throughput": value}
+
+    assert _wanted([], 3, 0.0)
+    assert _wanted([], 3, 1000.0), "one at least, however long it took"
+    assert _wanted([sample(100)] * 2, 3, 5.0)
+    assert not _wanted([sample(100)] * 2, 3, 500.0), "a slow one is not repeated for hours"
+    assert not _wanted([sample(100)] * 3, 3, 5.0)
+    assert _wanted([sample(100), sample(70), sample(100)], 3, 5.0)
+    assert not _wanted([sample(100), sample(70)] * 3, 3, 5.0), "twice as many at most"
+    assert not _wanted([sample(100)], 1, 5.0)

@@ -1,0 +1,182 @@
+"""Knobs of the `llamacpp` backend: the engine's true defaults, and the conditions between them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+import xllamacpp
+from llamacpp_running import config_of, fixed_task
+
+from autoscout.backends.llamacpp import LlamaCppBackend, engine, machine
+from autoscout.backends.llamacpp.model import ensure_model
+from autoscout.backends.llamacpp.serve import CACHE_TYPES, FLASH, LOAD_MODES, NUMA, SPLIT_MODES, parameters
+from autoscout.core.config import Config
+from autoscout.core.task import Task
+from autoscout.space import Space
+
+START = """
+import sys, xllamacpp
+params = xllamacpp.CommonParams()
+params.model.path, params.n_ctx, params.verbosity, params.n_parallel = sys.argv[1], 1024, 3, int(sys.argv[2])
+params.hostnames = ["127.0.0.1"]
+server = xllamacpp.Server(params)
+sys.stdout.flush()
+import os; os._exit(0)
+"""
+
+
+def space_of(task: Task | None = None, **workload: Any) -> Space:
+    return LlamaCppBackend().space(task or fixed_task(**workload))
+
+
+def engine_log(tmp_path: Path, slots: int) -> str:
+    path = ensure_model("random-tiny", "q8_0", tmp_path)
+    done = subprocess.run([sys.executable, "-c", START, path, str(slots)], capture_output=True, text=True, check=True, timeout=300)
+    return done.stderr + done.stdout
+
+
+def test_the_default_configuration_leaves_the_engine_alone() -> None:
+    """Applied to the engine, our default changes no parameter but those that must be named: model, context, threads."""
+    task = LlamaCppBackend().task({})
+    settings = {"model_path": "model.gguf", "context": 256, **{k: v for k, v in config_of(task).items() if k != "omp_wait_policy"}}
+    ours, fresh = parameters(settings), xllamacpp.CommonParams()
+    named = {"model", "n_ctx", "cpuparams", "cpuparams_batch"}
+    plain = [name for name in dir(fresh) if not name.startswith("_") and name not in named and not callable(getattr(fresh, name))]
+    checked = 0
+    for name in plain:
+        value = getattr(fresh, name)
+        if isinstance(value, (bool, int, float, str, list)):
+            assert getattr(ours, name) == value, name
+            checked += 1
+    assert checked > 100
+    for which in ("cpuparams", "cpuparams_batch"):
+        for name in ("poll", "strict_cpu", "mask_valid", "priority"):
+            assert getattr(getattr(ours, which), name) == getattr(getattr(fresh, which), name)
+
+
+def test_the_engine_takes_as_many_threads_as_we_say_it_does(tmp_path: Path) -> None:
+    assert f"n_threads = {machine.physical_cores()}" in engine_log(tmp_path, 1)
+
+
+def test_the_defaults_of_llama_server(tmp_path: Path) -> None:
+    assert f"n_slots = {engine.SERVER_SLOTS}" in (log := engine_log(tmp_path, -1)), "what -1, the program's default, stands for"
+    assert "kv_unified = 'true'" in log
+    default = space_of(engine_defaults="llama-server", concurrency=2).default()
+    assert (default["parallel"], default["kv_unified"]) == (4, True)
+    assert space_of().default()["parallel"] == xllamacpp.CommonParams().n_parallel == 1
+
+
+def test_our_words_are_the_engines_words() -> None:
+    for words, kind, prefix in (
+        (FLASH, xllamacpp.llama_flash_attn_type, "LLAMA_FLASH_ATTN_TYPE_"),
+        (CACHE_TYPES, xllamacpp.ggml_type, "GGML_TYPE_"),
+        (LOAD_MODES, xllamacpp.llama_load_mode, "LLAMA_LOAD_MODE_"),
+        (SPLIT_MODES, xllamacpp.llama_split_mode, "LLAMA_SPLIT_MODE_"),
+        (NUMA, xllamacpp.ggml_numa_strategy, "GGML_NUMA_STRATEGY_"),
+    ):
+        spelt = {"ON": "ENABLED", "OFF": "DISABLED", "DIO": "DIRECT_IO", "MMAP+MLOCK": "MMAP_MLOCK"}
+        for word, number in words.items():
+            assert kind(number).name == prefix + spelt.get(word.upper(), word.upper())
+
+
+def test_nothing_lossy_unless_asked_for() -> None:
+    space = space_of()
+    assert "weights" not in space.knobs
+    assert set(space.knobs["cache_type_k"].values) == set(space.knobs["cache_type_v"].values) == {"f16", "f32"}
+    lossy = space_of(allow_lossy=True)
+    assert lossy.knobs["weights"].default == "q8_0"
+    assert {"q4_0", "q8_0", "bf16"} < set(lossy.knobs["cache_type_v"].values)
+    assert lossy.default() == space.default().extend(weights="q8_0"), "asking for them changes no default"
+
+
+def test_a_quantised_v_cache_needs_flash_attention() -> None:
+    space = space_of(allow_lossy=True)
+    assert "q8_0" not in space.choices("cache_type_v", Config(flash_attention="off"))
+    assert "q8_0" in space.choices("cache_type_k", Config(flash_attention="off")), "the K cache does not"
+    assert "q8_0" in space.choices("cache_type_v", Config(flash_attention="auto"))
+    assert any("flash attention" in line for line in space.check(space.default().extend(cache_type_v="q4_0", flash_attention="off")))
+
+
+def test_what_the_engine_would_cut_down_is_not_offered() -> None:
+    space = space_of(prompt_tokens=64, output_tokens=64, concurrency=8)
+    assert max(space.choices("ubatch", Config(batch=64))) == 64  # type: ignore[type-var]
+    assert set(space.choices("batch", Config(parallel=2))) == {32, 64, 128, 256, 512, 2048}, "two slots of 256, or the default"
+    assert set(space.choices("ubatch", Config(parallel=1))) == {16, 32, 64, 128, 256, 512}
+    assert set(space.knobs["parallel"].values) == {1, 2, 3, 4, 6, 8}, "more slots than clients stay empty"
+
+
+def test_batching_of_one_slot_is_no_choice() -> None:
+    space = space_of()
+    assert {"cont_batching", "kv_unified"} & set(space.default()) == set()
+    assert {"cont_batching", "kv_unified"} <= set(config_of(fixed_task(), parallel=4))
+
+
+def test_threads_know_their_machine() -> None:
+    wide = space_of(fixed_task(hardware={"cores": 96, "physical_cores": 48, "numa_nodes": 2}))
+    assert wide.default()["threads"] == 48
+    assert 96 in wide.knobs["threads"]
+    assert wide.knobs["numa"].default == "off"
+    narrow = space_of(fixed_task(hardware={"cores": 2, "physical_cores": 8}))
+    assert narrow.default()["threads"] == 8, "in a small container the engine still counts the whole machine"
+    assert narrow.choices("threads", Config(pin_threads=True)) == (1, 2)
+    assert "numa" not in narrow.knobs
+
+
+def test_how_idle_threads_wait_depends_on_the_build() -> None:
+    openmp = space_of(fixed_task(software={"openmp": True}))
+    assert "omp_wait_policy" in openmp.knobs
+    assert "poll" not in openmp.knobs
+    own = space_of(fixed_task(software={"openmp": False}))
+    assert own.default()["poll"] == xllamacpp.CommonParams().cpuparams.poll == 50
+    assert "omp_wait_policy" not in own.knobs
+
+
+def test_memory_is_locked_only_where_it_may_be() -> None:
+    assert "mlock" not in space_of().knobs["load_mode"]
+    assert "mlock" in space_of(fixed_task(hardware={"lockable_gb": 1.0})).knobs["load_mode"]
+
+
+def test_gpu_knobs_need_a_gpu_build() -> None:
+    assert not {"gpu_layers", "kv_offload", "split_mode"} & set(space_of().knobs)
+    space = space_of(fixed_task(software={"gpu_build": True}, hardware={"gpus": 2}))
+    assert space.knobs["gpu_layers"].values == ("auto", 0, 2, 4, 6, "all")
+    assert "kv_offload" not in space.project(space.default(), Config(gpu_layers=0))
+    assert space.default()["split_mode"] == "layer"
+    assert "split_mode" not in space_of(fixed_task(software={"gpu_build": True}, hardware={"gpus": 1})).knobs
+
+
+@pytest.mark.parametrize(("head", "quantised"), [(64, True), (80, False)])
+def test_cache_types_must_divide_the_heads(tmp_path: Path, head: int, quantised: bool) -> None:
+    writer = gguf.GGUFWriter(tmp_path / "m.gguf", "llama")
+    writer.add_block_count(2)
+    writer.add_embedding_length(head * 2)
+    writer.add_head_count(2)
+    writer.add_context_length(4096)
+    writer.add_sliding_window(256)
+    writer.add_tensor("a.weight", np.zeros((2, 32), np.float16))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    space = space_of(model=str(tmp_path / "m.gguf"), allow_lossy=True)
+    assert ("q4_0" in space.knobs["cache_type_k"]) == quantised
+    assert space.default()["swa_full"] is False, "the model has sliding windows"
+    assert space.knobs["weights"].values[:2] == ("f16", "q8_0")
+
+
+def test_hints_are_valid_and_new() -> None:
+    backend, task = LlamaCppBackend(), fixed_task(concurrency=6)
+    (hint,) = backend.hints(task)
+    assert backend.space(task).check(hint) == []
+    assert hint["parallel"] == 6
+    assert backend.hints(fixed_task(concurrency=1)) == ()
+
+
+def test_every_knob_needs_a_new_process() -> None:
+    assert all(knob.restart for knob in space_of(allow_lossy=True).knobs.values())

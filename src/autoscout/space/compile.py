@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from autoscout.core.config import Value
+from autoscout.core.config import Config, Value
 from autoscout.core.errors import Fault, SpaceError
 from autoscout.space import tree
 from autoscout.space.algebra import Node
@@ -38,6 +38,19 @@ class Compiled:
     rules: tuple[Node, ...]
     components: tuple[State, ...]
     component_of: tuple[int, ...]
+    alphabetical: tuple[tuple[int, str, Sequence[Value]], ...]  # variable, name, values
+
+    def config(self, given: Config, found: Mapping[int, int]) -> Config:
+        """`given` and the values at the positions in `found`, all of them known to be valid."""
+        if given:
+            values = {
+                name: domain[found[index]] if index in found else given[name]
+                for index, name, domain in self.alphabetical
+                if index in found or name in given
+            }
+        else:
+            values = {name: domain[found[index]] for index, name, domain in self.alphabetical if index in found}
+        return Config.trusted(values)
 
     def states(self, partial: Mapping[str, Value]) -> list[State] | None:
         """One feasible state per component after `partial`; None when it cannot be completed."""
@@ -97,6 +110,9 @@ def compile_space(declared: Sequence[Knob], constraints: Sequence[Constraint], f
         rules=rules,
         components=components,
         component_of=tuple(component_of),
+        alphabetical=tuple(
+            (index, knobs[index].name, knobs[index].values) for index in sorted(range(len(knobs)), key=lambda index: knobs[index].name)
+        ),
     )
 
 

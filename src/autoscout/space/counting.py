@@ -96,13 +96,12 @@ def _probe(solver: Solver, state: State, rng: np.random.Generator) -> float:
     return total
 
 
-def draw(solver: Solver, state: State, rng: np.random.Generator) -> dict[int, int]:
-    """Positions for all open variables of a feasible state.
+def draw(solver: Solver, state: State, rng: np.random.Generator, found: dict[int, int]) -> None:
+    """Positions for all open variables of a feasible state, put into `found`.
 
     Uniform over the completions of every part that can be counted quickly; in other parts uniform over the values that
     can still be completed, variable by variable.
     """
-    found: dict[int, int] = {}
     waiting = [state]
     while waiting:
         for part in solver.parts(waiting.pop()):
@@ -113,7 +112,6 @@ def draw(solver: Solver, state: State, rng: np.random.Generator) -> dict[int, in
             after = solver.step(part, index, position)
             assert after is not None, "a supported value can be set"
             waiting.append(after)
-    return found
 
 
 def _draw_one(solver: Solver, part: State, rng: np.random.Generator) -> tuple[int, int]:

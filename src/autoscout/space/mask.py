@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 def nearest(compiled: Compiled, states: list[State], wanted: Mapping[str, Value], given: Config) -> Config:
     """Complete feasible `states` knob by knob, ancestors first, each as near to `wanted` as can still be completed."""
-    found, solver = dict(given), compiled.solver
+    found: dict[int, int] = {}
+    solver = compiled.solver
     for index, (knob, component) in enumerate(zip(compiled.knobs, compiled.component_of, strict=True)):
         if component < 0 or index not in states[component].pending:
             continue
@@ -27,8 +28,8 @@ def nearest(compiled: Compiled, states: list[State], wanted: Mapping[str, Value]
         after = solver.step(state, index, position)
         assert after is not None, "a supported value can be set"
         states[component] = after
-        found[knob.name] = value
-    return Config(found)
+        found[index] = position
+    return compiled.config(given, found)
 
 
 def neighbours(space: Space, config: Config) -> list[Config]:

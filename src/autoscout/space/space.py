@@ -168,22 +168,21 @@ class Space:
         states = self._compiled.states(given)
         if states is None:
             return None
-        found, knobs = dict(given), self._compiled.knobs
+        found: dict[int, int] = {}
         for state in states:
             if state.pending:
-                for index, position in draw(self._solver, state, rng).items():
-                    found[knobs[index].name] = knobs[index].values[position]
-        return Config(found)
+                draw(self._solver, state, rng, found)
+        return self._compiled.config(given, found)
 
     def enumerate(self, given: Config = _NOTHING) -> Iterator[Config]:
         """All valid configurations that extend `given`, lazily, in the order of the knobs and their values."""
         states = self._compiled.states(given)
         if states is None:
             return
-        knobs = self._compiled.knobs
+        make = self._compiled.config
         order = [(component, index) for index, component in enumerate(self._compiled.component_of) if component >= 0]
         for found in walk(self._solver, states, order):
-            yield Config({**given, **{knobs[index].name: knobs[index].values[position] for index, position in found.items()}})
+            yield make(given, found)
 
     def count(self, limit: int = 10_000_000, given: Config = _NOTHING) -> Count:
         """How many valid configurations there are.

@@ -1,0 +1,1 @@
+"""Measurements behind the claims in the documentation; each module prints a table and, with --json, one JSON line."""

@@ -84,7 +84,7 @@ def optimize(
     trials: int,
     *,
     limits: Sequence[str] = (),
-    searcher: str = "random",
+    searcher: str | type = "random",
     seed: int = 0,
     workers: int = 1,
     given: Mapping[str, Value] | None = None,
@@ -101,7 +101,7 @@ def optimize(
         objective: What to improve.
         trials: Configurations to try, the default included.
         limits: Such as `"p95_ms<=5"`, over the metrics the function returns.
-        searcher: Name of the searcher plug-in.
+        searcher: Name of the searcher plug-in, or a class of your own.
         seed: Same seed, same history: same proposals.
         workers: Calls at once, on threads.
         given: Pinned knobs.
@@ -115,8 +115,8 @@ def optimize(
     space = whole.pin(pins) if pins else whole
     objective = dataclasses.replace(objective, limits=(*objective.limits, *map(Limit.parse, limits)))
     task = Task(system="function", objective=objective, workload={"function": name}, budget=Budget(trials=trials))
-    kind = plugins.get("searcher", searcher)
-    chosen = build_options(kind, options or {}, f"options ({searcher})")
+    kind: Any = plugins.get("searcher", searcher) if isinstance(searcher, str) else searcher
+    chosen = build_options(kind, options or {}, f"options ({kind.__name__})")
     place = plugins.get("executor", "inline")(options=build_options(plugins.get("executor", "inline"), {"slots": workers}, "workers"))
     kept = plugins.get("store", "memory")() if store is None else plugins.get("store", "sql")(store)
     try:

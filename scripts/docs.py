@@ -1,0 +1,62 @@
+"""Writes the generated reference pages: the command line, and JSON Schemas for editors.
+
+`python scripts/docs.py` writes them; with `--check` it only says whether they are up to date.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import typer.main
+
+from autoscout.campaign import campaign_schema
+from autoscout.cli.main import app
+
+REFERENCE = Path(__file__).parent.parent / "docs" / "reference"
+
+
+def command_page() -> str:
+    """Every verb with its arguments and flags."""
+    lines = ["# The command line", "", "Written by `scripts/docs.py` from the program itself.", ""]
+    lines += ["Exit codes: 0 an answer, 2 something must be mended (bad input, or no configuration worked), 130 interrupted.", ""]
+    for path, command in verbs(typer.main.get_command(app), "autoscout"):
+        arguments = " ".join(f"{parameter.name}".upper() for parameter in command.params if parameter.param_type_name == "argument")
+        lines += [f"## `{path} {arguments}".rstrip() + "`", "", *(command.help or "").split("\n"), ""]
+        lines += ["| flag | meaning |", "|---|---|"]
+        for parameter in command.params:
+            if parameter.param_type_name == "option":
+                names = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
+                lines.append(f"| {names} | {(parameter.help or '').replace('|', chr(92) + '|')} |")
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def verbs(command: Any, path: str) -> list[tuple[str, Any]]:
+    """All verbs below a command, with the words that call them."""
+    inner = getattr(command, "commands", None)
+    if inner is None:
+        return [(path, command)]
+    return [found for name in inner for found in verbs(inner[name], f"{path} {name}")]
+
+
+def main() -> int:
+    """Write or check; 1 when a page is out of date."""
+    pages = {
+        "cli.md": command_page(),
+        "campaign.schema.json": json.dumps(campaign_schema(), indent=2) + "\n",
+    }
+    stale = [name for name, text in pages.items() if not (REFERENCE / name).exists() or (REFERENCE / name).read_text() != text]
+    if "--check" in sys.argv:
+        for name in stale:
+            print(f"docs/reference/{name} is out of date: run python scripts/docs.py", file=sys.stderr)
+        return 1 if stale else 0
+    for name in stale:
+        (REFERENCE / name).write_text(pages[name])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -208,7 +208,7 @@ class Table:
 
     def forget(self) -> None:
         """Drop all shared nodes but the basic ones. Nodes still held elsewhere stay right, they are only shared less."""
-        for node in self._nodes.values():
+        for node in list(self._nodes.values()):
             node.filled = {}
         self._nodes = dict(self._kept)
 

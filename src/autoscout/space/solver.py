@@ -170,7 +170,7 @@ class Solver:
 
     def forget(self) -> None:
         """Give memory back; answers are found again when asked for."""
-        for state in self._states.values():
+        for state in list(self._states.values()):  # another thread may be adding to it
             state.forget()
         self._states.clear()
         self._unary.clear()

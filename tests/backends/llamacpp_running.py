@@ -7,12 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from autoscout.backends.llamacpp import LlamaCppBackend
 from autoscout.core.config import Config, Value
 from autoscout.core.launch import Completed, Launch
 from autoscout.core.task import Task
 from autoscout.core.trial import Measurement
 from autoscout.execute.local import LocalExecutor, LocalOptions
+
+pytest.importorskip("xllamacpp", reason="needs the extra llamacpp")
+pytest.importorskip("gguf", reason="needs the extra llamacpp")
 
 SMALL = {"model": "random-tiny", "prompt_tokens": 8, "output_tokens": 4, "concurrency": 2, "requests": 2, "repeats": 1, "warmup": 1}
 HARDWARE = {"cores": 2, "physical_cores": 2, "memory_gb": 8.0, "lockable_gb": 0.0, "numa_nodes": 1}

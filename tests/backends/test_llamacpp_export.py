@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import xllamacpp
 from llamacpp_running import PASSIVE, config_of, fixed_task, small_task
 
 from autoscout.backends.llamacpp import LlamaCppBackend
 from autoscout.backends.llamacpp.export import server_arguments
 from autoscout.core.config import Value
 from autoscout.core.task import Task
+
+xllamacpp = pytest.importorskip("xllamacpp", reason="needs the extra llamacpp")
 
 BACKEND = LlamaCppBackend()
 GOLDEN = Path(__file__).parents[1] / "golden" / "llamacpp"

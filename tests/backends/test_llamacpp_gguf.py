@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import gguf
 import numpy as np
 import pytest
 
 from autoscout.backends.llamacpp.gguf_file import GgufError, GgufFile
 from autoscout.backends.llamacpp.model import RANDOM_MODELS, ensure_model
 from autoscout.core.seeds import stream
+
+gguf = pytest.importorskip("gguf", reason="needs the extra llamacpp")
 
 
 @pytest.fixture(scope="module")

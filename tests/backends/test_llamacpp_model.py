@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import gguf
 import numpy as np
 import pytest
 
@@ -24,6 +23,8 @@ from autoscout.backends.llamacpp.model import (
     weights_types,
 )
 from autoscout.backends.llamacpp.prepare import main as prepare
+
+gguf = pytest.importorskip("gguf", reason="needs the extra llamacpp")
 
 
 def test_the_same_bytes_every_time(tmp_path: Path) -> None:

@@ -7,10 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import gguf
 import numpy as np
 import pytest
-import xllamacpp
 from llamacpp_running import config_of, fixed_task
 
 from autoscout.backends.llamacpp import LlamaCppBackend, engine, machine
@@ -20,14 +18,16 @@ from autoscout.core.config import Config
 from autoscout.core.task import Task
 from autoscout.space import Space
 
+gguf = pytest.importorskip("gguf", reason="needs the extra llamacpp")
+xllamacpp = pytest.importorskip("xllamacpp", reason="needs the extra llamacpp")
+
 START = """
 import sys, xllamacpp
 params = xllamacpp.CommonParams()
 params.model.path, params.n_ctx, params.verbosity, params.n_parallel = sys.argv[1], 1024, 3, int(sys.argv[2])
 params.hostnames = ["127.0.0.1"]
 server = xllamacpp.Server(params)
-sys.stdout.flush()
-import os; os._exit(0)
+import threading; threading.Event().wait(600)
 """
 
 
@@ -37,8 +37,15 @@ def space_of(task: Task | None = None, **workload: Any) -> Space:
 
 def engine_log(tmp_path: Path, slots: int) -> str:
     path = ensure_model("random-tiny", "q8_0", tmp_path)
-    done = subprocess.run([sys.executable, "-c", START, path, str(slots)], capture_output=True, text=True, check=True, timeout=300)
-    return done.stderr + done.stdout
+    said = ""
+    with subprocess.Popen([sys.executable, "-c", START, path, str(slots)], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:  # written by a thread of the engine's own, so wait for the last line
+            said += line
+            if "listening on" in line:
+                break
+        process.kill()
+    return said
 
 
 def test_the_default_configuration_leaves_the_engine_alone() -> None:

@@ -34,6 +34,25 @@ def test_rounds_rotate() -> None:
     assert [proposal.repeat for each in rounds for proposal in each] == [1, 1, 2, 2]
 
 
+def test_an_edition_that_comes_back_shares_no_round_with_the_one_between() -> None:
+    """Rounds 1-2 compared x=1, rounds 3-4 compared x=2; now x=1 is ahead again and gets two more rounds."""
+    finals = Finals(finalists=1, rounds=2)
+    search = [trial(0, ok(5.0)), trial(1, ok(4.0))]
+    first = [each for proposals in plan(search, toy_task(), Config(x=0), finals) for each in proposals]
+    measured = search + [Trial(proposal=each, measurement=ok(1.0)) for each in first]
+    other = [each for proposals in plan([*measured, trial(2, ok(3.0))], toy_task(), Config(x=0), finals) for each in proposals]
+    assert [each.repeat for each in other] == [3, 3, 4, 4]
+    measured += [Trial(proposal=each, measurement=ok(1.0)) for each in other]
+    again = plan(measured, toy_task(), Config(x=0), Finals(finalists=1, rounds=4))
+    assert [[each.repeat for each in proposals] for proposals in again] == [[1, 1], [2, 2], [5, 5], [6, 6]]
+
+
+def test_finalists_come_from_the_trials_they_may_come_from() -> None:
+    trials = [trial(0, ok(5.0)), trial(1, ok(4.0)), trial(2, ok(1.0))]
+    rounds = plan(trials, toy_task(), Config(x=0), Finals(finalists=2, rounds=1), among=trials[:2])
+    assert {each.config["x"] for each in rounds[0]} == {0, 1}
+
+
 def test_negative_numbers_are_refused_together() -> None:
     with pytest.raises(ConfigError) as caught:
         Finals(finalists=-1, rounds=-2)

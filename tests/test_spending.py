@@ -34,6 +34,22 @@ def test_time_for_the_final_is_kept_back() -> None:
     trials = [trial(x, ok(1.0, cost_s=10.0)) for x in range(4)]
     budget = toy_task(wall_s=200.0).budget
     assert over(budget, trials, 40.0, Finals(rounds=0), workers=1) is None
-    assert over(budget, trials, 40.0, Finals(finalists=2, rounds=5), workers=1) is Stop.WALL
-    assert over(budget, trials, 40.0, Finals(finalists=2, rounds=5), workers=4) is None
-    assert over(toy_task(cost_s=150.0).budget, trials, 0.0, Finals(finalists=2, rounds=5), workers=1) is Stop.COST
+    assert over(budget, trials, 90.0, Finals(finalists=2, rounds=5), workers=1) is Stop.WALL
+    assert over(budget, trials, 90.0, Finals(finalists=2, rounds=5), workers=4) is None
+    assert over(toy_task(cost_s=150.0).budget, trials * 2, 0.0, Finals(finalists=2, rounds=5), workers=1) is Stop.COST
+
+
+def test_a_long_final_leaves_the_search_half_of_the_budget() -> None:
+    trials = [trial(0, ok(1.0, cost_s=10.0))]
+    long = Finals(finalists=2, rounds=50)
+    assert over(toy_task(wall_s=100.0).budget, trials, 10.0, long, workers=1) is None
+    assert over(toy_task(wall_s=100.0).budget, trials, 41.0, long, workers=1) is Stop.WALL
+    assert over(toy_task(cost_s=100.0).budget, trials, 10.0, long, workers=1) is None
+    assert over(toy_task(cost_s=100.0).budget, trials * 5, 10.0, long, workers=1) is Stop.COST
+
+
+def test_failures_of_earlier_sittings_may_have_been_mended() -> None:
+    trials = [trial(x, Measurement(status=Status.CRASHED)) for x in range(4)]
+    budget = toy_task(failures=3).budget
+    assert over(budget, trials, 0.0, Finals(), workers=1) is Stop.FAILURES
+    assert over(budget, trials, 0.0, Finals(), workers=1, earlier=3) is None

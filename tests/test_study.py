@@ -9,7 +9,7 @@ from _toys import FromFunction, InOrder, Numbers, Watcher, ok, toy_task
 from autoscout.core import plugins
 from autoscout.core.clock import VirtualClock
 from autoscout.core.config import Config
-from autoscout.core.errors import StoreError
+from autoscout.core.errors import LaunchError, StoreError
 from autoscout.core.protocols import StudyRecord
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
 from autoscout.crew import Pace
@@ -242,3 +242,67 @@ def test_two_processes_share_a_study_without_measuring_anything_twice() -> None:
     stored = [trial for batch in store.batches("s") for trial in batch]
     assert len({trial.identity for trial in stored}) == len(stored)
     assert 8 <= len(stored) <= 9, "at most one trial in flight elsewhere may pass the budget"
+
+
+def test_a_narrowed_space_gets_a_budget_and_a_final_of_its_own() -> None:
+    """What lies outside the space that is asked for now can neither use up its budget nor win."""
+    store = plugins.get("store", "memory")()
+    study(store=store, task=toy_task(trials=9), finals=Finals(finalists=1, rounds=1)).run()
+    again = study(store=store, space=Numbers(4), task=toy_task(trials=4), finals=Finals(finalists=1, rounds=1))
+    assert again.run() is Stop.TRIALS
+    assert xs(again.inside[:4]) == [0, 1, 2, 3]
+    assert [(trial.config["x"], trial.proposal.repeat) for trial in again.trials[-2:]] == [(3, 2), (0, 2)]
+    assert [proposal.config["x"] for proposal in again.evaluator.calls] == [3, 0], "only the final was measured"
+
+
+def test_after_too_many_failures_the_next_sitting_tries_again() -> None:
+    store = plugins.get("store", "memory")()
+    broken = FromFunction(lambda config: Measurement(status=Status.CRASHED, reason="no driver"))
+    assert study(store=store, task=toy_task(trials=9, failures=3), evaluator=broken).run() is Stop.FAILURES
+    mended = study(store=store, task=toy_task(trials=9, failures=3), finals=Finals(finalists=1, rounds=1))
+    assert mended.run() is Stop.TRIALS
+    assert sum(trial.ok for trial in mended.trials) == 6 + 2, "six of the search, and the final measures the default after all"
+
+
+def test_a_trial_that_is_given_up_is_not_started_again_and_again() -> None:
+    def hopeless(config: Config) -> Measurement:
+        return Measurement(status=Status.ABORTED) if config["x"] in (0, 2) else ok(10.0 - config["x"])
+
+    one = study(space=Numbers(5), task=toy_task(trials=50), evaluator=FromFunction(hopeless), finals=Finals(finalists=1, rounds=2))
+    assert one.run() is Stop.EXHAUSTED
+    assert xs(one.trials[:1]) == [1]
+    assert [proposal.config["x"] for proposal in one.evaluator.calls].count(0) == 1 + 2, "once in the search, twice in the final"
+
+
+def test_an_error_of_one_trial_does_not_lose_another() -> None:
+    meet = threading.Barrier(2, timeout=30)
+
+    def function(config: Config) -> Measurement:
+        if config["x"] > 1:  # started when x=1 was the first of the two to be collected
+            assert one.evaluator.cancelled.wait(30)
+            return Measurement(status=Status.ABORTED)
+        meet.wait()
+        if config["x"] == 0:
+            raise LaunchError("no engine")
+        return ok(1.0)
+
+    store = plugins.get("store", "memory")()
+    one = study(store=store, evaluator=FromFunction(function, slots=2))
+    with pytest.raises(LaunchError, match="no engine"):
+        one.run()
+    assert [trial.config["x"] for batch in store.batches("s") for trial in batch] == [1]
+    assert store.claim("s", [Proposal(config=Config(x=0))], "somebody else", 60.0), "the claim was given back"
+
+
+def test_the_final_stops_at_the_wall_budget_between_rounds() -> None:
+    clock = VirtualClock()
+    one = study(
+        task=toy_task(wall_s=100.0),
+        clock=clock,
+        evaluator=FromFunction(lambda config: ok(10.0 - config["x"], cost_s=10.0), clock=clock),
+        finals=Finals(finalists=1, rounds=50),
+    )
+    assert one.run() is Stop.WALL
+    final = [trial for trial in one.trials if trial.proposal.origin.get("phase") == "final"]
+    assert clock.span_s() <= 100.0
+    assert len(final) == 4, "two whole rounds"

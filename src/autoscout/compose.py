@@ -18,14 +18,14 @@ from autoscout.core.protocols import Backend, Evaluator, Executor, Searcher, Sto
 from autoscout.core.task import Budget, Task
 from autoscout.core.trial import Trial
 from autoscout.core.worker import worker_identity
-from autoscout.crew import Pace
+from autoscout.crew import Observer, Pace
 from autoscout.finals import Finals
 from autoscout.options import build_options
 from autoscout.results import Folder
 from autoscout.space import Space
 from autoscout.space.constraint import close
 from autoscout.spending import Stop
-from autoscout.study import Observer, Study
+from autoscout.study import Study
 
 DEFAULT_TRIALS = 24  # when a campaign sets no bound at all
 

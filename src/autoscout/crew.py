@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from autoscout.core.clock import Clock
 from autoscout.core.config import Config
 from autoscout.core.protocols import Evaluator, Store
-from autoscout.core.trial import Proposal, Trial
+from autoscout.core.trial import Measurement, Proposal, Status, Trial
 
 POLL_S = 0.5  # how often to look again for trials that another process is measuring
 
@@ -22,6 +23,16 @@ Slot = tuple[Config, int]
 def slot(proposal: Proposal) -> Slot:
     """The slot a proposal asks for."""
     return proposal.config, proposal.repeat
+
+
+class Observer(Protocol):
+    """Somebody who watches a study; called from the thread that runs it."""
+
+    def phase(self, name: str) -> None: ...
+
+    def started(self, proposal: Proposal) -> None: ...
+
+    def finished(self, trial: Trial) -> None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +58,7 @@ class Crew:
     study: str
     evaluator: Evaluator
     store: Store
+    observer: Observer
     worker: str
     pace: Pace
     clock: Clock
@@ -64,6 +76,8 @@ class Crew:
         if error is not None:
             self.evaluator.cancel()  # or the pool would wait for trials whose results nobody can store
         self._pool.shutdown()
+        with suppress(Exception):  # an error is on its way already: there is nothing under way without one
+            self._keep(list(self._flight))
 
     @property
     def busy(self) -> int:
@@ -80,24 +94,23 @@ class Crew:
         """Everything under way, here and elsewhere."""
         return [proposal for unit in self._flight.values() for proposal in unit] + list(self.elsewhere.values())
 
-    def start(self, proposals: Sequence[Proposal]) -> list[Proposal]:
-        """Start those that nobody else holds; the others are remembered in `elsewhere`. Returns the started ones."""
+    def start(self, proposals: Sequence[Proposal]) -> None:
+        """Start those that nobody else holds; the others are remembered in `elsewhere`."""
         if not proposals:
-            return []
+            return
         claimed = self.store.claim(self.study, proposals, self.worker, self.pace.lease_s)
         held = {slot(proposal) for proposal in claimed}
         self.elsewhere.update((slot(proposal), proposal) for proposal in proposals if slot(proposal) not in held)
         units = [claimed] if self.pace.together else [[proposal] for proposal in claimed]
         for unit in filter(None, units):
             self._flight[self._pool.submit(self._evaluate, unit)] = unit
-        return claimed
+        for proposal in claimed:
+            self.observer.started(proposal)
 
-    def collect(self) -> None:
-        """Wait until at least one unit is done and append what is."""
+    def collect(self) -> list[Proposal]:
+        """Wait until at least one unit is done and append what is. Returns what was given up (aborted)."""
         done, _ = wait(self._flight, return_when=FIRST_COMPLETED)
-        for future in done:
-            del self._flight[future]
-            self.store.append(self.study, future.result())
+        return self._keep(done)
 
     def await_others(self) -> bool:
         """With nothing of ours to do: give other processes time. False when they hold nothing either."""
@@ -107,9 +120,28 @@ class Crew:
         self.elsewhere.clear()  # a holder may have died: claim again, the store knows who is alive
         return True
 
+    def _keep(self, done: Collection[Future[list[Trial]]]) -> list[Proposal]:
+        """Append finished units. An error of one is raised when the others are safe; its claims are given back."""
+        errors: list[Exception] = []
+        given_up: list[Proposal] = []
+        for future in done:
+            unit = self._flight.pop(future)
+            try:
+                trials = future.result()
+            except Exception as error:
+                errors.append(error)
+                trials = self._trials(unit, [Measurement(status=Status.ABORTED)] * len(unit), 0.0)
+            self.store.append(self.study, trials)
+            given_up += [trial.proposal for trial in trials if trial.measurement.status is Status.ABORTED]
+        if errors:
+            raise errors[0]
+        return given_up
+
     def _evaluate(self, unit: list[Proposal]) -> list[Trial]:
         started_s = self.clock.now_s()
-        measured = self.evaluator.evaluate(unit)
+        return self._trials(unit, self.evaluator.evaluate(unit), started_s)
+
+    def _trials(self, unit: Sequence[Proposal], measured: Sequence[Measurement], started_s: float) -> list[Trial]:
         finished_s = self.clock.now_s()
         return [
             Trial(proposal=proposal, measurement=answer, study=self.study, worker=self.worker, started_s=started_s, finished_s=finished_s)

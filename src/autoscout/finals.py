@@ -48,23 +48,34 @@ def finalists(trials: Sequence[Trial], task: Task, default: Config, count: int) 
     return sorted(losses, key=lambda config: (losses[config], config.canonical))[:count]
 
 
-def plan(trials: Sequence[Trial], task: Task, default: Config, finals: Finals) -> list[list[Proposal]]:
+def plan(
+    trials: Sequence[Trial], task: Task, default: Config, finals: Finals, among: Sequence[Trial] | None = None
+) -> list[list[Proposal]]:
     """The rounds of the final, one list of proposals each; empty when there is nobody to compare the default with.
 
     Made from stored trials alone, so that a study killed in its final goes on with it. When more searching has changed who the
     finalists are, a new edition begins, the default included, because only what ran side by side can be compared. Rounds
-    (and repeats, which equal them) count on through the editions from 1; repeat 0 is the search's own look.
+    (and repeats, which equal them) count on through the editions from 1, so that no two share one; repeat 0 is the search's
+    own look.
+
+    Args:
+        trials: Everything stored.
+        task: What is tuned.
+        default: The configuration to compare with.
+        finals: How much to measure.
+        among: The trials from which the finalists are chosen; all when None.
     """
-    chosen = finalists(trials, task, default, finals.finalists)
+    chosen = finalists(trials if among is None else among, task, default, finals.finalists)
     if not chosen:
         return []
     field = [default, *chosen]
     names = sorted(config.key for config in field)
     past = [trial.proposal.origin for trial in trials if trial.proposal.origin.get("phase") == PHASE]
-    same = [origin["round"] for origin in past if origin.get("field") == names]
-    begun = min(same) - 1 if same else max((origin["round"] for origin in past), default=0)
+    numbers = sorted({origin["round"] for origin in past if origin.get("field") == names})
+    last = max((origin["round"] for origin in past), default=0)
+    numbers += range(last + 1, last + 1 + finals.rounds - len(numbers))
     rounds = []
-    for number in range(begun + 1, begun + finals.rounds + 1):
+    for number in numbers[: finals.rounds]:
         start = (number - 1) % len(field)
         origin = {"phase": PHASE, "round": number, "field": names}
         rounds.append([Proposal(config=config, origin=origin, repeat=number) for config in field[start:] + field[:start]])

@@ -50,8 +50,32 @@ def failures_in_a_row(trials: Sequence[Trial]) -> int:
     return run
 
 
-def over(budget: Budget, trials: Sequence[Trial], wall_s: float, finals: Finals, workers: int) -> Stop | None:
-    """Which bound the search has reached, if any. Time for the final is kept back, judged by the trials so far.
+def out_of_time(budget: Budget, trials: Sequence[Trial], wall_s: float, workers: int, soon: int = 1, later: int = 0) -> Stop | None:
+    """Which bound on time more trials would break, judged by the trials so far.
+
+    Args:
+        budget: The bounds.
+        trials: Everything stored.
+        wall_s: Seconds the study has run, earlier sittings included.
+        workers: How many trials run at once.
+        soon: Trials to be started now.
+        later: Trials to keep time back for; never more than half of the budget, or a short search would have none.
+    """
+    search = counted(trials)
+    mean_s = sum(trial.measurement.cost_s for trial in search) / len(search) if search else 0.0
+    if budget.wall_s is not None:
+        kept_s = min(later * mean_s / workers, budget.wall_s / 2)
+        if wall_s + soon * mean_s / workers + kept_s >= budget.wall_s:
+            return Stop.WALL
+    if budget.cost_s is not None:
+        kept_s = min(later * mean_s, budget.cost_s / 2)
+        if sum(trial.measurement.cost_s for trial in trials) + (soon - 1) * mean_s + kept_s >= budget.cost_s:
+            return Stop.COST
+    return None
+
+
+def over(budget: Budget, trials: Sequence[Trial], wall_s: float, finals: Finals, workers: int, earlier: int = 0) -> Stop | None:
+    """Which bound the search has reached, if any. Time for the final is kept back.
 
     Args:
         budget: The bounds.
@@ -59,15 +83,10 @@ def over(budget: Budget, trials: Sequence[Trial], wall_s: float, finals: Finals,
         wall_s: Seconds the study has run, earlier sittings included.
         finals: What the final will measure.
         workers: How many trials run at once.
+        earlier: How many of the trials stem from earlier sittings; what failed then may have been mended since.
     """
-    search = counted(trials)
-    if budget.trials is not None and len(search) >= budget.trials:
+    if budget.trials is not None and len(counted(trials)) >= budget.trials:
         return Stop.TRIALS
-    mean_s = sum(trial.measurement.cost_s for trial in search) / len(search) if search else 0.0
-    if budget.wall_s is not None and wall_s + (finals.trials + 1) * mean_s / workers >= budget.wall_s:
-        return Stop.WALL
-    if budget.cost_s is not None and sum(t.measurement.cost_s for t in trials) + finals.trials * mean_s >= budget.cost_s:
-        return Stop.COST
-    if budget.failures is not None and failures_in_a_row(trials) >= budget.failures:
+    if budget.failures is not None and failures_in_a_row(trials[earlier:]) >= budget.failures:
         return Stop.FAILURES
-    return None
+    return out_of_time(budget, trials, wall_s, workers, later=finals.trials)

@@ -8,28 +8,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from autoscout.core.clock import Clock, RealClock
 from autoscout.core.config import Config
 from autoscout.core.log import logger
 from autoscout.core.protocols import Evaluator, Searcher, SpaceLike, Store, StudyRecord
 from autoscout.core.trial import Proposal, Trial
-from autoscout.crew import Crew, Pace, Slot, slot
+from autoscout.crew import Crew, Observer, Pace, Slot, slot
 from autoscout.finals import Finals, plan
-from autoscout.spending import Stop, busy_s, counted, over
+from autoscout.spending import Stop, busy_s, counted, out_of_time, over
 
 log = logger(__name__)
-
-
-class Observer(Protocol):
-    """Somebody who watches a study; called from the thread that runs it."""
-
-    def phase(self, name: str) -> None: ...
-
-    def started(self, proposal: Proposal) -> None: ...
-
-    def finished(self, trial: Trial) -> None: ...
 
 
 @dataclass(kw_only=True)
@@ -51,19 +40,27 @@ class Study:
     clock: Clock = field(default_factory=RealClock)
     stopping: threading.Event = field(default_factory=threading.Event)  # set it to end the study early
     trials: list[Trial] = field(default_factory=list, init=False)
+    inside: list[Trial] = field(default_factory=list, init=False)  # those of `trials` that the space, which may have changed, allows
 
     def __post_init__(self) -> None:
         self._told = -1  # number of the last batch that was read back and told
         self._seen: set[Slot] = set()
-        self._begun_s = 0.0
+        self._given_up: list[Proposal] = []
+        self._begun_s, self._earlier = 0.0, 0
         self._crew = Crew(
-            study=self.record.name, evaluator=self.evaluator, store=self.store, worker=self.worker, pace=self.pace, clock=self.clock
+            study=self.record.name,
+            evaluator=self.evaluator,
+            store=self.store,
+            observer=self.observer,
+            worker=self.worker,
+            pace=self.pace,
+            clock=self.clock,
         )
 
     def run(self) -> Stop:
         """Search, then the final. Returns why the study ended; the trials are in `trials` and in the store."""
         self._read()
-        self._begun_s = self.clock.span_s() - busy_s(self.trials)
+        self._begun_s, self._earlier = self.clock.span_s() - busy_s(self.inside), len(self.inside)
         with self._crew:
             self.observer.phase("search")
             stop = self._search()
@@ -77,7 +74,7 @@ class Study:
             if stop is None:
                 self._fill()
             if self._crew.busy:
-                self._crew.collect()
+                self._collect()
             elif stop is not None:
                 return stop
             elif not self._crew.await_others():
@@ -86,33 +83,34 @@ class Study:
 
     def _over(self) -> Stop | None:
         wall_s = self.clock.span_s() - self._begun_s
-        return over(self.record.task.budget, self.trials, wall_s, self.finals, self._crew.workers)
+        return over(self.record.task.budget, self.inside, wall_s, self.finals, self._crew.workers, self._earlier)
+
+    def _collect(self) -> None:
+        given_up = self._crew.collect()
+        if not self.stopping.is_set():  # hopeless, says the evaluator: not again in this sitting
+            self._given_up += given_up
+            self._seen.update(map(slot, given_up))
 
     def _fill(self) -> None:
         """Give every free slot something to do, as far as the budget, the searcher and the other processes let us."""
         limit = self.record.task.budget.trials
         while (count := self._crew.free) > 0:
             if limit is not None:
-                count = min(count, limit - self._crew.busy - len(counted(self.trials)))
+                count = min(count, limit - self._crew.busy - len(counted(self.inside)))
             proposals = self._next(count) if count > 0 else []
             if not proposals:
                 return
-            for proposal in self._crew.start(proposals):
-                self.observer.started(proposal)
+            self._crew.start(proposals)
 
     def _next(self, count: int) -> list[Proposal]:
         opening = [Proposal(config=self.baseline, origin={"by": "default"})]
         opening += [Proposal(config=config, origin={"by": "given"}) for config in self.first]
-        pending = self._crew.pending
+        pending = [*self._crew.pending, *self._given_up]
         taken = self._seen | {slot(proposal) for proposal in pending}
         wanted = [proposal for proposal in [*opening, *self.evaluator.recheck()] if slot(proposal) not in taken][:count]
         if len(wanted) < count:
             wanted += self.searcher.ask(count - len(wanted), self.given, [*pending, *wanted])
-        fresh: dict[Slot, Proposal] = {}
-        for proposal in wanted:
-            if slot(proposal) not in taken:
-                fresh.setdefault(slot(proposal), proposal)
-        return list(fresh.values())
+        return list({slot(proposal): proposal for proposal in wanted if slot(proposal) not in taken}.values())
 
     def _read(self) -> None:
         """Take in everything stored since the last look, ours and that of other processes alike, in the store's order."""
@@ -124,22 +122,26 @@ class Study:
                 self._crew.elsewhere.pop(slot(trial.proposal), None)
                 self.observer.finished(trial)
                 log.info("%s #%d %s %s", trial.study, trial.number, trial.measurement.status, dict(trial.proposal.origin))
-            # When the space has changed since, old trials stay in the report but not in the search.
-            self.searcher.tell([trial for trial in batch if not self.space.check(trial.config)])
+            inside = [trial for trial in batch if not self.space.check(trial.config)]
+            self.inside += inside
+            self.searcher.tell(inside)
 
     def _final(self) -> Stop | None:
-        rounds = plan(self.trials, self.record.task, self.baseline, self.finals)
-        if rounds:
-            self.observer.phase("final")
-        for proposals in rounds:
-            while missing := [proposal for proposal in proposals if slot(proposal) not in self._seen]:
+        task, phase = self.record.task, ""
+        for proposals in plan(self.trials, task, self.baseline, self.finals, among=self.inside):
+            missing = [proposal for proposal in proposals if slot(proposal) not in self._seen]
+            if missing and not phase:
+                self.observer.phase(phase := "final")
+            wall_s = self.clock.span_s() - self._begun_s
+            if missing and (stop := out_of_time(task.budget, self.inside, wall_s, self._crew.workers, len(missing))):
+                return stop
+            while missing := [proposal for proposal in missing if slot(proposal) not in self._seen]:
                 if not self.stopping.is_set():
                     taken = {slot(proposal) for proposal in self._crew.pending}
                     free = [proposal for proposal in missing if slot(proposal) not in taken]
-                    for proposal in self._crew.start(free[: self._crew.free]):
-                        self.observer.started(proposal)
+                    self._crew.start(free[: self._crew.free])
                 if self._crew.busy:
-                    self._crew.collect()
+                    self._collect()
                 elif self.stopping.is_set() or not self._crew.await_others():
                     return Stop.INTERRUPTED
                 self._read()

@@ -96,8 +96,12 @@ def serve(settings: Mapping[str, Any], host: str, port: int, api_keys: list[str]
     params.hostnames = [host]
     params.port = port
     params.api_keys = api_keys
-    server = xllamacpp.Server(params)
     stopping = threading.Event()
+    try:
+        server = xllamacpp.Server(params)
+    except RuntimeError:
+        stopping.wait(1.0)  # the engine's log says why, and a thread of its own writes it a little later
+        raise
     for number in (signal.SIGINT, signal.SIGTERM):  # after the engine has set its own, which would leave Python waiting
         signal.signal(number, lambda *_: stopping.set())
     print(f"serving {settings['model_path']} on {server.listening_address}", flush=True)

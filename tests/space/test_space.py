@@ -161,6 +161,10 @@ def test_functions_as_constraints() -> None:
     assert space.check(Config(tp=1)) == ["Constraint fits(tp, memory_gb) is broken with tp=1, memory_gb=20."]
     with pytest.raises(SpaceError, match="reads 'memory'"):
         Space([Grid("x", 1, 2)], [lambda x, memory: True])
+    assert Space([Grid("x", 1, 9)], [lambda x, limit=3: x < limit]).count().value == 2
+    for odd in (lambda *x: True, lambda *, x: True, 7, True):
+        with pytest.raises(SpaceError, match="a constraint"):
+            Space([Grid("x", 1, 2)], [odd])  # type: ignore[list-item]
 
 
 def test_contradictions_name_the_smallest_set() -> None:
@@ -190,8 +194,8 @@ def test_all_faults_of_a_stage_come_together() -> None:
         Space([Flag("a"), Flag("b")], ["a == x", "b ==", "a or b"], {})
     assert [fault.field for fault in caught.value.faults] == ["constraints[0]", "constraints[1]"]
     with pytest.raises(SpaceError) as caught:
-        Space([Flag("a"), Flag("a"), Flag("b")], [], {"b": 1, "c": [1]})  # type: ignore[dict-item]
-    assert len(caught.value.faults) == 3
+        Space([Flag("a"), Flag("a"), Flag("b")], [], {"b": 1, "c": [1], "d": float("inf")})  # type: ignore[dict-item]
+    assert len(caught.value.faults) == 4
 
 
 def test_an_inactive_knob_leaves_constraints_alone() -> None:
@@ -309,6 +313,27 @@ def test_hundreds_of_linked_knobs() -> None:
     space = Space([Grid(f"k{n}", 0, 3) for n in range(300)], [f"k{n} <= k{n + 1}" for n in range(299)])
     assert space.choices("k150", Config(k10=2, k250=2)) == (2,)
     assert space.count().value == 303 * 302 * 301 // 6  # places of the three steps among 300 knobs
+
+
+def test_a_free_knob_may_have_a_billion_values() -> None:
+    space = Space([Grid("seed", 0, 10**9), Flag("on"), Grid("scale", 0.0, 1.0, step=1e-8, when="on")])
+    assert space.count().value == (10**9 + 1) * (1 + 10**8 + 1)
+    choices = space.choices("seed")
+    assert len(choices) == 10**9 + 1
+    assert choices[12345] == 12345
+    assert choices[5:7][1] == 6
+    assert space.project({"seed": 7e8, "on": True, "scale": 0.123456789}) == Config(seed=700_000_000, on=True, scale=0.12345679)
+    drawn = space.sample(np.random.default_rng(3))
+    assert drawn is not None
+    assert space.check(drawn) == []
+    assert len(space.neighbours(space.default())) == 2
+    assert len(space.neighbours(space.project({"seed": 5e8}))) == 3
+    with pytest.raises(SpaceError, match="1,000,000 values at most"):
+        Space([Grid("seed", 0, 10**9)], ["seed % 2 == 0"])
+
+
+def test_an_astronomic_estimate_can_be_shown() -> None:
+    assert str(Count(10**400 + 1, exact=False)) == "about 1.0e+400"
 
 
 def test_two_large_domains() -> None:

@@ -1,22 +1,18 @@
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_spaces import FACTS, booleans, numbers
 
 from autoscout.core.errors import SpaceError
 from autoscout.space.algebra import ACTIVE, FAILED, INACTIVE, UNDEFINED, Node, Table, compute, evaluate, predicate_of
 from autoscout.space.constraint import build, value_of
 from autoscout.space.parser import parse
 from autoscout.space.vector import as_array, satisfying
-
-sys.path.insert(0, str(Path(__file__).parent))
-from random_spaces import FACTS, booleans, numbers
 
 NAMES = ["alpha", "beta", "gamma", "delta"]
 DOMAINS: list[list[Any]] = [[1, 2, 4, 8], [0.1, 0.2, 0.3, 1.5], [False, True], [-3, 0, 3]]

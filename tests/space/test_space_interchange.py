@@ -2,22 +2,19 @@ from __future__ import annotations
 
 import itertools
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
+from random_spaces import spaces
 
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
 from autoscout.core.templates import fill
 from autoscout.space import Choice, Constraint, Flag, Grid, Space, read_space
 from autoscout.space.interchange import read_configspace, read_sweep, read_tuning_space, sweep_points, tuning_template, write_configspace
-
-sys.path.insert(0, str(Path(__file__).parent))
-from random_spaces import spaces
 
 cs = pytest.importorskip("ConfigSpace", reason="the package ConfigSpace proves that the files load there")
 RECIPE = Path(__file__).parents[2] / "recipes" / "megatron_space.yaml"

@@ -122,6 +122,8 @@ def test_nearest_of_categories() -> None:
     assert knob.nearest("z", ["a", "c"]) == "a"
     assert Choice("x", [True, 1]).nearest(1) == 1
     assert type(Choice("x", [True, 1]).nearest(1)) is int
+    assert Choice("x", [1, 8, 4, "auto"]).nearest(5) == 4
+    assert Choice("x", ["auto", True]).nearest(1) == "auto"
     assert Grid("x", 1, 8, default=5).nearest("nonsense") == 5
     assert Grid("x", 1, 8, default=5).nearest(None, [1, 8]) == 8
 

@@ -1,22 +1,18 @@
 from __future__ import annotations
 
 import math
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
+from brute_force import BROKEN, MISSING, read
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_spaces import booleans, numbers
 
 from autoscout.core.errors import SpaceError
 from autoscout.space.algebra import FAILED, UNDEFINED
 from autoscout.space.constraint import value_of
 from autoscout.space.parser import MAX_CHAIN, MAX_LENGTH, name_text, parse, value_text
-
-sys.path.insert(0, str(Path(__file__).parent))
-from brute_force import BROKEN, MISSING, read
-from random_spaces import booleans, numbers
 
 VALUES = {"alpha": 3, "beta": 2.5, "gamma": True, "delta": "red", "gpus": 4, "limit": 2.5}
 

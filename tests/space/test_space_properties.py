@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import itertools
 import os
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from brute_force import everything, valid
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from random_spaces import FACTS, declarations, spaces
 
 from autoscout.core.config import Config
 from autoscout.core.errors import SpaceError
 from autoscout.space import Constraint, Knob, Space, read_space, write_space
 from autoscout.space import solver as solver_module
-
-sys.path.insert(0, str(Path(__file__).parent))
-from brute_force import everything, valid
-from random_spaces import FACTS, declarations, spaces
 
 common = settings(
     max_examples=int(os.environ.get("SPACE_EXAMPLES", "40")),

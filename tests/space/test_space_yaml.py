@@ -153,6 +153,9 @@ extra: 1
         ("knobs:\n  a: [1, 2]\n  b: [1, 2]\nconstraints:\n  - a < b\n  - a > b\n", "bad.yaml:5:", "`a < b` and `a > b` (bad.yaml:6)"),
         ("knobs:\n  a: [x, y]\nconstraints:\n  - a * 2 > 1\n", "bad.yaml:4: constraints[0]:", "arithmetic"),
         ("knobs:\n  a: {values: [x, y], when: 9 ** 99 ** 99 > 1}\n", "bad.yaml:2: knobs.a.when:", "too large"),
+        ("knobs:\n  a: [x, y]\n  b: {type: bool, when: a == x}\n", "bad.yaml:3: knobs.b.when:", "Text needs quotes: 'x'"),
+        ("knobs:\n  a: [x, y]\nconstraints:\n  - a != x\n", "bad.yaml:4: constraints[0]:", "Text needs quotes: 'x'"),
+        ("knobs:\n  a: {range: [1, 9000000]}\nconstraints:\n  - a > 1\n", "bad.yaml:2: knobs.a:", "1,000,000 values at most"),
         ("knobs:\n  a: {range: [1, 2, 3]}\n", "bad.yaml:2: knobs.a.range:", "two ends"),
         ("knobs:\n  a: {range: [1, 4], type: choice}\n", "bad.yaml:2: knobs.a.type:", "not a choice"),
         ("knobs:\n  a: {range: [1, gpus > 1]}\nfacts: {gpus: 8}\n", "bad.yaml:2: knobs.a.range:", "come to a number"),
@@ -183,6 +186,13 @@ def test_scalars_are_those_of_yaml_1_2() -> None:
     text = "[on, off, yes, no, 1e-5, 1e3, .5, 0x10, 2020-01-01, 1:30, true, False, null, ~, 1_000, 010, -3, '5']"
     expected = ["on", "off", "yes", "no", 1e-5, 1000.0, 0.5, 16, "2020-01-01", "1:30", True, False, None, None, 1000, "010", -3, "5"]
     assert compose(text, "text").value == expected
+
+
+def test_anchors_and_merges() -> None:
+    lines = ["knobs:", "  a: &common {values: [1, 2], sparse: true}", "  b: {<<: *common, default: 2}"]
+    space = read_space("\n".join([*lines, "  c: {<<: [*common, {help: x}], sparse: false}"]))
+    assert space.knobs["b"] == Grid("b", values=[1, 2], sparse=True, default=2)
+    assert space.knobs["c"] == Grid("c", values=[1, 2], help="x")
 
 
 def test_functions_cannot_be_written() -> None:

@@ -237,6 +237,11 @@ class Table:
             self._nodes[key] = node
         return node
 
+    def texts(self) -> set[str]:
+        """All text that variables may hold."""
+        short = [domain for domain in self._domains if isinstance(domain, tuple)]
+        return {value for domain in short for value in domain if isinstance(value, str)}
+
     def text_only(self, node: Node) -> bool:
         """Whether the node is a constant or a variable that never holds anything but text."""
         if node.op == "constant":

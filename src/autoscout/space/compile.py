@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
 
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import Fault, SpaceError
 from autoscout.space import tree
 from autoscout.space.algebra import Node
 from autoscout.space.conflict import explain
-from autoscout.space.constraint import Constraint, build, close
+from autoscout.space.constraint import Constraint, build, meant
 from autoscout.space.knobs import Knob
 from autoscout.space.parser import parse
 from autoscout.space.solver import Solver, State
+
+MOST_VALUES = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -126,8 +131,10 @@ def _check_names(knobs: Sequence[Knob], facts: Mapping[str, Value]) -> None:
             faults.append(Fault(field=f"knobs.{knob.name}", rule="a knob and a fact must not share a name", fix="Rename one"))
         seen.add(knob.name)
     for name, value in facts.items():
-        if not isinstance(value, (bool, int, float, str)) and value is not None:
-            rule = "a fact must be a number, text, true or false"
+        if (not isinstance(value, (bool, int, float, str)) and value is not None) or (
+            isinstance(value, float) and not math.isfinite(value)
+        ):
+            rule = "a fact must be a finite number, text, true or false"
             faults.append(Fault(field=f"facts.{name}", value=repr(value), rule=rule, fix="Leave it out, or give its size instead"))
     if faults:
         raise SpaceError(faults)
@@ -136,6 +143,7 @@ def _check_names(knobs: Sequence[Knob], facts: Mapping[str, Value]) -> None:
 def _parents(knobs: Sequence[Knob], facts: Mapping[str, Value]) -> dict[str, tuple[str, ...]]:
     """Direct parents by condition; all faults of all conditions in one error."""
     names = {knob.name for knob in knobs}
+    texts = {value for knob in knobs if isinstance(knob.values, tuple) for value in knob.values}
     found: dict[str, tuple[str, ...]] = {}
     faults: list[Fault] = []
     for knob in knobs:
@@ -150,7 +158,7 @@ def _parents(knobs: Sequence[Knob], facts: Mapping[str, Value]) -> dict[str, tup
         for name, at in read:
             if name not in names and name not in facts:
                 rule = f"column {at + 1}: {name!r} is neither a knob nor a fact"
-                fix = close(name, [*names, *facts])
+                fix = meant(name, [*names, *facts], texts)
                 faults.append(Fault(field=f"knobs.{knob.name}.when", value=f"`{knob.when}`", rule=rule, fix=fix))
         found[knob.name] = tuple(dict.fromkeys(name for name, _ in read if name in names))
     if faults:
@@ -182,6 +190,21 @@ def _nodes(
             faults += [replace(fault, where=constraint.where, field=f"constraints[{number}]") for fault in error.faults]
             continue
         rules.append(table.make("sure" if constraint.strict else "holds", (node,)))
+    faults += _too_long(knobs, [*conditions, *rules])
     if faults:
         raise SpaceError(faults)
     return tuple(conditions), tuple(rules)
+
+
+def _too_long(knobs: Sequence[Knob], nodes: Sequence[Node]) -> list[Fault]:
+    read = reduce(or_, (node.variables for node in nodes), 0)
+    return [
+        Fault(
+            field=f"knobs.{knob.name}",
+            value=f"{len(knob.values):,} values",
+            rule=f"a knob that conditions or constraints read may have {MOST_VALUES:,} values at most",
+            fix="Give it a step, or a log scale",
+        )
+        for index, knob in enumerate(knobs)
+        if read >> index & 1 and len(knob.values) > MOST_VALUES
+    ]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from autoscout.core.config import Value
 from autoscout.core.errors import Fault, SpaceError
 from autoscout.space.algebra import FAILED, UNDEFINED, Node, Table, compute
 from autoscout.space.parser import Syntax, parse, refuse
@@ -29,7 +30,8 @@ class Constraint:
     (division by zero) is broken there.
 
     Attributes:
-        rule: An expression, or a function whose argument names are the knobs and facts it reads.
+        rule: An expression, or a function whose argument names are the knobs and facts it reads (those with a default
+            value are left alone).
         why: The reason, shown when it is broken.
         strict: Broken, instead of not enforced, where undefined. Conditions of pinned knobs are.
     """
@@ -51,7 +53,14 @@ class Constraint:
         """The knobs and facts it reads, each once, in order of appearance."""
         if isinstance(self.rule, str):
             return tuple(dict.fromkeys(name for name, _ in parse(self.rule).names()))
-        return tuple(inspect.signature(self.rule).parameters)
+        try:
+            parameters = inspect.signature(self.rule).parameters.values()
+        except (TypeError, ValueError) as error:
+            raise SpaceError(Fault(rule="a constraint must be text or a function with named arguments", value=repr(self.rule))) from error
+        read = [parameter for parameter in parameters if parameter.default is parameter.empty]
+        if any(parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD) for parameter in read):
+            raise SpaceError(Fault(rule="a constraint takes plain arguments: no stars, no keyword-only ones", value=repr(self.rule)))
+        return tuple(parameter.name for parameter in read)
 
     def node(self, table: Table, scope: Mapping[str, Node]) -> Node:
         """The rule over the variables and facts of `scope`.
@@ -80,6 +89,13 @@ class Constraint:
             cells = [repr(cell.cell_contents) for cell in getattr(self.rule, "__closure__", None) or ()]
             body += repr((code.co_code, code.co_names, [const for const in code.co_consts if not hasattr(const, "co_code")], cells))
         return f"{self.text} {hashlib.sha256(body.encode()).hexdigest()}"
+
+
+def meant(name: str, known: Iterable[str], texts: Iterable[Value] = ()) -> str:
+    """Advice for a name that an expression reads and nobody declared; it may be text that lacks its quotes."""
+    if name in [text for text in texts if isinstance(text, str)]:
+        return f"Text needs quotes: '{name}'"
+    return close(name, known)
 
 
 def close(name: str, known: Iterable[str]) -> str:
@@ -115,7 +131,7 @@ def _build(syntax: Syntax, text: str, table: Table, scope: Mapping[str, Node]) -
     if syntax.op == "name":
         name = str(syntax.value)
         if name not in scope:
-            raise refuse(text, syntax.at, f"{name!r} is neither a knob nor a fact", close(name, scope))
+            raise refuse(text, syntax.at, f"{name!r} is neither a knob nor a fact", meant(name, scope, table.texts()))
         return scope[name]
     if syntax.op == "list":
         raise refuse(text, syntax.at, "a list may only stand after 'in'")

@@ -6,6 +6,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
 import numpy as np
 
@@ -22,7 +23,7 @@ class Count:
     exact: bool
 
     def __str__(self) -> str:
-        return f"{self.value:,}" if self.exact else f"about {float(self.value):.2g}"
+        return f"{self.value:,}" if self.exact else f"about {Decimal(self.value):.2g}"
 
 
 class OutOfWork(Exception):  # noqa: N818 - a signal between two functions of this module, never seen outside
@@ -64,7 +65,11 @@ def _counting(solver: Solver, state: State, limit: int) -> Iterator[State]:
         state.count = len(allowed)
         return
     total = 0
-    for position in allowed:
+    for number, position in enumerate(allowed):
+        if number % 64 == 63:  # values that lead to known states cost something too
+            solver.work += 1
+            if solver.work > limit:
+                raise OutOfWork
         after = solver.step(state, index, position)
         if after is not None:
             if after.count is None:
@@ -79,7 +84,8 @@ def estimate(solver: Solver, state: State, rng: np.random.Generator, probes: int
         return 0
     logs = [_probe(solver, state, rng) for _ in range(probes)]
     top = max(logs)
-    return round(math.exp(top) * sum(math.exp(log - top) for log in logs) / len(logs)) if top < 700 else int(10 ** (top / math.log(10)))
+    mean = sum(math.exp(log - top) for log in logs) / len(logs)
+    return round(Decimal(top).exp() * Decimal(mean))
 
 
 def _probe(solver: Solver, state: State, rng: np.random.Generator) -> float:

@@ -90,7 +90,12 @@ class Item:
             faults.append(self.fault("must be a mapping", "Write key: value lines"))
             return {}
         found: dict[str, Item] = {}
+        merged: dict[str, Item] = {}
         for key_node, value_node in self.node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                for source in value_node.value if isinstance(value_node, yaml.SequenceNode) else [value_node]:
+                    merged = {**Item(source, self.where, self.field).entries(faults), **merged}
+                continue
             name = str(key_node.value) if isinstance(key_node, yaml.ScalarNode) else ""
             path = f"{self.field}.{name}" if self.field else name
             key = Item(key_node, self.where, path)
@@ -102,7 +107,7 @@ class Item:
                 )
             else:
                 found[name] = Item(value_node, self.where, path)
-        return found
+        return {**merged, **found}
 
     def items(self, faults: list[Fault]) -> list[Item]:
         """The values of a list; anything else goes to `faults`."""

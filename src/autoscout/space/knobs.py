@@ -96,22 +96,27 @@ class Knob:
             return None
 
     def nearest(self, wanted: object, among: Sequence[Value] | None = None) -> Value:
-        """The value closest to `wanted`: by distance (by ratio on a log scale) for numbers, else itself, the default, the first.
+        """The value closest to `wanted`.
+
+        Numbers by distance, by ratio on a log scale; anything else itself, or the default, or the first.
 
         Args:
             wanted: Anything; a number need not be on the grid.
             among: Choose from these values (not empty) instead of all.
         """
         pool = self.values if among is None else among
-        if self.ordered and isinstance(wanted, (int, float)) and not isinstance(wanted, bool) and math.isfinite(wanted):
-            return self._closest(float(wanted), pool)
-        for candidate in (wanted, self.default):
-            for value in pool:
-                if value.__class__ is candidate.__class__ and value == candidate:
-                    return value
-        if self.ordered and isinstance(self.default, (int, float)):
-            return self._closest(float(self.default), pool)
-        return pool[0]
+        number = None
+        if isinstance(wanted, (int, float)) and not isinstance(wanted, bool) and math.isfinite(wanted):
+            number = float(wanted)
+        if self.ordered:
+            return self._closest(float(self.default or 0) if number is None else number, pool)
+        for value in pool:
+            if value.__class__ is wanted.__class__ and value == wanted:
+                return value
+        numbers = [value for value in pool if isinstance(value, (int, float)) and not isinstance(value, bool)]
+        if number is not None and numbers:
+            return min(numbers, key=lambda value: abs(value - number))
+        return self.default if any(value.__class__ is self.default.__class__ and value == self.default for value in pool) else pool[0]
 
     def _closest(self, wanted: float, pool: Sequence[Any]) -> Value:
         """By bisection: the values of an ordered knob ascend."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -48,7 +49,8 @@ def neighbours(space: Space, config: Config) -> list[Config]:
 
 def _moves(knob: Knob, value: Value, values: Sequence[Value]) -> list[Value]:
     """The next values below and above for an ordered knob, all others for categories."""
-    if not knob.ordered or value not in values:
+    if not knob.ordered:
         return [other for other in values if other != value or type(other) is not type(value)]
-    at = values.index(value)
-    return [values[place] for place in (at - 1, at + 1) if 0 <= place < len(values)]
+    at = bisect_left(values, value)  # type: ignore[type-var]
+    above = at + 1 if at < len(values) and values[at] == value else at
+    return [values[place] for place in (at - 1, above) if 0 <= place < len(values)]

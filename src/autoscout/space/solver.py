@@ -17,11 +17,13 @@ from numpy.typing import NDArray
 from autoscout.core.config import Value
 from autoscout.space.algebra import ACTIVE, INACTIVE, LOGIC, Node, Table, evaluate, predicate_of
 from autoscout.space.interval import Interval, bounded, interval
+from autoscout.space.values import Picked
 from autoscout.space.vector import as_array, satisfying
 
 QUICK_WORK = 30_000  # states worth looking into for a uniform draw: well under a second
 MAX_STATES = 200_000
 MAX_NODES = 1_000_000
+MANY_VALUES = 100_000  # longer answers stay lazy
 _PER_STATE = 16  # values tested one by one that cost about as much as one state
 _LEAF = 4  # values tested one by one at the end of a bisection
 _MANY = 32  # values from which on it pays to learn from an example which of them can be completed
@@ -46,7 +48,7 @@ class State:
         self.branch: tuple[int, Sequence[int]] | None = None
         self.cumulative: tuple[list[int], list[int]] | None = None
         self.supports: dict[int, Sequence[int]] = {}
-        self.values: dict[int, tuple[Value, ...]] = {}
+        self.values: dict[int, Sequence[Value]] = {}
 
 
 def ask_in_turn(state: State, answer: Callable[[State], Iterator[State]]) -> None:
@@ -326,8 +328,8 @@ class Solver:
                         break
         return found
 
-    def support_values(self, state: State, index: int) -> tuple[Value, ...]:
-        """The values at `support`."""
+    def support_values(self, state: State, index: int) -> Sequence[Value]:
+        """The values at `support`; a tuple unless they are very many."""
         if index not in state.pending:
             return ()
         part = self.part_of(state, index)
@@ -335,7 +337,9 @@ class Solver:
         if found is None:
             positions = self.support(part, index)
             domain = self.domains[index]
-            if len(positions) == len(domain):
+            if len(positions) > MANY_VALUES:
+                found = Picked(domain, positions)
+            elif len(positions) == len(domain):
                 found = self._everything.setdefault(index, tuple(domain))
             else:
                 found = tuple(domain[position] for position in positions)

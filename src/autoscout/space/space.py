@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -128,8 +128,10 @@ class Space:
         """Whether `partial` can be completed to a valid configuration."""
         return self._compiled.states(partial) is not None
 
-    def choices(self, name: str, partial: Config = _NOTHING) -> tuple[Value, ...]:
+    def choices(self, name: str, partial: Config = _NOTHING) -> Sequence[Value]:
         """The values of `name` with which `partial` can still be completed, in the knob's order.
+
+        A tuple, unless there are more than a hundred thousand: then a lazy sequence.
 
         Empty when the knob is inactive under `partial` or when `partial` cannot be completed at all. A value that
         `partial` already gives to `name` is left out of account.
@@ -230,10 +232,10 @@ class Space:
         """The sparse part of a configuration."""
         return config.only(self.sparse)
 
-    def mask(self, structure: Config) -> dict[str, tuple[Value, ...]]:
+    def mask(self, structure: Config) -> dict[str, Sequence[Value]]:
         """M(s): the dense knobs that are (or may become) active under a structure, with the values they can still take."""
         states = self._after(structure)
-        found = {}
+        found: dict[str, Sequence[Value]] = {}
         for index, name, state in self._open(states):
             if not self.knobs[name].sparse and (values := self._solver.support_values(state, index)):
                 found[name] = values

@@ -55,6 +55,28 @@ class Steps(Sequence[Value]):
         return hash((self.low, self.step, self.length))
 
 
+class Picked(Sequence[Value]):
+    """Some values of a long sequence, by position, computed on demand."""
+
+    def __init__(self, values: Sequence[Value], positions: Sequence[int]) -> None:
+        self._values, self._positions = values, positions
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    @overload
+    def __getitem__(self, index: int) -> Value: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Value]: ...
+    def __getitem__(self, index: int | slice) -> Value | Sequence[Value]:
+        if isinstance(index, slice):
+            return Picked(self._values, self._positions[index])
+        return self._values[self._positions[index]]
+
+    def __repr__(self) -> str:
+        return f"Picked({self._values!r}, {self._positions!r})"
+
+
 def linear(low: float, high: float, step: float | None, points: int | None) -> Sequence[Value]:
     """Whole numbers when both ends and the step are whole, else fractions."""
     if points is not None:

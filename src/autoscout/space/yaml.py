@@ -13,7 +13,7 @@ constraints:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from autoscout.core.config import Value
 from autoscout.core.errors import AutoScoutError, ConfigError, Fault, SpaceError
 from autoscout.space import tree
 from autoscout.space.algebra import Table
-from autoscout.space.constraint import Constraint, build, close
+from autoscout.space.constraint import Constraint, build, close, meant
 from autoscout.space.document import Item, compose, from_plain, load, unknown_keys
 from autoscout.space.interchange import read_foreign
 from autoscout.space.knobs import Choice, Flag, Grid, Knob
@@ -102,7 +102,7 @@ class _Reader:
             self.faults.append(replace(self.root.fault("a space needs knobs", shown=False), fix="Describe at least one under knobs:"))
         knobs = [knob for name, item in self.declared.items() if (knob := self._knob(name, item)) is not None]
         constraints = self._constraints()
-        self._expressions(constraints)
+        self._expressions(constraints, {value for knob in knobs if isinstance(knob.values, tuple) for value in knob.values})
         if self.faults:
             raise SpaceError(sorted(self.faults, key=_line))
         try:
@@ -249,17 +249,17 @@ class _Reader:
             found.append(Constraint(rule, why=why, strict=strict, where=entries["rule"].place))
         return found
 
-    def _expressions(self, constraints: Sequence[Constraint]) -> None:
+    def _expressions(self, constraints: Sequence[Constraint], texts: Collection[Value]) -> None:
         """Syntax, unknown names and circles, so that they are reported beside the faults of knobs."""
         known = [*self.declared, *self.facts]
         parents: dict[str, list[str]] = {name: [] for name in self.declared}
         for name in self.declared:
             item = self.items.get(f"knobs.{name}.when")
             if item is not None and isinstance(item.node, yaml.ScalarNode):
-                read = self._names(item.node.value, item.place, item.field, known)
+                read = self._names(item.node.value, item.place, item.field, known, texts)
                 parents[name] = [other for other in read if other in parents]
         for number, constraint in enumerate(constraints):
-            self._names(str(constraint.rule), constraint.where, self.items[f"constraints[{number}]"].field, known)
+            self._names(str(constraint.rule), constraint.where, self.items[f"constraints[{number}]"].field, known, texts)
         for name in self.declared:
             if name in self.facts:
                 self.faults.append(self.declared[name].fault("a knob and a fact must not share a name", "Rename one", shown=False))
@@ -268,7 +268,7 @@ class _Reader:
         except SpaceError as error:
             self.faults += [self._placed(fault) for fault in error.faults]
 
-    def _names(self, text: str, place: str, field: str, known: Sequence[str]) -> list[str]:
+    def _names(self, text: str, place: str, field: str, known: Sequence[str], texts: Collection[Value]) -> list[str]:
         try:
             names = list(parse(text).names())
         except SpaceError as error:
@@ -277,7 +277,7 @@ class _Reader:
         for name, at in names:
             if name not in known:
                 rule = f"column {at + 1}: {name!r} is neither a knob nor a fact"
-                self.faults.append(Fault(where=place, field=field, value=f"`{text}`", rule=rule, fix=close(name, known)))
+                self.faults.append(Fault(where=place, field=field, value=f"`{text}`", rule=rule, fix=meant(name, known, texts)))
         return [name for name, _ in names]
 
     def _placed(self, fault: Fault) -> Fault:

@@ -30,6 +30,13 @@ def test_yaml_round_trip(tmp_path: Path) -> None:
     assert "search" not in first.to_yaml(), "blocks at their defaults are left out"
 
 
+def test_text_that_looks_like_a_number_stays_text(tmp_path: Path) -> None:
+    values = ["1e-5", "12E3", "on", "2024-01-02", "0x1f", "1_000", "null", "0.5", "ünï", ""]
+    first = build_campaign({"system": "command", "workload": {"values": values, "same": values}}, where="test")
+    (tmp_path / "c.yaml").write_text(first.to_yaml(), encoding="utf-8")
+    assert read_campaign(tmp_path / "c.yaml") == first
+
+
 def test_faults_point_at_the_line_and_flags_at_their_block(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     path.write_text("system: command\nsearch:\n  seed: one\n")

@@ -162,7 +162,22 @@ class Campaign(Block):
 
     def to_yaml(self) -> str:
         """The file that gives this campaign again; blocks at their defaults are left out."""
-        return yaml.safe_dump(self.model_dump(mode="json", exclude_defaults=True), sort_keys=False)
+        return to_yaml(self.model_dump(mode="json", exclude_defaults=True))
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes what `space.document` reads back as it was: text that looks like 1e-5 needs quotes there."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - signature of PyYAML
+        return True
+
+
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"^[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+$"), list("-+0123456789"))
+
+
+def to_yaml(data: Mapping[str, Any]) -> str:
+    """Plain data as a YAML file that `read_campaign` reads."""
+    return yaml.dump(dict(data), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
 def campaign_schema() -> dict[str, Any]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,17 +16,18 @@ from autoscout.campaign import Campaign
 from autoscout.core import plugins
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import Fault, SpaceError
+from autoscout.core.history import trials_of
 from autoscout.core.protocols import Backend, Evaluator, Executor, Searcher, Store, StudyRecord
 from autoscout.core.task import Budget, Task
 from autoscout.core.trial import Trial
 from autoscout.core.worker import worker_identity
-from autoscout.crew import Observer, Pace
-from autoscout.finals import Finals
+from autoscout.crew import Observer, Pace, slot
+from autoscout.finals import Finals, plan
 from autoscout.options import build_options
 from autoscout.results import Folder
 from autoscout.space import Space
 from autoscout.space.constraint import close
-from autoscout.spending import Stop
+from autoscout.spending import Stop, busy_s, over
 from autoscout.study import Study
 
 DEFAULT_TRIALS = 24  # when a campaign sets no bound at all
@@ -49,8 +52,19 @@ class Setup:
 
     @property
     def spec(self) -> dict[str, Any]:
-        """The campaign as plain data, with the study's name filled in."""
-        return {**self.campaign.model_dump(mode="json", exclude_defaults=True), "name": self.name}
+        """The campaign as plain data with everything filled in, so that it means the same from any folder."""
+        task, objective = self.task, self.task.objective
+        goal = {"metric": objective.metric, "direction": objective.direction.value, "slo": list(map(str, objective.limits))}
+        store = self.campaign.store
+        resolved = {
+            "workload": task.workload,
+            "hardware": task.hardware,
+            "goal": {name: value for name, value in goal.items() if value},
+            "store": store if store is None or "://" in store else str(Path(store).absolute()),
+        }
+        whole = {"system": task.system, "name": self.name, **self.campaign.model_dump(mode="json", exclude_defaults=True)}
+        # Through JSON, as the store keeps tasks: tuples and the like become what a file can hold.
+        return {**whole, **json.loads(json.dumps({name: value for name, value in resolved.items() if value})), "name": self.name}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +74,12 @@ class Result:
     setup: Setup
     folder: Folder
     trials: tuple[Trial, ...]
-    stop: Stop
+    stop: Stop | None  # None while it is under way
+
+    @property
+    def inside(self) -> tuple[Trial, ...]:
+        """The trials that count: those that the space and the pinned knobs allow, which may have changed since."""
+        return tuple(trial for trial in self.trials if not self.setup.space.check(trial.config))
 
 
 def prepare(campaign: Campaign) -> Setup:
@@ -122,32 +141,48 @@ def run(setup: Setup, folder: Folder, observer: Observer, stopping: Callable[[Ev
         observer: Told of every trial.
         stopping: Given the evaluator, returns the event that ends the study early (a signal handler may set it).
     """
-    folder.begin(setup.spec)
-    store: Store = plugins.get("store", "sql")(setup.campaign.store or folder.store, journal=folder.journal)
-    place = executor(setup, folder.path)
-    try:
-        record = store.open(StudyRecord(name=setup.name, task=setup.task, space=setup.space.fingerprint(), spec=setup.spec))
+    asker = searcher(setup)  # before anything is written: a wrong name must leave no trace
+    with closing(executor(setup, folder.path)) as place:
         evaluator = profiler(setup, place)
-        study = Study(
-            record=record,
-            space=setup.space,
-            searcher=searcher(setup),
-            evaluator=evaluator,
-            store=store,
-            observer=observer,
-            worker=worker_identity(),
-            baseline=setup.baseline,
-            given=setup.given,
-            first=setup.first,
-            finals=setup.finals,
-            pace=Pace(workers=setup.campaign.search.workers, together=setup.campaign.search.together),
-            stopping=stopping(evaluator),
-        )
-        stop = study.run()
-    finally:
-        place.close()
-        store.close()
+        folder.join(setup.name)
+        with closing(_store(setup, folder, journal=folder.journal)) as store:
+            record = store.open(StudyRecord(name=setup.name, task=setup.task, space=setup.space.fingerprint(), spec=setup.spec))
+            folder.keep(setup.spec)
+            study = Study(
+                record=record,
+                space=setup.space,
+                searcher=asker,
+                evaluator=evaluator,
+                store=store,
+                observer=observer,
+                worker=worker_identity(),
+                baseline=setup.baseline,
+                given=setup.given,
+                first=setup.first,
+                finals=setup.finals,
+                pace=Pace(workers=setup.campaign.search.workers, together=setup.campaign.search.together),
+                stopping=stopping(evaluator),
+            )
+            stop = study.run()
     return Result(setup=setup, folder=folder, trials=tuple(study.trials), stop=stop)
+
+
+def look(setup: Setup, folder: Folder) -> Result:
+    """What the store holds of a study, whether or not somebody is working on it."""
+    with closing(_store(setup, folder, create=False)) as store:
+        trials = tuple(trials_of(store, setup.name))
+    result = Result(setup=setup, folder=folder, trials=trials, stop=None)
+    inside, seen = result.inside, {slot(trial.proposal) for trial in trials}
+    rounds = plan(trials, setup.task, setup.baseline, setup.finals, among=inside)
+    if any(slot(proposal) not in seen for proposals in rounds for proposal in proposals):
+        return result
+    stop = over(setup.task.budget, inside, busy_s(inside), setup.finals, setup.campaign.search.workers or 1)
+    return dataclasses.replace(result, stop=stop)
+
+
+def _store(setup: Setup, folder: Folder, **how: Any) -> Store:
+    made: Store = plugins.get("store", "sql")(setup.campaign.store or folder.store, **how)
+    return made
 
 
 def _backend(campaign: Campaign) -> Backend:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from autoscout.campaign import to_yaml
 from autoscout.core.errors import ConfigError, Fault, StoreError
+from autoscout.report.files import write_file
+from autoscout.space.document import load
 
 DEFAULT = Path("autoscout_results")
 
@@ -48,32 +49,37 @@ class Folder:
     def page(self) -> Path:
         return self.path / "report.html"
 
-    def begin(self, spec: Mapping[str, Any]) -> None:
-        """Make the folder, or join the study that lives there.
+    def join(self, name: str) -> None:
+        """Make the folder for the study `name`, or see that it is the one that lives there.
 
         Raises:
             ConfigError: the folder holds a study of another name.
             StoreError: it cannot be written.
         """
         known = self.spec() if self.campaign.exists() and self.journal.exists() else None
-        if known is not None and known.get("name") != spec.get("name"):
+        if known is not None and known.get("name") != name:
             raise ConfigError(
                 Fault(
                     where=str(self.path),
                     field="name",
-                    value=repr(spec.get("name")),
+                    value=repr(name),
                     rule=f"this folder holds the study {known.get('name')!r}",
                     fix="Use another --output-dir or --experiment-name; nothing was changed",
                 )
             )
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            fresh = self.campaign.with_suffix(".new")
-            fresh.write_text(yaml.safe_dump(dict(spec), sort_keys=False))
-            fresh.replace(self.campaign)
-        except OSError as error:
-            rule = f"the result folder cannot be written: {error.strerror or error}"
-            raise StoreError(Fault(where=str(self.path), rule=rule, fix="Free space or choose another --output-dir")) from error
+        except (OSError, ValueError) as error:
+            rule = f"the result folder cannot be made: {getattr(error, 'strerror', None) or error}"
+            raise StoreError(Fault(where=str(self.path), rule=rule, fix="Choose another --output-dir or --experiment-name")) from error
+
+    def keep(self, spec: Mapping[str, Any]) -> None:
+        """Write `campaign.yaml`; only for a study that a store has taken, or a refused call would spoil the next `resume`.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        write_file(self.campaign, to_yaml(spec))
 
     def spec(self) -> dict[str, Any]:
         """What `campaign.yaml` holds.
@@ -84,16 +90,9 @@ class Folder:
         if not (self.campaign.is_file() and self.journal.is_file()):
             rule = "not a result folder: it must hold campaign.yaml and trials.jsonl"
             raise ConfigError(Fault(where=str(self.path), rule=rule, fix="Give the folder that `autoscout tune` printed"))
-        try:
-            data = yaml.safe_load(self.campaign.read_text())
-        except OSError as error:
-            raise ConfigError(
-                Fault(where=str(self.campaign), rule=f"cannot be read: {error.strerror}", fix="Check its permissions")
-            ) from error
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise ConfigError(Fault(where=str(self.campaign), rule=f"cannot be read as YAML: {error}", fix="Restore the file")) from error
-        if not isinstance(data, dict):
-            raise ConfigError(
-                Fault(where=str(self.campaign), rule="must hold a mapping", value=type(data).__name__, fix="Restore the file")
-            )
-        return data
+        faults: list[Fault] = []
+        root = load(self.campaign)
+        root.entries(faults)
+        if faults:
+            raise ConfigError(faults)
+        return dict(root.value)

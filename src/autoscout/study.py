@@ -120,10 +120,11 @@ class Study:
             for trial in batch:
                 self._seen.add(slot(trial.proposal))
                 self._crew.elsewhere.pop(slot(trial.proposal), None)
-                self.observer.finished(trial)
                 log.info("%s #%d %s %s", trial.study, trial.number, trial.measurement.status, dict(trial.proposal.origin))
             inside = [trial for trial in batch if not self.space.check(trial.config)]
             self.inside += inside
+            for trial in inside:
+                self.observer.finished(trial)
             self.searcher.tell(inside)
 
     def _final(self) -> Stop | None:

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -65,6 +66,65 @@ def test_pinned_knobs_and_known_good_configurations(here: Path, capfd: pytest.Ca
     assert {line["config"]["y"] for line in lines} == {1}
     assert [line["config"]["x"] for line in lines[:2]] == [0, 3]
     assert told["answer"] == {"x": 3, "y": 1}
+
+
+def test_a_study_goes_on_from_any_folder_and_after_a_move(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """`campaign.yaml` holds what the first call took from its surroundings: working folder, name, goal, text files."""
+    path = campaign(here, workload={"command": f"{sys.executable} program.py {{x}} {{y}}"}, goal={"slo": ["score<=1234567.5"]})
+    assert call("tune", path, "--json", "-o", "out") == 0
+    first = json.loads(capfd.readouterr().out)
+    (here / "out" / "numbers").rename(here / "moved")
+    (here / "elsewhere").mkdir()
+    os.chdir(here / "elsewhere")
+    assert call("resume", "../moved", "--max-trials", 8, "--json") == 0
+    more = json.loads(capfd.readouterr().out)
+    assert more["spent"]["configs"] == 8
+    assert {**more["task"], "budget": {}} == {**first["task"], "budget": {}}
+    assert call("report", here / "moved", "--json") == 0
+    assert json.loads(capfd.readouterr().out)["spent"] == more["spent"]
+
+
+def test_a_refused_call_leaves_the_study_as_it_was(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = campaign(here)
+    for flags in (("--searcher", "magic"), ("--executor", "magic")):
+        assert call("tune", path, *flags) == 2
+        assert not (here / "autoscout_results").exists()
+        assert call("tune", path, *flags, "--dry-run") == 2
+    assert call("tune", path) == 0
+    folder = here / "autoscout_results" / "numbers"
+    before = (folder / "campaign.yaml").read_bytes()
+    assert call("resume", folder, "--searcher", "magic") == 2
+    assert call("tune", path, "--direction", "maximize") == 2
+    assert (folder / "campaign.yaml").read_bytes() == before
+    assert call("resume", folder) == 0
+    capfd.readouterr()
+
+
+def test_knobs_pinned_later_hold_for_the_answer(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = campaign(here, budget={"trials": 12})
+    assert call("tune", path, "--json") == 0
+    assert json.loads(capfd.readouterr().out)["answer"] == {"x": 3, "y": 1}, "otherwise this test shows nothing"
+    assert call("tune", path, "--set", "y=3", "--max-trials", 6, "--json") == 0
+    told = json.loads(capfd.readouterr().out)
+    assert told["answer"] == {"x": 3, "y": 3}
+    assert told["default"]["config"] == {"x": 0, "y": 3}
+    assert told["spent"]["configs"] == 6
+    assert told["counts"]["measured"] == {"ok": told["spent"]["trials"]}
+
+
+def test_report_says_whether_the_study_is_finished(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert call("tune", campaign(here)) == 0
+    folder = here / "autoscout_results" / "numbers"
+    capfd.readouterr()
+    assert call("report", folder) == 0
+    said = capfd.readouterr().out
+    assert "ended: trial budget used" in said
+    assert "--max-trials N" in said
+    text = (folder / "campaign.yaml").read_text()
+    for bound, value in (("trials: 6", "trials: 9"), ("rounds: 3", "rounds: 4")):
+        (folder / "campaign.yaml").write_text(text.replace(bound, value))
+        assert call("report", folder, "--json") == 0
+        assert json.loads(capfd.readouterr().out)["stop"] is None
 
 
 def test_no_gain_hands_over_the_default(here: Path, capfd: pytest.CaptureFixture[str]) -> None:

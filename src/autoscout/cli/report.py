@@ -9,10 +9,8 @@ import typer
 
 from autoscout.cli import _options as options
 from autoscout.cli._findings import show_result, write_findings
-from autoscout.compose import Result, prepare
-from autoscout.core import plugins
+from autoscout.compose import look, prepare
 from autoscout.results import Folder
-from autoscout.spending import Stop
 
 
 def report(
@@ -23,10 +21,5 @@ def report(
     home = Folder(folder)
     home.spec()
     setup = prepare(options.load(str(home.campaign), options.Flags()))
-    store = plugins.get("store", "sql")(setup.campaign.store or home.store, create=False)
-    try:
-        trials = tuple(trial for batch in store.batches(setup.name) for trial in batch)
-    finally:
-        store.close()
-    result = Result(setup=setup, folder=home, trials=trials, stop=Stop.INTERRUPTED)
+    result = look(setup, home)
     show_result(result, write_findings(result), as_json=as_json)

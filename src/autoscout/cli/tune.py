@@ -15,6 +15,7 @@ import typer
 from autoscout.cli import _options as options
 from autoscout.cli._findings import exit_code, show_result, write_findings
 from autoscout.compose import Setup, prepare, run, searcher
+from autoscout.compose import executor as executor_of
 from autoscout.core.errors import Fault
 from autoscout.core.protocols import Evaluator
 from autoscout.core.trial import Proposal
@@ -95,6 +96,7 @@ def tune(
     setup = prepare(options.load(target, flags))
     folder = Folder((output_dir or DEFAULT) / setup.name)
     if dry_run:
+        executor_of(setup, folder.path).close()  # its name and options are looked at too
         show_dry_run(setup, folder, as_json=as_json)
     else:
         start(setup, folder, as_json=as_json, from_flags=not Path(target).exists())

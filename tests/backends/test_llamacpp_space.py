@@ -155,6 +155,9 @@ def test_gpu_knobs_need_a_gpu_build() -> None:
     assert space.knobs["gpu_layers"].values == ("auto", 0, 2, 4, 6, "all")
     assert "kv_offload" not in space.project(space.default(), Config(gpu_layers=0))
     assert space.default()["split_mode"] == "layer"
+    task = fixed_task(software={"gpu_build": True}, hardware={"gpus": 2})
+    assert LlamaCppBackend().render(config_of(task), task, seed=1).resources.gpus == 2
+    assert LlamaCppBackend().render(config_of(task, gpu_layers=0), task, seed=1).resources.gpus == 0
     assert "split_mode" not in space_of(fixed_task(software={"gpu_build": True}, hardware={"gpus": 1})).knobs
 
 

@@ -73,7 +73,7 @@ class LlamaCppBackend:
             argv=(sys.executable, "-m", "autoscout.backends.llamacpp.bench", INPUT),
             files={INPUT: self._bench_input(config, task, workload, seed)},
             env={"GGML_NO_BACKTRACE": "1", **_environment(config)},
-            resources=Resources(cpus=int(task.hardware["cores"]), memory_gb=workload.memory_gb or None),
+            resources=Resources(cpus=int(task.hardware["cores"]), gpus=_gpus(config, task), memory_gb=workload.memory_gb or None),
             limit_s=workload.limit_s,
             outputs=(RESULT, STAGE),
             name=Names(self.space(task).knobs).name(config),
@@ -110,6 +110,10 @@ def _settings(config: Config, workload: Workload) -> dict[str, Value]:
 
 def _weights(config: Config, workload: Workload) -> str:
     return str(config.get("weights", workload.facts.weights))
+
+
+def _gpus(config: Config, task: Task) -> int:
+    return int(task.hardware.get("gpus", 0)) if config.get("gpu_layers", 0) != 0 else 0
 
 
 def _environment(config: Config) -> dict[str, str]:

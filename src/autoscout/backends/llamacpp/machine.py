@@ -20,6 +20,7 @@ def detect() -> dict[str, Any]:
         "physical_cores": physical_cores(),
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1024**3, 1),
         "lockable_gb": lockable_gb(),
+        "pinnable": hasattr(os, "sched_getaffinity"),
         "numa_nodes": max(1, len(list(_NODES.glob("node[0-9]*")))),
     }
 

@@ -179,6 +179,13 @@ def test_contradictions_name_the_smallest_set() -> None:
         Space(knobs, ["gpus > 9"], {"gpus": 7})
 
 
+def test_a_part_that_cannot_be_computed_breaks_the_whole() -> None:
+    with pytest.raises(SpaceError, match="can never hold"):
+        Space([Choice("a", ["red", "green"])], ["1 % 0 == 0 and a == 'red'"])
+    space = Space([Grid("a", 0, 2), Choice("b", ["red", "green"])], ["8 % a == 0 and b == 'red'"])
+    assert [dict(config) for config in space.enumerate()] == [{"a": 1, "b": "red"}, {"a": 2, "b": "red"}]
+
+
 def test_circles_are_named() -> None:
     with pytest.raises(SpaceError, match="a -> b -> c -> a"):
         Space([Flag("a", when="b"), Flag("b", when="c or d"), Flag("c", when="a"), Flag("d")])

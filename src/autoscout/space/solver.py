@@ -140,13 +140,14 @@ class Solver:
             kept: list[Node] = []
             for rule in open_rules:
                 left = fill(rule, index, position) if index >= 0 else rule
-                if left.constant:
-                    if not left.value:
-                        return None
-                elif left is rule and not first:
+                if left is rule and not first:
                     kept.append(rule)
-                else:
-                    kept.extend(self._split(left))
+                    continue
+                for part in self._split(left):
+                    if not part.constant:
+                        kept.append(part)
+                    elif not part.value:
+                        return None
             open_rules, first = kept, False
         return self._intern(pending, open_rules)
 
@@ -155,7 +156,7 @@ class Solver:
         if rule.op == "and":
             return rule.args if all(arg.op in LOGIC for arg in rule.args) else (rule,)
         if rule.op in ("holds", "sure") and rule.args[0].op == "and":
-            return [node for node in (self.table.make(rule.op, (arg,)) for arg in rule.args[0].args) if node is not self.table.true]
+            return [self.table.make(rule.op, (arg,)) for arg in rule.args[0].args]
         return (rule,)
 
     def _intern(self, pending: dict[int, Node], rules: Iterable[Node]) -> State:

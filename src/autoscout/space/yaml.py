@@ -26,7 +26,6 @@ from autoscout.space import tree
 from autoscout.space.algebra import Table
 from autoscout.space.constraint import Constraint, build, close, meant
 from autoscout.space.document import Item, compose, from_plain, load, unknown_keys
-from autoscout.space.interchange import read_foreign
 from autoscout.space.knobs import Choice, Flag, Grid, Knob
 from autoscout.space.parser import parse
 from autoscout.space.space import Space
@@ -59,9 +58,12 @@ def read_space(source: Path | str | Mapping[str, Any], facts: Mapping[str, Value
     else:
         root = load(Path(source))
         root = replace(root, where=where) if where else root
-        foreign = read_foreign(Path(source), root.value, facts) if Path(source).suffix == ".json" else None
-        if foreign is not None:
-            return foreign
+        if Path(source).suffix == ".json":
+            from autoscout.space.interchange import read_foreign  # rarely needed, and slow to import
+
+            foreign = read_foreign(Path(source), root.value, facts)
+            if foreign is not None:
+                return foreign
     if isinstance(root.node, yaml.MappingNode):
         keys = {key.value: value for key, value in root.node.value if isinstance(key, yaml.ScalarNode)}
         for name in ("space", "search_space"):

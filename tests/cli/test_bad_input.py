@@ -185,7 +185,7 @@ ENGINES = {
     "missing": (None, "no-such-engine"),
     "crashes": ("raise RuntimeError('engine broke')", "engine broke"),
     "segfaults": ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "Segmentation fault"),
-    "hangs": ("import time; time.sleep(3600)", "limit"),
+    "hangs": ("import time; time.sleep(3600)", "timeout"),
     "garbage": ("import os, sys; sys.stdout.buffer.write(os.urandom(4096))", "score"),
     "lies": ("print('score nan')", "score"),
     "out of memory": ("raise MemoryError('torch.OutOfMemoryError: CUDA out of memory')", "memory"),

@@ -33,9 +33,9 @@ print(json.dumps({"cores": sorted(os.sched_getaffinity(0)), **{name: os.environ.
 def alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (ProcessLookupError, FileNotFoundError):  # it may go between the two looks
         return False
-    state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     return state != "Z"  # orphans of killed test processes wait for whoever is process 1 here
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError
 
 from autoscout.core.config import Value
 from autoscout.core.errors import ConfigError, Fault, SpaceError
@@ -46,7 +47,23 @@ def _limit(value: object) -> str:
         raise ValueError(error.faults[0].rule) from error
 
 
-Duration = Annotated[float, BeforeValidator(duration_s)]
+def _scalar(value: object) -> object:
+    if value is not None and not isinstance(value, (bool, int, float, str)):
+        raise ValueError("must be a number, text, true or false")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("must be finite")
+    return value
+
+
+def _folder_name(name: str) -> str:
+    if not name.strip() or not name.isprintable() or name in (".", "..") or "/" in name or "\\" in name:
+        raise ValueError("must be a name that a folder can have: printable, without slashes")
+    return name
+
+
+Duration = Annotated[float, BeforeValidator(duration_s), Field(allow_inf_nan=False)]
+Scalar = Annotated[Value, BeforeValidator(_scalar)]
+Name = Annotated[str, AfterValidator(_folder_name)]
 LimitText = Annotated[str, BeforeValidator(_limit)]
 
 
@@ -59,7 +76,7 @@ class Block(BaseModel):
 class Goal(Block):
     """What to improve, and the limits to keep."""
 
-    metric: str | None = Field(None, description="metric to improve; the backend's own when left out")
+    metric: str | None = Field(None, min_length=1, description="metric to improve; the backend's own when left out")
     direction: Literal["minimize", "maximize"] | None = Field(None, description="which way is better")
     slo: tuple[LimitText, ...] = Field((), description="limits such as p95_ttft_ms<=500")
 
@@ -109,14 +126,14 @@ class Campaign(Block):
     """A whole study as a file. Every block but `system` may be left out."""
 
     system: str = Field(description="name of the backend: what is tuned")
-    name: str | None = Field(None, description="name of the study and of its result folder")
+    name: Name | None = Field(None, description="name of the study and of its result folder")
     workload: dict[str, Any] = Field(default_factory=dict, description="the load; see the backend's page")
     hardware: dict[str, Any] = Field(default_factory=dict, description="the machine; detected when left out")
     goal: Goal = Field(default_factory=Goal)
     budget: Bounds = Field(default_factory=Bounds)
     space: dict[str, Any] | None = Field(None, description="knobs and constraints; narrows the knobs that a backend declares itself")
-    set: dict[str, Value] = Field(default_factory=dict, description="pinned knobs")
-    first: tuple[dict[str, Value], ...] = Field((), description="known-good configurations, tried right after the default")
+    set: dict[str, Scalar] = Field(default_factory=dict, description="pinned knobs")
+    first: tuple[dict[str, Scalar], ...] = Field((), description="known-good configurations, tried right after the default")
     search: Search = Field(default_factory=Search)
     execute: Execute = Field(default_factory=Execute)
     measure: Measure = Field(default_factory=Measure)

@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,10 +91,10 @@ def prepare(campaign: Campaign) -> Setup:
     backend = _backend(campaign)
     task = dataclasses.replace(backend.task(_task_block(campaign)), budget=_budget(campaign))
     space = _space(campaign, backend, task)
-    given = _pins(space, campaign.set)
+    given = pins(space, campaign.set)
     pinned = space.pin(given) if given else space
     baseline = pinned.project(space.default(), given) if given else space.default()
-    first = tuple(pinned.project({**baseline, **values}, Config(values)) for values in campaign.first)
+    first = _first(pinned, baseline, campaign.first)
     name = campaign.name or f"{campaign.system}-{task.key[:8]}"
     return Setup(campaign=campaign, backend=backend, task=task, space=pinned, given=given, baseline=baseline, first=first, name=name)
 
@@ -203,25 +203,41 @@ def _takes_space(kind: type) -> bool:
     return "space" in inspect.signature(kind).parameters
 
 
-def _pins(space: Space, wanted: Mapping[str, Value]) -> Config:
-    """Pinned knobs with the values the space knows: `1` for a fractional knob is `1.0`, `on` for a flag is true.
+def pins(space: Space, wanted: Mapping[str, Value], where: str = "set") -> Config:
+    """Pinned knobs with the names and values the space knows: `1` for a fractional knob is `1.0`, `on` for a flag is true.
 
     Raises:
         SpaceError: names and values that the space does not have, all at once.
     """
     found: dict[str, Value] = {}
     faults: list[Fault] = []
-    for name, value in wanted.items():
+    for written, value in wanted.items():
+        name = written if written in space.knobs else written.replace("-", "_")
         if name not in space.knobs:
-            faults.append(Fault(where="set", field=name, rule="there is no such knob", fix=close(name, space.knobs)))
+            faults.append(Fault(where=where, field=written, rule="there is no such knob", fix=close(name, space.knobs)))
             continue
         try:
             found[name] = value if space.knobs[name].position(value) is not None else space.knobs[name].parse(str(value))
         except SpaceError as error:
-            faults += [dataclasses.replace(fault, where="set", field=name) for fault in error.faults]
+            faults += [dataclasses.replace(fault, where=where, field=name) for fault in error.faults]
     if faults:
         raise SpaceError(faults)
     return Config(found)
+
+
+def _first(space: Space, baseline: Config, wanted: Sequence[Mapping[str, Value]]) -> tuple[Config, ...]:
+    """Known-good configurations; what they leave open is as in the baseline, as far as the space allows."""
+    found: list[Config] = []
+    faults: list[Fault] = []
+    for number, values in enumerate(wanted):
+        try:
+            known = pins(space, values, f"first[{number}]")
+            found.append(space.project({**baseline, **known}, known))
+        except SpaceError as error:
+            faults += error.faults
+    if faults:
+        raise SpaceError(faults)
+    return tuple(found)
 
 
 def _task_block(campaign: Campaign) -> Mapping[str, object]:

@@ -73,6 +73,49 @@ def test_unknown_knobs_and_values(tmp_path: Path) -> None:
     assert "z" in said
 
 
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--set", "x=2024-13-45"], "must be one of [0, 1, 2, 3, 4, 5] (found '2024-13-45')"),
+        (["--set", "x=null"], "must be one of"),
+        (["--set", "x=[1, 2]"], "set.x: must be a number, text, true or false (found [1, 2])"),
+        (["--set", "x=.nan"], "set.x: must be finite"),
+        (["--budget", "0"], "budget.wall"),
+        (["--metric", ""], "goal.metric"),
+        (["-e", "../evil"], "without slashes"),
+        (["-e", ""], "without slashes"),
+        (["-e", "[/bold]"], "without slashes"),
+        (["--ttft", "nan"], "a limit reads"),
+        (["--executor", "magic"], "unknown executor"),
+        (["--workload", "a.b=3"], "workload: a: unknown field"),
+    ],
+)
+def test_strange_values_of_flags(tmp_path: Path, flags: list[str], words: str) -> None:
+    path = campaign(tmp_path)
+    said = refused(tmp_path, "tune", path, "--dry-run", *flags)
+    assert words in said
+    assert said.count("autoscout: ") == 1, "one fault, one line"
+
+
+def test_known_good_configurations_that_are_not(tmp_path: Path) -> None:
+    said = refused(tmp_path, "tune", campaign(tmp_path, first=[{"z": 1}, {"x": 99}]))
+    assert "first[0]: z: there is no such knob" in said
+    assert "first[1]: x: must be one of" in said
+
+
+@pytest.mark.parametrize("text", ["x: [1]\ny: 2\n", "1: 2\n", "x: .nan\ny: 1\n", "x: 2024-13-45\ny: 1\n", "x: 1\n"])
+def test_configurations_that_no_space_has(tmp_path: Path, text: str) -> None:
+    (tmp_path / "config.yaml").write_text(text)
+    done = subprocess.run(
+        [*PROGRAM, "space", "validate", str(campaign(tmp_path)), "--config", "config.yaml", "--json"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2, done.stderr
+    assert json.loads(done.stdout)["reasons"]
+
+
 def knobs(**changes: Any) -> dict[str, Any]:
     return {"x": {"range": [0, 5], "default": 0}, "y": {"range": [0, 3], "default": 0}, **changes}
 
@@ -122,6 +165,9 @@ def test_faults_as_json(tmp_path: Path) -> None:
     done = subprocess.run([*PROGRAM, "tune", "vlm", "--json"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 2
     assert json.loads(done.stdout)["faults"][0]["value"] == "'vlm'"
+    done = subprocess.run([*PROGRAM, "tune", "--json", "--budgte", "3"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "--budgte" in json.loads(done.stdout)["faults"][0]["rule"]
 
 
 def finish(here: Path) -> tuple[Path, Path]:

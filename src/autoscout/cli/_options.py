@@ -3,28 +3,48 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import typer
-import yaml
 from rich.console import Console
 
 from autoscout.campaign import Campaign, build_campaign, read_campaign
+from autoscout.core import plugins
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.hosts import parse_hostfile
 from autoscout.core.launch import Launch
+from autoscout.core.templates import unflatten
+from autoscout.space.document import compose as read_text
 from autoscout.space.document import load as load_document
 
-console = Console()
-errors = Console(stderr=True)
+
+def mute(stream: TextIO) -> None:
+    """Let everything written to a stream from now on vanish: whoever read it has gone."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+class _Console(Console):
+    """A console whose reader may go away (`| head`) without ending the study that writes to it."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        mute(self.file)  # type: ignore[arg-type]
+
+
+console = _Console()
+errors = _Console(stderr=True)
 
 
 def assignments(texts: Iterable[str], flag: str) -> dict[str, Any]:
-    """`NAME=VALUE` flags as a dict; values are read as YAML scalars or flow collections, dots make nested keys.
+    """`NAME=VALUE` flags as a dict; values are read as in a campaign file: scalars, or lists and mappings in brackets.
 
     Raises:
         ConfigError: one fault per flag that does not read so.
@@ -33,18 +53,29 @@ def assignments(texts: Iterable[str], flag: str) -> dict[str, Any]:
     faults: list[Fault] = []
     for text in texts:
         name, equals, raw = text.partition("=")
-        name = name.strip().replace("-", "_")
+        name = name.strip()
         if not equals or not name:
             faults.append(Fault(where=flag, value=repr(text), rule="must read NAME=VALUE", fix=f"Example: {flag} threads=2"))
             continue
         try:
-            value = yaml.safe_load(raw) if raw.strip() else ""
-        except yaml.YAMLError:
-            value = raw
-        found[name] = value
+            found[name] = read_text(raw, flag).value if raw.strip() else ""
+        except ConfigError:
+            found[name] = raw
     if faults:
         raise ConfigError(faults)
     return found
+
+
+def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Dots make nested keys, and dashes are underscores in the first of them, as vLLM's flags have it."""
+    split = [(name.partition("."), value) for name, value in values.items()]
+    return unflatten({head.replace("-", "_") + dot + rest: value for (head, dot, rest), value in split})
+
+
+def _lay_over(base: Any, top: Any) -> Any:
+    if not (isinstance(base, Mapping) and isinstance(top, Mapping)):
+        return top
+    return {**base, **{name: _lay_over(base.get(name), value) for name, value in top.items()}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,16 +110,16 @@ class Flags:
     def merge(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """`data` (a campaign as a plain dict) with these flags laid over it."""
         merged: dict[str, Any] = {name: dict(value) if isinstance(value, Mapping) else value for name, value in data.items()}
-        workload = {**assignments(self.workload, "--workload"), **self.commands, **({} if self.model is None else {"model": self.model})}
-        hardware = {
-            **({} if self.hostfile is None else host_facts(self.hostfile)),
-            **assignments(self.hardware, "--hardware"),
-            **({} if self.gpus is None else {"gpus": self.gpus}),
+        given: dict[str, dict[str, Any]] = {
+            "workload": {**_nested(assignments(self.workload, "--workload")), **self.commands, **_present(model=self.model)},
+            "hardware": {
+                **({} if self.hostfile is None else host_facts(self.hostfile)),
+                **_nested(assignments(self.hardware, "--hardware")),
+                **_present(gpus=self.gpus),
+            },
+            "set": assignments(self.pinned, "--set"),
         }
         blocks: dict[str, dict[str, Any]] = {
-            "workload": workload,
-            "hardware": hardware,
-            "set": assignments(self.pinned, "--set"),
             "goal": {"metric": self.metric, "direction": self.direction, "slo": list(self.slo) or None},
             "budget": {"trials": self.trials, "wall": self.wall, "cost": self.cost, "failures": self.failures},
             "search": {"searcher": self.searcher, "seed": self.seed, "workers": self.workers, "together": self.together},
@@ -96,28 +127,36 @@ class Flags:
             "measure": {"limit": self.limit},
             "finals": {"finalists": self.finalists, "rounds": self.rounds},
         }
-        for block, values in blocks.items():
-            given = {name: value for name, value in values.items() if value is not None}
-            if given:
-                merged[block] = {**(merged.get(block) or {}), **given}
-        for name, value in (("store", self.store), ("name", self.name)):
-            if value is not None:
-                merged[name] = value
-        return merged
+        given |= {block: _present(**values) for block, values in blocks.items()}
+        for block, values in given.items():
+            if values:
+                merged[block] = _lay_over(merged.get(block) or {}, values)
+        return {**merged, **_present(store=self.store, name=self.name)}
+
+
+def _present(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def names_a_file(target: str) -> bool:
+    """Whether a target is a campaign file; a backend's name is one even where a file is called like it."""
+    path = Path(target)
+    return path.suffix in (".yaml", ".yml", ".json") or (path.is_file() and target not in plugins.available("backend"))
 
 
 def load(target: str, flags: Flags, extra: Mapping[str, Any] | None = None) -> Campaign:
     """The campaign that a target (a backend's name or a campaign file) and flags describe together."""
-    path = Path(target)
-    looks_like_a_file = path.suffix in (".yaml", ".yml", ".json") or path.exists()
-    if looks_like_a_file and not path.is_dir():
-        return read_campaign(path, lambda data: flags.merge({**data, **(extra or {})}))
+    if names_a_file(target):
+        return read_campaign(Path(target), lambda data: flags.merge({**data, **(extra or {})}))
     return build_campaign(flags.merge({"system": target, **(extra or {})}), where="command line")
 
 
 def emit(data: Mapping[str, Any]) -> None:
     """One JSON object on standard output."""
-    typer.echo(json.dumps(data, indent=2, sort_keys=False, default=str))
+    try:
+        typer.echo(json.dumps(data, indent=2, sort_keys=False, default=str))
+    except BrokenPipeError:
+        mute(sys.stdout)
 
 
 def shell_line(launch: Launch) -> str:
@@ -147,4 +186,4 @@ def read_mapping(path: Path) -> dict[str, Any]:
     root.entries(faults)
     if faults:
         raise ConfigError(faults)
-    return dict(root.value)
+    return {str(name): value for name, value in root.value.items()}

@@ -27,7 +27,7 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="One JSON object
     out = options.console
     out.print(f"autoscout {__version__}", highlight=False)
     for name, value in machine.items():
-        out.print(f"  {name}: {value}", highlight=False, soft_wrap=True)
+        out.print(f"  {name}: {value}", highlight=False, markup=False, soft_wrap=True)
     table = Table()
     for column in ("kind", "name", "state", "what it is, or what is missing"):
         table.add_column(column)

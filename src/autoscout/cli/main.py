@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
-import os
 import sys
 from typing import Annotated
 
@@ -12,7 +12,11 @@ import typer
 
 from autoscout import __version__
 from autoscout.cli import doctor, profile, render, report, resume, space, tune
-from autoscout.core.errors import EXIT_INTERRUPTED, AutoScoutError
+from autoscout.cli._options import mute
+from autoscout.core.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, AutoScoutError, ConfigError, Fault
+from autoscout.core.log import logger
+
+log = logger(__name__)
 
 app = typer.Typer(
     name="autoscout",
@@ -48,6 +52,8 @@ def _common(
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of the `autoscout` program."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal without our letters is no reason to lose a result
     try:
         code = app(arguments, standalone_mode=False)
     except AutoScoutError as error:
@@ -58,12 +64,20 @@ def main(arguments: list[str] | None = None) -> None:
     except (typer.Abort, KeyboardInterrupt):
         sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone; say nothing more
+        mute(sys.stdout)
         sys.exit(0)
+    except OSError as error:  # standard output on a full disk, a folder that vanished: the world's fault, not ours
+        log.debug("ended by the system", exc_info=True)
+        mute(sys.stdout)
+        _print_error(AutoScoutError(Fault(where=str(error.filename or "output"), rule=error.strerror or str(error))), as_json=False)
+        sys.exit(EXIT_BAD_INPUT)
     except Exception as error:
         if show := getattr(error, "show", None):  # click's own: unknown flag, missing argument
-            show()
-            sys.exit(getattr(error, "exit_code", 2))
+            if "--json" in arguments:
+                _print_error(ConfigError(Fault(where="command line", rule=str(error))), as_json=True)
+            else:
+                show()
+            sys.exit(getattr(error, "exit_code", EXIT_BAD_INPUT))
         raise
     sys.exit(code if isinstance(code, int) else 0)
 

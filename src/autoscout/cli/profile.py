@@ -12,7 +12,7 @@ from rich.table import Table
 from autoscout.cli import _options as options
 from autoscout.cli.tune import interruptible
 from autoscout.compose import executor, prepare, profiler
-from autoscout.core.errors import EXIT_BAD_INPUT
+from autoscout.core.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED
 from autoscout.core.trial import Measurement, Proposal
 
 
@@ -44,6 +44,8 @@ def profile(
         options.emit({"config": setup.baseline.to_json(), "measurements": [answer.to_json() for answer in found]})
     else:
         _show(found)
+    if stopping.is_set():
+        raise typer.Exit(EXIT_INTERRUPTED)
     if not any(answer.ok for answer in found):
         raise typer.Exit(EXIT_BAD_INPUT)
 

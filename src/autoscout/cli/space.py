@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 import yaml
 from rich.table import Table
 
 from autoscout.cli import _options as options
-from autoscout.compose import prepare
-from autoscout.core.config import Config
-from autoscout.core.errors import EXIT_BAD_INPUT
+from autoscout.compose import pins, prepare
+from autoscout.core.errors import EXIT_BAD_INPUT, SpaceError
 from autoscout.space import Space, read_space, write_space
 from autoscout.space.knobs import shown
 
@@ -61,20 +61,26 @@ def validate(
     """Check a space, or one configuration (`--config`, or all knobs by `--set`) against it."""
     space = _load(target, None if config is None else pinned)
     chosen = options.assignments(pinned or (), "--set") if config is None else options.read_mapping(config)
-    reasons = space.check(Config(chosen)) if chosen else []
+    reasons = _reasons(space, chosen) if chosen or config is not None else []
     if as_json:
         options.emit({"valid": not reasons, "reasons": reasons})
     else:
-        options.console.print("\n".join(reasons) if reasons else "valid", highlight=False, markup=False)
+        options.console.print("\n".join(reasons) if reasons else "valid", highlight=False, markup=False, soft_wrap=True)
     if reasons:
         raise typer.Exit(EXIT_BAD_INPUT)
 
 
+def _reasons(space: Space, chosen: Mapping[str, Any]) -> list[str]:
+    try:
+        return space.check(pins(space, chosen, "configuration"))
+    except SpaceError as error:
+        return [str(fault) for fault in error.faults]
+
+
 def _load(target: str, pinned: list[str] | None) -> Space:
     path = Path(target)
-    flags = options.Flags(pinned=tuple(pinned or ()))
-    if path.is_file() and "system" not in options.read_mapping(path):
+    if path.is_file() and options.names_a_file(target) and "system" not in options.read_mapping(path):
         space = read_space(path)
-        given = Config(options.assignments(pinned or (), "--set"))
+        given = pins(space, options.assignments(pinned or (), "--set"))
         return space.pin(given) if given else space
-    return prepare(options.load(target, flags)).space
+    return prepare(options.load(target, options.Flags(pinned=tuple(pinned or ())))).space

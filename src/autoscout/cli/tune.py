@@ -22,6 +22,8 @@ from autoscout.core.trial import Proposal
 from autoscout.results import DEFAULT, Folder
 
 DRY_PROPOSALS = 3
+CANCEL_S = 0.5  # between two calls of `cancel`
+SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 def tune(
@@ -65,7 +67,7 @@ def tune(
     Results go to ./autoscout_results/NAME: trials.jsonl, report.html, and best/ with files that run.
     """
     short = {"p95_ttft_ms": ttft, "p95_tpot_ms": tpot, "p95_e2el_ms": request_latency}
-    limits = [*(slo or ()), *(f"{name}<={value:g}" for name, value in short.items() if value is not None)]
+    limits = [*(slo or ()), *(f"{name}<={value!r}" for name, value in short.items() if value is not None)]
     commands = {"serve": serve_cmd, "bench": bench_cmd, "command": train_cmd}
     flags = options.Flags(
         model=model,
@@ -99,7 +101,7 @@ def tune(
         executor_of(setup, folder.path).close()  # its name and options are looked at too
         show_dry_run(setup, folder, as_json=as_json)
     else:
-        start(setup, folder, as_json=as_json, from_flags=not Path(target).exists())
+        start(setup, folder, as_json=as_json, from_flags=not options.names_a_file(target))
 
 
 def start(setup: Setup, folder: Folder, *, as_json: bool, from_flags: bool = False) -> None:
@@ -110,10 +112,12 @@ def start(setup: Setup, folder: Folder, *, as_json: bool, from_flags: bool = Fal
         result = run(setup, folder, progress, stopping)
     findings = write_findings(result)
     show_result(result, findings, as_json=as_json)
-    if findings.summary.answer is None and result.trials:
-        failure = result.trials[0].measurement
-        rule = f"no configuration worked; the default ended {failure.status.value}: {failure.reason or 'no reason given'}"
-        fault = Fault(where=str(folder.path), rule=rule, fix=f"Logs are in {folder.path / 'trials'}; try `autoscout profile` when mended")
+    if findings.summary.answer is None and (tried := result.inside):
+        failed = next((trial for trial in tried if trial.config == setup.baseline), tried[0])
+        title = "the default" if failed.config == setup.baseline else f"trial #{failed.number}"
+        why = f"{failed.measurement.status.value}: {failed.measurement.reason or 'no reason given'}"
+        fix = f"Logs are in {folder.path / 'trials'}. When mended, try `autoscout profile`, and begin afresh with another --experiment-name"
+        fault = Fault(where=str(folder.path), rule=f"no configuration worked; {title} ended {why}", fix=fix)
         options.errors.print(f"autoscout: {fault}", style="red", markup=False, highlight=False, soft_wrap=True)
     raise typer.Exit(exit_code(result, findings))
 
@@ -124,8 +128,11 @@ def introduce(setup: Setup, folder: Folder, *, from_flags: bool) -> None:
     objective = setup.task.objective
     size = f"{count.value:,}" if count.exact else f"about {count.value:,.0f}"
     options.errors.print(
-        f"[bold]{setup.task.system}[/bold]: {objective.direction.value} {objective.metric} over {len(setup.space.knobs)} knobs, "
-        f"{size} valid configurations; searcher {setup.campaign.search.searcher}; results in {folder.path}"
+        f"{setup.task.system}: {objective.direction.value} {objective.metric} over {len(setup.space.knobs)} knobs, "
+        f"{size} valid configurations; searcher {setup.campaign.search.searcher}; results in {folder.path}",
+        style="bold",
+        markup=False,
+        highlight=False,
     )
     if from_flags:
         options.errors.print("The same as a file, for `autoscout tune FILE`:", style="dim")
@@ -162,27 +169,37 @@ def watch(setup: Setup) -> Iterator[Any]:
 
 @contextmanager
 def interruptible() -> Iterator[Any]:
-    """Ctrl-C once: finish the trials under way; twice, or SIGTERM: stop them. What was measured is stored either way."""
-    stopping = threading.Event()
+    """Ctrl-C once: finish the trials under way; twice, SIGTERM or a lost terminal: stop them. What was measured is stored either way."""
+    stopping, left = threading.Event(), threading.Event()
     evaluators: list[Evaluator] = []
+    helpers: list[threading.Thread] = []  # for what a handler must not do itself: it may have interrupted code that holds locks
 
     def attach(evaluator: Evaluator) -> threading.Event:
         evaluators.append(evaluator)
         return stopping
 
-    def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        if number == signal.SIGINT and not stopping.is_set():
-            stopping.set()
-            options.errors.print("Finishing the trials under way; Ctrl-C again stops them. Everything measured is kept.", style="yellow")
-            return
-        stopping.set()
-        for evaluator in evaluators:
-            # Not in the handler itself: it may have interrupted code that holds the locks `cancel` needs.
-            threading.Thread(target=evaluator.cancel, daemon=True).start()
+    def tell() -> None:
+        options.errors.print("Finishing the trials under way; Ctrl-C again stops them. Everything measured is kept.", style="yellow")
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    def cancel() -> None:
+        while not left.is_set():  # more than once: a trial may have been about to start
+            for evaluator in evaluators:
+                evaluator.cancel()
+            left.wait(CANCEL_S)
+
+    def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        gently = number == signal.SIGINT and not stopping.is_set()
+        stopping.set()
+        helpers.append(threading.Thread(target=tell if gently else cancel, daemon=True))
+        helpers[-1].start()
+
+    numbers = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # `nohup` means it
+    before = {number: signal.signal(number, handle) for number in numbers}
     try:
         yield attach
     finally:
+        left.set()
         for number, old in before.items():
             signal.signal(number, old)
+        for helper in helpers:
+            helper.join()

@@ -70,7 +70,7 @@ class Limit:
         return value is not None and _OPERATORS[self.op](value, self.value)
 
     def __str__(self) -> str:
-        return f"{self.metric}{self.op}{self.value:g}"
+        return f"{self.metric}{self.op}{repr(self.value).removesuffix('.0')}"  # every digit: the text is what stores and files keep
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import autoscout
-from autoscout.core.errors import ConfigError
+from autoscout.core.errors import ConfigError, SpaceError
+from autoscout.finals import Finals
 
 
 def bowl(config: autoscout.Config) -> float:
@@ -53,6 +54,25 @@ def test_given_knobs_mixed_kinds_and_workers() -> None:
     found = autoscout.minimize(lambda c: float(c["x"]) + (c["mode"] == "a"), space, trials=12, given={"fast": True}, workers=3)
     assert len(found.trials) == 6
     assert found.best == autoscout.Config(mode="b", fast=True, x=1)
+
+
+def test_after_a_final_luck_in_the_search_does_not_win() -> None:
+    seen: list[object] = []
+
+    def noisy(config: autoscout.Config) -> float:
+        seen.append(config["x"])
+        lucky = config["x"] == 2 and seen.count(2) == 1
+        return 0.1 if lucky else 10.0 - (config["x"] == 5) * 5 + 0.01 * (len(seen) % 3)
+
+    found = autoscout.minimize(noisy, {"x": range(6)}, trials=6, finals=Finals(finalists=2, rounds=5))
+    assert found.best == autoscout.Config(x=5)
+    assert found.value == pytest.approx(5.0, abs=0.03)
+
+
+def test_unknown_given_knobs_are_named_together() -> None:
+    with pytest.raises(SpaceError, match="there is no such knob") as caught:
+        autoscout.minimize(bowl, {"x": range(8)}, trials=3, given={"z": 1, "x": 99})
+    assert len(caught.value.faults) == 2
 
 
 def test_tune_takes_plain_data(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import statistics
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from autoscout.campaign import Campaign, build_campaign, read_campaign
-from autoscout.compose import prepare, run
+from autoscout.compose import pins, prepare, run
 from autoscout.core import plugins
 from autoscout.core.config import Config, Value
 from autoscout.core.protocols import StudyRecord, best
@@ -19,8 +20,9 @@ from autoscout.core.task import Budget, Direction, Limit, Objective, Task
 from autoscout.core.trial import Proposal, Trial
 from autoscout.core.worker import worker_identity
 from autoscout.crew import Pace
-from autoscout.finals import Finals
+from autoscout.finals import PHASE, Finals
 from autoscout.options import build_options
+from autoscout.report.verdict import decide
 from autoscout.results import DEFAULT, Folder
 from autoscout.space import Choice, Flag, Grid, Knob, Space
 from autoscout.spending import Stop
@@ -34,9 +36,9 @@ class Found:
     """What came of a study."""
 
     best: Config | None  # None when no configuration worked
-    value: float | None  # the metric of `best`, as it was first measured
+    value: float | None  # the metric of `best`: its median in the final, or as it was first measured when there was none
     trials: tuple[Trial, ...]
-    stop: Stop
+    stop: Stop | None
     folder: Path | None = None
 
 
@@ -64,7 +66,7 @@ def tune(campaign: str | Path | Campaign | Mapping[str, Any], output_dir: str | 
     setup = prepare(campaign)
     folder = Folder(Path(output_dir) / setup.name)
     result = run(setup, folder, Quiet(), lambda _: threading.Event())
-    return _found(result.trials, setup.task, result.stop, folder.path)
+    return _found(result.trials, result.inside, setup.task, setup.baseline, result.stop, folder.path)
 
 
 def minimize(function: Function, space: Space | Mapping[str, Any], trials: int, **how: Any) -> Found:
@@ -111,8 +113,8 @@ def optimize(
         options: Of the searcher.
     """
     whole = space if isinstance(space, Space) else simple_space(space)
-    pins = Config(given or {})
-    space = whole.pin(pins) if pins else whole
+    pinned = pins(whole, given or {}, "given")
+    space = whole.pin(pinned) if pinned else whole
     objective = dataclasses.replace(objective, limits=(*objective.limits, *map(Limit.parse, limits)))
     task = Task(system="function", objective=objective, workload={"function": name}, budget=Budget(trials=trials))
     kind: Any = plugins.get("searcher", searcher) if isinstance(searcher, str) else searcher
@@ -128,8 +130,8 @@ def optimize(
             store=kept,
             observer=Quiet(),
             worker=worker_identity(),
-            baseline=space.project(whole.default(), pins),
-            given=pins,
+            baseline=space.project(whole.default(), pinned),
+            given=pinned,
             finals=finals,
             pace=Pace(workers=workers),
         )
@@ -137,7 +139,7 @@ def optimize(
     finally:
         place.close()
         kept.close()
-    return _found(tuple(study.trials), task, stop)
+    return _found(tuple(study.trials), study.inside, task, study.baseline, stop)
 
 
 def simple_space(knobs: Mapping[str, Any]) -> Space:
@@ -155,7 +157,16 @@ def _knob(name: str, values: Any) -> Knob:
     return Grid(name, values=sorted(listed), default=listed[0]) if numeric and listed else Choice(name, listed)
 
 
-def _found(trials: tuple[Trial, ...], task: Task, stop: Stop, folder: Path | None = None) -> Found:
-    top = best(trials, task)
-    value = None if top is None else task.objective.value(top.measurement)
-    return Found(best=None if top is None else top.config, value=value, trials=trials, stop=stop, folder=folder)
+def _found(
+    trials: tuple[Trial, ...], inside: Sequence[Trial], task: Task, baseline: Config, stop: Stop | None, folder: Path | None = None
+) -> Found:
+    """After a final its verdict counts, as on the command line: what merely looked best in the search may have been lucky."""
+    finished = [trial for trial in inside if trial.proposal.origin.get("phase") == PHASE]
+    if not finished:
+        top = best(inside, task)
+        answer, measured = (None, []) if top is None else (top.config, [top])
+    else:
+        answer = decide(task, inside, baseline).answer
+        measured = [trial for trial in finished if trial.config == answer]
+    values = [value for trial in measured if (value := task.objective.value(trial.measurement)) is not None]
+    return Found(best=answer, value=statistics.median(values) if values else None, trials=trials, stop=stop, folder=folder)

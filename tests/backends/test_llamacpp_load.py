@@ -156,3 +156,21 @@ def test_divergence_by_hand() -> None:
     assert divergence([half, half], [skew, half]) == pytest.approx(0.0719205, rel=1e-4), "the mean over prompts"
     assert divergence([half], [{"8": -0.01, "9": -9.0}]) > 1.0, "other words altogether"
     assert divergence([half], []) == float("inf")
+
+
+def test_a_crawling_engine_gets_fewer_requests() -> None:
+    clock = VirtualClock()
+    served: list[str] = []
+
+    class Crawls:
+        def handle_completions(self, prompt: str, callback: Callable[[str], object]) -> None:
+            clock.sleep(4.0)
+            served.append(prompt)
+            piece = {"choices": [{"text": "a"}], "usage": {"completion_tokens": 2, "prompt_tokens": 3}}
+            callback(json.dumps({"choices": [{"text": "b"}]}))
+            callback(json.dumps(piece))
+
+    found = run_load(Crawls(), clock, [[1, 2, 3]] * 50, 2, clients=1, enough_s=10.0)
+    assert len(served) == 3, "the third begins at 8 s, no fourth at 12 s"
+    assert found["completed"] == 3
+    assert found["output_throughput"] == 6 / 12

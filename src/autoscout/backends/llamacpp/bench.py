@@ -32,7 +32,7 @@ from autoscout.core.clock import RealClock
 
 WARM_TOKENS = 8  # enough to touch all weights and buffers
 UNSETTLED = 0.15  # spread of the repeats, relative to their median, above which up to as many again are taken
-ENOUGH_S = 20.0  # no further repeat begins after this long: the configuration, or the machine, is slow beyond interest
+ENOUGH_S = 10.0  # no further repeat or request begins after this long: the configuration, or the machine, is slow beyond interest
 QUIET = 2  # log level: warnings and errors
 LOG_S = 1.0  # the engine says why it did not start in its log only, which a thread of its own writes a little later
 
@@ -70,7 +70,7 @@ def measure(given: Mapping[str, Any]) -> dict[str, Any]:
         def repeat(name: str | int, requests: int, output_tokens: int) -> dict[str, float]:
             random = seeds.stream(given["seed"], "prompts", name)
             prompts = [random.choice(tokens, workload["prompt_tokens"]).tolist() for _ in range(requests)]
-            return run_load(server, clock, prompts, output_tokens, workload["concurrency"])
+            return run_load(server, clock, prompts, output_tokens, workload["concurrency"], ENOUGH_S)
 
         if workload["warmup"]:
             repeat("warmup", workload["warmup"], min(WARM_TOKENS, workload["output_tokens"]))
@@ -166,12 +166,13 @@ def _wanted(samples: list[dict[str, float]], repeats: int, spent_s: float) -> bo
 
 
 def _result(samples: list[dict[str, float]], single: Mapping[str, float], workload: Mapping[str, Any]) -> dict[str, Any]:
+    completed = int(sum(sample["completed"] for sample in samples))
     by_metric = {name: [sample[name] for sample in samples] for name in samples[0]}
     return {
         "metrics": {**{name: median(values) for name, values in by_metric.items()}, **single},
         "samples": by_metric,
-        "requests": len(samples) * workload["requests"],
-        "output_tokens": len(samples) * workload["requests"] * workload["output_tokens"],
+        "requests": completed,
+        "output_tokens": completed * workload["output_tokens"],
     }
 
 

@@ -7,6 +7,7 @@ output token is `(e2el - ttft) / (tokens - 1)`; inter-token latencies are the ga
 from __future__ import annotations
 
 import json
+import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -102,8 +103,13 @@ def _checked(begun_s: float, pieces: list[tuple[float, str]], prompt_tokens: int
     )
 
 
-def run_load(server: Completes, clock: Clock, prompts: Sequence[Sequence[int]], output_tokens: int, clients: int) -> dict[str, float]:
-    """Send all prompts, `clients` at a time, and give the metrics of this one repeat.
+def run_load(
+    server: Completes, clock: Clock, prompts: Sequence[Sequence[int]], output_tokens: int, clients: int, enough_s: float = math.inf
+) -> dict[str, float]:
+    """Send the prompts, `clients` at a time, and give the metrics of this one repeat.
+
+    No request begins after `enough_s`: where the machine is so busy that spinning threads starve each other, one repeat would
+    take minutes, and a rate needs fewer requests than that.
 
     Raises:
         Refused, WrongAnswer: the first thing that went wrong with any request.
@@ -116,7 +122,7 @@ def run_load(server: Completes, clock: Clock, prompts: Sequence[Sequence[int]], 
     def client() -> None:
         while not failures:
             with lock:
-                prompt = next(waiting, None)
+                prompt = next(waiting, None) if clock.span_s() - begun_s < enough_s else None
             if prompt is None:
                 return
             try:
@@ -124,8 +130,8 @@ def run_load(server: Completes, clock: Clock, prompts: Sequence[Sequence[int]], 
             except BaseException as error:  # raised again by the thread that counts
                 failures.append(error)
 
-    threads = [threading.Thread(target=client, name=f"client-{number}", daemon=True) for number in range(min(clients, len(prompts)))]
     begun_s = clock.span_s()
+    threads = [threading.Thread(target=client, name=f"client-{number}", daemon=True) for number in range(min(clients, len(prompts)))]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -144,6 +150,7 @@ def summary(answers: Sequence[Answer], duration_s: float) -> dict[str, float]:
         "output_throughput": produced / duration_s,
         "total_token_throughput": (produced + read) / duration_s,
         "request_throughput": len(answers) / duration_s,
+        "completed": float(len(answers)),
     }
     values: dict[str, list[float]] = {
         "ttft_ms": [answer.ttft_s for answer in answers],

@@ -28,6 +28,7 @@ METRICS = (
     *(f"{statistic}_{latency}" for latency in LATENCIES for statistic in STATISTICS),
     "peak_mem_gib",
     "startup_s",
+    "completed",
     "divergence",
 )
 

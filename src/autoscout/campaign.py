@@ -117,7 +117,7 @@ class FinalBlock(Block):
 class Measure(Block):
     """How carefully each trial is measured."""
 
-    limit: Duration | None = Field(None, gt=0, description="wall-clock limit of one trial")
+    limit: Duration | None = Field(None, gt=0, description="wall-clock limit of one launch; the wall-clock budget when left out")
     repeats: int = Field(1, gt=0, description="launches per trial; the median counts")
     dirty_repeats: int = Field(2, ge=0, description="extra launches when other work disturbed a trial")
 

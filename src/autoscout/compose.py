@@ -125,7 +125,7 @@ def profiler(setup: Setup, where: Executor) -> Evaluator:
         "seed": setup.campaign.search.seed,
         "repeats": measure.repeats,
         "dirty_repeats": measure.dirty_repeats,
-        "limit_s": measure.limit,
+        "limit_s": measure.limit or setup.task.budget.wall_s,  # or a trial that hangs would outlast any budget
     }
     options = build_options(kind, {name: value for name, value in given.items() if value is not None}, "measure")
     made: Evaluator = kind(setup.backend, where, setup.task, setup.space, options)

@@ -248,6 +248,14 @@ def test_an_engine_that_never_works(tmp_path: Path, kind: str) -> None:
     assert word in said, said
 
 
+def test_a_trial_that_hangs_does_not_outlast_the_time_budget(tmp_path: Path) -> None:
+    path = campaign(tmp_path, script="import time; time.sleep(3600)", budget={"wall": "2s"})
+    said = refused(tmp_path, "tune", path)
+    assert "no configuration worked" in said
+    assert "the default ended timeout" in said
+    assert "another --experiment-name" in said
+
+
 def test_children_that_outlive_a_crashed_engine_are_ended(tmp_path: Path) -> None:
     marker = f"sleep-{os.getpid()}"
     script = f"""
@@ -259,6 +267,27 @@ raise SystemExit(3)
     refused(tmp_path, "tune", campaign(tmp_path, script=script, budget={"trials": 2}))
     alive = [entry for entry in Path("/proc").glob("[0-9]*/cmdline") if marker.encode() in _read(entry)]
     assert not alive
+
+
+def test_limits_that_nothing_keeps(tmp_path: Path) -> None:
+    said = refused(tmp_path, "tune", campaign(tmp_path, goal={"slo": ["score<=0.5"]}, budget={"trials": 2}))
+    assert "no configuration worked" in said
+    assert "score<=0.5" in said
+    assert "the default ended" not in said, "nothing failed"
+
+
+def test_an_engine_that_vanishes_before_the_final(tmp_path: Path) -> None:
+    script = """
+import os, sys
+print("score", int(sys.argv[1]) + 1)
+count = sys.argv[0] + ".count"
+open(count, "a").write("x")
+if os.path.getsize(count) > 2:
+    sys.exit("the licence has run out")
+"""
+    said = refused(tmp_path, "tune", campaign(tmp_path, script=script, budget={"trials": 2}))
+    assert "the default ended crashed: " in said
+    assert "the default ended ok" not in said
 
 
 def test_exit_0_with_a_wrong_answer(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from typing import Annotated, Any
 import typer
 
 from autoscout.cli import _options as options
-from autoscout.cli._findings import exit_code, show_result, write_findings
-from autoscout.compose import Setup, prepare, run, searcher
+from autoscout.cli._findings import Findings, exit_code, show_result, write_findings
+from autoscout.compose import Result, Setup, prepare, run, searcher
 from autoscout.compose import executor as executor_of
 from autoscout.core.errors import Fault
 from autoscout.core.protocols import Evaluator
@@ -108,18 +108,27 @@ def start(setup: Setup, folder: Folder, *, as_json: bool, from_flags: bool = Fal
     """Run a study and tell what came of it; ends the program with the study's exit code."""
     if not as_json:
         introduce(setup, folder, from_flags=from_flags)
-    with watch(setup) as progress, interruptible() as stopping:
-        result = run(setup, folder, progress, stopping)
-    findings = write_findings(result)
-    show_result(result, findings, as_json=as_json)
-    if findings.summary.answer is None and (tried := result.inside):
-        failed = next((trial for trial in tried if trial.config == setup.baseline), tried[0])
-        title = "the default" if failed.config == setup.baseline else f"trial #{failed.number}"
-        why = f"{failed.measurement.status.value}: {failed.measurement.reason or 'no reason given'}"
+    with interruptible() as stopping:  # the report included: an impatient third Ctrl-C must not cost it
+        with watch(setup) as progress:
+            result = run(setup, folder, progress, stopping)
+        findings = write_findings(result)
+        show_result(result, findings, as_json=as_json)
+    if findings.summary.answer is None and result.inside:
         fix = f"Logs are in {folder.path / 'trials'}. When mended, try `autoscout profile`, and begin afresh with another --experiment-name"
-        fault = Fault(where=str(folder.path), rule=f"no configuration worked; {title} ended {why}", fix=fix)
+        fault = Fault(where=str(folder.path), rule=f"no configuration worked: {_why(result, findings)}", fix=fix)
         options.errors.print(f"autoscout: {fault}", style="red", markup=False, highlight=False, soft_wrap=True)
     raise typer.Exit(exit_code(result, findings))
+
+
+def _why(result: Result, findings: Findings) -> str:
+    """Why there is no answer, with the failure that tells most: the default's, or else the newest."""
+    failed = [trial for trial in result.inside if trial.measurement.status.failed]
+    if not failed:
+        return findings.summary.reason
+    default = result.setup.baseline
+    shown = max(failed, key=lambda trial: (trial.config == default, trial.number))
+    title = "the default" if shown.config == default else f"trial #{shown.number}"
+    return f"{findings.summary.reason}; {title} ended {shown.measurement.status.value}: {shown.measurement.reason or 'no reason given'}"
 
 
 def introduce(setup: Setup, folder: Folder, *, from_flags: bool) -> None:

@@ -15,7 +15,7 @@ from random_spaces import FACTS, declarations, spaces
 
 from autoscout.core.config import Config
 from autoscout.core.errors import SpaceError
-from autoscout.space import Constraint, Knob, Space, read_space, write_space
+from autoscout.space import Constraint, Grid, Knob, Space, read_space, write_space
 from autoscout.space import solver as solver_module
 
 common = settings(
@@ -138,6 +138,39 @@ def test_a_pinned_space_is_the_part_that_extends_the_pins(space: Space, data: An
     pinned = space.pin(pins)
     assert set(pinned.enumerate()) == {config for config in truth if config.extends(pins)}
     assert pinned.default().extends(pins)
+
+
+@st.composite
+def product_spaces(draw: Any) -> Space:
+    """Whole numbers tied by products, remainders and sums: what layouts of parallel jobs look like."""
+    names = ["a", "b", "c", "d"]
+    knobs = [
+        Grid(name, low, low + draw(st.integers(1, 9)), when=draw(st.sampled_from([None, None, "a > 1"])) if name == "d" else None)
+        for name, low in zip(names, draw(st.lists(st.integers(-4, 3), min_size=4, max_size=4)), strict=True)
+    ]
+    forms = ["{} * {} * {} == {k}", "{} * {} == {k}", "{k} % ({} * {}) == 0", "{} % {} == 0", "{} * {} <= {k}", "{} + {} - {} == {m}"]
+    forms += ["{k} == 2 * {} * {}", "{} * {} != {k}", "3 * {} - 2 * {} < {m}", "{} // {} >= 1", "{} * ({} + {}) == {k}"]
+    rules = []
+    for form in draw(st.lists(st.sampled_from(forms), min_size=1, max_size=3)):
+        chosen = draw(st.permutations(names))
+        rules.append(form.format(*chosen, k=draw(st.sampled_from([0, 1, 4, 6, 8, 12, -6])), m=draw(st.integers(-5, 9))))
+    try:
+        return Space(knobs, rules)
+    except SpaceError:
+        assume(False)
+        raise
+
+
+@given(product_spaces(), st.data())
+@common
+def test_products_agree_with_brute_force(space: Space, data: Any) -> None:
+    truth = everything(space)
+    assert set(space.enumerate()) == set(truth)
+    assert space.count().value == len(truth)
+    partial = data.draw(st.sampled_from(truth)).only(data.draw(st.sets(st.sampled_from(list(space.knobs)))))
+    for name in space.knobs:
+        others = partial.without(name)
+        assert set(space.choices(name, partial)) == {config[name] for config in truth if config.extends(others) and name in config}
 
 
 def _solutions(knobs: list[Knob], rules: tuple[str, ...]) -> list[Config]:

@@ -78,6 +78,7 @@ class Solver:
         self._preferred = preferred
         self._states: dict[object, State] = {}
         self._unary: dict[Node, Sequence[int]] = {}
+        self._dividing: dict[tuple[int, int], Sequence[int]] = {}
         self._everything: dict[int, tuple[Value, ...]] = {}
         self._arrays: dict[int, NDArray[Any]] = {}
         self.work = 0  # states looked into so far, for budgets
@@ -121,33 +122,30 @@ class Solver:
     def _settle(self, pending: dict[int, Node], rules: Sequence[Node], events: list[tuple[int, int]]) -> State | None:
         """Fill in the events and everything that follows from them about which knobs are active."""
         fill = self.table.fill
-        open_rules = list(rules)
+        open_rules: Sequence[Node] = rules
         first = True
         while events or first:
-            index, position = events.pop() if events else (-1, 0)
-            for other, condition in list(pending.items()) if index >= 0 else ():
-                left = fill(condition, index, position)
-                if left is condition:
-                    continue
-                if not left.constant:
-                    pending[other] = left
-                elif left.value is True:
-                    pending[other] = left
-                    events.append((other, ACTIVE))
-                else:
-                    del pending[other]
-                    events.append((other, INACTIVE))
+            index, position = events.pop() if events else (0, None)
+            bit = 1 << index if position is not None else 0
             kept: list[Node] = []
             for rule in open_rules:
-                left = fill(rule, index, position) if index >= 0 else rule
-                if left is rule and not first:
+                if not rule.variables & bit and not first:
                     kept.append(rule)
                     continue
-                for part in self._split(left):
+                for part in self._split(fill(rule, index, position) if position is not None else rule):
                     if not part.constant:
                         kept.append(part)
                     elif not part.value:
                         return None
+            for other, condition in list(pending.items()):
+                if condition.variables & bit and position is not None:
+                    left = fill(condition, index, position)
+                    if not left.constant or left.value is True:
+                        pending[other] = left
+                    else:
+                        del pending[other]
+                    if left.constant:
+                        events.append((other, ACTIVE if left.value is True else INACTIVE))
             open_rules, first = kept, False
         return self._intern(pending, open_rules)
 
@@ -362,14 +360,26 @@ class Solver:
         return part.branch
 
     def allowed(self, state: State, index: int) -> Sequence[int]:
-        """Positions that break no rule which reads `index` alone."""
+        """Positions that break no rule which reads `index` alone, and divide what a product with others must come to."""
         mask = 1 << index
         found: Sequence[int] | None = None
         for rule in state.rules:
             if rule.variables == mask:
                 one = self._satisfying(rule, index)
-                found = one if found is None else _both(found, one)
+            elif rule.variables & mask and (multiple := _divided(rule, index)):
+                one = self._divisors(index, multiple)
+            else:
+                continue
+            found = one if found is None else _both(found, one)
         return range(len(self.domains[index])) if found is None else found
+
+    def _divisors(self, index: int, multiple: int) -> Sequence[int]:
+        found = self._dividing.get((index, multiple))
+        if found is None:
+            domain = self.domains[index]
+            found = tuple(position for position, value in enumerate(domain) if value and multiple % value == 0)  # type: ignore[operator]
+            self._dividing[index, multiple] = found
+        return found
 
     def _satisfying(self, rule: Node, index: int) -> Sequence[int]:
         found = self._unary.get(rule)
@@ -427,6 +437,18 @@ def _both(one: Sequence[int], other: Sequence[int]) -> Sequence[int]:
     fewer, more = (one, other) if len(one) <= len(other) else (other, one)
     kept = more if isinstance(more, range) else set(more)
     return tuple(position for position in fewer if position in kept)
+
+
+def _divided(rule: Node, index: int) -> int:
+    """A whole number that variable `index` must divide if the rule (`x * y == 64`, `64 % (x * y) == 0`) is to hold; 0: none."""
+    if rule.op != "eq" or not rule.args[1].constant:
+        return 0
+    left, right = rule.args[0], rule.args[1].value
+    if left.op == "mod" and right == 0 and left.args[0].constant:
+        right, left = left.args[0].value, left.args[1]
+    if left.op != "mul" or not left.whole or not isinstance(right, int):
+        return 0
+    return right if any(arg.op == "sure variable" and arg.value == index for arg in left.args) else 0
 
 
 def _smooth(node: Node) -> bool:

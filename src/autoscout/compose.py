@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -17,7 +18,7 @@ from autoscout.core import plugins
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import Fault, SpaceError
 from autoscout.core.history import trials_of
-from autoscout.core.protocols import Backend, Evaluator, Executor, Searcher, Store, StudyRecord
+from autoscout.core.protocols import Backend, Evaluator, Executor, Hinting, Searcher, Store, StudyRecord
 from autoscout.core.task import Budget, Task
 from autoscout.core.trial import Trial
 from autoscout.core.worker import worker_identity
@@ -60,7 +61,7 @@ class Setup:
             "workload": task.workload,
             "hardware": task.hardware,
             "goal": {name: value for name, value in goal.items() if value},
-            "store": store if store is None or "://" in store else str(Path(store).absolute()),
+            "store": store if store is None else without_password(store) if "://" in store else str(Path(store).absolute()),
         }
         whole = {"system": task.system, "name": self.name, **self.campaign.model_dump(mode="json", exclude_defaults=True)}
         # Through JSON, as the store keeps tasks: tuples and the like become what a file can hold.
@@ -95,6 +96,9 @@ def prepare(campaign: Campaign) -> Setup:
     pinned = space.pin(given) if given else space
     baseline = pinned.project(space.default(), given) if given else space.default()
     first = _first(pinned, baseline, campaign.first)
+    if isinstance(backend, Hinting):
+        hints = (config for config in backend.hints(task) if config != baseline and not pinned.check(config))
+        first = tuple(dict.fromkeys((*first, *hints)))
     name = campaign.name or f"{campaign.system}-{task.key[:8]}"
     return Setup(campaign=campaign, backend=backend, task=task, space=pinned, given=given, baseline=baseline, first=first, name=name)
 
@@ -183,6 +187,11 @@ def look(setup: Setup, folder: Folder) -> Result:
 def _store(setup: Setup, folder: Folder, **how: Any) -> Store:
     made: Store = plugins.get("store", "sql")(setup.campaign.store or folder.store, **how)
     return made
+
+
+def without_password(url: str) -> str:
+    """A store's URL as it may be written down; the driver finds the password in PGPASSWORD or ~/.pgpass."""
+    return re.sub(r"(://[^:@/?#]*):[^@/?#]*@", r"\1@", re.sub(r"([?&])password=[^&#]*&?", r"\1", url)).rstrip("?&")
 
 
 def _backend(campaign: Campaign) -> Backend:

@@ -15,11 +15,12 @@ from autoscout.results import Folder
 
 def report(
     folder: Annotated[Path, typer.Argument(help="A result folder.")],
+    store: Annotated[str | None, typer.Option(help="postgresql:// URL, when the one on record lacks its password.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
     """Write report.html, summary.csv and best/ again from the stored trials, and show the result."""
     home = Folder(folder)
     home.spec()
-    setup = prepare(options.load(str(home.campaign), options.Flags()))
+    setup = prepare(options.load(str(home.campaign), options.Flags(store=store)))
     result = look(setup, home)
     show_result(result, write_findings(result), as_json=as_json)

@@ -22,6 +22,7 @@ def resume(
     searcher_name: Annotated[str | None, typer.Option("--searcher", help="Go on with another searcher; it is told all trials.")] = None,
     finalists: Annotated[int | None, typer.Option(help="How many of the best meet the default again in the final.")] = None,
     rounds: Annotated[int | None, typer.Option(help="How often each is measured in the final.")] = None,
+    store: Annotated[str | None, typer.Option(help="postgresql:// URL, when the one on record lacks its password.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
     """Go on where a study was stopped or killed; more budget may be given."""
@@ -35,5 +36,6 @@ def resume(
         searcher=searcher_name,
         finalists=finalists,
         rounds=rounds,
+        store=store,
     )
     start(prepare(options.load(str(home.campaign), flags)), home, as_json=as_json)

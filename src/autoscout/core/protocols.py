@@ -140,6 +140,17 @@ class Backend(Protocol):
 
 
 @runtime_checkable
+class Hinting(Protocol):
+    """A backend that knows configurations which often do well; a backend need not.
+
+    `hints(task)` gives complete valid configurations, few and best first. They are tried right after the default, where the
+    user's pinned knobs allow them, and count as trials like any other.
+    """
+
+    def hints(self, task: Task) -> Sequence[Config]: ...
+
+
+@runtime_checkable
 class Job(Protocol):
     """A launch under way, shaped like a Future."""
 
@@ -228,6 +239,7 @@ __all__ = [
     "Backend",
     "Evaluator",
     "Executor",
+    "Hinting",
     "Job",
     "Prediction",
     "Searcher",

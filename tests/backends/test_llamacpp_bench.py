@@ -157,6 +157,15 @@ def test_a_wheel_without_some_parameter(cache: Path, tmp_path: Path) -> None:
     assert "no parameter 'n_gone'" in done.reason
 
 
+def test_a_crawling_measurement_is_cut_short_and_still_counts(cache: Path, tmp_path: Path) -> None:
+    task = small_task(cache, concurrency=2, requests=6, repeats=3)
+    launch = BACKEND.render(config_of(task, parallel=2), task, seed=1)
+    code = "from autoscout.backends.llamacpp import bench; import os; bench.ENOUGH_S = 0.0; os._exit(bench.main('bench_input.json'))"
+    done = BACKEND.parse(run(replace(launch, argv=(launch.argv[0], "-c", code)), tmp_path), task)
+    assert done.status is Status.OK, f"{done.reason}\n{done.log_tail}"
+    assert done.samples["completed"] == (2.0,), "one repeat, one request of each client"
+
+
 def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     done = measure(small_task(tmp_path / "file" / "below"), tmp_path)

@@ -16,8 +16,19 @@ from autoscout.core.trial import Measurement, Status
 GOLDEN = Path(__file__).parents[1] / "golden" / "llamacpp"
 TASK = fixed_task(model="random-tiny", concurrency=2, requests=2, output_tokens=4, repeats=1)
 GOOD: dict[str, Any] = {
-    "metrics": {"output_throughput": 80.0, "total_token_throughput": 240.0, "request_throughput": 20.0, "mean_ttft_ms": 3.5},
-    "samples": {"output_throughput": [70.0, 80.0, 90.0], "total_token_throughput": [1.0, 2.0, 3.0], "request_throughput": [1.0, 2.0, 3.0]},
+    "metrics": {
+        "output_throughput": 80.0,
+        "total_token_throughput": 240.0,
+        "request_throughput": 20.0,
+        "completed": 2.0,
+        "mean_ttft_ms": 3.5,
+    },
+    "samples": {
+        "output_throughput": [70.0, 80.0, 90.0],
+        "total_token_throughput": [1.0, 2.0, 3.0],
+        "request_throughput": [1.0, 2.0, 3.0],
+        "completed": [2.0, 2.0, 2.0],
+    },
     "requests": 6,
     "output_tokens": 24,
 }
@@ -40,6 +51,11 @@ def test_a_good_result() -> None:
     assert done.metrics["output_throughput"] == 80.0
     assert done.samples["output_throughput"] == (70.0, 80.0, 90.0)
     assert done.conditions["repeats"] == 3
+
+
+def test_a_repeat_that_was_cut_short() -> None:
+    fewer = {**GOOD, "samples": {**GOOD["samples"], "completed": [2.0, 2.0, 1.0]}, "output_tokens": 20}
+    assert parsed(result=fewer).ok, "a crawling engine gets fewer requests"
 
 
 @pytest.mark.parametrize(
@@ -120,6 +136,8 @@ def test_a_setting_the_engine_ignored_is_not_measured() -> None:
         ({"metrics": {**GOOD["metrics"], "mean_ttft_ms": "fast"}}, "not a number"),
         ({"samples": {}}, "without output_throughput"),
         ({"samples": {**GOOD["samples"], "output_throughput": [float("inf")] * 3}}, "not a number"),
+        ({"samples": {**GOOD["samples"], "completed": [2.0, 2.0, 3.0]}}, "of 2 in each repeat"),
+        ({"samples": {**GOOD["samples"], "completed": [2.0, 2.0, 0.0]}}, "of 2 in each repeat"),
         ({"output_tokens": 23}, "23 tokens where 24"),
         ({"output_tokens": None}, "None tokens where 24"),
         ({"metrics": [1, 2]}, "without metrics"),

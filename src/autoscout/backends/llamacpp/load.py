@@ -108,7 +108,7 @@ def run_load(
 ) -> dict[str, float]:
     """Send the prompts, `clients` at a time, and give the metrics of this one repeat.
 
-    No request begins after `enough_s`: where the machine is so busy that spinning threads starve each other, one repeat would
+    Every client sends one; no further request begins after `enough_s`: where the machine is so busy that spinning threads starve each other, one repeat would
     take minutes, and a rate needs fewer requests than that.
 
     Raises:
@@ -120,9 +120,11 @@ def run_load(
     failures: list[BaseException] = []
 
     def client() -> None:
+        first = True
         while not failures:
             with lock:
-                prompt = next(waiting, None) if clock.span_s() - begun_s < enough_s else None
+                prompt = next(waiting, None) if first or clock.span_s() - begun_s < enough_s else None
+            first = False
             if prompt is None:
                 return
             try:

@@ -81,7 +81,8 @@ def _implausible(metrics: Any, samples: Any, result: Mapping[str, Any], workload
     """Why the numbers cannot be true; empty when they can."""
     if not isinstance(metrics, Mapping) or not isinstance(samples, Mapping):
         return "left a result without metrics"
-    missing = [name for name in THROUGHPUTS if name not in metrics or not isinstance(samples.get(name), list) or not samples[name]]
+    needed = (*THROUGHPUTS, "completed")
+    missing = [name for name in needed if name not in metrics or not isinstance(samples.get(name), list) or not samples[name]]
     if missing:
         return f"left a result without {', '.join(missing)}"
     numbers = [*metrics.values(), *(value for values in samples.values() if isinstance(values, list) for value in values)]
@@ -89,10 +90,11 @@ def _implausible(metrics: Any, samples: Any, result: Mapping[str, Any], workload
         return "reported something that is not a number"
     if any(metrics[name] <= 0 for name in THROUGHPUTS) or any(value < 0 for value in numbers):
         return "reported a throughput or time that cannot be"
-    repeats = len(samples["output_throughput"])
-    expected = repeats * workload.requests * workload.output_tokens
+    if not all(1 <= count <= workload.requests for count in samples["completed"]):
+        return f"completed {samples['completed']} requests, of {workload.requests} in each repeat"
+    expected = sum(samples["completed"]) * workload.output_tokens
     if result.get("output_tokens") != expected:
-        return f"produced {result.get('output_tokens')} tokens where {expected} were asked for"
+        return f"produced {result.get('output_tokens')} tokens where {expected:.0f} were asked for"
     return ""
 
 

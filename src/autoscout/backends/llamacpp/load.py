@@ -108,8 +108,8 @@ def run_load(
 ) -> dict[str, float]:
     """Send the prompts, `clients` at a time, and give the metrics of this one repeat.
 
-    Every client sends one; no further request begins after `enough_s`: where the machine is so busy that spinning threads starve each other, one repeat would
-    take minutes, and a rate needs fewer requests than that.
+    Every client sends one; no further request begins after `enough_s`. Where the machine is so busy that spinning threads starve
+    each other, one repeat would take minutes, and a rate needs fewer requests than that.
 
     Raises:
         Refused, WrongAnswer: the first thing that went wrong with any request.

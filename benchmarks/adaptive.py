@@ -1,0 +1,161 @@
+"""The switch from simulation to measuring, on replayed real tables and on a virtual cluster: `python -m benchmarks.adaptive`.
+
+A search that knows nothing (random order) proposes; the evaluator decides what is simulated and what is measured. Counted are real
+profiles until one within 5 % of the optimum has been measured, and profiles wasted on configurations that run out of memory.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from autoscout.backends.virtual import VirtualBackend
+from autoscout.core.config import Config
+from autoscout.core.protocols import Evaluator
+from autoscout.core.seeds import stream
+from autoscout.core.task import Objective, Task
+from autoscout.core.trial import Fidelity, Measurement, Proposal, Status
+from autoscout.evaluate.adaptive import AdaptiveEvaluator, AdaptiveOptions
+from autoscout.evaluate.ensemble import EnsembleEvaluator
+from autoscout.evaluate.noisy import NoisyEvaluator, NoisyOptions
+from autoscout.evaluate.virtual import VirtualEvaluator, VirtualOptions
+from autoscout.simulators.training import TrainingModel
+from benchmarks._simulator_tables import TABLES
+
+SEEDS = 20
+
+
+@dataclass
+class Table:
+    """A recorded table as an evaluator: a look-up, every one of which would have been a real run."""
+
+    values: dict[Config, float | None]
+    profiles: int = 0
+    slots: int = 1
+
+    def evaluate(self, proposals: Sequence[Proposal]) -> list[Measurement]:
+        self.profiles += len(proposals)
+        return [self._one(self.values[proposal.config]) for proposal in proposals]
+
+    def recheck(self) -> list[Proposal]:
+        return []
+
+    def cancel(self) -> None:
+        pass
+
+    def _one(self, value: float | None) -> Measurement:
+        if value is None:
+            return Measurement(status=Status.OOM_START, reason="recorded as failed")
+        return Measurement(status=Status.OK, metrics={"step_s": value}, cost_s=value)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one run went."""
+
+    to_near: int  # profiles until within 5 % of the optimum; the whole budget twice when never
+    wasted: int
+    best: float
+
+
+def run(evaluator: Evaluator, order: Sequence[Config], budget: int, optimum: float) -> Outcome:
+    """The loop of a study: rechecks first, then the next of a random order; the first of it is the baseline."""
+    profiles, wasted, best, near = 0, 0, float("inf"), 0
+    coming = iter(order)
+    first, settled = True, False
+    while profiles < budget:
+        proposals = evaluator.recheck()[:1]
+        if not proposals:
+            config = next(coming, None)
+            if config is None:
+                if settled or not isinstance(evaluator, AdaptiveEvaluator):
+                    break
+                settled = True
+                evaluator.settle()
+                continue
+            proposals = [Proposal(config=config, origin={"by": "default" if first else "random"})]
+            first = False
+        (answer,) = evaluator.evaluate(proposals)
+        if answer.fidelity is not Fidelity.MEASURED:
+            continue
+        profiles += 1
+        wasted += answer.status.failed
+        best = min(best, answer.metrics.get("step_s", float("inf")))
+        if not near and best <= 1.05 * optimum:
+            near = profiles
+    return Outcome(near or 2 * budget, wasted, best)
+
+
+def compare(name: str, task: Task, configs: Sequence[Config], real: Callable[[], Evaluator], optimum: float, budget: int) -> None:
+    print(f"{name}: {len(configs)} configurations, budget {budget} profiles, {SEEDS} seeds")
+    plain = []
+    for seed in range(SEEDS):
+        order = [configs[place] for place in stream(seed, "order").permutation(len(configs))]
+        plain.append(run(real(), order, budget, optimum))
+    _print("profiling alone", plain, plain)
+    for noise in (0.0, 0.4, 0.8):
+        found = []
+        for seed in range(SEEDS):
+            order = [configs[place] for place in stream(seed, "order").permutation(len(configs))]
+            simulated: Evaluator = NoisyEvaluator(EnsembleEvaluator([TrainingModel()], task), NoisyOptions(noise=noise, seed=seed))
+            adaptive = AdaptiveEvaluator(simulated, real(), task, AdaptiveOptions(interval=4))
+            found.append(run(adaptive, order, budget, optimum))
+        _print(f"adaptive, noise {noise:.0%}", found, plain)
+
+
+def _print(name: str, found: Sequence[Outcome], plain: Sequence[Outcome]) -> None:
+    to_near = np.exp(np.mean(np.log([one.to_near for one in found])))
+    ratio = to_near / np.exp(np.mean(np.log([one.to_near for one in plain])))
+    worse = sum(one.best > 1.001 * other.best for one, other in zip(found, plain, strict=True))
+    wasted = np.mean([one.wasted for one in found])
+    print(
+        f"  {name:22s} profiles to 5 %: {to_near:5.1f} ({ratio:4.0%} of profiling alone)  out of memory: {wasted:4.1f}  "
+        f"final best {np.mean([one.best for one in found]):.3f}, worse than profiling alone in {worse} of {len(found)}"
+    )
+
+
+def recorded() -> None:
+    for name, about in json.loads((TABLES / "tasks.json").read_text()).items():
+        import pyarrow.parquet as parquet
+
+        rows = parquet.read_table(TABLES / f"{name}.parquet").to_pylist()
+        values = {Config({key: value for key, value in row.items() if key != "value"}): row["value"] for row in rows}
+        shape = {**about["model"], "gated": bool(about["model"]["gated"])}
+        task = Task(
+            system="default",
+            objective=Objective(metric="step_s"),
+            workload={
+                "model": shape,
+                "sequence": about["seq_len"],
+                "global_batch": about["global_batch"],
+                "zero": about["zero"],
+                "gradient_bytes": 2.0,
+            },
+            hardware={"gpus": about["gpus"], "gpu": "A100-80"},
+        )
+        optimum = min(value for value in values.values() if value is not None)
+        compare(name, task, list(values), lambda values=values: Table(values), optimum, 40)  # type: ignore[misc]
+
+
+def virtual() -> None:
+    backend = VirtualBackend()
+    task = backend.task({"workload": {"model": "llama-3.1-8b", "sequence": 4096, "global_batch": 128}, "hardware": {"gpus": "16xA100-80"}})
+    space = backend.space(task)
+    configs = list({space.sample(stream(1, "virtual", number)) for number in range(600)})
+    configs.sort(key=lambda config: config.canonical)
+
+    def real() -> Evaluator:
+        return VirtualEvaluator(TrainingModel(), task, VirtualOptions(fidelity=Fidelity.MEASURED, surprise=0.1))
+
+    answers = real().evaluate([Proposal(config=config) for config in configs])
+    optimum = min(answer.metrics["step_s"] for answer in answers if answer.ok)
+    compare("virtual cluster", task, configs, real, optimum, 60)
+
+
+if __name__ == "__main__":
+    if TABLES.is_dir():
+        recorded()
+    virtual()

@@ -1,0 +1,323 @@
+"""How good the simulators are, table by table, against the paper's regression: `python -m benchmarks.simulators [FOLDER]`.
+
+FOLDER may hold further `train_*.csv` and `serve_silicon_*.csv`: they are judged, never fitted to.
+
+Nothing is hidden: every table of the ground truth that gives complete layouts is there, good or bad.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autoscout.core.config import Config
+from autoscout.core.scores import folds, grouped, kendall, mape, regret, spearman
+from autoscout.core.task import Objective, Task
+from autoscout.simulators._calibrate import calibrate, fit_constants
+from autoscout.simulators._calibration import features, training_calibration
+from autoscout.simulators._regression import least_squares
+from autoscout.simulators._serving_calibration import models_left_out, serving_calibration
+from autoscout.simulators._serving_step import token_interval_s
+from autoscout.simulators._serving_tables import read_serving_table
+from autoscout.simulators._training_memory import feasible, step_memory
+from autoscout.simulators._training_tables import TrainingTable
+from autoscout.simulators._training_time import step_time
+from autoscout.simulators._trees import BoostedTrees, TreeOptions
+from autoscout.simulators.serving import ServingModel
+from autoscout.simulators.training import TrainingModel
+from benchmarks._simulator_tables import (
+    GROUND_TRUTH,
+    TABLES,
+    amp_tables,
+    experiments,
+    families,
+    further_tables,
+    layout_tables,
+    longseq_table,
+    serving_sample,
+    training_tables,
+)
+from benchmarks.calibrate_shipped import PLANS
+
+Vector = NDArray[np.float64]
+AICONFIGURATOR = "aiconfigurator 0.12.0, recorded: TPOT MAPE 26.8 %, regret 2.9 % at fixed concurrency (its rows include ours)"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One predictor on one table."""
+
+    table: str
+    predictor: str
+    predicted: Vector
+    measured: Vector
+    groups: Sequence[object]
+    least: int = 4
+
+    def text(self) -> str:
+        good = np.isfinite(self.predicted) & np.isfinite(self.measured)
+        inside = [rows[good[rows]] for rows in grouped(self.groups)]
+        inside = [rows for rows in inside if len(rows) >= self.least]
+        ranks = "no workload has enough layouts to rank"
+        if inside:
+            scores = [
+                (
+                    spearman(self.predicted[rows], self.measured[rows]),
+                    kendall(self.predicted[rows], self.measured[rows]),
+                    regret(self.predicted[rows], self.measured[rows]),
+                    regret(self.predicted[rows], self.measured[rows], 3),
+                )
+                for rows in inside
+            ]
+            mean = np.mean(scores, axis=0)
+            ranks = (
+                f"Spearman {mean[0]:5.2f}  Kendall {mean[1]:5.2f}  regret {mean[2]:6.1%}  top-3 {mean[3]:6.1%}  ({len(inside)} workloads)"
+            )
+        if not good.any():
+            return f"{self.table:22s} {self.predictor:46s} cannot be fitted: no workload has four layouts"
+        error = mape(self.predicted[good], self.measured[good])
+        return f"{self.table:22s} {self.predictor:46s} {good.sum():5d} rows  MAPE {error:6.1%}  {ranks}"
+
+
+def main(folder: Path = GROUND_TRUTH) -> None:
+    if not GROUND_TRUTH.is_dir():
+        print(f"needs the ground-truth tables in {GROUND_TRUTH.name}/ beside the repository")
+        return
+    tables = training_tables()
+    print("# Training, absolute and ranking")
+    for table in tables.values():
+        for line in lines_of(table, tables):
+            print(line.text())
+    for table in (*amp_tables(), longseq_table(), *further_tables(folder).values()):
+        for line in lines_of(table, tables):
+            print(line.text())
+    print("\n# Training layouts with failures: time, and out-of-memory prediction")
+    oom(layout_tables(TABLES), tables)
+    print("\n# Serving: time between tokens, whole model families left out")
+    serving()
+    unseen_serving(folder)
+    print("\n# Serving at a request rate: inference-sim's vLLM experiments, none of them used for fitting")
+    request_traces()
+    print("\n# Speed, one core, CPU seconds")
+    speed()
+
+
+def lines_of(table: TrainingTable, tables: dict[str, TrainingTable]) -> list[Line]:
+    def line(predictor: str, predicted: Vector) -> Line:
+        return Line(table.name, predictor, predicted, table.step_s, table.groups)
+
+    found = [line("paper: linear regression, leave one out", paper_regression(table))]
+    single = fit_constants([tables["vtrain"]], PLANS["megatron-deepspeed"][1])
+    if table.name not in ("train_vtrain_a100_1node",):
+        found.append(line("ours: constants from single-node vTrain only", _time(table, single)))
+        others = [other for other in tables.values() if other.name != table.name]
+        found.append(line("ours: this source left out, all others pooled", _time(table, fit_constants(others, PLANS["default"][1]))))
+    if table.name == "nemo_longseq":
+        found.append(line("ours: shipped megatron-core, not fitted to it", _time(table, training_calibration("megatron-core").constants)))
+    stack = next((plan for plan in PLANS.values() if _stem(plan[0][0]) in table.name and len(plan[0]) < 3), None)
+    if stack is not None:
+        fitted = calibrate([table], stack[1], name="here", made_from="this table")
+        found.append(line("ours: grouped cross-validation", fitted.predicted_s[0]))
+        if table.name == "train_vtrain_a100_1node":
+            found.append(line("ours + learned residual, grouped CV", with_residual(table, stack[1])))
+            found.append(line("boosted trees alone, grouped CV", boosted(table)))
+    return found
+
+
+def _stem(source: str) -> str:
+    return {"vtrain": "vtrain", "bridge": "megatron_bridge", "llm-foundry": "llmfoundry"}.get(source, source)
+
+
+def _time(table: TrainingTable, constants: object) -> Vector:
+    return np.broadcast_to(step_time(table.job, constants).total_s, table.step_s.shape)  # type: ignore[arg-type]
+
+
+def paper_regression(table: TrainingTable) -> Vector:
+    """Per workload, raw knobs, leave one out: appendix B of the paper; workloads with fewer than 4 layouts are left out."""
+    lay = table.job.layout
+    inputs = np.stack([lay.micro_batch, lay.tp, lay.pp, lay.dp], axis=1)
+    out = np.full(len(table.step_s), np.nan)
+    for rows in grouped(table.groups):
+        rows = rows[np.isfinite(table.step_s[rows])]
+        if len(rows) < 4:
+            continue
+        for row in rows:
+            others = rows[rows != row]
+            out[row] = least_squares(inputs[others], table.step_s[others])(inputs[[row]])[0]
+    return out
+
+
+def residual_features(table: TrainingTable) -> Vector:
+    lay = table.job.layout
+    columns = [
+        np.log2(part) for part in (lay.tp, lay.pp, lay.dp, lay.micro_batch, table.job.micro_batches, table.job.layers, table.job.hidden)
+    ]
+    return np.stack([np.broadcast_to(part, table.step_s.shape) for part in (*columns, *features(table.job).values())], axis=1)
+
+
+def with_residual(table: TrainingTable, names: Sequence[str]) -> Vector:
+    """Constants and correction both fitted without the held-out workloads."""
+    inputs, out = residual_features(table), np.zeros(len(table.step_s))
+    fitted = calibrate([table], names, name="here", made_from="this table")
+    plain = fitted.predicted_s[0]
+    for mask in folds(table.groups, 5):
+        trees = BoostedTrees(TreeOptions(rounds=200)).fit(inputs[~mask], np.log(table.step_s[~mask] / plain[~mask]))
+        out[mask] = plain[mask] * np.exp(trees.predict(inputs[mask]))
+    return out
+
+
+def boosted(table: TrainingTable) -> Vector:
+    inputs, out = residual_features(table), np.zeros(len(table.step_s))
+    inputs = np.column_stack([inputs, np.log2(table.job.global_batch)])
+    for mask in folds(table.groups, 5):
+        trees = BoostedTrees(TreeOptions(rounds=300)).fit(inputs[~mask], np.log(table.step_s[~mask]))
+        out[mask] = np.exp(trees.predict(inputs[mask]))
+    return out
+
+
+def oom(tables: dict[str, TrainingTable], others: dict[str, TrainingTable]) -> None:
+    if not tables:
+        print("the layout tables are not there")
+        return
+    calibration = training_calibration("default")
+    for table in tables.values():
+        ran = np.isfinite(table.step_s)
+        one = ["all"] * len(ran)
+        print(Line(table.name, "paper: linear regression, leave one out", paper_regression(table), table.step_s, one).text())
+        print(Line(table.name, "ours: shipped default, not fitted to it", _time(table, calibration.constants), table.step_s, one).text())
+        chance = np.broadcast_to(feasible(step_memory(table.job, calibration.memory), table.job, calibration.memory), ran.shape)
+        fits = chance >= 0.5
+        false_fits, false_not = (fits & ~ran).sum() / max(1, (~ran).sum()), (~fits & ran).sum() / max(1, ran.sum())
+        print(
+            f"{table.name:22s} memory: false 'fits' {false_fits:.1%} of {(~ran).sum()}, false 'does not fit' {false_not:.1%} of {ran.sum()}"
+        )
+    titan = others["torchtitan"]
+    given = np.isfinite(titan.peak_bytes)
+    need = np.broadcast_to(step_memory(titan.job, calibration.memory).total_bytes, given.shape)
+    print(f"torchtitan             peak memory: MAPE {mape(need[given], titan.peak_bytes[given]):.1%} on {given.sum()} rows")
+
+
+def serving() -> None:
+    table = serving_sample()
+    unseen = models_left_out(table, families(table))
+    moe = table.job.experts > 0
+    job = table.job
+    # faster than the best kernels could compute the prompts (no GEMM of the kernel tables passes 0.8 of the peak): answered from a
+    # prefix cache, which the columns do not tell
+    prompts_s = job.batch * job.input_tokens / job.output_tokens * 2.0 * job.active_params / (job.tp * job.pp) / job.gemm_flops
+    weights_s = job.dense_params * job.weight_bytes / (job.tp * job.pp) / (job.memory_rate / 0.7)
+    hidden = table.tpot_s < prompts_s / 0.8 + weights_s
+    slow = np.array([row["backend_version"] == "1.3.0rc1" for row in table.rows])
+    for name, rows in (
+        ("dense, all rows", ~moe),
+        ("dense, told settings", ~moe & ~hidden & ~slow),
+        ("MoE, all rows", moe),
+        ("MoE, told settings", moe & ~hidden & ~slow),
+    ):
+        groups = [group for group, use in zip(table.groups, rows, strict=True) if use]
+        print(Line("silicon sample", f"ours: {name}", unseen[rows], table.tpot_s[rows], groups, 3).text())
+    print(f"{'silicon sample':22s} {AICONFIGURATOR}")
+    print(f"{'':22s} told settings: without {int((hidden | slow).sum())} rows faster than the GPU's peak or of one release candidate")
+
+
+def unseen_serving(folder: Path) -> None:
+    """Further parts of the silicon sample that somebody has added, with the shipped constants."""
+    for path in sorted(folder.glob("serve_silicon_*.csv")):
+        if path.stem == "serve_silicon_a":
+            continue
+        table = read_serving_table(path)
+        predicted = token_interval_s(table.job, serving_calibration().constants)
+        for name, rows in (("dense", table.job.experts == 0), ("MoE", table.job.experts > 0)):
+            groups = [group for group, use in zip(table.groups, rows, strict=True) if use]
+            print(Line(path.stem, f"ours, shipped constants: {name}", predicted[rows], table.tpot_s[rows], groups, 3).text())
+
+
+def request_traces() -> None:
+    """Our loop beside the six recorded simulators; they were given the real lengths, we the nominal ones."""
+    model = ServingModel()
+    for metric, ours in (
+        ("e2e_mean", "mean_e2e_ms"),
+        ("ttft_mean", "mean_ttft_ms"),
+        ("itl_mean", "mean_tpot_ms"),
+        ("e2e_p99", "p99_e2e_ms"),
+    ):
+        errors: dict[str, dict[tuple[str, ...], float]] = {}
+        for row in experiments():
+            if row["metric"] != metric:
+                continue
+            key = (row["experiment"], row["workload"], row["load_stage"])
+            actual = float(row["actual_ms"])
+            errors.setdefault(row["simulator"], {})[key] = abs(float(row["predicted_ms"]) / actual - 1.0)
+            if key not in errors.setdefault("ours", {}):
+                errors["ours"][key] = abs(_experiment(model, row)[ours] / actual - 1.0)
+        texts = [
+            f"{name} {np.mean(list(found.values())):.0%}/{np.median(list(found.values())):.0%} ({len(found)})"
+            for name, found in errors.items()
+        ]
+        others = [float(np.mean(list(found.values()))) for name, found in errors.items() if name != "ours"]
+        print(f"{metric:10s} mean/median error: {', '.join(sorted(texts))}; middle of the others {np.median(others):.0%}")
+
+
+def _experiment(model: ServingModel, row: dict[str, Any]) -> dict[str, float]:
+    tp = int(float(row["tp"]))
+    task = Task(
+        system="vllm",
+        objective=Objective(metric="mean_e2e_ms"),
+        workload={
+            "model": row["model"],
+            "input_tokens": row["input_tokens"],
+            "output_tokens": row["output_tokens"],
+            "request_rate": row["rate"],
+            "requests": 1500,
+        },
+        hardware={"gpus": f"{tp}x{row['gpu']}"},
+    )
+    config = Config(
+        tensor_parallel_size=tp,
+        max_num_batched_tokens=int(float(row["max_num_batched_tokens"])),
+        max_num_seqs=128,
+        precision="fp8" if row["precision"] == "FP8" else "bf16",
+        gpu_memory_utilization=float(row.get("gpu_mem_util", 0.9)),
+    )
+    return model.metrics(config, task)
+
+
+def speed() -> None:
+    task = Task(
+        system="megatron",
+        objective=Objective(metric="step_s"),
+        workload={"model": "llama-3.1-8b", "sequence": 8192, "global_batch": 128},
+        hardware={"gpus": "64xH100"},
+    )
+    configs = [
+        Config(tp=tp, pp=pp, dp=64 // (tp * pp), mbs=mbs, sp=True, ar=ar, ddp_bucket=bucket)
+        for tp in (1, 2, 4, 8)
+        for pp in (1, 2, 4)
+        for mbs in (1, 2, 4, 8)
+        for ar in (True, False)
+        for bucket in range(1, 65)
+    ]
+    model = TrainingModel()
+    model.predict(configs[:2], task)
+
+    def rate(work: Callable[[], int]) -> float:
+        begun = time.process_time()
+        count = 0
+        while time.process_time() - begun < 1.0:
+            count += work()
+        return count / (time.process_time() - begun)
+
+    together = rate(lambda: len(model.predict(configs, task).value))
+    alone = rate(lambda: sum(len(model.predict([config], task).value) for config in configs[:200]))
+    print(f"training model: {together:,.0f} predictions/s vectorised ({len(configs)} at a time), {alone:,.0f}/s one by one")
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:2]))

@@ -1,0 +1,136 @@
+"""A cluster that is not there: training or serving as our models predict it, with noise and failures, so that everything can be tried."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from autoscout.core import plugins
+from autoscout.core.clock import VirtualClock
+from autoscout.core.config import Config
+from autoscout.core.errors import ConfigError, Fault
+from autoscout.core.launch import Completed, Launch
+from autoscout.core.task import Direction, Limit, Objective, Task
+from autoscout.core.trial import Measurement, Proposal, Status
+from autoscout.space import Choice, Flag, Grid, Knob, Space
+
+TRAINING = {"model": "llama-3.2-3b", "sequence": 4096, "global_batch": 128}
+SERVING = {"model": "llama-3.1-8b", "input_tokens": 1024, "output_tokens": 256, "concurrency": 64}
+_SERVING_WORDS = ("input_tokens", "output_tokens", "isl", "osl", "concurrency", "request_rate")
+_PARTS = ("workload", "hardware", "software", "objective", "budget")
+
+
+class VirtualBackend:
+    """Answers of the training or serving model as if a cluster had measured them. Nothing is run; every answer says so.
+
+    The workload decides: prompt lengths or a concurrency mean serving, everything else training. Hardware is named as for
+    `autoscout estimate` (`gpus: 8xA100-80+4xA40`).
+    """
+
+    def task(self, given: Mapping[str, object]) -> Task:
+        parts = _parts(given)
+        serving = any(word in parts["workload"] for word in _SERVING_WORDS)
+        usual: dict[str, Any] = dict(SERVING if serving else TRAINING)
+        if "request_rate" in parts["workload"]:
+            usual.pop("concurrency", None)
+        objective = parts["objective"]
+        metric = str(objective.get("metric") or ("output_throughput" if serving else "step_s"))
+        better = Direction.MAXIMIZE if "throughput" in metric or "goodput" in metric or "tokens" in metric else Direction.MINIMIZE
+        task = Task(
+            system="virtual",
+            workload={**usual, **parts["workload"], "kind": "serving" if serving else "training"},
+            hardware={"gpus": "8xA100-80", **parts["hardware"], "virtual": True},
+            software=parts["software"],
+            objective=Objective(
+                metric=metric,
+                direction=Direction(str(objective.get("direction") or better)),
+                limits=tuple(limit if isinstance(limit, Limit) else Limit.parse(str(limit)) for limit in objective.get("limits", ())),
+            ),
+        )
+        _simulator(task).predict([Config()], task)  # names everything that is wrong with model, GPUs and load
+        return task
+
+    def space(self, task: Task) -> Space:
+        gpus = _gpus(task)
+        if task.workload["kind"] == "serving":
+            return Space(
+                [
+                    Choice("tensor_parallel_size", _powers(gpus)),
+                    Choice("max_num_seqs", [16, 32, 64, 128, 256, 512, 1024], default=256),
+                    Choice("max_num_batched_tokens", [512, 1024, 2048, 4096, 8192, 16384], default=8192),
+                    Grid("gpu_memory_utilization", 0.7, 0.95, step=0.05, default=0.9),
+                ],
+                facts={"gpus": gpus},
+            )
+        knobs: list[Knob] = [
+            Choice("tp", _powers(min(gpus, 8))),
+            Choice("pp", [degree for degree in range(1, gpus + 1) if gpus % degree == 0]),
+            Choice("cp", [1, 2, 4] if int(task.workload["sequence"]) >= 16384 else [1]),
+            Choice("dp", [degree for degree in range(1, gpus + 1) if gpus % degree == 0], default=gpus),
+            Flag("sp", when="tp > 1"),
+            Choice("ar", ["none", "selective", "full"], default="full"),
+            Choice("mbs", [1, 2, 4, 8]),
+            Grid("tp_comm", 12, 20, default=16, when="tp > 1"),
+            Choice("ddp_bucket", [1, 2, 4, 8, 16, 32, 64], default=32),
+        ]
+        constraints = ["tp * pp * cp * dp == gpus", "global_batch % (dp * mbs) == 0"]
+        return Space(knobs, constraints, facts={"gpus": gpus, "global_batch": int(task.workload["global_batch"])})
+
+    def render(self, config: Config, task: Task, seed: int) -> Launch:
+        return Launch(call=_Measure(config=config, task=json.dumps(task.to_json()), seed=seed), name=f"virtual-{config.key[:8]}")
+
+    def parse(self, completed: Completed, task: Task) -> Measurement:  # noqa: ARG002
+        if not isinstance(completed.value, Measurement):
+            return Measurement(status=Status.CRASHED, reason=completed.error or "the virtual cluster gave no answer")
+        found = completed.value
+        return replace(found, conditions={**found.conditions, "virtual": 1.0, "virtual_cost_s": found.cost_s})
+
+    def export(self, config: Config, task: Task) -> Mapping[str, str]:
+        note = f"Found on a virtual cluster ({task.hardware['gpus']}): simulated, never measured. Settings:"
+        script = f"#!/bin/sh\n# {note}\ncat <<'END'\n{json.dumps(config.to_json(), indent=1)}\nEND\n"
+        return {"run.sh": script, "config.json": json.dumps(config.to_json(), indent=1) + "\n"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Measure:
+    """One virtual measurement; plain data, so that it travels to other processes."""
+
+    config: Config
+    task: str
+    seed: int
+
+    def __call__(self) -> Measurement:
+        task = Task.from_json(json.loads(self.task))
+        cluster = plugins.get("evaluator", "virtual")(_simulator(task), task, clock=VirtualClock())
+        (answer,) = cluster.evaluate([Proposal(config=self.config, repeat=self.seed)])
+        found: Measurement = answer
+        return found
+
+
+def _simulator(task: Task) -> Any:
+    return plugins.get("simulator", str(task.workload["kind"]))()
+
+
+def _gpus(task: Task) -> int:
+    return sum(int(part.split("x", 1)[0]) for part in str(task.hardware["gpus"]).split("+"))
+
+
+def _powers(highest: int) -> list[int]:
+    return [2**power for power in range(highest.bit_length()) if 2**power <= highest and highest % 2**power == 0]
+
+
+def _parts(given: Mapping[str, object]) -> dict[str, dict[str, Any]]:
+    blocks = {("objective" if name == "goal" else name): block for name, block in given.items() if name != "system"}
+    faults = [
+        Fault(field=name, value=repr(block)[:80], rule=f"must be a mapping, one of: {', '.join(_PARTS)}")
+        for name, block in blocks.items()
+        if name not in _PARTS or not isinstance(block, Mapping)
+    ]
+    if faults:
+        raise ConfigError(faults)
+    return {name: dict(blocks.get(name) or {}) for name in _PARTS}  # type: ignore[call-overload]
+
+
+__all__ = ["VirtualBackend"]

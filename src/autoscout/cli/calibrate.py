@@ -1,0 +1,45 @@
+"""`autoscout calibrate`: constants of the simulators from tables of measurements, with the error on unseen workloads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autoscout.core.errors import ConfigError, Fault
+from autoscout.simulators._calibrate import BOUNDS, calibrate_tables
+from autoscout.simulators._serving_calibration import calibrate_serving, save_serving
+from autoscout.simulators._serving_tables import read_serving_table
+
+USUAL = ("gemm_scale", "layer_gap_s", "layer_host_s", "element_bytes", "bus_scale", "nic_share", "dp_overlap")
+
+
+def calibrate(
+    tables: Annotated[list[Path], typer.Argument(help="CSV files: knobs, model, gpu, n_gpus, seq, gbs and a measured time per row.")],
+    out: Annotated[Path, typer.Option(help="Where to write the calibration.")] = Path("calibration.yaml"),
+    name: Annotated[str, typer.Option(help="Name of the calibration, usually GPU and software.")] = "mine",
+    stack: Annotated[str, typer.Option(help="Shipped calibration to start from.")] = "default",
+    constant: Annotated[list[str] | None, typer.Option(help="Constant to fit; may be repeated. Few rows decide few constants.")] = None,
+    given: Annotated[list[str] | None, typer.Option("--set", help="Column that the files lack: ar=1; may be repeated.")] = None,
+    serving: Annotated[bool, typer.Option("--serving", help="The tables are of serving runs (columns of the silicon sample).")] = False,
+) -> None:
+    """Fit the simulators to measured tables, and say how wrong they are on workloads that the fit has not seen."""
+    missing = [path for path in tables if not path.is_file()]
+    if missing:
+        raise ConfigError([Fault(where=str(path), rule="no such file") for path in missing])
+    if serving:
+        if len(tables) != 1:
+            raise ConfigError(Fault(where="calibrate", value=str(len(tables)), rule="serving takes one table at a time"))
+        table = read_serving_table(tables[0])
+        found = calibrate_serving(table, table.models, name=name, made_from=f"{tables[0].name}, {len(table.rows)} rows")
+        save_serving(found, out)
+        typer.echo(f"{found.rows} rows, error of the time between tokens on unseen models: {found.mape:.1%}; written to {out}")
+        return
+    columns = dict(text.partition("=")[::2] for text in given or [])
+    fitted = calibrate_tables(tables, constant or list(USUAL), name=name, stack=stack, given=columns, out=out)
+    typer.echo(f"{fitted.rows} rows, error on unseen workloads: {fitted.mape:.1%}; written to {out}")
+    typer.echo(f"constants that can be fitted: {', '.join(BOUNDS)}")
+
+
+__all__ = ["calibrate"]

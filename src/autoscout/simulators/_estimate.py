@@ -1,0 +1,215 @@
+"""What to expect before anything is run: the best layouts by prediction, with their breakdown."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from autoscout.core.config import Config, Value
+from autoscout.core.errors import ConfigError, Fault
+from autoscout.core.task import Direction, Limit, Objective, Task
+from autoscout.simulators._models import ModelShape
+from autoscout.simulators._serving_calibration import serving_calibration
+from autoscout.simulators._training_read import read_task
+from autoscout.simulators.serving import ServingModel, ServingOptions
+from autoscout.simulators.training import TrainingAnswer, TrainingModel, TrainingOptions, metric_of
+
+SERVING_SYSTEMS = ("vllm", "sglang", "trtllm", "tensorrt-llm")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """One configuration as predicted; times in seconds, memory in bytes, both by part."""
+
+    config: Config
+    metrics: Mapping[str, float]
+    parts: Mapping[str, float]
+    memory: Mapping[str, float]
+    feasible: float
+    known: float
+    spread: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, marked as simulated."""
+        return {
+            "fidelity": "simulated",
+            "config": self.config.to_json(),
+            "metrics": dict(self.metrics),
+            "parts_s": dict(self.parts),
+            "memory_bytes": dict(self.memory),
+            "feasible": self.feasible,
+            "known": self.known,
+            "spread": self.spread,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """The best candidates, the number that was compared, and what the constants were made from."""
+
+    candidates: tuple[Candidate, ...]
+    compared: int
+    fitting: int
+    made_from: str
+    objective: str
+
+
+def estimate_training(
+    system: str,
+    *,
+    model: str | Mapping[str, Any],
+    gpus: str,
+    sequence: int,
+    global_batch: int,
+    precision: str = "bf16",
+    fixed: Mapping[str, Value] | None = None,
+    top: int = 5,
+    calibration: str = "",
+    hardware: Mapping[str, Any] | None = None,
+) -> Estimate:
+    """Predict every sensible layout of a training job and return the fastest that fit."""
+    task = Task(
+        system=system,
+        objective=Objective(metric="step_s"),
+        workload={"model": model, "sequence": sequence, "global_batch": global_batch, "precision": precision},
+        hardware={"gpus": gpus, **(hardware or {})},
+    )
+    simulator = TrainingModel(TrainingOptions(calibration=calibration))
+    reading = read_task(task)
+    node_gpus = reading.cluster.node_gpus or reading.cluster.groups[0][0].node_gpus
+    configs = [Config(layout) for layout in layouts(reading.shape, reading.cluster.gpus, node_gpus, sequence, global_batch, fixed or {})]
+    if not configs:
+        raise ConfigError(Fault(where="estimate", rule="no layout fits the pinned knobs and the GPUs", value=repr(dict(fixed or {}))))
+    answer, prediction = simulator.answer(configs, task), simulator.predict(configs, task)
+    fitting = prediction.feasible >= 0.5
+    order = np.lexsort((prediction.value, ~fitting))
+    metrics = {name: metric_of(name, prediction.value, reading) for name in ("step_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu")}
+    return Estimate(
+        candidates=tuple(
+            Candidate(
+                config=configs[row],
+                metrics={name: float(value[row]) for name, value in metrics.items()},
+                parts=_row(answer.time.parts(), row, len(configs)),
+                memory={**_row(answer.memory.parts(), row, len(configs)), "capacity_bytes": _capacity(answer, row, len(configs))},
+                feasible=float(prediction.feasible[row]),
+                known=float(prediction.known[row]),
+                spread=float(prediction.spread[row]),
+            )
+            for row in order[:top]
+        ),
+        compared=len(configs),
+        fitting=int(fitting.sum()),
+        made_from=simulator.calibration(task).made_from,
+        objective="step_s",
+    )
+
+
+def layouts(
+    shape: ModelShape, gpus: int, node_gpus: int, sequence: int, global_batch: int, fixed: Mapping[str, Value]
+) -> Iterator[dict[str, Value]]:
+    """Layouts that use all GPUs and divide evenly, with the pinned knobs as they are."""
+    powers = [2**power for power in range(12) if 2**power <= gpus]
+    contexts = [power for power in powers if power == 1 or sequence // power >= 4096]
+    experts = [power for power in powers if shape.experts % power == 0] if shape.experts else [1]
+    choices: dict[str, Sequence[Value]] = {
+        "tp": [power for power in powers if power <= node_gpus and shape.heads % power == 0],
+        "pp": [degree for degree in _divisors(gpus) if degree <= shape.layers],
+        "cp": contexts,
+        "ep": experts,
+        "mbs": [1, 2, 4, 8],
+        "ar": ["none", "selective", "full"],
+        "vp": [1, 2, 4],
+    }
+    choices = {name: [fixed[name]] if name in fixed else values for name, values in choices.items()}
+    for values in itertools.product(*choices.values()):
+        layout: dict[str, Any] = dict(zip(choices, values, strict=True))
+        tp, pp, cp, vp = (int(layout[name]) for name in ("tp", "pp", "cp", "vp"))
+        if gpus % (tp * pp * cp) or (vp > 1 and (pp == 1 or shape.layers % (pp * vp))):
+            continue
+        dp = gpus // (tp * pp * cp)
+        if global_batch % (dp * int(layout["mbs"])) or int(layout["ep"]) > dp * cp * tp or fixed.get("dp", dp) != dp:
+            continue
+        layout["dp"] = dp
+        yield {**layout, "sp": tp > 1, **fixed}
+
+
+def _divisors(number: int) -> list[int]:
+    return [divisor for divisor in range(1, number + 1) if number % divisor == 0]
+
+
+def _row(parts: Mapping[str, Any], row: int, count: int) -> dict[str, float]:
+    return {name: float(np.broadcast_to(value, (count,))[row]) for name, value in parts.items()}
+
+
+def _capacity(answer: TrainingAnswer, row: int, count: int) -> float:
+    return float(np.broadcast_to(answer.capacity_bytes, (count,))[row])
+
+
+def estimate_serving(
+    system: str,
+    *,
+    model: str | Mapping[str, Any],
+    gpus: str,
+    input_tokens: int,
+    output_tokens: int,
+    concurrency: int | None = None,
+    request_rate: float | None = None,
+    limits: Sequence[str] = (),
+    fixed: Mapping[str, Value] | None = None,
+    top: int = 5,
+    calibration: str = "",
+    hardware: Mapping[str, Any] | None = None,
+) -> Estimate:
+    """Predict layouts and batching limits of a server and return the best: most output, or most requests within the limits."""
+    metric = "request_goodput" if limits else "output_throughput"
+    load = {"concurrency": concurrency, "request_rate": request_rate}
+    task = Task(
+        system=system.replace("tensorrt-llm", "trtllm"),
+        objective=Objective(metric=metric, direction=Direction.MAXIMIZE, limits=tuple(Limit.parse(text) for text in limits)),
+        workload={"model": model, "input_tokens": input_tokens, "output_tokens": output_tokens, **{k: v for k, v in load.items() if v}},
+        hardware={"gpus": gpus, **(hardware or {})},
+    )
+    simulator = ServingModel(ServingOptions(calibration=calibration))
+    configs = _deployments(gpus, fixed or {})
+    prediction = simulator.predict(configs, task)
+    values = [simulator.metrics(config, task) for config in configs]
+    fitting = prediction.feasible >= 0.5
+    order = np.lexsort((-np.nan_to_num(prediction.value), ~fitting))
+    shown = ("output_throughput", "request_throughput", "request_goodput", "median_ttft_ms", "p95_ttft_ms", "median_tpot_ms", "p95_tpot_ms")
+    return Estimate(
+        candidates=tuple(
+            Candidate(
+                config=configs[row],
+                metrics={name: values[row][name] for name in shown if name in values[row]},
+                parts={},
+                memory={"cache_tokens": values[row].get("cache_tokens", 0.0)},
+                feasible=float(prediction.feasible[row]),
+                known=float(prediction.known[row]),
+                spread=float(prediction.spread[row]),
+            )
+            for row in order[:top]
+        ),
+        compared=len(configs),
+        fitting=int(fitting.sum()),
+        made_from=serving_calibration(calibration or None).made_from,
+        objective=metric,
+    )
+
+
+def _deployments(gpus: str, fixed: Mapping[str, Value]) -> list[Config]:
+    count = int(gpus.split("x", 1)[0])
+    choices: dict[str, Sequence[Value]] = {
+        "tensor_parallel_size": [2**power for power in range(4) if count % 2**power == 0 and 2**power <= count],
+        "max_num_seqs": [64, 256, 1024],
+        "max_num_batched_tokens": [2048, 8192],
+    }
+    choices = {name: [fixed[name]] if name in fixed else values for name, values in choices.items()}
+    found = [dict(zip(choices, values, strict=True)) for values in itertools.product(*choices.values())]
+    return [Config({**values, "data_parallel_size": count // int(values["tensor_parallel_size"] or 1), **fixed}) for values in found]
+
+
+__all__ = ["SERVING_SYSTEMS", "Candidate", "Estimate", "estimate_serving", "estimate_training", "layouts"]

@@ -1,0 +1,39 @@
+"""Time of collectives over a node's links and over the network."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from autoscout.simulators._training_constants import TrainingConstants
+from autoscout.simulators._training_job import Array, TrainingJob, given
+
+BUCKET_HALF_BYTES = 4.0e6  # message size at which a ring reaches half of its plateau over a network
+
+
+def collective_s(bytes_: Array, ranks: Array, rounds: float, stride: Array, job: TrainingJob, constants: TrainingConstants) -> Array:
+    """Seconds of one collective of `bytes_` over `ranks` that sit `stride` apart.
+
+    `rounds` is 2 for all-reduce, 1 for all-gather, reduce-scatter and all-to-all. A group that fits into its node
+    uses the node's links; otherwise the hierarchical form: inside the node, then the rest over the network.
+    """
+    local = np.minimum(np.maximum(1.0, np.floor(job.node_gpus / stride)), ranks)
+    nodes = np.ceil(ranks / local)
+    inside_s = rounds * (local - 1.0) / local * bytes_ / (job.bus_rate * constants.bus_scale)
+    inside_s = inside_s + np.where(local > 1.0, job.bus_latency_s * rounds * 0.5, 0.0)
+    if not given(nodes > 1.0):
+        return inside_s
+    across_s = rounds * (nodes - 1.0) / nodes * (bytes_ / local) / (job.nic_rate * constants.nic_share)
+    # all-reduce may use trees, the others are rings whose latency grows with every hop
+    hops = np.log2(np.maximum(nodes, 2.0)) if rounds > 1.0 else nodes - 1.0
+    across_s = across_s + constants.nic_latency_s * hops
+    return inside_s + np.where(nodes > 1.0, across_s, 0.0)
+
+
+def send_s(bytes_: Array, stride: Array, job: TrainingJob, constants: TrainingConstants) -> Array:
+    """Seconds of one point-to-point message between ranks `stride` apart."""
+    inside = stride < job.node_gpus
+    rate = np.where(inside, job.bus_rate * constants.bus_scale, job.nic_rate * constants.nic_share)
+    return bytes_ / rate + np.where(inside, 0.5 * job.bus_latency_s, constants.nic_latency_s)
+
+
+__all__ = ["BUCKET_HALF_BYTES", "collective_s", "send_s"]

@@ -1,0 +1,131 @@
+"""Time of decode steps and of prefill, capacity of the cache, and steady-state latency under a closed loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from autoscout.simulators._serving_job import Array, ServingConstants, ServingJob
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodeTime:
+    """Seconds of one decode step of a replica, split; the parts add up to `total_s`."""
+
+    total_s: Array
+    weights_s: Array  # reading weights and cache, or computing, whichever is longer
+    experts_s: Array
+    cache_s: Array
+    communication_s: Array
+    host_s: Array
+
+
+def engine_s(job: ServingJob, constants: ServingConstants) -> Array:
+    """Host time per step of the engine."""
+    return np.choose(np.asarray(job.engine, dtype=np.intp), [constants.vllm_s, constants.sglang_s, constants.trtllm_s])
+
+
+def decode_step(job: ServingJob, constants: ServingConstants, batch: Array | None = None, context: Array | None = None) -> DecodeTime:
+    """One step in which every one of `batch` requests (per attention replica) gets one token at a mean `context`."""
+    count = job.batch if batch is None else batch
+    length = job.input_tokens + job.output_tokens / 2.0 if context is None else context
+    rate = job.memory_rate * constants.memory_scale
+    linear = _linear_flops(job, constants) * constants.decode_scale
+    dense_s = np.maximum(
+        job.dense_params * job.weight_bytes / (job.tp * job.pp) / rate,
+        2.0 * job.dense_params * count / (job.tp * job.pp) / linear,
+    )
+    cache = count * length * job.kv_width * job.kv_bytes * job.attention_layers / (np.minimum(job.tp, job.kv_shards) * job.pp)
+    experts_s: Array = 0.0
+    host_s = job.layers * constants.layer_s + engine_s(job, constants) + count * constants.request_s
+    if np.any(job.experts):
+        experts_s = _experts_s(job, constants, count * job.attention_dp, rate * constants.expert_scale, linear)
+        host_s = host_s + job.moe_layers * constants.expert_layer_s
+    communication_s = _communication_s(job, constants, count)
+    # with pipeline stages a token passes all of them, one after another
+    device_s = (dense_s + cache / rate + experts_s) * job.pp
+    return DecodeTime(
+        total_s=device_s + communication_s + host_s,
+        weights_s=dense_s * job.pp,
+        experts_s=experts_s * job.pp,
+        cache_s=cache / rate * job.pp,
+        communication_s=communication_s,
+        host_s=host_s,
+    )
+
+
+def prefill_token_s(job: ServingJob, constants: ServingConstants, context: Array | None = None) -> Array:
+    """Seconds that one prompt token costs a replica, at half of the prompt's length in front of it."""
+    length = job.input_tokens / 2.0 if context is None else context
+    linear = _linear_flops(job, constants) * constants.prefill_scale
+    ranks = job.tp * job.pp
+    attention = 4.0 * length * job.heads * job.head_size * job.attention_layers / ranks
+    compute_s = 2.0 * job.active_params / ranks / linear + attention / (job.flops * constants.attention_share)
+    traffic = np.where(job.tp > 1, 8.0 * job.layers * job.hidden * (job.tp - 1.0) / job.tp, 0.0)
+    return compute_s + traffic / (job.bus_rate * constants.prefill_bus_scale)
+
+
+def token_interval_s(job: ServingJob, constants: ServingConstants) -> Array:
+    """Mean time between output tokens in a closed loop: a decode step plus the prefill of the requests that replace finished ones."""
+    running = running_requests(job)
+    step_s = decode_step(job, constants, running).total_s
+    joining = running / job.output_tokens  # requests per step
+    eager_s = (1.0 - np.exp(-joining)) * job.layers * constants.eager_layer_s
+    return step_s + eager_s + joining * job.input_tokens * prefill_token_s(job, constants)
+
+
+def running_requests(job: ServingJob, memory_share: Array = 0.9) -> Array:
+    """Requests that run at once in a replica: those in flight, as far as the cache holds them; the others wait.
+
+    Where not one request fits, the weights must be smaller than we think (the run exists), and nothing is held back.
+    """
+    room = cache_tokens(job, memory_share) / (job.input_tokens + job.output_tokens / 2.0)
+    return np.where(room >= 1.0, np.minimum(room, job.batch), job.batch)
+
+
+def cache_tokens(job: ServingJob, memory_share: Array = 0.9, fixed_bytes: float = 2.5e9) -> Array:
+    """Tokens of cache that one attention replica can hold; 0 where not even the weights fit."""
+    ranks = job.tp * job.pp
+    experts = job.moe_layers * job.experts * job.expert_params * job.expert_bytes / (job.moe_tp * job.moe_ep * job.pp)
+    weights = job.dense_params * job.weight_bytes / ranks + experts
+    free = job.memory_bytes * memory_share - weights - fixed_bytes
+    each = job.kv_width * job.kv_bytes * job.attention_layers / (np.minimum(job.tp, job.kv_shards) * job.pp)
+    return np.maximum(0.0, free / each)
+
+
+def _linear_flops(job: ServingJob, constants: ServingConstants) -> Array:
+    return (job.flops + constants.reduced_share * (job.gemm_flops - job.flops)) * job.gemm_share
+
+
+def _experts_s(job: ServingJob, constants: ServingConstants, tokens: Array, rate: Array, linear: Array) -> Array:
+    """Weights of the experts that some token of the step meets, or their arithmetic."""
+    shards = np.maximum(1.0, job.moe_tp * job.moe_ep) * job.pp
+    touched = job.experts * (1.0 - (1.0 - job.active_experts / np.maximum(job.experts, 1.0)) ** tokens)
+    bytes_ = job.moe_layers * touched * job.expert_params * job.expert_bytes / shards
+    flop = 2.0 * job.moe_layers * tokens * job.active_experts * job.expert_params / shards
+    busiest = 1.0 + constants.imbalance * np.log2(np.maximum(1.0, job.moe_ep))
+    return np.where(job.experts > 0, np.maximum(bytes_ / rate, flop / linear) * busiest, 0.0)
+
+
+def _communication_s(job: ServingJob, constants: ServingConstants, count: Array) -> Array:
+    bus = job.bus_rate * constants.bus_scale
+    message = 2.0 * count * job.hidden
+    start_s = constants.latency_s * np.log2(np.maximum(2.0, job.tp))
+    reduces = 2.0 * job.layers * (start_s + 2.0 * (job.tp - 1.0) / job.tp * message / bus)
+    wide = np.where(job.gpus > job.node_gpus, job.nic_rate, bus)
+    exchange = 2.0 * job.moe_layers * (constants.latency_s * 2.0 + message * np.maximum(1.0, job.active_experts) / wide)
+    exchange = np.where((job.attention_dp > 1) & (job.moe_layers > 0), exchange, 0.0)
+    hops = (job.pp - 1.0) * (constants.latency_s * 3.0 + message / bus)
+    return np.where(job.tp > 1, reduces, 0.0) + exchange + hops
+
+
+__all__ = [
+    "DecodeTime",
+    "cache_tokens",
+    "decode_step",
+    "engine_s",
+    "prefill_token_s",
+    "running_requests",
+    "token_interval_s",
+]

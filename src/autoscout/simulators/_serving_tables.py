@@ -1,0 +1,111 @@
+"""Tables of serving measurements as jobs, for calibration and judgement."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autoscout.core.errors import ConfigError
+from autoscout.simulators._hardware import gpu
+from autoscout.simulators._models import model
+from autoscout.simulators._serving_job import ENGINES, ServingJob, bytes_per_weight, gpu_serving_fields, model_serving_fields
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingTable:
+    """Rows that could be read, with what was measured (nan = not given)."""
+
+    name: str
+    job: ServingJob
+    tpot_s: NDArray[np.float64]
+    ttft_s: NDArray[np.float64]
+    models: list[str]
+    groups: list[str]  # the question that layouts compete for: model, GPU, engine, lengths, concurrency
+    rows: list[dict[str, Any]]
+    skipped: int = 0
+
+
+def read_serving_table(path: str | Path) -> ServingTable:
+    """Read a CSV with the columns of the silicon sample: model_path, system, backend, isl, osl, batch_size, tp_size, ..."""
+    with Path(path).open(newline="") as file:
+        return serving_table(Path(path).stem, csv.DictReader(file))
+
+
+def serving_table(name: str, rows: Iterable[Mapping[str, str]]) -> ServingTable:
+    """The same from rows in memory; rows of disaggregated runs and of unknown models are skipped."""
+    jobs: list[dict[str, float]] = []
+    kept: list[dict[str, Any]] = []
+    groups, models, skipped = [], [], 0
+    for row in rows:
+        try:
+            if row.get("mode", "agg") != "agg":
+                raise ConfigError("disaggregated")
+            jobs.append(_read(row))
+        except (ConfigError, ValueError, KeyError):
+            skipped += 1
+            continue
+        kept.append(dict(row))
+        models.append(row["model_path"].split("/")[-1])
+        parts = (row["model_path"], row["system"], row["backend"], row["isl"], row["osl"], row["concurrency"], row.get("precision"))
+        groups.append(" ".join(map(str, parts)))
+    columns = {item.name: np.array([job[item.name] for job in jobs]) for item in fields(ServingJob)}
+    return ServingTable(
+        name=name,
+        job=ServingJob(**columns),
+        tpot_s=np.array([float(row.get("silicon_tpot_ms") or "nan") / 1e3 for row in kept]),
+        ttft_s=np.array([float(row.get("silicon_ttft_ms") or "nan") / 1e3 for row in kept]),
+        models=models,
+        groups=groups,
+        rows=kept,
+        skipped=skipped,
+    )
+
+
+def _read(row: Mapping[str, str]) -> dict[str, float]:
+    shape = model(row["model_path"])
+    linear = str(row.get("gemm_quant_mode") or row.get("precision") or "bf16").lower()
+    routed = str(row.get("moe_quant_mode") or linear).lower()
+    precision = _precision(linear)
+    kv = 1.0 if "fp8" in str(row.get("kvcache_quant_mode", "")).lower() else 2.0
+
+    def count(name: str) -> float:
+        return max(1.0, float(row.get(name) or 1))
+
+    tp, moe_tp, moe_ep = count("tp_size"), count("moe_tp_size"), count("moe_ep_size")
+    if moe_tp == moe_ep and tp == moe_tp * moe_ep and tp > gpu(row["system"]).node_gpus // 2 and tp > 8:
+        # the sample books TP8 with EP8 on one node as 64 ranks, 8 x 8; a node has no 64 GPUs
+        tp, moe_tp = moe_ep, 1.0
+    return {
+        **model_serving_fields(shape),
+        **gpu_serving_fields(gpu(row["system"]), precision),
+        "weight_bytes": bytes_per_weight(precision),
+        "expert_bytes": bytes_per_weight(_precision(routed)),
+        "kv_bytes": kv,
+        "tp": tp,
+        "pp": count("pp_size"),
+        "attention_dp": count("attention_dp_size"),
+        "moe_tp": moe_tp,
+        "moe_ep": moe_ep,
+        "engine": float(ENGINES.index(row["backend"])),
+        "input_tokens": float(row["isl"]),
+        "output_tokens": float(row["osl"]),
+        "batch": float(row["batch_size"]),
+    }
+
+
+def _precision(word: str) -> str:
+    return "fp4" if "fp4" in word else "fp8" if "fp8" in word else "bf16"
+
+
+def serving_rows(job: ServingJob, chosen: NDArray[Any]) -> ServingJob:
+    """Some rows of a job of arrays."""
+    return ServingJob(**{item.name: getattr(job, item.name)[chosen] for item in fields(ServingJob)})
+
+
+__all__ = ["ServingTable", "read_serving_table", "serving_rows", "serving_table"]

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import pickle
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from autoscout.backends.virtual import VirtualBackend
+from autoscout.core import plugins
+from autoscout.core.config import Config
+from autoscout.core.errors import ConfigError
+from autoscout.core.protocols import Backend
+from autoscout.core.seeds import stream
+from autoscout.core.task import Direction
+from autoscout.core.trial import Proposal, Status
+from autoscout.evaluate.profiler import Profiler
+from autoscout.execute.inline import InlineExecutor
+
+SERVING = {"workload": {"input_tokens": 512, "output_tokens": 64, "concurrency": 32}, "hardware": {"gpus": "4xH100"}}
+TRAINING = {"workload": {"model": "llama-3.2-3b", "global_batch": 96}, "hardware": {"gpus": "8xA100-80+4xA40"}}
+
+
+def test_it_is_a_backend() -> None:
+    assert isinstance(plugins.get("backend", "virtual")(), Backend)
+
+
+@pytest.mark.parametrize("given", [{}, SERVING, TRAINING])
+def test_the_default_and_drawn_configurations_can_be_measured(given: dict[str, object]) -> None:
+    backend = VirtualBackend()
+    task = backend.task(given)
+    space = backend.space(task)
+    with InlineExecutor() as executor:
+        profiler = Profiler(backend, executor, task, space)
+        configs = [space.default(), *(space.sample(stream(7, seed)) for seed in range(5))]
+        answers = profiler.evaluate([Proposal(config=config) for config in configs])
+    assert all(answer.status in (Status.OK, Status.OOM_START) for answer in answers)
+    assert any(answer.ok for answer in answers)
+    for answer in answers:
+        assert answer.conditions["virtual"] == 1.0
+        assert answer.conditions["virtual_cost_s"] > answer.cost_s
+    assert task.hardware["virtual"] is True
+
+
+def test_the_workload_decides_what_is_served_and_which_way_is_better() -> None:
+    backend = VirtualBackend()
+    assert backend.task(SERVING).objective.direction is Direction.MAXIMIZE
+    assert backend.task(TRAINING).objective.metric == "step_s"
+    assert "max_num_seqs" in backend.space(backend.task(SERVING)).knobs
+    assert "tp_comm" in backend.space(backend.task(TRAINING)).knobs
+
+
+def test_repeats_differ_a_little_and_launches_travel() -> None:
+    backend = VirtualBackend()
+    task = backend.task({})
+    config = backend.space(task).default()
+    values = []
+    for seed in (1, 2, 1):
+        launch = pickle.loads(pickle.dumps(backend.render(config, task, seed)))
+        assert launch.call is not None
+        values.append(launch.call().metrics["step_s"])
+    assert values[0] == values[2]
+    assert values[0] != values[1]
+    assert values[0] == pytest.approx(values[1], rel=0.2)
+
+
+def test_bad_input_is_explained_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        VirtualBackend().task({"workload": {"model": "no-such"}, "hardware": {"gpus": "8xAbacus"}})
+    assert len(caught.value.faults) == 2
+    with pytest.raises(ConfigError, match="mapping"):
+        VirtualBackend().task({"wrkload": 3})
+
+
+def test_the_hand_over_says_that_it_is_simulated(tmp_path: Path) -> None:
+    backend = VirtualBackend()
+    task = backend.task({})
+    files = backend.export(Config(tp=2), task)
+    script = tmp_path / "run.sh"
+    script.write_text(files["run.sh"])
+    assert "never measured" in files["run.sh"]
+    assert '"tp": 2' in subprocess.run(["sh", str(script)], capture_output=True, text=True, check=True).stdout

@@ -1,0 +1,74 @@
+"""The adaptive evaluator inside the real loop: checks, switch, resume."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from _toys import FromFunction, InOrder, Numbers, Watcher, ok, toy_task
+from autoscout.core import plugins
+from autoscout.core.clock import VirtualClock
+from autoscout.core.config import Config
+from autoscout.core.protocols import StudyRecord, best
+from autoscout.core.trial import Fidelity, Measurement
+from autoscout.evaluate.adaptive import AdaptiveEvaluator, AdaptiveOptions
+from autoscout.finals import Finals
+from autoscout.study import Study
+
+SPACE = Numbers(60)
+
+
+def truth(config: Config) -> float:
+    return 1.0 + abs(float(config["x"]) - 41) / 10  # type: ignore[arg-type]
+
+
+def simulated(config: Config) -> Measurement:
+    return ok(2.0 * truth(config), 0.0, Fidelity.SIMULATED)
+
+
+def adaptive(real: FromFunction, trials: Any = (), **options: int) -> AdaptiveEvaluator:
+    return AdaptiveEvaluator(FromFunction(simulated), real, toy_task(), AdaptiveOptions(**options), trials)  # type: ignore[arg-type]
+
+
+def run(store: Any, evaluator: AdaptiveEvaluator, profiles: int) -> Study:
+    task = toy_task(trials=profiles)
+    record = store.open(StudyRecord(name="s", task=task, space=SPACE.fingerprint(), spec={}))
+    study = Study(
+        record=record,
+        space=SPACE,
+        store=store,
+        searcher=InOrder(SPACE),
+        evaluator=evaluator,
+        observer=Watcher(),
+        worker="w",
+        baseline=Config(x=0),
+        finals=Finals(rounds=0),
+        clock=VirtualClock(),
+    )
+    study.run()
+    return study
+
+
+def test_simulated_answers_are_free_and_the_best_is_measured() -> None:
+    real = FromFunction(lambda config: ok(truth(config)))
+    study = run(plugins.get("store", "memory")(), adaptive(real, interval=4, simulations=50), profiles=20)
+    kinds = [trial.measurement.fidelity for trial in study.trials]
+    assert kinds.count(Fidelity.SIMULATED) >= 40
+    assert kinds.count(Fidelity.MEASURED) == len(real.calls) <= 20
+    found = best(study.trials, study.record.task)
+    assert found is not None
+    assert found.measurement.fidelity is Fidelity.MEASURED
+    assert found.config == Config(x=41)
+    assert found.measurement.conditions["predicted"] > 0
+
+
+def test_a_resumed_study_goes_on_where_it_was() -> None:
+    store = plugins.get("store", "memory")()
+    first = FromFunction(lambda config: ok(truth(config)))
+    before = run(store, adaptive(first, interval=2), profiles=4)
+    second = FromFunction(lambda config: ok(truth(config)))
+    evaluator = adaptive(second, before.trials, interval=2)
+    assert len(evaluator.checks) == 4
+    after = run(store, evaluator, profiles=8)
+    measured = [trial.config for trial in after.trials if trial.measurement.fidelity is Fidelity.MEASURED]
+    assert len(measured) == len(set(measured)) == 8
+    assert len(second.calls) == 4

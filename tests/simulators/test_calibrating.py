@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from autoscout.cli.calibrate import calibrate as calibrate_command
+from autoscout.core.config import Config
+from autoscout.core.errors import ConfigError
+from autoscout.core.task import Objective, Task
+from autoscout.core.trial import Measurement, Proposal, Status, Trial
+from autoscout.simulators._calibrate import START, calibrate, fit_constants, table_of_trials
+from autoscout.simulators._calibration import save_calibration, training_calibration
+from autoscout.simulators._fit import fit_positive
+from autoscout.simulators._training_tables import TrainingTable, read_training_table, table_of
+from autoscout.simulators._training_time import step_time
+from autoscout.simulators.training import TrainingModel, TrainingOptions
+
+TRUTH = replace(START, gemm_scale=0.8, layer_host_s=1.5e-3, bus_scale=0.6)
+GROUND_TRUTH = Path(__file__).resolve().parents[3] / "shared" / "ground-truth"
+
+
+def made_up(constants: Any = TRUTH) -> TrainingTable:
+    rows = [
+        {"model": name, "gpu": "A100-80", "n_gpus": 8, "seq": 1024, "gbs": 32, "mbs": mbs, "tp": tp, "pp": 1, "iter_s": 1.0}
+        for name in ("gpt3-350m", "gpt3-1.3b", "gpt3-2.7b", "gpt3-6.7b")
+        for tp in (1, 2, 4)
+        for mbs in (1, 2, 4)
+    ]
+    table = table_of("made up", rows)
+    return replace(table, step_s=step_time(table.job, constants).total_s)
+
+
+def test_least_squares_finds_positive_values_and_keeps_what_the_data_does_not_tell() -> None:
+    inputs = np.linspace(1, 5, 30)
+
+    def residual(values: np.ndarray) -> np.ndarray:
+        return np.log((values[0] * inputs + values[1]) / (2.0 * inputs + 0.5)) + 0.0 * values[2]
+
+    found = fit_positive(residual, np.array([1.0, 1.0, 7.0]), pull=1e-4)
+    assert found == pytest.approx([2.0, 0.5, 7.0], rel=1e-3)
+
+
+def test_wrong_rows_hardly_move_the_fit() -> None:
+    truth = np.full(40, 3.0)
+    truth[:3] = 300.0
+    found = fit_positive(lambda values: np.log(values[0] / truth), np.array([1.0]), pull=1e-4)
+    assert found[0] == pytest.approx(3.0, rel=0.05)
+
+
+def test_constants_come_back_from_a_made_up_table() -> None:
+    table = made_up()
+    found = fit_constants([table], ["gemm_scale", "layer_host_s", "bus_scale"])
+    assert found.gemm_scale == pytest.approx(0.8, rel=0.05)
+    assert found.layer_host_s == pytest.approx(1.5e-3, rel=0.1)
+    assert found.bus_scale == pytest.approx(0.6, rel=0.15)
+
+
+def test_the_error_is_that_of_unseen_workloads(tmp_path: Path) -> None:
+    fitted = calibrate([made_up()], ["gemm_scale", "layer_host_s"], name="lab", made_from="a test")
+    assert fitted.calibration.rows == 36
+    assert fitted.calibration.mape < 0.1
+    assert np.isfinite(fitted.predicted_s[0]).all()
+    path = tmp_path / "lab.yaml"
+    save_calibration(fitted.calibration, path)
+    again = training_calibration(path=path)
+    assert again.name == "lab"
+    assert again.constants == fitted.calibration.constants
+    assert again.ranges["tp"] == (0.0, 2.0)
+
+
+def test_unknown_constants_are_named() -> None:
+    with pytest.raises(ConfigError, match="gemm_scale"):
+        fit_constants([made_up()], ["colour"])
+
+
+def test_a_broken_file_names_its_faults(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text("kind: training\nconstants: {colour: 1}\nmemory: {smell: 2}\n")
+    with pytest.raises(ConfigError) as caught:
+        training_calibration(path=path)
+    assert len(caught.value.faults) == 2
+    path.write_text("kind: serving\n")
+    with pytest.raises(ConfigError, match="training"):
+        training_calibration(path=path)
+
+
+def test_tables_convert_every_kind_of_measurement() -> None:
+    base = {"model": "llama-3.1-8b", "gpu": "H100", "n_gpus": "8", "seq": "8192", "gbs": "128", "mbs": "1"}
+    rows = [{**base, "iter_ms": "2000"}, {**base, "iter_s": "2"}, {**base, "tokens_s_gpu": str(128 * 8192 / 2 / 8)}]
+    table = table_of("kinds", rows)
+    assert table.step_s == pytest.approx([2.0, 2.0, 2.0])
+    assert table.groups[0] == table.groups[1]
+
+
+def test_rows_that_cannot_be_read_are_counted() -> None:
+    base = {"model": "llama-3.1-8b", "gpu": "H100", "n_gpus": "8", "seq": "8192", "gbs": "128", "mbs": "1", "iter_s": "2"}
+    table = table_of("some", [base, {**base, "gpu": "abacus"}, {**base, "iter_s": ""}])
+    assert (len(table.rows), table.skipped) == (1, 2)
+    with pytest.raises(ConfigError, match="no row"):
+        table_of("none", [{**base, "model": "nope"}])
+
+
+@pytest.mark.skipif(not GROUND_TRUTH.is_dir(), reason="the ground-truth tables are not beside this checkout")
+def test_shipped_constants_hold_on_the_single_node_table() -> None:
+    given = {"ar": 1, "attention": "torch", "gradient_bytes": 2.0, "zero": 0}
+    table = read_training_table(GROUND_TRUTH / "train_vtrain_a100_1node.csv", given=given)
+    predicted = step_time(table.job, training_calibration("megatron-deepspeed").constants).total_s
+    assert np.mean(np.abs(predicted / table.step_s - 1.0)) < 0.08
+
+
+def test_the_command_writes_a_file_that_the_model_loads(tmp_path: Path) -> None:
+    truth = made_up()
+    names = ("model", "gpu", "n_gpus", "seq", "gbs", "mbs", "tp", "pp")
+    lines = [",".join((*names, "iter_s"))]
+    lines += [",".join([*(str(row[name]) for name in names), str(time)]) for row, time in zip(truth.rows, truth.step_s, strict=True)]
+    (tmp_path / "mine.csv").write_text("\n".join(lines))
+    app = typer.Typer()
+    app.command()(calibrate_command)
+    out = tmp_path / "cal.yaml"
+    args = [str(tmp_path / "mine.csv"), "--out", str(out), "--name", "lab", "--constant", "gemm_scale", "--constant", "layer_host_s"]
+    result = CliRunner().invoke(app, args)
+    assert result.exit_code == 0, result.output
+    assert "36 rows" in result.output
+    assert training_calibration(path=out).made_from == "mine.csv (36 rows)"
+    task = Task(
+        system="x",
+        objective=Objective(metric="step_s"),
+        workload={"model": "gpt3-1.3b", "seq": 1024, "gbs": 32},
+        hardware={"gpus": "8xA100-80"},
+    )
+    assert TrainingModel(TrainingOptions(calibration=str(out))).calibration(task).name == "lab"
+    missing = CliRunner().invoke(app, [str(tmp_path / "nope.csv")])
+    assert isinstance(missing.exception, ConfigError)
+
+
+def test_a_users_own_trials_are_a_table() -> None:
+    task = Task(
+        system="megatron",
+        objective=Objective(metric="step_ms"),
+        workload={"model": "gpt3-1.3b", "seq": 1024, "gbs": 32},
+        hardware={"gpus": "8xA100-80"},
+    )
+    trials = [
+        Trial(proposal=Proposal(config=Config(tp=1, mbs=1)), measurement=Measurement(status=Status.OK, metrics={"step_ms": 500.0})),
+        Trial(proposal=Proposal(config=Config(tp=2, mbs=8)), measurement=Measurement(status=Status.OOM_START)),
+        Trial(proposal=Proposal(config=Config(tp=4, mbs=1)), measurement=Measurement(status=Status.ABORTED)),
+    ]
+    table = table_of_trials(trials, task)
+    assert table.step_s[0] == pytest.approx(0.5)
+    assert np.isnan(table.step_s[1])
+    assert len(table.rows) == 2
+    assert table.job.layout.tp.tolist() == [1.0, 2.0]

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from autoscout.cli.estimate import estimate
+from autoscout.core.errors import ConfigError
+from autoscout.simulators._estimate import estimate_serving, estimate_training, layouts
+from autoscout.simulators._models import model
+from autoscout.simulators._picture import breakdown_svg
+
+app = typer.Typer()
+app.command()(estimate)
+runner = CliRunner()
+
+
+def test_layouts_use_all_gpus_and_divide_evenly() -> None:
+    found = list(layouts(model("llama-3.1-8b"), 16, 8, 8192, 64, {}))
+    assert found
+    for layout in found:
+        assert layout["tp"] * layout["pp"] * layout["cp"] * layout["dp"] == 16  # type: ignore[operator]
+        assert 64 % (layout["dp"] * layout["mbs"]) == 0  # type: ignore[operator]
+    assert all(layout["tp"] == 4 for layout in layouts(model("llama-3.1-8b"), 16, 8, 8192, 64, {"tp": 4}))
+
+
+def test_the_best_layouts_come_first_with_their_parts() -> None:
+    found = estimate_training("megatron", model="llama-3.1-8b", gpus="8xA100-80", sequence=4096, global_batch=128)
+    times = [candidate.metrics["step_s"] for candidate in found.candidates]
+    assert times == sorted(times)
+    best = found.candidates[0]
+    assert sum(best.parts.values()) == pytest.approx(best.metrics["step_s"])
+    assert best.feasible >= 0.5
+    assert found.made_from
+    assert best.to_json()["fidelity"] == "simulated"
+
+
+def test_faster_gpus_are_faster() -> None:
+    times = [
+        estimate_training("megatron", model="llama-3.1-8b", gpus=f"8x{gpu}", sequence=4096, global_batch=128)
+        .candidates[0]
+        .metrics["step_s"]
+        for gpu in ("A100-80", "H100", "B200")
+    ]
+    assert times[0] > times[1] > times[2]
+
+
+def test_impossible_pins_are_refused() -> None:
+    with pytest.raises(ConfigError, match="no layout"):
+        estimate_training("megatron", model="llama-3.1-8b", gpus="8xA100-80", sequence=4096, global_batch=128, fixed={"tp": 3})
+
+
+def test_serving_picks_layouts_that_hold_the_model() -> None:
+    found = estimate_serving("vllm", model="llama-3.1-70b", gpus="4xH100", input_tokens=512, output_tokens=128, concurrency=32)
+    assert found.candidates[0].config["tensor_parallel_size"] in (2, 4)
+    assert found.candidates[0].metrics["output_throughput"] > 100
+
+
+def test_the_command_prints_breakdown_and_json() -> None:
+    shown = runner.invoke(app, ["megatron", "--model", "llama-3.1-8b", "--gpus", "8xA100-80"], env={"COLUMNS": "200"})
+    assert shown.exit_code == 0
+    assert "simulated" in shown.output
+    assert "matrix products" in shown.output
+    assert "constants from" in shown.output
+    told = runner.invoke(app, ["vllm", "--model", "qwen3-8b", "--gpus", "2xH100", "--json", "--top", "2"])
+    assert len(json.loads(told.output)) == 2
+
+
+def test_the_command_predicts_for_a_gpu_one_does_not_own() -> None:
+    args = ["megatron", "--model", "llama-3.1-8b", "--gpus", "8xA40", "--json", "--top", "1"]
+    mine, theirs = runner.invoke(app, args), runner.invoke(app, [*args, "--gpu", "B200"])
+    assert json.loads(mine.output)[0]["metrics"]["step_s"] > 3 * json.loads(theirs.output)[0]["metrics"]["step_s"]
+
+
+def test_a_bad_pin_is_explained() -> None:
+    result = runner.invoke(app, ["megatron", "--model", "llama-3.1-8b", "--gpus", "8xA100-80", "--set", "tp"])
+    assert isinstance(result.exception, ConfigError)
+    assert "NAME=VALUE" in str(result.exception)
+
+
+def test_the_picture_has_a_part_for_every_share(tmp_path: Path) -> None:
+    path = tmp_path / "x.svg"
+    args = ["megatron", "--model", "llama-3.1-8b", "--gpus", "8xA100-80", "--json", "--top", "1", "--picture", str(path)]
+    parts = json.loads(runner.invoke(app, args).output)[0]["parts_s"]
+    root = ElementTree.fromstring(path.read_text())
+    bars = [float(bar.get("width", "0")) for bar in root.iter("{http://www.w3.org/2000/svg}rect") if bar.get("height") == "36"]
+    assert sum(bars) == pytest.approx(720, abs=2)
+    assert bars[0] == pytest.approx(720 * max(parts.values()) / sum(parts.values()), abs=0.1)
+    assert "simulated" in path.read_text()
+
+
+def test_names_cannot_break_the_picture() -> None:
+    ElementTree.fromstring(breakdown_svg({"<a>&": 1.0, "b": 2.0}, 'x="<y>"'))

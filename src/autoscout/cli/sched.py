@@ -1,0 +1,276 @@
+"""`autoscout sched`: simulate and tune the scheduler of a GPU cluster, and work with its traces."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from autoscout.cli import _options as options
+from autoscout.core import plugins
+from autoscout.core.config import Config
+from autoscout.core.errors import ConfigError, Fault
+from autoscout.sched.cluster import Cluster
+from autoscout.sched.engine import Run, simulate
+from autoscout.sched.evaluator import Simulation
+from autoscout.sched.export import result_columns, trace_columns, write_table
+from autoscout.sched.metrics import by_size, by_vc, summary
+from autoscout.sched.readers import read
+from autoscout.sched.trace import Trace
+from autoscout.sched.workload.synthetic import Recipe, generate
+from autoscout.space import Space
+
+app = typer.Typer(help="Simulate and tune the scheduler of a GPU cluster.", no_args_is_help=True)
+traces = typer.Typer(help="Describe, convert, generate, slice and plot traces.", no_args_is_help=True)
+app.add_typer(traces, name="trace")
+
+Source = Annotated[str, typer.Option("--trace", help="A trace file, or synthetic:PROFILE[:JOBS[:DAYS[:SEED]]].")]
+TracePath = Annotated[str, typer.Argument(help="A trace file, or synthetic:PROFILE[:JOBS[:DAYS[:SEED]]].")]
+Scheduler = Annotated[str, typer.Option("--scheduler", help="Name of the scheduler; `autoscout sched list` shows all.")]
+Nodes = Annotated[str, typer.Option("--cluster", help="NODESxGPUS such as 70x8, parts joined by +, or a node file.")]
+Pinned = Annotated[list[str] | None, typer.Option("--set", help="Set a knob: KNOB=VALUE; may be repeated.")]
+Form = Annotated[str, typer.Option("--format", help="Format of the file, where looking at it is not enough.")]
+Begin = Annotated[str, typer.Option("--from", help="Only jobs that arrive at or after this date or second.")]
+End = Annotated[str, typer.Option("--to", help="Only jobs that arrive before this date or second.")]
+Status = Annotated[list[str] | None, typer.Option("--status", help="Only jobs that ended so; may be repeated.")]
+DropBad = Annotated[bool, typer.Option("--drop-bad", help="Leave broken rows out instead of refusing the file.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+Output = Annotated[Path, typer.Argument(help="File to write: .csv, .csv.gz or .parquet.")]
+
+
+@app.command("list")
+def list_schedulers(as_json: Json = False) -> None:
+    """List the schedulers and their knobs."""
+    found = {name: plugins.get("scheduler", name) for name in plugins.available("scheduler")}
+    spaces: dict[str, Space] = {name: kind.space(Cluster.parse("16x8")) for name, kind in found.items()}
+    if as_json:
+        options.emit({name: {"summary": kind.summary, "knobs": list(spaces[name].knobs)} for name, kind in found.items()})
+        return
+    table = Table("scheduler", "what it does", "knobs")
+    for name, kind in found.items():
+        table.add_row(name, kind.summary, ", ".join(spaces[name].knobs))
+    options.console.print(table)
+
+
+@app.command("simulate")
+def simulate_command(
+    trace: Source,
+    cluster: Nodes,
+    scheduler: Scheduler = "tiresias",
+    pinned: Pinned = None,
+    form: Form = "",
+    begin: Begin = "",
+    end: End = "",
+    status: Status = None,
+    drop_bad: DropBad = False,
+    output: Annotated[Path | None, typer.Option("--output", help="Write one row per job: .csv, .csv.gz or .parquet.")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Write timelines and distributions as SVG.")] = None,
+    detail: Annotated[str, typer.Option("--by", help="Also break the metrics down: vc or size.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Run a trace through a scheduler and print what came of it."""
+    if detail not in ("", "vc", "size"):
+        raise ConfigError(Fault(where="--by", value=detail, rule="must be vc or size"))
+    simulation = Simulation(trace=_load(trace, form, begin, end, status, drop_bad), cluster=Cluster.parse(cluster), scheduler=scheduler)
+    config = _config(simulation.space(), pinned)
+    result = simulate(simulation.trace, simulation.cluster, simulation.build(config), Run(log=plot is not None))
+    if output:
+        write_table(result_columns(result), output)
+    if plot:
+        from autoscout.sched.plot import result_page
+
+        plot.write_text(result_page({scheduler: result}), encoding="utf-8")
+    metrics = summary(result)
+    parts = by_vc(result) if detail == "vc" else by_size(result) if detail == "size" else {}
+    if as_json:
+        options.emit({"scheduler": scheduler, "config": config.to_json(), "metrics": metrics, **({"by": parts} if parts else {})})
+        return
+    table = Table("metric", "all", *parts)
+    for name, value in metrics.items():
+        table.add_row(name, _shown(value), *(_shown(part.get(name)) for part in parts.values()))
+    options.console.print(table)
+
+
+@app.command("tune")
+def tune(
+    trace: Source,
+    cluster: Nodes,
+    scheduler: Scheduler = "tiresias",
+    trials: Annotated[int, typer.Option("--trials", min=1, help="Simulations to spend.")] = 40,
+    metric: Annotated[str, typer.Option("--metric", help="Metric to improve, as `simulate` names it.")] = "mean_jct_s",
+    searcher: Annotated[str, typer.Option("--searcher", help="Who proposes configurations.")] = "random",
+    seed: Annotated[int, typer.Option("--seed", help="Same seed, same proposals.")] = 0,
+    pinned: Pinned = None,
+    form: Form = "",
+    begin: Begin = "",
+    end: End = "",
+    status: Status = None,
+    drop_bad: DropBad = False,
+    as_json: Json = False,
+) -> None:
+    """Look for better settings of a scheduler by simulating a trace under many."""
+    from autoscout.api import optimize
+
+    simulation = Simulation(trace=_load(trace, form, begin, end, status, drop_bad), cluster=Cluster.parse(cluster), scheduler=scheduler)
+    space = simulation.space()
+    given = {name: value for name, value in _config(space, pinned).items() if name in _names(pinned)}
+    default = simulation(space.default())
+    if metric not in default:
+        raise ConfigError(Fault(where="--metric", value=metric, rule=f"must be one of {', '.join(default)}"))
+    found = optimize(simulation, space, simulation.task(metric).objective, trials, searcher=searcher, seed=seed, given=given)
+    best = found.best or space.default()
+    if as_json:
+        options.emit(
+            {
+                "scheduler": scheduler,
+                "metric": metric,
+                "default": default[metric],
+                "best": found.value,
+                "config": best.to_json(),
+                "trials": len(found.trials),
+                "metrics": simulation(best),
+            }
+        )
+        return
+    better = simulation.task(metric).objective.gain(default[metric], found.value) if found.value is not None else 1.0
+    options.console.print(
+        f"{metric}: {_shown(found.value)} (default {_shown(default[metric])}, {better:.2f}x) after {len(found.trials)} simulations"
+    )
+    for name, value in best.items():
+        options.console.print(f"  {name} = {value}", highlight=False)
+
+
+@traces.command("describe")
+def describe_command(path: TracePath, form: Form = "", drop_bad: DropBad = False, as_json: Json = False) -> None:
+    """Say what a trace is like."""
+    from autoscout.sched.describe import describe
+
+    found = describe(_load(path, form, "", "", None, drop_bad))
+    if as_json:
+        options.emit(found)
+        return
+    table = Table("what", "value")
+    for name, value in found.items():
+        table.add_row(name, value if isinstance(value, str) else _shown(value))
+    options.console.print(table)
+
+
+@traces.command("convert")
+def convert(path: TracePath, output: Output, form: Form = "", status: Status = None, drop_bad: DropBad = False) -> None:
+    """Write a trace of any known format as a plain one."""
+    _save(_load(path, form, "", "", status, drop_bad), output)
+
+
+@traces.command("slice")
+def slice_command(path: TracePath, output: Output, begin: Begin = "", end: End = "", form: Form = "", drop_bad: DropBad = False) -> None:
+    """Write the part of a trace that arrives between two moments."""
+    _save(_load(path, form, begin, end, None, drop_bad), output)
+
+
+@traces.command("generate")
+def generate_command(
+    output: Output,
+    profile: Annotated[str, typer.Option("--profile", help="philly, venus, earth, saturn, pai, seren or kalos.")] = "philly",
+    jobs: Annotated[int, typer.Option("--jobs", help="How many jobs.")] = 10_000,
+    days: Annotated[float, typer.Option("--days", help="Over how many days they arrive.")] = 14.0,
+    load: Annotated[float, typer.Option("--load", help="Mean demand over the capacity of --cluster; 0: as published.")] = 0.0,
+    cluster: Annotated[str, typer.Option("--cluster", help="For --load, such as 70x8.")] = "",
+    vcs: Annotated[int, typer.Option("--vcs", help="Virtual clusters.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Same seed, same trace.")] = 0,
+) -> None:
+    """Write a synthetic trace calibrated to a real cluster."""
+    gpus = Cluster.parse(cluster).gpus if cluster else 0
+    _save(generate(Recipe(profile=profile, jobs=jobs, days=days, load=load, cluster_gpus=gpus, vcs=vcs, seed=seed)), output)
+
+
+@traces.command("plot")
+def plot_command(
+    path: TracePath, output: Annotated[Path, typer.Argument(help="SVG file to write.")], form: Form = "", drop_bad: DropBad = False
+) -> None:
+    """Draw arrivals, durations and sizes."""
+    from autoscout.sched.plot import trace_page
+
+    output.write_text(trace_page(_load(path, form, "", "", None, drop_bad)), encoding="utf-8")
+
+
+def _load(source: str, form: str, begin: str, end: str, status: list[str] | None, drop_bad: bool) -> Trace:
+    trace = _synthetic(source) if source.startswith("synthetic:") else read(Path(source), form=form, drop_bad=drop_bad)
+    if begin or end:
+        trace = trace.between(_moment(begin, "--from", float("-inf")), _moment(end, "--to", float("inf")))
+    if status:
+        trace = trace.with_status(*status)
+    if not len(trace):
+        raise ConfigError(Fault(where=source, rule="no job is left", fix="Widen --from, --to and --status"))
+    return trace
+
+
+def _synthetic(source: str) -> Trace:
+    parts = source.split(":")[1:]
+    names = ("profile", "jobs", "days", "seed")
+    kinds: tuple[Any, ...] = (str, int, float, int)
+    try:
+        given = {name: kind(text) for name, kind, text in zip(names, kinds, parts, strict=False) if text}
+    except ValueError as error:
+        raise ConfigError(
+            Fault(
+                where="--trace",
+                value=source,
+                rule=f"must read synthetic:PROFILE[:JOBS[:DAYS[:SEED]]]: {error}",
+                fix="synthetic:venus:20000:14:1",
+            )
+        ) from error
+    return generate(Recipe(**given))
+
+
+def _moment(text: str, flag: str, otherwise: float) -> float:
+    if not text:
+        return otherwise
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ConfigError(Fault(where=flag, value=text, rule="must be seconds or a date such as 2017-09-22 or 2017-09-22T08:00")) from error
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _names(pinned: list[str] | None) -> set[str]:
+    return {text.partition("=")[0].strip() for text in pinned or ()}
+
+
+def _config(space: Space, pinned: list[str] | None) -> Config:
+    """The default configuration with some knobs set; conditions on them follow."""
+    faults: list[Fault] = []
+    wanted: dict[str, Any] = {}
+    for text in pinned or ():
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or name not in space.knobs:
+            faults.append(Fault(where="--set", value=text, rule=f"must read KNOB=VALUE with one of {', '.join(space.knobs)}"))
+            continue
+        try:
+            wanted[name] = space.knobs[name].parse(value)
+        except Exception as error:  # every bad knob in one message
+            faults.append(Fault(where="--set", value=text, rule=str(error)))
+    if faults:
+        raise ConfigError(faults)
+    given = Config(wanted)
+    broken = space.why_not(given)
+    if broken:
+        raise ConfigError([Fault(where="--set", rule=reason) for reason in broken])
+    return space.project(space.default(), given)
+
+
+def _save(trace: Trace, output: Path) -> None:
+    write_table(trace_columns(trace), output)
+    options.console.print(f"{len(trace):,} jobs written to {output}", highlight=False)
+
+
+def _shown(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:,.3f}"

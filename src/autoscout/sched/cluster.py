@@ -1,0 +1,141 @@
+"""Cluster: nodes with GPUs, grouped into virtual clusters that never share."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from autoscout.core.errors import ConfigError, Fault
+from autoscout.sched.kernel.arrays import Table
+from autoscout.sched.kernel.columns import FREE, NODE_ROWS, SIZE, SPEED, TYPE
+
+EVERYONE = ""
+"""The virtual cluster of jobs and nodes that name none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeGroup:
+    """Some equal nodes."""
+
+    nodes: int
+    gpus: int
+    vc: str = EVERYONE
+    kind: str = ""  # GPU type
+    speed: float = 1.0  # work per second, relative to the GPUs that durations were measured on
+
+    def faults(self, where: str) -> list[Fault]:
+        rules = [
+            ("nodes", self.nodes, self.nodes >= 1, "at least one node"),
+            ("gpus", self.gpus, self.gpus >= 1, "at least one GPU per node"),
+            ("speed", self.speed, self.speed > 0, "a speed above zero"),
+        ]
+        return [Fault(where=where, field=name, value=str(value), rule=f"needs {rule}") for name, value, ok, rule in rules if not ok]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """Groups of nodes. With more than one virtual cluster each job runs in its own; with one, everybody shares it."""
+
+    groups: tuple[NodeGroup, ...]
+
+    def __post_init__(self) -> None:
+        faults = [fault for number, group in enumerate(self.groups) for fault in group.faults(f"cluster group {number}")]
+        if not self.groups:
+            faults = [Fault(where="cluster", rule="needs at least one group of nodes")]
+        if faults:
+            raise ConfigError(faults)
+
+    @classmethod
+    def parse(cls, text: str) -> Cluster:
+        """Read `70x8` (nodes x GPUs), several joined by `+`, each with an optional `@type` and `*speed`: `50x8@V100+20x4@T4*0.4`.
+
+        A text that names a file is read with `Cluster.read`.
+        """
+        if Path(text).suffix in (".csv", ".gz"):
+            return cls.read(Path(text))
+        groups = []
+        for part in text.split("+"):
+            match = re.fullmatch(r"\s*(\d+)\s*x\s*(\d+)\s*(?:@([\w.-]+))?\s*(?:\*([\d.]+))?\s*", part)
+            if not match:
+                raise ConfigError(
+                    Fault(
+                        where="cluster",
+                        value=repr(text),
+                        rule="must read NODESxGPUS, such as 70x8, or name a node file",
+                        fix="50x8@V100+20x4@T4*0.4",
+                    )
+                )
+            groups.append(NodeGroup(nodes=int(match[1]), gpus=int(match[2]), kind=match[3] or "", speed=float(match[4] or 1.0)))
+        return cls(groups=tuple(groups))
+
+    @classmethod
+    def read(cls, path: Path) -> Cluster:
+        """Read a node file: columns `vc,nodes,gpus_per_node` (+ `kind`, `speed`), or one node per row as Alibaba publishes them."""
+        text = gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text(encoding="utf-8")
+        rows = list(csv.DictReader(text.splitlines()))
+        try:
+            if rows and "sn" in rows[0]:
+                return cls.of_nodes([(int(row["gpu"]), row.get("model") or "") for row in rows if int(row["gpu"]) > 0])
+            return cls(
+                groups=tuple(
+                    NodeGroup(
+                        nodes=int(row["nodes"]),
+                        gpus=int(row["gpus_per_node"]),
+                        vc=row.get("vc") or EVERYONE,
+                        kind=row.get("kind") or "",
+                        speed=float(row.get("speed") or 1.0),
+                    )
+                    for row in rows
+                )
+            )
+        except (KeyError, ValueError) as error:
+            raise ConfigError(
+                Fault(where=str(path), rule=f"cannot be read as a node file: {error}", fix="Columns: vc,nodes,gpus_per_node")
+            ) from error
+
+    @classmethod
+    def of_vcs(cls, nodes: Mapping[str, int], gpus: int = 8) -> Cluster:
+        """Virtual clusters of equal nodes."""
+        return cls(groups=tuple(NodeGroup(nodes=count, gpus=gpus, vc=vc) for vc, count in nodes.items()))
+
+    @classmethod
+    def of_nodes(cls, nodes: list[tuple[int, str]]) -> Cluster:
+        """One virtual cluster from single nodes (GPUs, type), in their order."""
+        groups: list[NodeGroup] = []
+        for gpus, kind in nodes:
+            if groups and groups[-1].gpus == gpus and groups[-1].kind == kind:
+                groups[-1] = NodeGroup(nodes=groups[-1].nodes + 1, gpus=gpus, kind=kind)
+            else:
+                groups.append(NodeGroup(nodes=1, gpus=gpus, kind=kind))
+        return cls(groups=tuple(groups))
+
+    @property
+    def vcs(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(group.vc for group in self.groups))
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(group.kind for group in self.groups))
+
+    @property
+    def gpus(self) -> int:
+        return sum(group.nodes * group.gpus for group in self.groups)
+
+    def part(self, vc: str) -> Cluster:
+        """The nodes of one virtual cluster."""
+        return Cluster(groups=tuple(group for group in self.groups if group.vc == vc))
+
+    def table(self) -> Table:
+        """The node table for kernels."""
+        nodes = [group for group in self.groups for _ in range(group.nodes)]
+        table = np.zeros((NODE_ROWS, len(nodes)))
+        table[SIZE] = table[FREE] = [group.gpus for group in nodes]
+        table[TYPE] = [self.kinds.index(group.kind) for group in nodes]
+        table[SPEED] = [group.speed for group in nodes]
+        return table

@@ -1,0 +1,254 @@
+"""Run a scheduler on a trace and a cluster: admission, scheduling, placement, workload, one virtual cluster at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autoscout.core.errors import ConfigError, Fault
+from autoscout.sched.cluster import Cluster
+from autoscout.sched.kernel import columns
+from autoscout.sched.kernel.arrays import Table, Vector
+from autoscout.sched.result import Result
+from autoscout.sched.scheduler import Admitting, FixedOrder, OwnLoop, Plan, Ranking, Scheduler
+from autoscout.sched.snapshot import Snapshot
+from autoscout.sched.trace import Trace, examples
+
+_RULES = {
+    "count": columns.PLACE_COUNT,
+    "consolidated": columns.PLACE_CONSOLIDATED,
+    "relaxed": columns.PLACE_RELAXED,
+    "fewest": columns.PLACE_FEWEST,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """Another configuration of the same scheduler takes over at a moment of the trace's clock."""
+
+    at_s: float
+    scheduler: Scheduler
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """Circumstances of a simulation.
+
+    Attributes:
+        until_s: Stop at this moment of the trace's clock; jobs still there count as unfinished.
+        snapshot: Jobs that are already in the system, some of them running.
+        changes: Later configurations, in order of time.
+        log: Keep every change of GPUs, for timelines and checks.
+    """
+
+    until_s: float = np.inf
+    snapshot: Snapshot | None = None
+    changes: Sequence[Change] = field(default_factory=tuple)
+    log: bool = False
+
+
+def simulate(trace: Trace, cluster: Cluster, scheduler: Scheduler, run: Run | None = None) -> Result:
+    """What happens to every job.
+
+    Deterministic: equal arguments give equal results, bit for bit.
+
+    Raises:
+        ConfigError: jobs that can never run here (too large, unknown virtual cluster or GPU type), all at once.
+    """
+    run = run or Run()
+    jobs = run.snapshot.joined(trace) if run.snapshot else trace
+    admit(jobs, cluster)
+    origin = _origin(jobs, run)
+    result = Result.empty(jobs, cluster, run.until_s)
+    everywhere, enter_s = cluster, jobs.submit_s
+    if isinstance(scheduler, Admitting):
+        admission = scheduler.admit(jobs, cluster, origin)
+        result.admitted(admission)
+        scheduler, everywhere, enter_s = admission.scheduler, admission.cluster, admission.enter_s
+        admit(jobs.take(np.flatnonzero(np.isnan(result.end_s))), everywhere)
+    for vc in everywhere.vcs:
+        mine = np.isnan(result.end_s)
+        if len(cluster.vcs) > 1:
+            mine &= jobs.vc.codes == jobs.vc.code(vc)
+        index = np.flatnonzero(mine)
+        if len(index) == 0:
+            continue
+        index = index[np.argsort(enter_s[index], kind="stable")]
+        part = jobs.take(index)
+        nodes = everywhere.part(vc)
+        plan = scheduler.plan(part, nodes)
+        table = job_table(part, nodes, plan, origin)
+        table[columns.SUBMIT] = enter_s[index] - origin
+        if run.snapshot:
+            run.snapshot.enter(table, index)
+        log, decisions = _run_part(part, nodes, plan, table, run, origin, result, index)
+        _settle(table, run.until_s - origin)
+        result.store(index, table, log, decisions, origin, vc)
+    return result
+
+
+def _origin(jobs: Trace, run: Run) -> float:
+    if run.snapshot is not None:
+        return run.snapshot.at_s
+    return float(np.floor(jobs.submit_s[0])) if len(jobs) else 0.0
+
+
+def _settle(table: Table, until: float) -> None:
+    """Bring jobs that still run up to the moment the simulation was stopped."""
+    if not np.isfinite(until):
+        return
+    running = np.flatnonzero(table[columns.STATUS] == columns.RUNNING)
+    rate = table[columns.RATE, running]
+    ran = np.minimum(until - table[columns.SINCE, running], table[columns.REMAINING, running] / rate)
+    table[columns.EXECUTED, running] += ran
+    table[columns.REMAINING, running] -= ran * rate
+
+
+def admit(trace: Trace, cluster: Cluster) -> None:
+    """Refuse jobs that could wait forever.
+
+    Raises:
+        ConfigError: one fault per reason, naming jobs.
+    """
+    faults = []
+    several = len(cluster.vcs) > 1
+    unknown = set(trace.vc.names) - set(cluster.vcs) if several else set()
+    lost = np.isin(trace.vc.codes, [trace.vc.code(name) for name in unknown])
+    if lost.any():
+        faults.append(
+            Fault(
+                where=trace.source,
+                field="vc",
+                value=examples(np.asarray(sorted(unknown), np.str_)),
+                rule=f"{int(lost.sum())} jobs belong to virtual clusters without nodes",
+                fix="Add these to the node file, filter the jobs, or use one cluster for all (--cluster 70x8)",
+            )
+        )
+    for vc in cluster.vcs:
+        part = cluster.part(vc)
+        mine = (trace.vc.codes == trace.vc.code(vc)) if several else np.ones(len(trace), bool)
+        for kind, name in enumerate(trace.kind.names):
+            fitting = [group for group in part.groups if name in ("", group.kind)]
+            capacity = sum(group.nodes * group.gpus for group in fitting)
+            large = mine & (trace.kind.codes == kind) & (trace.gpus > capacity)
+            if large.any():
+                faults.append(
+                    Fault(
+                        where=trace.source,
+                        field="gpus",
+                        value=f"{trace.gpus[large].max():g} GPUs wanted, {capacity} there"
+                        + (f" in {vc}" if vc else "")
+                        + (f" of type {name}" if name else ""),
+                        rule=f"{int(large.sum())} jobs are larger than their cluster: {examples(trace.job_id[large])}",
+                        fix="Use a larger cluster or filter these jobs",
+                    )
+                )
+    if faults:
+        raise ConfigError(faults)
+
+
+def job_table(trace: Trace, cluster: Cluster, plan: Plan, origin: float) -> Table:
+    """The job table for kernels, every job absent."""
+    jobs = len(trace)
+    table = np.zeros((columns.JOB_ROWS, jobs))
+    table[columns.SUBMIT] = trace.submit_s - origin
+    table[columns.GPUS] = trace.gpus
+    table[columns.WORK] = table[columns.REMAINING] = trace.duration_s
+    estimate = plan.estimate_s if plan.estimate_s is not None else trace.extra.get("estimate_s", trace.duration_s)
+    table[columns.ESTIMATE] = estimate
+    table[columns.COST] = plan.workload.cost_s(trace.gpus)
+    table[columns.SKEW] = trace.extra.get("skew", np.ones(jobs))
+    kinds = np.asarray([cluster.kinds.index(name) if name and name in cluster.kinds else -1 for name in trace.kind.names], np.float64)
+    table[columns.KIND] = kinds[trace.kind.codes]
+    table[columns.USER] = trace.user.codes
+    table[columns.RANK_KEY] = plan.key if plan.key is not None else np.arange(jobs)
+    table[columns.STATUS] = columns.ABSENT
+    table[columns.FINISH] = np.inf
+    table[columns.RATE] = 1.0
+    table[columns.START] = table[columns.END] = -1.0
+    return table
+
+
+def loop_options(plan: Plan, run: Run, origin: float) -> Vector:
+    """The options vector for the loops."""
+    option = np.zeros(columns.LOOP_PLACES)
+    scheduling = plan.scheduling
+    if isinstance(scheduling, Ranking):
+        option[columns.ROUND_S] = scheduling.round_s
+        if scheduling.round_s > 0:
+            option[columns.ROUND_OFFSET] = (scheduling.round_offset_s - origin) % scheduling.round_s
+        option[columns.PREEMPTIVE] = scheduling.preemptive
+        option[columns.WALK] = columns.WALK_STRICT if scheduling.strict else columns.WALK_SKIP
+        option[columns.BACKFILL] = scheduling.backfill
+        option[columns.EVERY_EVENT] = scheduling.every_event
+    option[columns.PLACEMENT] = _RULES[plan.placement.rule]
+    option[columns.REMAINDER_NEXT] = plan.placement.remainder_to_emptiest
+    option[columns.LARGEST_FIRST] = plan.placement.largest_first
+    option[columns.PACK_LIMIT] = plan.placement.pack_limit
+    option[columns.SLOW_TWO] = plan.placement.slow_two
+    option[columns.SLOW_MORE] = plan.placement.slow_more
+    option[columns.LAG] = plan.workload.tick_s
+    option[columns.CHECKPOINT_S] = plan.workload.checkpoint_s
+    option[columns.UNTIL] = run.until_s - origin
+    option[columns.LOGGING] = run.log
+    return option
+
+
+def _run_part(
+    part: Trace, nodes: Cluster, plan: Plan, table: Table, run: Run, origin: float, result: Result, index: NDArray[np.int64]
+) -> tuple[Table, int]:
+    option = loop_options(plan, run, origin)
+    scheduling = plan.scheduling
+    if isinstance(scheduling, OwnLoop):
+        log, decisions, extra = scheduling.loop(table, nodes.table(), option, origin)
+        result.more(index, extra)
+        return log, decisions
+    if isinstance(scheduling, FixedOrder) and run.snapshot is None and not run.changes:
+        from autoscout.sched.kernel.fixed import run_fixed
+
+        keys = [table[columns.RANK_KEY], *([scheduling.tie] if scheduling.tie is not None else [])]
+        newcomers = scheduling.newcomers_by if scheduling.newcomers_by is not None else table[columns.RANK_KEY].copy()
+        (rows, filled), decisions, idle = run_fixed(table, nodes.table(), np.ascontiguousarray(np.stack(keys)), newcomers, option)
+        result.counters["idle_while_waiting_gpu_s"] += idle
+        return rows[: filled[0]], decisions
+    return _run_ranking(part, nodes, plan, table, option, run, origin, result)
+
+
+def _run_ranking(
+    part: Trace, nodes: Cluster, plan: Plan, table: Table, option: Vector, run: Run, origin: float, result: Result
+) -> tuple[Table, int]:
+    from autoscout.sched.kernel.jit import COMPILED
+    from autoscout.sched.kernel.policies import by_fixed_key, never
+    from autoscout.sched.kernel.ranked import run_ranked
+
+    scheduling = plan.scheduling
+    if isinstance(scheduling, FixedOrder):
+        if scheduling.tie is not None:
+            table[columns.RANK_KEY] = _joint_order(table[columns.RANK_KEY], scheduling.tie)
+        scheduling = Ranking(rank=by_fixed_key, wake=never, strict=True)
+    assert isinstance(scheduling, Ranking)
+    plans = [plan, *(change.scheduler.plan(part, nodes) for change in run.changes)]
+    rows_of = [np.asarray(each.params, np.float64) for each in plans]
+    width = max(len(row) for row in rows_of)
+    params = np.zeros((len(rows_of), width))
+    for number, row in enumerate(rows_of):
+        params[number, : len(row)] = row
+    change_at = np.asarray([-np.inf, *(change.at_s - origin for change in run.changes)])
+    loop = run_ranked
+    if COMPILED and not hasattr(scheduling.rank, "py_func"):  # a policy in plain Python: the loop runs as plain Python too
+        loop = run_ranked.py_func  # type: ignore[attr-defined]
+    (rows, filled), decisions, idle = loop(
+        scheduling.rank, scheduling.wake, table, nodes.table(), params, change_at, scheduling.memory.copy(), option
+    )
+    result.counters["idle_while_waiting_gpu_s"] += idle
+    return rows[: filled[0]], decisions
+
+
+def _joint_order(first: Vector, second: Vector) -> NDArray[np.float64]:
+    order = np.lexsort((np.arange(len(first)), second, first))
+    place = np.empty(len(first))
+    place[order] = np.arange(len(first))
+    return place

@@ -1,0 +1,44 @@
+"""The log of a run: one row per job and node whenever GPUs change hands. Grows as needed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from autoscout.sched.kernel.arrays import Index, Ledger, Table
+from autoscout.sched.kernel.columns import LOG_COLUMNS
+from autoscout.sched.kernel.jit import jit
+
+Log = tuple[Table, Index]
+"""Rows of (time, job, node, GPUs taken or, negative, given back); how many are filled."""
+
+
+@jit
+def new_log(wanted: bool) -> Log:
+    """An empty log; without space when nobody wants it."""
+    return np.zeros((1024 if wanted else 1, LOG_COLUMNS)), np.zeros(1, np.int64)
+
+
+@jit
+def _append(log: Log, time: float, j: int, node: int, gpus: float) -> Log:
+    rows, filled = log
+    if filled[0] == rows.shape[0]:
+        larger = np.zeros((2 * rows.shape[0], LOG_COLUMNS))
+        larger[: rows.shape[0]] = rows
+        rows = larger
+    at = filled[0]
+    rows[at, 0], rows[at, 1], rows[at, 2], rows[at, 3] = time, j, node, gpus
+    filled[0] += 1
+    return rows, filled
+
+
+@jit
+def note(log: Log, time: float, j: int, gpus: float, ledger: Ledger, sign: float) -> Log:
+    """Write down what job `j` holds now: sign 1 after it was given, -1 before it is taken away."""
+    held, link_node, link_gpus, link_next = ledger[0], ledger[1], ledger[2], ledger[3]
+    if held[0, j] >= 0 or held[1, j] < 0:
+        return _append(log, time, j, held[0, j], sign * gpus)
+    link = held[1, j]
+    while link >= 0:
+        log = _append(log, time, j, link_node[link], sign * link_gpus[link])
+        link = link_next[link]
+    return log

@@ -1,0 +1,71 @@
+"""Philly: the flat table (`timestamp,duration,num_gpus,cluster`) and the original JSON log (`cluster_job_log`)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autoscout.core.errors import ConfigError, Fault
+from autoscout.sched.readers.table import Columns, Draft, open_text, to_times
+
+
+def matches(head: str, path: Path) -> bool:
+    """A list of JSON objects, or the columns of the flat table."""
+    return head.startswith("[") or {"timestamp", "duration", "num_gpus"} <= {name.strip() for name in head.split(",")}
+
+
+def draft(path: Path) -> Draft:
+    """Read either form; times carry no zone and are taken as UTC."""
+    with open_text(path) as lines:
+        log = lines.read(1) == "["
+    return _log(path) if log else _flat(path)
+
+
+def _flat(path: Path) -> Draft:
+    table = Columns.read(path)
+    table.require("timestamp", "duration", "num_gpus")
+    return Draft(
+        source=path.name,
+        lines=table.lines,
+        job_id=table.text("job_id") or [f"philly-{number:06d}" for number in range(len(table))],
+        submit_s=table.times("timestamp"),
+        duration_s=table.numbers("duration"),
+        gpus=table.numbers("num_gpus"),
+        vc=table.text("cluster"),
+        user=table.text("user"),
+    )
+
+
+def _log(path: Path) -> Draft:
+    try:
+        with open_text(path) as lines:
+            jobs: list[dict[str, Any]] = json.load(lines)
+    except json.JSONDecodeError as error:
+        raise ConfigError(Fault(where=f"{path}:{error.lineno}", rule=f"is not the JSON of a Philly log: {error.msg}")) from error
+    spans = [_run(job) for job in jobs]
+    everything = Draft(
+        source=path.name,
+        lines=np.arange(1, len(jobs) + 1),
+        job_id=[str(job.get("jobid")) for job in jobs],
+        submit_s=to_times([str(job.get("submitted_time")) for job in jobs]),
+        duration_s=np.asarray([seconds for seconds, _ in spans]),
+        gpus=np.asarray([gpus for _, gpus in spans]),
+        user=[str(job.get("user") or "") for job in jobs],
+        vc=[str(job.get("vc") or "") for job in jobs],
+        status=[str(job.get("status") or "") for job in jobs],
+    )
+    ran = np.asarray([bool(job.get("attempts")) for job in jobs], bool)
+    return everything if ran.all() else everything.only(ran, "has at least one attempt")
+
+
+def _run(job: dict[str, Any]) -> tuple[float, float]:
+    """Seconds of all finished attempts together, and the GPUs of the last one."""
+    seconds, gpus = 0.0, 0.0
+    for attempt in job.get("attempts") or []:
+        start, end = to_times([str(attempt.get("start_time")), str(attempt.get("end_time"))])
+        seconds += end - start
+        gpus = float(sum(len(place.get("gpus", ())) for place in attempt.get("detail", ())))
+    return seconds, gpus

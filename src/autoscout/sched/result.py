@@ -1,0 +1,121 @@
+"""Result: what happened to every job of a simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autoscout.sched.cluster import Cluster
+from autoscout.sched.kernel import columns
+from autoscout.sched.kernel.arrays import Table
+from autoscout.sched.scheduler import Admission
+from autoscout.sched.trace import Trace
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """Columns in the order of the trace; times on the trace's clock, not-a-number where it never happened.
+
+    Attributes:
+        trace: The jobs.
+        cluster: Where they ran.
+        start_s: First start.
+        end_s: End.
+        executed_s: Seconds run, restarts included.
+        remaining_s: Work left for jobs that did not end.
+        preemptions: Times each lost its GPUs.
+        nodes: Nodes of the last allocation of each.
+        running: Who held GPUs when the simulation was stopped.
+        until_s: When it was stopped; infinite: when all was done.
+        extra: Further columns that only some schedulers give.
+        log: Rows of (time, job number, node, GPUs taken or, negative, given back), node -1 where nodes do not matter;
+            nodes are numbered through all virtual clusters.
+    """
+
+    trace: Trace
+    cluster: Cluster
+    start_s: NDArray[np.float64]
+    end_s: NDArray[np.float64]
+    executed_s: NDArray[np.float64]
+    remaining_s: NDArray[np.float64]
+    preemptions: NDArray[np.int64]
+    nodes: NDArray[np.int64]
+    running: NDArray[np.bool_]
+    until_s: float = np.inf
+    extra: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    logs: list[Table] = field(default_factory=list)
+    counters: dict[str, float] = field(default_factory=lambda: {"decisions": 0.0, "idle_while_waiting_gpu_s": 0.0})
+
+    @classmethod
+    def empty(cls, trace: Trace, cluster: Cluster, until_s: float = np.inf) -> Result:
+        def nothing() -> NDArray[np.float64]:
+            return np.full(len(trace), np.nan)
+
+        return cls(
+            trace=trace,
+            cluster=cluster,
+            start_s=nothing(),
+            end_s=nothing(),
+            executed_s=np.zeros(len(trace)),
+            remaining_s=np.zeros(len(trace)),
+            preemptions=np.zeros(len(trace), np.int64),
+            nodes=np.zeros(len(trace), np.int64),
+            running=np.zeros(len(trace), bool),
+            until_s=until_s,
+        )
+
+    def store(self, index: NDArray[np.int64], table: Table, log: Table, decisions: int, origin: float, vc: str) -> None:
+        """Take over the outcome of one virtual cluster; only the engine calls this."""
+        for column, row in ((self.start_s, columns.START), (self.end_s, columns.END)):
+            happened = table[row] >= 0 if row == columns.START else table[columns.STATUS] == columns.ENDED
+            column[index[happened]] = table[row, happened] + origin
+        self.executed_s[index] = table[columns.EXECUTED]
+        self.remaining_s[index] = table[columns.REMAINING]
+        self.preemptions[index] = table[columns.PREEMPTIONS]
+        self.nodes[index] = table[columns.NODES]
+        self.running[index] = table[columns.STATUS] == columns.RUNNING
+        self.counters["decisions"] += decisions
+        if len(log):
+            moved = log.copy()
+            moved[:, columns.LOG_TIME] += origin
+            moved[:, columns.LOG_JOB] = index[log[:, columns.LOG_JOB].astype(np.int64)]
+            before = 0
+            for group in self.cluster.groups:
+                if group.vc == vc:
+                    break
+                before += group.nodes
+            moved[:, columns.LOG_NODE] += np.where(log[:, columns.LOG_NODE] >= 0, before, 0)
+            self.logs.append(moved)
+
+    def admitted(self, admission: Admission) -> None:
+        """Take over what happened before the queues; only the engine calls this."""
+        done = np.isfinite(admission.end_s)
+        self.start_s[done], self.end_s[done] = admission.start_s[done], admission.end_s[done]
+        self.executed_s[done] = self.trace.duration_s[done]
+        self.nodes[done] = 1
+        self.extra.update(admission.extra)
+
+    def more(self, index: NDArray[np.int64], extra: Mapping[str, NDArray[np.float64]]) -> None:
+        """Take over further columns of one virtual cluster; only the engine calls this."""
+        for name, column in extra.items():
+            self.extra.setdefault(name, np.full(len(self.trace), np.nan))[index] = column
+
+    @property
+    def ended(self) -> NDArray[np.bool_]:
+        return np.isfinite(self.end_s)
+
+    @property
+    def jct_s(self) -> NDArray[np.float64]:
+        """Completion time of each job that ended: from arrival to end."""
+        return self.end_s - self.trace.submit_s
+
+    @property
+    def log(self) -> Table:
+        """All changes of GPUs in order of time."""
+        if not self.logs:
+            return np.zeros((0, columns.LOG_COLUMNS))
+        rows = np.concatenate(self.logs)
+        return rows[np.argsort(rows[:, columns.LOG_TIME], kind="stable")]

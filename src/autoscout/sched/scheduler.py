@@ -1,0 +1,182 @@
+"""What a scheduler is to the engine: its knobs, and a plan made of the four modules of the AutoSched paper (section 2.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol, Self, runtime_checkable
+
+import numpy as np
+
+from autoscout.core.config import Config
+from autoscout.core.protocols import SpaceLike
+from autoscout.sched.cluster import Cluster
+from autoscout.sched.kernel.arrays import Table, Vector
+from autoscout.sched.trace import Trace
+
+LUCID_COST = ((8, 40.0), (None, 60.0))
+TITAN_COST = ((1, 18.0), (2, 22.0), (7, 29.0), (8, 46.0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """Where a job may run.
+
+    Attributes:
+        rule: `consolidated` (fewest nodes or wait), `relaxed` (fewest nodes, else spread), `fewest` (any mix of nodes, as long as
+            it is the fewest possible) or `count` (nodes do not matter).
+        remainder_to_emptiest: Where the rest of a multi-node job goes; off: to the node it fits best.
+        slow_two, slow_more: Speed of a job on one node too many, and on more.
+        pack_limit: Jobs whose sensitivity (`skew`) is above it are never spread.
+        largest_first: Place the largest of the chosen jobs first.
+    """
+
+    rule: str = "consolidated"
+    remainder_to_emptiest: bool = False
+    slow_two: float = 0.9
+    slow_more: float = 0.8
+    pack_limit: float = np.inf
+    largest_first: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """How jobs behave.
+
+    Attributes:
+        preemption_cost_s: Work added by one preemption, by size: (up to this many GPUs, seconds), in order; the last holds
+            beyond (scaled with the GPUs if it names a size, as Titan does).
+        checkpoint_s: Work since the last multiple is lost at preemption; 0 loses nothing.
+        tick_s: Time between running out of work and leaving (one second in Lucid's preemptive policies).
+    """
+
+    preemption_cost_s: tuple[tuple[int | None, float], ...] = TITAN_COST
+    checkpoint_s: float = 0.0
+    tick_s: float = 0.0
+
+    def cost_s(self, gpus: Vector) -> Vector:
+        """What one preemption costs each job."""
+        cost = np.zeros(len(gpus))
+        low = 0.0
+        for size, seconds in self.preemption_cost_s:
+            high = np.inf if size is None else float(size)
+            cost[(gpus > low) & (gpus <= high)] = seconds
+            low = high
+        if np.isfinite(low) and low > 0:
+            beyond = gpus > low
+            cost[beyond] = self.preemption_cost_s[-1][1] * gpus[beyond] / low
+        return cost
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranking:
+    """A scheduling module for the general loop (`kernel/ranked.py`), in which its functions are described.
+
+    Attributes:
+        rank, wake: The two functions of the policy.
+        memory: What `rank` keeps between calls, as it stands at the start.
+        preemptive: Whether running jobs compete with pending ones.
+        strict: Whether nobody overtakes a job that does not fit.
+        backfill: With `strict`: how many jobs may be tried behind the blocked one, if by their estimates they do not delay it.
+        round_s: Seconds between decisions; 0 decides at every event.
+        round_offset_s: On the trace's clock, a moment at which a round falls.
+        every_event: Whether `rank` must be called although nobody waits.
+    """
+
+    rank: Callable[..., None]
+    wake: Callable[..., float]
+    memory: Vector = field(default_factory=lambda: np.zeros(1))
+    preemptive: bool = False
+    strict: bool = False
+    backfill: int = 0
+    round_s: float = 0.0
+    round_offset_s: float = 0.0
+    every_event: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixedOrder:
+    """A scheduling module for the fast loop (`kernel/fixed.py`): one order for all time, nobody overtakes, nobody is preempted.
+
+    Attributes:
+        tie: Second key per job.
+        newcomers_by: Third key, which alone orders jobs that arrive while nobody waits (as Lucid's QSSF does); None: no such rule.
+    """
+
+    tie: Vector | None = None
+    newcomers_by: Vector | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnLoop:
+    """A scheduling module that brings its event loop: called with the job table, the node table, the options vector and the origin.
+
+    It fills the outcome rows of the job table and returns the log, the number of decisions, and further columns for the result.
+    """
+
+    loop: Callable[[Table, Table, Vector, float], tuple[Table, int, dict[str, Vector]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What the engine does for one virtual cluster.
+
+    Attributes:
+        key: The fixed order of jobs, for modules that want one.
+        params: What `rank` and `wake` receive.
+        estimate_s: What the scheduler believes durations to be; None: `estimate_s` of the trace, else the truth.
+    """
+
+    scheduling: Ranking | FixedOrder | OwnLoop
+    placement: Placement = field(default_factory=Placement)
+    workload: Workload = field(default_factory=Workload)
+    key: Vector | None = None
+    estimate_s: Vector | None = None
+    params: Vector = field(default_factory=lambda: np.zeros(1))
+
+
+@runtime_checkable
+class Scheduler(Protocol):
+    """A scheduler: a frozen keyword-only dataclass whose fields are its knobs.
+
+    - `space(cluster)` declares the knobs that can be tuned on a cluster.
+    - `of(config)` builds the scheduler that a configuration of this space describes.
+    - `plan(trace, cluster)` says what the engine does with the jobs of one virtual cluster; pure.
+    """
+
+    summary: ClassVar[str]
+
+    @classmethod
+    def space(cls, cluster: Cluster) -> SpaceLike: ...
+
+    @classmethod
+    def of(cls, config: Config) -> Self: ...
+
+    def plan(self, trace: Trace, cluster: Cluster) -> Plan: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Admission:
+    """What an admission module did with all jobs before they reach their virtual clusters; times on the trace's clock.
+
+    Attributes:
+        enter_s: When each job joins its queue.
+        start_s, end_s: For jobs that were already done during admission; not-a-number for all others.
+        cluster: The nodes that are left.
+        scheduler: Who continues, with what was learnt.
+        extra: Further columns for the result.
+    """
+
+    enter_s: Vector
+    start_s: Vector
+    end_s: Vector
+    cluster: Cluster
+    scheduler: Scheduler
+    extra: dict[str, Vector] = field(default_factory=dict)
+
+
+@runtime_checkable
+class Admitting(Protocol):
+    """A scheduler with an admission module: called once, before the virtual clusters go their own ways."""
+
+    def admit(self, trace: Trace, cluster: Cluster, origin: float) -> Admission: ...

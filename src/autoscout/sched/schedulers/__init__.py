@@ -1,0 +1,1 @@
+"""Schedulers, one file each. The file name is the name users type."""

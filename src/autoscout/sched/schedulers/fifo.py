@@ -1,0 +1,48 @@
+"""FIFO: first come, first served."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from autoscout.core.config import Config
+from autoscout.sched.cluster import Cluster
+from autoscout.sched.scheduler import FixedOrder, Placement, Plan, Ranking
+from autoscout.sched.schedulers._build import build, placement_knob
+from autoscout.sched.trace import Trace
+from autoscout.space import Flag, Space
+
+__all__ = ["FIFO"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FIFO:
+    """First come, first served.
+
+    Attributes:
+        overtake: Whether later jobs may start while an earlier one does not fit (`fjf` of the Tiresias simulator).
+        placement: Rule of `Placement`.
+        remainder_to_emptiest: Put the rest of multi-node jobs where Lucid's artifact does.
+    """
+
+    summary: ClassVar[str] = "first come, first served"
+
+    overtake: bool = False
+    placement: str = "consolidated"
+    remainder_to_emptiest: bool = False
+
+    @classmethod
+    def space(cls, cluster: Cluster) -> Space:
+        return Space([Flag("overtake", help="later jobs may start while an earlier one does not fit"), placement_knob()])
+
+    @classmethod
+    def of(cls, config: Config) -> Self:
+        return build(cls, config)
+
+    def plan(self, trace: Trace, cluster: Cluster) -> Plan:
+        placement = Placement(rule=self.placement, remainder_to_emptiest=self.remainder_to_emptiest)
+        if not self.overtake:
+            return Plan(scheduling=FixedOrder(), placement=placement)
+        from autoscout.sched.kernel.policies import by_fixed_key, never
+
+        return Plan(scheduling=Ranking(rank=by_fixed_key, wake=never), placement=placement)

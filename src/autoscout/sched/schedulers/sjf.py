@@ -1,0 +1,45 @@
+"""SJF: the shortest job first, by its true or believed duration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from autoscout.core.config import Config
+from autoscout.sched.cluster import Cluster
+from autoscout.sched.scheduler import FixedOrder, Placement, Plan
+from autoscout.sched.schedulers._build import build, placement_knob
+from autoscout.sched.trace import Trace
+from autoscout.space import Space
+
+__all__ = ["SJF"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SJF:
+    """The shortest waiting job first; nobody is preempted, nobody overtakes.
+
+    Attributes:
+        oracle: Order by true durations; off: by the trace's `estimate_s` where it has one.
+        placement: Rule of `Placement`.
+        remainder_to_emptiest: Put the rest of multi-node jobs where Lucid's artifact does.
+    """
+
+    summary: ClassVar[str] = "the shortest job first, not preemptive"
+
+    oracle: bool = True
+    placement: str = "consolidated"
+    remainder_to_emptiest: bool = False
+
+    @classmethod
+    def space(cls, cluster: Cluster) -> Space:
+        return Space([placement_knob()])
+
+    @classmethod
+    def of(cls, config: Config) -> Self:
+        return build(cls, config)
+
+    def plan(self, trace: Trace, cluster: Cluster) -> Plan:
+        key = trace.duration_s if self.oracle else trace.extra.get("estimate_s", trace.duration_s)
+        placement = Placement(rule=self.placement, remainder_to_emptiest=self.remainder_to_emptiest)
+        return Plan(scheduling=FixedOrder(), placement=placement, key=key)

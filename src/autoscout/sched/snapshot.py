@@ -1,0 +1,108 @@
+"""Snapshot: jobs that are already in a cluster when a simulation begins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autoscout.core.errors import ConfigError, Fault
+from autoscout.sched.kernel import columns
+from autoscout.sched.kernel.arrays import Table
+from autoscout.sched.result import Result
+from autoscout.sched.trace import Labels, Trace
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """Unfinished jobs at a moment.
+
+    Attributes:
+        at_s: The moment, on the trace's clock; the simulation begins here.
+        jobs: The unfinished jobs; their `submit_s` lies in the past, their `duration_s` is their whole work.
+        remaining_s: Work each still has.
+        executed_s: Seconds each has run.
+        running: Who holds GPUs now.
+    """
+
+    at_s: float
+    jobs: Trace
+    remaining_s: NDArray[np.float64]
+    executed_s: NDArray[np.float64]
+    running: NDArray[np.bool_]
+
+    def __post_init__(self) -> None:
+        late = self.jobs.submit_s > self.at_s
+        if late.any():
+            raise ConfigError(
+                Fault(
+                    where="snapshot",
+                    field="submit_s",
+                    rule=f"{int(late.sum())} jobs arrive after the moment of the snapshot",
+                    value=f"{self.at_s:g}",
+                )
+            )
+
+    @classmethod
+    def of(cls, result: Result) -> Snapshot:
+        """The unfinished jobs of a simulation that was stopped at a moment (`Run.until_s`)."""
+        if not np.isfinite(result.until_s):
+            raise ConfigError(Fault(where="snapshot", rule="needs a simulation that was stopped at a moment", fix="Run(until_s=...)"))
+        left = np.flatnonzero(~result.ended & (result.trace.submit_s <= result.until_s))
+        return cls(
+            at_s=result.until_s,
+            jobs=result.trace.take(left),
+            remaining_s=result.remaining_s[left],
+            executed_s=result.executed_s[left],
+            running=result.running[left],
+        )
+
+    def joined(self, trace: Trace) -> Trace:
+        """The unfinished jobs followed by those of `trace` that arrive at or after the moment."""
+        if len(trace) and trace.submit_s[0] < self.at_s:
+            raise ConfigError(
+                Fault(
+                    where="snapshot",
+                    field="at_s",
+                    value=f"{self.at_s:g}",
+                    rule=f"the clock would go backwards: the trace has jobs that arrive before, from {trace.submit_s[0]:g}",
+                    fix="Slice the trace at the moment of the snapshot",
+                )
+            )
+        return concatenate(self.jobs, trace)
+
+    def enter(self, table: Table, index: NDArray[np.int64]) -> None:
+        """Write the state of these jobs into a job table whose columns are rows `index` of the joined trace."""
+        mine = np.flatnonzero(index < len(self.jobs))
+        rows = index[mine]
+        table[columns.REMAINING, mine] = self.remaining_s[rows]
+        table[columns.EXECUTED, mine] = self.executed_s[rows]
+        table[columns.START, mine[self.executed_s[rows] > 0]] = 0.0  # when they first started is not known here
+        table[columns.STATUS, mine[self.running[rows]]] = columns.RUNNING
+
+
+def concatenate(first: Trace, second: Trace) -> Trace:
+    """Two traces as one; extra columns that only one has are dropped."""
+
+    def labels(one: Labels, other: Labels) -> Labels:
+        names = tuple(dict.fromkeys((*one.names, *other.names)))
+        place = {name: number for number, name in enumerate(names)}
+        mine = np.asarray([place[name] for name in one.names], np.int64)
+        theirs = np.asarray([place[name] for name in other.names], np.int64)
+        return Labels(np.concatenate([mine[one.codes], theirs[other.codes]]), names)
+
+    return Trace(
+        job_id=np.concatenate([first.job_id, second.job_id]),
+        submit_s=np.concatenate([first.submit_s, second.submit_s]),
+        duration_s=np.concatenate([first.duration_s, second.duration_s]),
+        gpus=np.concatenate([first.gpus, second.gpus]),
+        user=labels(first.user, second.user),
+        vc=labels(first.vc, second.vc),
+        status=labels(first.status, second.status),
+        name=labels(first.name, second.name),
+        kind=labels(first.kind, second.kind),
+        extra={key: np.concatenate([first.extra[key], second.extra[key]]) for key in first.extra.keys() & second.extra.keys()},
+        source=second.source or first.source,
+        filters=second.filters,
+    )

@@ -1,0 +1,1 @@
+"""Workloads that were never recorded: synthetic traces."""

@@ -1,0 +1,101 @@
+"""The fault cases of the design: each ends in a clear error or in the right result."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autoscout.core import plugins
+from autoscout.core.errors import ConfigError
+from autoscout.sched.cluster import Cluster
+from autoscout.sched.engine import Run, simulate
+from autoscout.sched.metrics import summary
+from autoscout.sched.schedulers.fifo import FIFO
+from autoscout.sched.schedulers.lucid import Lucid
+from autoscout.sched.schedulers.slurm import Slurm
+from autoscout.sched.schedulers.themis import Themis
+from autoscout.sched.schedulers.tiresias import Tiresias
+from autoscout.sched.snapshot import Snapshot
+from autoscout.sched.trace import Trace
+
+SCHEDULERS = plugins.available("scheduler")
+
+
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_no_jobs_at_all(name: str) -> None:
+    result = simulate(Trace.of([], [], []), Cluster.parse("4x8"), plugins.get("scheduler", name)())
+    assert len(result.end_s) == 0
+    assert summary(result)["jobs"] == 0
+
+
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_one_job(name: str) -> None:
+    result = simulate(Trace.of([100], [3_000], [1]), Cluster.parse("4x8"), plugins.get("scheduler", name)())
+    assert 3_000 <= result.jct_s[0] <= 3_260
+    assert summary(result)["ended"] == 1
+
+
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_ten_thousand_jobs_in_a_minute(name: str) -> None:
+    draw = np.random.default_rng(0)
+    trace = Trace.of(np.sort(draw.integers(0, 60, 10_000)), draw.integers(1, 100, 10_000), draw.choice([1, 2, 4, 8], 10_000))
+    result = simulate(trace, Cluster.parse("64x8"), plugins.get("scheduler", name)())
+    assert result.ended.all()
+
+
+def test_jobs_larger_than_the_cluster_are_refused_all_at_once() -> None:
+    trace = Trace.of([0, 1, 2], [1, 1, 1], [16, 8, 64], job_id=["big", "fits", "huge"])
+    with pytest.raises(ConfigError) as caught:
+        simulate(trace, Cluster.parse("1x8"), FIFO())
+    assert "2 jobs are larger than their cluster: big, huge" in str(caught.value)
+    assert "64 GPUs wanted, 8 there" in str(caught.value)
+
+
+def test_too_large_for_its_own_virtual_cluster_or_type() -> None:
+    cluster = Cluster.of_vcs({"a": 1, "b": 4})
+    with pytest.raises(ConfigError, match="16 GPUs wanted, 8 there in a"):
+        simulate(Trace.of([0, 0], [1, 1], [16, 16], vc=["a", "b"]), cluster, FIFO())
+    with pytest.raises(ConfigError, match="of type A100"):
+        simulate(Trace.of([0], [1], [1], kind=["A100"]), Cluster.parse("1x8@T4"), FIFO())
+
+
+def test_jobs_without_a_virtual_cluster() -> None:
+    with pytest.raises(ConfigError, match="virtual clusters without nodes"):
+        simulate(Trace.of([0, 0], [1, 1], [1, 1], vc=["a", "z"]), Cluster.of_vcs({"a": 1, "b": 1}), FIFO())
+
+
+def test_a_clock_that_goes_backwards() -> None:
+    early = simulate(Trace.of([0, 5], [100, 100], [1, 1]), Cluster.parse("1x1"), FIFO(), Run(until_s=50.0))
+    with pytest.raises(ConfigError, match="the clock would go backwards"):
+        simulate(Trace.of([10], [5], [1], job_id=["late"]), Cluster.parse("1x1"), FIFO(), Run(snapshot=Snapshot.of(early)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "words"),
+    [
+        (Tiresias, {"queues": 3}, "3 queues need 2 thresholds"),
+        (Tiresias, {"queues": 3, "thresholds": (5.0, 5.0)}, "must rise"),
+        (Tiresias, {"priority": "luck"}, "must be one of time, service, gittins"),
+        (Themis, {"fairness": 1.0}, "at least 0 and below 1"),
+        (Themis, {"lease_s": 0.0}, "above zero"),
+        (Lucid, {"pack": 7}, "must be -1, 0, 1 or 2"),
+        (Slurm, {"priority_max_age_s": 0.0}, "above zero"),
+    ],
+)
+def test_settings_that_make_no_sense(kind: type, settings: dict[str, object], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        kind(**settings)
+
+
+def test_a_profiler_needs_nodes_to_take() -> None:
+    with pytest.raises(ConfigError, match="keep at least one"):
+        simulate(Trace.of([0], [10], [1]), Cluster.parse("1x8"), Lucid(profiler_nodes=1))
+
+
+def test_stopped_runs_report_unfinished_jobs() -> None:
+    result = simulate(Trace.of([0, 0], [10, 100], [1, 1]), Cluster.parse("1x2"), FIFO(), Run(until_s=40.0))
+    assert list(result.ended) == [True, False]
+    assert result.executed_s[1] == 40
+    assert result.remaining_s[1] == 60
+    assert summary(result)["ended"] == 1
+    assert summary(result)["mean_jct_s"] == 25

@@ -1,0 +1,132 @@
+"""Per-job agreement with the reference simulators, and the figures published for them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sched_reference import (
+    CLOCK_ZERO_S,
+    PHILLY_START_S,
+    forecast,
+    golden,
+    interference,
+    needs_traces,
+    philly_window,
+    venus,
+    venus_cluster,
+    with_profiles,
+)
+
+from autoscout.sched.cluster import Cluster
+from autoscout.sched.engine import simulate
+from autoscout.sched.metrics import summary
+from autoscout.sched.scheduler import Scheduler
+from autoscout.sched.schedulers.fifo import FIFO
+from autoscout.sched.schedulers.lucid import Lucid
+from autoscout.sched.schedulers.qssf import QSSF
+from autoscout.sched.schedulers.sjf import SJF
+from autoscout.sched.schedulers.srtf import SRTF
+from autoscout.sched.schedulers.themis import Themis
+from autoscout.sched.schedulers.tiresias import Tiresias
+from autoscout.sched.trace import Trace
+
+pytestmark = needs_traces
+
+
+@pytest.fixture(scope="module")
+def venus_jobs() -> Trace:
+    return venus()
+
+
+@pytest.fixture(scope="module")
+def philly_jobs() -> Trace:
+    return philly_window()
+
+
+@pytest.mark.parametrize(
+    ("name", "scheduler"),
+    [
+        ("fifo", FIFO(remainder_to_emptiest=True)),
+        ("sjf", SJF(remainder_to_emptiest=True)),
+        ("qssf", QSSF(newcomers_by_gpus=True, remainder_to_emptiest=True)),
+        ("srtf", SRTF(lucid=True)),
+        ("tiresias", Tiresias(compatible="lucid", round_offset_s=CLOCK_ZERO_S)),
+    ],
+)
+def test_venus_job_by_job(venus_jobs: Trace, name: str, scheduler: Scheduler) -> None:
+    result = simulate(venus_jobs, venus_cluster(), scheduler)
+    start, end, preemptions = golden(f"venus_2020-09_{name}", venus_jobs, "start_time", "end_time", "preemptions")
+    assert len(venus_jobs) == 23_859
+    assert int((result.start_s != start).sum()) == 0
+    assert int((result.end_s != end).sum()) == 0
+    assert int((result.preemptions != preemptions).sum()) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "scheduler"),
+    [
+        ("dlas-gpu", Tiresias(compatible="symbiotic", queues=3, thresholds=(3_250.0, 7_200.0))),
+        ("fjf", FIFO(overtake=True, placement="count")),
+        ("shortest-gpu", SRTF(by_gpu_time=True, placement="count", preemption_free=True)),
+    ],
+)
+def test_philly_job_by_job(philly_jobs: Trace, name: str, scheduler: Scheduler) -> None:
+    result = simulate(philly_jobs, Cluster.parse("100x8"), scheduler)
+    start, end, preemptions = golden(f"philly_0922_1006_n100g8_symbiotic_{name}", philly_jobs, "start_time", "end_time", "preemptions")
+    assert len(philly_jobs) == 13_085
+    assert int((result.start_s != start).sum()) == 0
+    assert int((result.end_s != end).sum()) == 0
+    assert int((result.preemptions != preemptions).sum()) == 0
+
+
+def test_lucid_with_its_profiler_simulated(venus_jobs: Trace) -> None:
+    jobs = with_profiles(venus_jobs.take(np.lexsort((venus_jobs.job_id.astype(np.int64), venus_jobs.submit_s))))
+    lucid = Lucid(
+        profiler_from=("vc8Gr", "vcefl"),
+        elastic_from="vcYVn",
+        compatible="lucid",
+        clock_zero_s=CLOCK_ZERO_S,
+        forecast=forecast(),
+        interference=interference(jobs.name.names),
+    )
+    result = simulate(jobs, venus_cluster(), lucid)
+    end, profiled, finished = golden("venus_2020-09_lucid", jobs, "end_time", "profiled", "finished_in_profiler")
+    assert np.array_equal(result.extra["profiled"], profiled)
+    assert np.array_equal(result.extra["finished_in_profiler"], finished)
+    assert (result.end_s == end).mean() >= 0.95
+    assert result.jct_s.mean() == pytest.approx((end - jobs.submit_s).mean(), rel=0.001)
+
+
+def test_themis_near_titan(philly_jobs: Trace) -> None:
+    themis = Themis(compatible="titan", fairness=0.2, round_offset_s=PHILLY_START_S)
+    result = simulate(philly_jobs, Cluster.parse("100x8"), themis)
+    assert result.jct_s.mean() == pytest.approx(13_351.9, rel=0.005)
+    assert np.median(result.jct_s) == pytest.approx(850, rel=0.005)
+    assert result.preemptions.sum() == pytest.approx(64, abs=2)
+
+
+def test_fairness_figures_of_the_references(venus_jobs: Trace, philly_jobs: Trace) -> None:
+    tiresias = summary(simulate(venus_jobs, venus_cluster(), Tiresias(compatible="lucid", round_offset_s=CLOCK_ZERO_S)))
+    assert tiresias["fair_share"] == pytest.approx(0.379, abs=5e-4)
+    assert tiresias["fair_share_forgiving"] == pytest.approx(0.606, abs=5e-4)
+    assert tiresias["mean_rho"] == pytest.approx(2.1, abs=0.05)
+    assert tiresias["p99_rho"] == pytest.approx(22.3, abs=0.05)
+    assert tiresias["mean_queue_s"] == pytest.approx(2_916.0, abs=1.01)  # the tick after the last second of work counts as waiting
+    first_fit = summary(simulate(philly_jobs, Cluster.parse("100x8"), FIFO(overtake=True, placement="count")))
+    assert first_fit["fair_share"] == pytest.approx(0.836, abs=5e-4)
+    assert first_fit["p99_rho"] == pytest.approx(23.6, abs=0.05)
+    assert first_fit["makespan_s"] == 3_239_204
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
+def test_tuning_from_the_published_thresholds(philly_jobs: Trace, seed: int) -> None:
+    """Forty simulations reach within 3 % of the best mean JCT known for two queues on 70 servers."""
+    from autoscout.api import optimize
+    from autoscout.sched.evaluator import Simulation
+
+    question = Simulation(trace=philly_jobs, cluster=Cluster.parse("70x8"), scheduler="tiresias")
+    found = optimize(question, question.space(), question.task().objective, 40, seed=seed)
+    assert question(question.space().default())["mean_jct_s"] > 20_000
+    assert found.value is not None
+    assert found.value <= 16_398 * 1.03

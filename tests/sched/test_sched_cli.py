@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from autoscout.cli.sched import app
+from autoscout.core.errors import ConfigError
+
+SYNTHETIC = "synthetic:philly:300:1:3"
+
+
+def run(*arguments: str) -> str:
+    outcome = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    assert outcome.exit_code == 0, outcome.output
+    return outcome.output
+
+
+def test_simulate_writes_everything(tmp_path: Path) -> None:
+    table, picture = tmp_path / "jobs.csv", tmp_path / "run.svg"
+    found = json.loads(
+        run(
+            *("simulate", "--trace", SYNTHETIC, "--cluster", "16x8", "--scheduler", "tiresias"),
+            *("--set", "queues=3", "--set", "threshold=240", "--by", "size", "--output", str(table), "--plot", str(picture), "--json"),
+        )
+    )
+    assert found["config"]["queues"] == 3
+    assert found["metrics"]["ended"] == 300
+    assert sum(part["jobs"] for part in found["by"].values()) == 300
+    assert len(table.read_text().splitlines()) == 301
+    assert picture.read_text().startswith("<svg")
+
+
+def test_tune_beats_or_keeps_the_default() -> None:
+    found = json.loads(
+        run("tune", "--trace", SYNTHETIC, "--cluster", "4x8", "--trials", "6", "--seed", "1", "--set", "priority=service", "--json")
+    )
+    assert found["best"] <= found["default"]
+    assert found["trials"] == 6
+    assert found["config"]["priority"] == "service"
+    assert found["metrics"]["mean_jct_s"] == found["best"]
+
+
+def test_tune_upwards() -> None:
+    found = json.loads(
+        run("tune", "--trace", SYNTHETIC, "--cluster", "4x8", "--scheduler", "themis", "--trials", "4", "--metric", "fair_share", "--json")
+    )
+    assert found["best"] >= found["default"]
+
+
+def test_traces_go_round(tmp_path: Path) -> None:
+    whole, part = str(tmp_path / "t.csv.gz"), str(tmp_path / "part.csv")
+    assert "200 jobs" in run("trace", "generate", whole, "--profile", "venus", "--jobs", "200", "--days", "2", "--seed", "5")
+    assert json.loads(run("trace", "describe", whole, "--json"))["jobs"] == 200
+    run("trace", "slice", whole, part, "--from", "2019-12-30", "--to", "2019-12-31")
+    sliced = json.loads(run("trace", "describe", part, "--json"))
+    assert 0 < sliced["jobs"] < 200
+    run("trace", "convert", part, str(tmp_path / "again.csv"))
+    assert (tmp_path / "again.csv").read_text() == Path(part).read_text()
+    run("trace", "plot", part, str(tmp_path / "t.svg"))
+    assert (tmp_path / "t.svg").read_text().startswith("<svg")
+
+
+def test_tables_for_people() -> None:
+    assert "tiresias" in run("list")
+    assert "mean_jct_s" in run("simulate", "--trace", SYNTHETIC, "--cluster", "16x8", "--scheduler", "fifo")
+    assert "mean_jct_s" in run("tune", "--trace", SYNTHETIC, "--cluster", "16x8", "--scheduler", "srtf", "--trials", "2")
+    assert set(json.loads(run("list", "--json"))["themis"]["knobs"]) == {"priority", "lease_s", "fairness", "spread_above"}
+    assert "median_duration_s" in run("trace", "describe", SYNTHETIC)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--set", "queue=3", "--set", "threshold=abc"), ("KNOB=VALUE", "knobs.threshold")),
+        (("--by", "moon"), ("vc or size",)),
+        (("--from", "yesterday"), ("seconds or a date",)),
+        (("--from", "2050-01-01"), ("no job is left",)),
+        (("--set", "threshold=240", "--set", "queues=1"), ("threshold",)),
+    ],
+)
+def test_bad_flags_are_explained(arguments: tuple[str, ...], words: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        run("simulate", "--trace", SYNTHETIC, "--cluster", "16x8", *arguments)
+    assert all(word in str(caught.value) for word in words)
+
+
+def test_bad_synthetic_names() -> None:
+    with pytest.raises(ConfigError, match="synthetic:PROFILE"):
+        run("trace", "describe", "synthetic:philly:many")
+    with pytest.raises(ConfigError, match="must be one of philly"):
+        run("trace", "describe", "synthetic:atlantis")
+    with pytest.raises(ConfigError, match="must be one of jobs"):
+        run("tune", "--trace", SYNTHETIC, "--cluster", "16x8", "--metric", "beauty")

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autoscout.core import plugins
+from autoscout.core.errors import ConfigError
+from autoscout.sched.cluster import Cluster
+from autoscout.sched.engine import Run, simulate
+from autoscout.sched.schedulers.fifo import FIFO
+from autoscout.sched.schedulers.tiresias import Tiresias
+from autoscout.sched.snapshot import Snapshot
+from autoscout.sched.trace import Trace
+from autoscout.sched.workload.synthetic import Recipe, generate
+
+
+def test_stopping_and_going_on_changes_nothing_where_nodes_do_not_matter() -> None:
+    trace = generate(Recipe(profile="philly", jobs=400, days=1, load=1.1, cluster_gpus=32, seed=5))
+    cluster, policy = Cluster.parse("4x8"), FIFO(placement="count")
+    whole = simulate(trace, cluster, policy)
+    middle = float(np.floor(np.median(trace.submit_s))) + 0.5
+    first = simulate(trace.between(0, middle), cluster, policy, Run(until_s=middle))
+    snapshot = Snapshot.of(first)
+    assert snapshot.running.any()
+    assert not snapshot.running.all()
+    rest = simulate(trace.between(middle, np.inf), cluster, policy, Run(snapshot=snapshot))
+    later = dict(zip(rest.trace.job_id, rest.end_s, strict=True))
+    before = dict(zip(first.trace.job_id, first.end_s, strict=True))
+    ends = np.asarray([later.get(job, before.get(job)) for job in trace.job_id])
+    assert np.allclose(ends, whole.end_s)
+
+
+@pytest.mark.parametrize("name", plugins.available("scheduler"))
+def test_every_scheduler_goes_on_from_a_snapshot(name: str) -> None:
+    trace = generate(Recipe(profile="venus", jobs=200, days=0.5, load=1.2, cluster_gpus=64, seed=2))
+    cluster = Cluster.parse("8x8")
+    middle = float(np.median(trace.submit_s))
+    snapshot = Snapshot.of(simulate(trace.between(0, middle), cluster, Tiresias(), Run(until_s=middle)))
+    rest = trace.between(middle, np.inf)
+    scheduler = plugins.get("scheduler", name)(**({"profiler_nodes": 0} if name == "lucid" else {}))
+    result = simulate(rest, cluster, scheduler, Run(snapshot=snapshot))
+    assert len(result.trace) == len(snapshot.jobs) + len(rest)
+    assert result.ended.all()
+    assert (result.end_s >= middle).all()
+    left = np.flatnonzero(snapshot.running)
+    assert (result.end_s[left] >= middle + snapshot.remaining_s[left] - 1e-6).all()
+
+
+def test_service_attained_before_counts() -> None:
+    """A job that has used up its first queue before the snapshot yields to a newcomer at once."""
+    jobs = Trace.of([0], [1_000], [1], job_id=["old"])
+    snapshot = Snapshot(at_s=500.0, jobs=jobs, remaining_s=np.asarray([500.0]), executed_s=np.asarray([500.0]), running=np.asarray([True]))
+    result = simulate(
+        Trace.of([510], [10], [1], job_id=["new"]), Cluster.parse("1x1"), Tiresias(thresholds=(100.0,), round_s=0.0), Run(snapshot=snapshot)
+    )
+    assert list(result.end_s) == [510 + 10 + 490 + 18, 520]
+
+
+def test_what_makes_no_snapshot() -> None:
+    done = simulate(Trace.of([0], [1], [1]), Cluster.parse("1x1"), FIFO())
+    with pytest.raises(ConfigError, match="stopped at a moment"):
+        Snapshot.of(done)
+    with pytest.raises(ConfigError, match="arrive after"):
+        Snapshot(at_s=0.0, jobs=Trace.of([5], [1], [1]), remaining_s=np.ones(1), executed_s=np.zeros(1), running=np.zeros(1, bool))

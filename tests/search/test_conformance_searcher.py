@@ -22,9 +22,16 @@ class _OverSpaces(SearcherSuite):
         return SPACES[request.param]()
 
 
+DEAR = ("ax", "openbox", "optuna-gp", "smac")
+"""Adapters that take about a second for a proposal."""
+
+
 class TestEverySearcher(_OverSpaces):
-    @pytest.fixture(params=plugins.available("searcher"))
+    @pytest.fixture(params=[pytest.param(name, marks=pytest.mark.slow) if name in DEAR else name for name in plugins.available("searcher")])
     def make(self, request: pytest.FixtureRequest) -> Make:
+        health = plugins.health("searcher", request.param)
+        if not health.usable:
+            pytest.skip(health.why)
         kind: Any = plugins.get("searcher", request.param)
 
         def make(space: Space, task: Task, seed: int) -> Searcher:

@@ -11,12 +11,17 @@ from typing import Annotated
 import typer
 
 from autoscout import __version__
+<<<<<<< src/autoscout/cli/main.py
 from autoscout.cli import doctor, profile, render, report, resume, space, tune
 from autoscout.cli._options import mute
 from autoscout.core.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, AutoScoutError, ConfigError, Fault
 from autoscout.core.log import logger
 
 log = logger(__name__)
+=======
+from autoscout.cli import bench, doctor, profile, render, report, resume, space, tune
+from autoscout.core.errors import EXIT_INTERRUPTED, AutoScoutError
+>>>>>>> /tmp/theirs.21447
 
 app = typer.Typer(
     name="autoscout",
@@ -32,6 +37,7 @@ app.command("profile")(profile.profile)
 app.command("render")(render.render)
 app.command("doctor")(doctor.doctor)
 app.add_typer(space.app, name="space")
+app.add_typer(bench.app, name="bench")
 
 
 def _version(wanted: bool) -> None:

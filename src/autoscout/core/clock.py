@@ -53,3 +53,8 @@ class VirtualClock:
     def sleep(self, duration_s: float) -> None:
         with self._lock:
             self._now_s += max(0.0, duration_s)
+
+
+def cpu_s() -> float:
+    """Seconds of CPU that this process has used, all threads together: what a proposal costs, whoever else uses the machine."""
+    return time.process_time()

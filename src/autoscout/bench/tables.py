@@ -1,0 +1,172 @@
+"""Tables from files.
+
+Three formats are read:
+
+- a folder with `manifest.json` and one `NAME.parquet` (or `NAME.csv`) per entry: one column per parameter plus `value`, empty
+  where the configuration failed;
+- results of Kernel Tuner and its kin in the T4 format (`*.json`, `*.json.gz`);
+- `trials.jsonl` of a past study, or the result folder that holds one.
+
+`synthetic:NAME` names the analytic tables of `autoscout.bench.synthetic`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from autoscout.bench import _columns, synthetic
+from autoscout.bench.table import Table
+from autoscout.core.errors import ConfigError, Fault
+from autoscout.core.journal import NAME as JOURNAL
+from autoscout.core.journal import read_trials
+from autoscout.core.trial import Status
+
+MANIFEST = "manifest.json"
+_T4_STATUS = {"compile": Status.INVALID, "constraints": Status.INVALID, "runtime": Status.CRASHED, "timeout": Status.TIMEOUT}
+_ENDINGS = (".json", ".json.gz")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where a table comes from; small, so that it can be sent to other processes."""
+
+    name: str
+    path: str
+    kind: str  # manifest, t4, trials, synthetic
+
+
+def find_tables(target: str, only: Iterable[str] = ()) -> list[Source]:
+    """The tables of a folder, a file, or `synthetic:NAME` (`synthetic` for all of them).
+
+    Args:
+        target: Where to look.
+        only: Keep these names only.
+
+    Raises:
+        ConfigError: nothing is there, or a wanted name is not.
+    """
+    found = _synthetic(target) if target.split(":")[0] == "synthetic" else _on_disk(Path(target))
+    wanted = list(only)
+    missing = [name for name in wanted if name not in {source.name for source in found}]
+    if missing or not found:
+        known = ", ".join(source.name for source in found) or "none"
+        rule = f"no such table; there are: {known}" if missing else "no tables here"
+        fix = "Give a folder with manifest.json, T4 JSON files, a trials.jsonl, or synthetic"
+        raise ConfigError(Fault(where=target, value=", ".join(missing), rule=rule, fix=fix))
+    return [source for source in found if not wanted or source.name in wanted]
+
+
+def _synthetic(target: str) -> list[Source]:
+    _, _, name = target.partition(":")
+    names = [name] if name else list(synthetic.SPACES)
+    unknown = [item for item in names if item not in synthetic.SPACES]
+    if unknown:
+        raise ConfigError(Fault(where="tables", value=target, rule=f"there are: {', '.join(synthetic.SPACES)}"))
+    return [Source(name=f"synthetic_{item}", path=item, kind="synthetic") for item in names]
+
+
+def _on_disk(path: Path) -> list[Source]:
+    if path.is_dir() and (path / MANIFEST).is_file():
+        return [Source(name=name, path=str(path), kind="manifest") for name in _read_json(path / MANIFEST)]
+    if path.is_dir() and (path / JOURNAL).is_file():
+        return [Source(name=path.name, path=str(path / JOURNAL), kind="trials")]
+    files = sorted(path.iterdir()) if path.is_dir() else [path] if path.is_file() else []
+    found = []
+    for file in files:
+        if file.name.endswith(_ENDINGS):
+            found.append(Source(name=file.name.split(".")[0], path=str(file), kind="t4"))
+        elif file.name.endswith(".jsonl"):
+            found.append(Source(name=file.stem, path=str(file), kind="trials"))
+        elif file.is_dir() and (file / JOURNAL).is_file():
+            found.append(Source(name=file.name, path=str(file / JOURNAL), kind="trials"))
+    return found
+
+
+@lru_cache(maxsize=32)
+def load_table(source: Source) -> Table:
+    """Read a table; the last ones stay in memory.
+
+    Raises:
+        ConfigError: the file is not what it should be, with all faults found.
+    """
+    if source.kind == "synthetic":
+        return synthetic.table(source.path)
+    path = Path(source.path)
+    if source.kind == "manifest":
+        return _from_manifest(path, source.name)
+    return _from_t4(path, source.name) if source.kind == "t4" else _from_trials(path, source.name)
+
+
+def _read_json(path: Path) -> Any:
+    import gzip
+
+    try:
+        raw = path.read_bytes()
+        return json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
+    except (OSError, ValueError, EOFError) as error:
+        raise ConfigError(Fault(where=str(path), rule=f"cannot be read as JSON: {error}", fix="Check the file")) from error
+
+
+def _from_manifest(folder: Path, name: str) -> Table:
+    entry = _read_json(folder / MANIFEST)[name]
+    tasks = _read_json(folder / "tasks.json") if (folder / "tasks.json").is_file() else {}
+    parquet, text = folder / f"{name}.parquet", folder / f"{name}.csv"
+    columns = _columns.read_parquet(parquet) if parquet.is_file() or not text.is_file() else _columns.read_csv(text)
+    return _columns.build(name, entry, columns, str(parquet), workload=_facts(tasks.get(name, {})))
+
+
+def _facts(described: Mapping[str, Any]) -> dict[str, object]:
+    """A task of `tasks.json`, its sections flattened into facts."""
+    found: dict[str, object] = {}
+    for key, value in described.items():
+        found |= {str(inner): item for inner, item in value.items()} if isinstance(value, Mapping) else {key: value}
+    return found
+
+
+def _from_t4(path: Path, name: str) -> Table:
+    data = _read_json(path)
+    results = data.get("results") if isinstance(data, dict) else None
+    if not isinstance(results, list) or not results:
+        raise ConfigError(Fault(where=str(path), rule="not T4: a non-empty list `results` is wanted", fix="Use Kernel Tuner's T4 output"))
+    rows: list[Mapping[str, Any]] = []
+    values: list[float | None] = []
+    statuses: list[Status] = []
+    for result in results:
+        good = result.get("invalidity", "correct") == "correct" and result.get("correctness", 1)
+        metric = (result.get("objectives") or ["time"])[0]
+        measured = {item["name"]: item["value"] for item in result.get("measurements", ())}
+        value = measured.get(metric)
+        number = float(value) if good and isinstance(value, (int, float)) and value < 1e19 else None  # 1e20 is Kernel Tuner's failure
+        rows.append(result["configuration"])
+        values.append(number)
+        statuses.append(_T4_STATUS.get(result.get("invalidity", ""), Status.CRASHED))
+    unit = next((item.get("unit", "") for item in results[0].get("measurements", ()) if item["name"] == metric), "")
+    return _columns.from_rows(name, rows, values, statuses, where=str(path), maximize=False, unit=unit)
+
+
+def _from_trials(path: Path, name: str) -> Table:
+    direction, metric = "minimize", None
+    campaign = path.parent / "campaign.yaml"
+    if campaign.is_file():
+        import yaml
+
+        goal = (yaml.safe_load(campaign.read_text()) or {}).get("goal") or {}
+        direction, metric = goal.get("direction") or "minimize", goal.get("metric")
+    best: dict[str, tuple[int, Any]] = {}
+    trials = read_trials(path)
+    for trial in trials:  # the most trusted answer to each configuration, the first of equals
+        known = best.get(trial.config.canonical)
+        if trial.measurement.status is not Status.ABORTED and (known is None or trial.measurement.fidelity > known[0]):
+            best[trial.config.canonical] = (int(trial.measurement.fidelity), trial)
+    kept = [trial for _, trial in best.values()]
+    if metric is None:
+        metric = next((key for trial in kept for key in trial.measurement.metrics), "value")
+    rows = [trial.config for trial in kept]
+    values = [trial.measurement.metrics.get(metric) if trial.ok else None for trial in kept]
+    statuses = [trial.measurement.status for trial in kept]
+    return _columns.from_rows(name, rows, values, statuses, where=str(path), maximize=direction == "maximize", unit=str(metric))

@@ -1,0 +1,122 @@
+"""`autoscout bench`: searchers against recorded measurements."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from autoscout.bench import Entry, Race, Run, Scores, find_tables, load_table, run_race, score
+from autoscout.bench.ablation import ABLATIONS
+from autoscout.bench.page import as_page, as_text, write_png
+from autoscout.cli import _options as options
+from autoscout.core.errors import ConfigError, Fault
+
+app = typer.Typer(help="Compare searchers on recorded measurements.", no_args_is_help=True)
+
+Tables = Annotated[str, typer.Option("--tables", help="Folder of tables, T4 JSON, trials.jsonl, or synthetic[:NAME].")]
+Only = Annotated[str, typer.Option("--only", help="Comma-separated names of tables.")]
+Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Runs per searcher and table.")]
+First = Annotated[int, typer.Option("--first-seed", min=0, help="Seeds count from here.")]
+BudgetOf = Annotated[int, typer.Option("--budget", min=1, help="Distinct evaluations of a run.")]
+Workers = Annotated[int, typer.Option("--workers", min=1, help="Proposals under way at once.")]
+Jobs = Annotated[int, typer.Option("--jobs", min=0, help="Processes; 0 for one per core.")]
+Output = Annotated[Path | None, typer.Option("--output", help="Folder for runs, scores and page; a race goes on from there.")]
+Png = Annotated[bool, typer.Option("--png", help="Also curves.png (needs matplotlib).")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+
+
+@app.command("search")
+def search(
+    tables: Tables,
+    searchers: Annotated[str, typer.Option("--searchers", help="Comma-separated; options as NAME:OPTION=VALUE.")] = "hybrid,random",
+    only: Only = "",
+    seeds: Seeds = 20,
+    first_seed: First = 0,
+    budget: BudgetOf = 200,
+    workers: Workers = 1,
+    jobs: Jobs = 0,
+    output: Output = None,
+    png: Png = False,
+    as_json: AsJson = False,
+) -> None:
+    """Race searchers on tables: evaluations to the optimum, area under regret, mean rank, failures, CPU per proposal."""
+    race = _race(tables, _listed(searchers), _listed(only), range(first_seed, first_seed + seeds), budget, workers, jobs, output)
+    _show(_run(race, quiet=as_json), output, png, as_json)
+
+
+@app.command("ablation")
+def ablation(
+    name: Annotated[str, typer.Argument(help="breakdown, tournament, spaces, parts, or all.")] = "all",
+    tables: Annotated[str, typer.Option("--tables", help="Where to run; the synthetic Megatron spaces by default.")] = "",
+    only: Only = "",
+    seeds: Seeds = 20,
+    first_seed: First = 0,
+    budget: BudgetOf = 100,
+    jobs: Jobs = 0,
+    output: Output = None,
+    png: Png = False,
+    as_json: AsJson = False,
+) -> None:
+    """Switch parts of the paper's search off, one at a time (its Figures 8 to 10)."""
+    names = list(ABLATIONS) if name == "all" else [name]
+    unknown = [item for item in names if item not in ABLATIONS]
+    if unknown:
+        raise ConfigError(Fault(where="ablation", value=name, rule=f"there are: {', '.join(ABLATIONS)}, all"))
+    found = {}
+    for item in names:
+        plan = ABLATIONS[item]
+        folder = None if output is None else output / item
+        where = tables or plan.tables
+        race = _race(where, list(plan.searchers), _listed(only), range(first_seed, first_seed + seeds), budget, 1, jobs, folder)
+        scores = _run(race, quiet=as_json)
+        found[item] = scores.to_json()
+        if not as_json:
+            typer.echo(f"{item}: {plan.help}")
+        _show(scores, folder, png, as_json=False, silent=as_json)
+    if as_json:
+        options.emit(found)
+
+
+def _listed(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _race(
+    tables: str, searchers: list[str], only: list[str], seeds: range, budget: int, workers: int, jobs: int, output: Path | None
+) -> Race:
+    sources = find_tables(tables, only)
+    entries = tuple(Entry.parse(text) for text in searchers)
+    found = jobs or os.cpu_count() or 1
+    return Race(entries=entries, tables=tuple(sources), seeds=tuple(seeds), budget=budget, workers=workers, output=output, jobs=found)
+
+
+def _run(race: Race, *, quiet: bool) -> Scores:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=options.errors, disable=quiet, transient=True) as bar:
+        line = bar.add_task("runs", total=len(race.runs()))
+
+        def progress(run: Run, done: int, total: int) -> None:
+            bar.update(line, completed=done, total=total, description=f"{run.searcher} on {run.table}")
+
+        runs = run_race(race, progress)
+    return score(runs, {source.name: load_table(source) for source in race.tables})
+
+
+def _show(scores: Scores, output: Path | None, png: bool, as_json: bool, silent: bool = False) -> None:
+    if output is not None:
+        output.mkdir(parents=True, exist_ok=True)
+        (output / "bench.html").write_text(as_page(scores), encoding="utf-8")
+        if png:
+            write_png(scores, output / "curves.png")
+    if as_json:
+        options.emit(scores.to_json())
+        return
+    if silent:
+        return
+    typer.echo(as_text(scores))
+    if output is not None:
+        typer.echo(f"\nruns.jsonl and bench.html: {output}")

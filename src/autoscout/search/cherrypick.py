@@ -1,0 +1,163 @@
+"""Searcher `cherrypick`: a Gaussian process with expected improvement, as CherryPick (Alipourfard et al., NSDI 2017) searches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from autoscout.core.config import Config
+from autoscout.core.errors import require
+from autoscout.core.seeds import stream
+from autoscout.core.task import Task
+from autoscout.core.trial import Proposal, Trial
+from autoscout.search._gaussian import Array, Encoding, Fit, expected_improvement, fitted, posterior
+from autoscout.search._moves import fresh, mutate
+from autoscout.search._told import Answer, Told, finite_losses
+from autoscout.space import Space
+
+_NOTHING = Config()
+_FITTED_AT = (3, 5, 7, 10, 14, 20, 28, 40, 56, 80)
+"""Hyperparameters are fitted to the oldest so many answers: they change rarely, and depend on nothing but the told trials."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CherrypickOptions:
+    """How `cherrypick` searches and when it stops.
+
+    Attributes:
+        start: Random points before the model is asked.
+        stop: Stop once the expected improvement is below this share of the best value; CherryPick's own is 0.1. 0 never stops.
+        at_least: Never stop before so many answers; CherryPick's own is 6.
+        pool: Random candidates, besides neighbours of the best; spaces up to twice as large are looked at whole.
+    """
+
+    start: int = 3
+    stop: float = 0.0
+    at_least: int = 6
+    pool: int = 800
+
+    def __post_init__(self) -> None:
+        rules = {
+            "start": (self.start >= 1, "must be at least 1"),
+            "stop": (0 <= self.stop < 1, "is a share from 0 to below 1"),
+            "at_least": (self.at_least >= 1, "must be at least 1"),
+            "pool": (self.pool >= 10, "must be at least 10"),
+        }
+        require("cherrypick", self, rules)
+
+
+class CherrypickSearcher:
+    """Matérn 5/2 on the logarithm of the cost, expected improvement over a pool of candidates.
+
+    It has no notion of failure: a failed configuration counts as the worst that worked. Pending proposals count as if they had come
+    out as predicted.
+    """
+
+    def __init__(self, space: Space, task: Task, seed: int = 0, options: CherrypickOptions | None = None) -> None:
+        self._space = space
+        self._seed = seed
+        self._options = options or CherrypickOptions()
+        self._told = Told(space, task.objective)
+        self._encoding = Encoding(space)
+        self._pools: dict[Config, list[Config]] = {}
+        self._rows: dict[Config, Array] = {}
+        self._fits: dict[tuple[tuple[Config, float], ...], Fit] = {}
+
+    def ask(self, n: int, given: Config = _NOTHING, pending: Sequence[Proposal] = ()) -> list[Proposal]:
+        if n < 1 or not self._space.feasible(given):
+            return []
+        taken = self._told.taken(pending)
+        waiting = [proposal.config for proposal in pending]
+        found: list[Proposal] = []
+        for place in range(len(pending), len(pending) + n):
+            config, expected = self._next(place, given, taken, waiting)
+            if config is None:
+                break
+            taken.add(config)
+            waiting.append(config)
+            origin = {"by": "cherrypick", "round": self._told.count, "place": place}
+            found.append(Proposal(config=config, origin=origin if expected is None else {**origin, "expected": round(expected, 6)}))
+        return found
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        self._told.add(trials)
+
+    def _next(self, place: int, given: Config, taken: set[Config], waiting: Sequence[Config]) -> tuple[Config | None, float | None]:
+        answers = self._told.answers()
+        rng = stream(self._seed, "cherrypick", self._told.count, place)
+        if len(answers) + len(waiting) < self._options.start or not any(math.isfinite(answer.loss) for answer in answers):
+            default = self._space.project(self._space.default(), given)
+            if not answers and not waiting and default not in taken:
+                return default, None
+            return fresh(self._space, rng, given, taken), None
+        candidates = self._candidates(rng, answers, given, taken)
+        if not candidates:
+            return fresh(self._space, rng, given, taken), None
+        gains, scale = self._gains(answers, [config for config in waiting if self._known(config)], candidates)
+        chosen = int(np.argmax(gains))
+        expected = float(gains[chosen]) * scale  # on the logarithm of the cost, so a share of it
+        if self._options.stop and len(answers) >= self._options.at_least and expected < self._options.stop:
+            return None, None
+        return candidates[chosen], expected
+
+    def _known(self, config: Config) -> bool:
+        return not self._space.check(config)
+
+    def _candidates(self, rng: np.random.Generator, answers: Sequence[Answer], given: Config, taken: set[Config]) -> list[Config]:
+        if given not in self._pools:
+            listed = list(islice(self._space.enumerate(given), 2 * self._options.pool + 1))
+            if len(listed) > 2 * self._options.pool:
+                draw = stream(self._seed, "cherrypick", "pool", given.key)
+                sampled = (self._space.sample(draw, given) for _ in range(self._options.pool))
+                listed = list(dict.fromkeys(config for config in sampled if config is not None))
+            self._pools[given] = listed
+        best = sorted(answers, key=lambda answer: (answer.loss, answer.age))[:5]
+        near = (mutate(self._space, answer.config, rng, given) for answer in best for _ in range(10))
+        found = dict.fromkeys([*self._pools[given], *(config for config in near if config is not None and config.extends(given))])
+        return [config for config in found if config not in taken]
+
+    def _gains(self, answers: Sequence[Answer], waiting: Sequence[Config], candidates: Sequence[Config]) -> tuple[Array, float]:
+        """Expected improvement of the candidates, in units of the returned scale."""
+        values, scale = _targets(answers)
+        known = self._encoded([answer.config for answer in answers])
+        fit = self._fit(answers)
+        points = self._encoded(candidates)
+        if waiting:
+            more = self._encoded(waiting)
+            among, across = self._encoding.distances(known, known), self._encoding.distances(more, known)
+            believed, _ = posterior(fit, among, across, values)
+            known, values = np.vstack([known, more]), np.concatenate([values, believed])
+        among, across = self._encoding.distances(known, known), self._encoding.distances(points, known)
+        mean, deviation = posterior(fit, among, across, values)
+        return expected_improvement(mean, deviation, float(values.min())), scale
+
+    def _encoded(self, configs: Sequence[Config]) -> Array:
+        new = [config for config in configs if config not in self._rows]
+        if new:
+            self._rows |= dict(zip(new, self._encoding.rows(new), strict=True))
+        return np.array([self._rows[config] for config in configs])
+
+    def _fit(self, answers: Sequence[Answer]) -> Fit:
+        size = max((size for size in _FITTED_AT if size <= len(answers)), default=len(answers))
+        oldest = answers[:size]
+        key = tuple((answer.config, answer.loss) for answer in oldest)
+        if key not in self._fits:
+            rows = self._encoded([answer.config for answer in oldest])
+            values, _ = _targets(oldest)
+            self._fits = {key: fitted(self._encoding.distances(rows, rows), values)}
+        return self._fits[key]
+
+
+def _targets(answers: Sequence[Answer]) -> tuple[Array, float]:
+    """Standardised costs, logarithmic where all are positive; and one unit of them."""
+    losses = np.array(finite_losses(answers))
+    values = np.log(losses) if losses.min() > 0 else losses / max(1e-300, float(np.abs(losses).max()))
+    deviation = float(values.std()) or 1.0
+    return (values - values.mean()) / deviation, deviation
+
+
+__all__ = ["CherrypickSearcher"]

@@ -1,0 +1,103 @@
+"""What was told, as a set: the order in which trials arrive leaves no trace."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from autoscout.core.config import Config
+from autoscout.core.task import Objective
+from autoscout.core.trial import Fidelity, Status, Trial
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is known about one configuration.
+
+    Attributes:
+        config: The configuration.
+        loss: Mean loss at the highest fidelity present; infinite when it failed there.
+        simulated: The same, of simulated trials; None where there is none.
+        origin: Of the first look, for credit.
+        measured: Whether `loss` was measured rather than simulated.
+    """
+
+    config: Config
+    loss: float
+    simulated: float | None
+    origin: dict[str, object]
+    measured: bool
+
+    @property
+    def failed(self) -> bool:
+        return math.isinf(self.loss)
+
+
+class Ledger:
+    """Told trials by configuration."""
+
+    def __init__(self, objective: Objective) -> None:
+        self._objective = objective
+        self._losses: dict[Config, dict[Fidelity, dict[int, float]]] = {}
+        self._origins: dict[Config, tuple[int, str, dict[str, object]]] = {}
+        self._answers: list[Answer] | None = None
+        self.told = 0
+        self.seen: set[Config] = set()
+        self._asked: set[str] = set()  # keys of proposals that came back as another configuration
+
+    def add(self, trials: Sequence[Trial]) -> None:
+        """Take trials in; an aborted one says nothing about its configuration, and is never stored, so it is not counted."""
+        for trial in trials:
+            self.seen.add(trial.config)
+            measurement = trial.measurement
+            if measurement.status is Status.ABORTED:
+                continue
+            self.told += 1
+            key = trial.proposal.origin.get("key")
+            if isinstance(key, str) and key != trial.config.key:
+                self._asked.add(key)
+            if measurement.fidelity is Fidelity.PREDICTED:
+                continue
+            losses = self._losses.setdefault(trial.config, {}).setdefault(measurement.fidelity, {})
+            loss = self._objective.loss(measurement)
+            if loss < losses.get(trial.proposal.repeat, math.nan) or trial.proposal.repeat not in losses:
+                losses[trial.proposal.repeat] = loss
+                self._answers = None
+            self._remember(trial)
+
+    def _remember(self, trial: Trial) -> None:
+        """Of several proposals of a configuration the first look counts; ties by text, so that arrival does not matter."""
+        origin = dict(trial.proposal.origin)
+        entry = (abs(trial.proposal.repeat), repr(sorted(origin.items(), key=lambda item: item[0])), origin)
+        held = self._origins.get(trial.config)
+        if held is None or entry[:2] < held[:2]:
+            self._origins[trial.config] = entry
+
+    def unreachable(self) -> list[Config]:
+        """Proposals that came back as another configuration: they cannot be had."""
+        return sorted((config for config in self.seen - self._losses.keys() if config.key in self._asked), key=lambda config: config.key)
+
+    def answers(self) -> list[Answer]:
+        """All configurations with an answer, in an order that depends on nothing but the set."""
+        if self._answers is None:
+            self._answers = [self._answer(config) for config in sorted(self._losses, key=lambda config: config.key)]
+        return self._answers
+
+    def _answer(self, config: Config) -> Answer:
+        losses = self._losses[config]
+        best = max(losses)
+        simulated = losses.get(Fidelity.SIMULATED)
+        return Answer(
+            config=config,
+            loss=_mean(losses[best].values()),
+            simulated=None if simulated is None else _mean(simulated.values()),
+            origin=self._origins[config][2],
+            measured=best is Fidelity.MEASURED,
+        )
+
+
+def _mean(losses: Collection[float]) -> float:
+    """Mean of those that worked, when most did; infinite otherwise."""
+    worked = [loss for loss in losses if not math.isinf(loss)]
+    return math.fsum(worked) / len(worked) if 2 * len(worked) > len(losses) else math.inf

@@ -1,0 +1,164 @@
+"""A Gaussian process for few, mixed, partly additive data: curves of single knobs plus one smooth interaction of all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autoscout.search.hybrid.encode import Encoder, Floats, Rows
+
+FIT_POINTS = 56
+"""Hyperparameters are fitted to this many points at most: the cost must not grow with the cube of the trials."""
+STEPS = 18
+
+
+@dataclass(frozen=True)
+class Scales:
+    """Hyperparameters, all as logarithms.
+
+    Attributes:
+        length: Length scale of every knob in the interaction.
+        weight: Variance of every knob's own effect.
+        signal: Standard deviation of the interaction.
+        noise: Standard deviation of a measurement.
+    """
+
+    length: Floats
+    weight: Floats
+    signal: float
+    noise: float
+
+    @property
+    def sensitivity(self) -> Floats:
+        """How much the target varies with each knob, for ordering them."""
+        inverse = np.exp(-2 * self.length)
+        found: Floats = np.exp(self.weight) + np.exp(2 * self.signal) * inverse / max(float(inverse.sum()), 1e-12)
+        return found
+
+
+@dataclass(frozen=True)
+class Beliefs:
+    """Where hyperparameters are expected: (centre, spread) of normal priors on their logarithms."""
+
+    length: tuple[float, float] = (-0.5, 0.7)  # plus a quarter of log d: distances grow with the number of knobs
+    weight: tuple[float, float] = (-2.5, 1.3)  # minus log d: knobs share the variance
+    signal: tuple[float, float] = (-0.2, 0.5)
+    noise: tuple[float, float] = (-2.0, 0.7)
+
+    def centre(self, d: int) -> Floats:
+        length = np.full(d, self.length[0] + 0.25 * np.log(max(d, 1)))
+        weight = np.full(d, self.weight[0] - np.log(max(d, 1)) + np.log(4.0))
+        return np.concatenate([length, weight, [self.signal[0], self.noise[0]]])
+
+    def spread(self, d: int) -> Floats:
+        return np.concatenate([np.full(d, self.length[1]), np.full(d, self.weight[1]), [self.signal[1], self.noise[1]]])
+
+
+class Process:
+    """The posterior given rows and targets (standardised by the caller)."""
+
+    def __init__(self, encoder: Encoder, beliefs: Beliefs | None = None) -> None:
+        self._encoder = encoder
+        self._beliefs = beliefs or Beliefs()
+        self._scaled: Floats = np.zeros((0, 0))
+        self._basis: Floats = np.zeros((0, 0))
+        self._alpha: Floats = np.zeros(0)
+        self._whiten: Floats = np.zeros((0, 0))
+        self.scales = _unpack(self._beliefs.centre(len(encoder.names)))
+
+    def fit(self, rows: Rows, targets: Floats) -> Scales:
+        """Hyperparameters of highest posterior density for these rows; a fixed number of steps from the prior's centre."""
+        d = len(self._encoder.names)
+        distances = _distances(rows.plain, self._encoder.group, d)
+        products = _products(rows.effects, self._encoder.owner, d)
+        self.scales = _climb(distances, products, targets, self._beliefs, d)
+        return self.scales
+
+    def condition(self, rows: Rows, targets: Floats, noise: Floats | None = None) -> None:
+        """Compute the posterior for these rows with the present hyperparameters; `noise` adds variance per row."""
+        self._scaled, self._basis = self._columns(rows)
+        kernel = self._kernel(self._scaled, self._basis)
+        extra = np.exp(2 * self.scales.noise) + 1e-6
+        kernel[np.diag_indices(len(rows))] += extra if noise is None else extra + noise
+        self._whiten = np.linalg.inv(np.linalg.cholesky(kernel))
+        self._alpha = self._whiten.T @ (self._whiten @ targets)
+
+    def predict(self, rows: Rows) -> tuple[Floats, Floats]:
+        """Mean and standard deviation (of the noise-free value)."""
+        scaled, basis = self._columns(rows)
+        cross = self._kernel(scaled, basis)
+        mean = cross @ self._alpha
+        prior = np.exp(2 * self.scales.signal) + np.einsum("ij,ij->i", basis, basis)
+        reduced = self._whiten @ cross.T
+        return mean, np.sqrt(np.maximum(prior - np.einsum("ij,ij->j", reduced, reduced), 1e-10))
+
+    def _columns(self, rows: Rows) -> tuple[Floats, Floats]:
+        scaled = rows.plain * np.exp(-self.scales.length)[self._encoder.group]
+        return scaled, rows.effects * np.exp(0.5 * self.scales.weight)[self._encoder.owner]
+
+    def _kernel(self, scaled: Floats, basis: Floats) -> Floats:
+        """Between the given rows and those conditioned on."""
+        squares = (scaled**2).sum(1)[:, None] + (self._scaled**2).sum(1)[None, :] - 2 * scaled @ self._scaled.T
+        found: Floats = np.exp(2 * self.scales.signal) * _matern(squares)[0] + basis @ self._basis.T
+        return found
+
+
+def _matern(squares: Floats) -> tuple[Floats, Floats]:
+    """Matérn 5/2 of squared distances, and minus twice its derivative by them."""
+    root = np.sqrt(5.0 * np.maximum(squares, 0.0))
+    decay = np.exp(-root)
+    return (1.0 + root + root**2 / 3.0) * decay, (5.0 / 3.0) * (1.0 + root) * decay
+
+
+def _distances(plain: Floats, group: NDArray[np.int64], d: int) -> Floats:
+    found = np.zeros((d, len(plain), len(plain)))
+    for column, index in enumerate(group):
+        found[index] += (plain[:, column][:, None] - plain[:, column][None, :]) ** 2
+    return found
+
+
+def _products(basis: Floats, owner: NDArray[np.int64], d: int) -> Floats:
+    found = np.zeros((d, len(basis), len(basis)))
+    for index in range(d):
+        part = basis[:, owner == index]
+        found[index] = part @ part.T
+    return found
+
+
+def _unpack(flat: Floats) -> Scales:
+    d = (len(flat) - 2) // 2
+    return Scales(length=flat[:d], weight=flat[d : 2 * d], signal=float(flat[-2]), noise=float(flat[-1]))
+
+
+def _climb(distances: Floats, products: Floats, targets: Floats, beliefs: Beliefs, d: int) -> Scales:
+    """Adam on the log posterior density of the hyperparameters."""
+    centre, spread = beliefs.centre(d), beliefs.spread(d)
+    flat, first, second = centre.copy(), np.zeros_like(centre), np.zeros_like(centre)
+    for step in range(1, STEPS + 1):
+        gradient = _gradient(flat, distances, products, targets) - (flat - centre) / spread**2
+        first = 0.8 * first + 0.2 * gradient
+        second = 0.9 * second + 0.1 * gradient**2
+        rate = 0.3 * (1.0 - 0.7 * step / STEPS)
+        flat = flat + rate * (first / (1 - 0.8**step)) / (np.sqrt(second / (1 - 0.9**step)) + 1e-3)
+        flat = np.clip(flat, centre - 3.0 * spread, centre + 3.0 * spread)
+    return _unpack(flat)
+
+
+def _gradient(flat: Floats, distances: Floats, products: Floats, targets: Floats) -> Floats:
+    """Of the log marginal likelihood, by all logarithmic hyperparameters."""
+    d, n = len(distances), len(targets)
+    inverse, weight = np.exp(-2 * flat[:d]), np.exp(flat[d : 2 * d])
+    signal, noise = np.exp(2 * flat[-2]), np.exp(2 * flat[-1])
+    flat_distances, flat_products = distances.reshape(d, -1), products.reshape(d, -1)
+    shape, slope = _matern(inverse @ flat_distances)
+    kernel = (signal * shape + weight @ flat_products).reshape(n, n)
+    kernel[np.diag_indices(n)] += noise + 1e-6
+    precision = np.linalg.inv(kernel)
+    alpha = precision @ targets
+    pull = 0.5 * (np.outer(alpha, alpha) - precision)
+    flat_pull = pull.ravel()
+    by_length = signal * inverse * (flat_distances @ (flat_pull * slope))
+    by_weight = weight * (flat_products @ flat_pull)
+    return np.concatenate([by_length, by_weight, [2 * signal * (flat_pull @ shape), 2 * noise * np.trace(pull)]])

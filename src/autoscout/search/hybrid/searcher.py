@@ -1,0 +1,198 @@
+"""Searcher `hybrid`: the paper's parts, guided by a surrogate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from autoscout.core.config import Config
+from autoscout.core.seeds import stream
+from autoscout.core.task import Task
+from autoscout.core.trial import Proposal, Trial
+from autoscout.search.hybrid.arms import Arms
+from autoscout.search.hybrid.candidates import Candidates
+from autoscout.search.hybrid.encode import Encoder, Floats, Rows
+from autoscout.search.hybrid.ledger import Answer, Ledger
+from autoscout.search.hybrid.options import HybridOptions
+from autoscout.search.hybrid.orchestrator import Arm
+from autoscout.search.hybrid.past import Belief
+from autoscout.search.hybrid.sparse import Ordering, guided, rewards
+from autoscout.search.hybrid.surrogate import Memory, Surrogate
+from autoscout.search.hybrid.target import expected_improvement
+from autoscout.search.hybrid.tournament import orderings
+from autoscout.space import Space
+
+_NOTHING = Config()
+CAUTION = 40.0
+"""After this many successes the chance of success counts twice: early failures teach a boundary, late ones only cost."""
+SAFE, WARY, UNSAFE = 0.5, 0.05, 1e-120
+"""A candidate must have this chance of success at most, this much more after every failure, or comes after all that have."""
+DARE = 5
+"""Every so many steps nothing is too risky, because the boundary may be drawn wrong."""
+GOOD = 6
+"""Around how many of the best configurations candidates are looked for."""
+CLIMBS = 3
+"""Steps uphill on the acquisition from the best candidate of a sampled space."""
+STARTERS = 400
+
+
+class HybridSearcher:
+    """Tree search over structure, refinement of the incumbent, a bandit between them, and one surrogate that guides all three.
+
+    A step: fit the surrogate to all told trials; weigh candidates by expected improvement times chance of success; the orchestrator
+    picks an arm; SPARSE descends the tree (PUCT, the largest acquisition below a child is its prior), DENSE looks around the incumbent.
+    Cells of the 2x2 grid that nobody measured are filled by the surrogate, so credit costs no trials.
+    """
+
+    def __init__(self, space: Space, task: Task, seed: int = 0, options: HybridOptions | None = None) -> None:
+        self._space = space
+        self._seed = seed
+        self._options = options or HybridOptions()
+        self._encoder = Encoder(space)
+        self._ledger = Ledger(task.objective)
+        self._belief = Belief(space, self._encoder, self._options.past)
+        self._arms = Arms(space, self._encoder, self._options, self._entries())
+        self._pools: dict[Config, Candidates] = {}
+        self._memory: Memory = {}
+        self._fitted: tuple[object, tuple[Config, ...], int, Surrogate] | None = None  # the last fit, for asks that change nothing
+
+    def _entries(self) -> tuple[Ordering, ...]:
+        if not self._options.tournament:
+            return ()
+        past = [study.ordering for study in self._options.past if study.ordering]
+        return orderings(self._space, self._options.orderings, stream(self._seed, "hybrid", "orderings"), past)
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        self._ledger.add(trials)
+
+    def ask(self, n: int, given: Config = _NOTHING, pending: Sequence[Proposal] = ()) -> list[Proposal]:
+        if n < 1 or not self._space.feasible(given):
+            return []
+        pool = self._pool(given)
+        waiting = [proposal.config for proposal in pending]
+        found: list[Proposal] = []
+        while len(found) < n:
+            proposal = self._propose(pool, given, waiting)
+            if proposal is None:
+                break
+            found.append(proposal)
+            waiting.append(proposal.config)
+        return found
+
+    def _pool(self, given: Config) -> Candidates:
+        if given not in self._pools:
+            base, wanted = self._space.project(self._space.default(), given), given
+            shape = None
+            if self._options.dense_only:
+                wanted = given.extend(self._space.structure(base))
+            elif self._options.sparse_only:
+                shape = lambda config: self._space.project(base, given.extend(self._space.structure(config)))  # noqa: E731
+            self._pools[given] = Candidates(self._space, self._encoder, self._seed, wanted, shape)
+        return self._pools[given]
+
+    def _propose(self, pool: Candidates, given: Config, waiting: Sequence[Config]) -> Proposal | None:
+        answers = self._ledger.answers()
+        taken = {*self._ledger.seen, *waiting}
+        step = len(answers) + len(waiting)
+        if step < self._options.start:
+            config = self._starter(pool, given, answers, waiting, taken)
+            return None if config is None else self._proposal(config, {"round": step, "arm": "start"})
+        worked = sorted(
+            (answer for answer in answers if not answer.failed), key=lambda item: (not item.measured, item.loss, item.config.key)
+        )
+        good = [answer.config for answer in worked if self._encoder.codes(answer.config) is not None][:GOOD]
+        configs, rows = pool.weigh(taken, good, self._ledger.told + len(waiting))
+        if not configs:
+            config = None if pool.whole else pool.rest(taken, step)
+            return None if config is None else self._proposal(config, {"round": step, "arm": "rest"})
+        model = self._model(answers, waiting)
+        acquisition = self._acquisition(model, rows, step)
+        if self._options.stop_gain > 0 and len(model.targets) > 1 and not waiting and self._settled(worked, acquisition):
+            return None
+        choice, origin = self._choose(model, answers, good, rows, acquisition)
+        config = configs[choice]
+        if not pool.whole:
+            config = self._climb(model, pool, config, float(acquisition[choice]), taken, step)
+        return self._proposal(config, {"round": step, **origin})
+
+    def _model(self, answers: Sequence[Answer], waiting: Sequence[Config]) -> Surrogate:
+        unreachable = self._ledger.unreachable()
+        last = self._fitted
+        if last is not None and last[0] is answers and last[1] == tuple(waiting) and last[2] == len(unreachable):
+            return last[3]
+        model = Surrogate(self._encoder, self._seed, self._options, self._belief, self._memory)
+        model.fit(answers, waiting, unreachable)
+        self._fitted = (answers, tuple(waiting), len(unreachable), model)
+        return model
+
+    def _acquisition(self, model: Surrogate, rows: Rows, step: int) -> Floats:
+        mean, spread = model.predict(rows)
+        chance = model.chance(rows)
+        found = expected_improvement(mean, spread, model.best) * chance ** (1.0 + len(model.rows) / CAUTION)
+        # Improvement fades exponentially where much is known and the chance does not, so that in the end only failures would look
+        # promising: every failure raises the chance that is asked for.
+        asked = 0.0 if step % DARE == 0 else min(SAFE, WARY * model.failures)
+        return np.where(chance < asked, UNSAFE * found, found)
+
+    def _settled(self, worked: Sequence[Answer], acquisition: Floats) -> bool:
+        """Whether no candidate promises `stop_gain` of the best loss."""
+        losses = np.array([answer.loss for answer in worked])
+        scale = float(np.std(np.log(np.abs(losses)))) if (losses > 0).all() or (losses < 0).all() else float(np.std(losses))
+        return float(acquisition.max()) * scale < self._options.stop_gain
+
+    def _choose(
+        self, model: Surrogate, answers: Sequence[Answer], good: Sequence[Config], rows: Rows, acquisition: Floats
+    ) -> tuple[int, dict[str, Any]]:
+        """The row of the candidate to propose, and why."""
+        origin: dict[str, Any] = {}
+        if self._options.orchestrator and good:
+            arm = self._arms.choose(model, answers)
+            origin = {"arm": arm.value, "base": good[0].key}
+            if arm is Arm.DENSE:
+                incumbent = self._encoder.codes(good[0])
+                near = np.flatnonzero((rows.codes != incumbent).sum(1) <= 2)
+                if len(near):
+                    return int(near[np.argmax(acquisition[near])]), origin
+        if not self._options.tree:
+            return int(np.argmax(acquisition)), origin
+        index, ordering = self._arms.ordering(model, answers)
+        origin |= {"tree": index, "ordering": list(ordering)}
+        columns = np.array([self._encoder.names.index(name) for name in ordering if name in self._encoder.names], dtype=np.int64)
+        return guided(rows.codes, acquisition, columns, model.rows.codes, rewards(model.targets)), origin
+
+    def _climb(self, model: Surrogate, pool: Candidates, config: Config, value: float, taken: set[Config], step: int) -> Config:
+        """Uphill on the acquisition by single moves: a sample seldom holds its peak."""
+        for _ in range(CLIMBS):
+            near, rows = pool.around(config)
+            free = [index for index, other in enumerate(near) if other not in taken]
+            if not free:
+                break
+            values = self._acquisition(model, rows.take(free), step)
+            best = int(np.argmax(values))
+            if values[best] <= value * 1.0001:
+                break
+            config, value = near[free[best]], float(values[best])
+        return config
+
+    def _starter(
+        self, pool: Candidates, given: Config, answers: Sequence[Answer], waiting: Sequence[Config], taken: set[Config]
+    ) -> Config | None:
+        """The default; then what was best on similar tasks; then the candidate farthest from all that is known."""
+        for wish in (self._space.default(), *self._belief.best):
+            config = self._space.project(wish, given)
+            if config not in taken and (pool.whole or not self._options.sparse_only) and pool.holds(config):
+                return config
+        free = pool.free(taken)
+        if not len(free):
+            return None if pool.whole else pool.rest(taken, len(taken))
+        rng = stream(self._seed, "hybrid", "start", len(answers) + len(waiting))
+        drawn = rng.choice(free, size=min(len(free), STARTERS), replace=False)
+        known = self._encoder.rows([*(answer.config for answer in answers), *waiting]).plain
+        here = pool.rows.plain[drawn]
+        apart = ((here[:, None, :] - known[None, :, :]) ** 2).sum(2).min(1) if len(known) else np.zeros(len(here))
+        return pool.configs[int(drawn[np.argmax(apart)])]
+
+    def _proposal(self, config: Config, why: dict[str, Any]) -> Proposal:
+        return Proposal(config=config, origin={"by": "hybrid", "key": config.key, **why})

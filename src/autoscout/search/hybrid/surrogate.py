@@ -1,0 +1,163 @@
+"""What the told trials predict: a Gaussian process mixed with a small forest, and a chance of success."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autoscout.core.config import Config
+from autoscout.core.seeds import stream
+from autoscout.search.hybrid.encode import Encoder, Floats, Rows
+from autoscout.search.hybrid.forest import Forest
+from autoscout.search.hybrid.ledger import Answer
+from autoscout.search.hybrid.options import HybridOptions
+from autoscout.search.hybrid.past import Belief
+from autoscout.search.hybrid.process import FIT_POINTS, Beliefs, Process, Scales
+from autoscout.search.hybrid.target import normal_cdf, standardise
+
+VOTES = 16
+"""Trees that vote on success."""
+SUCCESS = Beliefs(length=(0.0, 0.7), noise=(-1.0, 0.5))
+"""Success varies more smoothly than speed, and less predictably."""
+TRUST = 4.0
+"""How many trials of its own a study needs to outvote the past about the weight of the past."""
+
+Memory = dict[tuple[str, bytes, bytes], Scales]
+"""Fitted hyperparameters by what they were fitted to: a cache, never state."""
+
+
+class Surrogate:
+    """Fitted to answers; predicts standardised targets (lower is better) and the chance of success.
+
+    Failures are left out of the regression: how slow a crash is has no meaning, and any number given to it bends the model
+    where the good configurations often are, at the edge of memory. They teach the chance of success instead.
+
+    Attributes:
+        rows: The configurations that worked.
+        targets: Their standardised targets.
+        best: The lowest of these.
+        failures: How many failed.
+    """
+
+    def __init__(self, encoder: Encoder, seed: int, options: HybridOptions, belief: Belief, memory: Memory) -> None:
+        self._encoder = encoder
+        self._seed = seed
+        self._options = options
+        self._belief = belief
+        self._memory = memory
+        self._process = Process(encoder)
+        self._forest: Forest | None = None
+        self._success: Process | None = None
+        self._votes: Forest | None = None
+        self._rate = 1.0
+        self._slope = belief.weight if belief else 0.0
+        self.best = 0.0
+        self.failures = 0
+        self.targets: Floats = np.zeros(0)
+        self.rows = encoder.rows(())
+
+    def fit(self, answers: Sequence[Answer], pending: Sequence[Config] = (), unreachable: Sequence[Config] = ()) -> None:
+        """Learn.
+
+        Args:
+            answers: What is known.
+            pending: What is under way; it is believed to come out as predicted, so that parallel proposals spread.
+            unreachable: Configurations that somebody asked for and could not have; avoided like failures.
+        """
+        known = [answer for answer in answers if self._encoder.codes(answer.config) is not None]
+        worked = [answer for answer in known if not answer.failed]
+        self.rows = self._encoder.rows(answer.config for answer in worked)
+        self.failures = len(known) - len(worked)
+        losses = np.array([answer.loss for answer in worked])
+        if self._options.failures:
+            self._fit_success(known, unreachable)
+        if len(worked) < 2:
+            self.targets = np.zeros(len(worked))
+            return
+        self.targets = standardise(losses)
+        self.best = float(self.targets.min())
+        remainder = self.targets - self._expected(self.rows, self.targets)
+        # An answer of a simulator is worth less than a measurement where there are both.
+        mixed = any(answer.measured for answer in worked)
+        noise = np.array([0.25 if mixed and not answer.measured else 0.0 for answer in worked])
+        self._process.scales = self._scales("target", self._process, self.rows, losses)
+        self._process.condition(self.rows, remainder, noise)
+        rows, waiting = self.rows, self._encoder.rows(pending)
+        if len(waiting):
+            believed, _ = self._process.predict(waiting)
+            rows, remainder = Rows.join([rows, waiting]), np.concatenate([remainder, believed])
+            self._process.condition(rows, remainder, np.concatenate([noise, np.zeros(len(waiting))]))
+        if self._options.trees:
+            self._forest = Forest(self._encoder, self._options.trees, stream(self._seed, "hybrid", "forest", len(answers)))
+            self._forest.fit(rows.codes, remainder)
+
+    def _expected(self, rows: Rows, targets: Floats | None = None) -> Floats:
+        """What the past makes one expect; with targets, first settle how far it holds here."""
+        if not self._belief:
+            return np.zeros(len(rows))
+        expected = self._belief.expect(rows)
+        if targets is not None:
+            weight = TRUST * max(float(np.mean(expected**2)), 1e-3)
+            slope = (self._belief.weight * weight + float(expected @ targets)) / (weight + float(expected @ expected))
+            self._slope = min(1.0, max(0.0, slope))
+        return self._slope * expected
+
+    def _scales(self, purpose: str, process: Process, rows: Rows, losses: Floats) -> Scales:
+        """Hyperparameters from a part of the rows that changes seldom, so that most steps find them ready."""
+        subset = representative(losses, FIT_POINTS)
+        key = (purpose, rows.codes[subset].tobytes(), losses[subset].tobytes())
+        if key not in self._memory:
+            if len(self._memory) > 64:
+                self._memory.clear()
+            targets = losses[subset] if purpose == "success" else standardise(losses[subset])
+            self._memory[key] = process.fit(rows.take(subset), targets)
+        return self._memory[key]
+
+    def _fit_success(self, known: Sequence[Answer], unreachable: Sequence[Config]) -> None:
+        labels = np.array([0.0 if answer.failed else 1.0 for answer in known] + [0.0] * len(unreachable))
+        if len(labels) == 0 or labels.all():
+            return
+        rows = self._encoder.rows([*(answer.config for answer in known), *unreachable])
+        self._rate = float((labels.sum() + 2.0) / (len(labels) + 3.0))
+        self._success = Process(self._encoder, SUCCESS)
+        self._success.scales = self._scales("success", self._success, rows, 1.0 - 2.0 * labels)
+        self._success.condition(rows, 2.0 * (labels - self._rate))
+        self._votes = Forest(self._encoder, VOTES, stream(self._seed, "hybrid", "votes", len(known)), tries=4)
+        self._votes.fit(rows.codes, labels)
+
+    def chance(self, rows: Rows) -> Floats:
+        """Chance that each row works: a smooth boundary and a vote of trees, half and half."""
+        if self._success is None or self._votes is None:
+            return np.ones(len(rows))
+        mean, spread = self._success.predict(rows)
+        smooth = normal_cdf((self._rate + 0.5 * mean - 0.5) / np.sqrt((0.5 * spread) ** 2 + 0.15**2))
+        votes, _ = self._votes.predict(rows.codes)
+        return 0.5 * (smooth + (VOTES * votes + self._rate) / (VOTES + 1))
+
+    def predict(self, rows: Rows) -> tuple[Floats, Floats]:
+        """Mean and standard deviation of the target."""
+        if len(self.targets) < 2:
+            return self._expected(rows), np.ones(len(rows))
+        mean, spread = self._process.predict(rows)
+        if self._forest is not None:
+            share = self._options.forest_weight
+            other, other_spread = self._forest.predict(rows.codes)
+            mixed = (1 - share) * mean + share * other
+            variance = (1 - share) * (spread**2 + (mean - mixed) ** 2) + share * (other_spread**2 + (other - mixed) ** 2)
+            mean, spread = mixed, np.sqrt(variance)
+        return mean + self._expected(rows), spread
+
+    @property
+    def sensitivity(self) -> Floats:
+        """How much the target varies with each knob."""
+        return self._process.scales.sensitivity
+
+
+def representative(losses: Floats, most: int) -> NDArray[np.int64]:
+    """Up to `most` rows: half the best there are, half the first of the rest; rows stand in hash order, so that is by chance."""
+    if len(losses) <= most:
+        return np.arange(len(losses))
+    order = np.argsort(losses, kind="stable")
+    return np.sort(np.concatenate([order[: most // 2], np.sort(order[most // 2 :])[: most - most // 2]]))

@@ -1,0 +1,81 @@
+"""The tournament of orderings (paper section 3.2): which sparse knob to decide first is itself searched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from autoscout.search.hybrid.sparse import Ordering
+from autoscout.space import Space
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The tournament before some iteration.
+
+    Attributes:
+        alive: Indices of the trees still in it, in their first order.
+        turn: The tree that proposes next.
+    """
+
+    alive: tuple[int, ...]
+    turn: int
+
+
+def standing(trees: int, iteration: int, scores: Mapping[int, tuple[int, float]]) -> Standing:
+    """Who is alive and whose turn it is.
+
+    A round is one proposal of each tree alive: forwards in the first, backwards in the next (zigzag). After it the worse half by
+    cumulative reward of own proposals leaves; an odd one stays. One tree is left in the end.
+
+    Args:
+        trees: How many entered.
+        iteration: Proposals of the sparse optimizer so far.
+        scores: By iteration: the tree that proposed and the reward it got; a missing one counts nothing.
+    """
+    alive, start, backwards = tuple(range(trees)), 0, False
+    totals = dict.fromkeys(alive, 0.0)
+    while len(alive) > 1 and iteration >= start + len(alive):
+        for at in range(start, start + len(alive)):
+            tree, reward = scores.get(at, (-1, 0.0))
+            if tree in totals:
+                totals[tree] += reward
+        start += len(alive)
+        kept = sorted(alive, key=lambda tree: (-totals[tree], tree))[: (len(alive) + 1) // 2]
+        alive = tuple(sorted(kept))
+        backwards = not backwards
+    place = (iteration - start) % len(alive)
+    return Standing(alive=alive, turn=alive[len(alive) - 1 - place if backwards else place])
+
+
+def orderings(space: Space, count: int, rng: np.random.Generator, first: Sequence[Sequence[str]] = ()) -> tuple[Ordering, ...]:
+    """Distinct legal orderings of the sparse knobs: the given ones, then by falling impact, then random ones.
+
+    Without trials the number of values is taken for impact: a wide choice splits the space most. Fewer come back when
+    there are no more.
+    """
+    names = space.sparse
+    found: dict[Ordering, None] = {}
+    for wish in first:
+        found[legal(space, wish)] = None
+    found[legal(space, sorted(names, key=lambda name: -len(space.knobs[name].values)))] = None
+    for _ in range(20 * count):
+        if len(found) >= count:
+            break
+        found[legal(space, [names[index] for index in rng.permutation(len(names))])] = None
+    return tuple(found)[:count]
+
+
+def legal(space: Space, wish: Sequence[str]) -> Ordering:
+    """The sparse knobs as near to the wished order as conditions allow: a knob stands behind its sparse ancestors; unnamed ones last."""
+    sparse = set(space.sparse)
+    queue = [*dict.fromkeys(name for name in wish if name in sparse)]
+    queue += [name for name in space.sparse if name not in queue]
+    found: list[str] = []
+    while queue:
+        name = next(name for name in queue if space.ancestors(name) & sparse <= set(found))
+        found.append(name)
+        queue.remove(name)
+    return tuple(found)

@@ -1,0 +1,117 @@
+"""Searcher `openbox`: OpenBox, with the surrogate and acquisition it chooses for the space."""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autoscout.core.config import Config, Value
+from autoscout.core.errors import require
+from autoscout.core.seeds import number
+from autoscout.core.task import Task
+from autoscout.core.trial import Proposal, Trial
+from autoscout.search._foreign import at, history, propose
+from autoscout.search._told import Told
+from autoscout.space import Space
+
+_NOTHING = Config()
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenboxOptions:
+    """Options of OpenBox's `Advisor`.
+
+    Attributes:
+        startup: Initial configurations, spread over the space.
+        surrogate: `auto`, `gp` or `prf`.
+        random: Share of proposals that are random.
+    """
+
+    startup: int = 3
+    surrogate: str = "auto"
+    random: float = 0.1
+
+    def __post_init__(self) -> None:
+        rules = {
+            "startup": (self.startup >= 1, "must be at least 1"),
+            "surrogate": (self.surrogate in ("auto", "gp", "prf"), "must be auto, gp or prf"),
+            "random": (0 <= self.random <= 1, "is a share between 0 and 1"),
+        }
+        require("openbox", self, rules)
+
+
+class OpenboxSearcher:
+    """OpenBox over the flat space: ordered knobs are integers over their positions, inactive ones stand at their default.
+
+    Its wishes are moved to the nearest valid configuration, and it is told what was measured. Failures count as the worst value that
+    worked. Pending proposals are only not repeated.
+    """
+
+    requires = ("openbox",)
+    extra = "openbox"
+
+    def __init__(self, space: Space, task: Task, seed: int = 0, options: OpenboxOptions | None = None) -> None:
+        self._space = space
+        self._seed = seed
+        self._options = options or OpenboxOptions()
+        self._told = Told(space, task.objective)
+        self._names = {f"k{index}": name for index, (name, knob) in enumerate(space.knobs.items()) if len(knob.values) > 1}
+
+    def ask(self, n: int, given: Config = _NOTHING, pending: Sequence[Proposal] = ()) -> list[Proposal]:
+        if n < 1:
+            return []
+        wishes: Iterator[Mapping[str, Value]] | None = None
+
+        def draw(place: int, attempt: int) -> Mapping[str, Value] | None:  # noqa: ARG001 - an advisor goes on from wish to wish
+            nonlocal wishes
+            wishes = self._wishes() if wishes is None else wishes
+            return next(wishes, None)
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return propose("openbox", n, self._space, self._seed, self._told, given, pending, draw)
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        self._told.add(trials)
+
+    def _wishes(self) -> Iterator[Mapping[str, Value]]:
+        """What a fresh advisor wants after hearing all that was told."""
+        if not self._names:
+            return
+        from openbox import Advisor, Observation
+        from openbox import space as declared
+
+        knobs = self._space.knobs
+        flat = declared.Space()
+        for key, name in self._names.items():
+            count = len(knobs[name].values)
+            ranks = knobs[name].ordered
+            flat.add_variable(
+                declared.Int(key, 0, count - 1) if ranks else declared.Categorical(key, [str(place) for place in range(count)])
+            )
+        told = history(self._told)
+        with tempfile.TemporaryDirectory() as folder:
+            advisor = Advisor(
+                flat,
+                initial_trials=self._options.startup,
+                surrogate_type=self._options.surrogate,
+                rand_prob=self._options.random,
+                output_dir=folder,
+                random_state=number(self._seed, "openbox", self._told.count) % 2**31,
+                logger_kwargs={"level": "ERROR", "logdir": None, "force_init": True},
+            )
+            for config, loss in told:
+                values: dict[str, Any] = {}
+                for key, name in self._names.items():
+                    position = knobs[name].position(config.get(name, knobs[name].default)) or 0
+                    values[key] = position if knobs[name].ordered else str(position)
+                advisor.update_observation(Observation(config=declared.Configuration(flat, values=values), objectives=[loss]))
+            while True:
+                wish = dict(advisor.get_suggestion())
+                yield {name: at(knobs[name], int(wish[key])) for key, name in self._names.items()}
+
+
+__all__ = ["OpenboxSearcher"]

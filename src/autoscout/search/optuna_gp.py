@@ -1,0 +1,57 @@
+"""Searcher `optuna-gp`: Optuna's Gaussian process sampler."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autoscout.core.config import Config
+from autoscout.core.errors import require
+from autoscout.core.task import Task
+from autoscout.core.trial import Proposal, Trial
+from autoscout.search._optuna import OptunaStudy
+from autoscout.space import Space
+
+_NOTHING = Config()
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptunaGpOptions:
+    """Options of Optuna's `GPSampler`.
+
+    Attributes:
+        startup: Random trials first.
+        deterministic: Whether measurements have no noise.
+    """
+
+    startup: int = 10
+    deterministic: bool = False
+
+    def __post_init__(self) -> None:
+        require("optuna-gp", self, {"startup": (self.startup >= 1, "must be at least 1")})
+
+
+class OptunaGpSearcher:
+    """A Gaussian process over the knobs that all trials share; conditional ones are drawn by chance, as that sampler does."""
+
+    requires = ("optuna", "torch", "scipy")
+    extra = "optuna"
+
+    def __init__(self, space: Space, task: Task, seed: int = 0, options: OptunaGpOptions | None = None) -> None:
+        self._options = options or OptunaGpOptions()
+        self._study = OptunaStudy("optuna-gp", space, task, seed, self._sampler)
+
+    def ask(self, n: int, given: Config = _NOTHING, pending: Sequence[Proposal] = ()) -> list[Proposal]:
+        return self._study.ask(n, given, pending)
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        self._study.tell(trials)
+
+    def _sampler(self, seed: int) -> Any:
+        from optuna.samplers import GPSampler
+
+        return GPSampler(seed=seed, n_startup_trials=self._options.startup, deterministic_objective=self._options.deterministic)
+
+
+__all__ = ["OptunaGpSearcher"]

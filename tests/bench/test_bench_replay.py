@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bench_tables import square
+
+from autoscout.bench import Replay, replay
+from autoscout.bench.replay import FREE, ReplayEvaluator, Run
+from autoscout.core.config import Config
+from autoscout.core.protocols import Evaluator
+from autoscout.core.trial import Proposal, Status, Trial
+from autoscout.search.random import RandomSearcher
+
+
+class Stubborn:
+    """Asks for a list of configurations, the last one for ever."""
+
+    def __init__(self, configs: Sequence[Config]) -> None:
+        self.configs = list(configs)
+        self.told: list[list[Trial]] = []
+        self.pending: list[int] = []
+
+    def ask(self, n: int, given: Config = Config(), pending: Sequence[Proposal] = ()) -> list[Proposal]:
+        self.pending.append(len(pending))
+        found = []
+        for place in range(n):
+            config = self.configs.pop(0) if len(self.configs) > 1 else self.configs[0]
+            found.append(Proposal(config=config, origin={"place": place}))
+        return found
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        self.told.append(list(trials))
+
+
+def test_a_run_measures_distinct_rows() -> None:
+    table = square()
+    run = replay(table, RandomSearcher(table.space, table.task, 3), name="random", seed=3, budget=20)
+    assert len(run.losses) == len(run.cpu_ms) == 20
+    assert run.known == run.outside == 0
+    assert Run.from_json(run.to_json()) == run
+
+
+def test_same_seed_same_run() -> None:
+    table = square(hole=True)
+
+    def one(seed: int) -> tuple[float | None, ...]:
+        return replay(table, RandomSearcher(table.space, table.task, seed), name="random", seed=seed, budget=15).losses
+
+    assert one(1) == one(1) != one(2)
+
+
+def test_the_whole_table_ends_a_run() -> None:
+    table = square(3)
+    run = replay(table, RandomSearcher(table.space, table.task, 0), name="random", seed=0, budget=500)
+    assert len(run.losses) == len(table)
+    assert sum(loss is None for loss in run.losses) == 2
+
+
+def test_known_rows_cost_nothing_ten_times_in_a_row() -> None:
+    table = square()
+    searcher = Stubborn([Config(x=1, y=1, c="p")])
+    run = replay(table, searcher, name="stubborn", seed=0, budget=3)
+    assert len(run.losses) == 3
+    assert run.known == 2 * FREE
+    assert len(searcher.told) == 3 + 2 * FREE
+    second = searcher.told[1 + FREE][0]
+    assert second.config != Config(x=1, y=1, c="p"), "then the nearest row that nobody measured"
+    assert abs(int(second.config["x"]) - 1) + abs(int(second.config["y"]) - 1) == 1  # type: ignore[arg-type]
+
+
+def test_a_proposal_outside_goes_to_the_nearest_row() -> None:
+    table = square(hole=True)
+    wanted = Config(x=2, y=3, c="p")
+    source = Replay(table, 0)
+    row, itself = source.answer(Proposal(config=wanted, origin={"arm": "dense"}))
+    assert row.config in table.configs
+    assert row.ok
+    assert row.proposal.origin == {"arm": "dense"}, "credit stays with who asked"
+    assert itself.config == wanted
+    assert itself.measurement.status is Status.ABORTED
+    assert source.outside == 1
+
+
+def test_failures_cost_one_and_are_told() -> None:
+    table = square()
+    searcher = Stubborn([Config(x=0, y=0, c="p"), Config(x=3, y=2, c="p")])
+    run = replay(table, searcher, name="stubborn", seed=0, budget=2)
+    assert run.losses == (None, 1.0)
+    assert searcher.told[0][0].measurement.status is Status.CRASHED
+
+
+def test_several_workers_are_kept_busy() -> None:
+    table = square()
+    searcher = Stubborn(table.configs[5:15])
+    run = replay(table, searcher, name="stubborn", seed=0, budget=8, workers=4)
+    assert len(run.losses) == 8
+    assert searcher.pending == [0, *[3] * 7]
+
+
+def test_a_searcher_that_stops_ends_its_run() -> None:
+    class Tired(Stubborn):
+        def ask(self, n: int, given: Config = Config(), pending: Sequence[Proposal] = ()) -> list[Proposal]:
+            return super().ask(n) if len(self.told) < 2 else []
+
+    run = replay(square(), Tired(square().configs[3:9]), name="tired", seed=0, budget=5)
+    assert run.stopped
+    assert len(run.losses) == 2
+
+
+def test_a_table_as_an_evaluator() -> None:
+    table = square(hole=True)
+    evaluator = ReplayEvaluator(table)
+    assert isinstance(evaluator, Evaluator)
+    exact, near = evaluator.evaluate([Proposal(config=Config(x=3, y=3, c="p")), Proposal(config=Config(x=3, y=2, c="p"))])
+    assert exact.metrics == {"value": 2.0}
+    assert near.ok
+    assert evaluator.recheck() == []

@@ -1,0 +1,153 @@
+"""The parts of the paper's algorithm, one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autoscout.core.config import Config
+from autoscout.core.seeds import stream
+from autoscout.search.hybrid.dense import DenseState, Move, propose
+from autoscout.search.hybrid.orchestrator import Arm, Quad, choose
+from autoscout.search.hybrid.sparse import Statistics, descend, rewards
+from autoscout.search.hybrid.tournament import legal, orderings, standing
+from autoscout.space import Choice, Flag, Grid, Space
+
+SPACE = Space(
+    [
+        Choice("engine", ["sync", "async"]),
+        Flag("pinned", when="engine == 'async'"),
+        Choice("level", [1, 2, 3]),
+        Grid("queue", 1, 64, log=True, default=8, when="engine == 'async'"),
+        Grid("batch", values=[1, 2, 4, 8]),
+    ],
+)
+
+
+def test_rewards_are_normalised_ranks_and_failures_get_nothing() -> None:
+    found = rewards(np.array([3.0, 1.0, np.inf, 2.0, 2.0]))
+    assert found[1] == 1.0
+    assert found[2] == 0.0
+    assert found[1] > found[3] == found[4] > found[0] > 0.0
+
+
+def test_the_tree_expands_every_child_before_it_returns_to_one() -> None:
+    told: list[Config] = []
+    seen = set()
+    for step in range(3):
+        found = descend(SPACE, ("level", "engine", "pinned"), Statistics(told, np.ones(len(told))), stream(0, step), Config())
+        seen.add(found["level"])
+        told.append(SPACE.project({}, found))
+    assert seen == {1, 2, 3}
+
+
+def test_the_tree_goes_where_rewards_are() -> None:
+    told = [config for config in SPACE.enumerate() if config["batch"] == 1 and config.get("queue", 8) == 8]
+    good = np.array([1.0 if config["level"] == 2 else 0.0 for config in told])
+    for step in range(5):
+        found = descend(SPACE, ("level", "engine", "pinned"), Statistics(told, good), stream(1, step), Config(), exploration=0.1)
+        assert found["level"] == 2
+
+
+def test_descents_decide_every_active_sparse_knob_under_given() -> None:
+    for step in range(20):
+        found = descend(SPACE, ("pinned", "level", "engine"), Statistics([], np.zeros(0)), stream(2, step), Config(batch=4))
+        assert found["batch"] == 4
+        assert {"engine", "level"} <= set(found)
+        assert ("pinned" in found) == (found["engine"] == "async")
+
+
+def test_an_ordering_respects_conditions() -> None:
+    assert legal(SPACE, ["pinned", "level"]) == ("level", "engine", "pinned")
+    for order in orderings(SPACE, 40, stream(0, "orderings")):
+        assert sorted(order) == sorted(SPACE.sparse)
+        assert order.index("engine") < order.index("pinned")
+
+
+def test_orderings_are_distinct_and_past_winners_come_first() -> None:
+    found = orderings(SPACE, 3, stream(0, "orderings"), [("level", "engine", "pinned")])
+    assert found[0] == ("level", "engine", "pinned")
+    assert len(set(found)) == 3
+    assert len(orderings(SPACE, 40, stream(0, "orderings"))) == 3, "there are three legal ones"
+
+
+def test_turns_zigzag_and_the_worse_half_leaves() -> None:
+    """Four trees; tree 3 earns most, then 1. Rounds: 0 1 2 3 | 3 1 | 3 3 ..."""
+    earned = {0: 0.1, 1: 0.6, 2: 0.2, 3: 0.9}
+    scores: dict[int, tuple[int, float]] = {}
+    turns = []
+    for iteration in range(8):
+        turn = standing(4, iteration, scores).turn
+        scores[iteration] = (turn, earned[turn])
+        turns.append(turn)
+    assert turns == [0, 1, 2, 3, 3, 1, 3, 3]
+    assert standing(4, 8, scores).alive == (3,)
+
+
+def test_an_odd_number_of_trees_keeps_the_larger_half() -> None:
+    scores = {index: (index, float(index)) for index in range(5)}
+    assert standing(5, 5, scores).alive == (2, 3, 4)
+
+
+def test_a_missing_result_counts_nothing() -> None:
+    assert standing(2, 2, {1: (1, 0.0)}).alive == (0,)
+    assert standing(2, 2, {1: (1, 0.3)}).alive == (1,)
+
+
+def test_dense_success_goes_on_with_a_longer_step() -> None:
+    names = ("queue", "batch")
+    state = DenseState().after(Move("queue", 1, 1), True, names)
+    base = SPACE.project({"engine": "async"}, Config(engine="async"))
+    found = propose(SPACE, state, base, names)
+    assert found is not None
+    assert found[0] == Move("queue", 1, 2)
+    assert found[1]["queue"] == 32
+
+
+def test_dense_failure_turns_and_moves_to_the_next_knob() -> None:
+    names = ("queue", "batch")
+    state = DenseState().after(Move("queue", 1, 4), False, names)
+    base = SPACE.project({}, Config(engine="async", batch=2))
+    found = propose(SPACE, state, base, names)
+    assert found is not None
+    assert found[0] == Move("batch", 1, 1)
+    back = propose(SPACE, DenseState(current=0, directions=state.directions, steps=state.steps), base, names)
+    assert back is not None
+    assert back[0] == Move("queue", -1, 1)
+
+
+def test_a_masked_knob_keeps_its_state() -> None:
+    names = ("queue", "batch")
+    state = DenseState().after(Move("queue", -1, 2), True, names)
+    found = propose(SPACE, state, SPACE.project({}, Config(engine="sync")), names)
+    assert found is not None
+    assert found[0].knob == "batch"
+    later = state.after(found[0], False, names)
+    assert later.steps["queue"] == 4
+    assert later.directions["queue"] == -1
+
+
+def test_the_end_of_a_range_turns_round() -> None:
+    found = propose(SPACE, DenseState(current=1), SPACE.project({}, Config(engine="sync", batch=8)), ("queue", "batch"))
+    assert found is not None
+    assert found[1]["batch"] == 4
+
+
+def test_nothing_moves_without_dense_knobs() -> None:
+    space = Space([Flag("fast")])
+    assert propose(space, DenseState(), space.default(), space.dense) is None
+
+
+def test_difference_of_differences_by_hand() -> None:
+    quad = Quad(bb=10.0, bc=8.0, cb=9.0, cc=6.0)
+    assert quad.gain(Arm.SPARSE) == pytest.approx(((10 - 9) + (8 - 6)) / 20)
+    assert quad.gain(Arm.DENSE) == pytest.approx(((10 - 8) + (9 - 6)) / 20)
+
+
+def test_the_orchestrator_tries_both_then_follows_the_reward() -> None:
+    assert choose([], 0.5, 0.9) is Arm.SPARSE
+    assert choose([(Arm.SPARSE, 1.0)], 0.5, 0.9) is Arm.DENSE
+    pulls = [(Arm.SPARSE, 0.0), (Arm.DENSE, 0.4)]
+    assert choose(pulls, 0.5, 0.9) is Arm.DENSE
+    assert choose([*pulls, *[(Arm.DENSE, 0.4)] * 20], 5.0, 1.0) is Arm.SPARSE, "without decay the rare arm comes back"
+    assert choose([*pulls, *[(Arm.DENSE, 0.4)] * 20], 5.0, 0.7) is Arm.DENSE, "with decay it does not"

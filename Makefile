@@ -14,7 +14,7 @@ $(VENV)/.ready-tune: pyproject.toml scripts/setup
 	@touch $@
 
 $(VENV)/.ready-test: pyproject.toml scripts/setup
-	PYTHON=$(PYTHON) scripts/setup $(VENV) dev,llamacpp,postgres
+	PYTHON=$(PYTHON) scripts/setup $(VENV) dev,llamacpp,postgres,sched,bench
 	@touch $@ $(VENV)/.ready-tune
 
 tune: $(VENV)/.ready-tune ## tune real llama.cpp on this machine, about five minutes

@@ -11,17 +11,12 @@ from typing import Annotated
 import typer
 
 from autoscout import __version__
-<<<<<<< src/autoscout/cli/main.py
-from autoscout.cli import doctor, profile, render, report, resume, space, tune
+from autoscout.cli import bench, calibrate, doctor, estimate, profile, render, report, resume, sched, space, tune
 from autoscout.cli._options import mute
 from autoscout.core.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, AutoScoutError, ConfigError, Fault
 from autoscout.core.log import logger
 
 log = logger(__name__)
-=======
-from autoscout.cli import bench, doctor, profile, render, report, resume, space, tune
-from autoscout.core.errors import EXIT_INTERRUPTED, AutoScoutError
->>>>>>> /tmp/theirs.21447
 
 app = typer.Typer(
     name="autoscout",
@@ -35,8 +30,11 @@ app.command("resume")(resume.resume)
 app.command("report")(report.report)
 app.command("profile")(profile.profile)
 app.command("render")(render.render)
+app.command("estimate")(estimate.estimate)
+app.command("calibrate")(calibrate.calibrate)
 app.command("doctor")(doctor.doctor)
 app.add_typer(space.app, name="space")
+app.add_typer(sched.app, name="sched")
 app.add_typer(bench.app, name="bench")
 
 

@@ -135,9 +135,9 @@ def test_memory_that_is_not_there(cache: Path, tmp_path: Path) -> None:
     argv = ("/bin/sh", "-c", 'ulimit -v 6000000; exec "$@"', "sh", *launch.argv)
     done = BACKEND.parse(run(replace(launch, files=beyond, argv=argv), tmp_path), task)
     assert done.status is Status.OOM_START, f"{done.status} {done.reason}\n{done.log_tail}"
-    limited = small_task(cache, memory_gb=0.02)  # less than Python with the engine
+    limited = small_task(cache, memory_gb=0.02, requests=20_000)  # less than Python with the engine; long enough to be seen
     done = BACKEND.parse(run(BACKEND.render(config_of(limited), limited, seed=1), tmp_path), limited)
-    assert done.status is Status.OOM_START, f"{done.status} {done.reason}\n{done.log_tail}"
+    assert done.status.out_of_memory, f"{done.status} {done.reason}\n{done.log_tail}"
     assert BACKEND.render(config_of(limited), limited, seed=1).resources == Resources(cpus=int(limited.hardware["cores"]), memory_gb=0.02)
 
 

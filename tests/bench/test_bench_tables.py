@@ -80,6 +80,15 @@ def test_kernel_tuner_results(tmp_path: Path, zipped: bool) -> None:
     assert found.optimum == pytest.approx(10.0 / 128)
 
 
+def test_rates_are_maximised(tmp_path: Path) -> None:
+    results = [
+        {"configuration": {"b": b}, "invalidity": "correct", "measurements": [{"name": "GFLOP/s", "value": b}], "objectives": ["GFLOP/s"]}
+        for b in (1.0, 2.0, 3.0)
+    ]
+    (tmp_path / "rate.json").write_text(json.dumps({"results": results}))
+    assert load_table(find_tables(str(tmp_path))[0]).optimum == -3.0
+
+
 def test_a_past_study(tmp_path: Path) -> None:
     trials = []
     for number, (x, kind, extra, value) in enumerate(rows()):
@@ -127,6 +136,9 @@ def test_synthetic_tables_are_whole_spaces(name: str) -> None:
     assert len(found) == found.space.count().value
     assert 0 < found.failures < len(found)
     assert found.task.workload["synthetic"] is True
+    default = found.row(found.space.default())
+    assert default is not None
+    assert 1.2 * found.optimum < found.losses[default] < 4 * found.optimum, "the default works, and leaves something to find"
 
 
 def test_the_synthetic_model_has_the_trade_offs_of_the_real_thing() -> None:

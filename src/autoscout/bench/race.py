@@ -68,7 +68,7 @@ class Race:
         budget: Distinct evaluations of a run.
         workers: Proposals under way at once.
         output: Folder that keeps the runs; None keeps nothing.
-        jobs: Processes; 1 runs in this one.
+        jobs: Processes, each with one thread for arithmetic, so that CPU times mean something; 0 runs in this one.
     """
 
     entries: tuple[Entry, ...]
@@ -83,7 +83,7 @@ class Race:
         rules = {
             "budget": (self.budget > 0, "must be above zero"),
             "workers": (self.workers > 0, "must be above zero"),
-            "jobs": (self.jobs > 0, "must be above zero"),
+            "jobs": (self.jobs >= 0, "must not be negative"),
             "seeds": (len(self.seeds) > 0, "at least one seed is needed"),
             "entries": (len({entry.label for entry in self.entries}) == len(self.entries) > 0, "each searcher once, and at least one"),
         }
@@ -118,7 +118,7 @@ def run_race(race: Race, progress: Callable[[Run, int, int], None] | None = None
 
 
 def _all(race: Race, missing: Sequence[tuple[Entry, Source, int]]) -> Iterable[Run]:
-    if race.jobs == 1 or len(missing) == 1:
+    if race.jobs == 0:
         for entry, source, seed in missing:
             yield _one(entry, source, seed, race.budget, race.workers)
         return

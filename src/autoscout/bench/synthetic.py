@@ -35,9 +35,9 @@ def _knobs() -> dict[str, Knob]:
     return {
         knob.name: knob
         for knob in (
-            Choice("tp", _DEGREES, help="tensor parallel degree"),
+            Choice("tp", _DEGREES, default=8, help="tensor parallel degree"),
             Choice("pp", _DEGREES, help="pipeline parallel degree"),
-            Choice("dp", (1, 2, 4, 8, 16), default=16, help="data parallel degree"),
+            Choice("dp", (1, 2, 4, 8, 16), default=2, help="data parallel degree"),
             Choice("cp", _DEGREES, help="context parallel degree"),
             Choice("ep", _DEGREES, help="expert parallel degree"),
             Flag("sp", when="tp > 1", help="sequence parallelism"),

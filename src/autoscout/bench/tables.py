@@ -29,6 +29,8 @@ from autoscout.core.trial import Status
 MANIFEST = "manifest.json"
 _T4_STATUS = {"compile": Status.INVALID, "constraints": Status.INVALID, "runtime": Status.CRASHED, "timeout": Status.TIMEOUT}
 _ENDINGS = (".json", ".json.gz")
+_RATES = ("flop", "throughput", "bandwidth", "/s", "per_s")
+"""T4 does not say which way is better: objectives whose names hold one of these are rates, and rates are maximised."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +148,9 @@ def _from_t4(path: Path, name: str) -> Table:
         values.append(number)
         statuses.append(_T4_STATUS.get(result.get("invalidity", ""), Status.CRASHED))
     unit = next((item.get("unit", "") for item in results[0].get("measurements", ()) if item["name"] == metric), "")
-    return _columns.from_rows(name, rows, values, statuses, where=str(path), maximize=False, unit=unit)
+    return _columns.from_rows(
+        name, rows, values, statuses, where=str(path), maximize=any(part in metric.lower() for part in _RATES), unit=unit
+    )
 
 
 def _from_trials(path: Path, name: str) -> Table:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from autoscout import __version__
-from autoscout.cli import bench, calibrate, doctor, estimate, profile, render, report, resume, sched, space, tune
+from autoscout.cli import bench, calibrate, doctor, estimate, explain, profile, render, report, resume, sched, space, tune
 from autoscout.cli._options import mute
 from autoscout.core.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, AutoScoutError, ConfigError, Fault
 from autoscout.core.log import logger
@@ -28,6 +28,7 @@ app = typer.Typer(
 app.command("tune")(tune.tune)
 app.command("resume")(resume.resume)
 app.command("report")(report.report)
+app.command("explain")(explain.explain)
 app.command("profile")(profile.profile)
 app.command("render")(render.render)
 app.command("estimate")(estimate.estimate)

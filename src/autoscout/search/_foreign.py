@@ -18,6 +18,9 @@ from autoscout.space import Knob, Space
 TRIES = 10
 """How often a tuner may repeat itself for one proposal."""
 
+DEAR_TRIES = 3
+"""The same for tuners that take long to answer."""
+
 Draw = Callable[[int, int], Mapping[str, Value] | None]
 """What the tuner wants at a place and a try; None when it has nothing to say."""
 
@@ -29,7 +32,7 @@ def history(told: Told) -> list[tuple[Config, float]]:
 
 
 def propose(
-    name: str, n: int, space: Space, seed: int, told: Told, given: Config, pending: Sequence[Proposal], draw: Draw
+    name: str, n: int, space: Space, seed: int, told: Told, given: Config, pending: Sequence[Proposal], draw: Draw, tries: int = TRIES
 ) -> list[Proposal]:
     """Up to `n` proposals: what `draw` wants, moved to the nearest valid configuration under `given`.
 
@@ -40,7 +43,7 @@ def propose(
     taken = told.taken(pending)
     found: list[Proposal] = []
     for place in range(len(pending), len(pending) + n):
-        config, how = _one(space, seed, told, given, taken, place, draw, name)
+        config, how = _one(space, seed, told, given, taken, place, draw, name, tries)
         if config is None:
             break
         taken.add(config)
@@ -49,10 +52,10 @@ def propose(
 
 
 def _one(
-    space: Space, seed: int, told: Told, given: Config, taken: set[Config], place: int, draw: Draw, name: str
+    space: Space, seed: int, told: Told, given: Config, taken: set[Config], place: int, draw: Draw, name: str, tries: int
 ) -> tuple[Config | None, str]:
     config: Config | None = None
-    for attempt in range(TRIES):
+    for attempt in range(tries):
         wanted = draw(place, attempt)
         if wanted is None:
             break

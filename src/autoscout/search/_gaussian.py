@@ -43,6 +43,22 @@ class Encoding:
         mixed = (left[:, None, :] < 0) != (right[None, :, :] < 0)
         return np.where(self._ordered & ~mixed, gap**2, gap > 0).astype(np.float32)
 
+    def scaled(self, left: Array, right: Array, weights: Array) -> Array:
+        """The same, weighted and summed over the knobs, without holding them all at once; shape (left, right)."""
+        found = np.zeros((len(left), len(right)))
+        for column, weight in enumerate(weights):
+            one, other = left[:, column, None], right[None, :, column]
+            if self._ordered[column]:
+                gap = one - other
+                gap *= gap
+                if left[:, column].min(initial=0.0) < 0 or right[:, column].min(initial=0.0) < 0:
+                    gap[(one < 0) != (other < 0)] = 1.0
+                gap *= weight
+                found += gap
+            else:
+                found += weight * (one != other)
+        return found
+
 
 @dataclass(frozen=True)
 class Fit:
@@ -98,20 +114,19 @@ def fitted(distances: NDArray[np.float32], targets: Array) -> Fit:
     return best
 
 
-def posterior(fit: Fit, among: NDArray[np.float32], across: NDArray[np.float32], targets: Array) -> tuple[Array, Array]:
+def posterior(fit: Fit, among: Array, across: Array, targets: Array) -> tuple[Array, Array]:
     """Mean and standard deviation at some points.
 
     Args:
         fit: Hyperparameters.
-        among: Distances between what is known.
-        across: Distances from the points to what is known.
+        among: Scaled distances between what is known.
+        across: Scaled distances from the points to what is known.
         targets: What is known, standardised.
     """
-    weights = fit.weights.astype(np.float32)
-    kernel = matern((among @ weights).astype(np.float64))
+    kernel = matern(among)
     kernel[np.diag_indices_from(kernel)] += fit.noise + 1e-6
     inverse = np.linalg.inv(kernel)
-    cross = matern((across @ weights).astype(np.float64))
+    cross = matern(across)
     mean = cross @ (inverse @ targets)
     variance = 1.0 - np.einsum("ij,ij->i", cross @ inverse, cross)
     return mean, np.sqrt(np.maximum(variance, 1e-12))

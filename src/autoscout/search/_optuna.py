@@ -10,7 +10,7 @@ from autoscout.core.config import Config, Value
 from autoscout.core.seeds import number
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.search._foreign import at, history, propose
+from autoscout.search._foreign import TRIES, at, history, propose
 from autoscout.search._told import Told
 from autoscout.space import Space
 
@@ -25,9 +25,10 @@ class OptunaStudy:
     Args:
         name: Of the searcher, for origins.
         sampler: Makes a sampler from a seed.
+        tries: How often it may repeat itself for one proposal.
     """
 
-    def __init__(self, name: str, space: Space, task: Task, seed: int, sampler: Callable[[int], Any]) -> None:
+    def __init__(self, name: str, space: Space, task: Task, seed: int, sampler: Callable[[int], Any], tries: int = TRIES) -> None:
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -36,6 +37,7 @@ class OptunaStudy:
         self._space = space
         self._seed = seed
         self._sampler = sampler
+        self._tries = tries
         self._told = Told(space, task.objective)
         self._study: Any = None
         self._inside: list[tuple[Config, float]] = []
@@ -58,7 +60,9 @@ class OptunaStudy:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # experimental features are named in our own documentation
             waiting = [self._running(proposal.config) for proposal in pending if not self._space.check(proposal.config)]
-            found = propose(self._name, n, self._space, self._seed, self._told, given, pending, lambda *key: self._wish(given, *key))
+            found = propose(
+                self._name, n, self._space, self._seed, self._told, given, pending, lambda *key: self._wish(given, *key), self._tries
+            )
             for trial in waiting:
                 self._study.tell(trial, state=self._optuna.trial.TrialState.FAIL)  # forgotten: `pending` is an argument
         return found

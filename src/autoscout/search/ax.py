@@ -13,7 +13,7 @@ from autoscout.core.errors import require
 from autoscout.core.seeds import number
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.search._foreign import at, history, propose
+from autoscout.search._foreign import DEAR_TRIES, at, history, propose
 from autoscout.search._told import Told
 from autoscout.space import Knob, Space
 
@@ -74,7 +74,7 @@ class AxSearcher:
             from ax.utils.common.logger import set_ax_logger_levels
 
             set_ax_logger_levels(logging.ERROR)
-            return propose("ax", n, self._space, self._seed, self._told, given, pending, draw)
+            return propose("ax", n, self._space, self._seed, self._told, given, pending, draw, DEAR_TRIES)
 
     def tell(self, trials: Sequence[Trial]) -> None:
         self._told.add(trials)

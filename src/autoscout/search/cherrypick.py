@@ -128,12 +128,13 @@ class CherrypickSearcher:
         points = self._encoded(candidates)
         if waiting:
             more = self._encoded(waiting)
-            among, across = self._encoding.distances(known, known), self._encoding.distances(more, known)
-            believed, _ = posterior(fit, among, across, values)
+            believed, _ = posterior(fit, *self._scaled(known, more, fit), values)
             known, values = np.vstack([known, more]), np.concatenate([values, believed])
-        among, across = self._encoding.distances(known, known), self._encoding.distances(points, known)
-        mean, deviation = posterior(fit, among, across, values)
+        mean, deviation = posterior(fit, *self._scaled(known, points, fit), values)
         return expected_improvement(mean, deviation, float(values.min())), scale
+
+    def _scaled(self, known: Array, points: Array, fit: Fit) -> tuple[Array, Array]:
+        return self._encoding.scaled(known, known, fit.weights), self._encoding.scaled(points, known, fit.weights)
 
     def _encoded(self, configs: Sequence[Config]) -> Array:
         new = [config for config in configs if config not in self._rows]

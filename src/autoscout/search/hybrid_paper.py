@@ -25,6 +25,8 @@ _NOTHING = Config()
 _BY = "hybrid-paper"
 _IDLE = 40
 """Rounds in a row whose four cells are all known before something unknown is drawn by chance."""
+_STUCK = 8
+"""Such rounds after which the arms take turns, because the bandit would pull a converged optimizer for ever."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +103,7 @@ class HybridPaperSearcher:
         found: list[Proposal] = []
         idle = 0
         while len(found) < n and idle < _IDLE:
-            entry, cells = self._plan(number, [item for item in rounds if item.number < number], answers, given)
+            entry, cells = self._plan(number, [item for item in rounds if item.number < number], answers, given, stuck=idle >= _STUCK)
             fresh = [cell for cell in CELLS if cells[cell] not in taken]
             for cell in fresh:
                 if len(found) < n and cells[cell] not in taken:
@@ -114,14 +116,16 @@ class HybridPaperSearcher:
             found += self._by_chance(n - len(found), given, taken, number)
         return found
 
-    def _plan(self, number: int, rounds: Sequence[Round], answers: Sequence[Answer], given: Config) -> tuple[Round, dict[str, Config]]:
+    def _plan(
+        self, number: int, rounds: Sequence[Round], answers: Sequence[Answer], given: Config, stuck: bool
+    ) -> tuple[Round, dict[str, Config]]:
         """Lines 10-11 and 25-26 of Algorithm 1: the pairs of structures and of dense points, and the grid they span."""
         space, options = self._space, self._options
         losses = np.array([answer.loss for answer in answers])
         reward = dict(zip((answer.config.key for answer in answers), rewards(losses), strict=True))
         so_far = progress(rounds, costs(answers), reward, space.dense)
         base = self._base(answers, given)
-        arm = self._arm(number, so_far)
+        arm = self._arm(number, so_far, stuck)
         tree = standing(len(self._orderings), so_far.sparse_pulls, so_far.scores).turn
         structure = self._structure(number, arm, tree, so_far, answers, given)
         moved = None if options.sparse_only else propose(space, so_far.dense, base, space.dense)
@@ -142,13 +146,13 @@ class HybridPaperSearcher:
             return self._space.project(self._space.default(), given)
         return min(worked, key=lambda answer: (not answer.measured, answer.loss, answer.config.key)).config
 
-    def _arm(self, number: int, so_far: Progress) -> Arm:
+    def _arm(self, number: int, so_far: Progress, stuck: bool) -> Arm:
         options = self._options
         if options.sparse_only or not self._space.dense:
             return Arm.SPARSE
         if options.dense_only or not self._space.sparse:
             return Arm.DENSE
-        if not options.orchestrator:
+        if not options.orchestrator or stuck:
             return (Arm.SPARSE, Arm.DENSE)[number % 2]
         return choose(so_far.pulls, options.exploration, options.decay)
 

@@ -13,7 +13,7 @@ from autoscout.core.errors import require
 from autoscout.core.seeds import number
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.search._foreign import at, history, propose
+from autoscout.search._foreign import DEAR_TRIES, at, history, propose
 from autoscout.search._told import Told
 from autoscout.space import Space
 
@@ -72,7 +72,7 @@ class OpenboxSearcher:
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return propose("openbox", n, self._space, self._seed, self._told, given, pending, draw)
+            return propose("openbox", n, self._space, self._seed, self._told, given, pending, draw, DEAR_TRIES)
 
     def tell(self, trials: Sequence[Trial]) -> None:
         self._told.add(trials)

@@ -10,6 +10,7 @@ from autoscout.core.config import Config
 from autoscout.core.errors import require
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
+from autoscout.search._foreign import DEAR_TRIES
 from autoscout.search._optuna import OptunaStudy
 from autoscout.space import Space
 
@@ -40,7 +41,7 @@ class OptunaGpSearcher:
 
     def __init__(self, space: Space, task: Task, seed: int = 0, options: OptunaGpOptions | None = None) -> None:
         self._options = options or OptunaGpOptions()
-        self._study = OptunaStudy("optuna-gp", space, task, seed, self._sampler)
+        self._study = OptunaStudy("optuna-gp", space, task, seed, self._sampler, DEAR_TRIES)
 
     def ask(self, n: int, given: Config = _NOTHING, pending: Sequence[Proposal] = ()) -> list[Proposal]:
         return self._study.ask(n, given, pending)

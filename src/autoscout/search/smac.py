@@ -86,7 +86,7 @@ class SmacSearcher:
             from ConfigSpace import ConfigurationSpace
 
             text = write_configspace(self._space).text
-            if text.count('"forbidden_clauses') + text.count('"clauses"') > _FORBIDDEN or text.count('"AND"') > _FORBIDDEN:
+            if text.count('"clauses"') > _FORBIDDEN:
                 text = write_configspace(Space([self._space.knobs[name] for name in self._space.declared], facts=self._space.facts)).text
             with tempfile.TemporaryDirectory() as folder:
                 file = Path(folder) / "space.json"
@@ -108,6 +108,7 @@ class SmacSearcher:
         losses = np.array([loss for _, loss in told])
         costs = np.log(losses - min(0.0, float(losses.min())) + 1e-9 * (1.0 + float(np.abs(losses).max())))
         seed = number(self._seed, "smac", self._told.count) % 2**31
+        space.seed(seed)  # SMAC draws from the space, which has a generator of its own
         scenario = Scenario(space, deterministic=True, n_trials=100_000, seed=seed)
         model, gain, search = (
             Facade.get_model(scenario),

@@ -14,12 +14,13 @@ from autoscout.core.errors import require
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.search._moves import fresh
+from autoscout.search._moves import fresh, mutate
 from autoscout.search._told import Answer, Told
 from autoscout.space import Space
 
 _NOTHING = Config()
-_TRIES = 12  # walks that end in known configurations before chance takes over
+_TRIES = 12  # walks to exhausted settings before chance takes over
+_CHANGES = 4  # of a light setting that is known
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +35,7 @@ class UdoOptions:
         heavy: Knobs that are dear to change; by default those that need a restart, or the sparse ones where all or none do.
     """
 
-    exploration: float = 0.4
+    exploration: float = 0.2
     light_steps: int = 3
     delay: int = 4
     heavy: tuple[str, ...] = ()
@@ -62,8 +63,7 @@ class UdoSearcher:
 
     The upper tree decides the heavy knobs in order; the reward of a heavy setting is the best that any light setting under it reached,
     and it is known only after `light_steps` of them (delayed feedback). The lower tree, one per heavy setting, decides the rest.
-    Rewards are ranks among all answers, so that they need no scale; failures get none. Both trees are worked out from the told trials
-    at every ask: nothing else is remembered.
+    Both trees are worked out from the told trials at every ask: nothing else is remembered.
     """
 
     def __init__(self, space: Space, task: Task, seed: int = 0, options: UdoOptions | None = None) -> None:
@@ -122,12 +122,15 @@ class UdoSearcher:
 
     def _upper(self, rewards: Sequence[tuple[Answer, float]], pending: Sequence[Proposal]) -> _Node:
         best: dict[Config, float] = {}
+        seen: dict[Config, int] = {}
         for answer, reward in rewards:
             setting = self._setting(answer.config)
             best[setting] = max(best.get(setting, 0.0), reward)
+            seen[setting] = seen.get(setting, 0) + 1
         root = _Node()
         for setting, reward in best.items():
-            _visit(root, [setting[name] for name in self._heavy if name in setting], reward)
+            times = math.ceil(seen[setting] / self._options.light_steps)  # how often it was set up
+            _visit(root, [setting[name] for name in self._heavy if name in setting], reward, times)
         for proposal in pending:
             _visit(root, [proposal.config[name] for name in self._heavy if name in proposal.config], 0.0)
         return root
@@ -144,16 +147,31 @@ class UdoSearcher:
         for attempt in range(_TRIES):
             keep = current if attempt == 0 else None
             setting = given.extend(keep) if keep is not None else self._walk(rng, upper, self._heavy, given)
-            lower = _Node()
-            chosen = self._setting(setting)
-            for answer, reward in rewards:
-                if self._setting(answer.config) == chosen:
-                    _visit(lower, [answer.config[name] for name in self._light if name in answer.config], reward)
-            leaf = self._walk(rng, lower, self._light, setting)
-            config = self._space.project(leaf, leaf)  # a heavy knob under a light one is decided last
-            if config not in taken:
+            config = self._lower(rng, rewards, setting, taken)
+            if config is not None:
                 return config, "light" if keep is not None else "heavy"
+            # nothing is left under this setting: a visit without reward leads the next walk elsewhere
+            _visit(upper, [setting[name] for name in self._heavy if name in setting], 0.0)
         return fresh(self._space, rng, given, taken), "chance"
+
+    def _lower(
+        self, rng: np.random.Generator, rewards: Sequence[tuple[Answer, float]], setting: Config, taken: set[Config]
+    ) -> Config | None:
+        """A light setting under a heavy one: where the tree leads, else a small change of that, else any that is left."""
+        chosen = self._setting(setting)
+        root = _Node()
+        for answer, reward in rewards:
+            if self._setting(answer.config) == chosen:
+                _visit(root, [answer.config[name] for name in self._light if name in answer.config], reward)
+        leaf = self._walk(rng, root, self._light, setting)
+        config: Config | None = self._space.project(leaf, leaf)  # a heavy knob under a light one is decided last
+        for _ in range(_CHANGES):
+            if config is None or config not in taken:
+                break
+            config = mutate(self._space, config, rng, setting)
+        if config is not None and config not in taken and config.extends(setting):
+            return config
+        return fresh(self._space, rng, setting, taken)
 
     def _walk(self, rng: np.random.Generator, root: _Node, names: Sequence[str], given: Config) -> Config:
         """From the root to a leaf: children never seen first, else by the upper confidence bound; below the tree by chance."""
@@ -200,20 +218,31 @@ def _heavy(space: Space, named: Sequence[str]) -> tuple[str, ...]:
 
 
 def _rewards(answers: Sequence[Answer]) -> list[tuple[Answer, float]]:
-    """1 for the best answer, falling with the rank to 0 for failures."""
-    worked = sorted((answer for answer in answers if math.isfinite(answer.loss)), key=lambda answer: (answer.loss, answer.age))
-    places = {answer.config: place for place, answer in enumerate(worked)}
-    return [(answer, 1.0 - places[answer.config] / len(worked) if answer.config in places else 0.0) for answer in answers]
+    """1 for the best answer, 0.5 for the median of those that worked, 0 for the worst and for failures; straight lines between.
+
+    Not ranks: the best rank under a setting rises as others are visited less, so that all settings would come to look alike.
+    """
+    worked = [answer.loss for answer in answers if math.isfinite(answer.loss)]
+    if not worked:
+        return [(answer, 0.0) for answer in answers]
+    best, middle, worst = min(worked), float(np.median(worked)), max(worked)
+
+    def reward(loss: float) -> float:
+        if loss >= middle:
+            return 0.5 * (worst - loss) / (worst - middle) if worst > middle and math.isfinite(loss) else 0.5 * (loss < worst)
+        return 1.0 - 0.5 * (loss - best) / (middle - best)
+
+    return [(answer, 1.0 if answer.loss == best else reward(answer.loss)) for answer in answers]
 
 
-def _visit(root: _Node, path: Sequence[Value], reward: float) -> None:
+def _visit(root: _Node, path: Sequence[Value], reward: float, times: int = 1) -> None:
     node = root
-    node.visits += 1
-    node.total += reward
+    node.visits += times
+    node.total += reward * times
     for value in path:
         node = node.children.setdefault(value, _Node())
-        node.visits += 1
-        node.total += reward
+        node.visits += times
+        node.total += reward * times
 
 
 def _changes(one: Config, other: Config) -> int:

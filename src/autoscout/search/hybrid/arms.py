@@ -72,9 +72,10 @@ class Arms:
         return self._crossed[key]
 
     def _targets(self, model: Surrogate, answers: Sequence[Answer]) -> dict[Config, float]:
-        worked = [answer.config for answer in answers if not answer.failed and self._encoder.codes(answer.config) is not None]
-        known = dict(zip(worked, map(float, model.targets), strict=True))
-        return {**{answer.config: FAILED for answer in answers if answer.failed}, **known}
+        known = [answer for answer in answers if self._encoder.codes(answer.config) is not None]
+        rows = [answer.config for answer in known if not answer.failed or not self._options.failures]
+        found = dict.fromkeys((answer.config for answer in known), FAILED)
+        return {**found, **dict(zip(rows, map(float, model.targets), strict=len(rows) == len(model.targets)))}
 
     def ordering(self, model: Surrogate, answers: Sequence[Answer]) -> tuple[int, Ordering]:
         """The tree whose turn it is: index and knobs. While the tournament lasts, tree 0 is the fitted sensitivity's order."""

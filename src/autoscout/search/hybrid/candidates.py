@@ -10,18 +10,18 @@ from numpy.typing import NDArray
 
 from autoscout.core.config import Config
 from autoscout.core.seeds import stream
-from autoscout.search.hybrid.encode import Codes, Encoder, Rows
+from autoscout.search.hybrid.encode import Encoder, Rows
 from autoscout.space import Space
 
 LISTED = 12_000
 """Spaces up to this size are listed whole; larger ones are sampled, and explored around good configurations."""
 DRAWN = 3_000
-WEIGHED = 700
+WEIGHED = 450
 """Random candidates at every step."""
-WHOLE = 1_100
+WHOLE = 800
 """Up to this many, all are weighed."""
-CLOSE = 200
-"""Candidates two knobs away from the incumbent at every step."""
+CLOSE = 60
+"""Candidates two knobs away from each good configuration at every step."""
 
 
 class Candidates:
@@ -84,9 +84,9 @@ class Candidates:
             return [self.configs[row] for row in rows], self.rows.take(rows)
         rng = stream(self._seed, "hybrid", "weighed", step)
         drawn = rng.choice(rows, size=min(len(rows), WEIGHED), replace=False) if len(rows) else rows
-        incumbent = self._encoder.codes(good[0]) if good else None
-        if self.whole and incumbent is not None:
-            drawn = np.union1d(drawn, self._close(rows, incumbent, rng))
+        if self.whole:
+            drawn = np.unique(np.concatenate([drawn, *(self._close(rows, config, rng) for config in good)]))
+            return [self.configs[row] for row in drawn], self.rows.take(drawn)
         configs = [self.configs[row] for row in drawn]
         parts, held = [self.rows.take(drawn)], {*configs, *taken}
         for config in good:
@@ -99,9 +99,10 @@ class Candidates:
             parts.append(near_rows.take(keep))
         return configs, Rows.join(parts)
 
-    def _close(self, rows: NDArray[np.int64], incumbent: Codes, rng: np.random.Generator) -> NDArray[np.int64]:
-        """All rows one knob away from the incumbent, whatever the size of the step, and some two knobs away."""
-        apart = (self.rows.codes[rows] != incumbent).sum(1)
+    def _close(self, rows: NDArray[np.int64], config: Config, rng: np.random.Generator) -> NDArray[np.int64]:
+        """All rows one knob away from a configuration, whatever the size of the step, and some two knobs away."""
+        codes = self._encoder.codes(config)
+        apart = (self.rows.codes[rows] != codes).sum(1)
         two = rows[apart == 2]
         if len(two) > CLOSE:
             two = rng.choice(two, size=CLOSE, replace=False)

@@ -10,6 +10,9 @@ from autoscout.core.config import Config
 from autoscout.core.task import Objective
 from autoscout.core.trial import Fidelity, Status, Trial
 
+MOST_LOST = 200
+"""Unreachable configurations that are learnt from; the cost of a step must stay bounded."""
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -44,10 +47,12 @@ class Ledger:
         self._answers: list[Answer] | None = None
         self.told = 0
         self.seen: set[Config] = set()
+        self._lost: list[Config] | None = None
         self._asked: set[str] = set()  # keys of proposals that came back as another configuration
 
     def add(self, trials: Sequence[Trial]) -> None:
         """Take trials in; an aborted one says nothing about its configuration, and is never stored, so it is not counted."""
+        self._lost = None
         for trial in trials:
             self.seen.add(trial.config)
             measurement = trial.measurement
@@ -75,8 +80,13 @@ class Ledger:
             self._origins[trial.config] = entry
 
     def unreachable(self) -> list[Config]:
-        """Proposals that came back as another configuration: they cannot be had."""
-        return sorted((config for config in self.seen - self._losses.keys() if config.key in self._asked), key=lambda config: config.key)
+        """Proposals that came back as another configuration: they cannot be had. None where hardly any can: that teaches nothing."""
+        if self._lost is None:
+            lost = [config for config in self.seen if config not in self._losses and config.key in self._asked]
+            reached = sum(origin.get("key") == config.key for config, (_, _, origin) in self._origins.items())
+            lost.sort(key=lambda config: config.key)
+            self._lost = lost[:MOST_LOST] if 20 * reached >= len(lost) else []
+        return self._lost
 
     def answers(self) -> list[Answer]:
         """All configurations with an answer, in an order that depends on nothing but the set."""

@@ -32,7 +32,7 @@ class HybridOptions:
     trees: int = 0
     forest_weight: float = 0.3
     failures: bool = True
-    tree: bool = False
+    tree: bool = True
     tournament: bool = True
     orderings: int = 5
     orchestrator: bool = False

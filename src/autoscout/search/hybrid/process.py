@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autoscout.search.hybrid.encode import Encoder, Floats, Rows
+
+Reals = NDArray[np.floating[Any]]
 
 FIT_POINTS = 56
 """Hyperparameters are fitted to this many points at most: the cost must not grow with the cube of the trials."""
@@ -62,10 +65,10 @@ class Process:
     def __init__(self, encoder: Encoder, beliefs: Beliefs | None = None) -> None:
         self._encoder = encoder
         self._beliefs = beliefs or Beliefs()
-        self._scaled: Floats = np.zeros((0, 0))
-        self._basis: Floats = np.zeros((0, 0))
-        self._alpha: Floats = np.zeros(0)
-        self._whiten: Floats = np.zeros((0, 0))
+        self._scaled: Reals = np.zeros((0, 0))
+        self._basis: Reals = np.zeros((0, 0))
+        self._alpha: Reals = np.zeros(0)
+        self._whiten: Reals = np.zeros((0, 0))
         self.scales = _unpack(self._beliefs.centre(len(encoder.names)))
 
     def fit(self, rows: Rows, targets: Floats) -> Scales:
@@ -82,26 +85,37 @@ class Process:
         kernel = self._kernel(self._scaled, self._basis)
         extra = np.exp(2 * self.scales.noise) + 1e-6
         kernel[np.diag_indices(len(rows))] += extra if noise is None else extra + noise
-        self._whiten = np.linalg.inv(np.linalg.cholesky(kernel))
-        self._alpha = self._whiten.T @ (self._whiten @ targets)
+        whiten = np.linalg.inv(np.linalg.cholesky(kernel))
+        self._alpha = (whiten.T @ (whiten @ targets)).astype(np.float32)
+        # Predictions are for ranking candidates: single precision is enough and twice as fast.
+        self._whiten = whiten.astype(np.float32)
+        self._scaled, self._basis = self._scaled.astype(np.float32), self._basis.astype(np.float32)
 
     def predict(self, rows: Rows) -> tuple[Floats, Floats]:
         """Mean and standard deviation (of the noise-free value)."""
-        scaled, basis = self._columns(rows)
+        scaled, basis = (columns.astype(np.float32) for columns in self._columns(rows))
         cross = self._kernel(scaled, basis)
         mean = cross @ self._alpha
         prior = np.exp(2 * self.scales.signal) + np.einsum("ij,ij->i", basis, basis)
-        reduced = self._whiten @ cross.T
-        return mean, np.sqrt(np.maximum(prior - np.einsum("ij,ij->j", reduced, reduced), 1e-10))
+        reduced = cross @ self._whiten.T
+        variance = np.maximum(prior - np.einsum("ij,ij->i", reduced, reduced), 1e-6)
+        return mean.astype(np.float64), np.sqrt(variance.astype(np.float64))
 
     def _columns(self, rows: Rows) -> tuple[Floats, Floats]:
         scaled = rows.plain * np.exp(-self.scales.length)[self._encoder.group]
         return scaled, rows.effects * np.exp(0.5 * self.scales.weight)[self._encoder.owner]
 
-    def _kernel(self, scaled: Floats, basis: Floats) -> Floats:
+    def _kernel(self, scaled: Reals, basis: Reals) -> Reals:
         """Between the given rows and those conditioned on."""
-        squares = (scaled**2).sum(1)[:, None] + (self._scaled**2).sum(1)[None, :] - 2 * scaled @ self._scaled.T
-        found: Floats = np.exp(2 * self.scales.signal) * _matern(squares)[0] + basis @ self._basis.T
+        squares = scaled @ (-2 * self._scaled.T)
+        squares += (scaled**2).sum(1)[:, None]
+        squares += (self._scaled**2).sum(1)[None, :]
+        root = np.sqrt(np.maximum(squares, 0.0, out=squares), out=squares)
+        root *= 5**0.5
+        found: Reals = np.exp(-root)
+        found *= 1.0 + root * (1.0 + root * (1.0 / 3.0))
+        found *= float(np.exp(2 * self.scales.signal))
+        found += basis @ self._basis.T
         return found
 
 

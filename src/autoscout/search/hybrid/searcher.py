@@ -27,11 +27,13 @@ from autoscout.space import Space
 _NOTHING = Config()
 CAUTION = 40.0
 """After this many successes the chance of success counts twice: early failures teach a boundary, late ones only cost."""
-SAFE, WARY, UNSAFE = 0.5, 0.05, 1e-120
-"""A candidate must have this chance of success at most, this much more after every failure, or comes after all that have."""
-DARE = 5
+SAFE, UNSAFE = 0.5, 1e-120
+"""Once the budget of failures is spent, candidates with less chance of success than this come after all others."""
+LESSONS, DARING = 8, 0.25
+"""The budget of failures: two, those of this many random candidates, and of this share of the steps taken at random."""
+DARE = 10
 """Every so many steps nothing is too risky, because the boundary may be drawn wrong."""
-GOOD = 6
+GOOD = 4
 """Around how many of the best configurations candidates are looked for."""
 CLIMBS = 3
 """Steps uphill on the acquisition from the best candidate of a sampled space."""
@@ -132,9 +134,11 @@ class HybridSearcher:
         chance = model.chance(rows)
         found = expected_improvement(mean, spread, model.best) * chance ** (1.0 + len(model.rows) / CAUTION)
         # Improvement fades exponentially where much is known and the chance does not, so that in the end only failures would look
-        # promising: every failure raises the chance that is asked for.
-        asked = 0.0 if step % DARE == 0 else min(SAFE, WARY * model.failures)
-        return np.where(chance < asked, UNSAFE * found, found)
+        # promising. So failures have a budget: some to learn from, then a share of what random candidates would cost.
+        rate = float(np.mean(1.0 - chance))
+        if step % DARE == 0 or model.failures <= 2.0 + rate * (LESSONS + DARING * step):
+            return found
+        return np.where(chance < SAFE, UNSAFE * found, found)
 
     def _settled(self, worked: Sequence[Answer], acquisition: Floats) -> bool:
         """Whether no candidate promises `stop_gain` of the best loss."""

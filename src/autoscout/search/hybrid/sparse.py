@@ -23,6 +23,8 @@ EXPLORATION = 4.0
 """The constant of PUCT."""
 SHARPNESS = 3.0
 """Power of the acquisition in PUCT's prior."""
+TOLERANCE = 0.25
+"""Structures are only explored for their own sake where they promise this share of the best acquisition."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +148,7 @@ def guided(codes: Codes, acquisition: Floats, order: NDArray[np.int64], told: Co
         told: Rows of trials that worked.
         reward: Of each of them, 0 to 1.
     """
-    rows, below = np.arange(len(codes)), np.arange(len(told))
+    rows, below = np.flatnonzero(acquisition >= TOLERANCE * acquisition.max()), np.arange(len(told))
     prior_of = (acquisition / acquisition.max()) ** SHARPNESS
     for column in order:
         values = np.unique(codes[rows, column])

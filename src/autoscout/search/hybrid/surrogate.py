@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +69,10 @@ class Surrogate:
         """
         known = [answer for answer in answers if self._encoder.codes(answer.config) is not None]
         worked = [answer for answer in known if not answer.failed]
+        if not self._options.failures and worked:
+            # The plain way, for comparison: a failure is as slow as the slowest that worked.
+            worst = max(answer.loss for answer in worked)
+            worked = [replace(answer, loss=worst) if answer.failed else answer for answer in known]
         self.rows = self._encoder.rows(answer.config for answer in worked)
         self.failures = len(known) - len(worked)
         losses = np.array([answer.loss for answer in worked])
@@ -122,7 +127,7 @@ class Surrogate:
         rows = self._encoder.rows([*(answer.config for answer in known), *unreachable])
         self._rate = float((labels.sum() + 2.0) / (len(labels) + 3.0))
         self._success = Process(self._encoder, SUCCESS)
-        self._success.scales = self._scales("success", self._success, rows, 1.0 - 2.0 * labels)
+        self._success.scales = self._scales("success", self._success, rows, 2.0 * labels - 1.0)
         self._success.condition(rows, 2.0 * (labels - self._rate))
         self._votes = Forest(self._encoder, VOTES, stream(self._seed, "hybrid", "votes", len(known)), tries=4)
         self._votes.fit(rows.codes, labels)

@@ -1,0 +1,74 @@
+"""`autoscout explain`: why the search went where it went."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autoscout.cli import _options as options
+from autoscout.compose import prepare
+from autoscout.core.errors import ConfigError, Fault
+from autoscout.core.journal import read_trials
+from autoscout.core.trial import Trial
+from autoscout.report.importance import knob_importance
+from autoscout.report.lineage import Branch, Lineage, lineage, role_of
+from autoscout.results import Folder
+
+
+def explain(
+    folder: Annotated[Path, typer.Argument(help="A result folder.")],
+    trial: Annotated[int | None, typer.Option("--trial", help="Only this trial: what it was and why it was proposed.")] = None,
+    depth: Annotated[int, typer.Option("--depth", min=0, max=12, help="Levels of the tree.")] = 3,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+) -> None:
+    """Who proposed what, the steps by which the best was found, and the tree of what was tried."""
+    home = Folder(folder)
+    home.spec()
+    trials = read_trials(home.journal)
+    if trial is not None:
+        _one(trials, trial, as_json)
+        return
+    setup = prepare(options.load(str(home.campaign), options.Flags()))
+    shares = [share.name for share in knob_importance(setup.task, trials).knobs]
+    names = [*shares, *(name for name in setup.space.knobs if name not in shares)]
+    story = lineage(setup.task, trials, names, depth)
+    if as_json:
+        options.emit(story.to_json())
+    else:
+        typer.echo(_text(story, setup.task.objective.metric))
+
+
+def _one(trials: list[Trial], number: int, as_json: bool) -> None:
+    found = next((trial for trial in trials if trial.number == number), None)
+    if found is None:
+        known = f"trials run from 0 to {max((trial.number for trial in trials), default=-1)}"
+        raise ConfigError(Fault(where="--trial", value=str(number), rule=f"no such trial; {known}"))
+    if as_json:
+        options.emit(found.to_json())
+        return
+    typer.echo(f"#{number} proposed by {role_of(found)}: {found.measurement.status.value} {dict(found.measurement.metrics)}")
+    typer.echo("config: " + ", ".join(f"{name}={value}" for name, value in found.config.items()))
+    typer.echo("origin: " + ", ".join(f"{name}={value}" for name, value in found.proposal.origin.items()))
+
+
+def _text(story: Lineage, metric: str) -> str:
+    lines = ["who proposed                          proposals  failed  new bests  best"]
+    for role in story.roles:
+        best = "-" if role.best is None else f"{role.best:g}"
+        lines.append(f"{role.name:36.36s}  {role.proposals:9d}  {role.failed:6d}  {role.improved:9d}  {best}")
+    lines += ["", f"how the best {metric} was found"]
+    for step in story.advances:
+        changes = ", ".join(f"{name} {before} -> {after}" for name, (before, after) in step.changed.items()) or "the first"
+        lines.append(f"#{step.number:<4d} {step.value:g}  {changes}  [{', '.join(f'{k}={v}' for k, v in list(step.origin.items())[:4])}]")
+    lines += ["", "what was tried (trials, failures, best)"]
+    return "\n".join([*lines, *_branches(story.tree, "")])
+
+
+def _branches(branch: Branch, indent: str) -> list[str]:
+    best = "-" if branch.best is None else f"{branch.best:g}"
+    lines = [f"{indent}{branch.label}: {branch.trials}, {branch.failed}, {best}"]
+    for child in branch.children:
+        lines += _branches(child, indent + "  ")
+    return lines

@@ -1,0 +1,41 @@
+"""The contract of searchers, with the switches of `hybrid` in other positions than the default's."""
+
+from __future__ import annotations
+
+import pytest
+
+from autoscout.core.task import Task
+from autoscout.search.hybrid import HybridSearcher
+from autoscout.search.hybrid.options import HybridOptions
+from autoscout.search.hybrid.past import Past, PastTrial
+from autoscout.search.hybrid_paper import HybridPaperOptions, HybridPaperSearcher
+from autoscout.space import Space
+from autoscout.testing.searcher import SPACES, Make, SearcherSuite
+
+
+class _Suite(SearcherSuite):
+    @pytest.fixture(params=["conditional", "constrained"])
+    def space(self, request: pytest.FixtureRequest) -> Space:
+        return SPACES[request.param]()
+
+
+class TestHybridWithAllParts(_Suite):
+    """Tree, tournament, orchestrator, forest and a past study together."""
+
+    @pytest.fixture
+    def make(self) -> Make:
+        def build(space: Space, task: Task, seed: int) -> HybridSearcher:
+            trials = tuple(PastTrial(config=space.default().to_json(), loss=float(index)) for index in range(1, 6))
+            past = (Past(similarity=0.5, trials=trials),)
+            return HybridSearcher(space, task, seed, HybridOptions(tree=True, orchestrator=True, trees=5, past=past))
+
+        return build
+
+
+class TestHybridPaperWithoutOrchestrator(_Suite):
+    """Arms in turn, one tree."""
+
+    @pytest.fixture
+    def make(self) -> Make:
+        options = HybridPaperOptions(orchestrator=False, tournament=False)
+        return lambda space, task, seed: HybridPaperSearcher(space, task, seed, options)

@@ -32,6 +32,7 @@ from autoscout.spending import Stop, busy_s, over
 from autoscout.study import Study
 
 DEFAULT_TRIALS = 24  # when a campaign sets no bound at all
+DIRTY_SHARE = 1 / 40  # of the time budget: what a disturbed launch may have cost and still be taken again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,12 +125,13 @@ def executor(setup: Setup, folder: Path) -> Executor:
 def profiler(setup: Setup, where: Executor) -> Evaluator:
     """The evaluator that measures on the real system."""
     kind = plugins.get("evaluator", "profiler")
-    measure = setup.campaign.measure
+    measure, wall_s = setup.campaign.measure, setup.task.budget.wall_s
     given = {
         "seed": setup.campaign.search.seed,
         "repeats": measure.repeats,
         "dirty_repeats": measure.dirty_repeats,
-        "limit_s": measure.limit or setup.task.budget.wall_s,  # or a trial that hangs would outlast any budget
+        "dirty_limit_s": wall_s and wall_s * DIRTY_SHARE,
+        "limit_s": measure.limit or wall_s,  # or a trial that hangs would outlast any budget
     }
     options = build_options(kind, {name: value for name, value in given.items() if value is not None}, "measure")
     made: Evaluator = kind(setup.backend, where, setup.task, setup.space, options)

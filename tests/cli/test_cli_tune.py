@@ -239,3 +239,14 @@ def _running(text: str) -> list[str]:
         if text in line and entry.parent.name != str(os.getpid()):
             found.append(line)
     return found
+
+
+def test_a_program_and_its_space_by_flags_alone(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (here / "space.yaml").write_text("knobs:\n  x: {range: [1, 3], default: 3}\n")
+    flags = ["--space", "space.yaml", "-w", "metrics={score: {regex: 'score ([0-9]+)'}}", "--metric", "score", "--direction", "minimize"]
+    assert call("tune", "command", "--train-cmd", "echo score {x}", *flags, "--rounds", 2, "--json") == 0
+    told = capfd.readouterr()
+    assert json.loads(told.out)["spent"]["configs"] == 3
+    assert call("render", next((here / "autoscout_results").iterdir()) / "campaign.yaml") == 0
+    line = capfd.readouterr().out.split("\n", 1)[1]  # below the configuration
+    assert "score 3" in subprocess.run(line.replace("{folder}", str(here)), shell=True, capture_output=True, text=True, check=True).stdout

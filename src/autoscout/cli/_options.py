@@ -88,6 +88,7 @@ class Flags:
     commands: Mapping[str, str] = field(default_factory=dict)  # workload of the `command` backend, taken as it is
     hardware: tuple[str, ...] = ()
     hostfile: Path | None = None
+    space: Path | None = None
     pinned: tuple[str, ...] = ()
     metric: str | None = None
     direction: str | None = None
@@ -131,7 +132,9 @@ class Flags:
         for block, values in given.items():
             if values:
                 merged[block] = _lay_over(merged.get(block) or {}, values)
-        return {**merged, **_present(store=self.store, name=self.name)}
+        declared = None if self.space is None else read_mapping(self.space)
+        space = declared and declared.get("space", declared)
+        return {**merged, **_present(space=space, store=self.store, name=self.name)}
 
 
 def _present(**values: Any) -> dict[str, Any]:
@@ -164,7 +167,7 @@ def shell_line(launch: Launch) -> str:
     variables = [f"{name}={shlex.quote(value)}" for name, value in launch.env.items()]
     if launch.call is not None:
         return f"# a call of {launch.call!r}"
-    words = list(launch.argv) if launch.shell else [shlex.quote(word) for word in launch.argv]
+    words = [shlex.quote(word) for word in (("sh", "-c", *launch.argv) if launch.shell else launch.argv)]
     return " ".join([*variables, *words])
 
 

@@ -22,6 +22,7 @@ from autoscout.core.trial import Proposal
 from autoscout.results import DEFAULT, Folder
 
 DRY_PROPOSALS = 3
+ENOUGH_ROUNDS = 3  # pairs that an interval needs
 CANCEL_S = 0.5  # between two calls of `cancel`
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
@@ -33,6 +34,7 @@ def tune(
     workload: Annotated[list[str] | None, typer.Option("--workload", "-w", help="NAME=VALUE of the workload; may be repeated.")] = None,
     hardware: Annotated[list[str] | None, typer.Option("--hardware", help="NAME=VALUE of the machine; may be repeated.")] = None,
     hostfile: Annotated[Path | None, typer.Option(help="Hosts to use, one `HOST slots=N` a line; gives the facts gpus, nodes.")] = None,
+    space: Annotated[Path | None, typer.Option(help="A file with a space, for `command`.")] = None,
     pinned: Annotated[list[str] | None, typer.Option("--set", help="Pin a knob: KNOB=VALUE; may be repeated.")] = None,
     metric: Annotated[str | None, typer.Option(help="Metric to improve.")] = None,
     direction: Annotated[str | None, typer.Option(help="minimize or maximize.")] = None,
@@ -76,6 +78,7 @@ def tune(
         commands={name: value for name, value in commands.items() if value is not None},
         hardware=tuple(hardware or ()),
         hostfile=hostfile,
+        space=space,
         pinned=tuple(pinned or ()),
         metric=metric,
         direction=direction,
@@ -143,6 +146,8 @@ def introduce(setup: Setup, folder: Folder, *, from_flags: bool) -> None:
         markup=False,
         highlight=False,
     )
+    if 0 < setup.finals.rounds < ENOUGH_ROUNDS:
+        options.errors.print(f"{setup.finals.rounds} rounds cannot show a gain beyond noise: it takes {ENOUGH_ROUNDS}.", style="yellow")
     if from_flags:
         options.errors.print("The same as a file, for `autoscout tune FILE`:", style="dim")
         options.errors.print(setup.campaign.to_yaml().rstrip(), style="dim", markup=False, highlight=False)

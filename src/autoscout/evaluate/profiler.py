@@ -36,6 +36,7 @@ class ProfilerOptions:
         dirty_others: others used more than this share of the trial's cores meanwhile.
         dirty_pause_s: Wait before the first of these repeats, twice as long before the second, and so on; never longer than the
             sample itself took.
+        dirty_limit_s: A sample that took longer than this is not taken again, however disturbed; None is no bound.
         seed: Root of the seeds handed to the backend: each launch gets fresh inputs, the same in every run of the study.
         limit_s: Wall-clock limit of one launch; a shorter one of the backend's own stands.
     """
@@ -45,6 +46,7 @@ class ProfilerOptions:
     dirty_pressure: float = 0.2
     dirty_others: float = 0.1
     dirty_pause_s: float = 1.0
+    dirty_limit_s: float | None = None
     seed: int = 0
     limit_s: float | None = None
 
@@ -151,7 +153,8 @@ class Profiler:
                 tries = min(tries, 1)  # the dearest of all samples
             elif not measured.ok:
                 samples = [measured]  # a failure under load is a failure, a stop is a stop
-            if not self._disturbed(measured) or len(samples) > tries:
+            dear = self._options.dirty_limit_s is not None and measured.cost_s > self._options.dirty_limit_s
+            if not self._disturbed(measured) or len(samples) > tries or dear:
                 break
             progress.dirty_repeats += 1
             log.info("%s was disturbed by other work and is measured again", progress.proposal.config)

@@ -110,13 +110,13 @@ def comparison(summary: Summary) -> Markup:
         cells = [number_cell("-" if mark is None else badge("kept", "good") if mark.holds else badge("broken", "bad")) for mark in marks]
         rows.append([tag("th", f"limit {limit}", scope="row"), *cells, number_cell("")])
     rows.append([tag("th", "runs", scope="row"), *(number_cell(side.runs if side else 0) for side in sides), number_cell("")])
-    head = ["metric", *(tag("th", text, scope="col", class_="number") for text in ("default", "best", "change"))]
-    metrics = table(head, rows, "Default and best, metric by metric")
+    head = ["metric", *(tag("th", text, scope="col", class_="number") for text in ("default", summary.contender, "change"))]
+    metrics = table(head, rows, f"Default and {summary.contender}, metric by metric")
     body = tag("div", metrics, changes(summary), class_="columns")
-    lead = "The best configuration is the one that did best when it was measured again beside the default; values are medians of the runs."
+    lead = f"The {summary.contender} did best when measured again beside the default; values are medians of the runs."
     if not summary.gain.pairs:
         lead = "Not measured again beside the default: single measurements of the search, which flatter the best."
-    return section("comparison", "Default and best", body, lead=lead)
+    return section("comparison", f"Default and {summary.contender}", body, lead=lead)
 
 
 def _spread(side: Side | None, name: str, metric: str) -> object:
@@ -142,7 +142,7 @@ def changes(summary: Summary) -> Markup:
                 number_cell(join([tag("ins", after), unit])),
             ]
         )
-    head = ["knob", *(tag("th", text, scope="col", class_="number") for text in ("default", "best"))]
+    head = ["knob", *(tag("th", text, scope="col", class_="number") for text in ("default", summary.contender))]
     return table(head, rows, "Knobs that differ from the default")
 
 

@@ -103,6 +103,11 @@ class Summary:
         return tuple(found)
 
     @property
+    def contender(self) -> str:
+        """What to call `best` to people: it is the best only once that is shown."""
+        return "best" if self.verdict is Verdict.GAIN else "contender"
+
+    @property
     def headline(self) -> str:
         """The result in one sentence."""
         metric = self.task.objective.metric

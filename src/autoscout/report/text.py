@@ -64,10 +64,10 @@ def verdict_panel(summary: Summary) -> Panel:
 def comparison_table(summary: Summary) -> Table:
     """Default beside best: objective, limits, every metric both report."""
     objective = summary.task.objective
-    table = Table(title="Default and best", title_justify="left")
+    table = Table(title=f"Default and {summary.contender}", title_justify="left")
     table.add_column("metric", no_wrap=True)
     table.add_column("default", justify="right")
-    table.add_column("best", justify="right")
+    table.add_column(summary.contender, justify="right")
     table.add_column("change", justify="right")
     sides = (summary.default, summary.best)
     names = {name for side in sides if side for name in side.metrics} - {objective.metric}
@@ -98,7 +98,7 @@ def _value(side: Side | None, name: str, value: float | None) -> Text:
 def changes_table(summary: Summary) -> Table:
     """Knobs that the best configuration sets differently."""
     table = Table(title="Changed knobs", title_justify="left")
-    for name in ("knob", "default", "best", "unit", "what it does"):
+    for name in ("knob", "default", summary.contender, "unit", "what it does"):
         table.add_column(name, overflow="fold")
     for change in summary.changes:
         table.add_row(*(Text(cell) for cell in (change.knob, change.before, change.after, change.unit, one_line(change.help, 60))))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.simulators._calibrate import BOUNDS, calibrate_tables
-from autoscout.simulators._serving_calibration import calibrate_serving, save_serving
+from autoscout.simulators._calibration import to_json
+from autoscout.simulators._serving_calibration import calibrate_serving, save_serving, serving_to_json
 from autoscout.simulators._serving_tables import read_serving_table
 
 USUAL = ("gemm_scale", "layer_gap_s", "layer_host_s", "element_bytes", "bus_scale", "nic_share", "dp_overlap")
@@ -23,6 +26,7 @@ def calibrate(
     constant: Annotated[list[str] | None, typer.Option(help="Constant to fit; may be repeated. Few rows decide few constants.")] = None,
     given: Annotated[list[str] | None, typer.Option("--set", help="Column that the files lack: ar=1; may be repeated.")] = None,
     serving: Annotated[bool, typer.Option("--serving", help="The tables are of serving runs (columns of the silicon sample).")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Fit the simulators to measured tables, and say how wrong they are on workloads that the fit has not seen."""
     missing = [path for path in tables if not path.is_file()]
@@ -32,14 +36,37 @@ def calibrate(
         if len(tables) != 1:
             raise ConfigError(Fault(where="calibrate", value=str(len(tables)), rule="serving takes one table at a time"))
         table = read_serving_table(tables[0])
+        if not np.isfinite(table.tpot_s).any():
+            rule = f"no row can be used: {table.skipped} skipped, {len(table.rows)} without a time between tokens"
+            raise ConfigError(
+                Fault(
+                    where=str(tables[0]),
+                    rule=rule,
+                    fix="Columns: model_path, system, backend, isl, osl, concurrency, batch_size, tp_size, silicon_tpot_ms",
+                )
+            )
         found = calibrate_serving(table, table.models, name=name, made_from=f"{tables[0].name}, {len(table.rows)} rows")
         save_serving(found, out)
-        typer.echo(f"{found.rows} rows, error of the time between tokens on unseen models: {found.mape:.1%}; written to {out}")
+        if as_json:
+            typer.echo(json.dumps({**serving_to_json(found), "out": str(out)}, indent=1, allow_nan=False))
+            return
+        typer.echo(_verdict(found.rows, "error of the time between tokens on unseen models", found.mape, "models", found.spread, out))
         return
     columns = dict(text.partition("=")[::2] for text in given or [])
     fitted = calibrate_tables(tables, constant or list(USUAL), name=name, stack=stack, given=columns, out=out)
-    typer.echo(f"{fitted.rows} rows, error on unseen workloads: {fitted.mape:.1%}; written to {out}")
+    if as_json:
+        typer.echo(json.dumps({**to_json(fitted), "out": str(out)}, indent=1, allow_nan=False))
+        return
+    typer.echo(_verdict(fitted.rows, "error on unseen workloads", fitted.mape, "workloads", fitted.spread, out))
     typer.echo(f"constants that can be fitted: {', '.join(BOUNDS)}")
+
+
+def _verdict(rows: int, what: str, mape: float | None, kind: str, spread: float, out: Path) -> str:
+    if mape is None:
+        return (
+            f"{rows} rows, {what} cannot be judged: needs at least two {kind}; the shipped spread of {spread:.0%} stays; written to {out}"
+        )
+    return f"{rows} rows, {what}: {mape:.1%}; written to {out}"
 
 
 __all__ = ["calibrate"]

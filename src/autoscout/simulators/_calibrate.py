@@ -84,12 +84,13 @@ def calibrate(
     start: TrainingConstants = START,
     memory: MemoryConstants | None = None,
     assumes: Mapping[str, float] | None = None,
+    spread: float = 0.3,
     fold_count: int = 5,
 ) -> Fitted:
-    """Fit, and measure the error on workloads that the fit has not seen."""
+    """Fit, and measure the error on workloads that the fit has not seen; one workload alone keeps `spread` and has no error."""
     constants = fit_constants(tables, names, start)
     predicted = [np.full(len(table.step_s), np.nan) for table in tables]
-    masks = [folds(table.groups, fold_count) for table in tables]
+    masks = _masks(tables, fold_count)
     for fold in range(fold_count):
         held = [mask[fold] if fold < len(mask) else np.zeros(len(table.step_s), bool) for mask, table in zip(masks, tables, strict=True)]
         kept = [_without(table, mask) for table, mask in zip(tables, held, strict=True)]
@@ -102,18 +103,28 @@ def calibrate(
                 out[mask] = np.broadcast_to(step_time(rows_of(table.job, mask), unseen).total_s, (int(mask.sum()),))
     ratios = np.concatenate([out / table.step_s for out, table in zip(predicted, tables, strict=True)])
     ratios = ratios[np.isfinite(ratios)]
+    judged = len(ratios) > 0
     calibration = TrainingCalibration(
         name=name,
         constants=constants,
         memory=memory or MemoryConstants(),
-        spread=float(np.round(np.std(np.log(ratios)), 3)),
+        spread=float(np.round(np.std(np.log(ratios)), 3)) if judged else spread,
         made_from=made_from,
-        rows=len(ratios),
-        mape=float(np.round(mape(ratios, np.ones_like(ratios)), 3)),
+        rows=len(ratios) if judged else sum(int(np.isfinite(table.step_s).sum()) for table in tables),
+        mape=float(np.round(mape(ratios, np.ones_like(ratios)), 3)) if judged else None,
         assumes=dict(assumes or {}),
         ranges=_ranges(tables),
     )
     return Fitted(calibration=calibration, predicted_s=tuple(predicted))
+
+
+def _masks(tables: Sequence[TrainingTable], count: int) -> list[list[NDArray[np.bool_]]]:
+    """Held-out rows by table and fold; tables of one workload each are told apart only together."""
+    if any(len(set(table.groups)) > 1 for table in tables):
+        return [folds(table.groups, count) for table in tables]
+    ends = np.cumsum([len(table.groups) for table in tables])[:-1]
+    together = [np.split(mask, ends) for mask in folds([group for table in tables for group in table.groups], count)]
+    return [[parts[place] for parts in together] for place in range(len(tables))]
 
 
 def calibrate_tables(
@@ -124,7 +135,14 @@ def calibrate_tables(
     tables = [read_training_table(path, given=given) for path in paths]
     made_from = ", ".join(f"{path.name} ({len(table.rows)} rows)" for path, table in zip(paths, tables, strict=True))
     found = calibrate(
-        tables, names, name=name, made_from=made_from, start=begin.constants, memory=begin.memory, assumes=begin.assumes
+        tables,
+        names,
+        name=name,
+        made_from=made_from,
+        start=begin.constants,
+        memory=begin.memory,
+        assumes=begin.assumes,
+        spread=begin.spread,
     ).calibration
     save_calibration(found, out)
     return found

@@ -51,7 +51,7 @@ class TrainingCalibration:
     spread: float = 0.3  # standard deviation of the log error in grouped cross-validation
     made_from: str = "nothing: textbook values"
     rows: int = 0
-    mape: float = 0.0  # in grouped cross-validation
+    mape: float | None = 0.0  # in grouped cross-validation; None where the data has only one workload
     assumes: Mapping[str, float] = field(default_factory=dict)  # knobs that this software sets when nobody says anything
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # log2 of each feature, 5th to 95th percentile
 
@@ -145,7 +145,7 @@ def _from_json(data: Mapping[str, Any], where: str) -> TrainingCalibration:
         spread=float(data.get("spread", 0.3)),
         made_from=str(data.get("made_from", "")),
         rows=int(data.get("rows", 0)),
-        mape=float(data.get("mape", 0.0)),
+        mape=None if data.get("mape", 0.0) is None else float(data.get("mape", 0.0)),
         assumes={str(name): float(value) for name, value in data.get("assumes", {}).items()},
         ranges={name: (float(pair[0]), float(pair[1])) for name, pair in data.get("ranges", {}).items()},
     )

@@ -8,17 +8,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Direction, Limit, Objective, Task
+from autoscout.simulators._estimate_pins import SERVING_SYSTEMS, read_system, serving_pins, training_pins
 from autoscout.simulators._models import ModelShape
 from autoscout.simulators._serving_calibration import serving_calibration
+from autoscout.simulators._serving_read import read_serving_task
 from autoscout.simulators._training_read import read_task
 from autoscout.simulators.serving import ServingModel, ServingOptions
 from autoscout.simulators.training import TrainingAnswer, TrainingModel, TrainingOptions, metric_of
 
-SERVING_SYSTEMS = ("vllm", "sglang", "trtllm", "tensorrt-llm")
+LIKELY = 0.5
+"""Chance to fit from which on a configuration is ranked by speed; those below follow, by their chance."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +61,37 @@ class Estimate:
     made_from: str
     objective: str
 
+    @property
+    def ranking(self) -> str:
+        """How the candidates are ordered, for a person."""
+        if not self.fitting:
+            return "by chance to fit"
+        return f"by {self.objective} if fits >= {LIKELY:.0%}, the others below by chance to fit"
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What must not be overlooked."""
+        return () if self.fitting else ("nothing is predicted to fit; these come closest, expect them to fail",)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, marked as simulated."""
+        return {
+            "fidelity": "simulated",
+            "objective": self.objective,
+            "compared": self.compared,
+            "fitting": self.fitting,
+            "ranking": self.ranking,
+            "warnings": list(self.warnings),
+            "made_from": self.made_from,
+            "candidates": [candidate.to_json() for candidate in self.candidates],
+        }
+
+
+def _order(feasible: NDArray[np.float64], cost: NDArray[np.float64]) -> NDArray[np.intp]:
+    """Likely to fit first, by cost; then the others, by chance to fit."""
+    likely = feasible >= LIKELY
+    return np.lexsort((cost, np.where(likely, 0.0, -feasible), ~likely))
+
 
 def estimate_training(
     system: str,
@@ -72,8 +107,9 @@ def estimate_training(
     hardware: Mapping[str, Any] | None = None,
 ) -> Estimate:
     """Predict every sensible layout of a training job and return the fastest that fit."""
+    fixed = training_pins(fixed or {})
     task = Task(
-        system=system,
+        system=read_system(system),
         objective=Objective(metric="step_s"),
         workload={"model": model, "sequence": sequence, "global_batch": global_batch, "precision": precision},
         hardware={"gpus": gpus, **(hardware or {})},
@@ -81,12 +117,11 @@ def estimate_training(
     simulator = TrainingModel(TrainingOptions(calibration=calibration))
     reading = read_task(task)
     node_gpus = reading.cluster.node_gpus or reading.cluster.groups[0][0].node_gpus
-    configs = [Config(layout) for layout in layouts(reading.shape, reading.cluster.gpus, node_gpus, sequence, global_batch, fixed or {})]
+    configs = [Config(layout) for layout in layouts(reading.shape, reading.cluster.gpus, node_gpus, sequence, global_batch, fixed)]
     if not configs:
-        raise ConfigError(Fault(where="estimate", rule="no layout fits the pinned knobs and the GPUs", value=repr(dict(fixed or {}))))
+        raise ConfigError(Fault(where="estimate", rule="no layout fits the pinned knobs and the GPUs", value=repr(fixed)))
     answer, prediction = simulator.answer(configs, task), simulator.predict(configs, task)
-    fitting = prediction.feasible >= 0.5
-    order = np.lexsort((prediction.value, ~fitting))
+    order = _order(prediction.feasible, prediction.value)
     metrics = {name: metric_of(name, prediction.value, reading) for name in ("step_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu")}
     return Estimate(
         candidates=tuple(
@@ -102,7 +137,7 @@ def estimate_training(
             for row in order[:top]
         ),
         compared=len(configs),
-        fitting=int(fitting.sum()),
+        fitting=int((prediction.feasible >= LIKELY).sum()),
         made_from=simulator.calibration(task).made_from,
         objective="step_s",
     )
@@ -165,20 +200,21 @@ def estimate_serving(
     hardware: Mapping[str, Any] | None = None,
 ) -> Estimate:
     """Predict layouts and batching limits of a server and return the best: most output, or most requests within the limits."""
+    fixed = serving_pins(fixed or {})
     metric = "request_goodput" if limits else "output_throughput"
     load = {"concurrency": concurrency, "request_rate": request_rate}
     task = Task(
-        system=system.replace("tensorrt-llm", "trtllm"),
+        system=read_system(system).replace("tensorrt-llm", "trtllm"),
         objective=Objective(metric=metric, direction=Direction.MAXIMIZE, limits=tuple(Limit.parse(text) for text in limits)),
         workload={"model": model, "input_tokens": input_tokens, "output_tokens": output_tokens, **{k: v for k, v in load.items() if v}},
         hardware={"gpus": gpus, **(hardware or {})},
     )
     simulator = ServingModel(ServingOptions(calibration=calibration))
-    configs = _deployments(gpus, fixed or {})
+    configs = _deployments(read_serving_task(task).cluster.groups[0][1], fixed)
     prediction = simulator.predict(configs, task)
     values = [simulator.metrics(config, task) for config in configs]
-    fitting = prediction.feasible >= 0.5
-    order = np.lexsort((-np.nan_to_num(prediction.value), ~fitting))
+    replicas = np.array([float(config["data_parallel_size"] or 1) for config in configs])  # fewer, larger ones come closer to fitting
+    order = _order(prediction.feasible, np.where(np.isnan(prediction.value), replicas, -prediction.value))
     shown = ("output_throughput", "request_throughput", "request_goodput", "median_ttft_ms", "p95_ttft_ms", "median_tpot_ms", "p95_tpot_ms")
     return Estimate(
         candidates=tuple(
@@ -194,14 +230,13 @@ def estimate_serving(
             for row in order[:top]
         ),
         compared=len(configs),
-        fitting=int(fitting.sum()),
+        fitting=int((prediction.feasible >= LIKELY).sum()),
         made_from=serving_calibration(calibration or None).made_from,
         objective=metric,
     )
 
 
-def _deployments(gpus: str, fixed: Mapping[str, Value]) -> list[Config]:
-    count = int(gpus.split("x", 1)[0])
+def _deployments(count: int, fixed: Mapping[str, Value]) -> list[Config]:
     choices: dict[str, Sequence[Value]] = {
         "tensor_parallel_size": [2**power for power in range(4) if count % 2**power == 0 and 2**power <= count],
         "max_num_seqs": [64, 256, 1024],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from collections.abc import Mapping
@@ -108,14 +109,11 @@ def model(name: str) -> ModelShape:
     starts = [alias for alias in known if wanted.startswith(alias)]  # Llama-3.1-8B-Instruct-FP8 is a llama-3.1-8b
     if starts:
         return known[max(starts, key=len)]
-    raise ConfigError(
-        Fault(
-            where="model",
-            value=repr(name),
-            rule=f"unknown model; there are: {', '.join(sorted({shape.name for shape in known.values()}))}",
-            fix="Give the path of its config.json instead",
-        )
-    )
+    names = {alias.lower(): alias for alias in accepted_names()}
+    close = difflib.get_close_matches(name.rsplit("/", 1)[-1].lower(), names, n=5, cutoff=0.6)
+    rule = "unknown model" if close else f"unknown model; there are: {', '.join(accepted_names())}"
+    meant = f"Did you mean {' or '.join(names[match] for match in close)}? " if close else ""
+    raise ConfigError(Fault(where="model", value=repr(name), rule=rule, fix=f"{meant}The path of its config.json works too"))
 
 
 def model_from(facts: Mapping[str, Any]) -> ModelShape:
@@ -186,6 +184,11 @@ def model_names() -> tuple[str, ...]:
     return tuple(sorted({shape.name for shape in _by_alias().values()}))
 
 
+def accepted_names() -> tuple[str, ...]:
+    """All built-in models under all of their names."""
+    return tuple(sorted(alias for name, entry in _entries().items() for alias in (name, *entry.get("aliases", ()))))
+
+
 def _plain(name: str) -> str:
     """Letters and digits only; a decimal point stays visible, so that 1.3b is not 13b."""
     pointed = re.sub(r"(?<=\d)\.(?=\d)", "p", name.lower().replace("meta-llama-3", "llama-3"))
@@ -193,10 +196,15 @@ def _plain(name: str) -> str:
 
 
 @cache
+def _entries() -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = yaml.safe_load(files("autoscout.simulators").joinpath("data/models.yaml").read_text())["models"]
+    return found
+
+
+@cache
 def _by_alias() -> dict[str, ModelShape]:
-    text = files("autoscout.simulators").joinpath("data/models.yaml").read_text()
     known: dict[str, ModelShape] = {}
-    for name, entry in yaml.safe_load(text)["models"].items():
+    for name, entry in _entries().items():
         shape = model_from({"name": name, **{key: value for key, value in entry.items() if key != "aliases"}})
         for alias in (name, *entry.get("aliases", ())):
             if known.get(_plain(alias), shape) is not shape:
@@ -205,4 +213,4 @@ def _by_alias() -> dict[str, ModelShape]:
     return known
 
 
-__all__ = ["ModelShape", "model", "model_from", "model_names", "read_config"]
+__all__ = ["ModelShape", "accepted_names", "model", "model_from", "model_names", "read_config"]

@@ -68,7 +68,7 @@ class ServingCalibration:
     margin: float = 0.15  # by how much a predicted latency must undercut a limit to be counted as keeping it
     made_from: str = "nothing: textbook values"
     rows: int = 0
-    mape: float = 0.0
+    mape: float | None = 0.0  # None where the data has only one model
     models: tuple[str, ...] = ()
     gpus: tuple[str, ...] = ()
 
@@ -107,18 +107,20 @@ def models_left_out(table: ServingTable, families: Sequence[str]) -> NDArray[np.
 
 
 def calibrate_serving(table: ServingTable, families: Sequence[str], *, name: str, made_from: str) -> ServingCalibration:
-    """Fit, and state the error on models that were left out."""
+    """Fit, and state the error on models that were left out; with one model alone the shipped spread and margin stay."""
     unseen = models_left_out(table, families)
     good = np.isfinite(unseen) & np.isfinite(table.tpot_s)
-    errors = np.log(unseen[good] / table.tpot_s[good])
+    errors, judged, shipped = np.log(unseen[good] / table.tpot_s[good]), bool(good.any()), serving_calibration()
     return ServingCalibration(
         name=name,
         constants=fit_serving(table),
-        spread=float(np.round(1.25 * np.mean(np.abs(errors)), 3)),  # of the bulk: hidden settings make the tails
-        margin=float(np.round(np.quantile(-errors, 0.8), 2)),
+        spread=float(np.round(1.25 * np.mean(np.abs(errors)), 3))
+        if judged
+        else shipped.spread,  # of the bulk: hidden settings make the tails
+        margin=float(np.round(np.quantile(-errors, 0.8), 2)) if judged else shipped.margin,
         made_from=made_from,
-        rows=int(good.sum()),
-        mape=float(np.round(mape(unseen[good], table.tpot_s[good]), 3)),
+        rows=int(good.sum()) if judged else int(np.isfinite(table.tpot_s).sum()),
+        mape=float(np.round(mape(unseen[good], table.tpot_s[good]), 3)) if judged else None,
         models=tuple(sorted(set(families))),
         gpus=tuple(sorted({str(row["system"]) for row in table.rows})),
     )
@@ -162,7 +164,7 @@ def _from_json(data: Mapping[str, Any], where: str) -> ServingCalibration:
         margin=float(data.get("margin", 0.15)),
         made_from=str(data.get("made_from", "")),
         rows=int(data.get("rows", 0)),
-        mape=float(data.get("mape", 0.0)),
+        mape=None if data.get("mape", 0.0) is None else float(data.get("mape", 0.0)),
         models=tuple(data.get("models", ())),
         gpus=tuple(data.get("gpus", ())),
     )

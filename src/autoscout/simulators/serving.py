@@ -156,7 +156,9 @@ class ServingModel:
                     values[f"{word}_{name}_ms"] = 1e3 * float(good.mean() if percent is None else np.percentile(good, percent))
         finished = int(np.isfinite(served.total_s).sum())
         span_s = max(served.finished_s, 1e-9)
-        values["output_throughput"] = served.output_rate * found.replicas
+        if reading.request_rate is not None:  # a short draw of arrivals may run ahead of the rate: no server answers more than it is asked
+            span_s = max(span_s, len(served.total_s) * found.replicas / reading.request_rate)
+        values["output_throughput"] = served.output_tokens / span_s * found.replicas
         values["request_throughput"] = finished / span_s * found.replicas
         values["total_token_throughput"] = (served.output_tokens + finished * reading.input_tokens) / span_s * found.replicas
         values["output_throughput_per_gpu"] = values["output_throughput"] / max(1.0, found.job.tp * found.job.pp * found.replicas)

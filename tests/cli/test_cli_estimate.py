@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+
+import pytest
+
+from autoscout.cli.main import main
+from autoscout.simulators._calibration import training_calibration
+from autoscout.simulators._serving_calibration import serving_calibration
+
+LLAMA = ["--model", "llama-3.1-8b", "--gpus", "8xA100-80"]
+HEADER = "model,gpu,n_gpus,seq,gbs,mbs,tp,iter_s"
+
+
+def run(arguments: list[str]) -> int:
+    with pytest.raises(SystemExit) as leave:
+        main(arguments)
+    assert isinstance(leave.value.code, int)
+    return leave.value.code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["nonsense", *LLAMA], "megatron"),
+        (["megatron", *LLAMA, "--set", "zz=4"], "no such knob"),
+        (["megatron", *LLAMA, "--set", "tp=["], "cannot be read"),
+        (["megatron", "--model", "lama-3.1-8b", "--gpus", "8xA100-80"], "llama-3.1-8b"),
+        (["vllm", "--model", "qwen3-8b", "--gpus", "eight"], "COUNTxGPU"),
+    ],
+)
+def test_wrong_input_is_refused(arguments: list[str], word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["estimate", *arguments]) == 2
+    shown = capsys.readouterr()
+    assert word in shown.err
+    assert not shown.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "header"),
+    [
+        (["megatron", "--model", "qwen3-30b-a3b", "--gpus", "16xA100-80+8xA40", "--batch", "240", "--set", "cp=2"], "step s"),
+        (["vllm", "--model", "llama-3.1-8b", "--gpus", "8xH100", "--rate", "4", "--slo", "p95_ttft_ms<=1000"], "good/s"),
+    ],
+)
+def test_the_table_has_one_line_per_configuration_at_80_columns(
+    arguments: list[str], header: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run(["estimate", *arguments, "--top", "4"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("configuration"))
+    assert header in lines[start]
+    assert all(line.split()[0].count("=") == 1 and line.endswith("%") for line in lines[start + 1 : start + 5])
+    assert lines[start + 5] == ""
+    assert max(map(len, lines)) <= 80
+    assert not any(" tp=1 " in line or line.startswith("tp=1 ") or "ar=none" in line for line in lines)
+
+
+def test_a_wide_terminal_shows_every_column(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    assert run(["estimate", "vllm", "--model", "llama-3.1-8b", "--gpus", "8xH100"]) == 0
+    text = capsys.readouterr().out
+    assert "tpot50" in text
+    assert "no room for" not in text
+
+
+def test_where_nothing_fits_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["estimate", "megatron", "--model", "qwen3-30b-a3b", "--gpus", "8xA100-80+4xA40"]
+    assert run(arguments) == 0
+    text = capsys.readouterr().out
+    assert "WARNING: nothing is predicted to fit" in text
+    assert "ranked by chance to fit" in text
+    assert run([*arguments, "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["fitting"] == 0
+    assert "nothing is predicted to fit" in answer["warnings"][0]
+
+
+def _table(path: Path, models: tuple[str, ...]) -> str:
+    rows = [f"{name},A100-80,8,1024,32,{mbs},{tp},{1.0 / (mbs + tp)}" for name in models for mbs in (1, 2) for tp in (1, 2)]
+    path.write_text("\n".join([HEADER, *rows]))
+    return str(path)
+
+
+def test_one_workload_cannot_be_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table, out = _table(tmp_path / "one.csv", ("gpt3-1.3b",)), tmp_path / "cal.yaml"
+    arguments = ["calibrate", table, "--out", str(out), "--constant", "gemm_scale"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert run(arguments) == 0
+    shown = capsys.readouterr()
+    assert "cannot be judged: needs at least two workloads" in shown.out
+    assert "nan" not in shown.out + out.read_text()
+    found = training_calibration(path=out)
+    assert (found.mape, found.rows, found.spread) == (None, 4, training_calibration("default").spread)
+    assert run([*arguments, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["mape"] is None
+
+
+def test_two_files_of_one_workload_each_judge_each_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tables = [_table(tmp_path / f"{name}.csv", (name,)) for name in ("gpt3-1.3b", "gpt3-2.7b")]
+    assert run(["calibrate", *tables, "--out", str(tmp_path / "cal.yaml"), "--constant", "gemm_scale", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["kind"], answer["rows"], answer["out"]) == ("training", 8, str(tmp_path / "cal.yaml"))
+    assert answer["mape"] > 0
+
+
+def test_one_served_model_cannot_be_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table, out = tmp_path / "served.csv", tmp_path / "cal.yaml"
+    lines = ["model_path,system,backend,isl,osl,concurrency,batch_size,tp_size,silicon_tpot_ms"]
+    lines += [f"meta/llama-3.1-8b,h100_sxm,vllm,1024,256,{batch},{batch},1,{7 + batch / 20}" for batch in (1, 8, 32)]
+    table.write_text("\n".join(lines))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert run(["calibrate", "--serving", str(table), "--out", str(out)]) == 0
+    assert "cannot be judged: needs at least two models" in capsys.readouterr().out
+    found, shipped = serving_calibration(out), serving_calibration()
+    assert (found.mape, found.rows, found.spread, found.margin) == (None, 3, shipped.spread, shipped.margin)
+    table.write_text(lines[0])
+    assert run(["calibrate", "--serving", str(table), "--out", str(out)]) == 2
+    assert "no row" in capsys.readouterr().err

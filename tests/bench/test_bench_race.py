@@ -1,8 +1,14 @@
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bench_tables import square, write_folder
@@ -118,7 +124,8 @@ def test_the_page_shows_every_searcher_and_table(tmp_path: Path) -> None:
     assert "square" in page
     assert all(len(cells(line)) == len(HEAD) for line in scores.overall)
     json.dumps(scores.to_json(), allow_nan=False)
-    pytest.importorskip("matplotlib")
+    if importlib.util.find_spec("matplotlib") is None:
+        pytest.skip("matplotlib is not installed")
     write_png(scores, tmp_path / "curves.png")
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
 
@@ -147,3 +154,34 @@ def test_bad_commands_name_the_choices(tmp_path: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize("name", ABLATIONS)
 def test_every_variant_of_an_ablation_can_be_entered(name: str) -> None:
     assert all(Entry.parse(text).label == text for text in ABLATIONS[name].searchers)
+
+
+def test_workers_end_with_a_race_that_is_killed() -> None:
+    words = ["bench", "search", "--tables", "synthetic:megatron-5dp", "--searchers", "cherrypick", "--seeds", "99", "--jobs", "1"]
+    race = subprocess.Popen([sys.executable, "-c", "from autoscout.cli.main import main; main()", *words], stderr=subprocess.DEVNULL)
+    try:
+        children = wait_for(lambda: workers(race.pid))
+    finally:
+        race.kill()
+        race.wait()
+    assert children
+    assert wait_for(lambda: not any(alive(child) for child in children)), "a worker went on for nobody"
+
+
+def workers(pid: int) -> list[str]:
+    """Its children, once one of them has imported what it needs to run."""
+    found = [child for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()]
+    ready = [child for child in found if alive(child) and len(list(Path(f"/proc/{child}/task").iterdir())) > 1]  # the watching thread
+    return found if ready else []
+
+
+def alive(pid: str) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def wait_for(what: Callable[[], Any], patience_s: float = 60.0) -> Any:
+    end = time.monotonic() + patience_s
+    while not (found := what()) and time.monotonic() < end:
+        time.sleep(0.1)
+    return found

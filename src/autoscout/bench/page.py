@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -135,18 +136,18 @@ def write_png(scores: Scores, path: Path) -> None:
     Raises:
         PluginError: matplotlib is not installed.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        rule = "PNG plots need the package matplotlib"
-        raise PluginError(Fault(where=str(path), rule=rule, fix="pip install 'autoscout[bench]', or read the HTML page")) from error
-    figure = Figure(figsize=(8, 5), dpi=120)
-    axes = figure.add_subplot()
-    for index, score in enumerate(scores.overall):
-        axes.plot(range(1, len(score.curve) + 1), score.curve, label=score.searcher, color=_COLOURS[index % len(_COLOURS)])
-    axes.set_xlabel("evaluations")
-    axes.set_ylabel("mean regret")
-    axes.set_yscale("log")
-    axes.legend(fontsize=8)
-    figure.tight_layout()
-    figure.savefig(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # matplotlib's own, about its dependencies
+        try:
+            from matplotlib.figure import Figure
+        except ImportError as error:
+            rule = "PNG plots need the package matplotlib"
+            raise PluginError(Fault(where=str(path), rule=rule, fix="pip install 'autoscout[bench]', or read the HTML page")) from error
+        figure = Figure(figsize=(8, 5), dpi=120)
+        axes = figure.add_subplot()
+        for index, score in enumerate(scores.overall):
+            axes.plot(range(1, len(score.curve) + 1), score.curve, label=score.searcher, color=_COLOURS[index % len(_COLOURS)])
+        axes.set(xlabel="evaluations", ylabel="mean regret", yscale="log")
+        axes.legend(fontsize=8)
+        figure.tight_layout()
+        figure.savefig(path)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +128,9 @@ def _all(race: Race, missing: Sequence[tuple[Entry, Source, int]]) -> Iterable[R
         return
     with (
         _single_threaded(),
-        ProcessPoolExecutor(max_workers=min(race.jobs, len(missing)), mp_context=multiprocessing.get_context("spawn")) as pool,
+        ProcessPoolExecutor(
+            max_workers=min(race.jobs, len(missing)), mp_context=multiprocessing.get_context("spawn"), initializer=_end_with_parent
+        ) as pool,
     ):
         futures = [pool.submit(_one, entry, source, seed, race.budget, race.workers) for entry, source, seed in missing]
         try:
@@ -135,6 +139,18 @@ def _all(race: Race, missing: Sequence[tuple[Entry, Source, int]]) -> Iterable[R
         finally:
             for future in futures:
                 future.cancel()
+
+
+def _end_with_parent() -> None:
+    """A worker whose race was killed must not go on for nobody."""
+    parent = multiprocessing.parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            connection.wait([parent.sentinel])
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _one(entry: Entry, source: Source, seed: int, budget: int, workers: int) -> Run:

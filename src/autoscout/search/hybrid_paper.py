@@ -122,7 +122,7 @@ class HybridPaperSearcher:
         """Lines 10-11 and 25-26 of Algorithm 1: the pairs of structures and of dense points, and the grid they span."""
         space, options = self._space, self._options
         losses = np.array([answer.loss for answer in answers])
-        reward = dict(zip((answer.config.key for answer in answers), rewards(losses), strict=True))
+        reward = dict(zip((answer.key for answer in answers), rewards(losses), strict=True))
         so_far = progress(rounds, costs(answers), reward, space.dense)
         base = self._base(answers, given)
         arm = self._arm(number, so_far, stuck)
@@ -144,7 +144,7 @@ class HybridPaperSearcher:
         worked = [answer for answer in answers if not answer.failed and answer.config.extends(given)]
         if not worked:
             return self._space.project(self._space.default(), given)
-        return min(worked, key=lambda answer: (not answer.measured, answer.loss, answer.config.key)).config
+        return min(worked, key=lambda answer: (not answer.measured, answer.loss, answer.key)).config
 
     def _arm(self, number: int, so_far: Progress, stuck: bool) -> Arm:
         options = self._options

@@ -36,14 +36,14 @@ class Arms:
 
     def choose(self, model: Surrogate, answers: Sequence[Answer]) -> Arm:
         """UCB1 over the last steps; the cells of their 2x2 grids that nobody measured are the model's predictions."""
-        by_key = {answer.config.key: answer for answer in answers}
+        by_key = {answer.key: answer for answer in answers}
         steps = []
         for answer in answers:
             base = by_key.get(str(answer.origin.get("base")))
             arm = answer.origin.get("arm")
             if answer.origin.get("by") == "hybrid" and base is not None and arm in (Arm.SPARSE.value, Arm.DENSE.value):
                 steps.append((_number(answer), Arm(str(arm)), answer, base))
-        steps.sort(key=lambda step: (step[0], step[2].config.key))
+        steps.sort(key=lambda step: (step[0], step[2].key))
         last = steps[-REMEMBERED:]
         crossed = [self._cross(answer.config, base.config) for _, _, answer, base in last]
         if not last:
@@ -87,7 +87,7 @@ class Arms:
         field = (fitted, *self._entries)[: self._options.orderings]
         own = sorted(
             (answer for answer in answers if answer.origin.get("by") == "hybrid" and isinstance(answer.origin.get("tree"), int)),
-            key=lambda answer: (_number(answer), answer.config.key),
+            key=lambda answer: (_number(answer), answer.key),
         )
         reward = rewards(np.array([answer.loss for answer in answers]))
         earned = dict(zip((answer.config for answer in answers), reward, strict=True))

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from autoscout.search.hybrid.encode import Codes, Encoder, Floats
 
-LEVELS = 14
+LEVELS = 10
 
 
 class Forest:

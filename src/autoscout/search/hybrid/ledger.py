@@ -10,7 +10,7 @@ from autoscout.core.config import Config
 from autoscout.core.task import Objective
 from autoscout.core.trial import Fidelity, Status, Trial
 
-MOST_LOST = 200
+MOST_LOST = 80
 """Unreachable configurations that are learnt from; the cost of a step must stay bounded."""
 
 
@@ -20,6 +20,7 @@ class Answer:
 
     Attributes:
         config: The configuration.
+        key: Its key.
         loss: Mean loss at the highest fidelity present; infinite when it failed there.
         simulated: The same, of simulated trials; None where there is none.
         origin: Of the first look, for credit.
@@ -27,6 +28,7 @@ class Answer:
     """
 
     config: Config
+    key: str
     loss: float
     simulated: float | None
     origin: dict[str, object]
@@ -45,6 +47,7 @@ class Ledger:
         self._losses: dict[Config, dict[Fidelity, dict[int, float]]] = {}
         self._origins: dict[Config, tuple[int, str, dict[str, object]]] = {}
         self._answers: list[Answer] | None = None
+        self._keys: dict[Config, str] = {}
         self.told = 0
         self.seen: set[Config] = set()
         self._lost: list[Config] | None = None
@@ -82,16 +85,18 @@ class Ledger:
     def unreachable(self) -> list[Config]:
         """Proposals that came back as another configuration: they cannot be had. None where hardly any can: that teaches nothing."""
         if self._lost is None:
-            lost = [config for config in self.seen if config not in self._losses and config.key in self._asked]
-            reached = sum(origin.get("key") == config.key for config, (_, _, origin) in self._origins.items())
-            lost.sort(key=lambda config: config.key)
-            self._lost = lost[:MOST_LOST] if 20 * reached >= len(lost) else []
+            lost = {config.key: config for config in self.seen if config not in self._losses} if self._asked else {}
+            lost = {key: lost[key] for key in sorted(lost) if key in self._asked}
+            reached = sum(answer.origin.get("key") == answer.key for answer in self.answers())
+            self._lost = list(lost.values())[:MOST_LOST] if 20 * reached >= len(lost) else []
         return self._lost
 
     def answers(self) -> list[Answer]:
         """All configurations with an answer, in an order that depends on nothing but the set."""
         if self._answers is None:
-            self._answers = [self._answer(config) for config in sorted(self._losses, key=lambda config: config.key)]
+            for config in self._losses.keys() - self._keys.keys():
+                self._keys[config] = config.key
+            self._answers = [self._answer(config) for config in sorted(self._losses, key=self._keys.__getitem__)]
         return self._answers
 
     def _answer(self, config: Config) -> Answer:
@@ -100,6 +105,7 @@ class Ledger:
         simulated = losses.get(Fidelity.SIMULATED)
         return Answer(
             config=config,
+            key=self._keys[config],
             loss=_mean(losses[best].values()),
             simulated=None if simulated is None else _mean(simulated.values()),
             origin=self._origins[config][2],

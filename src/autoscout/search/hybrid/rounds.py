@@ -81,7 +81,7 @@ def costs(answers: Sequence[Answer]) -> dict[str, float]:
         positive = 1.0 + np.argsort(np.argsort(values, kind="stable"), kind="stable").astype(np.float64)
     found = np.full(len(losses), 2.0 * float(positive.max()) if len(positive) else 1.0)
     found[worked] = positive
-    return {answer.config.key: float(cost) for answer, cost in zip(answers, found, strict=True)}
+    return {answer.key: float(cost) for answer, cost in zip(answers, found, strict=True)}
 
 
 @dataclass(frozen=True)
@@ -126,4 +126,4 @@ def progress(rounds: Sequence[Round], cost: Mapping[str, float], reward: Mapping
 
 def by_key(answers: Sequence[Answer]) -> dict[str, Config]:
     """Configurations by their keys."""
-    return {answer.config.key: answer.config for answer in answers}
+    return {answer.key: answer.config for answer in answers}

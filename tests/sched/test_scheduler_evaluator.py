@@ -74,8 +74,9 @@ def test_refusals_are_measurements(question: Simulation) -> None:
     assert "larger than their cluster" in answer.reason
 
 
-def test_through_an_executor(question: Simulation) -> None:
-    kind = plugins.get("executor", "inline")
+@pytest.mark.parametrize("place", ["inline", "local"])
+def test_through_an_executor(question: Simulation, place: str) -> None:
+    kind = plugins.get("executor", place)
     with kind() as executor:
         evaluator = SchedulerEvaluator(question, executor)
         proposals = [Proposal(config=question.space().default()), Proposal(config=Config(queues=99))]

@@ -30,6 +30,24 @@ def test_stopping_and_going_on_changes_nothing_where_nodes_do_not_matter() -> No
     assert np.allclose(ends, whole.end_s)
 
 
+@pytest.mark.parametrize("policy", [FIFO(), FIFO(overtake=True)])
+def test_with_a_log_jobs_stay_where_they_are(policy: FIFO) -> None:
+    """Then stopping and going on changes nothing under consolidated placement either."""
+    trace = generate(Recipe(profile="venus", jobs=600, days=1, load=4.2, cluster_gpus=8, seed=6))
+    cluster = Cluster.parse("4x8")
+    whole = simulate(trace, cluster, policy)
+    middle = float(np.floor(np.median(trace.submit_s))) + 0.5
+    first = simulate(trace.between(0, middle), cluster, policy, Run(until_s=middle, log=True))
+    snapshot = Snapshot.of(first)
+    assert snapshot.home is not None
+    assert (snapshot.home[snapshot.running] >= 0).all()
+    rest = simulate(trace.between(middle, np.inf), cluster, policy, Run(snapshot=snapshot))
+    later = dict(zip(rest.trace.job_id, rest.end_s, strict=True))
+    before = dict(zip(first.trace.job_id, first.end_s, strict=True))
+    ends = np.asarray([later.get(job, before.get(job)) for job in trace.job_id])
+    assert np.allclose(ends, whole.end_s)
+
+
 @pytest.mark.parametrize("name", plugins.available("scheduler"))
 def test_every_scheduler_goes_on_from_a_snapshot(name: str) -> None:
     trace = generate(Recipe(profile="venus", jobs=200, days=0.5, load=1.2, cluster_gpus=64, seed=2))

@@ -101,13 +101,13 @@ def test_helios_in_local_time(tmp_path: Path) -> None:
     path = tmp_path / "cluster_log.csv.gz"
     text = (
         "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n"
-        "7,uA,vcX,4,16,1,FAILED,2020-06-09 18:41:27,2020-06-09 18:41:27,2020-06-09 18:45:36,249,0\n"
-        "8,uA,vcX,0,1,1,COMPLETED,2020-06-09 18:41:28,2020-06-09 18:41:28,2020-06-09 18:41:30,2,0\n"
+        "7,uA,vcX,4,12,1,FAILED,2020-07-01 09:00:05,2020-07-01 09:00:06,2020-07-01 09:03:26,200,1\n"
+        "8,uA,vcX,0,1,1,COMPLETED,2020-07-01 09:00:07,2020-07-01 09:00:07,2020-07-01 09:00:10,3,0\n"
     )
     path.write_bytes(gzip.compress(text.encode()))
     trace = read(path)
     assert detect(path) == "helios"
-    assert trace.submit_s[0] == 1_591_699_287  # 10:41:27 UTC
+    assert trace.submit_s[0] == 1_593_565_205  # 01:00:05 UTC
     assert list(trace.status.texts()) == ["FAILED"]
     assert trace.filters == ("asks for GPUs: 1 of 2 jobs kept",)
 
@@ -116,11 +116,11 @@ def test_acme(tmp_path: Path) -> None:
     path = tmp_path / "trace_seren.csv"
     path.write_text(
         "job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue,gpu_time\n"
-        "1,u1,1,8,128,Other,FAILED,2023-03-01 00:18:22+08:00,2023-03-01 00:18:54+08:00,2023-03-01 00:20:51+08:00,117,32,936.0\n"
+        "1,u1,1,4,20,Other,FAILED,2023-05-02 10:00:10+08:00,2023-05-02 10:00:30+08:00,2023-05-02 10:02:10+08:00,100,20,400.0\n"
     )
     trace = read(path)
     assert detect(path) == "acme"
-    assert trace.submit_s[0] == 1_677_601_102
+    assert trace.submit_s[0] == 1_682_992_810
     assert list(trace.name.texts()) == ["Other"]
 
 
@@ -128,12 +128,12 @@ def test_alibaba_shares(tmp_path: Path) -> None:
     path = tmp_path / "openb_pod_list_default.csv"
     path.write_text(
         "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"
-        "p0,12000,16384,1,460,,LS,Running,10,110,20\n"
-        "p1,12000,16384,2,1000,,BE,Pending,30,50,\n"
-        "p2,12000,16384,0,0,,BE,Running,30,50,30\n"
+        "p0,3000,5000,1,370,,LS,Running,10,110,20\n"
+        "p1,3000,5000,2,1000,,BE,Pending,30,50,\n"
+        "p2,3000,5000,0,0,,BE,Running,30,50,30\n"
     )
     trace = read(path)
-    assert list(trace.gpus) == [0.46, 2]
+    assert list(trace.gpus) == [0.37, 2]
     assert list(trace.duration_s) == [90, 20]
 
 

@@ -101,8 +101,9 @@ def tune(
     scheduler: Scheduler = "tiresias",
     trials: Annotated[int, typer.Option("--trials", min=1, help="Simulations to spend.")] = 40,
     metric: Annotated[str, typer.Option("--metric", help="Metric to improve, as `simulate` names it.")] = "mean_jct_s",
-    searcher: Annotated[str, typer.Option("--searcher", help="Who proposes configurations.")] = "random",
+    searcher: Annotated[str, typer.Option("--searcher", help="Who proposes configurations.")] = "hybrid",
     seed: Annotated[int, typer.Option("--seed", help="Same seed, same proposals.")] = 0,
+    workers: Annotated[int, typer.Option("--workers", min=1, help="Simulations at once, on threads.")] = 1,
     pinned: Pinned = None,
     form: Form = "",
     begin: Begin = "",
@@ -120,7 +121,9 @@ def tune(
     default = simulation(space.default())
     if metric not in default:
         raise ConfigError(Fault(where="--metric", value=metric, rule=f"must be one of {', '.join(default)}"))
-    found = optimize(simulation, space, simulation.task(metric).objective, trials, searcher=searcher, seed=seed, given=given)
+    found = optimize(
+        simulation, space, simulation.task(metric).objective, trials, searcher=searcher, seed=seed, workers=workers, given=given
+    )
     best = found.best or space.default()
     if as_json:
         options.emit(

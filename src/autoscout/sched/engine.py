@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -168,7 +168,7 @@ def job_table(trace: Trace, cluster: Cluster, plan: Plan, origin: float) -> Tabl
     table[columns.STATUS] = columns.ABSENT
     table[columns.FINISH] = np.inf
     table[columns.RATE] = 1.0
-    table[columns.START] = table[columns.END] = -1.0
+    table[columns.START] = table[columns.END] = table[columns.HOME] = -1.0
     return table
 
 
@@ -203,6 +203,8 @@ def _run_part(
     option = loop_options(plan, run, origin)
     scheduling = plan.scheduling
     if isinstance(scheduling, OwnLoop):
+        if run.changes:
+            raise ConfigError(Fault(where="changes", rule="this scheduler cannot be reconfigured while jobs are running"))
         log, decisions, extra = scheduling.loop(table, nodes.table(), option, origin)
         result.more(index, extra)
         return log, decisions
@@ -214,37 +216,63 @@ def _run_part(
         (rows, filled), decisions, idle = run_fixed(table, nodes.table(), np.ascontiguousarray(np.stack(keys)), newcomers, option)
         result.counters["idle_while_waiting_gpu_s"] += idle
         return rows[: filled[0]], decisions
-    return _run_ranking(part, nodes, plan, table, option, run, origin, result)
+    return _run_ranking(part, nodes, plan, table, run, origin, result)
 
 
-def _run_ranking(
-    part: Trace, nodes: Cluster, plan: Plan, table: Table, option: Vector, run: Run, origin: float, result: Result
-) -> tuple[Table, int]:
+def _run_ranking(part: Trace, nodes: Cluster, plan: Plan, table: Table, run: Run, origin: float, result: Result) -> tuple[Table, int]:
     from autoscout.sched.kernel.jit import COMPILED
-    from autoscout.sched.kernel.policies import by_fixed_key, never
     from autoscout.sched.kernel.ranked import run_ranked
 
-    scheduling = plan.scheduling
-    if isinstance(scheduling, FixedOrder):
-        if scheduling.tie is not None:
-            table[columns.RANK_KEY] = _joint_order(table[columns.RANK_KEY], scheduling.tie)
-        scheduling = Ranking(rank=by_fixed_key, wake=never, strict=True)
+    plans = [_ranked(plan), *(_ranked(change.scheduler.plan(part, nodes)) for change in run.changes)]
+    scheduling = plans[0].scheduling
     assert isinstance(scheduling, Ranking)
-    plans = [plan, *(change.scheduler.plan(part, nodes) for change in run.changes)]
-    rows_of = [np.asarray(each.params, np.float64) for each in plans]
-    width = max(len(row) for row in rows_of)
-    params = np.zeros((len(rows_of), width))
-    for number, row in enumerate(rows_of):
-        params[number, : len(row)] = row
+    _check_changes(plans, run)
+    if isinstance(plan.scheduling, FixedOrder) and plan.scheduling.tie is not None:
+        table[columns.RANK_KEY] = _joint_order(table[columns.RANK_KEY], plan.scheduling.tie)
+    params = np.zeros((len(plans), max(len(each.params) for each in plans)))
+    for number, each in enumerate(plans):
+        params[number, : len(each.params)] = each.params
+    options = np.stack([loop_options(each, run, origin) for each in plans])
     change_at = np.asarray([-np.inf, *(change.at_s - origin for change in run.changes)])
     loop = run_ranked
     if COMPILED and not hasattr(scheduling.rank, "py_func"):  # a policy in plain Python: the loop runs as plain Python too
         loop = run_ranked.py_func  # type: ignore[attr-defined]
     (rows, filled), decisions, idle = loop(
-        scheduling.rank, scheduling.wake, table, nodes.table(), params, change_at, scheduling.memory.copy(), option
+        scheduling.rank, scheduling.wake, table, nodes.table(), params, change_at, scheduling.memory.copy(), options
     )
     result.counters["idle_while_waiting_gpu_s"] += idle
     return rows[: filled[0]], decisions
+
+
+def _ranked(plan: Plan) -> Plan:
+    """The plan for the general loop."""
+    from autoscout.sched.kernel.policies import by_fixed_key, never
+
+    if isinstance(plan.scheduling, FixedOrder):
+        return replace(plan, scheduling=Ranking(rank=by_fixed_key, wake=never, strict=True))
+    return plan
+
+
+def _check_changes(plans: Sequence[Plan], run: Run) -> None:
+    """Another configuration may take over in flight, another policy may not.
+
+    Raises:
+        ConfigError: all changes that cannot be made.
+    """
+    first = plans[0]
+    faults = []
+    for change, plan in zip(run.changes, plans[1:], strict=True):
+        same = (
+            isinstance(plan.scheduling, Ranking) and isinstance(first.scheduling, Ranking) and plan.scheduling.rank is first.scheduling.rank
+        )
+        counting = (plan.placement.rule == "count") != (first.placement.rule == "count")
+        if not same or counting:
+            rule = "nodes cannot start or cease to matter" if same else "only settings of the same scheduler can change"
+            faults.append(
+                Fault(where=f"change at {change.at_s:g}", value=type(change.scheduler).__name__, rule=f"{rule} while jobs are running")
+            )
+    if faults:
+        raise ConfigError(faults)
 
 
 def _joint_order(first: Vector, second: Vector) -> NDArray[np.float64]:

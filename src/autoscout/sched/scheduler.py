@@ -9,6 +9,7 @@ from typing import ClassVar, Protocol, Self, runtime_checkable
 import numpy as np
 
 from autoscout.core.config import Config
+from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.protocols import SpaceLike
 from autoscout.sched.cluster import Cluster
 from autoscout.sched.kernel.arrays import Table, Vector
@@ -92,6 +93,12 @@ class Ranking:
     round_s: float = 0.0
     round_offset_s: float = 0.0
     every_event: bool = False
+
+    def __post_init__(self) -> None:
+        if self.backfill and (self.preemptive or not self.strict):
+            raise ConfigError(
+                Fault(where="ranking", field="backfill", value=str(self.backfill), rule="goes with a strict order without preemption")
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,6 +24,8 @@ class Snapshot:
         remaining_s: Work each still has.
         executed_s: Seconds each has run.
         running: Who holds GPUs now.
+        home: Node each sits on, counted inside its virtual cluster; -1: several, or not known. None: nothing is known, and running
+            jobs are placed anew.
     """
 
     at_s: float
@@ -31,6 +33,7 @@ class Snapshot:
     remaining_s: NDArray[np.float64]
     executed_s: NDArray[np.float64]
     running: NDArray[np.bool_]
+    home: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         late = self.jobs.submit_s > self.at_s
@@ -46,7 +49,7 @@ class Snapshot:
 
     @classmethod
     def of(cls, result: Result) -> Snapshot:
-        """The unfinished jobs of a simulation that was stopped at a moment (`Run.until_s`)."""
+        """The unfinished jobs of a simulation that was stopped at a moment (`Run.until_s`); with a log, also where they sit."""
         if not np.isfinite(result.until_s):
             raise ConfigError(Fault(where="snapshot", rule="needs a simulation that was stopped at a moment", fix="Run(until_s=...)"))
         left = np.flatnonzero(~result.ended & (result.trace.submit_s <= result.until_s))
@@ -56,6 +59,7 @@ class Snapshot:
             remaining_s=result.remaining_s[left],
             executed_s=result.executed_s[left],
             running=result.running[left],
+            home=_homes(result)[left] if len(result.log) else None,
         )
 
     def joined(self, trace: Trace) -> Trace:
@@ -80,6 +84,30 @@ class Snapshot:
         table[columns.EXECUTED, mine] = self.executed_s[rows]
         table[columns.START, mine[self.executed_s[rows] > 0]] = 0.0  # when they first started is not known here
         table[columns.STATUS, mine[self.running[rows]]] = columns.RUNNING
+        if self.home is not None:
+            table[columns.HOME, mine] = self.home[rows]
+
+
+def _homes(result: Result) -> NDArray[np.int64]:
+    """The node of every running job that sits on one, by adding up what the log says it took and gave back."""
+    log = result.log
+    nodes = sum(group.nodes for group in result.cluster.groups)
+    place = log[:, columns.LOG_JOB].astype(np.int64) * nodes + log[:, columns.LOG_NODE].astype(np.int64)
+    known = log[:, columns.LOG_NODE] >= 0
+    spots, which = np.unique(place[known], return_inverse=True)
+    held = np.bincount(which, weights=log[known, columns.LOG_GPUS], minlength=len(spots))
+    spots = spots[held > 1e-6]
+    jobs, counts = np.unique(spots // nodes, return_counts=True)
+    homes = np.full(len(result.trace), -1, np.int64)
+    single = np.isin(spots // nodes, jobs[counts == 1])
+    homes[spots[single] // nodes] = spots[single] % nodes
+    before = 0
+    for vc in result.cluster.vcs:
+        if len(result.cluster.vcs) > 1:
+            mine = (result.trace.vc.codes == result.trace.vc.code(vc)) & (homes >= 0)
+            homes[mine] -= before
+        before += sum(group.nodes for group in result.cluster.groups if group.vc == vc)
+    return homes
 
 
 def concatenate(first: Trace, second: Trace) -> Trace:

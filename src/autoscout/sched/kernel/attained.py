@@ -7,7 +7,8 @@ import numpy as np
 from autoscout.sched.kernel.arrays import Index, Table, Vector
 from autoscout.sched.kernel.columns import BASE, EXECUTED, GPUS, LISTED, PENDING, QUEUE, RUNNING, SINCE, STATUS, WAITED
 from autoscout.sched.kernel.jit import jit, rank, wake
-from autoscout.sched.kernel.ranked import COMPETES, executed_s
+from autoscout.sched.kernel.ranked import COMPETES
+from autoscout.sched.kernel.state import executed_s
 
 # Places of the parameters; thresholds follow.
 BY_SERVICE = 0  # 1: seconds x GPUs; 0: seconds

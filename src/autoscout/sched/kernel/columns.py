@@ -30,7 +30,8 @@ START = 21
 END = 22
 PREEMPTIONS = 23
 NODES = 24  # nodes of its last allocation
-JOB_ROWS = 25
+HOME = 25  # node that a job of a snapshot sits on; -1: several, or not known
+JOB_ROWS = 26
 
 ABSENT, PENDING, RUNNING, ENDED = -1.0, 0.0, 1.0, 2.0
 

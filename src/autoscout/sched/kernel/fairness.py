@@ -21,7 +21,8 @@ from autoscout.sched.kernel.columns import (
     SUBMIT,
 )
 from autoscout.sched.kernel.jit import jit, rank, wake
-from autoscout.sched.kernel.ranked import COMPETES, PROTECTED, executed_s, remaining_s
+from autoscout.sched.kernel.ranked import COMPETES, PROTECTED
+from autoscout.sched.kernel.state import executed_s, remaining_s
 
 # Places of the parameters.
 LEASE = 0

@@ -41,7 +41,7 @@ if COMPILED:
         _TABLE,  # params, one row per configuration in force
         _VECTOR,  # when each row takes over
         _VECTOR,  # memory of the policy
-        _VECTOR,  # options of the loop
+        _TABLE,  # options of the loop, one row per configuration in force
     )
 
 
@@ -71,7 +71,7 @@ if COMPILED:
 def _compile(function: Function, signature: Any = None) -> Function:
     if not COMPILED:
         return function
-    options = {"cache": function.__module__.startswith(_INSIDE), "error_model": "numpy"}
+    options = {"cache": function.__module__.startswith(_INSIDE), "error_model": "numpy", "nogil": True}
     compiled: Function = numba.njit(**options)(function) if signature is None else numba.njit(signature, **options)(function)
     return compiled
 

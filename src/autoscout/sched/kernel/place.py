@@ -12,6 +12,7 @@ from autoscout.sched.kernel.arrays import Ledger, Table
 from autoscout.sched.kernel.columns import (
     FREE,
     GPUS,
+    HOME,
     KIND,
     NODES,
     PLACE_CONSOLIDATED,
@@ -274,6 +275,20 @@ def place(
     elif nodes > fewest + 1:
         rate *= slow_more
     job[RATE, j] = rate
+    return True
+
+
+@jit
+def stay(job: Table, j: int, node: Table, mode: float, ledger: Ledger) -> bool:
+    """Give job `j` its GPUs on the node it calls home, if they are free there; shares of one GPU are placed anew."""
+    home = int(job[HOME, j])
+    gpus = job[GPUS, j]
+    if mode == PLACE_COUNT or gpus < 1.0 or home >= node.shape[1] or node[FREE, home] < gpus:
+        return False
+    ledger[0][0, j] = home
+    node[FREE, home] -= gpus
+    job[RATE, j] = node[SPEED, home]
+    job[NODES, j] = 1.0
     return True
 
 

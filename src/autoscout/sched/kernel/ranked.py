@@ -28,7 +28,6 @@ from autoscout.sched.kernel.columns import (
     CAPACITY,
     CHECKPOINT_S,
     CLUSTER_PLACES,
-    COST,
     ELIGIBLE,
     END,
     ENDED,
@@ -48,7 +47,6 @@ from autoscout.sched.kernel.columns import (
     PENDING,
     PLACE_CONSOLIDATED,
     PLACEMENT,
-    PREEMPTIONS,
     PREEMPTIVE,
     PRESENT,
     RATE,
@@ -63,39 +61,20 @@ from autoscout.sched.kernel.columns import (
     SKEW,
     SLOW_MORE,
     SLOW_TWO,
-    START,
     STATUS,
     SUBMIT,
     UNTIL,
-    WAITED,
     WALK,
     WALK_STRICT,
 )
 from autoscout.sched.kernel.jit import jit, loop
 from autoscout.sched.kernel.log import Log, new_log, note
 from autoscout.sched.kernel.place import give_back, new_ledger, place
+from autoscout.sched.kernel.state import ACTIVE_JOBS, ARRIVED, DECISIONS, LISTED_SO_FAR, resume_running, start, stop
 
 COMPETES, PROTECTED, SET_ASIDE = 0.0, 1.0, 2.0
 
-# Places of the loop's own counters.
-_ACTIVE, _ARRIVED, _LISTED, _DECISIONS = 0, 1, 2, 3
 _STUCK_LIMIT = 1_000  # decisions in vain, with nothing running and nobody to come, after which a policy is taken to have given up
-
-
-@jit
-def executed_s(job: Table, j: int, now: float) -> float:
-    """Seconds job `j` has run by `now`."""
-    if job[STATUS, j] != RUNNING:
-        return job[EXECUTED, j]
-    return job[EXECUTED, j] + min(now - job[SINCE, j], job[REMAINING, j] / job[RATE, j])
-
-
-@jit
-def remaining_s(job: Table, j: int, now: float) -> float:
-    """Seconds of work job `j` still has at `now`."""
-    if job[STATUS, j] != RUNNING:
-        return job[REMAINING, j]
-    return max(0.0, job[REMAINING, j] - (now - job[SINCE, j]) * job[RATE, j])
 
 
 @jit
@@ -108,6 +87,13 @@ def _sort(active: Index, n: int, key: Vector, tie: Vector, flag: Vector) -> None
             key[p + 1], tie[p + 1], flag[p + 1], active[p + 1] = key[p], tie[p], flag[p], active[p]
             p -= 1
         key[p + 1], tie[p + 1], flag[p + 1], active[p + 1] = k, s, f, j
+
+
+@jit
+def _protect_running(job: Table, active: Index, n: int, flag: Vector) -> None:
+    for i in range(n):
+        if job[STATUS, active[i]] == RUNNING:
+            flag[i] = PROTECTED
 
 
 @jit
@@ -129,44 +115,12 @@ def _set_aside(n: int, flag: Vector, eligible: float) -> None:
 
 
 @jit
-def start(job: Table, j: int, now: float, lag: float, count: Index) -> None:
-    """Job `j` has just been placed."""
-    if job[START, j] < 0:
-        job[START, j] = now
-    job[WAITED, j] += now - job[SINCE, j]
-    job[STATUS, j] = RUNNING
-    job[SINCE, j] = now
-    job[GRANTS, j] = 0.0
-    job[FINISH, j] = now + job[REMAINING, j] / job[RATE, j] + lag
-    job[LISTED, j] = count[_LISTED]
-    count[_LISTED] += 1
-
-
-@jit
-def _stop(job: Table, j: int, now: float, checkpoint_s: float, count: Index) -> None:
-    """Job `j` loses its GPUs before it is done."""
-    ran = executed_s(job, j, now)
-    left = remaining_s(job, j, now)
-    if checkpoint_s > 0:
-        done = job[REMAINING, j] - left
-        left += done % checkpoint_s
-    job[EXECUTED, j] = ran
-    job[REMAINING, j] = left + job[COST, j]
-    job[STATUS, j] = PENDING
-    job[SINCE, j] = now
-    job[FINISH, j] = np.inf
-    job[PREEMPTIONS, j] += 1
-    job[LISTED, j] = count[_LISTED]
-    count[_LISTED] += 1
-
-
-@jit
 def _finish_due(
     job: Table, active: Index, now: float, node: Table, option: Vector, ledger: Ledger, count: Index, cluster: Vector, log: Log
 ) -> Log:
     """Take out all jobs that end by `now`, in list order."""
     kept = 0
-    for i in range(count[_ACTIVE]):
+    for i in range(count[ACTIVE_JOBS]):
         j = active[i]
         if job[STATUS, j] == RUNNING and job[FINISH, j] <= now:
             job[EXECUTED, j] += job[REMAINING, j] / job[RATE, j]
@@ -180,22 +134,22 @@ def _finish_due(
         else:
             active[kept] = j
             kept += 1
-    count[_ACTIVE] = kept
+    count[ACTIVE_JOBS] = kept
     return log
 
 
 @jit
 def _arrive_due(job: Table, active: Index, now: float, count: Index) -> None:
-    while count[_ARRIVED] < job.shape[1] and job[SUBMIT, count[_ARRIVED]] <= now:
-        j = count[_ARRIVED]
-        count[_ARRIVED] += 1
+    while count[ARRIVED] < job.shape[1] and job[SUBMIT, count[ARRIVED]] <= now:
+        j = count[ARRIVED]
+        count[ARRIVED] += 1
         if job[STATUS, j] == ABSENT:
             job[STATUS, j] = PENDING
             job[SINCE, j] = job[SUBMIT, j]
-            job[LISTED, j] = count[_LISTED]
-            count[_LISTED] += 1
-            active[count[_ACTIVE]] = j
-            count[_ACTIVE] += 1
+            job[LISTED, j] = count[LISTED_SO_FAR]
+            count[LISTED_SO_FAR] += 1
+            active[count[ACTIVE_JOBS]] = j
+            count[ACTIVE_JOBS] += 1
 
 
 @jit
@@ -222,7 +176,6 @@ def _shadow(job: Table, active: Index, n: int, now: float, wanted: float, free: 
 def _select(
     job: Table,
     active: Index,
-    now: float,
     flag: Vector,
     option: Vector,
     count: Index,
@@ -231,17 +184,14 @@ def _select(
     losers: Index,
 ) -> tuple[int, int]:
     """Walk in order; `chosen` are pending jobs to place, `losers` running jobs to preempt."""
-    n = count[_ACTIVE]
+    n = count[ACTIVE_JOBS]
     quota = cluster[CAPACITY]
     for i in range(n):
         if flag[i] == PROTECTED and job[STATUS, active[i]] == RUNNING:
             quota -= job[GPUS, active[i]]
     starts = 0
     stops = 0
-    tried = 0
     greedy = option[PREEMPTIVE] == 0 and option[WALK] != WALK_STRICT  # whoever finds no place holds back nobody behind him
-    shadow, spare = np.inf, 0.0
-    blocked = False
     for i in range(n):
         j = active[i]
         if flag[i] != COMPETES:
@@ -249,13 +199,6 @@ def _select(
         gpus = job[GPUS, j]
         pending = job[STATUS, j] == PENDING
         fits = gpus <= quota + 1e-9
-        if blocked and pending:
-            tried += 1
-            if tried > option[BACKFILL]:
-                break
-            fits = fits and (now + job[ESTIMATE, j] <= shadow or gpus <= spare)
-            if fits and now + job[ESTIMATE, j] > shadow:
-                spare -= gpus
         if fits:
             if not greedy:
                 quota -= gpus
@@ -267,12 +210,58 @@ def _select(
         elif not pending:
             losers[stops] = j
             stops += 1
-        elif option[WALK] == WALK_STRICT and not blocked:
-            if option[BACKFILL] == 0:
-                break
-            blocked = True
-            shadow, spare = _shadow(job, active, n, now, gpus, quota)
+        elif option[WALK] == WALK_STRICT:
+            break
     return starts, stops
+
+
+@jit
+def _backfill(
+    job: Table,
+    active: Index,
+    now: float,
+    flag: Vector,
+    node: Table,
+    option: Vector,
+    ledger: Ledger,
+    count: Index,
+    cluster: Vector,
+    log: Log,
+) -> tuple[int, Log]:
+    """Walk in order and place; behind the first job that finds no place only those that do not delay it, by all estimates."""
+    placed = 0
+    tried = 0
+    blocked = False
+    shadow, spare = np.inf, 0.0
+    for i in range(count[ACTIVE_JOBS]):
+        j = active[i]
+        if flag[i] != COMPETES or job[STATUS, j] != PENDING:
+            continue
+        gpus = job[GPUS, j]
+        late = now + job[ESTIMATE, j] > shadow
+        if blocked:
+            tried += 1
+            if tried > option[BACKFILL]:
+                break
+            if late and gpus > spare:
+                continue
+        must_pack = job[SKEW, j] > option[PACK_LIMIT]
+        if gpus <= cluster[FREE_GPUS] + 1e-9 and place(
+            job, j, node, option[PLACEMENT], must_pack, option[REMAINDER_NEXT] > 0, option[SLOW_TWO], option[SLOW_MORE], ledger
+        ):
+            cluster[FREE_GPUS] -= gpus
+            start(job, j, now, option[LAG], count)
+            if option[LOGGING] > 0:
+                log = note(log, now, j, gpus, ledger, 1.0)
+            placed += 1
+            if blocked and late:
+                spare -= gpus
+        elif not blocked:
+            blocked = True
+            short = gpus > cluster[FREE_GPUS] + 1e-9  # else the free GPUs lie scattered, and somebody must end first
+            shadow, spare = _shadow(job, active, count[ACTIVE_JOBS], now, gpus if short else cluster[FREE_GPUS] + 1e-3, cluster[FREE_GPUS])
+            spare = spare if short else 0.0
+    return placed, log
 
 
 @jit
@@ -311,7 +300,7 @@ def _place_chosen(
         else:
             if mode == PLACE_CONSOLIDATED and job[KIND, j] < 0:
                 hopeless = min(hopeless, gpus)
-            if option[WALK] == WALK_STRICT and option[BACKFILL] == 0:
+            if option[WALK] == WALK_STRICT:
                 break
     return placed, log
 
@@ -336,7 +325,7 @@ def _preempt(
             log = note(log, now, j, job[GPUS, j], ledger, -1.0)
         give_back(job, j, node, option[PLACEMENT], ledger)
         cluster[FREE_GPUS] += job[GPUS, j]
-        _stop(job, j, now, option[CHECKPOINT_S], count)
+        stop(job, j, now, option[CHECKPOINT_S], count)
     return log
 
 
@@ -360,31 +349,6 @@ def _pending(job: Table, active: Index, n: int) -> int:
 
 
 @jit
-def _resume_running(
-    job: Table, active: Index, now: float, node: Table, option: Vector, ledger: Ledger, count: Index, cluster: Vector, log: Log
-) -> Log:
-    """Jobs of a snapshot that were running get GPUs before anything else happens; those that do not fit wait."""
-    for j in range(job.shape[1]):
-        if job[STATUS, j] != RUNNING:
-            continue
-        active[count[_ACTIVE]] = j
-        count[_ACTIVE] += 1
-        job[STATUS, j] = PENDING
-        grants = job[GRANTS, j]
-        fits = job[GPUS, j] <= cluster[FREE_GPUS] + 1e-9 and place(
-            job, j, node, option[PLACEMENT], False, option[REMAINDER_NEXT] > 0, option[SLOW_TWO], option[SLOW_MORE], ledger
-        )
-        if fits:
-            cluster[FREE_GPUS] -= job[GPUS, j]
-            job[SINCE, j] = now
-            start(job, j, now, option[LAG], count)
-            job[GRANTS, j] = grants
-            if option[LOGGING] > 0:
-                log = note(log, now, j, job[GPUS, j], ledger, 1.0)
-    return log
-
-
-@jit
 def _round_for(due: float, now: float, round_s: float, offset: float) -> float:
     """The first round at or after `due`; the round at `now` is over."""
     rounds = np.ceil((due - offset) / round_s)
@@ -398,10 +362,10 @@ def _next_due(
     job: Table, active: Index, count: Index, woken: float, change_at: Vector, row: int, changed: bool, now: float, option: Vector
 ) -> float:
     """When to decide next: something ends, arrives, wakes or is reconfigured; in rounds also right after a change."""
-    due = min(woken, _next_finish(job, active, count[_ACTIVE]))
-    if count[_ARRIVED] < job.shape[1]:
-        due = min(due, job[SUBMIT, count[_ARRIVED]])
-    if row + 1 < change_at.shape[0] and count[_ACTIVE] > 0:
+    due = min(woken, _next_finish(job, active, count[ACTIVE_JOBS]))
+    if count[ARRIVED] < job.shape[1]:
+        due = min(due, job[SUBMIT, count[ARRIVED]])
+    if row + 1 < change_at.shape[0] and count[ACTIVE_JOBS] > 0:
         due = min(due, change_at[row + 1])
     due = max(due, 0.0)  # jobs of a snapshot arrived before
     round_s = option[ROUND_S]
@@ -422,13 +386,14 @@ def run_ranked(
     params: Table,
     change_at: Vector,
     memory: Vector,
-    option: Vector,
+    options: Table,
 ) -> tuple[Log, int, float]:
     """Run until every job ended, nothing can happen any more, or the time is up.
 
     Returns:
         The log, the number of decisions taken, and the GPU-seconds that lay idle while somebody waited.
     """
+    option = options[0]
     jobs = job.shape[1]
     active = np.empty(jobs, np.int64)
     chosen = np.empty(jobs, np.int64)
@@ -441,14 +406,12 @@ def run_ranked(
     cluster[ROUND] = option[ROUND_S]
     ledger = new_ledger(jobs, node)
     log = new_log(option[LOGGING] > 0)
-    log = _resume_running(job, active, 0.0, node, option, ledger, count, cluster, log)
-    woken = 0.0 if count[_ACTIVE] > 0 else np.inf
+    log = resume_running(job, active, 0.0, node, option, ledger, count, cluster, log)
+    woken = 0.0 if count[ACTIVE_JOBS] > 0 else np.inf
     now = -1.0  # a round may fall on the very start
-    changed = False
-    blocked = False
+    changed = blocked = False
     idle = 0.0
-    vain = 0
-    row = 0
+    vain = row = 0
     while True:
         due = _next_due(job, active, count, woken, change_at, row, changed, now, option)
         if due == np.inf or due > option[UNTIL]:
@@ -458,33 +421,37 @@ def run_ranked(
         now = max(now, due)
         while row + 1 < change_at.shape[0] and change_at[row + 1] <= now:
             row += 1
+            option = options[row]
+            cluster[ROUND] = option[ROUND_S]
+            cluster[ELIGIBLE] = 1.0
         log = _finish_due(job, active, now, node, option, ledger, count, cluster, log)
         _arrive_due(job, active, now, count)
-        n = count[_ACTIVE]
+        n = count[ACTIVE_JOBS]
         cluster[PRESENT] = n
-        changed = False
-        woken = np.inf
+        changed, woken = False, np.inf
         pending = _pending(job, active, n)
         blocked = pending > 0
         if option[EVERY_EVENT] == 0 and pending == 0:
             continue
-        count[_DECISIONS] += 1
+        count[DECISIONS] += 1
         rank(now, active, n, job, cluster, params[row], memory, key, tie, flag)
         if option[PREEMPTIVE] == 0:
-            for i in range(n):
-                if job[STATUS, active[i]] == RUNNING:
-                    flag[i] = PROTECTED
+            _protect_running(job, active, n, flag)
         _sort(active, n, key, tie, flag)
         _set_aside(n, flag, cluster[ELIGIBLE])
-        starts, stops = _select(job, active, now, flag, option, count, cluster, chosen, losers)
-        log = _preempt(job, losers, stops, now, node, option, ledger, count, cluster, log)
-        if option[LARGEST_FIRST] > 0:
-            _by_size(job, chosen, starts)
-        placed, log = _place_chosen(job, chosen, starts, now, node, option, ledger, count, cluster, log)
+        stops = 0
+        if option[BACKFILL] > 0:
+            placed, log = _backfill(job, active, now, flag, node, option, ledger, count, cluster, log)
+        else:
+            starts, stops = _select(job, active, flag, option, count, cluster, chosen, losers)
+            log = _preempt(job, losers, stops, now, node, option, ledger, count, cluster, log)
+            if option[LARGEST_FIRST] > 0:
+                _by_size(job, chosen, starts)
+            placed, log = _place_chosen(job, chosen, starts, now, node, option, ledger, count, cluster, log)
         changed = placed + stops > 0
         blocked = placed < pending + stops
         woken = wake(now, active, n, job, cluster, params[row], memory)
-        vain = 0 if changed or cluster[FREE_GPUS] < cluster[CAPACITY] or count[_ARRIVED] < jobs else vain + 1
+        vain = 0 if changed or cluster[FREE_GPUS] < cluster[CAPACITY] or count[ARRIVED] < jobs else vain + 1
         if vain > _STUCK_LIMIT:
             break
-    return log, count[_DECISIONS], idle
+    return log, count[DECISIONS], idle

@@ -7,7 +7,8 @@ import numpy as np
 from autoscout.sched.kernel.arrays import Index, Table, Vector
 from autoscout.sched.kernel.columns import GPUS, LISTED, PENDING, ROUND, RUNNING, STATUS
 from autoscout.sched.kernel.jit import rank, wake
-from autoscout.sched.kernel.ranked import COMPETES, remaining_s
+from autoscout.sched.kernel.ranked import COMPETES
+from autoscout.sched.kernel.state import remaining_s
 
 BY_GPU_TIME, LISTS = 0, 1
 

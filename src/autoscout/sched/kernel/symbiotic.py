@@ -13,7 +13,8 @@ from autoscout.sched.kernel.arrays import Index, Table, Vector
 from autoscout.sched.kernel.attained import BY_SERVICE, PROMOTE, QUEUES, THRESHOLDS
 from autoscout.sched.kernel.columns import BASE, EXECUTED, GPUS, PENDING, QUEUE, RUNNING, SINCE, STATUS, WAITED
 from autoscout.sched.kernel.jit import rank, wake
-from autoscout.sched.kernel.ranked import COMPETES, executed_s
+from autoscout.sched.kernel.ranked import COMPETES
+from autoscout.sched.kernel.state import executed_s
 
 
 @rank

@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 
+from _toys import Watcher
 from autoscout.campaign import build_campaign
-from autoscout.compose import prepare, without_password
+from autoscout.compose import Result, prepare, run, without_password
+from autoscout.core.errors import AutoScoutError
+from autoscout.core.trial import Fidelity
+from autoscout.results import Folder
+from autoscout.spending import counted
 
 
 @pytest.mark.parametrize(
@@ -46,3 +52,56 @@ def test_the_resolved_campaign_stands_for_the_same_task(tmp_path: Path) -> None:
     assert again.task == setup.task
     assert again.name == setup.name
     assert "secret" not in str(setup.spec)
+
+
+def simulating(folder: Path, searcher: str, **simulate: object) -> Result:
+    data = {
+        "system": "virtual",
+        "budget": {"trials": 8},
+        "search": {"searcher": searcher},
+        "simulate": {"simulator": "training", **simulate},
+        "execute": {"executor": "inline"},
+        "finals": {"finalists": 1, "rounds": 2},
+    }
+    setup = prepare(build_campaign(data, where="test"))
+    return run(setup, Folder(folder), Watcher(), lambda _: threading.Event())
+
+
+def test_a_searcher_that_can_is_told_what_the_simulator_predicts(tmp_path: Path) -> None:
+    result = simulating(tmp_path / "a", "hybrid")
+    assert result.setup.simulates == "prior"
+    assert {trial.measurement.fidelity for trial in result.trials} == {Fidelity.SIMULATED}, "a virtual cluster never measures"
+    search = [trial for trial in result.trials if trial.proposal.repeat == 0]
+    assert len(search) == 8
+    default, second = (trial.measurement.metrics["step_s"] for trial in search[:2])
+    assert second < default, "the first proposal is the simulator's favourite"
+
+
+def test_for_other_searchers_the_simulator_answers_until_it_is_measured(tmp_path: Path) -> None:
+    result = simulating(tmp_path / "a", "random", adaptive={"interval": 1})
+    assert result.setup.simulates == "adaptive"
+    assert {trial.measurement.fidelity for trial in result.trials} == {Fidelity.SIMULATED, Fidelity.PREDICTED}
+    checked = [trial for trial in result.trials if trial.proposal.repeat < 0]
+    assert checked
+    assert all(trial.measurement.fidelity is Fidelity.SIMULATED and "virtual" in trial.measurement.conditions for trial in checked)
+    assert any("predicted" in trial.measurement.conditions for trial in checked)
+    more = prepare(build_campaign({**result.setup.spec, "budget": {"trials": 10}}, where="test"))
+    again = run(more, result.folder, Watcher(), lambda _: threading.Event())
+    assert again.trials[: len(result.trials)] == result.trials
+    assert len(counted(again.trials)) == 10
+
+
+@pytest.mark.parametrize(
+    ("simulate", "message"),
+    [
+        ({"simulator": "nobody"}, "unknown simulator"),
+        ({"options": {"stak": "x"}}, "stack"),
+        ({"use": "prior"}, "hybrid"),
+        ({"adaptive": {"intervall": 2}}, "interval"),
+        ({"simulator": "serving"}, "output_tokens"),
+    ],
+)
+def test_a_simulator_that_does_not_fit_leaves_no_trace(tmp_path: Path, simulate: dict[str, object], message: str) -> None:
+    with pytest.raises(AutoScoutError, match=message):
+        simulating(tmp_path / "a", "random", **simulate)
+    assert not (tmp_path / "a").exists()

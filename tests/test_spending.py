@@ -53,3 +53,11 @@ def test_failures_of_earlier_sittings_may_have_been_mended() -> None:
     budget = toy_task(failures=3).budget
     assert over(budget, trials, 0.0, Finals(), workers=1) is Stop.FAILURES
     assert over(budget, trials, 0.0, Finals(), workers=1, earlier=3) is None
+
+
+def test_failures_that_a_simulator_foresees_break_nothing() -> None:
+    bad, foreseen = Measurement(status=Status.TIMEOUT), Measurement(status=Status.OOM_START, fidelity=Fidelity.SIMULATED)
+    assert failures_in_a_row([trial(0), trial(1, bad), trial(2, foreseen), trial(3, foreseen)]) == 1
+    assert failures_in_a_row([trial(0, bad), trial(1, foreseen), trial(2, bad)]) == 2, "nor do they end a row"
+    assert failures_in_a_row([trial(0), trial(1, foreseen), trial(2, foreseen)], earlier=1) == 0
+    assert failures_in_a_row([trial(1, foreseen), trial(2, foreseen)]) == 2, "on a virtual cluster they are all there is"

@@ -306,3 +306,24 @@ def test_the_final_stops_at_the_wall_budget_between_rounds() -> None:
     final = [trial for trial in one.trials if trial.proposal.origin.get("phase") == "final"]
     assert clock.span_s() <= 100.0
     assert len(final) == 4, "two whole rounds"
+
+
+class Settler(FromFunction):
+    """Wants one more look when the search has ended."""
+
+    settled = 0
+
+    def settle(self) -> None:
+        self.settled += 1
+        self.rechecks = [Proposal(config=Config(x=2), repeat=-1)]
+
+
+def test_an_evaluator_may_settle_once_when_nothing_is_left_to_propose() -> None:
+    evaluator = Settler(lambda config: ok(1.0))
+    one = study(space=Numbers(4), task=toy_task(trials=50), evaluator=evaluator)
+    assert one.run() is Stop.EXHAUSTED
+    assert [(trial.config["x"], trial.proposal.repeat) for trial in one.trials] == [(0, 0), (1, 0), (2, 0), (3, 0), (2, -1)]
+    assert evaluator.settled == 1
+    early = study(space=Numbers(4), task=toy_task(trials=2), evaluator=Settler(lambda config: ok(1.0)))
+    assert early.run() is Stop.TRIALS
+    assert early.evaluator.settled == 0

@@ -86,7 +86,7 @@ def optimize(
     trials: int,
     *,
     limits: Sequence[str] = (),
-    searcher: str | type = "random",
+    searcher: str | type = "hybrid",
     seed: int = 0,
     workers: int = 1,
     given: Mapping[str, Value] | None = None,

@@ -93,11 +93,22 @@ class Bounds(Block):
 class Search(Block):
     """Who proposes."""
 
-    searcher: str = Field("random", description="name of the searcher plug-in")
+    searcher: str = Field("hybrid", description="name of the searcher plug-in")
     seed: int = Field(0, description="same seed, same history: same proposals")
     options: dict[str, Any] = Field(default_factory=dict, description="options of the searcher")
     together: bool = Field(False, description="wait for a whole batch before asking again")
     workers: int | None = Field(None, gt=0, description="trials at once; what the executor can hold when left out")
+
+
+class Simulate(Block):
+    """A simulator that saves measurements."""
+
+    simulator: str | None = Field(None, description="name of the simulator plug-in; none when left out")
+    options: dict[str, Any] = Field(default_factory=dict, description="options of the simulator")
+    use: Literal["auto", "prior", "adaptive"] = Field(
+        "auto", description="prior: the searcher is told its predictions; adaptive: it answers proposals until it proves wrong"
+    )
+    adaptive: dict[str, Any] = Field(default_factory=dict, description="options of the adaptive evaluator")
 
 
 class Execute(Block):
@@ -135,6 +146,7 @@ class Campaign(Block):
     set: dict[str, Scalar] = Field(default_factory=dict, description="pinned knobs")
     first: tuple[dict[str, Scalar], ...] = Field((), description="known-good configurations, tried right after the default")
     search: Search = Field(default_factory=Search)
+    simulate: Simulate = Field(default_factory=Simulate)
     execute: Execute = Field(default_factory=Execute)
     measure: Measure = Field(default_factory=Measure)
     finals: FinalBlock = Field(default_factory=FinalBlock)

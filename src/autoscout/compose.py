@@ -16,9 +16,9 @@ from typing import Any
 from autoscout.campaign import Campaign
 from autoscout.core import plugins
 from autoscout.core.config import Config, Value
-from autoscout.core.errors import Fault, SpaceError
+from autoscout.core.errors import ConfigError, Fault, SpaceError
 from autoscout.core.history import trials_of
-from autoscout.core.protocols import Backend, Evaluator, Executor, Hinting, Searcher, Store, StudyRecord
+from autoscout.core.protocols import Backend, Evaluator, Executor, Hinting, Searcher, Simulator, Store, StudyRecord
 from autoscout.core.task import Budget, Task
 from autoscout.core.trial import Trial
 from autoscout.core.worker import worker_identity
@@ -51,6 +51,18 @@ class Setup:
     @property
     def finals(self) -> Finals:
         return Finals(finalists=self.campaign.finals.finalists, rounds=self.campaign.finals.rounds)
+
+    @property
+    def simulates(self) -> str:
+        """How the campaign uses a simulator: `prior`, `adaptive`, or not at all (empty)."""
+        block, search = self.campaign.simulate, self.campaign.search.searcher
+        if block.simulator is None:
+            return ""
+        able = "simulator" in inspect.signature(plugins.get("searcher", search)).parameters
+        if block.use == "prior" and not able:
+            rule, fix = f"the searcher {search} cannot be told predictions", "Take the searcher hybrid, or use: adaptive"
+            raise ConfigError(Fault(where="simulate", field="use", value=block.use, rule=rule, fix=fix))
+        return block.use if block.use != "auto" else "prior" if able else "adaptive"
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -109,7 +121,42 @@ def searcher(setup: Setup) -> Searcher:
     search = setup.campaign.search
     kind = plugins.get("searcher", search.searcher)
     options = build_options(kind, search.options, f"search.options ({search.searcher})")
-    made: Searcher = kind(setup.space, setup.task, search.seed, **({} if options is None else {"options": options}))
+    given: dict[str, Any] = {} if options is None else {"options": options}
+    if setup.simulates == "prior":
+        given["simulator"] = simulator(setup)
+    made: Searcher = kind(setup.space, setup.task, search.seed, **given)
+    return made
+
+
+def simulator(setup: Setup) -> Simulator:
+    """The simulator a campaign asks for, fresh.
+
+    Raises:
+        ConfigError, PluginError: it is not there, or does not understand the task; all faults at once.
+    """
+    block = setup.campaign.simulate
+    kind = plugins.get("simulator", str(block.simulator))
+    options = build_options(kind, block.options, f"simulate.options ({block.simulator})")
+    made: Simulator = kind() if options is None else kind(options)
+    made.predict([setup.baseline], setup.task)
+    return made
+
+
+def evaluator(setup: Setup, measuring: Evaluator, trials: Sequence[Trial] = ()) -> Evaluator:
+    """Who answers proposals: `measuring`, behind a simulator when the campaign asks for that.
+
+    Args:
+        setup: What is tuned.
+        measuring: The evaluator that measures.
+        trials: What the study has stored.
+    """
+    if setup.simulates != "adaptive":
+        return measuring
+    kind = plugins.get("evaluator", "adaptive")
+    given = {"virtual": bool(setup.task.hardware.get("virtual")), **setup.campaign.simulate.adaptive}
+    options = build_options(kind, given, "simulate.adaptive")
+    simulated = plugins.get("evaluator", "ensemble")([simulator(setup)], setup.task)
+    made: Evaluator = kind(simulated, measuring, setup.task, options, [trial for trial in trials if not setup.space.check(trial.config)])
     return made
 
 
@@ -149,16 +196,18 @@ def run(setup: Setup, folder: Folder, observer: Observer, stopping: Callable[[Ev
     """
     asker = searcher(setup)  # before anything is written: a wrong name must leave no trace
     with closing(executor(setup, folder.path)) as place:
-        evaluator = profiler(setup, place)
+        measuring = profiler(setup, place)
+        evaluator(setup, measuring)  # as above
         folder.join(setup.name)
         with closing(_store(setup, folder, journal=folder.journal)) as store:
             record = store.open(StudyRecord(name=setup.name, task=setup.task, space=setup.space.fingerprint(), spec=setup.spec))
             folder.keep(setup.spec)
+            answering = evaluator(setup, measuring, list(trials_of(store, setup.name)))
             study = Study(
                 record=record,
                 space=setup.space,
                 searcher=asker,
-                evaluator=evaluator,
+                evaluator=answering,
                 store=store,
                 observer=observer,
                 worker=worker_identity(),
@@ -167,7 +216,7 @@ def run(setup: Setup, folder: Folder, observer: Observer, stopping: Callable[[Ev
                 first=setup.first,
                 finals=setup.finals,
                 pace=Pace(workers=setup.campaign.search.workers, together=setup.campaign.search.together),
-                stopping=stopping(evaluator),
+                stopping=stopping(answering),
             )
             stop = study.run()
     return Result(setup=setup, folder=folder, trials=tuple(study.trials), stop=stop)

@@ -11,7 +11,7 @@ from typing import Protocol, Self
 
 from autoscout.core.clock import Clock
 from autoscout.core.config import Config
-from autoscout.core.protocols import Evaluator, Store
+from autoscout.core.protocols import Evaluator, Settling, Store
 from autoscout.core.trial import Measurement, Proposal, Status, Trial
 
 POLL_S = 0.5  # how often to look again for trials that another process is measuring
@@ -67,6 +67,7 @@ class Crew:
     def __post_init__(self) -> None:
         self.workers = max(1, min(self.pace.workers or self.evaluator.slots, self.evaluator.slots))
         self._flight: dict[Future[list[Trial]], list[Proposal]] = {}
+        self._settled = False
 
     def __enter__(self) -> Self:
         self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="trial")
@@ -118,6 +119,14 @@ class Crew:
             return False
         self.clock.sleep(POLL_S)
         self.elsewhere.clear()  # a holder may have died: claim again, the store knows who is alive
+        return True
+
+    def settle(self) -> bool:
+        """The search has nothing more to propose: let the evaluator name what it still wants, once. False when that was done."""
+        if self._settled or not isinstance(self.evaluator, Settling):
+            return False
+        self._settled = True
+        self.evaluator.settle()
         return True
 
     def _keep(self, done: Collection[Future[list[Trial]]]) -> list[Proposal]:

@@ -40,10 +40,18 @@ def busy_s(trials: Sequence[Trial]) -> float:
     return total_s
 
 
-def failures_in_a_row(trials: Sequence[Trial]) -> int:
-    """How many of the newest trials failed, one after another."""
+def failures_in_a_row(trials: Sequence[Trial], earlier: int = 0) -> int:
+    """How many of the newest trials failed, one after another; what a simulator expects to fail breaks nothing and is passed over.
+
+    Args:
+        trials: Everything stored, oldest first.
+        earlier: How many of them do not count.
+    """
+    top = max((trial.measurement.fidelity for trial in trials), default=None)
     run = 0
-    for trial in reversed(trials):
+    for trial in reversed(trials[earlier:]):
+        if trial.measurement.fidelity is not top:
+            continue
         if not trial.measurement.status.failed:
             break
         run += 1
@@ -87,6 +95,6 @@ def over(budget: Budget, trials: Sequence[Trial], wall_s: float, finals: Finals,
     """
     if budget.trials is not None and len(counted(trials)) >= budget.trials:
         return Stop.TRIALS
-    if budget.failures is not None and failures_in_a_row(trials[earlier:]) >= budget.failures:
+    if budget.failures is not None and failures_in_a_row(trials, earlier) >= budget.failures:
         return Stop.FAILURES
     return out_of_time(budget, trials, wall_s, workers, later=finals.trials)

@@ -77,7 +77,7 @@ class Study:
                 self._collect()
             elif stop is not None:
                 return stop
-            elif not self._crew.await_others():
+            elif not (self._crew.await_others() or self._crew.settle()):
                 return Stop.EXHAUSTED
             self._read()
 

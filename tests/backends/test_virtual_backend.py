@@ -13,7 +13,7 @@ from autoscout.core.errors import ConfigError
 from autoscout.core.protocols import Backend
 from autoscout.core.seeds import stream
 from autoscout.core.task import Direction
-from autoscout.core.trial import Proposal, Status
+from autoscout.core.trial import Fidelity, Proposal, Status
 from autoscout.evaluate.profiler import Profiler
 from autoscout.execute.inline import InlineExecutor
 
@@ -37,6 +37,7 @@ def test_the_default_and_drawn_configurations_can_be_measured(given: dict[str, o
     assert all(answer.status in (Status.OK, Status.OOM_START) for answer in answers)
     assert any(answer.ok for answer in answers)
     for answer in answers:
+        assert answer.fidelity is Fidelity.SIMULATED
         assert answer.conditions["virtual"] == 1.0
         assert answer.conditions["virtual_cost_s"] > answer.cost_s
     assert task.hardware["virtual"] is True

@@ -250,3 +250,14 @@ def test_a_program_and_its_space_by_flags_alone(here: Path, capfd: pytest.Captur
     assert call("render", next((here / "autoscout_results").iterdir()) / "campaign.yaml") == 0
     line = capfd.readouterr().out.split("\n", 1)[1]  # below the configuration
     assert "score 3" in subprocess.run(line.replace("{folder}", str(here)), shell=True, capture_output=True, text=True, check=True).stdout
+
+
+def test_a_simulator_on_the_command_line_and_a_report_that_says_simulated(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    line = ["tune", "virtual", "--simulator", "training", "--searcher", "hybrid", "--executor", "inline", "--max-trials", 4, "--rounds", 2]
+    call(*line, "--experiment-name", "v", "--json")
+    assert json.loads(capfd.readouterr().out)["fidelity"] == "simulated"
+    folder = here / "autoscout_results" / "v"
+    assert "simulator: training" in (folder / "campaign.yaml").read_text()
+    assert {json.loads(row)["fidelity"] for row in (folder / "trials.jsonl").read_text().splitlines()} == {"simulated"}
+    call("report", folder)
+    assert "simulated, not measured" in capfd.readouterr().out

@@ -55,7 +55,7 @@ def test_it_simulates_until_the_check_and_names_the_incumbent() -> None:
     ask(evaluator, 50)
     (wanted,) = evaluator.recheck()
     assert wanted.config == Config(x=50)
-    assert wanted.repeat == 1
+    assert wanted.repeat == -1
     assert not real.calls
     (answer,) = evaluator.evaluate([wanted])
     assert answer.fidelity is Fidelity.MEASURED

@@ -12,6 +12,7 @@ from autoscout.core.protocols import StudyRecord, best
 from autoscout.core.trial import Fidelity, Measurement
 from autoscout.evaluate.adaptive import AdaptiveEvaluator, AdaptiveOptions
 from autoscout.finals import Finals
+from autoscout.spending import Stop
 from autoscout.study import Study
 
 SPACE = Numbers(60)
@@ -72,3 +73,39 @@ def test_a_resumed_study_goes_on_where_it_was() -> None:
     measured = [trial.config for trial in after.trials if trial.measurement.fidelity is Fidelity.MEASURED]
     assert len(measured) == len(set(measured)) == 8
     assert len(second.calls) == 4
+
+
+def test_a_search_that_ends_first_has_its_best_measured_and_finals_do_not_collide_with_rechecks() -> None:
+    real = FromFunction(lambda config: ok(truth(config)))
+    store, task = plugins.get("store", "memory")(), toy_task(trials=200)
+    study = Study(
+        record=store.open(StudyRecord(name="s", task=task, space=SPACE.fingerprint(), spec={})),
+        space=SPACE,
+        store=store,
+        searcher=InOrder(SPACE),
+        evaluator=adaptive(real, interval=1000, top=4),
+        observer=Watcher(),
+        worker="w",
+        baseline=Config(x=0),
+        finals=Finals(finalists=1, rounds=2),
+        clock=VirtualClock(),
+    )
+    assert study.run() is Stop.EXHAUSTED
+    looks = [(trial.config["x"], trial.proposal.repeat) for trial in study.trials if trial.measurement.fidelity is Fidelity.MEASURED]
+    assert [look for look in looks if look[1] < 0][:4] == [(41, -1), (40, -1), (42, -1), (39, -1)]
+    assert sorted(look for look in looks if look[1] > 0) == [(0, 1), (0, 2), (41, 1), (41, 2)]
+
+
+def test_on_a_virtual_cluster_cheap_answers_stand_one_step_below_its_own() -> None:
+    real = FromFunction(lambda config: ok(truth(config), fidelity=Fidelity.SIMULATED))
+    store = plugins.get("store", "memory")()
+    study = run(store, adaptive(real, interval=4, simulations=50, virtual=True), profiles=20)
+    kinds = [trial.measurement.fidelity for trial in study.trials]
+    assert kinds.count(Fidelity.SIMULATED) == len(real.calls) <= 20
+    assert kinds.count(Fidelity.PREDICTED) >= 30
+    assert Fidelity.MEASURED not in kinds
+    found = best(study.trials, study.record.task)
+    assert found is not None
+    assert found.config == Config(x=41)
+    again = adaptive(real, study.trials, interval=4, simulations=50, virtual=True)
+    assert len(again.checks) == len(real.calls)

@@ -13,7 +13,7 @@ from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.launch import Completed, Launch
 from autoscout.core.task import Direction, Limit, Objective, Task
-from autoscout.core.trial import Measurement, Proposal, Status
+from autoscout.core.trial import Fidelity, Measurement, Proposal, Status
 from autoscout.space import Choice, Flag, Grid, Knob, Space
 
 TRAINING = {"model": "llama-3.2-3b", "sequence": 4096, "global_batch": 128}
@@ -83,7 +83,8 @@ class VirtualBackend:
 
     def parse(self, completed: Completed, task: Task) -> Measurement:  # noqa: ARG002
         if not isinstance(completed.value, Measurement):
-            return Measurement(status=Status.CRASHED, reason=completed.error or "the virtual cluster gave no answer")
+            reason = completed.error or "the virtual cluster gave no answer"
+            return Measurement(status=Status.CRASHED, fidelity=Fidelity.SIMULATED, reason=reason)
         found = completed.value
         return replace(found, conditions={**found.conditions, "virtual": 1.0, "virtual_cost_s": found.cost_s})
 

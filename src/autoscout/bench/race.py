@@ -14,9 +14,8 @@ from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from autoscout.bench.replay import Run, replay
+from autoscout.bench.simulated import Simulated, read_plugin
 from autoscout.bench.tables import Source, load_table
 from autoscout.core import plugins
 from autoscout.core.errors import ConfigError, Fault, StoreError, require
@@ -33,6 +32,7 @@ class Entry:
     label: str
     plugin: str
     options: tuple[tuple[str, Any], ...] = ()
+    simulator: Simulated | None = None  # what it is told beforehand
 
     @classmethod
     def parse(cls, text: str) -> Entry:
@@ -41,14 +41,7 @@ class Entry:
         Raises:
             ConfigError: it does not read so, the options do not fit, or packages are missing.
         """
-        name, *parts = text.strip().split(":")
-        found: dict[str, Any] = {}
-        for part in parts:
-            key, equals, raw = part.partition("=")
-            if not equals:
-                rule, fix = "options read NAME=VALUE", f"Example: {name}:option=1"
-                raise ConfigError(Fault(where="--searchers", value=repr(text), rule=rule, fix=fix))
-            found[key.strip().replace("-", "_")] = yaml.safe_load(raw)
+        name, found = read_plugin(text, "--searchers")
         kind = plugins.get("searcher", name)
         build_options(kind, found, where=f"searcher {text}")
         return cls(label=text.strip(), plugin=name, options=tuple(found.items()))
@@ -56,7 +49,8 @@ class Entry:
     def build(self, space: Any, task: Any, seed: int) -> Any:
         """A fresh searcher."""
         kind = plugins.get("searcher", self.plugin)
-        return kind(space, task, seed, build_options(kind, dict(self.options), where=f"searcher {self.label}"))
+        told = {} if self.simulator is None else {"simulator": self.simulator.build()}
+        return kind(space, task, seed, build_options(kind, dict(self.options), where=f"searcher {self.label}"), **told)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -123,10 +123,11 @@ def _from_manifest(folder: Path, name: str) -> Table:
 
 
 def _facts(described: Mapping[str, Any]) -> dict[str, object]:
-    """A task of `tasks.json`, its sections flattened into facts."""
+    """A task of `tasks.json`, its sections flattened into facts besides: those are compared between tasks, sections are for simulators."""
     found: dict[str, object] = {}
     for key, value in described.items():
-        found |= {str(inner): item for inner, item in value.items()} if isinstance(value, Mapping) else {key: value}
+        found |= {str(inner): item for inner, item in value.items()} if isinstance(value, Mapping) else {}
+        found[key] = dict(value) if isinstance(value, Mapping) else value
     return found
 
 

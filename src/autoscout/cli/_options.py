@@ -98,6 +98,7 @@ class Flags:
     cost: str | None = None
     failures: int | None = None
     searcher: str | None = None
+    simulator: str | None = None
     seed: int | None = None
     workers: int | None = None
     together: bool | None = None
@@ -124,6 +125,7 @@ class Flags:
             "goal": {"metric": self.metric, "direction": self.direction, "slo": list(self.slo) or None},
             "budget": {"trials": self.trials, "wall": self.wall, "cost": self.cost, "failures": self.failures},
             "search": {"searcher": self.searcher, "seed": self.seed, "workers": self.workers, "together": self.together},
+            "simulate": {"simulator": self.simulator},
             "execute": {"executor": self.executor},
             "measure": {"limit": self.limit},
             "finals": {"finalists": self.finalists, "rounds": self.rounds},

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from types import MappingProxyType
+from typing import Annotated, Any
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -12,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from autoscout.bench import Entry, Race, Run, Scores, find_tables, load_table, run_race, score
 from autoscout.bench.ablation import ABLATIONS
 from autoscout.bench.page import as_page, as_text, write_png
+from autoscout.bench.simulated import Simulated, as_comparison, compare, informed
 from autoscout.cli import _options as options
 from autoscout.core.errors import ConfigError, Fault
 
@@ -34,6 +38,7 @@ def search(
     tables: Tables,
     searchers: Annotated[str, typer.Option("--searchers", help="Comma-separated; options as NAME:OPTION=VALUE.")] = "hybrid,random",
     only: Only = "",
+    simulator: Annotated[str, typer.Option("--simulator", help="Run searchers that can use it with this simulator, too.")] = "",
     seeds: Seeds = 20,
     first_seed: First = 0,
     budget: BudgetOf = 200,
@@ -45,7 +50,14 @@ def search(
 ) -> None:
     """Race searchers on tables: evaluations to the optimum, area under regret, mean rank, failures, CPU per proposal."""
     race = _race(tables, _listed(searchers), _listed(only), range(first_seed, first_seed + seeds), budget, workers, jobs, output)
-    _show(_run(race, quiet=as_json), output, png, as_json)
+    if simulator:
+        race = _informed(race, Simulated.parse(simulator))
+    runs = _runs(race, quiet=as_json)
+    scores = _scores(race, runs)
+    compared = compare(runs, scores, race.entries, {source.name: load_table(source) for source in race.tables})
+    _show(scores, output, png, as_json, more={"simulator": compared} if simulator else {})
+    if simulator and not as_json:
+        typer.echo(f"\n{as_comparison(compared)}")
 
 
 @app.command("ablation")
@@ -72,7 +84,7 @@ def ablation(
         folder = None if output is None else output / item
         where = tables or plan.tables
         race = _race(where, list(plan.searchers), _listed(only), range(first_seed, first_seed + seeds), budget, 1, jobs, folder)
-        scores = _run(race, quiet=as_json)
+        scores = _scores(race, _runs(race, quiet=as_json))
         found[item] = scores.to_json()
         if not as_json:
             typer.echo(f"{item}: {plan.help}")
@@ -94,7 +106,19 @@ def _race(
     return Race(entries=entries, tables=tuple(sources), seeds=tuple(seeds), budget=budget, workers=workers, output=output, jobs=found)
 
 
-def _run(race: Race, *, quiet: bool) -> Scores:
+def _informed(race: Race, simulator: Simulated) -> Race:
+    """The race with the simulator's entries, on the tables that it can read."""
+    silent = {source: why for source in race.tables if (why := simulator.reads(load_table(source)))}
+    for source, why in silent.items():
+        options.errors.print(f"{source.name} is left out: {simulator.label} cannot predict it ({why})")
+    kept = tuple(source for source in race.tables if source not in silent)
+    if not kept:
+        fix = "Describe their model and GPUs in tasks.json beside them"
+        raise ConfigError(Fault(where="--simulator", value=simulator.label, rule="it can predict none of these tables", fix=fix))
+    return replace(race, entries=informed(race.entries, simulator), tables=kept)
+
+
+def _runs(race: Race, *, quiet: bool) -> list[Run]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=options.errors, disable=quiet, transient=True) as bar:
         line = bar.add_task("runs", total=len(race.runs()))
@@ -102,18 +126,23 @@ def _run(race: Race, *, quiet: bool) -> Scores:
         def progress(run: Run, done: int, total: int) -> None:
             bar.update(line, completed=done, total=total, description=f"{run.searcher} on {run.table}")
 
-        runs = run_race(race, progress)
+        return run_race(race, progress)
+
+
+def _scores(race: Race, runs: list[Run]) -> Scores:
     return score(runs, {source.name: load_table(source) for source in race.tables})
 
 
-def _show(scores: Scores, output: Path | None, png: bool, as_json: bool, silent: bool = False) -> None:
+def _show(
+    scores: Scores, output: Path | None, png: bool, as_json: bool, silent: bool = False, more: Mapping[str, Any] = MappingProxyType({})
+) -> None:
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
         (output / "bench.html").write_text(as_page(scores), encoding="utf-8")
         if png:
             write_png(scores, output / "curves.png")
     if as_json:
-        options.emit(scores.to_json())
+        options.emit({**scores.to_json(), **more})
         return
     if silent:
         return

@@ -151,6 +151,16 @@ class Hinting(Protocol):
 
 
 @runtime_checkable
+class Settling(Protocol):
+    """An evaluator that has something left to do when the search ends; an evaluator need not.
+
+    `settle()` is called once when the searcher has nothing more to propose; what `recheck` names after that is still evaluated.
+    """
+
+    def settle(self) -> None: ...
+
+
+@runtime_checkable
 class Job(Protocol):
     """A launch under way, shaped like a Future."""
 

@@ -9,7 +9,7 @@ from autoscout.core.config import Config
 from autoscout.core.launch import Completed, Launch
 from autoscout.core.log import logger
 from autoscout.core.task import Task
-from autoscout.core.trial import Fidelity, Measurement, Status
+from autoscout.core.trial import Measurement, Status
 from autoscout.evaluate._samples import circumstances
 
 SHELL_NOT_STARTED = (126, 127)
@@ -50,11 +50,10 @@ def verdict(system: Measurable, completed: Completed, task: Task) -> Measurement
 
 
 def finished(measurement: Measurement, completed: Completed) -> Measurement:
-    """With the executor's cost and circumstances, and a log for every failure."""
+    """With the executor's cost and circumstances, and a log for every failure. A virtual cluster's answers stay simulated."""
     tail = "" if measurement.ok else measurement.log_tail or completed.log_tail
     return replace(
         measurement,
-        fidelity=Fidelity.MEASURED,
         cost_s=completed.wall_s,
         conditions={**circumstances(completed), **measurement.conditions},
         log_tail=tail,
@@ -64,13 +63,13 @@ def finished(measurement: Measurement, completed: Completed) -> Measurement:
 
 def _corrected(read: Measurement, completed: Completed, task: Task) -> Measurement:
     if completed.out_of_memory and not read.status.out_of_memory:
-        return Measurement(status=Status.OOM_RUN, reason=f"killed for memory at {completed.peak_memory_gb:.3g} GB")
+        return Measurement(status=Status.OOM_RUN, fidelity=read.fidelity, reason=f"killed for memory at {completed.peak_memory_gb:.3g} GB")
     if completed.timed_out and read.status is not Status.TIMEOUT and not read.status.out_of_memory:
-        return Measurement(status=Status.TIMEOUT, reason=f"did not end within {completed.wall_s:.3g} s")
+        return Measurement(status=Status.TIMEOUT, fidelity=read.fidelity, reason=f"did not end within {completed.wall_s:.3g} s")
     metric = task.objective.metric
     if read.ok and metric not in read.metrics:
         there = ", ".join(sorted(read.metrics)) or "none"
-        return Measurement(status=Status.WRONG_OUTPUT, reason=f"reported no {metric}; metrics found: {there}")
+        return Measurement(status=Status.WRONG_OUTPUT, fidelity=read.fidelity, reason=f"reported no {metric}; metrics found: {there}")
     return read
 
 

@@ -52,6 +52,7 @@ class AdaptiveOptions:
         simulations: Simulated answers after which measuring begins anyway, so that every study ends with real numbers.
         screen: After the switch, answer proposals that look far behind with a simulated value, as long as the simulators rank well.
         patience: Checks in a row without anything better than what was measured before, after which simulation has done its work.
+        virtual: The profiler itself simulates (a virtual cluster): cheap answers then count as predicted, one step below its own.
     """
 
     interval: int = 4
@@ -64,6 +65,7 @@ class AdaptiveOptions:
     simulations: int = 600
     patience: int = 25
     screen: bool = True
+    virtual: bool = False
 
     def __post_init__(self) -> None:
         checks = {
@@ -112,6 +114,7 @@ class AdaptiveEvaluator:
     ) -> None:
         self._simulated, self._profiler, self._task = simulated, profiler, task
         self._options = options or AdaptiveOptions()
+        self._cheap = Fidelity.PREDICTED if self._options.virtual else Fidelity.SIMULATED
         self._lock = threading.RLock()
         self._teach: Callable[[Sequence[Trial]], None] | None = getattr(simulated, "learn", None)
         self._predictions: dict[Config, float] = {}  # uncorrected losses of simulated answers
@@ -190,7 +193,7 @@ class AdaptiveEvaluator:
         }
 
     def _is_real(self, proposal: Proposal) -> bool:
-        return bool(self._switched) or proposal.repeat > 0 or proposal.origin.get("by") in REAL_FROM_THE_START
+        return bool(self._switched) or proposal.repeat != 0 or proposal.origin.get("by") in REAL_FROM_THE_START
 
     def _simulate(self, proposals: Sequence[Proposal]) -> list[Measurement]:
         if not proposals:
@@ -205,7 +208,7 @@ class AdaptiveEvaluator:
             elif self._batches % self._options.interval == 0 and not self.recheck():
                 self._plan_check()
             factor = self._scale()
-        return [_scaled(answer, factor, self._task) for answer in answers]
+        return [replace(_scaled(answer, factor, self._task), fidelity=self._cheap) for answer in answers]
 
     def _measure(self, proposals: Sequence[Proposal], foretold: dict[Config, float]) -> list[Measurement]:
         if not proposals:
@@ -218,7 +221,7 @@ class AdaptiveEvaluator:
                 if math.isfinite(predicted) and answer.status is not Status.ABORTED:
                     answer = replace(answer, conditions={**answer.conditions, "predicted": abs(predicted) * self._scale()})
                 self._fresh += proposal.repeat == 0
-                if answer.status is not Status.ABORTED and proposal.repeat <= 1:
+                if answer.status is not Status.ABORTED and proposal.repeat <= 0:
                     self._take(Trial(proposal=proposal, measurement=answer), predicted)
                 out.append(answer)
             self._learn()
@@ -258,17 +261,20 @@ class AdaptiveEvaluator:
     def _replay(self, trial: Trial) -> None:
         """Rebuild from a stored trial what evaluating it had done."""
         answer = trial.measurement
-        if answer.fidelity is Fidelity.SIMULATED:
+        if answer.fidelity is self._cheap:
             self._note(trial.config, answer, answer.conditions.get("scale", 1.0))
             return
-        if answer.fidelity is Fidelity.MEASURED and trial.proposal.repeat <= 1:
+        if answer.fidelity > self._cheap and trial.proposal.repeat <= 0:
             self._take(trial, self._predictions.get(trial.config, math.inf))
             if trial.proposal.origin.get("by") == "top":
                 self._switched = "the study had switched before it was resumed"
 
     def _learn(self) -> None:
         if self._teach is not None:
-            self._teach(list(self._measured.values()))
+            # To the simulators a virtual cluster is the world.
+            self._teach(
+                [replace(trial, measurement=replace(trial.measurement, fidelity=Fidelity.MEASURED)) for trial in self._measured.values()]
+            )
 
     def _scale(self, upto: int | None = None) -> float:
         """Measured over predicted, the middle of the checks: a constant bias is mended, not punished.
@@ -340,7 +346,7 @@ class AdaptiveEvaluator:
         self._turns += 1
         if rank is None or rank < GOOD:
             oldest = (config for config in self._predictions if config not in self._measured)
-            return [Proposal(config=config, origin={"by": "top"}, repeat=1) for config in itertools.islice(oldest, 1)]
+            return [Proposal(config=config, origin={"by": "top"}, repeat=-1) for config in itertools.islice(oldest, 1)]
         gambles = self._gambles(1) if self._turns % 4 == 0 else []
         return gambles or self._best(1, "top")
 
@@ -353,7 +359,7 @@ class AdaptiveEvaluator:
             for config, (loss, chance) in self._unlikely.items()
             if loss < best and chance > HOPELESS and config not in self._measured
         ]
-        return [Proposal(config=config, origin={"by": "top"}, repeat=1) for *_, config in sorted(promising)[:count]]
+        return [Proposal(config=config, origin={"by": "top"}, repeat=-1) for *_, config in sorted(promising)[:count]]
 
     def _plan_check(self) -> None:
         """Have the incumbent measured; once trust is established only if it promises more than what was measured before."""
@@ -376,7 +382,7 @@ class AdaptiveEvaluator:
                 self._note(config, answer)
         ranked = sorted((loss, config.canonical, config) for config, loss in self._predictions.items() if math.isfinite(loss))
         fresh = [config for _, _, config in ranked if config not in self._measured]
-        return [Proposal(config=config, origin={"by": by}, repeat=1) for config in fresh[:count]]
+        return [Proposal(config=config, origin={"by": by}, repeat=-1) for config in fresh[:count]]
 
     def _loss(self, trial: Trial) -> float:
         return self._task.objective.loss(trial.measurement)

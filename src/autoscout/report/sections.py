@@ -79,7 +79,7 @@ def facts(summary: Summary) -> Markup:
         ("configurations", str(summary.spent.configs)),
         ("failed", str(failed)),
         ("time", show_duration(summary.spent.wall_s)),
-        ("measured cost", show_duration(summary.spent.cost_s)),
+        (f"{'simulated' if summary.fidelity is Fidelity.SIMULATED else 'measured'} cost", show_duration(summary.spent.cost_s)),
     ]
     for fidelity, counts in summary.counts.items():
         if len(summary.counts) > 1:

@@ -107,7 +107,7 @@ def changes_table(summary: Summary) -> Table:
 
 def finalists_table(summary: Summary) -> Table:
     """The contenders of the final phase."""
-    table = Table(title="Finalists, measured again beside the default", title_justify="left")
+    table = Table(title=f"Finalists, {_word(summary)} again beside the default", title_justify="left")
     for name in ("name", summary.task.objective.metric, "gain", "95 % interval", "pairs", ""):
         table.add_column(Text(name), justify="left" if name in ("name", "") else "right")
     for finalist in summary.finalists:
@@ -148,6 +148,11 @@ def failures_table(summary: Summary, limit: int = 8) -> Table:
     return table
 
 
+def _word(summary: Summary) -> str:
+    """What was done to the configurations: `measured`, or only `simulated`."""
+    return "simulated" if summary.fidelity is Fidelity.SIMULATED else "measured"
+
+
 def spent_line(summary: Summary) -> Text:
     """What it cost, and how good the measurements were."""
     counts = "; ".join(
@@ -156,7 +161,7 @@ def spent_line(summary: Summary) -> Text:
     )
     line = (
         f"{summary.spent.trials} trials of {summary.spent.configs} configurations in {show_duration(summary.spent.wall_s)} "
-        f"(measured cost {show_duration(summary.spent.cost_s)})"
+        f"({_word(summary)} cost {show_duration(summary.spent.cost_s)})"
     )
     for what, numbers in (("noisy", summary.noisy), ("disturbed", summary.dirty)):
         if numbers:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from autoscout.core.config import Config
+from autoscout.core.protocols import Simulator
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
@@ -18,6 +19,7 @@ from autoscout.search.hybrid.ledger import Answer, Ledger
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.orchestrator import Arm
 from autoscout.search.hybrid.past import Belief
+from autoscout.search.hybrid.prior import InformedSurrogate, Prior
 from autoscout.search.hybrid.sparse import Ordering, guided, rewards
 from autoscout.search.hybrid.surrogate import Memory, Surrogate
 from autoscout.search.hybrid.target import expected_improvement
@@ -45,16 +47,20 @@ class HybridSearcher:
 
     A step: fit the surrogate to all told trials; weigh candidates by expected improvement times chance of success; the orchestrator
     picks an arm; SPARSE descends the tree (PUCT, the largest acquisition below a child is its prior), DENSE looks around the incumbent.
-    Cells of the 2x2 grid that nobody measured are filled by the surrogate, so credit costs no trials.
+    Cells of the 2x2 grid that nobody measured are filled by the surrogate, so credit costs no trials. Given a simulator of the task,
+    the surrogate starts from what that predicts and learns only where it is wrong.
     """
 
-    def __init__(self, space: Space, task: Task, seed: int = 0, options: HybridOptions | None = None) -> None:
+    def __init__(
+        self, space: Space, task: Task, seed: int = 0, options: HybridOptions | None = None, simulator: Simulator | None = None
+    ) -> None:
         self._space = space
         self._seed = seed
         self._options = options or HybridOptions()
         self._encoder = Encoder(space)
         self._ledger = Ledger(task.objective)
         self._belief = Belief(space, self._encoder, self._options.past)
+        self._prior = None if simulator is None else Prior(self._encoder, simulator, task)
         self._arms = Arms(space, self._encoder, self._options, self._entries())
         self._pools: dict[Config, Candidates] = {}
         self._memory: Memory = {}
@@ -98,12 +104,14 @@ class HybridSearcher:
         answers = self._ledger.answers()
         taken = {*self._ledger.seen, *waiting}
         step = len(answers) + len(waiting)
-        if step < self._options.start:
+        if step < self._options.start and self._prior is None:  # a simulator knows better than chance where to begin
             config = self._starter(pool, given, answers, waiting, taken)
             return None if config is None else self._proposal(config, {"round": step, "arm": "start"})
         worked = sorted((answer for answer in answers if not answer.failed), key=lambda item: (not item.measured, item.loss, item.key))
         good = [answer.config for answer in worked if self._encoder.codes(answer.config) is not None][:GOOD]
         configs, rows = pool.weigh(taken, good, self._ledger.told + len(waiting))
+        if self._prior is not None and not pool.whole:
+            configs, rows = self._prior.widen(configs, rows, taken, given, self._seed)
         if not configs:
             config = None if pool.whole else pool.rest(taken, step)
             return None if config is None else self._proposal(config, {"round": step, "arm": "rest"})
@@ -123,6 +131,8 @@ class HybridSearcher:
         if last is not None and last[0] is answers and last[1] == tuple(waiting) and last[2] == len(unreachable):
             return last[3]
         model = Surrogate(self._encoder, self._seed, self._options, self._belief, self._memory)
+        if self._prior is not None:
+            model = InformedSurrogate(self._prior, self._encoder, self._seed, self._options, self._memory)
         model.fit(answers, waiting, unreachable)
         self._fitted = (answers, tuple(waiting), len(unreachable), model)
         return model

@@ -1,0 +1,135 @@
+"""Searchers that a simulator informs, beside the same searchers without it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import yaml
+
+from autoscout.bench.replay import Run
+from autoscout.bench.score import Scores
+from autoscout.bench.table import Table
+from autoscout.core import plugins
+from autoscout.core.errors import ConfigError, Fault
+from autoscout.options import build_options
+
+if TYPE_CHECKING:
+    from autoscout.bench.race import Entry
+
+CLOSE = 0.05
+"""How near the optimum the comparison asks for."""
+
+
+def read_plugin(text: str, where: str) -> tuple[str, dict[str, Any]]:
+    """Read `NAME[:OPTION=VALUE...]`; values are read as YAML.
+
+    Raises:
+        ConfigError: it does not read so.
+    """
+    name, *parts = text.strip().split(":")
+    found: dict[str, Any] = {}
+    for part in parts:
+        key, equals, raw = part.partition("=")
+        if not equals:
+            rule, fix = "options read NAME=VALUE", f"Example: {name}:option=1"
+            raise ConfigError(Fault(where=where, value=repr(text), rule=rule, fix=fix))
+        found[key.strip().replace("-", "_")] = yaml.safe_load(raw)
+    return name, found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Simulated:
+    """A simulator with options, as people write it: `training`, `training:stack=torchtitan`."""
+
+    label: str
+    plugin: str
+    options: tuple[tuple[str, Any], ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Simulated:
+        """Read it, and check that there is such a simulator and that the options fit."""
+        name, options = read_plugin(text, "--simulator")
+        found = cls(label=text.strip(), plugin=name, options=tuple(options.items()))
+        found.build()
+        return found
+
+    def build(self) -> Any:
+        """A fresh simulator."""
+        kind = plugins.get("simulator", self.plugin)
+        options = build_options(kind, dict(self.options), where=f"simulator {self.label}")
+        return kind() if options is None else kind(options)
+
+    def reads(self, table: Table) -> str:
+        """Why it cannot predict a table; empty when it can."""
+        knobs = self.build().knobs & table.space.knobs.keys()
+        if not knobs:
+            return "it reads none of the knobs"
+        try:
+            self.build().predict(table.configs[:1], table.task)
+        except ConfigError as error:
+            return "; ".join(str(fault) for fault in error.faults)
+        return ""
+
+
+def informed(entries: Sequence[Entry], simulator: Simulated) -> tuple[Entry, ...]:
+    """Every searcher as it is, and those that can make use of a simulator with it besides.
+
+    Raises:
+        ConfigError: none can.
+    """
+    able = [entry for entry in entries if "simulator" in inspect.signature(plugins.get("searcher", entry.plugin)).parameters]
+    if not able:
+        named = ", ".join(entry.label for entry in entries)
+        rule = "none of these searchers can be told what a simulator predicts"
+        raise ConfigError(Fault(where="--simulator", value=named, rule=rule, fix="Add hybrid to --searchers"))
+    return (*entries, *(replace(entry, label=f"{entry.label}+{simulator.label}", simulator=simulator) for entry in able))
+
+
+def compare(runs: Sequence[Run], scores: Scores, entries: Sequence[Entry], tables: Mapping[str, Table]) -> list[dict[str, Any]]:
+    """What the simulator saves, one row per pair of searchers and table and one over all tables.
+
+    `evaluations` are the real ones to 5 % of the optimum, `wasted` those of them that failed, `failures` the share of the whole run
+    that failed; each without the simulator, then with it.
+    """
+    pairs = [(entry.label.removesuffix(f"+{entry.simulator.label}"), entry.label) for entry in entries if entry.simulator is not None]
+    lots = {name: [score for score in scores.by_table if score.table == name] for name in tables} | {"all tables": list(scores.overall)}
+    rows = []
+    for pair in pairs:
+        for title, lot in lots.items():
+            by_name = {score.searcher: score for score in lot}
+            mine = [[run for run in runs if run.searcher == name and title in (run.table, "all tables")] for name in pair]
+            rows.append(
+                {
+                    "table": title,
+                    "searchers": list(pair),
+                    "evaluations": [by_name[name].evaluations_to[CLOSE] for name in pair],
+                    "wasted": [float(np.mean([_wasted(run, tables[run.table]) for run in some])) for some in mine],
+                    "failures": [by_name[name].failures for name in pair],
+                }
+            )
+    return rows
+
+
+def _wasted(run: Run, table: Table) -> int:
+    """Failures before the run came within 5 % of the optimum."""
+    goal = table.optimum + CLOSE * abs(table.optimum)
+    reached = next((index for index, loss in enumerate(run.losses) if loss is not None and loss <= goal), len(run.losses))
+    return sum(loss is None for loss in run.losses[:reached])
+
+
+def as_comparison(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The figures of `compare` for people."""
+    lines = [
+        "with the simulator beside without: real evaluations to 5 % of the optimum, how many of them failed, failures of the whole run"
+    ]
+    for row in rows:
+        (plain, told), (before, after), (lost, still) = row["searchers"], row["evaluations"], row["wasted"]
+        text = f"  {row['table']}: {told} {after:.1f}, {plain} {before:.1f} (ratio {after / before:.2f}); failed {still:.1f}, {lost:.1f}"
+        if None not in row["failures"]:
+            text += f"; {100 * row['failures'][1]:.1f} %, {100 * row['failures'][0]:.1f} %"
+        lines.append(text)
+    return "\n".join(lines)

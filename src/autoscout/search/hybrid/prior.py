@@ -1,0 +1,213 @@
+"""What a simulator says before anything was measured, and how measurements correct it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from autoscout.core.config import Config
+from autoscout.core.protocols import Simulator
+from autoscout.core.seeds import stream
+from autoscout.core.task import Direction, Task
+from autoscout.search.hybrid.encode import Codes, Encoder, Floats, Rows
+from autoscout.search.hybrid.ledger import Answer
+from autoscout.search.hybrid.options import HybridOptions
+from autoscout.search.hybrid.past import Belief
+from autoscout.search.hybrid.process import Process
+from autoscout.search.hybrid.surrogate import Memory, Surrogate
+
+DRAWN = 4_000
+"""Configurations of a space too large to list that the simulator is asked about once, to find its favourites."""
+FAVOURITES = 200
+WORTH = 4.0
+"""How many trials the simulator's own word about its error is worth."""
+BIAS = 0.3
+"""Standard deviation expected of the factor by which a simulator is wrong everywhere; of the logarithm."""
+FLOOR = 0.05
+"""No simulator is believed to be better than this."""
+SURE = 4.0
+"""Log odds beyond which a simulator's word about memory is not believed: 1 in 50."""
+LEAN = 1.0
+"""Simulators of memory are calibrated to say `fits` wrongly far more seldom than `does not fit`; this many log odds undo that."""
+SHIFT, LOCAL, REACH = 1.5, 2.0, 0.35
+"""Standard deviations of what is wrong with the log odds everywhere and at a place, and the square of how far a place reaches."""
+DOUBT = 0.3
+"""Standard deviation expected of the share of a simulator's log odds that is true."""
+NEWTON = 12
+
+
+class Prior:
+    """A simulator's predictions by row: logarithm of the loss, expected error, log odds to run. Asked once per configuration.
+
+    The simulator is never fitted here, so that what it says stays the same whatever was told, and in which order.
+    """
+
+    def __init__(self, encoder: Encoder, simulator: Simulator, task: Task) -> None:
+        self._encoder, self._simulator, self._task = encoder, simulator, task
+        self._sign = 1.0 if task.objective.direction is Direction.MINIMIZE else -1.0
+        self._known: dict[bytes, tuple[float, float, float]] = {}
+        self._favourites: dict[Config, list[Config]] = {}
+        space = encoder.space
+        self._values = [space.knobs[name].values for name in encoder.names]
+        self._fixed = {name: knob.values[0] for name, knob in space.knobs.items() if name not in encoder.names}
+
+    def predict(self, rows: Rows) -> tuple[Floats, Floats, Floats]:
+        """Logarithm of the loss (NaN where the simulator has no answer), standard deviation of its error, log odds to run."""
+        codes = np.ascontiguousarray(rows.codes)
+        keys = [row.tobytes() for row in codes]
+        new = {key: index for index, key in enumerate(keys) if key not in self._known}
+        if new:
+            self._ask(list(new), [self._config(codes[index]) for index in new.values()])
+        found = np.array([self._known[key] for key in keys]).reshape(-1, 3)
+        return found[:, 0], found[:, 1], found[:, 2]
+
+    def _ask(self, keys: Sequence[bytes], configs: Sequence[Config]) -> None:
+        answer = self._simulator.predict(configs, self._task)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            level = np.where(answer.value > 0, self._sign * np.log(answer.value), np.nan)
+        # Far from its calibration data a simulator's word about its own error means nothing.
+        spread = np.maximum(answer.spread, FLOOR) + BIAS * (1.0 - answer.known)
+        chance = np.clip(answer.feasible, 1e-6, 1.0 - 1e-6)
+        odds = np.clip(np.log(chance / (1.0 - chance)) + LEAN, -SURE, SURE)
+        self._known.update(zip(keys, zip(level.tolist(), spread.tolist(), odds.tolist(), strict=True), strict=True))
+
+    def _config(self, codes: Codes) -> Config:
+        active = {
+            name: values[code] for name, values, code in zip(self._encoder.names, self._values, codes.tolist(), strict=True) if code >= 0
+        }
+        return Config({**self._fixed, **active})
+
+    def widen(self, configs: list[Config], rows: Rows, taken: set[Config], given: Config, seed: int) -> tuple[list[Config], Rows]:
+        """Candidates of a large space and the simulator's favourites, which a search that draws candidates seldom meets."""
+        if given not in self._favourites:
+            self._favourites[given] = self._best(given, seed)
+        held = {*configs, *taken}
+        more = [config for config in self._favourites[given] if config not in held]
+        return configs + more, Rows.join([rows, self._encoder.rows(more)])
+
+    def _best(self, given: Config, seed: int) -> list[Config]:
+        rng = stream(seed, "hybrid", "prior", given.canonical)
+        drawn = dict.fromkeys(config for _ in range(DRAWN) if (config := self._encoder.space.sample(rng, given)) is not None)
+        configs = list(drawn)
+        level, _, odds = self.predict(self._encoder.rows(configs))
+        cost = np.where(np.isnan(level), np.inf, level) + np.logaddexp(0.0, -odds)  # the loss over the chance to run
+        return [configs[index] for index in np.argsort(cost, kind="stable")[:FAVOURITES]]
+
+
+class InformedSurrogate(Surrogate):
+    """The simulator's prediction, times one factor, times what a Gaussian process finds wrong with it from place to place.
+
+    The better the simulator proves, the smaller the errors that are expected of it elsewhere, and the other way round.
+    """
+
+    def __init__(self, prior: Prior, encoder: Encoder, seed: int, options: HybridOptions, memory: Memory) -> None:
+        super().__init__(encoder, seed, options, Belief(encoder.space, encoder, ()), memory)
+        self.prior = prior
+        self._odds = Odds(prior)
+        self._logs: Floats = np.zeros(0)
+        self._centre, self._unit, self._bias, self._error, self._corrected = 0.0, 1.0, 0.0, 1.0, False
+
+    def fit(self, answers: Sequence[Answer], pending: Sequence[Config] = (), unreachable: Sequence[Config] = ()) -> None:
+        known = [answer for answer in answers if self._encoder.codes(answer.config) is not None]
+        worked = [answer for answer in known if not answer.failed]
+        self.failures = len(known) - len(worked)
+        self.rows = self._encoder.rows(answer.config for answer in worked)
+        if self._options.failures:
+            tried = self._encoder.rows([*(answer.config for answer in known), *unreachable])
+            self._odds.fit(tried, [not answer.failed for answer in known])
+        self._level(np.array([answer.loss for answer in worked]))
+        self._correct(self._encoder.rows(pending))
+
+    def _level(self, losses: Floats) -> None:
+        """Targets: logarithms of losses, standardised once there are two."""
+        logs = np.log(losses) if (losses > 0).all() else -np.log(np.maximum(-losses, 1e-300))
+        self._logs = logs
+        self._centre = float(logs.mean()) if len(logs) else 0.0
+        self._unit = max(float(logs.std()), 1e-9) if len(logs) > 1 else 1.0
+        self.targets = (logs - self._centre) / self._unit
+        self.best = float(self.targets.min()) if len(logs) else 0.0
+
+    def _correct(self, waiting: Rows) -> None:
+        level, spread, _ = self.prior.predict(self.rows)
+        good = np.flatnonzero(np.isfinite(level))
+        wrong = self._logs[good] - level[good]
+        trust = float(np.mean(spread)) if len(spread) else 1.0
+        self._bias = float(wrong.sum()) / (len(wrong) + (trust / BIAS) ** 2) if len(wrong) else 0.0
+        rest = wrong - self._bias
+        self._error = float(np.sqrt((WORTH + rest @ rest / trust**2) / (WORTH + len(rest))))  # in units of the simulator's own spread
+        rows = self.rows.take(good)
+        self._process = Process(self._encoder)
+        if len(rows) >= 4:
+            self._process.scales = self._scales("prior", self._process, rows, np.exp(wrong))
+        if len(rows):
+            self._process.condition(rows, rest / (self._error * spread[good]))
+            if len(waiting):
+                believed, _ = self._process.predict(waiting)
+                joined = np.concatenate([rest / (self._error * spread[good]), believed])
+                self._process.condition(Rows.join([rows, waiting]), joined)
+        self._corrected = bool(len(rows))
+
+    def predict(self, rows: Rows) -> tuple[Floats, Floats]:
+        level, spread, _ = self.prior.predict(rows)
+        reach = self._error * spread
+        mean, deviation = self._process.predict(rows) if self._corrected else (np.zeros(len(rows)), np.ones(len(rows)))
+        found = level + self._bias + reach * mean
+        blind = np.isnan(found)
+        centre = self._centre
+        if not len(self._logs) and not blind.all():
+            centre = float(np.median(found[~blind]))  # nothing ran yet: better than the middle is what counts as an improvement
+        return np.where(blind, 0.0, (found - centre) / self._unit), np.where(blind, 1.0, reach * deviation / self._unit)
+
+    def chance(self, rows: Rows) -> Floats:
+        return self._odds.chance(rows)
+
+
+class Odds:
+    """Chance to run: the simulator's log odds plus a Gaussian process that what ran and what failed correct (Laplace's method)."""
+
+    def __init__(self, prior: Prior) -> None:
+        self._prior = prior
+        self._plain: Floats = np.zeros((0, 0))
+        self._pull: Floats = np.zeros(0)
+        self._share = 1.0
+
+    def fit(self, rows: Rows, ran: Sequence[bool]) -> None:
+        """Rows beyond `ran` could not be had at all, and count as failed."""
+        if not len(rows):
+            return
+        labels = np.array([*ran, *[False] * (len(rows) - len(ran))], dtype=np.float64)
+        odds = self._believed(rows, labels)
+        kernel = _cover(rows.plain, rows.plain)
+        pull = np.zeros(len(rows))
+        for _ in range(NEWTON):
+            latent = odds + kernel @ pull
+            chance = 1.0 / (1.0 + np.exp(-latent))
+            weight = np.maximum(chance * (1.0 - chance), 1e-6)
+            goal = weight * (latent - odds) + labels - chance
+            root = np.sqrt(weight)
+            inner = np.eye(len(rows)) + root[:, None] * kernel * root[None, :]
+            pull = goal - root * np.linalg.solve(inner, root * (kernel @ goal))
+        self._plain, self._pull = rows.plain, pull
+
+    def _believed(self, rows: Rows, labels: Floats) -> Floats:
+        """The simulator's log odds, times the most likely share of them: one that is proven wrong about memory is no longer asked."""
+        _, _, odds = self._prior.predict(rows)
+        shares = np.linspace(0.0, 1.0, 21)
+        signed = np.where(labels > 0, 1.0, -1.0) * odds
+        likelihood = -np.logaddexp(0.0, -signed[:, None] * shares).sum(axis=0) - 0.5 * ((1.0 - shares) / DOUBT) ** 2
+        self._share = float(shares[int(np.argmax(likelihood))])
+        return self._share * odds
+
+    def chance(self, rows: Rows) -> Floats:
+        odds = self._share * self._prior.predict(rows)[2]
+        if len(self._pull):
+            odds = odds + _cover(rows.plain, self._plain) @ self._pull
+        found: Floats = 1.0 / (1.0 + np.exp(-odds))
+        return found
+
+
+def _cover(one: Floats, other: Floats) -> Floats:
+    squares = (one**2).sum(1)[:, None] + (other**2).sum(1)[None, :] - 2.0 * one @ other.T
+    found: Floats = SHIFT**2 + LOCAL**2 * np.exp(-np.maximum(squares, 0.0) / (2.0 * REACH))
+    return found

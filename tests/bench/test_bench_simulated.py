@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from bench_tables import square, write_folder
+
+from autoscout.bench import Entry, Run, find_tables, load_table
+from autoscout.bench.simulated import Simulated, as_comparison, informed
+from autoscout.cli.main import main
+from autoscout.core.errors import AutoScoutError, ConfigError
+
+SHARED = Path(__file__).parents[3] / "shared" / "tables"
+LLM = ["llm_train_13b_64gpu", "llm_train_13b_8k_128gpu"]
+
+
+def training_folder(folder: Path) -> Path:
+    """A table of a training job on 16 GPUs, one column made by hand: tensor parallelism of 2 is best, none does not fit."""
+    folder.mkdir(parents=True, exist_ok=True)
+    params = [
+        {"name": "tensor_parallel", "kind": "categorical", "role": "sparse", "values": [1, 2, 4, 8]},
+        {"name": "micro_batch_size", "kind": "ordinal", "role": "dense", "values": [1, 2, 4]},
+    ]
+    entry = {"family": "toy", "objective": "min", "unit": "s", "complete": True, "params": params}
+    task = {
+        "model": {"layers": 40, "hidden": 5120, "heads": 40, "ffn": 13824, "gated": True, "vocab": 32000},
+        "gpus": 16,
+        "gpu": "A100-80",
+        "global_batch": 256,
+        "seq_len": 2048,
+    }
+    (folder / "manifest.json").write_text(json.dumps({"job": entry}))
+    (folder / "tasks.json").write_text(json.dumps({"job": task}))
+    lines = ["tensor_parallel,micro_batch_size,value"]
+    lines += [f"{tp},{mbs},{'' if tp == 1 else 10 + tp + 0.1 * mbs}" for tp in (1, 2, 4, 8) for mbs in (1, 2, 4)]
+    (folder / "job.csv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def run(*line: str) -> int | str | None:
+    with pytest.raises(SystemExit) as ended:
+        main(list(line))
+    return ended.value.code
+
+
+def test_simulators_carry_options() -> None:
+    found = Simulated.parse("training:adapt=false")
+    assert (found.plugin, dict(found.options)) == ("training", {"adapt": False})
+    assert found.build().options.adapt is False
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [("nobody", "unknown simulator"), ("training:adept=1", "adapt"), ("training:x", "NAME=VALUE")]
+)
+def test_bad_simulators_say_why(text: str, message: str) -> None:
+    with pytest.raises(AutoScoutError, match=message):
+        Simulated.parse(text)
+
+
+def test_only_searchers_that_can_use_it_are_entered_twice() -> None:
+    entries = informed([Entry.parse("random"), Entry.parse("hybrid:start=3")], Simulated.parse("training"))
+    assert [entry.label for entry in entries] == ["random", "hybrid:start=3", "hybrid:start=3+training"]
+    with pytest.raises(ConfigError, match="Add hybrid"):
+        informed([Entry.parse("random")], Simulated.parse("training"))
+
+
+def test_tables_it_cannot_read_say_why(tmp_path: Path) -> None:
+    training = Simulated.parse("training")
+    assert "none of the knobs" in training.reads(square())
+    (source,) = find_tables(str(training_folder(tmp_path)))
+    assert training.reads(load_table(source)) == ""
+    (tmp_path / "tasks.json").unlink()
+    load_table.cache_clear()
+    assert "model" in training.reads(load_table(source))
+
+
+def test_the_command_compares_with_and_without(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = training_folder(tmp_path)
+    line = ["bench", "search", "--tables", str(folder), "--searchers", "hybrid", "--seeds", "2", "--budget", "8", "--jobs", "1"]
+    assert run(*line, "--simulator", "training") == 0
+    printed = capsys.readouterr().out
+    assert "hybrid+training" in printed
+    assert "real evaluations to 5 %" in printed
+    assert run(*line, "--simulator", "training", "--json") == 0
+    rows = json.loads(capsys.readouterr().out)["simulator"]
+    assert [row["table"] for row in rows] == ["job", "all tables"]
+    before, after = rows[0]["evaluations"]
+    assert after < before
+    assert rows[0]["wasted"][1] <= rows[0]["wasted"][0]
+
+
+def test_the_command_refuses_tables_that_say_nothing_about_the_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_folder(tmp_path)
+    assert run("bench", "search", "--tables", str(folder), "--searchers", "hybrid", "--simulator", "training") == 2
+    assert "tasks.json" in capsys.readouterr().err
+
+
+def test_the_comparison_reads_aloud() -> None:
+    row = {"table": "t", "searchers": ["h", "h+s"], "evaluations": [20.0, 5.0], "wasted": [4.0, 1.0], "failures": [0.4, 0.1]}
+    assert "h+s 5.0, h 20.0 (ratio 0.25); failed 1.0, 4.0; 10.0 %, 40.0 %" in as_comparison([row])
+    assert "%," not in as_comparison([{**row, "failures": [None, None]}]).splitlines()[1]
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared tables are not here")
+def test_the_training_model_saves_two_thirds_of_the_evaluations() -> None:
+    from autoscout.bench.replay import replay
+
+    (able,) = [entry for entry in informed([Entry.parse("hybrid")], Simulated.parse("training")) if entry.simulator]
+    for source in find_tables(str(SHARED), LLM):
+        table = load_table(source)
+        found: dict[str, list[Run]] = {"with": [], "without": []}
+        for seed in (0, 1):
+            for name, entry in (("with", able), ("without", Entry.parse("hybrid"))):
+                searcher = entry.build(table.space, table.task, seed)
+                found[name].append(replay(table, searcher, name=name, seed=seed, budget=30))
+        goal = 1.05 * table.optimum
+        mean = {name: sum(_reach(run, goal) for run in runs) / len(runs) for name, runs in found.items()}
+        assert mean["with"] <= max(5.0, mean["without"] / 3.0)
+        assert sum(run.losses.count(None) for run in found["with"]) <= sum(run.losses.count(None) for run in found["without"]) + 2
+
+
+def _reach(run: Run, goal: float) -> int:
+    return next((index + 1 for index, loss in enumerate(run.losses) if loss is not None and loss <= goal), 2 * run.budget)

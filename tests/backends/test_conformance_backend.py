@@ -29,6 +29,7 @@ COMMAND: dict[str, Any] = {
 GIVEN: dict[str, dict[str, Any]] = {
     "command": COMMAND,
     "llamacpp": {"workload": {"model": "random-tiny"}},
+    "virtual": {},
 }
 """Backend -> the least its `task` needs; a new backend wants an entry."""
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from autoscout.core import plugins
 from autoscout.core.clock import VirtualClock
 from autoscout.core.config import Config
@@ -19,6 +21,14 @@ from autoscout.space import Choice, Flag, Grid, Knob, Space
 TRAINING = {"model": "llama-3.2-3b", "sequence": 4096, "global_batch": 128}
 SERVING = {"model": "llama-3.1-8b", "input_tokens": 1024, "output_tokens": 256, "concurrency": 64}
 _SERVING_WORDS = ("input_tokens", "output_tokens", "isl", "osl", "concurrency", "request_rate")
+_WORDS = {
+    "training": "model kind sequence seq_len seq sequence_length seq_length max_seq_len global_batch global_batch_size gbs "
+    "train_batch_size precision stack",
+    "serving": "model kind input_tokens isl input_len random_input_len prompt_tokens output_tokens osl output_len random_output_len "
+    "request_rate qps concurrency max_concurrency requests num_prompts engine",
+}
+"""What a workload may say besides the knobs that the simulator reads."""
+_STEP_METRICS = ("step", "tokens", "tflops", "mfu", "samples", "throughput")
 _PARTS = ("workload", "hardware", "software", "objective", "budget")
 
 
@@ -30,7 +40,7 @@ class VirtualBackend:
     """
 
     def task(self, given: Mapping[str, object]) -> Task:
-        parts = _parts(given)
+        parts, faults = _parts(given)
         serving = any(word in parts["workload"] for word in _SERVING_WORDS)
         usual: dict[str, Any] = dict(SERVING if serving else TRAINING)
         if "request_rate" in parts["workload"]:
@@ -49,7 +59,7 @@ class VirtualBackend:
                 limits=tuple(limit if isinstance(limit, Limit) else Limit.parse(str(limit)) for limit in objective.get("limits", ())),
             ),
         )
-        _simulator(task).predict([Config()], task)  # names everything that is wrong with model, GPUs and load
+        _check(task, faults)
         return task
 
     def space(self, task: Task) -> Space:
@@ -57,23 +67,23 @@ class VirtualBackend:
         if task.workload["kind"] == "serving":
             return Space(
                 [
-                    Choice("tensor_parallel_size", _powers(gpus)),
-                    Choice("max_num_seqs", [16, 32, 64, 128, 256, 512, 1024], default=256),
-                    Choice("max_num_batched_tokens", [512, 1024, 2048, 4096, 8192, 16384], default=8192),
-                    Grid("gpu_memory_utilization", 0.7, 0.95, step=0.05, default=0.9),
+                    Choice("tensor_parallel_size", _powers(gpus), help="GPUs that share every layer"),
+                    Choice("max_num_seqs", [16, 32, 64, 128, 256, 512, 1024], default=256, help="requests that run at once"),
+                    Choice("max_num_batched_tokens", [512, 1024, 2048, 4096, 8192, 16384], default=8192, help="tokens of one step"),
+                    Grid("gpu_memory_utilization", 0.7, 0.95, step=0.05, default=0.9, help="share of GPU memory to use"),
                 ],
                 facts={"gpus": gpus},
             )
         knobs: list[Knob] = [
-            Choice("tp", _powers(min(gpus, 8))),
-            Choice("pp", [degree for degree in range(1, gpus + 1) if gpus % degree == 0]),
-            Choice("cp", [1, 2, 4] if int(task.workload["sequence"]) >= 16384 else [1]),
-            Choice("dp", [degree for degree in range(1, gpus + 1) if gpus % degree == 0], default=gpus),
-            Flag("sp", when="tp > 1"),
-            Choice("ar", ["none", "selective", "full"], default="full"),
-            Choice("mbs", [1, 2, 4, 8]),
-            Grid("tp_comm", 12, 20, default=16, when="tp > 1"),
-            Choice("ddp_bucket", [1, 2, 4, 8, 16, 32, 64], default=32),
+            Choice("tp", _powers(min(gpus, 8)), help="tensor parallel degree"),
+            Choice("pp", [degree for degree in range(1, gpus + 1) if gpus % degree == 0], help="pipeline parallel degree"),
+            Choice("cp", [1, 2, 4] if int(task.workload["sequence"]) >= 16384 else [1], help="context parallel degree"),
+            Choice("dp", [degree for degree in range(1, gpus + 1) if gpus % degree == 0], default=gpus, help="data parallel degree"),
+            Flag("sp", when="tp > 1", help="sequence parallelism"),
+            Choice("ar", ["none", "selective", "full"], default="full", help="activation recomputation"),
+            Choice("mbs", [1, 2, 4, 8], help="micro batch size"),
+            Grid("tp_comm", 12, 20, default=16, when="tp > 1", help="SMs for tensor parallel communication"),
+            Choice("ddp_bucket", [1, 2, 4, 8, 16, 32, 64], default=32, unit="MB", help="size of a gradient bucket"),
         ]
         constraints = ["tp * pp * cp * dp == gpus", "global_batch % (dp * mbs) == 0"]
         return Space(knobs, constraints, facts={"gpus": gpus, "global_batch": int(task.workload["global_batch"])})
@@ -82,8 +92,11 @@ class VirtualBackend:
         return Launch(call=_Measure(config=config, task=json.dumps(task.to_json()), seed=seed), name=f"virtual-{config.key[:8]}")
 
     def parse(self, completed: Completed, task: Task) -> Measurement:  # noqa: ARG002
+        if completed.cancelled or completed.timed_out or completed.out_of_memory:
+            ended = Status.ABORTED if completed.cancelled else Status.TIMEOUT if completed.timed_out else Status.OOM_RUN
+            return Measurement(status=ended, fidelity=Fidelity.SIMULATED, reason="the executor ended the virtual launch")
         if not isinstance(completed.value, Measurement):
-            reason = completed.error or "the virtual cluster gave no answer"
+            reason = completed.error.strip()[:500] or "the virtual cluster gave no answer"
             return Measurement(status=Status.CRASHED, fidelity=Fidelity.SIMULATED, reason=reason)
         found = completed.value
         return replace(found, conditions={**found.conditions, "virtual": 1.0, "virtual_cost_s": found.cost_s})
@@ -110,6 +123,26 @@ class _Measure:
         return found
 
 
+def _check(task: Task, faults: list[Fault]) -> None:
+    """Refuse what the simulator would not understand: fields, metric, model, GPUs and load; with earlier faults, all at once."""
+    kind, metric, simulator = str(task.workload["kind"]), task.objective.metric, _simulator(task)
+    known = {*_WORDS[kind].split(), *simulator.knobs}
+    faults += [
+        Fault(where="virtual", field=f"workload.{name}", rule=f"unknown field of a {kind} workload", fix="See the guide on simulators")
+        for name in task.workload
+        if name not in known
+    ]
+    try:
+        answer = simulator.predict([Config()], task)
+        silent = bool(np.isnan(answer.value).all()) if kind == "serving" else not any(word in metric for word in _STEP_METRICS)
+        if silent:
+            faults.append(Fault(where="virtual", field="objective.metric", value=metric, rule=f"the {kind} model predicts no such metric"))
+    except ConfigError as error:
+        faults += error.faults
+    if faults:
+        raise ConfigError(faults)
+
+
 def _simulator(task: Task) -> Any:
     return plugins.get("simulator", str(task.workload["kind"]))()
 
@@ -122,16 +155,14 @@ def _powers(highest: int) -> list[int]:
     return [2**power for power in range(highest.bit_length()) if 2**power <= highest and highest % 2**power == 0]
 
 
-def _parts(given: Mapping[str, object]) -> dict[str, dict[str, Any]]:
+def _parts(given: Mapping[str, object]) -> tuple[dict[str, dict[str, Any]], list[Fault]]:
     blocks = {("objective" if name == "goal" else name): block for name, block in given.items() if name != "system"}
     faults = [
         Fault(field=name, value=repr(block)[:80], rule=f"must be a mapping, one of: {', '.join(_PARTS)}")
         for name, block in blocks.items()
         if name not in _PARTS or not isinstance(block, Mapping)
     ]
-    if faults:
-        raise ConfigError(faults)
-    return {name: dict(blocks.get(name) or {}) for name in _PARTS}  # type: ignore[call-overload]
+    return {name: dict(block) if isinstance(block := blocks.get(name), Mapping) else {} for name in _PARTS}, faults
 
 
 __all__ = ["VirtualBackend"]

@@ -10,7 +10,7 @@ from autoscout.core.config import Config
 from autoscout.core.task import Objective
 from autoscout.core.trial import Fidelity, Status, Trial
 
-MOST_LOST = 80
+MOST_LOST = 300
 """Unreachable configurations that are learnt from; the cost of a step must stay bounded."""
 
 

@@ -31,7 +31,7 @@ CAUTION = 40.0
 """After this many successes the chance of success counts twice: early failures teach a boundary, late ones only cost."""
 SAFE, UNSAFE = 0.5, 1e-120
 """Once the budget of failures is spent, candidates with less chance of success than this come after all others."""
-LESSONS, DARING = 6, 0.2
+LESSONS, DARING = 14, 0.2
 """The budget of failures: two, those of this many random candidates, and of this share of the steps taken at random."""
 DARE = 15
 """Every so many steps nothing is too risky, because the boundary may be drawn wrong."""

@@ -42,7 +42,14 @@ def running(folder: Path, **env: str) -> Iterator[tuple[subprocess.Popen[str], s
     """`run.sh` with a free port, until it says where it listens."""
     everything = {**os.environ, **PASSIVE, "PORT": "0", **env}
     process = subprocess.Popen(
-        [folder / "run.sh"], env=everything, cwd=folder.parent, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [folder / "run.sh"],
+        env=everything,
+        cwd=folder.parent,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A suite that runs in the background of a script has Ctrl-C switched off, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         assert process.stdout is not None

@@ -49,7 +49,7 @@ def running(folder: Path, **env: str) -> Iterator[tuple[subprocess.Popen[str], s
         stderr=subprocess.PIPE,
         text=True,
         # A suite that runs in the background of a script has Ctrl-C switched off, and children inherit that.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
     try:
         assert process.stdout is not None

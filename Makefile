@@ -17,7 +17,7 @@ $(VENV)/.ready-test: pyproject.toml scripts/setup
 	PYTHON=$(PYTHON) scripts/setup $(VENV) dev,llamacpp,postgres,sched,bench
 	@touch $@ $(VENV)/.ready-tune
 
-tune: $(VENV)/.ready-tune ## tune real llama.cpp on this machine, about five minutes
+tune: $(VENV)/.ready-tune ## tune real llama.cpp on this machine, about six minutes
 	$(BIN)/autoscout tune llamacpp --experiment-name llamacpp --budget 6m
 
 test: $(VENV)/.ready-test ## everything CI runs: lint, types, import contract, all tests

@@ -1,4 +1,4 @@
-"""Searcher `hybrid-paper`: AutoScout's Algorithm 1 to the letter, without a surrogate."""
+"""Searcher `hybrid-paper`: AutoScout's Algorithm 1, without a surrogate."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Score:
         reached: Within 1, 5, 10 % -> share of runs that got there.
         rank: Place among the searchers by area, 1 is best; mean over tables.
         rank_low, rank_high: 95 % bootstrap interval over tables and seeds.
-        failures: Share of the budget spent on failures, on tables that have any; None when none has.
+        failures: Share of the whole budget spent on failures (what an early stop leaves unspent counts as well), on tables that have any; None when none has.
         median_ms: CPU of one proposal, asking and telling, median.
         late_ms: The same over the last tenth of each run.
         curve: Mean regret after each evaluation.
@@ -114,7 +114,7 @@ class _Cell:
         return cls(
             np.array([regrets(run, table) for run in runs]),
             {within: np.array([evaluations_to(run, table, within) for run in runs]) for within in WITHIN},
-            float(np.mean([sum(loss is None for loss in run.losses) / max(1, len(run.losses)) for run in runs])),
+            float(np.mean([sum(loss is None for loss in run.losses) / run.budget for run in runs])),
             np.array([cost for run in runs for cost in run.cpu_ms] or [0.0]),
             np.array(late or [0.0]),
         )

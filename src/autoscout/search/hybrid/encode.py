@@ -16,6 +16,8 @@ Floats = NDArray[np.float64]
 
 WAVES = 6
 """How many cosines describe the effect of one ordered knob; more are finer than few trials can tell."""
+FINEST = 6
+"""Multiples of more than two to this power are as round as it gets."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,9 @@ class Encoder:
         names: The knobs with more than one value, in the order of the columns.
         sizes: How many values each has.
         ordered: Whether neighbouring values are alike.
-        group: For every column of `plain`, the knob it belongs to.
+        group: For every column of `plain`, the knob it belongs to; numbers past the knobs are the grains of some.
+        groups: How many such numbers there are.
+        middle: For every column of `plain`, the middle of its values.
     """
 
     def __init__(self, space: Space) -> None:
@@ -71,7 +75,12 @@ class Encoder:
         self.sparse = np.array([knob.sparse for knob in knobs], dtype=bool)
         self.defaults = np.array([knob.position(knob.default) or 0 for knob in knobs], dtype=np.int64)
         self._places = [_places(knob) for knob in knobs]
-        self.group = np.repeat(np.arange(len(knobs)), [self._width(index) for index in range(len(knobs))])
+        widths = [self._width(index) for index in range(len(knobs))]
+        self._grains = [(index, grain) for index, knob in enumerate(knobs) if self.ordered[index] and (grain := _grain(knob)) is not None]
+        self.groups = len(knobs) + len(self._grains)
+        self.group = np.concatenate([np.repeat(np.arange(len(knobs)), widths), np.arange(len(knobs), self.groups)]).astype(np.int64)
+        middles = [np.full(width, 0.5 if width == 1 else np.sqrt(0.5) / width) for width in widths]
+        self.middle: Floats = np.concatenate([*middles, np.full(len(self._grains), 0.5)])
         self.owner = self.effects(np.zeros((1, len(knobs)), dtype=np.int64))[1]
         self._known: dict[Config, Codes | None] = {}
 
@@ -123,6 +132,8 @@ class Encoder:
             else:
                 hot = codes[:, index : index + 1] == np.arange(self.sizes[index])
                 columns.append(hot * np.sqrt(0.5))
+        filled = np.where(codes < 0, self.defaults, codes)
+        columns += [grain[filled[:, index]][:, None] for index, grain in self._grains]
         return np.concatenate(columns, axis=1) if columns else np.zeros((len(codes), 0))
 
     def effects(self, codes: Codes) -> tuple[Floats, NDArray[np.int64]]:
@@ -165,3 +176,16 @@ def _places(knob: Knob) -> Floats:
     logs = np.log(values)
     found: Floats = 0.5 * (ranks + (logs - logs[0]) / (logs[-1] - logs[0]))
     return found
+
+
+def _grain(knob: Knob) -> Floats | None:
+    """How round each value is, on [0, 1]: the power of two it is a multiple of. None where that says no more than its size does.
+
+    Machines move and count in powers of two, so 128 is often more like 64 and 256 than like 112 and 144.
+    """
+    values = [value for value in knob.values if isinstance(value, int) and not isinstance(value, bool) and value > 0]
+    if len(values) < len(knob.values) or len(values) < 4 or all(value & (value - 1) == 0 for value in values):
+        return None
+    powers = np.array([min((value & -value).bit_length() - 1, FINEST) for value in values], dtype=np.float64)
+    low, high = float(powers.min()), float(powers.max())
+    return None if high - low < 2 else (powers - low) / (high - low)

@@ -12,6 +12,8 @@ from autoscout.core.trial import Fidelity, Status, Trial
 
 MOST_LOST = 300
 """Unreachable configurations that are learnt from; the cost of a step must stay bounded."""
+RARE = 20
+"""Where fewer than one in so many proposals can be had as it is, what cannot be had says nothing about a place."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,9 @@ class Ledger:
         self._keys: dict[Config, str] = {}
         self.told = 0
         self.seen: set[Config] = set()
-        self._lost: list[Config] | None = None
-        self._asked: set[str] = set()  # keys of proposals that came back as another configuration
+        self._lost: list[tuple[Config, Config]] | None = None
+        self._asked: dict[str, Config] = {}  # keys of proposals that came back as another configuration, and that one
+        self._refused: dict[str, Config] = {}
 
     def add(self, trials: Sequence[Trial]) -> None:
         """Take trials in; an aborted one says nothing about its configuration, and is never stored, so it is not counted."""
@@ -60,11 +63,13 @@ class Ledger:
             self.seen.add(trial.config)
             measurement = trial.measurement
             if measurement.status is Status.ABORTED:
+                self._refused[trial.config.key] = trial.config
                 continue
             self.told += 1
             key = trial.proposal.origin.get("key")
             if isinstance(key, str) and key != trial.config.key:
-                self._asked.add(key)
+                held = self._asked.get(key)
+                self._asked[key] = trial.config if held is None else min(held, trial.config, key=lambda config: config.key)
             if measurement.fidelity is Fidelity.PREDICTED:
                 continue
             losses = self._losses.setdefault(trial.config, {}).setdefault(measurement.fidelity, {})
@@ -84,11 +89,20 @@ class Ledger:
 
     def unreachable(self) -> list[Config]:
         """Proposals that came back as another configuration: they cannot be had. None where hardly any can: that teaches nothing."""
+        return [asked for asked, _ in self._replaced()][:MOST_LOST] if not self._sparse else []
+
+    def snapped(self) -> list[tuple[Config, Config]]:
+        """What was asked for and what was measured in its place, where hardly anything that is asked for can be had."""
+        return self._replaced()[:MOST_LOST] if self._sparse else []
+
+    @property
+    def _sparse(self) -> bool:
+        return RARE * sum(answer.origin.get("key") == answer.key for answer in self.answers()) < len(self._replaced())
+
+    def _replaced(self) -> list[tuple[Config, Config]]:
         if self._lost is None:
-            lost = {config.key: config for config in self.seen if config not in self._losses} if self._asked else {}
-            lost = {key: lost[key] for key in sorted(lost) if key in self._asked}
-            reached = sum(answer.origin.get("key") == answer.key for answer in self.answers())
-            self._lost = list(lost.values())[:MOST_LOST] if 20 * reached >= len(lost) else []
+            asked = ((self._refused.get(key), self._asked[key]) for key in sorted(self._asked))
+            self._lost = [(config, given) for config, given in asked if config is not None and config not in self._losses]
         return self._lost
 
     def answers(self) -> list[Answer]:

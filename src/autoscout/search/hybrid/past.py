@@ -95,7 +95,7 @@ class Belief:
             self.best += [config for _, config in known[:2] if config is not None]
             if len(known) >= 4:
                 rows = encoder.rows(config for _, config in known if config is not None)
-                targets = standardise(np.array([loss for loss, _ in known]))
+                targets, _ = standardise(np.array([loss for loss, _ in known]))
                 process = Process(encoder)
                 process.fit(rows.take(np.arange(0, len(known), max(1, len(known) // 60))), targets[:: max(1, len(known) // 60)])
                 process.condition(rows, targets)

@@ -15,6 +15,7 @@ from autoscout.search.hybrid.ledger import Answer
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.past import Belief
 from autoscout.search.hybrid.process import Process
+from autoscout.search.hybrid.success import boundary, logistic
 from autoscout.search.hybrid.surrogate import Memory, Surrogate
 
 DRAWN = 4_000
@@ -34,7 +35,6 @@ SHIFT, LOCAL, REACH = 1.5, 2.0, 0.35
 """Standard deviations of what is wrong with the log odds everywhere and at a place, and the square of how far a place reaches."""
 DOUBT = 0.3
 """Standard deviation expected of the share of a simulator's log odds that is true."""
-NEWTON = 12
 
 
 class Prior:
@@ -106,7 +106,7 @@ class InformedSurrogate(Surrogate):
         self.prior = prior
         self._odds = Odds(prior)
         self._logs: Floats = np.zeros(0)
-        self._centre, self._unit, self._bias, self._error, self._corrected = 0.0, 1.0, 0.0, 1.0, False
+        self._centre, self.unit, self._bias, self._error, self._corrected = 0.0, 1.0, 0.0, 1.0, False
 
     def fit(self, answers: Sequence[Answer], pending: Sequence[Config] = (), unreachable: Sequence[Config] = ()) -> None:
         known = [answer for answer in answers if self._encoder.codes(answer.config) is not None]
@@ -124,8 +124,8 @@ class InformedSurrogate(Surrogate):
         logs = np.log(losses) if (losses > 0).all() else -np.log(np.maximum(-losses, 1e-300))
         self._logs = logs
         self._centre = float(logs.mean()) if len(logs) else 0.0
-        self._unit = max(float(logs.std()), 1e-9) if len(logs) > 1 else 1.0
-        self.targets = (logs - self._centre) / self._unit
+        self.unit = max(float(logs.std()), 1e-9) if len(logs) > 1 else 1.0
+        self.targets = (logs - self._centre) / self.unit
         self.best = float(self.targets.min()) if len(logs) else 0.0
 
     def _correct(self, waiting: Rows) -> None:
@@ -157,7 +157,7 @@ class InformedSurrogate(Surrogate):
         centre = self._centre
         if not len(self._logs) and not blind.all():
             centre = float(np.median(found[~blind]))  # nothing ran yet: better than the middle is what counts as an improvement
-        return np.where(blind, 0.0, (found - centre) / self._unit), np.where(blind, 1.0, reach * deviation / self._unit)
+        return np.where(blind, 0.0, (found - centre) / self.unit), np.where(blind, 1.0, reach * deviation / self.unit)
 
     def chance(self, rows: Rows) -> Floats:
         return self._odds.chance(rows)
@@ -178,17 +178,8 @@ class Odds:
             return
         labels = np.array([*ran, *[False] * (len(rows) - len(ran))], dtype=np.float64)
         odds = self._believed(rows, labels)
-        kernel = _cover(rows.plain, rows.plain)
-        pull = np.zeros(len(rows))
-        for _ in range(NEWTON):
-            latent = odds + kernel @ pull
-            chance = 1.0 / (1.0 + np.exp(-latent))
-            weight = np.maximum(chance * (1.0 - chance), 1e-6)
-            goal = weight * (latent - odds) + labels - chance
-            root = np.sqrt(weight)
-            inner = np.eye(len(rows)) + root[:, None] * kernel * root[None, :]
-            pull = goal - root * np.linalg.solve(inner, root * (kernel @ goal))
-        self._plain, self._pull = rows.plain, pull
+        self._plain = rows.plain
+        self._pull, _, _ = boundary(_cover(rows.plain, rows.plain), labels, odds)
 
     def _believed(self, rows: Rows, labels: Floats) -> Floats:
         """The simulator's log odds, times the most likely share of them: one that is proven wrong about memory is no longer asked."""
@@ -203,8 +194,7 @@ class Odds:
         odds = self._share * self._prior.predict(rows)[2]
         if len(self._pull):
             odds = odds + _cover(rows.plain, self._plain) @ self._pull
-        found: Floats = 1.0 / (1.0 + np.exp(-odds))
-        return found
+        return logistic(odds)
 
 
 def _cover(one: Floats, other: Floats) -> Floats:

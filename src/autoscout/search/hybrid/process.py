@@ -15,6 +15,8 @@ Reals = NDArray[np.floating[Any]]
 FIT_POINTS = 56
 """Hyperparameters are fitted to this many points at most: the cost must not grow with the cube of the trials."""
 STEPS = 18
+GRAINS = 0.7
+"""How much longer the length scales of grains are expected to be: most knobs have none that matters."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class Scales:
     """Hyperparameters, all as logarithms.
 
     Attributes:
-        length: Length scale of every knob in the interaction.
+        length: Length scale of every knob, and of every grain, in the interaction.
         weight: Variance of every knob's own effect.
         signal: Standard deviation of the interaction.
         noise: Standard deviation of a measurement.
@@ -37,7 +39,8 @@ class Scales:
     def sensitivity(self) -> Floats:
         """How much the target varies with each knob, for ordering them."""
         inverse = np.exp(-2 * self.length)
-        found: Floats = np.exp(self.weight) + np.exp(2 * self.signal) * inverse / max(float(inverse.sum()), 1e-12)
+        shares = inverse[: len(self.weight)] / max(float(inverse.sum()), 1e-12)
+        found: Floats = np.exp(self.weight) + np.exp(2 * self.signal) * shares
         return found
 
 
@@ -50,13 +53,14 @@ class Beliefs:
     signal: tuple[float, float] = (-0.2, 0.5)
     noise: tuple[float, float] = (-2.0, 0.7)
 
-    def centre(self, d: int) -> Floats:
-        length = np.full(d, self.length[0] + 0.25 * np.log(max(d, 1)))
-        weight = np.full(d, self.weight[0] - np.log(max(d, 1)) + np.log(4.0))
+    def centre(self, knobs: int, groups: int) -> Floats:
+        length = np.full(groups, self.length[0] + 0.25 * np.log(max(groups, 1)))
+        length[knobs:] += GRAINS
+        weight = np.full(knobs, self.weight[0] - np.log(max(knobs, 1)) + np.log(4.0))
         return np.concatenate([length, weight, [self.signal[0], self.noise[0]]])
 
-    def spread(self, d: int) -> Floats:
-        return np.concatenate([np.full(d, self.length[1]), np.full(d, self.weight[1]), [self.signal[1], self.noise[1]]])
+    def spread(self, knobs: int, groups: int) -> Floats:
+        return np.concatenate([np.full(groups, self.length[1]), np.full(knobs, self.weight[1]), [self.signal[1], self.noise[1]]])
 
 
 class Process:
@@ -69,14 +73,13 @@ class Process:
         self._basis: Reals = np.zeros((0, 0))
         self._alpha: Reals = np.zeros(0)
         self._whiten: Reals = np.zeros((0, 0))
-        self.scales = _unpack(self._beliefs.centre(len(encoder.names)))
+        self.scales = _unpack(self._beliefs.centre(len(encoder.names), encoder.groups), encoder.groups)
 
     def fit(self, rows: Rows, targets: Floats) -> Scales:
         """Hyperparameters of highest posterior density for these rows; a fixed number of steps from the prior's centre."""
-        d = len(self._encoder.names)
-        distances = _distances(rows.plain, self._encoder.group, d)
-        products = _products(rows.effects, self._encoder.owner, d)
-        self.scales = _climb(distances, products, targets, self._beliefs, d)
+        distances = _distances(rows.plain, self._encoder.group, self._encoder.groups)
+        products = _products(rows.effects, self._encoder.owner, len(self._encoder.names))
+        self.scales = _climb(distances, products, targets, self._beliefs)
         return self.scales
 
     def condition(self, rows: Rows, targets: Floats, noise: Floats | None = None) -> None:
@@ -126,8 +129,8 @@ def _matern(squares: Floats) -> tuple[Floats, Floats]:
     return (1.0 + root + root**2 / 3.0) * decay, (5.0 / 3.0) * (1.0 + root) * decay
 
 
-def _distances(plain: Floats, group: NDArray[np.int64], d: int) -> Floats:
-    found = np.zeros((d, len(plain), len(plain)))
+def _distances(plain: Floats, group: NDArray[np.int64], groups: int) -> Floats:
+    found = np.zeros((groups, len(plain), len(plain)))
     for column, index in enumerate(group):
         found[index] += (plain[:, column][:, None] - plain[:, column][None, :]) ** 2
     return found
@@ -141,14 +144,14 @@ def _products(basis: Floats, owner: NDArray[np.int64], d: int) -> Floats:
     return found
 
 
-def _unpack(flat: Floats) -> Scales:
-    d = (len(flat) - 2) // 2
-    return Scales(length=flat[:d], weight=flat[d : 2 * d], signal=float(flat[-2]), noise=float(flat[-1]))
+def _unpack(flat: Floats, groups: int) -> Scales:
+    return Scales(length=flat[:groups], weight=flat[groups:-2], signal=float(flat[-2]), noise=float(flat[-1]))
 
 
-def _climb(distances: Floats, products: Floats, targets: Floats, beliefs: Beliefs, d: int) -> Scales:
+def _climb(distances: Floats, products: Floats, targets: Floats, beliefs: Beliefs) -> Scales:
     """Adam on the log posterior density of the hyperparameters."""
-    centre, spread = beliefs.centre(d), beliefs.spread(d)
+    knobs, groups = len(products), len(distances)
+    centre, spread = beliefs.centre(knobs, groups), beliefs.spread(knobs, groups)
     flat, first, second = centre.copy(), np.zeros_like(centre), np.zeros_like(centre)
     for step in range(1, STEPS + 1):
         gradient = _gradient(flat, distances, products, targets) - (flat - centre) / spread**2
@@ -157,15 +160,15 @@ def _climb(distances: Floats, products: Floats, targets: Floats, beliefs: Belief
         rate = 0.3 * (1.0 - 0.7 * step / STEPS)
         flat = flat + rate * (first / (1 - 0.8**step)) / (np.sqrt(second / (1 - 0.9**step)) + 1e-3)
         flat = np.clip(flat, centre - 3.0 * spread, centre + 3.0 * spread)
-    return _unpack(flat)
+    return _unpack(flat, groups)
 
 
 def _gradient(flat: Floats, distances: Floats, products: Floats, targets: Floats) -> Floats:
     """Of the log marginal likelihood, by all logarithmic hyperparameters."""
-    d, n = len(distances), len(targets)
-    inverse, weight = np.exp(-2 * flat[:d]), np.exp(flat[d : 2 * d])
+    groups, n = len(distances), len(targets)
+    inverse, weight = np.exp(-2 * flat[:groups]), np.exp(flat[groups:-2])
     signal, noise = np.exp(2 * flat[-2]), np.exp(2 * flat[-1])
-    flat_distances, flat_products = distances.reshape(d, -1), products.reshape(d, -1)
+    flat_distances, flat_products = distances.reshape(groups, -1), products.reshape(len(products), -1)
     shape, slope = _matern(inverse @ flat_distances)
     kernel = (signal * shape + weight @ flat_products).reshape(n, n)
     kernel[np.diag_indices(n)] += noise + 1e-6

@@ -20,6 +20,7 @@ from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.orchestrator import Arm
 from autoscout.search.hybrid.past import Belief
 from autoscout.search.hybrid.prior import InformedSurrogate, Prior
+from autoscout.search.hybrid.reach import Reach
 from autoscout.search.hybrid.sparse import Ordering, guided, rewards
 from autoscout.search.hybrid.surrogate import Memory, Surrogate
 from autoscout.search.hybrid.target import expected_improvement
@@ -31,10 +32,12 @@ CAUTION = 40.0
 """After this many successes the chance of success counts twice: early failures teach a boundary, late ones only cost."""
 SAFE, UNSAFE = 0.5, 1e-120
 """Once the budget of failures is spent, candidates with less chance of success than this come after all others."""
-LESSONS, DARING = 14, 0.2
+LESSONS, DARING = 20, 0.2
 """The budget of failures: two, those of this many random candidates, and of this share of the steps taken at random."""
 DARE = 15
 """Every so many steps nothing is too risky, because the boundary may be drawn wrong."""
+SLIGHT = 0.01
+"""An expected improvement, as a share of the loss, that is not worth a failure."""
 GOOD = 4
 """Around how many of the best configurations candidates are looked for."""
 CLIMBS = 3
@@ -116,12 +119,15 @@ class HybridSearcher:
             config = None if pool.whole else pool.rest(taken, step)
             return None if config is None else self._proposal(config, {"round": step, "arm": "rest"})
         model = self._model(answers, waiting)
-        acquisition = self._acquisition(model, rows, step)
-        if self._options.stop_gain > 0 and len(model.targets) > 1 and not waiting and self._settled(worked, acquisition):
+        acquisition, chance = self._acquisition(model, rows, step)
+        if pairs := self._ledger.snapped():
+            known = self._encoder.rows([*(answer.config for answer in answers), *waiting])
+            acquisition = acquisition * Reach(self._encoder, pairs, known).chance(rows)
+        if len(model.targets) > 1 and not waiting and self._settled(model, pool, taken, acquisition, chance, step):
             return None
         choice, origin = self._choose(model, answers, good, rows, acquisition)
         config = configs[choice]
-        if not pool.whole:
+        if not pool.whole and not pairs:
             config = self._climb(model, pool, config, float(acquisition[choice]), taken, step)
         return self._proposal(config, {"round": step, **origin})
 
@@ -137,22 +143,40 @@ class HybridSearcher:
         self._fitted = (answers, tuple(waiting), len(unreachable), model)
         return model
 
-    def _acquisition(self, model: Surrogate, rows: Rows, step: int) -> Floats:
+    def _acquisition(self, model: Surrogate, rows: Rows, step: int) -> tuple[Floats, Floats]:
+        """What each row promises, and its chance of success."""
         mean, spread = model.predict(rows)
         chance = model.chance(rows)
         found = expected_improvement(mean, spread, model.best) * chance ** (1.0 + len(model.rows) / CAUTION)
-        # Improvement fades exponentially where much is known and the chance does not, so that in the end only failures would look
-        # promising. So failures have a budget: some to learn from, then a share of what random candidates would cost.
-        rate = float(np.mean(1.0 - chance))
-        if step % DARE == 0 or model.failures <= 2.0 + rate * (LESSONS + DARING * step):
-            return found
-        return np.where(chance < SAFE, UNSAFE * found, found)
+        if step % DARE == 0 or not (chance >= self._safe(chance)).any() or not self._failed_enough(model, chance, step):
+            return found, chance
+        return np.where(chance < self._safe(chance), UNSAFE * found, found), chance
 
-    def _settled(self, worked: Sequence[Answer], acquisition: Floats) -> bool:
-        """Whether no candidate promises `stop_gain` of the best loss."""
-        losses = np.array([answer.loss for answer in worked])
-        scale = float(np.std(np.log(np.abs(losses)))) if (losses > 0).all() or (losses < 0).all() else float(np.std(losses))
-        return float(acquisition.max()) * scale < self._options.stop_gain
+    @staticmethod
+    def _safe(chance: Floats) -> float:
+        """What is safe enough once the budget is spent: rather success than failure, and half the risk of random candidates."""
+        return max(SAFE, 1.0 - 0.5 * float(np.mean(1.0 - chance)))
+
+    def _failed_enough(self, model: Surrogate, chance: Floats, step: int) -> bool:
+        """Whether the budget of failures is spent.
+
+        Improvement fades exponentially where much is known and the chance of success does not, so that in the end only failures would
+        look promising. So failures have a budget: some to learn from, then a share of what random candidates would cost.
+        """
+        rate = float(np.mean(1.0 - chance))
+        return model.failures > 2.0 + rate * (LESSONS * rate + DARING * step)
+
+    def _settled(self, model: Surrogate, pool: Candidates, taken: set[Config], acquisition: Floats, chance: Floats, step: int) -> bool:
+        """Whether no candidate promises `stop_gain` of the best loss, or all that is left will rather fail and promises next to nothing."""
+        promise = float(acquisition.max()) * model.unit
+        if promise < self._options.stop_gain:
+            return True
+        if not self._options.stop_failing or self._prior is not None or promise >= SLIGHT or not self._hopeless(model, chance, step):
+            return False
+        return self._hopeless(model, model.chance(pool.rows.take(pool.free(taken))), step)
+
+    def _hopeless(self, model: Surrogate, chance: Floats, step: int) -> bool:
+        return self._failed_enough(model, chance, step) and bool((chance < self._safe(chance)).all())
 
     def _choose(
         self, model: Surrogate, answers: Sequence[Answer], good: Sequence[Config], rows: Rows, acquisition: Floats
@@ -181,7 +205,7 @@ class HybridSearcher:
             free = [index for index, other in enumerate(near) if other not in taken]
             if not free:
                 break
-            values = self._acquisition(model, rows.take(free), step)
+            values, _ = self._acquisition(model, rows.take(free), step)
             best = int(np.argmax(values))
             if values[best] <= value * 1.0001:
                 break

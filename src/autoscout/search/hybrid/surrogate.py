@@ -16,15 +16,12 @@ from autoscout.search.hybrid.forest import Forest
 from autoscout.search.hybrid.ledger import Answer
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.past import Belief
-from autoscout.search.hybrid.process import FIT_POINTS, Beliefs, Process, Scales
-from autoscout.search.hybrid.target import normal_cdf, standardise
+from autoscout.search.hybrid.process import FIT_POINTS, Process, Scales
+from autoscout.search.hybrid.success import Success
+from autoscout.search.hybrid.target import standardise
 
 WITNESSES = 100
 """Failures, and successes, that the chance of success is learnt from: the best of the latter, for their surroundings matter."""
-VOTES = 12
-"""Trees that vote on success."""
-SUCCESS = Beliefs(length=(0.0, 0.7), noise=(-1.0, 0.5))
-"""Success varies more smoothly than speed, and less predictably."""
 TRUST = 4.0
 """How many trials of its own a study needs to outvote the past about the weight of the past."""
 
@@ -43,6 +40,7 @@ class Surrogate:
         targets: Their standardised targets.
         best: The lowest of these.
         failures: How many failed.
+        unit: What one unit of the target is worth at the good end: a share of the loss where that is one, else the loss itself.
     """
 
     def __init__(self, encoder: Encoder, seed: int, options: HybridOptions, belief: Belief, memory: Memory) -> None:
@@ -53,11 +51,10 @@ class Surrogate:
         self._memory = memory
         self._process = Process(encoder)
         self._forest: Forest | None = None
-        self._success: Process | None = None
-        self._votes: Forest | None = None
-        self._rate = 1.0
+        self._success: Success | None = None
         self._slope = belief.weight if belief else 0.0
         self.best = 0.0
+        self.unit = 1.0
         self.failures = 0
         self.targets: Floats = np.zeros(0)
         self.rows = encoder.rows(())
@@ -84,7 +81,7 @@ class Surrogate:
         if len(worked) < 2:
             self.targets = np.zeros(len(worked))
             return
-        self.targets = standardise(losses)
+        self.targets, self.unit = standardise(losses)
         self.best = float(self.targets.min())
         remainder = self.targets - self._expected(self.rows, self.targets)
         # An answer of a simulator is worth less than a measurement where there are both.
@@ -119,8 +116,7 @@ class Surrogate:
         if key not in self._memory:
             if len(self._memory) > 64:
                 self._memory.clear()
-            targets = losses[subset] if purpose == "success" else standardise(losses[subset])
-            self._memory[key] = process.fit(rows.take(subset), targets)
+            self._memory[key] = process.fit(rows.take(subset), standardise(losses[subset])[0])
         return self._memory[key]
 
     def _fit_success(self, known: Sequence[Answer], unreachable: Sequence[Config]) -> None:
@@ -132,22 +128,12 @@ class Surrogate:
         rows = self._encoder.rows([*bad, *(answer.config for answer in worked[:WITNESSES])])
         labels = np.concatenate([np.zeros(len(bad)), np.ones(len(rows) - len(bad))])
         by_hash = np.argsort([zlib.crc32(row.tobytes()) for row in rows.codes], kind="stable")
-        rows, labels = rows.take(by_hash), labels[by_hash]
-        self._rate = float((labels.sum() + 2.0) / (len(labels) + 3.0))
-        self._success = Process(self._encoder, SUCCESS)
-        self._success.scales = self._scales("success", self._success, rows, 2.0 * labels - 1.0)
-        self._success.condition(rows, 2.0 * (labels - self._rate))
-        self._votes = Forest(self._encoder, VOTES, stream(self._seed, "hybrid", "votes", len(known)), tries=3)
-        self._votes.fit(rows.codes, labels)
+        self._success = Success(self._encoder, stream(self._seed, "hybrid", "votes", len(known)))
+        self._success.fit(rows.take(by_hash), labels[by_hash])
 
     def chance(self, rows: Rows) -> Floats:
-        """Chance that each row works: a smooth boundary and a vote of trees, half and half."""
-        if self._success is None or self._votes is None:
-            return np.ones(len(rows))
-        mean, spread = self._success.predict(rows)
-        smooth = normal_cdf((self._rate + 0.5 * mean - 0.5) / np.sqrt((0.5 * spread) ** 2 + 0.15**2))
-        votes, _ = self._votes.predict(rows.codes)
-        return 0.5 * (smooth + (VOTES * votes + self._rate) / (VOTES + 1))
+        """Chance that each row works."""
+        return np.ones(len(rows)) if self._success is None else self._success.chance(rows)
 
     def predict(self, rows: Rows) -> tuple[Floats, Floats]:
         """Mean and standard deviation of the target."""

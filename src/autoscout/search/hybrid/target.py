@@ -8,17 +8,26 @@ import numpy as np
 
 from autoscout.search.hybrid.encode import Floats
 
+TAIL = 1.5
+"""Where, in deviations above the mean, slow trials begin to count as equally slow."""
 
-def standardise(losses: Floats) -> Floats:
-    """Logarithms where signs allow, of mean 0 and deviation 1: speed-ups multiply, and one very slow trial must not flatten the rest."""
+
+def standardise(losses: Floats) -> tuple[Floats, float]:
+    """Logarithms where signs allow, of mean 0 and deviation 1, the slow ones drawn together; and what one unit is worth at the good end.
+
+    Speed-ups multiply, and how slow the slow ones are says nothing about where the fast ones stand.
+    """
     if (losses > 0).all():
         values = np.log(losses)
     elif (losses < 0).all():
         values = -np.log(-losses)
     else:
         values = losses
-    found: Floats = (values - values.mean()) / max(float(values.std()), 1e-12)
-    return found
+    deviation = max(float(values.std()), 1e-12)
+    plain = (values - values.mean()) / deviation
+    drawn = np.where(plain > 0.0, TAIL * np.tanh(plain / TAIL), plain)
+    scale = max(float(drawn.std()), 1e-12)
+    return (drawn - drawn.mean()) / scale, deviation * scale
 
 
 def normal_cdf(z: Floats) -> Floats:

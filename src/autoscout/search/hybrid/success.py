@@ -1,0 +1,92 @@
+"""The chance that a configuration runs at all."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from autoscout.search.hybrid.encode import Encoder, Floats, Rows
+from autoscout.search.hybrid.forest import Forest
+
+VOTES, SHARE = 12, 0.35
+"""Trees that vote beside the smooth boundary, and their weight: they find corners that are not smooth."""
+USUAL, LEVEL = 1.5, 2.0
+"""Log odds expected of any configuration, and how far off they may be everywhere."""
+SLOPE, BEND = 6.0, 1.5
+"""Standard deviations of the log odds along one knob from end to end, and of what is not straight about them."""
+NEWTON, SETTLED = 15, 1e-3
+
+
+class Success:
+    """A Gaussian process classifier whose log odds are mostly straight lines, and a vote of trees.
+
+    Memory, registers and time limits grow with every knob that drives them, so a straight boundary in all knobs together predicts
+    failures of measured tables better than nearness to known failures does. Nothing is fitted but the boundary: with the few
+    failures one can afford, hyperparameters would follow chance.
+    """
+
+    def __init__(self, encoder: Encoder, rng: np.random.Generator) -> None:
+        self._encoder = encoder
+        self._votes = Forest(encoder, VOTES, rng, tries=3)
+        self._length = 0.5 * np.sqrt(max(1, len(encoder.names)))
+        self._rate = 1.0
+        self._rows = encoder.rows(())
+        self._pull: Floats = np.zeros(0)
+        self._root: Floats = np.zeros(0)
+        self._whiten: Floats = np.zeros((0, 0))
+
+    def fit(self, rows: Rows, labels: Floats) -> None:
+        """Learn from rows that ran (1) or failed (0)."""
+        self._rows = rows
+        self._rate = float((labels.sum() + 2.0) / (len(labels) + 3.0))
+        self._votes.fit(rows.codes, labels)
+        self._pull, self._root, self._whiten = boundary(self._kernel(rows, rows), labels, np.full(len(rows), USUAL))
+
+    def chance(self, rows: Rows) -> Floats:
+        cross = self._kernel(rows, self._rows)
+        reduced = (cross * self._root) @ self._whiten.T
+        prior = LEVEL**2 + BEND**2 + SLOPE**2 * ((rows.plain - self._encoder.middle) ** 2).sum(1)
+        variance = np.maximum(prior - (reduced**2).sum(1), 1e-9)
+        smooth = logistic((USUAL + cross @ self._pull) / np.sqrt(1.0 + np.pi / 8.0 * variance))
+        votes, _ = self._votes.predict(rows.codes)
+        found: Floats = (1.0 - SHARE) * smooth + SHARE * (VOTES * votes + self._rate) / (VOTES + 1)
+        return found
+
+    def _kernel(self, one: Rows, other: Rows) -> Floats:
+        left, right = one.plain - self._encoder.middle, other.plain - self._encoder.middle
+        products = left @ right.T
+        squares = (left**2).sum(1)[:, None] + (right**2).sum(1)[None, :] - 2.0 * products
+        root = np.sqrt(5.0 * np.maximum(squares, 0.0)) / self._length
+        found: Floats = LEVEL**2 + SLOPE**2 * products + BEND**2 * (1.0 + root + root**2 / 3.0) * np.exp(-root)
+        return found
+
+
+def boundary(kernel: Floats, labels: Floats, expected: Floats) -> tuple[Floats, Floats, Floats]:
+    """Classification by a Gaussian process (Laplace's method, Newton's steps).
+
+    Args:
+        kernel: Between the labelled rows.
+        labels: 1 or 0.
+        expected: Log odds of each before any label is known.
+
+    Returns:
+        What each row pulls the log odds of others by, the roots of their weights, and the inverse factor that whitens them.
+    """
+    latent = expected.copy()
+    eye = np.eye(len(labels))
+    for _ in range(NEWTON):
+        chance = logistic(latent)
+        weight = np.maximum(chance * (1.0 - chance), 1e-9)
+        root = np.sqrt(weight)
+        whiten = np.linalg.inv(np.linalg.cholesky(eye + root[:, None] * kernel * root))
+        goal = weight * (latent - expected) + labels - chance
+        pull = goal - root * (whiten.T @ (whiten @ (root * (kernel @ goal))))
+        before, latent = latent, expected + kernel @ pull
+        if np.abs(latent - before).max(initial=0.0) < SETTLED:
+            break
+    return pull, root, whiten
+
+
+def logistic(odds: Floats) -> Floats:
+    """Chances of log odds."""
+    found: Floats = 1.0 / (1.0 + np.exp(-np.clip(odds, -500.0, 500.0)))
+    return found

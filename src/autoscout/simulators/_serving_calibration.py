@@ -21,41 +21,34 @@ from autoscout.simulators._serving_job import ServingConstants
 from autoscout.simulators._serving_step import token_interval_s
 from autoscout.simulators._serving_tables import ServingTable, serving_rows
 
-BOUNDS: dict[str, tuple[float, float]] = {
-    "memory_scale": (0.4, 1.3),
-    "decode_scale": (0.15, 1.2),
-    "prefill_scale": (0.2, 1.1),
-    "attention_share": (0.1, 0.8),
-    "latency_s": (1e-6, 4e-5),
-    "bus_scale": (0.3, 1.2),
-    "prefill_bus_scale": (0.05, 1.2),
-    "layer_s": (1e-6, 6e-5),
-    "eager_layer_s": (1e-6, 3e-4),
-    "vllm_s": (1e-4, 8e-3),
-    "sglang_s": (1e-4, 8e-3),
-    "trtllm_s": (1e-5, 8e-3),
-    "request_s": (1e-7, 1e-4),
-    "expert_scale": (0.2, 1.3),
-    "imbalance": (0.01, 1.5),
-    "expert_layer_s": (1e-6, 1e-4),
-    "reduced_share": (0.1, 1.0),
+PRIORS: dict[str, tuple[float, float, float, float]] = {
+    "memory_scale": (1.0, 0.15, 0.4, 1.4),
+    "cache_scale": (1.0, 0.2, 0.4, 1.4),
+    "decode_scale": (0.8, 0.3, 0.15, 1.2),
+    "prefill_scale": (0.9, 0.15, 0.2, 1.2),
+    "attention_share": (0.5, 0.3, 0.1, 0.9),
+    "latency_s": (7e-6, 0.4, 1e-6, 4e-5),
+    "bus_scale": (0.6, 0.7, 0.05, 1.2),
+    "prefill_bus_scale": (0.7, 0.4, 0.05, 1.2),
+    "layer_s": (1.5e-5, 0.5, 1e-6, 6e-5),
+    "eager_layer_s": (8e-5, 0.7, 1e-6, 5e-4),
+    "vllm_s": (1.2e-3, 0.5, 1e-4, 8e-3),
+    "sglang_s": (1e-3, 0.5, 1e-4, 8e-3),
+    "trtllm_s": (5e-4, 0.5, 1e-5, 8e-3),
+    "request_s": (1e-5, 0.7, 1e-7, 1e-4),
+    "expert_scale": (0.9, 0.25, 0.2, 1.3),
+    "expert_prompt_scale": (0.7, 0.4, 0.1, 1.2),
+    "imbalance": (0.3, 0.6, 0.01, 1.5),
+    "expert_layer_s": (4e-5, 0.6, 1e-6, 2e-4),
+    "reduced_share": (0.4, 0.4, 0.1, 1.0),
 }
-START = ServingConstants(
-    memory_scale=1.0,
-    decode_scale=0.8,
-    prefill_scale=0.9,
-    attention_share=0.5,
-    latency_s=7e-6,
-    prefill_bus_scale=0.7,
-    layer_s=1.5e-5,
-    eager_layer_s=5e-5,
-    vllm_s=1.2e-3,
-    sglang_s=1e-3,
-    expert_scale=1.0,
-    expert_layer_s=4e-5,
-    reduced_share=0.4,
-)
-PULL = 2.0  # strong: with few models in a table, engine time, layer time and memory rate cannot be told apart
+"""What physics says of each constant before any run: where it lies, the standard deviation of its logarithm, and its bounds.
+
+Shares of a kernel's known rate are known well, host times hardly: with few models in a table they cannot be told apart otherwise."""
+START = ServingConstants(**{name: prior[0] for name, prior in PRIORS.items()})
+ROWS = 15.0  # rows of one model that count in full: all of them come from few campaigns, whose settings they share
+NOISE = 0.15  # log error of a run that the model explains
+CAP = 0.1  # errors far above it hardly count: tables hold runs under settings that their columns do not tell
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,23 +67,24 @@ class ServingCalibration:
 
 
 def fit_serving(table: ServingTable, chosen: NDArray[np.bool_] | None = None, start: ServingConstants = START) -> ServingConstants:
-    """Fit all constants to the chosen rows' TPOT; every model counts the same."""
+    """Fit all constants to the chosen rows' TPOT, each pulled to where it started by its prior; no model counts more than others."""
     mask = np.ones(len(table.tpot_s), dtype=bool) if chosen is None else chosen
     mask = mask & np.isfinite(table.tpot_s)
-    families = [family for family, use in zip(table.models, mask, strict=True) if use]
-    counts = Counter(families)
-    weights = np.array([1.0 / np.sqrt(counts[family]) for family in families])
-    weights = weights / np.sqrt(np.mean(weights**2))
+    models = [model for model, use in zip(table.models, mask, strict=True) if use]
+    counts = Counter(models)
+    weights = np.array([np.sqrt(min(1.0, ROWS / counts[model])) / NOISE for model in models])
     job, measured = serving_rows(table.job, mask), table.tpot_s[mask]
-    names = list(BOUNDS)
+    names = list(PRIORS)
+    begin = np.array([getattr(start, name) for name in names])
+    _, width, low, high = (np.array([PRIORS[name][place] for name in names]) for place in range(4))
 
     def residual(values: NDArray[np.float64]) -> NDArray[np.float64]:
         constants = replace(start, **dict(zip(names, values.tolist(), strict=True)))
-        return np.asarray(weights * np.log(token_interval_s(job, constants) / measured))
+        errors = np.log(token_interval_s(job, constants) / measured)
+        robust = np.sign(errors) * CAP * np.sqrt(np.log1p((errors / CAP) ** 2))
+        return np.concatenate([weights * robust, np.log(values / begin) / width])
 
-    low, high = (np.array([BOUNDS[name][side] for name in names]) for side in (0, 1))
-    begin = np.array([getattr(start, name) for name in names])
-    values = fit_positive(residual, begin, pull=PULL, low=low, high=high)
+    values = fit_positive(residual, begin, pull=0.0, cap=1e6, low=low, high=high)
     return replace(start, **{name: float(f"{value:.4g}") for name, value in zip(names, values.tolist(), strict=True)})
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from autoscout.simulators._serving_job import ENGINES, ServingConstants, ServingJob
+from autoscout.simulators._serving_step import busiest_share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +22,8 @@ class StepCost:
     attention_s: float  # per prompt token and token before it
     expert_read_s: float  # all routed experts
     expert_token_s: float
+    expert_prompt_s: float
+    uneven: float  # of the reads between ranks, where few experts are met
     chosen_share: float  # of the experts, one token
     replicas: float  # attention replicas whose tokens meet in the experts
     reduce_s: float  # start of all collectives of a step
@@ -36,7 +40,9 @@ class StepCost:
         total_s = max(self.dense_read_s, tokens * token_s) + context * self.cache_token_s + prompt_work * self.attention_s
         if self.expert_read_s:
             touched = 1.0 - (1.0 - self.chosen_share) ** (tokens * self.replicas)
-            total_s += max(self.expert_read_s * touched, self.expert_token_s * tokens * self.replicas)
+            read_s = self.expert_read_s * touched * (1.0 + self.uneven * math.sqrt((1.0 - touched) / max(touched, 1e-6)))
+            token_s = self.expert_prompt_s if prompt_tokens > decoding else self.expert_token_s
+            total_s += max(read_s, token_s * tokens * self.replicas)
         total_s += self.reduce_s + decoding * self.traffic_s + prompt_tokens * self.prompt_traffic_s
         return total_s + self.host_s + (self.eager_s if prompt_tokens else 0.0) + decoding * self.request_s
 
@@ -47,7 +53,7 @@ def step_cost(job: ServingJob, constants: ServingConstants) -> StepCost:
     rate = job.memory_rate * constants.memory_scale
     linear = (job.flops + constants.reduced_share * (job.gemm_flops - job.flops)) * job.gemm_share
     shards = max(1.0, job.moe_tp * job.moe_ep) * job.pp
-    busiest = 1.0 + constants.imbalance * np.log2(max(1.0, job.moe_ep))
+    busiest = busiest_share(job, constants)
     routed = job.moe_layers * job.experts * job.expert_params
     engine_s = (constants.vllm_s, constants.sglang_s, constants.trtllm_s)[int(job.engine) % len(ENGINES)]
     bus = job.bus_rate
@@ -61,10 +67,12 @@ def step_cost(job: ServingJob, constants: ServingConstants) -> StepCost:
         "dense_read_s": job.dense_params * job.weight_bytes / ranks / rate * job.pp,
         "dense_token_s": 2.0 * job.dense_params / ranks / (linear * constants.decode_scale) * job.pp,
         "prompt_token_s": 2.0 * job.dense_params / ranks / (linear * constants.prefill_scale),
-        "cache_token_s": job.kv_width * job.kv_bytes * job.attention_layers / min(job.tp, job.kv_shards) / rate,
+        "cache_token_s": job.kv_width * job.kv_bytes * job.attention_layers / min(job.tp, job.kv_shards) / (job.memory_rate * constants.cache_scale),
         "attention_s": 4.0 * job.heads * job.head_size * job.attention_layers / ranks / (job.flops * constants.attention_share),
-        "expert_read_s": routed * job.expert_bytes / shards / (rate * constants.expert_scale) * busiest * job.pp,
-        "expert_token_s": 2.0 * active_experts / shards / (linear * constants.prefill_scale) * busiest,
+        "expert_read_s": routed * job.expert_bytes / shards / (rate * constants.expert_scale) * job.pp,
+        "expert_token_s": 2.0 * active_experts / shards / (linear * constants.decode_scale) * busiest * job.pp,
+        "expert_prompt_s": 2.0 * active_experts / shards / (linear * constants.prefill_scale * constants.expert_prompt_scale) * busiest,
+        "uneven": np.sqrt(2.0 * np.log(max(1.0, job.moe_ep)) * max(1.0, job.moe_ep) / max(1.0, job.experts)),
         "chosen_share": job.active_experts / max(1.0, job.experts),
         "replicas": float(job.attention_dp),
         "reduce_s": reduces_s + (job.pp - 1.0) * constants.latency_s * 3.0,

@@ -12,6 +12,8 @@ Array = Any
 
 WEIGHT_BYTES = {"bf16": 2.0, "fp8": 1.0, "fp4": 0.5625}  # four bits and their scales
 ENGINES = ("vllm", "sglang", "trtllm")
+PROMPTS_FIRST = (False, True, False)
+"""Engines that run waiting prompts in steps of their own, with all decoding at a halt, unless they are told to mix."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +21,7 @@ class ServingConstants:
     """Fitted to measured serving runs; each has a physical meaning."""
 
     memory_scale: float = 0.9  # of the rate that memory-bound kernels reach
+    cache_scale: float = 1.0  # the same for attention reading the cache
     decode_scale: float = 0.8  # of the GEMM rate, small batches
     prefill_scale: float = 0.75  # of the GEMM rate, long prompts
     attention_share: float = 0.35  # of the bf16 peak, prefill attention
@@ -32,9 +35,12 @@ class ServingConstants:
     trtllm_s: float = 5e-4
     request_s: float = 1e-5  # host time per request and step: scheduling, sampling, detokenising
     expert_scale: float = 0.7  # of the memory rate for routed experts' weights
-    imbalance: float = 0.3  # more work of the busiest rank with every doubling of expert parallelism
+    expert_prompt_scale: float = 0.7  # of the GEMM rate of prompts, routed experts: their rows are spread over many small matrices
+    imbalance: float = 0.3  # more arithmetic of the busiest rank with every doubling of expert parallelism
     expert_layer_s: float = 2e-5  # routing, permuting, per MoE layer and step
     reduced_share: float = 0.6  # of the nominal gain of fp8/fp4 GEMMs
+    together: float = 4.0  # requests that start in the same moment, engines that mix prompts into decode steps
+    lockstep: float = 0.5  # of the prompts' time that is waited for before a first token, engines that stop decoding for prompts
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
@@ -133,4 +139,13 @@ def bytes_per_weight(precision: str) -> float:
     return WEIGHT_BYTES[PRECISIONS.get(precision.lower(), "bf16")]
 
 
-__all__ = ["ENGINES", "Array", "ServingConstants", "ServingJob", "bytes_per_weight", "gpu_serving_fields", "model_serving_fields"]
+__all__ = [
+    "ENGINES",
+    "PROMPTS_FIRST",
+    "Array",
+    "ServingConstants",
+    "ServingJob",
+    "bytes_per_weight",
+    "gpu_serving_fields",
+    "model_serving_fields",
+]

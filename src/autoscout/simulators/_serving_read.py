@@ -10,7 +10,14 @@ from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Task
 from autoscout.simulators._hardware import Cluster, cluster
 from autoscout.simulators._models import ModelShape, model, model_from
-from autoscout.simulators._serving_job import ENGINES, ServingJob, bytes_per_weight, gpu_serving_fields, model_serving_fields
+from autoscout.simulators._serving_job import (
+    ENGINES,
+    PROMPTS_FIRST,
+    ServingJob,
+    bytes_per_weight,
+    gpu_serving_fields,
+    model_serving_fields,
+)
 from autoscout.simulators._serving_loop import EngineLimits
 from autoscout.simulators._training_read import number
 
@@ -23,6 +30,7 @@ KNOBS: dict[str, tuple[str, ...]] = {
     "max_step_tokens": ("max_num_batched_tokens", "chunked_prefill_size", "max_num_tokens"),
     "memory_share": ("gpu_memory_utilization", "mem_fraction_static", "kv_cache_free_gpu_mem_fraction"),
     "chunked": ("enable_chunked_prefill", "chunked_prefill"),
+    "mixed": ("enable_mixed_chunk",),
     "kv_dtype": ("kv_cache_dtype", "kv_dtype"),
     "precision": ("quantization", "precision", "dtype"),
 }
@@ -141,6 +149,7 @@ def deployment(config: Mapping[str, Any], reading: ServingTask) -> Deployment:
         max_requests=int(number(knob("max_requests", 256))),
         max_step_tokens=int(number(knob("max_step_tokens", 8192))),
         chunked=number(knob("chunked", 1)) > 0,
+        mixed=number(knob("mixed", not PROMPTS_FIRST[reading.engine])) > 0,
     )
     fits = tp * pp * max(1, replicas) <= reading.cluster.gpus and shape.heads % tp == 0
     return Deployment(job=job, limits=limits, memory_share=float(knob("memory_share", 0.9)), replicas=max(1, replicas), fits=fits)

@@ -77,10 +77,11 @@ def _read(row: Mapping[str, str]) -> dict[str, float]:
     def count(name: str) -> float:
         return max(1.0, float(row.get(name) or 1))
 
-    tp, moe_tp, moe_ep = count("tp_size"), count("moe_tp_size"), count("moe_ep_size")
-    if moe_tp == moe_ep and tp == moe_tp * moe_ep and tp > gpu(row["system"]).node_gpus // 2 and tp > 8:
-        # the sample books TP8 with EP8 on one node as 64 ranks, 8 x 8; a node has no 64 GPUs
-        tp, moe_tp = moe_ep, 1.0
+    layout = _layout(*(count(name) for name in ("tp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size")), bool(shape.experts))
+    batch = float(row["batch_size"])
+    if layout[1] < count("attention_dp_size"):
+        batch *= count("attention_dp_size") / layout[1]
+    tp, attention_dp, moe_tp, moe_ep = layout
     return {
         **model_serving_fields(shape),
         **gpu_serving_fields(gpu(row["system"]), precision),
@@ -89,14 +90,27 @@ def _read(row: Mapping[str, str]) -> dict[str, float]:
         "kv_bytes": kv,
         "tp": tp,
         "pp": count("pp_size"),
-        "attention_dp": count("attention_dp_size"),
+        "attention_dp": attention_dp,
         "moe_tp": moe_tp,
         "moe_ep": moe_ep,
         "engine": float(ENGINES.index(row["backend"])),
         "input_tokens": float(row["isl"]),
         "output_tokens": float(row["osl"]),
-        "batch": float(row["batch_size"]),
+        "batch": batch,
     }
+
+
+def _layout(tp: float, attention_dp: float, moe_tp: float, moe_ep: float, moe: bool) -> tuple[float, float, float, float]:
+    """Layout without the sample's double booking, and with the attention replicas that it leaves blank.
+
+    It books n ranks with n-fold expert parallelism as n x n: 64 for TP8 or attention-DP8 with EP8, in one node of 8. Where experts lie on
+    more ranks than attention, and nothing else is said, attention is replicated.
+    """
+    if moe and moe_tp == moe_ep and tp * attention_dp == moe_tp * moe_ep > 8.0:
+        return (moe_ep, 1.0, 1.0, moe_ep) if tp > 1.0 else (1.0, moe_ep, 1.0, moe_ep)
+    if moe and attention_dp == 1.0 and moe_tp * moe_ep > tp:
+        attention_dp = moe_tp * moe_ep / tp
+    return tp, attention_dp, moe_tp, moe_ep
 
 
 def _precision(word: str) -> str:

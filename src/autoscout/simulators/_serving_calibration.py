@@ -46,9 +46,9 @@ PRIORS: dict[str, tuple[float, float, float, float]] = {
 
 Shares of a kernel's known rate are known well, host times hardly: with few models in a table they cannot be told apart otherwise."""
 START = ServingConstants(**{name: prior[0] for name, prior in PRIORS.items()})
-ROWS = 15.0  # rows of one model that count in full: all of them come from few campaigns, whose settings they share
+ROWS = 10.0  # rows of one model that count in full: all of them come from few campaigns, whose settings they share
 NOISE = 0.15  # log error of a run that the model explains
-CAP = 0.1  # errors far above it hardly count: tables hold runs under settings that their columns do not tell
+CAP = 0.07  # errors far above it hardly count: tables hold runs under settings that their columns do not tell
 
 
 @dataclass(frozen=True, kw_only=True)

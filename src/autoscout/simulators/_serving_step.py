@@ -74,11 +74,14 @@ def prefill_token_s(job: ServingJob, constants: ServingConstants, context: Array
 def token_interval_s(job: ServingJob, constants: ServingConstants) -> Array:
     """Mean time between output tokens in a closed loop: a decode step plus what it feels of the prompts that replace finished requests."""
     running = running_requests(job)
-    step_s = decode_step(job, constants, running).total_s
+    step = decode_step(job, constants, running)
     joining = running / job.output_tokens  # requests per step
-    eager_s = (1.0 - np.exp(-joining)) * job.layers * constants.eager_layer_s
+    carrying = 1.0 - np.exp(-joining)  # share of steps with prompts
     prompts_s = joining * job.input_tokens * prefill_token_s(job, constants)
-    return step_s + (eager_s + prompts_s) * (1.0 - waited_share(job, constants, running))
+    # tokens of prompts and of answers that share a step read the weights once
+    shared_s = np.where(_prompts_first(job), 0.0, np.minimum(carrying * (step.weights_s + step.experts_s), prompts_s))
+    more_s = carrying * job.layers * constants.eager_layer_s + prompts_s - shared_s
+    return step.total_s + more_s * (1.0 - waited_share(job, constants, running))
 
 
 def waited_share(job: ServingJob, constants: ServingConstants, running: Array) -> Array:
@@ -88,8 +91,11 @@ def waited_share(job: ServingJob, constants: ServingConstants, running: Array) -
     length finish together and start together ever after: on average each waits for half of the others before its first token.
     """
     mixed = (1.0 + np.minimum(running, constants.together)) / (2.0 * running)
-    first = np.asarray(PROMPTS_FIRST)[np.asarray(job.engine, dtype=np.intp)]
-    return np.minimum(1.0, np.where(first, np.maximum(constants.lockstep, 1.0 / running), mixed))
+    return np.minimum(1.0, np.where(_prompts_first(job), np.maximum(constants.lockstep, 1.0 / running), mixed))
+
+
+def _prompts_first(job: ServingJob) -> Array:
+    return np.asarray(PROMPTS_FIRST)[np.asarray(job.engine, dtype=np.intp)]
 
 
 def running_requests(job: ServingJob, memory_share: Array = 0.9) -> Array:

@@ -67,7 +67,11 @@ def step_cost(job: ServingJob, constants: ServingConstants) -> StepCost:
         "dense_read_s": job.dense_params * job.weight_bytes / ranks / rate * job.pp,
         "dense_token_s": 2.0 * job.dense_params / ranks / (linear * constants.decode_scale) * job.pp,
         "prompt_token_s": 2.0 * job.dense_params / ranks / (linear * constants.prefill_scale),
-        "cache_token_s": job.kv_width * job.kv_bytes * job.attention_layers / min(job.tp, job.kv_shards) / (job.memory_rate * constants.cache_scale),
+        "cache_token_s": job.kv_width
+        * job.kv_bytes
+        * job.attention_layers
+        / min(job.tp, job.kv_shards)
+        / (job.memory_rate * constants.cache_scale),
         "attention_s": 4.0 * job.heads * job.head_size * job.attention_layers / ranks / (job.flops * constants.attention_share),
         "expert_read_s": routed * job.expert_bytes / shards / (rate * constants.expert_scale) * job.pp,
         "expert_token_s": 2.0 * active_experts / shards / (linear * constants.decode_scale) * busiest * job.pp,

@@ -15,7 +15,8 @@ OUT = Path(_serving_calibration.__file__).parent / "data" / "serving.yaml"
 
 def main() -> None:
     table = serving_sample()
-    made_from = f"silicon sample, part a: {len(table.rows)} aggregated runs of vLLM, SGLang and TensorRT-LLM, H100 to B300 (ai-dynamo/aiconfigurator)"
+    runs = f"{len(table.rows)} aggregated runs of vLLM, SGLang and TensorRT-LLM, H100 to B300"
+    made_from = f"silicon sample, part a: {runs} (ai-dynamo/aiconfigurator)"
     found = calibrate_serving(table, families(table), name="serving", made_from=made_from, start=START)
     print(f"{found.rows} rows, TPOT MAPE {found.mape:.1%} on unseen models")
     head = "# Written by benchmarks/calibrate_serving.py; mape, spreads and margins are those of models that were left out.\n"

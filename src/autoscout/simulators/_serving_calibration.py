@@ -23,16 +23,17 @@ from autoscout.simulators._serving_step import token_interval_s
 from autoscout.simulators._serving_tables import ServingTable, serving_rows
 
 PRIORS: dict[str, tuple[float, float, float, float]] = {
-    "memory_scale": (1.0, 0.15, 0.4, 1.4),
-    "cache_scale": (1.0, 0.2, 0.4, 1.4),
+    "memory_scale": (1.1, 0.08, 0.4, 1.4),
+    "reduced_memory": (0.87, 0.1, 0.5, 1.0),
+    "cache_scale": (1.1, 0.1, 0.4, 1.4),
     "decode_scale": (0.8, 0.3, 0.15, 1.2),
     "prefill_scale": (0.9, 0.15, 0.2, 1.2),
     "attention_share": (0.5, 0.3, 0.1, 0.9),
     "latency_s": (7e-6, 0.4, 1e-6, 4e-5),
     "bus_scale": (0.6, 0.7, 0.05, 1.2),
     "prefill_bus_scale": (0.7, 0.4, 0.05, 1.2),
-    "layer_s": (1.5e-5, 0.5, 1e-6, 6e-5),
-    "eager_layer_s": (8e-5, 0.7, 1e-6, 5e-4),
+    "layer_s": (2e-5, 0.5, 1e-6, 6e-5),
+    "eager_layer_s": (6e-5, 0.6, 1e-6, 5e-4),
     "vllm_s": (1.2e-3, 0.5, 1e-4, 8e-3),
     "sglang_s": (1e-3, 0.5, 1e-4, 8e-3),
     "trtllm_s": (5e-4, 0.5, 1e-5, 8e-3),

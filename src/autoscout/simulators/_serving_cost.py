@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autoscout.simulators._serving_job import ENGINES, ServingConstants, ServingJob
-from autoscout.simulators._serving_step import busiest_share
+from autoscout.simulators._serving_step import busiest_share, narrow_share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +51,7 @@ def step_cost(job: ServingJob, constants: ServingConstants) -> StepCost:
     """The numbers of one job (fields must be single values)."""
     ranks = job.tp * job.pp
     rate = job.memory_rate * constants.memory_scale
+    expert_rate = rate * constants.expert_scale * narrow_share(job.expert_bytes, constants)
     linear = (job.flops + constants.reduced_share * (job.gemm_flops - job.flops)) * job.gemm_share
     shards = max(1.0, job.moe_tp * job.moe_ep) * job.pp
     busiest = busiest_share(job, constants)
@@ -64,7 +65,7 @@ def step_cost(job: ServingJob, constants: ServingConstants) -> StepCost:
     host_s = job.layers * constants.layer_s + engine_s + job.moe_layers * constants.expert_layer_s
     active_experts = job.moe_layers * job.active_experts * job.expert_params
     values = {
-        "dense_read_s": job.dense_params * job.weight_bytes / ranks / rate * job.pp,
+        "dense_read_s": job.dense_params * job.weight_bytes / ranks / (rate * narrow_share(job.weight_bytes, constants)) * job.pp,
         "dense_token_s": 2.0 * job.dense_params / ranks / (linear * constants.decode_scale) * job.pp,
         "prompt_token_s": 2.0 * job.dense_params / ranks / (linear * constants.prefill_scale),
         "cache_token_s": job.kv_width
@@ -73,7 +74,7 @@ def step_cost(job: ServingJob, constants: ServingConstants) -> StepCost:
         / min(job.tp, job.kv_shards)
         / (job.memory_rate * constants.cache_scale),
         "attention_s": 4.0 * job.heads * job.head_size * job.attention_layers / ranks / (job.flops * constants.attention_share),
-        "expert_read_s": routed * job.expert_bytes / shards / (rate * constants.expert_scale) * job.pp,
+        "expert_read_s": routed * job.expert_bytes / shards / expert_rate * job.pp,
         "expert_token_s": 2.0 * active_experts / shards / (linear * constants.decode_scale) * busiest * job.pp,
         "expert_prompt_s": 2.0 * active_experts / shards / (linear * constants.prefill_scale * constants.expert_prompt_scale) * busiest,
         "uneven": np.sqrt(2.0 * np.log(max(1.0, job.moe_ep)) * max(1.0, job.moe_ep) / max(1.0, job.experts)),

@@ -21,7 +21,8 @@ class ServingConstants:
     """Fitted to measured serving runs; each has a physical meaning."""
 
     memory_scale: float = 0.9  # of the rate that memory-bound kernels reach
-    cache_scale: float = 1.0  # the same for attention reading the cache
+    reduced_memory: float = 0.9  # of that rate for weights of fewer than 16 bits
+    cache_scale: float = 1.0  # of the kernels' rate, attention reading the cache
     decode_scale: float = 0.8  # of the GEMM rate, small batches
     prefill_scale: float = 0.75  # of the GEMM rate, long prompts
     attention_share: float = 0.35  # of the bf16 peak, prefill attention

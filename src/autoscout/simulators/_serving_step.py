@@ -33,7 +33,7 @@ def decode_step(job: ServingJob, constants: ServingConstants, batch: Array | Non
     rate = job.memory_rate * constants.memory_scale
     linear = _linear_flops(job, constants) * constants.decode_scale
     dense_s = np.maximum(
-        job.dense_params * job.weight_bytes / (job.tp * job.pp) / rate,
+        job.dense_params * job.weight_bytes / (job.tp * job.pp) / (rate * narrow_share(job.weight_bytes, constants)),
         2.0 * job.dense_params * count / (job.tp * job.pp) / linear,
     )
     cache = count * length * job.kv_width * job.kv_bytes * job.attention_layers / (np.minimum(job.tp, job.kv_shards) * job.pp)
@@ -41,7 +41,8 @@ def decode_step(job: ServingJob, constants: ServingConstants, batch: Array | Non
     experts_s: Array = 0.0
     host_s = job.layers * constants.layer_s + engine_s(job, constants) + count * constants.request_s
     if np.any(job.experts):
-        experts_s = _experts_s(job, constants, count * job.attention_dp, rate * constants.expert_scale, linear)
+        experts_rate = rate * constants.expert_scale * narrow_share(job.expert_bytes, constants)
+        experts_s = _experts_s(job, constants, count * job.attention_dp, experts_rate, linear)
         host_s = host_s + job.moe_layers * constants.expert_layer_s
     communication_s = _communication_s(job, constants, count)
     # with pipeline stages a token passes all of them, one after another
@@ -130,6 +131,11 @@ def _experts_s(job: ServingJob, constants: ServingConstants, tokens: Array, rate
     return np.where(job.experts > 0, np.maximum(read_s, compute_s), 0.0)
 
 
+def narrow_share(weight_bytes: Array, constants: ServingConstants) -> Array:
+    """Of the memory rate that weights of this width reach."""
+    return np.where(np.asarray(weight_bytes) < 2.0, constants.reduced_memory, 1.0)
+
+
 def uneven_share(job: ServingJob, touched: Array) -> Array:
     """Experts that the unluckiest rank must read, as a multiple of the mean: the largest of binomial draws; 1 once all are touched."""
     local = np.maximum(1.0, job.experts / np.maximum(1.0, job.moe_ep))
@@ -164,6 +170,7 @@ __all__ = [
     "cache_tokens",
     "decode_step",
     "engine_s",
+    "narrow_share",
     "prefill_token_s",
     "running_requests",
     "token_interval_s",

@@ -211,12 +211,12 @@ def full_load() -> None:
         if not (whole or row["metric"] == "output_tok_s_per_gpu") or row.get("pp", "1") != "1" or float(row["isl"]) < 2:
             continue
         try:
-            job = _loaded(row)
+            found = _loaded(row)
         except ConfigError:
             continue
-        jobs.append(job)
+        jobs.append(found)
         gpus.append(row["gpu"].split()[0])
-        measured.append(float(row["value"]) * (1.0 if whole else job["tp"] * job["attention_dp"]))
+        measured.append(float(row["value"]) * (1.0 if whole else found["tp"] * found["attention_dp"]))
     job = ServingJob(**{item.name: np.array([found[item.name] for found in jobs]) for item in fields(ServingJob)})
     # at full load all of the prompts' time is felt, whoever waits for it
     constants = replace(serving_calibration().constants, together=0.0, lockstep=0.0)
@@ -225,8 +225,9 @@ def full_load() -> None:
     actual = np.array(measured)
     print(f"{len(jobs)} rows: MAPE {mape(predicted, actual):.0%}, median {_middle(predicted / actual)}")
     for name in sorted(set(gpus)):
-        rows = np.array([found == name for found in gpus])
-        print(f"  {name:20s} {rows.sum():5d} rows, MAPE {mape(predicted[rows], actual[rows]):.0%}, median {_middle((predicted / actual)[rows])}")
+        rows = np.array([one == name for one in gpus])
+        error = mape(predicted[rows], actual[rows])
+        print(f"  {name:20s} {rows.sum():5d} rows: MAPE {error:.0%}, median {_middle(predicted[rows] / actual[rows])}")
 
 
 _GPUS = {"H100 80GB HBM3": "H100", "H200 141GB HBM3": "H200", "A100-PCIE-80GB": "A100-PCIe-80", "RTX6000ProBlackwell": "RTX-PRO-6000"}

@@ -151,7 +151,9 @@ def calibrate_serving(
     if not good.any():
         return found
     errors, experts = np.log(unseen.tpot_s[good] / table.tpot_s[good]), table.job.experts[good] > 0
-    kinds = {word: spread_of(errors[rows]) for word, rows in (("spread", ~experts), ("expert_spread", experts)) if rows.any()}
+    kinds: dict[str, Any] = {
+        word: spread_of(errors[rows]) for word, rows in (("spread", ~experts), ("expert_spread", experts)) if rows.any()
+    }
     first = np.log(unseen.loop_ttft_s / table.ttft_s)
     first = first[np.isfinite(first)]
     if len(first):

@@ -11,6 +11,11 @@ from autoscout.simulators._models import ModelShape
 Array = Any
 
 WEIGHT_BYTES = {"bf16": 2.0, "fp8": 1.0, "fp4": 0.5625}  # four bits and their scales
+WEIGHT_ONLY = dict.fromkeys(("int4", "int4_wo", "w4a16", "awq", "awq_marlin", "gptq", "gptq_marlin", "bitsandbytes"), 0.5625)
+"""Names of formats whose weights are narrow in memory and computed with at 16 bits."""
+WEIGHT_ONLY |= {"int8_wo": 1.0, "w8a16": 1.0}
+NARROW = {"w8a8": "fp8", "int8": "fp8", "fp8_block": "fp8", "modelopt": "fp8", "modelopt_fp4": "fp4", "w4afp8": "fp8"}
+"""Further names of formats that are computed with as they are."""
 ENGINES = ("vllm", "sglang", "trtllm")
 PROMPTS_FIRST = (False, True, False)
 """Engines that run waiting prompts in steps of their own, with all decoding at a halt, unless they are told to mix."""
@@ -120,7 +125,7 @@ def model_serving_fields(shape: ModelShape) -> dict[str, float]:
 def gpu_serving_fields(gpu: Gpu, precision: str) -> dict[str, float]:
     """The part of a job that a GPU fills in."""
     return {
-        "gemm_flops": gpu.flops(precision),
+        "gemm_flops": gpu.flops(precision_named(precision) or "bf16"),
         "flops": gpu.flops("bf16"),
         "gemm_share": gpu.gemm,
         "memory_rate": gpu.memory_gbps * 1e9 * gpu.memory,
@@ -131,13 +136,29 @@ def gpu_serving_fields(gpu: Gpu, precision: str) -> dict[str, float]:
     }
 
 
+def precision_named(word: str) -> str | None:
+    """The format that a name stands for: `bf16`, `fp8`, `fp4`, or a weight-only one by its name; None = unknown.
+
+    >>> precision_named("FP8_block"), precision_named("awq"), precision_named("fp9")
+    ('fp8', 'awq', None)
+    """
+    name = word.lower().replace("-", "_")
+    if name in ("auto", "none", "half", ""):
+        return "bf16"
+    if name in WEIGHT_ONLY:
+        return name
+    parts = (("w4a16", "int4"), ("fp4", "fp4"), ("w4a8", "fp4"), ("fp8", "fp8"), ("int4", "int4"))  # in names of many engines
+    return NARROW.get(name) or PRECISIONS.get(name) or next((kind for part, kind in parts if part in name), None)
+
+
 def bytes_per_weight(precision: str) -> float:
     """Bytes that one weight takes in a precision.
 
-    >>> bytes_per_weight("fp8")
-    1.0
+    >>> bytes_per_weight("fp8"), bytes_per_weight("awq")
+    (1.0, 0.5625)
     """
-    return WEIGHT_BYTES[PRECISIONS.get(precision.lower(), "bf16")]
+    name = precision_named(precision) or "bf16"
+    return WEIGHT_ONLY.get(name) or WEIGHT_BYTES[name]
 
 
 __all__ = [
@@ -149,4 +170,5 @@ __all__ = [
     "bytes_per_weight",
     "gpu_serving_fields",
     "model_serving_fields",
+    "precision_named",
 ]

@@ -17,6 +17,7 @@ from autoscout.simulators._serving_job import (
     bytes_per_weight,
     gpu_serving_fields,
     model_serving_fields,
+    precision_named,
 )
 from autoscout.simulators._serving_loop import EngineLimits
 from autoscout.simulators._training_read import number
@@ -82,10 +83,20 @@ def read_serving_task(task: Task) -> ServingTask:
         if value is None or not number(value) >= 1:
             faults.append(Fault(where="task", field=f"workload.{name}", value=repr(value), rule="must be a number of tokens"))
     rate, concurrency = first("request_rate", "qps"), first("concurrency", "max_concurrency")
+    for name, value in (("request_rate", rate), ("concurrency", concurrency)):
+        if value is not None and not number(value) > 0:
+            faults.append(Fault(where="task", field=f"workload.{name}", value=repr(value), rule="must be above 0"))
+    if machines is not None and len(machines.groups) > 1:
+        kinds = " and ".join(one.name for one, _ in machines.groups)
+        rule = "the serving model knows replicas on one kind of GPU"
+        faults.append(Fault(where="task", field="hardware.gpus", value=kinds, rule=rule, fix="Ask for each kind on its own"))
     if rate is None and concurrency is None:
         faults.append(Fault(where="task", field="workload.concurrency", rule="give concurrency, or request_rate in requests per second"))
     if faults or shape is None or machines is None:
         raise ConfigError(faults)
+    requests = int(number(first("requests", "num_prompts") or 200))
+    if rate is not None and number(rate) == float("inf") and concurrency is None:
+        concurrency = requests  # all at once
     engine = str(first("engine") or task.system).lower().replace("-", "").replace("tensorrt", "trt")
     return ServingTask(
         shape=shape,
@@ -94,7 +105,7 @@ def read_serving_task(task: Task) -> ServingTask:
         output_tokens=int(number(lengths["output_tokens"])),
         concurrency=int(number(concurrency)) if concurrency is not None else None,
         request_rate=float(rate) if rate is not None and number(rate) != float("inf") else None,
-        requests=int(number(first("requests", "num_prompts") or 200)),
+        requests=requests,
         engine=ENGINES.index(engine) if engine in ENGINES else 0,
         fixed={name: facts[name] for names in KNOBS.values() for name in names if name in facts},
         limits={limit.metric: limit.value for limit in task.objective.limits if limit.op.startswith("<")},
@@ -125,7 +136,7 @@ def deployment(config: Mapping[str, Any], reading: ServingTask) -> Deployment:
     replicas = int(number(knob("dp", world if "dp" not in values else 1)))
     spread_experts = bool(shape.experts) and number(knob("expert_parallel", 0)) > 0
     precision = str(knob("precision", "bf16")).lower()
-    precision = "bf16" if precision in ("auto", "none", "half") else precision
+    precision = precision_named(precision) or "bf16"
     weight = bytes_per_weight(precision)
     together = replicas if spread_experts else 1  # attention replicas that share one set of experts
     load = reading.concurrency or 64

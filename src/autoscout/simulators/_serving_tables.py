@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 from autoscout.core.errors import ConfigError
 from autoscout.simulators._hardware import gpu
 from autoscout.simulators._models import model
-from autoscout.simulators._serving_job import ENGINES, ServingJob, bytes_per_weight, gpu_serving_fields, model_serving_fields
+from autoscout.simulators._serving_job import (
+    ENGINES,
+    ServingJob,
+    bytes_per_weight,
+    gpu_serving_fields,
+    model_serving_fields,
+    precision_named,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,11 +84,11 @@ def _read(row: Mapping[str, str]) -> dict[str, float]:
     def count(name: str) -> float:
         return max(1.0, float(row.get(name) or 1))
 
-    layout = _layout(*(count(name) for name in ("tp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size")), bool(shape.experts))
+    booked = tuple(count(name) for name in ("tp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size"))
+    tp, attention_dp, moe_tp, moe_ep = _layout(booked, bool(shape.experts))
     batch = float(row["batch_size"])
-    if layout[1] < count("attention_dp_size"):
-        batch *= count("attention_dp_size") / layout[1]
-    tp, attention_dp, moe_tp, moe_ep = layout
+    if attention_dp < booked[1]:  # requests were divided among replicas that are not there
+        batch *= booked[1] / attention_dp
     return {
         **model_serving_fields(shape),
         **gpu_serving_fields(gpu(row["system"]), precision),
@@ -100,12 +107,13 @@ def _read(row: Mapping[str, str]) -> dict[str, float]:
     }
 
 
-def _layout(tp: float, attention_dp: float, moe_tp: float, moe_ep: float, moe: bool) -> tuple[float, float, float, float]:
+def _layout(booked: tuple[float, ...], moe: bool) -> tuple[float, float, float, float]:
     """Layout without the sample's double booking, and with the attention replicas that it leaves blank.
 
     It books n ranks with n-fold expert parallelism as n x n: 64 for TP8 or attention-DP8 with EP8, in one node of 8. Where experts lie on
     more ranks than attention, and nothing else is said, attention is replicated.
     """
+    tp, attention_dp, moe_tp, moe_ep = booked
     if moe and moe_tp == moe_ep and tp * attention_dp == moe_tp * moe_ep > 8.0:
         return (moe_ep, 1.0, 1.0, moe_ep) if tp > 1.0 else (1.0, moe_ep, 1.0, moe_ep)
     if moe and attention_dp == 1.0 and moe_tp * moe_ep > tp:
@@ -114,7 +122,10 @@ def _layout(tp: float, attention_dp: float, moe_tp: float, moe_ep: float, moe: b
 
 
 def _precision(word: str) -> str:
-    return "fp4" if "fp4" in word else "fp8" if "fp8" in word else "bf16"
+    found = precision_named(word)
+    if found is None:
+        raise ConfigError(f"unknown precision {word!r}")
+    return found
 
 
 def serving_rows(job: ServingJob, chosen: NDArray[Any]) -> ServingJob:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autoscout.simulators._serving_job import ENGINES, ServingConstants, ServingJob
-from autoscout.simulators._serving_step import busiest_share, narrow_share
+from autoscout.simulators._serving_step import busiest_share, group_delay, group_rate, narrow_share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +57,10 @@ def step_cost(job: ServingJob, constants: ServingConstants) -> StepCost:
     busiest = busiest_share(job, constants)
     routed = job.moe_layers * job.experts * job.expert_params
     engine_s = (constants.vllm_s, constants.sglang_s, constants.trtllm_s)[int(job.engine) % len(ENGINES)]
-    bus = job.bus_rate
+    bus = float(group_rate(job))
     message = 8.0 * job.layers * job.hidden * (job.tp - 1.0) / job.tp
     exchange = 4.0 * job.moe_layers * job.hidden * max(1.0, job.active_experts) if job.attention_dp > 1 else 0.0
-    reduces_s = 2.0 * job.layers * constants.latency_s * np.log2(job.tp) if job.tp > 1 else 0.0
+    reduces_s = 2.0 * job.layers * constants.latency_s * np.log2(job.tp) * group_delay(job) if job.tp > 1 else 0.0
     reduces_s += 4.0 * job.moe_layers * constants.latency_s if job.attention_dp > 1 else 0.0
     host_s = job.layers * constants.layer_s + engine_s + job.moe_layers * constants.expert_layer_s
     active_experts = job.moe_layers * job.active_experts * job.expert_params

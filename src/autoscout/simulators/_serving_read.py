@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from autoscout.core.errors import ConfigError, Fault
@@ -73,6 +73,7 @@ def read_serving_task(task: Task) -> ServingTask:
         counted = machine.get("gpus")
         plain = isinstance(counted, str) and not counted.strip().isdigit()
         machines = cluster(str(counted) if plain else f"{int(counted or 1)}x{machine.get('gpu')}", machine.get("hardware_file"))
+        machines = replace(machines, node_gpus=int(number(first("node_gpus") or 0)), nic_gbps=number(first("nic_gbps") or 0.0))
     except ConfigError as error:
         faults.extend(error.faults)
     lengths = {
@@ -140,9 +141,12 @@ def deployment(config: Mapping[str, Any], reading: ServingTask) -> Deployment:
     weight = bytes_per_weight(precision)
     together = replicas if spread_experts else 1  # attention replicas that share one set of experts
     load = reading.concurrency or 64
+    machine = gpu_serving_fields(gpu, precision)
+    machine["node_gpus"] = float(reading.cluster.node_gpus) or machine["node_gpus"]
+    machine["nic_rate"] = reading.cluster.nic_gbps * 1e9 or machine["nic_rate"]
     job = ServingJob(
         **model_serving_fields(shape),
-        **gpu_serving_fields(gpu, precision),
+        **machine,
         weight_bytes=weight,
         expert_bytes=weight,
         kv_bytes=1.0 if "fp8" in str(knob("kv_dtype", "")).lower() else 2.0,

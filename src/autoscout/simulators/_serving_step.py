@@ -69,7 +69,7 @@ def prefill_token_s(job: ServingJob, constants: ServingConstants, context: Array
         routed = 2.0 * job.moe_layers * job.active_experts * job.expert_params * job.attention_dp / _shards(job)
         compute_s = compute_s + routed / (linear * constants.expert_prompt_scale) * busiest_share(job, constants)
     traffic = np.where(job.tp > 1, 8.0 * job.layers * job.hidden * (job.tp - 1.0) / job.tp, 0.0)
-    return compute_s + traffic / (job.bus_rate * constants.prefill_bus_scale)
+    return compute_s + traffic / (group_rate(job) * constants.prefill_bus_scale)
 
 
 def token_interval_s(job: ServingJob, constants: ServingConstants) -> Array:
@@ -152,10 +152,20 @@ def _shards(job: ServingJob) -> Array:
     return np.maximum(1.0, job.moe_tp * job.moe_ep) * job.pp
 
 
+def group_rate(job: ServingJob) -> Array:
+    """Bytes per second of a tensor-parallel group's collectives: those of the network where it is wider than a node."""
+    return np.where(job.tp > job.node_gpus, job.nic_rate, job.bus_rate)
+
+
+def group_delay(job: ServingJob) -> Array:
+    """How much longer a small collective takes to start where it leaves the node."""
+    return np.where(job.tp > job.node_gpus, 3.0, 1.0)
+
+
 def _communication_s(job: ServingJob, constants: ServingConstants, count: Array) -> Array:
-    bus = job.bus_rate * constants.bus_scale
+    bus = group_rate(job) * constants.bus_scale
     message = 2.0 * count * job.hidden
-    start_s = constants.latency_s * np.log2(np.maximum(2.0, job.tp))
+    start_s = constants.latency_s * np.log2(np.maximum(2.0, job.tp)) * group_delay(job)
     reduces = 2.0 * job.layers * (start_s + 2.0 * (job.tp - 1.0) / job.tp * message / bus)
     wide = np.where(job.gpus > job.node_gpus, job.nic_rate, bus)
     exchange = 2.0 * job.moe_layers * (constants.latency_s * 2.0 + message * np.maximum(1.0, job.active_experts) / wide)
@@ -170,6 +180,8 @@ __all__ = [
     "cache_tokens",
     "decode_step",
     "engine_s",
+    "group_delay",
+    "group_rate",
     "narrow_share",
     "prefill_token_s",
     "running_requests",

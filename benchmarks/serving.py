@@ -71,8 +71,9 @@ def silicon() -> None:
 def odd_rows(table: ServingTable) -> Rows:
     """Rows whose settings are not told: faster than the best kernels could compute the prompts, or of a release candidate in trouble.
 
-    Between two requests of a client all others' prompts are computed once. No GEMM of the kernel tables passes 0.8 of the peak, so what takes
-    less must have been answered from a prefix cache. The second take five times as long with two clients as with one, on two replicas.
+    Between two requests of a client all others' prompts are computed once. No GEMM of the kernel tables passes 0.8 of the peak, so what
+    takes less must have been answered from a prefix cache. The second take five times as long with two clients as with one, on two
+    replicas.
     """
     job = table.job
     prompts_s = job.batch * job.input_tokens / job.output_tokens * 2.0 * job.active_params / (job.tp * job.pp) / job.gemm_flops

@@ -34,6 +34,7 @@ def run(arguments: list[str]) -> int:
         (["vllm", *LLAMA, "--rate", "5", "--concurrency", "8"], "give the load once"),
         (["vllm", *LLAMA, "--rate", "5", "--slo", "p95_foo_ms<=3"], "not a latency"),
         (["vllm", *LLAMA, "--rate", "5", "--set", "tp=16"], "needs 16 GPUs"),
+        (["vllm", *LLAMA, "--rate", "5", "--set", "tp=3"], "attention heads"),
         (["vllm", *LLAMA, "--rate", "5", "--precision", "fp9"], "unknown format"),
         (["vllm", *LLAMA, "--rate", "5", "--set", "gpu_memory_utilization=1.7"], "share of the memory"),
         (["vllm", "--model", "qwen3-8b", "--gpus", "4xH100+4xA40", "--rate", "5"], "one kind of GPU"),

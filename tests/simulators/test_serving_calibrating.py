@@ -65,6 +65,21 @@ def test_own_runs_begin_at_the_shipped_constants() -> None:
     assert own.constants.expert_scale == pytest.approx(shipped.constants.expert_scale, rel=1e-3)
 
 
+def test_few_rows_do_not_make_the_model_sure_of_itself() -> None:
+    found = table(*(f"x/{name},h100_sxm,vllm,1024,256,8,8,1,,,,bf16,1" for name in ("llama-3.1-8b", "qwen3-8b")))
+    exact = ServingTable(**{**vars(found), "tpot_s": token_interval_s(found.job, serving_calibration().constants)})
+    own = calibrate_serving(exact, exact.models, name="mine", made_from="two runs")
+    assert own.mape is not None
+    assert own.mape < 0.02
+    assert 0.8 * serving_calibration().spread < own.spread < serving_calibration().spread
+    assert own.margin == serving_calibration().margin
+
+
+def test_times_that_cannot_be_are_left_out() -> None:
+    found = table(*(f"x/llama-3.1-8b,h100_sxm,vllm,1024,256,8,8,1,,,,bf16,{value}" for value in ("9", "-3", "0", "inf", "fast", "")))
+    assert np.isfinite(found.tpot_s).tolist() == [True, False, False, False, False, False]
+
+
 def test_the_spread_of_normal_errors_is_their_standard_deviation() -> None:
     errors = np.random.default_rng(5).normal(0.0, 0.2, size=20_000)
     assert spread_of(errors) == pytest.approx(0.2, rel=0.03)

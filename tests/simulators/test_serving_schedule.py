@@ -99,6 +99,15 @@ def test_sglang_stops_for_prompts_unless_it_is_told_to_mix() -> None:
     assert first[0] > 1.5 * first[1]
 
 
+def test_a_group_wider_than_its_node_goes_over_the_network() -> None:
+    constants = serving_calibration().constants
+    inside, across = decode_step(job(tp=8.0), constants), decode_step(job(tp=8.0, node_gpus=4.0), constants)
+    assert float(across.communication_s) > 2 * float(inside.communication_s)
+    nodes = [replace(asked("vllm", "median_tpot_ms", concurrency=8), hardware={"gpus": "4xH100", "node_gpus": n}) for n in (4, 2)]
+    values = [ServingModel().predict([Config(tensor_parallel_size=4)], task).value[0] for task in nodes]
+    assert values[1] > 1.1 * values[0]
+
+
 def test_an_infinite_rate_sends_everything_at_once() -> None:
     config = Config(tensor_parallel_size=4)
     at_once = ServingModel().metrics(config, asked("vllm", request_rate="inf"))

@@ -211,7 +211,12 @@ def estimate_serving(
     )
     simulator = ServingModel(ServingOptions(calibration=calibration))
     _check_limits(task)
-    configs = _deployments(read_serving_task(task).cluster.groups[0][1], fixed)
+    reading = read_serving_task(task)
+    tp = int(fixed.get("tensor_parallel_size") or 1)
+    if reading.shape.heads % tp:
+        rule = f"must divide the model's {reading.shape.heads} attention heads"
+        raise ConfigError(Fault(where="--set", field="tensor_parallel_size", value=str(tp), rule=rule))
+    configs = _deployments(reading.cluster.groups[0][1], fixed)
     prediction = simulator.predict(configs, task)
     values = [simulator.metrics(config, task) for config in configs]
     replicas = np.array([float(config["data_parallel_size"] or 1) for config in configs])  # fewer, larger ones come closer to fitting

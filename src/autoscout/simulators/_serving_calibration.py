@@ -49,6 +49,7 @@ PRIORS: dict[str, tuple[float, float, float, float]] = {
 Shares of a kernel's known rate are known well, host times hardly: with few models in a table they cannot be told apart otherwise."""
 START = ServingConstants(**{name: prior[0] for name, prior in PRIORS.items()})
 ROWS = 10.0  # rows of one model that count in full: all of them come from few campaigns, whose settings they share
+FEW = 20  # rows from which on a table's own errors outweigh the shipped spread
 NOISE = 0.15  # log error of a run that the model explains
 CAP = 0.07  # errors far above it hardly count: tables hold runs under settings that their columns do not tell
 
@@ -151,15 +152,23 @@ def calibrate_serving(
     if not good.any():
         return found
     errors, experts = np.log(unseen.tpot_s[good] / table.tpot_s[good]), table.job.experts[good] > 0
-    kinds: dict[str, Any] = {
-        word: spread_of(errors[rows]) for word, rows in (("spread", ~experts), ("expert_spread", experts)) if rows.any()
-    }
     first = np.log(unseen.loop_ttft_s / table.ttft_s)
     first = first[np.isfinite(first)]
-    if len(first):
-        kinds |= {"first_spread": spread_of(first), "first_margin": _margin(first)}
+    kinds: dict[str, Any] = {}
+    for word, part in (("spread", errors[~experts]), ("expert_spread", errors[experts]), ("first_spread", first)):
+        if len(part):
+            kinds[word] = _shrunk(part, getattr(found, word), 0.0 if start else FEW)
+    for word, part in (("margin", errors), ("first_margin", first)):
+        if start or len(part) >= FEW:
+            kinds[word] = _margin(part)
     error = float(np.round(mape(unseen.tpot_s[good], table.tpot_s[good]), 3))
-    return replace(found, rows=int(good.sum()), mape=error, margin=_margin(errors), **kinds)
+    return replace(found, rows=int(good.sum()), mape=error, **kinds)
+
+
+def _shrunk(errors: NDArray[np.float64], before: float, weight: float) -> float:
+    """The spread of errors, drawn to the one from before as if that came from `weight` rows."""
+    count = len(errors)
+    return float(np.round(np.sqrt((count * spread_of(errors) ** 2 + weight * before**2) / (count + weight)), 3))
 
 
 def _margin(errors: NDArray[np.float64]) -> float:

@@ -65,8 +65,8 @@ def read_serving_task(task: Task) -> ServingTask:
 
     shape, machines = None, None
     try:
-        given = load.get("model")
-        shape = model_from(given) if isinstance(given, Mapping) else model(str(given))
+        named = load.get("model")
+        shape = model_from(named) if isinstance(named, Mapping) else model(str(named))
     except ConfigError as error:
         faults.extend(error.faults)
     try:
@@ -95,7 +95,9 @@ def read_serving_task(task: Task) -> ServingTask:
         faults.append(Fault(where="task", field="workload.concurrency", rule="give concurrency, or request_rate in requests per second"))
     if faults or shape is None or machines is None:
         raise ConfigError(faults)
-    requests = int(number(first("requests", "num_prompts") or 200))
+    given = first("requests", "num_prompts")
+    rounds = 4 * min(2048, int(number(concurrency))) if concurrency is not None else 0  # enough to see the steady state
+    requests = int(number(given)) if given is not None else max(200, rounds)
     if rate is not None and number(rate) == float("inf") and concurrency is None:
         concurrency = requests  # all at once
     engine = str(first("engine") or task.system).lower().replace("-", "").replace("tensorrt", "trt")

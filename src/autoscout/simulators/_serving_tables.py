@@ -65,13 +65,22 @@ def serving_table(name: str, rows: Iterable[Mapping[str, str]]) -> ServingTable:
     return ServingTable(
         name=name,
         job=ServingJob(**columns),
-        tpot_s=np.array([float(row.get("silicon_tpot_ms") or "nan") / 1e3 for row in kept]),
-        ttft_s=np.array([float(row.get("silicon_ttft_ms") or "nan") / 1e3 for row in kept]),
+        tpot_s=np.array([_seconds(row, "silicon_tpot_ms") for row in kept]),
+        ttft_s=np.array([_seconds(row, "silicon_ttft_ms") for row in kept]),
         models=models,
         groups=groups,
         rows=kept,
         skipped=skipped,
     )
+
+
+def _seconds(row: Mapping[str, Any], name: str) -> float:
+    """A measured time; nan where it is not given or cannot be one."""
+    try:
+        found = float(row.get(name) or "nan") / 1e3
+    except ValueError:
+        return float("nan")
+    return found if 0.0 < found < float("inf") else float("nan")
 
 
 def _read(row: Mapping[str, str]) -> dict[str, float]:

@@ -16,7 +16,7 @@ from autoscout.simulators._serving_cost import step_cost
 from autoscout.simulators._serving_job import ServingConstants, ServingJob, gpu_serving_fields, model_serving_fields
 from autoscout.simulators._serving_loop import EngineLimits, Request, serve
 from autoscout.simulators._serving_replay import replay
-from autoscout.simulators._serving_step import decode_step, token_interval_s, uneven_share, waited_share
+from autoscout.simulators._serving_step import decode_step, token_interval_s, waited_share
 from autoscout.simulators.serving import ServingModel
 
 VLLM, SGLANG = 0.0, 1.0
@@ -75,11 +75,13 @@ def test_the_closed_form_follows_the_loop_for_both_kinds_of_engine() -> None:
         assert seen.first_token_s[0] > 0
 
 
-def test_reads_are_even_once_every_expert_is_met() -> None:
-    spread = job("qwen3-30b-a3b", tp=4.0, moe_ep=4.0)
-    assert float(uneven_share(spread, np.array(1.0))) == 1.0
-    assert float(uneven_share(spread, np.array(0.2))) > 1.3
-    assert float(uneven_share(job("qwen3-30b-a3b", moe_tp=4.0), np.array(0.2))) == 1.0
+def test_reads_are_even_and_arithmetic_is_not() -> None:
+    constants = replace(ServingConstants(), imbalance=0.5)
+    few, many = ({"batch": batch, "tp": 4.0} for batch in (4.0, 100_000.0))
+    for load, ratio in ((few, 1.0), (many, 2.0)):  # twice two doublings of half
+        whole = decode_step(job("qwen3-30b-a3b", moe_tp=4.0, **load), constants, batch=load["batch"])
+        spread = decode_step(job("qwen3-30b-a3b", moe_ep=4.0, **load), constants, batch=load["batch"])
+        assert float(spread.experts_s / whole.experts_s) == pytest.approx(ratio)
 
 
 def test_narrow_weights_reach_less_of_the_memory_rate() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +22,6 @@ class StepCost:
     expert_read_s: float  # all routed experts
     expert_token_s: float
     expert_prompt_s: float
-    uneven: float  # of the reads between ranks, where few experts are met
     chosen_share: float  # of the experts, one token
     replicas: float  # attention replicas whose tokens meet in the experts
     reduce_s: float  # start of all collectives of a step
@@ -40,9 +38,8 @@ class StepCost:
         total_s = max(self.dense_read_s, tokens * token_s) + context * self.cache_token_s + prompt_work * self.attention_s
         if self.expert_read_s:
             touched = 1.0 - (1.0 - self.chosen_share) ** (tokens * self.replicas)
-            read_s = self.expert_read_s * touched * (1.0 + self.uneven * math.sqrt((1.0 - touched) / max(touched, 1e-6)))
             token_s = self.expert_prompt_s if prompt_tokens > decoding else self.expert_token_s
-            total_s += max(read_s, token_s * tokens * self.replicas)
+            total_s += max(self.expert_read_s * touched, token_s * tokens * self.replicas)
         total_s += self.reduce_s + decoding * self.traffic_s + prompt_tokens * self.prompt_traffic_s
         return total_s + self.host_s + (self.eager_s if prompt_tokens else 0.0) + decoding * self.request_s
 
@@ -77,7 +74,6 @@ def step_cost(job: ServingJob, constants: ServingConstants) -> StepCost:
         "expert_read_s": routed * job.expert_bytes / shards / expert_rate * job.pp,
         "expert_token_s": 2.0 * active_experts / shards / (linear * constants.decode_scale) * busiest * job.pp,
         "expert_prompt_s": 2.0 * active_experts / shards / (linear * constants.prefill_scale * constants.expert_prompt_scale) * busiest,
-        "uneven": np.sqrt(2.0 * np.log(max(1.0, job.moe_ep)) * max(1.0, job.moe_ep) / max(1.0, job.experts)),
         "chosen_share": job.active_experts / max(1.0, job.experts),
         "replicas": float(job.attention_dp),
         "reduce_s": reduces_s + (job.pp - 1.0) * constants.latency_s * 3.0,

@@ -123,24 +123,19 @@ def _linear_flops(job: ServingJob, constants: ServingConstants) -> Array:
 
 
 def _experts_s(job: ServingJob, constants: ServingConstants, tokens: Array, rate: Array, linear: Array) -> Array:
-    """Weights of the experts that some token of the step meets, or their arithmetic; the busiest rank sets the pace."""
+    """Weights of the experts that some token of the step meets, or their arithmetic, where the busiest rank sets the pace.
+
+    That ranks meet more or fewer experts than others in a step is left out: the measured runs show nothing of it.
+    """
     touched = 1.0 - (1.0 - job.active_experts / np.maximum(job.experts, 1.0)) ** tokens
     read_s = job.moe_layers * job.experts * touched * job.expert_params * job.expert_bytes / _shards(job) / rate
     compute_s = 2.0 * job.moe_layers * tokens * job.active_experts * job.expert_params / _shards(job) / linear
-    read_s, compute_s = read_s * uneven_share(job, touched), compute_s * busiest_share(job, constants)
-    return np.where(job.experts > 0, np.maximum(read_s, compute_s), 0.0)
+    return np.where(job.experts > 0, np.maximum(read_s, compute_s * busiest_share(job, constants)), 0.0)
 
 
 def narrow_share(weight_bytes: Array, constants: ServingConstants) -> Array:
     """Of the memory rate that weights of this width reach."""
     return np.where(np.asarray(weight_bytes) < 2.0, constants.reduced_memory, 1.0)
-
-
-def uneven_share(job: ServingJob, touched: Array) -> Array:
-    """Experts that the unluckiest rank must read, as a multiple of the mean: the largest of binomial draws; 1 once all are touched."""
-    local = np.maximum(1.0, job.experts / np.maximum(1.0, job.moe_ep))
-    spread = np.sqrt((1.0 - touched) / (np.maximum(touched, 1e-6) * local))
-    return 1.0 + np.sqrt(2.0 * np.log(np.maximum(1.0, job.moe_ep))) * spread
 
 
 def busiest_share(job: ServingJob, constants: ServingConstants) -> Array:
@@ -186,6 +181,5 @@ __all__ = [
     "prefill_token_s",
     "running_requests",
     "token_interval_s",
-    "uneven_share",
     "waited_share",
 ]

@@ -158,9 +158,14 @@ from testdata/roofline_goldendataset.json of inference-sim/inference-sim (Apache
 
 
 def experiments(folder: Path = GROUND_TRUTH) -> list[dict[str, Any]]:
-    """Rows of the recorded simulators' predictions, with the load that each stage had."""
+    """Rows of the recorded simulators' predictions, with the load that each stage had.
+
+    One experiment is listed three times with the same figures, as three workloads; its name tells which one it was.
+    """
     found = []
     for row in rows_of_file(folder / "simpred_inferencesim.csv"):
+        if row["workload"].removesuffix("-lite") not in row["experiment"] and any(name in row["experiment"] for name in WORKLOADS):
+            continue
         name = row["workload"] if row["workload"].endswith("lite") or "lite" not in row["experiment"] else f"{row['workload']}-lite"
         inputs, outputs, rates = WORKLOADS[name]
         stage = int(float(row["load_stage"]))

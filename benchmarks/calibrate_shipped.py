@@ -9,8 +9,7 @@ import yaml
 from autoscout.simulators import _calibration
 from autoscout.simulators._calibrate import calibrate
 from autoscout.simulators._calibration import to_json
-from autoscout.simulators._serving_calibration import calibrate_serving, serving_to_json
-from benchmarks._simulator_tables import families, serving_sample, training_tables
+from benchmarks._simulator_tables import training_tables
 
 OUT = Path(_calibration.__file__).parent / "data" / "calibrations.yaml"
 HOST = ["layer_host_s", "layer_gap_s", "step_host_s"]
@@ -54,12 +53,8 @@ def main() -> None:
         fitted = calibrate([tables[source] for source in sources], constants, name=name, made_from=made_from, assumes=ASSUMES[name])
         entries.append({key: value for key, value in to_json(fitted.calibration).items() if key != "kind"})
         print(f"{name}: {fitted.calibration.rows} rows, MAPE {fitted.calibration.mape:.1%} on unseen workloads")
-    table = serving_sample()
-    made_from = "silicon sample, part a: 1472 aggregated runs of vLLM, SGLang and TensorRT-LLM on H100 to B300 (ai-dynamo/aiconfigurator)"
-    serving = calibrate_serving(table, families(table), name="serving", made_from=made_from)
-    print(f"serving: {serving.rows} rows, TPOT MAPE {serving.mape:.1%} on unseen models")
     head = "# Written by benchmarks/calibrate_shipped.py; made_from names the data, mape is the error on unseen workloads.\n"
-    OUT.write_text(head + yaml.safe_dump({"training": entries, "serving": serving_to_json(serving)}, sort_keys=False, width=140))
+    OUT.write_text(head + yaml.safe_dump({"training": entries}, sort_keys=False, width=140))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,31 +22,23 @@ from autoscout.core.task import Objective, Task
 from autoscout.simulators._calibrate import calibrate, fit_constants
 from autoscout.simulators._calibration import features, training_calibration
 from autoscout.simulators._regression import least_squares
-from autoscout.simulators._serving_calibration import models_left_out, serving_calibration
-from autoscout.simulators._serving_step import token_interval_s
-from autoscout.simulators._serving_tables import read_serving_table
 from autoscout.simulators._training_memory import feasible, step_memory
 from autoscout.simulators._training_tables import TrainingTable
 from autoscout.simulators._training_time import step_time
 from autoscout.simulators._trees import BoostedTrees, TreeOptions
-from autoscout.simulators.serving import ServingModel
 from autoscout.simulators.training import TrainingModel
 from benchmarks._simulator_tables import (
     GROUND_TRUTH,
     TABLES,
     amp_tables,
-    experiments,
-    families,
     further_tables,
     layout_tables,
     longseq_table,
-    serving_sample,
     training_tables,
 )
 from benchmarks.calibrate_shipped import PLANS
 
 Vector = NDArray[np.float64]
-AICONFIGURATOR = "aiconfigurator 0.12.0, recorded: TPOT MAPE 26.8 %, regret 2.9 % at fixed concurrency (its rows include ours)"
 
 
 @dataclass(frozen=True)
@@ -100,11 +91,10 @@ def main(folder: Path = GROUND_TRUTH) -> None:
             print(line.text())
     print("\n# Training layouts with failures: time, and out-of-memory prediction")
     oom(layout_tables(TABLES), tables)
-    print("\n# Serving: time between tokens, whole model families left out")
-    serving()
-    unseen_serving(folder)
-    print("\n# Serving at a request rate: inference-sim's vLLM experiments, none of them used for fitting")
-    request_traces()
+    from benchmarks.serving import main as serving  # it borrows Line from here
+
+    print()
+    serving(folder)
     print("\n# Speed, one core, CPU seconds")
     speed()
 
@@ -202,91 +192,6 @@ def oom(tables: dict[str, TrainingTable], others: dict[str, TrainingTable]) -> N
     given = np.isfinite(titan.peak_bytes)
     need = np.broadcast_to(step_memory(titan.job, calibration.memory).total_bytes, given.shape)
     print(f"torchtitan             peak memory: MAPE {mape(need[given], titan.peak_bytes[given]):.1%} on {given.sum()} rows")
-
-
-def serving() -> None:
-    table = serving_sample()
-    unseen = models_left_out(table, families(table))
-    moe = table.job.experts > 0
-    job = table.job
-    # faster than the best kernels could compute the prompts (no GEMM of the kernel tables passes 0.8 of the peak): answered from a
-    # prefix cache, which the columns do not tell
-    prompts_s = job.batch * job.input_tokens / job.output_tokens * 2.0 * job.active_params / (job.tp * job.pp) / job.gemm_flops
-    weights_s = job.dense_params * job.weight_bytes / (job.tp * job.pp) / (job.memory_rate / 0.7)
-    hidden = table.tpot_s < prompts_s / 0.8 + weights_s
-    slow = np.array([row["backend_version"] == "1.3.0rc1" for row in table.rows])
-    for name, rows in (
-        ("dense, all rows", ~moe),
-        ("dense, told settings", ~moe & ~hidden & ~slow),
-        ("MoE, all rows", moe),
-        ("MoE, told settings", moe & ~hidden & ~slow),
-    ):
-        groups = [group for group, use in zip(table.groups, rows, strict=True) if use]
-        print(Line("silicon sample", f"ours: {name}", unseen[rows], table.tpot_s[rows], groups, 3).text())
-    print(f"{'silicon sample':22s} {AICONFIGURATOR}")
-    print(f"{'':22s} told settings: without {int((hidden | slow).sum())} rows faster than the GPU's peak or of one release candidate")
-
-
-def unseen_serving(folder: Path) -> None:
-    """Further parts of the silicon sample that somebody has added, with the shipped constants."""
-    for path in sorted(folder.glob("serve_silicon_*.csv")):
-        if path.stem == "serve_silicon_a":
-            continue
-        table = read_serving_table(path)
-        predicted = token_interval_s(table.job, serving_calibration().constants)
-        for name, rows in (("dense", table.job.experts == 0), ("MoE", table.job.experts > 0)):
-            groups = [group for group, use in zip(table.groups, rows, strict=True) if use]
-            print(Line(path.stem, f"ours, shipped constants: {name}", predicted[rows], table.tpot_s[rows], groups, 3).text())
-
-
-def request_traces() -> None:
-    """Our loop beside the six recorded simulators; they were given the real lengths, we the nominal ones."""
-    model = ServingModel()
-    for metric, ours in (
-        ("e2e_mean", "mean_e2e_ms"),
-        ("ttft_mean", "mean_ttft_ms"),
-        ("itl_mean", "mean_tpot_ms"),
-        ("e2e_p99", "p99_e2e_ms"),
-    ):
-        errors: dict[str, dict[tuple[str, ...], float]] = {}
-        for row in experiments():
-            if row["metric"] != metric:
-                continue
-            key = (row["experiment"], row["workload"], row["load_stage"])
-            actual = float(row["actual_ms"])
-            errors.setdefault(row["simulator"], {})[key] = abs(float(row["predicted_ms"]) / actual - 1.0)
-            if key not in errors.setdefault("ours", {}):
-                errors["ours"][key] = abs(_experiment(model, row)[ours] / actual - 1.0)
-        texts = [
-            f"{name} {np.mean(list(found.values())):.0%}/{np.median(list(found.values())):.0%} ({len(found)})"
-            for name, found in errors.items()
-        ]
-        others = [float(np.mean(list(found.values()))) for name, found in errors.items() if name != "ours"]
-        print(f"{metric:10s} mean/median error: {', '.join(sorted(texts))}; middle of the others {np.median(others):.0%}")
-
-
-def _experiment(model: ServingModel, row: dict[str, Any]) -> dict[str, float]:
-    tp = int(float(row["tp"]))
-    task = Task(
-        system="vllm",
-        objective=Objective(metric="mean_e2e_ms"),
-        workload={
-            "model": row["model"],
-            "input_tokens": row["input_tokens"],
-            "output_tokens": row["output_tokens"],
-            "request_rate": row["rate"],
-            "requests": 1500,
-        },
-        hardware={"gpus": f"{tp}x{row['gpu']}"},
-    )
-    config = Config(
-        tensor_parallel_size=tp,
-        max_num_batched_tokens=int(float(row["max_num_batched_tokens"])),
-        max_num_seqs=128,
-        precision="fp8" if row["precision"] == "FP8" else "bf16",
-        gpu_memory_utilization=float(row.get("gpu_mem_util", 0.9)),
-    )
-    return model.metrics(config, task)
 
 
 def speed() -> None:

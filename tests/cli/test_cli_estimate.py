@@ -29,6 +29,15 @@ def run(arguments: list[str]) -> int:
         (["megatron", *LLAMA, "--set", "tp=["], "cannot be read"),
         (["megatron", "--model", "lama-3.1-8b", "--gpus", "8xA100-80"], "llama-3.1-8b"),
         (["vllm", "--model", "qwen3-8b", "--gpus", "eight"], "COUNTxGPU"),
+        (["vllm", *LLAMA, "--rate", "-1"], "must be above 0"),
+        (["vllm", *LLAMA, "--concurrency", "-1"], "must be above 0"),
+        (["vllm", *LLAMA, "--rate", "5", "--concurrency", "8"], "give the load once"),
+        (["vllm", *LLAMA, "--rate", "5", "--slo", "p95_foo_ms<=3"], "not a latency"),
+        (["vllm", *LLAMA, "--rate", "5", "--set", "tp=16"], "needs 16 GPUs"),
+        (["vllm", *LLAMA, "--rate", "5", "--set", "tp=3"], "attention heads"),
+        (["vllm", *LLAMA, "--rate", "5", "--precision", "fp9"], "unknown format"),
+        (["vllm", *LLAMA, "--rate", "5", "--set", "gpu_memory_utilization=1.7"], "share of the memory"),
+        (["vllm", "--model", "qwen3-8b", "--gpus", "4xH100+4xA40", "--rate", "5"], "one kind of GPU"),
     ],
 )
 def test_wrong_input_is_refused(arguments: list[str], word: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,6 +66,17 @@ def test_the_table_has_one_line_per_configuration_at_80_columns(
     assert lines[start + 5] == ""
     assert max(map(len, lines)) <= 80
     assert not any(" tp=1 " in line or line.startswith("tp=1 ") or "ar=none" in line for line in lines)
+
+
+def test_precision_counts_for_servers_and_no_line_repeats_another(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["estimate", "vllm", "--model", "llama-3.1-70b", "--gpus", "2xH100", "--concurrency", "4", "--json"]
+    assert run(command) == 0
+    wide = json.loads(capsys.readouterr().out)
+    assert run([*command, "--precision", "fp8"]) == 0
+    narrow = json.loads(capsys.readouterr().out)
+    assert narrow["candidates"][0]["memory_bytes"]["cache_tokens"] > 2 * wide["candidates"][0]["memory_bytes"]["cache_tokens"]
+    told = [(found["config"]["tensor_parallel_size"], tuple(found["metrics"].values())) for found in narrow["candidates"]]
+    assert len(told) == len(set(told))
 
 
 def test_a_wide_terminal_shows_every_column(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

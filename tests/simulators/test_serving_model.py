@@ -27,6 +27,7 @@ BARE = StepCost(
     attention_s=0.0,
     expert_read_s=0.0,
     expert_token_s=0.0,
+    expert_prompt_s=0.0,
     chosen_share=0.0,
     replicas=1.0,
     reduce_s=0.0,

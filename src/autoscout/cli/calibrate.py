@@ -51,6 +51,8 @@ def calibrate(
             typer.echo(json.dumps({**serving_to_json(found), "out": str(out)}, indent=1, allow_nan=False))
             return
         typer.echo(_verdict(found.rows, "error of the time between tokens on unseen models", found.mape, "models", found.spread, out))
+        if table.skipped:
+            typer.echo(f"{table.skipped} rows were skipped: disaggregated, or with a model, GPU, engine or format that is not known")
         return
     columns = dict(text.partition("=")[::2] for text in given or [])
     fitted = calibrate_tables(tables, constant or list(USUAL), name=name, stack=stack, given=columns, out=out)

@@ -25,7 +25,7 @@ def estimate(
     gpu: Annotated[str, typer.Option(help="Predict for this GPU instead: hardware you do not own.")] = "",
     sequence: Annotated[int, typer.Option(help="Training: tokens per sequence.")] = 4096,
     batch: Annotated[int, typer.Option(help="Training: sequences per step.")] = 256,
-    precision: Annotated[str, typer.Option(help="Training: bf16, fp8 or fp4 linear layers.")] = "bf16",
+    precision: Annotated[str, typer.Option(help="bf16, fp8 or fp4 linear layers.")] = "bf16",
     input_tokens: Annotated[int, typer.Option(help="Serving: tokens per prompt.")] = 1024,
     output_tokens: Annotated[int, typer.Option(help="Serving: tokens per answer.")] = 256,
     concurrency: Annotated[int, typer.Option(help="Serving: requests in flight; 0 with --rate.")] = 0,
@@ -47,6 +47,11 @@ def estimate(
         name: value for name, value in (("nic_gbps", nic_gbps), ("node_gpus", node_gpus), ("hardware_file", hardware_file)) if value
     }
     if system in SERVING_SYSTEMS:
+        if rate and concurrency:
+            rule = "give the load once: requests in flight, or requests per second"
+            raise ConfigError(Fault(where="estimate", field="--rate and --concurrency", value=f"{rate:g} and {concurrency}", rule=rule))
+        if precision != "bf16" and not {"precision", "quantization", "dtype"} & fixed.keys():
+            fixed["precision"] = precision
         found = estimate_serving(
             system,
             model=model,

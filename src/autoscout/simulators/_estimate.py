@@ -210,7 +210,13 @@ def estimate_serving(
         hardware={"gpus": gpus, **(hardware or {})},
     )
     simulator = ServingModel(ServingOptions(calibration=calibration))
-    configs = _deployments(read_serving_task(task).cluster.groups[0][1], fixed)
+    _check_limits(task)
+    reading = read_serving_task(task)
+    tp = int(fixed.get("tensor_parallel_size") or 1)
+    if reading.shape.heads % tp:
+        rule = f"must divide the model's {reading.shape.heads} attention heads"
+        raise ConfigError(Fault(where="--set", field="tensor_parallel_size", value=str(tp), rule=rule))
+    configs = _deployments(reading.cluster.groups[0][1], fixed)
     prediction = simulator.predict(configs, task)
     values = [simulator.metrics(config, task) for config in configs]
     replicas = np.array([float(config["data_parallel_size"] or 1) for config in configs])  # fewer, larger ones come closer to fitting
@@ -227,7 +233,7 @@ def estimate_serving(
                 known=float(prediction.known[row]),
                 spread=float(prediction.spread[row]),
             )
-            for row in order[:top]
+            for row in _distinct(order.tolist(), configs, values)[:top]
         ),
         compared=len(configs),
         fitting=int((prediction.feasible >= LIKELY).sum()),
@@ -236,15 +242,46 @@ def estimate_serving(
     )
 
 
+def _check_limits(task: Task) -> None:
+    known = ("ttft", "tpot", "itl", "e2e")
+    rule = f"not a latency that the model predicts; it must name one of: {', '.join(known)}"
+    faults = [
+        Fault(where="--slo", value=repr(limit.metric), rule=rule, fix="Example: --slo 'p95_ttft_ms<=500'")
+        for limit in task.objective.limits
+        if not any(word in limit.metric for word in known)
+    ]
+    if faults:
+        raise ConfigError(faults)
+
+
+def _distinct(order: Sequence[int], configs: Sequence[Config], values: Sequence[Mapping[str, float]]) -> list[int]:
+    """Without those that the load does not tell from a better one: same layout, same prediction."""
+    seen: set[tuple[object, ...]] = set()
+    found = []
+    for row in order:
+        layout = (configs[row]["tensor_parallel_size"], configs[row]["data_parallel_size"])
+        key = (*layout, *(f"{value:.4g}" for value in values[row].values()))
+        if key not in seen:
+            seen.add(key)
+            found.append(row)
+    return found
+
+
 def _deployments(count: int, fixed: Mapping[str, Value]) -> list[Config]:
     choices: dict[str, Sequence[Value]] = {
         "tensor_parallel_size": [2**power for power in range(4) if count % 2**power == 0 and 2**power <= count],
-        "max_num_seqs": [64, 256, 1024],
-        "max_num_batched_tokens": [2048, 8192],
+        "max_num_seqs": [256, 64, 1024],
+        "max_num_batched_tokens": [8192, 2048],
     }
     choices = {name: [fixed[name]] if name in fixed else values for name, values in choices.items()}
     found = [dict(zip(choices, values, strict=True)) for values in itertools.product(*choices.values())]
-    return [Config({**values, "data_parallel_size": count // int(values["tensor_parallel_size"] or 1), **fixed}) for values in found]
+    stages = int(fixed.get("pipeline_parallel_size") or 1)
+    replicas = [count // (int(values["tensor_parallel_size"] or 1) * stages) for values in found]
+    if not any(replicas):
+        least = min(int(values["tensor_parallel_size"] or 1) for values in found) * stages
+        rule = f"one replica needs {least} GPUs, there are {count}"
+        raise ConfigError(Fault(where="--set", field="tensor_parallel_size x pipeline_parallel_size", value=str(least), rule=rule))
+    return [Config({**values, "data_parallel_size": each, **fixed}) for values, each in zip(found, replicas, strict=True) if each]
 
 
 __all__ = ["SERVING_SYSTEMS", "Candidate", "Estimate", "estimate_serving", "estimate_training", "layouts"]

@@ -9,6 +9,7 @@ from autoscout.core.config import Value
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.simulators import _serving_read, _training_read
 from autoscout.simulators._calibration import STACKS
+from autoscout.simulators._serving_job import NARROW, WEIGHT_ONLY, precision_named
 
 SERVING_SYSTEMS = ("vllm", "sglang", "trtllm", "tensorrt-llm")
 TRAINING_SYSTEMS = (*STACKS, "default")
@@ -46,7 +47,19 @@ def training_pins(fixed: Mapping[str, Value]) -> dict[str, Value]:
 
 def serving_pins(fixed: Mapping[str, Value]) -> dict[str, Value]:
     """Pinned knobs of a server; those that are varied, under the names they are varied by."""
-    return _pins(fixed, _serving_read.KNOBS, _SERVING_NAMES, ())
+    pins = _pins(fixed, _serving_read.KNOBS, _SERVING_NAMES, ())
+    faults = []
+    for name, value in pins.items():
+        if name in _serving_read.KNOBS["precision"] and precision_named(str(value)) is None:
+            rule = f"unknown format; there are: bf16, fp8, fp4, {', '.join((*NARROW, *WEIGHT_ONLY))}"
+            faults.append(Fault(where="estimate", field=name, value=repr(value), rule=rule))
+        if name in _serving_read.KNOBS["memory_share"] and not (isinstance(value, int | float) and 0.0 < value <= 1.0):
+            faults.append(
+                Fault(where="estimate", field=name, value=repr(value), rule="must be a share of the memory, above 0 and at most 1")
+            )
+    if faults:
+        raise ConfigError(faults)
+    return pins
 
 
 def _pins(

@@ -18,44 +18,40 @@ from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.scores import mape
 from autoscout.simulators._fit import fit_positive
 from autoscout.simulators._serving_job import ServingConstants
+from autoscout.simulators._serving_replay import replay
 from autoscout.simulators._serving_step import token_interval_s
 from autoscout.simulators._serving_tables import ServingTable, serving_rows
 
-BOUNDS: dict[str, tuple[float, float]] = {
-    "memory_scale": (0.4, 1.3),
-    "decode_scale": (0.15, 1.2),
-    "prefill_scale": (0.2, 1.1),
-    "attention_share": (0.1, 0.8),
-    "latency_s": (1e-6, 4e-5),
-    "bus_scale": (0.3, 1.2),
-    "prefill_bus_scale": (0.05, 1.2),
-    "layer_s": (1e-6, 6e-5),
-    "eager_layer_s": (1e-6, 3e-4),
-    "vllm_s": (1e-4, 8e-3),
-    "sglang_s": (1e-4, 8e-3),
-    "trtllm_s": (1e-5, 8e-3),
-    "request_s": (1e-7, 1e-4),
-    "expert_scale": (0.2, 1.3),
-    "imbalance": (0.01, 1.5),
-    "expert_layer_s": (1e-6, 1e-4),
-    "reduced_share": (0.1, 1.0),
+PRIORS: dict[str, tuple[float, float, float, float]] = {
+    "memory_scale": (1.1, 0.08, 0.4, 1.4),
+    "reduced_memory": (0.87, 0.1, 0.5, 1.0),
+    "cache_scale": (1.1, 0.1, 0.4, 1.4),
+    "decode_scale": (0.8, 0.3, 0.15, 1.2),
+    "prefill_scale": (0.9, 0.15, 0.2, 1.2),
+    "attention_share": (0.5, 0.3, 0.1, 0.9),
+    "latency_s": (7e-6, 0.4, 1e-6, 4e-5),
+    "bus_scale": (0.6, 0.7, 0.05, 1.2),
+    "prefill_bus_scale": (0.7, 0.4, 0.05, 1.2),
+    "layer_s": (2e-5, 0.5, 1e-6, 6e-5),
+    "eager_layer_s": (6e-5, 0.6, 1e-6, 5e-4),
+    "vllm_s": (1.2e-3, 0.5, 1e-4, 8e-3),
+    "sglang_s": (1e-3, 0.5, 1e-4, 8e-3),
+    "trtllm_s": (5e-4, 0.5, 1e-5, 8e-3),
+    "request_s": (1e-5, 0.7, 1e-7, 1e-4),
+    "expert_scale": (0.9, 0.25, 0.2, 1.3),
+    "expert_prompt_scale": (0.7, 0.4, 0.1, 1.2),
+    "imbalance": (0.3, 0.6, 0.01, 1.5),
+    "expert_layer_s": (4e-5, 0.6, 1e-6, 2e-4),
+    "reduced_share": (0.4, 0.4, 0.1, 1.0),
 }
-START = ServingConstants(
-    memory_scale=1.0,
-    decode_scale=0.8,
-    prefill_scale=0.9,
-    attention_share=0.5,
-    latency_s=7e-6,
-    prefill_bus_scale=0.7,
-    layer_s=1.5e-5,
-    eager_layer_s=5e-5,
-    vllm_s=1.2e-3,
-    sglang_s=1e-3,
-    expert_scale=1.0,
-    expert_layer_s=4e-5,
-    reduced_share=0.4,
-)
-PULL = 2.0  # strong: with few models in a table, engine time, layer time and memory rate cannot be told apart
+"""What physics says of each constant before any run: where it lies, the standard deviation of its logarithm, and its bounds.
+
+Shares of a kernel's known rate are known well, host times hardly: with few models in a table they cannot be told apart otherwise."""
+START = ServingConstants(**{name: prior[0] for name, prior in PRIORS.items()})
+ROWS = 10.0  # rows of one model that count in full: all of them come from few campaigns, whose settings they share
+FEW = 20  # rows from which on a table's own errors outweigh the shipped spread
+NOISE = 0.15  # log error of a run that the model explains
+CAP = 0.07  # errors far above it hardly count: tables hold runs under settings that their columns do not tell
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +60,11 @@ class ServingCalibration:
 
     name: str
     constants: ServingConstants = field(default_factory=ServingConstants)
-    spread: float = 0.3  # standard deviation of the log error of TPOT, whole models left out
-    margin: float = 0.15  # by how much a predicted latency must undercut a limit to be counted as keeping it
+    spread: float = 0.3  # standard deviation of the log error of TPOT, whole models left out: dense models
+    expert_spread: float = 0.4  # the same of models with experts
+    first_spread: float = 0.6  # the same of the time to the first token
+    margin: float = 0.15  # by how much a predicted time between tokens must undercut a limit to be counted as keeping it
+    first_margin: float = 0.5  # the same for the time to the first token
     made_from: str = "nothing: textbook values"
     rows: int = 0
     mape: float | None = 0.0  # None where the data has only one model
@@ -74,56 +73,107 @@ class ServingCalibration:
 
 
 def fit_serving(table: ServingTable, chosen: NDArray[np.bool_] | None = None, start: ServingConstants = START) -> ServingConstants:
-    """Fit all constants to the chosen rows' TPOT; every model counts the same."""
+    """Fit all constants to the chosen rows' TPOT, each pulled to where it started by its prior; no model counts more than others."""
     mask = np.ones(len(table.tpot_s), dtype=bool) if chosen is None else chosen
     mask = mask & np.isfinite(table.tpot_s)
-    families = [family for family, use in zip(table.models, mask, strict=True) if use]
-    counts = Counter(families)
-    weights = np.array([1.0 / np.sqrt(counts[family]) for family in families])
-    weights = weights / np.sqrt(np.mean(weights**2))
+    models = [model for model, use in zip(table.models, mask, strict=True) if use]
+    counts = Counter(models)
+    weights = np.array([np.sqrt(min(1.0, ROWS / counts[model])) / NOISE for model in models])
     job, measured = serving_rows(table.job, mask), table.tpot_s[mask]
-    names = list(BOUNDS)
+    names = list(PRIORS)
+    begin = np.array([getattr(start, name) for name in names])
+    _, width, low, high = (np.array([PRIORS[name][place] for name in names]) for place in range(4))
 
     def residual(values: NDArray[np.float64]) -> NDArray[np.float64]:
         constants = replace(start, **dict(zip(names, values.tolist(), strict=True)))
-        return np.asarray(weights * np.log(token_interval_s(job, constants) / measured))
+        errors = np.log(token_interval_s(job, constants) / measured)
+        robust = np.sign(errors) * CAP * np.sqrt(np.log1p((errors / CAP) ** 2))
+        return np.concatenate([weights * robust, np.log(values / begin) / width])
 
-    low, high = (np.array([BOUNDS[name][side] for name in names]) for side in (0, 1))
-    begin = np.array([getattr(start, name) for name in names])
-    values = fit_positive(residual, begin, pull=PULL, low=low, high=high)
+    values = fit_positive(residual, begin, pull=0.0, cap=1e6, low=low, high=high)
     return replace(start, **{name: float(f"{value:.4g}") for name, value in zip(names, values.tolist(), strict=True)})
 
 
-def models_left_out(table: ServingTable, families: Sequence[str]) -> NDArray[np.float64]:
-    """TPOT of every row, predicted by constants that have not seen any row of the same family of models."""
-    out = np.full(len(table.tpot_s), np.nan)
+@dataclass(frozen=True, kw_only=True)
+class LeftOut:
+    """Predictions of every row by constants that have not seen any row of the same family of models; nan = all rows are one family."""
+
+    tpot_s: NDArray[np.float64]  # closed form, which the constants are fitted to
+    loop_tpot_s: NDArray[np.float64]
+    loop_ttft_s: NDArray[np.float64]
+
+
+def models_left_out(table: ServingTable, families: Sequence[str], *, loop: bool = False, start: ServingConstants = START) -> LeftOut:
+    """Predict each family of models with what the others teach; `loop` replays the rows too, which takes seconds."""
+    tpot_s, loop_tpot_s, loop_ttft_s = (np.full(len(table.tpot_s), np.nan) for _ in range(3))
     for family in sorted(set(families)):
         held = np.array([other == family for other in families])
         if held.all():
             break
-        constants = fit_serving(table, ~held)
-        out[held] = token_interval_s(serving_rows(table.job, held), constants)
-    return out
+        constants, job = fit_serving(table, ~held, start), serving_rows(table.job, held)
+        tpot_s[held] = token_interval_s(job, constants)
+        if loop:
+            seen = replay(job, constants)
+            loop_tpot_s[held], loop_ttft_s[held] = seen.interval_s, seen.first_token_s
+    return LeftOut(tpot_s=tpot_s, loop_tpot_s=loop_tpot_s, loop_ttft_s=loop_ttft_s)
 
 
-def calibrate_serving(table: ServingTable, families: Sequence[str], *, name: str, made_from: str) -> ServingCalibration:
-    """Fit, and state the error on models that were left out; with one model alone the shipped spread and margin stay."""
-    unseen = models_left_out(table, families)
-    good = np.isfinite(unseen) & np.isfinite(table.tpot_s)
-    errors, judged, shipped = np.log(unseen[good] / table.tpot_s[good]), bool(good.any()), serving_calibration()
-    return ServingCalibration(
+def spread_of(errors: NDArray[np.float64]) -> float:
+    """One standard deviation for log errors with long tails: between what 68 % of them and half of what 95 % of them keep.
+
+    >>> round(spread_of(np.linspace(-1.0, 1.0, 1001)), 2)
+    0.57
+    """
+    inner, outer = np.quantile(np.abs(errors), [0.683, 0.954])
+    return float(np.round(np.sqrt(inner * outer / 2.0), 3))
+
+
+def calibrate_serving(
+    table: ServingTable, families: Sequence[str], *, name: str, made_from: str, start: ServingConstants | None = None
+) -> ServingCalibration:
+    """Fit, beginning at the shipped constants or at `start`, and state the error on models that were left out.
+
+    With one model alone the shipped spreads and margins stay.
+    """
+    begin = start or serving_calibration().constants
+    unseen = models_left_out(table, families, loop=True, start=begin)
+    good = np.isfinite(unseen.tpot_s) & np.isfinite(table.tpot_s)
+    shipped = ServingCalibration(name=name) if start else serving_calibration()
+    found = replace(
+        shipped,
         name=name,
-        constants=fit_serving(table),
-        spread=float(np.round(1.25 * np.mean(np.abs(errors)), 3))
-        if judged
-        else shipped.spread,  # of the bulk: hidden settings make the tails
-        margin=float(np.round(np.quantile(-errors, 0.8), 2)) if judged else shipped.margin,
+        constants=fit_serving(table, start=begin),
         made_from=made_from,
-        rows=int(good.sum()) if judged else int(np.isfinite(table.tpot_s).sum()),
-        mape=float(np.round(mape(unseen[good], table.tpot_s[good]), 3)) if judged else None,
+        rows=int(np.isfinite(table.tpot_s).sum()),
+        mape=None,
         models=tuple(sorted(set(families))),
         gpus=tuple(sorted({str(row["system"]) for row in table.rows})),
     )
+    if not good.any():
+        return found
+    errors, experts = np.log(unseen.tpot_s[good] / table.tpot_s[good]), table.job.experts[good] > 0
+    first = np.log(unseen.loop_ttft_s / table.ttft_s)
+    first = first[np.isfinite(first)]
+    kinds: dict[str, Any] = {}
+    for word, part in (("spread", errors[~experts]), ("expert_spread", errors[experts]), ("first_spread", first)):
+        if len(part):
+            kinds[word] = _shrunk(part, getattr(found, word), 0.0 if start else FEW)
+    for word, part in (("margin", errors), ("first_margin", first)):
+        if start or len(part) >= FEW:
+            kinds[word] = _margin(part)
+    error = float(np.round(mape(unseen.tpot_s[good], table.tpot_s[good]), 3))
+    return replace(found, rows=int(good.sum()), mape=error, **kinds)
+
+
+def _shrunk(errors: NDArray[np.float64], before: float, weight: float) -> float:
+    """The spread of errors, drawn to the one from before as if that came from `weight` rows."""
+    count = len(errors)
+    return float(np.round(np.sqrt((count * spread_of(errors) ** 2 + weight * before**2) / (count + weight)), 3))
+
+
+def _margin(errors: NDArray[np.float64]) -> float:
+    """What four of five predictions need: the measured time is above the predicted one by no more."""
+    return float(np.round(np.exp(max(0.0, float(np.quantile(-errors, 0.8)))) - 1.0, 2))
 
 
 def serving_to_json(calibration: ServingCalibration) -> dict[str, Any]:
@@ -160,8 +210,7 @@ def _from_json(data: Mapping[str, Any], where: str) -> ServingCalibration:
     return ServingCalibration(
         name=str(data.get("name", where)),
         constants=ServingConstants(**constants),
-        spread=float(data.get("spread", 0.3)),
-        margin=float(data.get("margin", 0.15)),
+        **{name: float(data[name]) for name in ("spread", "expert_spread", "first_spread", "margin", "first_margin") if name in data},
         made_from=str(data.get("made_from", "")),
         rows=int(data.get("rows", 0)),
         mape=None if data.get("mape", 0.0) is None else float(data.get("mape", 0.0)),
@@ -172,12 +221,12 @@ def _from_json(data: Mapping[str, Any], where: str) -> ServingCalibration:
 
 @cache
 def _shipped() -> ServingCalibration:
-    data = yaml.safe_load(files("autoscout.simulators").joinpath("data/calibrations.yaml").read_text())
-    entry = data.get("serving")
-    return _from_json(entry, "data/calibrations.yaml") if entry else ServingCalibration(name="textbook", constants=START)
+    data = yaml.safe_load(files("autoscout.simulators").joinpath("data/serving.yaml").read_text())
+    return _from_json(data, "data/serving.yaml")
 
 
 __all__ = [
+    "LeftOut",
     "ServingCalibration",
     "calibrate_serving",
     "fit_serving",
@@ -185,4 +234,5 @@ __all__ = [
     "save_serving",
     "serving_calibration",
     "serving_to_json",
+    "spread_of",
 ]

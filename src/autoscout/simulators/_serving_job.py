@@ -11,7 +11,14 @@ from autoscout.simulators._models import ModelShape
 Array = Any
 
 WEIGHT_BYTES = {"bf16": 2.0, "fp8": 1.0, "fp4": 0.5625}  # four bits and their scales
+WEIGHT_ONLY = dict.fromkeys(("int4", "int4_wo", "w4a16", "awq", "awq_marlin", "gptq", "gptq_marlin", "bitsandbytes"), 0.5625)
+"""Names of formats whose weights are narrow in memory and computed with at 16 bits."""
+WEIGHT_ONLY |= {"int8_wo": 1.0, "w8a16": 1.0}
+NARROW = {"w8a8": "fp8", "int8": "fp8", "fp8_block": "fp8", "modelopt": "fp8", "modelopt_fp4": "fp4", "w4afp8": "fp8"}
+"""Further names of formats that are computed with as they are."""
 ENGINES = ("vllm", "sglang", "trtllm")
+PROMPTS_FIRST = (False, True, False)
+"""Engines that run waiting prompts in steps of their own, with all decoding at a halt, unless they are told to mix."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +26,8 @@ class ServingConstants:
     """Fitted to measured serving runs; each has a physical meaning."""
 
     memory_scale: float = 0.9  # of the rate that memory-bound kernels reach
+    reduced_memory: float = 0.9  # of that rate for weights of fewer than 16 bits
+    cache_scale: float = 1.0  # of the kernels' rate, attention reading the cache
     decode_scale: float = 0.8  # of the GEMM rate, small batches
     prefill_scale: float = 0.75  # of the GEMM rate, long prompts
     attention_share: float = 0.35  # of the bf16 peak, prefill attention
@@ -32,9 +41,12 @@ class ServingConstants:
     trtllm_s: float = 5e-4
     request_s: float = 1e-5  # host time per request and step: scheduling, sampling, detokenising
     expert_scale: float = 0.7  # of the memory rate for routed experts' weights
-    imbalance: float = 0.3  # more work of the busiest rank with every doubling of expert parallelism
+    expert_prompt_scale: float = 0.7  # of the GEMM rate of prompts, routed experts: their rows are spread over many small matrices
+    imbalance: float = 0.3  # more arithmetic of the busiest rank with every doubling of expert parallelism
     expert_layer_s: float = 2e-5  # routing, permuting, per MoE layer and step
     reduced_share: float = 0.6  # of the nominal gain of fp8/fp4 GEMMs
+    together: float = 4.0  # requests that start in the same moment, engines that mix prompts into decode steps
+    lockstep: float = 0.5  # of the prompts' time that is waited for before a first token, engines that stop decoding for prompts
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
@@ -113,7 +125,7 @@ def model_serving_fields(shape: ModelShape) -> dict[str, float]:
 def gpu_serving_fields(gpu: Gpu, precision: str) -> dict[str, float]:
     """The part of a job that a GPU fills in."""
     return {
-        "gemm_flops": gpu.flops(precision),
+        "gemm_flops": gpu.flops(precision_named(precision) or "bf16"),
         "flops": gpu.flops("bf16"),
         "gemm_share": gpu.gemm,
         "memory_rate": gpu.memory_gbps * 1e9 * gpu.memory,
@@ -124,13 +136,39 @@ def gpu_serving_fields(gpu: Gpu, precision: str) -> dict[str, float]:
     }
 
 
+def precision_named(word: str) -> str | None:
+    """The format that a name stands for: `bf16`, `fp8`, `fp4`, or a weight-only one by its name; None = unknown.
+
+    >>> precision_named("FP8_block"), precision_named("awq"), precision_named("fp9")
+    ('fp8', 'awq', None)
+    """
+    name = word.lower().replace("-", "_")
+    if name in ("auto", "none", "half", ""):
+        return "bf16"
+    if name in WEIGHT_ONLY:
+        return name
+    parts = (("w4a16", "int4"), ("fp4", "fp4"), ("w4a8", "fp4"), ("fp8", "fp8"), ("int4", "int4"))  # in names of many engines
+    return NARROW.get(name) or PRECISIONS.get(name) or next((kind for part, kind in parts if part in name), None)
+
+
 def bytes_per_weight(precision: str) -> float:
     """Bytes that one weight takes in a precision.
 
-    >>> bytes_per_weight("fp8")
-    1.0
+    >>> bytes_per_weight("fp8"), bytes_per_weight("awq")
+    (1.0, 0.5625)
     """
-    return WEIGHT_BYTES[PRECISIONS.get(precision.lower(), "bf16")]
+    name = precision_named(precision) or "bf16"
+    return WEIGHT_ONLY.get(name) or WEIGHT_BYTES[name]
 
 
-__all__ = ["ENGINES", "Array", "ServingConstants", "ServingJob", "bytes_per_weight", "gpu_serving_fields", "model_serving_fields"]
+__all__ = [
+    "ENGINES",
+    "PROMPTS_FIRST",
+    "Array",
+    "ServingConstants",
+    "ServingJob",
+    "bytes_per_weight",
+    "gpu_serving_fields",
+    "model_serving_fields",
+    "precision_named",
+]

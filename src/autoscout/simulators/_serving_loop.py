@@ -35,6 +35,7 @@ class EngineLimits:
     max_step_tokens: int = 8192
     cache_tokens: float = math.inf
     chunked: bool = True  # prompts may be cut to fit into a step
+    mixed: bool = True  # prompts share their steps with decoding; otherwise they go first and decoding stands still
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,10 +156,12 @@ class _Loop:
             used += first.prompt
 
     def _mixed_step(self) -> None:
-        """One step that carries prompt tokens beside one token for every request that decodes."""
+        """One step that carries prompt tokens, beside one token for every request that decodes where the engine mixes them."""
         state, limits = self._state, self._limits
-        self._make_room(len(state.decoding))
-        budget = max(1, limits.max_step_tokens - len(state.decoding))
+        decoding = len(state.decoding) if limits.mixed else 0
+        self._make_room(decoding)
+        decoding = min(decoding, len(state.decoding))
+        budget = max(1, limits.max_step_tokens - decoding)
         prompt_tokens, prompt_work = 0, 0.0
         for one in state.filling:
             left = one.prompt - one.done
@@ -169,11 +172,11 @@ class _Loop:
             budget -= part
             if budget <= 0:
                 break
-        decoding = len(state.decoding)
-        state.now_s += self._cost.step_s(decoding, state.context, prompt_tokens, prompt_work)
-        state.steps += 1
-        state.context += decoding
-        self._finish_due()
+        state.now_s += self._cost.step_s(decoding, state.context if decoding else 0, prompt_tokens, prompt_work)
+        if limits.mixed:
+            state.steps += 1  # steps count tokens of those that decode
+            state.context += decoding
+            self._finish_due()
         for one in [one for one in state.filling if one.done >= one.prompt]:
             state.filling.remove(one)
             self._start_decoding(one)

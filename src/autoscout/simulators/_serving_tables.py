@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 from autoscout.core.errors import ConfigError
 from autoscout.simulators._hardware import gpu
 from autoscout.simulators._models import model
-from autoscout.simulators._serving_job import ENGINES, ServingJob, bytes_per_weight, gpu_serving_fields, model_serving_fields
+from autoscout.simulators._serving_job import (
+    ENGINES,
+    ServingJob,
+    bytes_per_weight,
+    gpu_serving_fields,
+    model_serving_fields,
+    precision_named,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,13 +65,22 @@ def serving_table(name: str, rows: Iterable[Mapping[str, str]]) -> ServingTable:
     return ServingTable(
         name=name,
         job=ServingJob(**columns),
-        tpot_s=np.array([float(row.get("silicon_tpot_ms") or "nan") / 1e3 for row in kept]),
-        ttft_s=np.array([float(row.get("silicon_ttft_ms") or "nan") / 1e3 for row in kept]),
+        tpot_s=np.array([_seconds(row, "silicon_tpot_ms") for row in kept]),
+        ttft_s=np.array([_seconds(row, "silicon_ttft_ms") for row in kept]),
         models=models,
         groups=groups,
         rows=kept,
         skipped=skipped,
     )
+
+
+def _seconds(row: Mapping[str, Any], name: str) -> float:
+    """A measured time; nan where it is not given or cannot be one."""
+    try:
+        found = float(row.get(name) or "nan") / 1e3
+    except ValueError:
+        return float("nan")
+    return found if 0.0 < found < float("inf") else float("nan")
 
 
 def _read(row: Mapping[str, str]) -> dict[str, float]:
@@ -77,10 +93,11 @@ def _read(row: Mapping[str, str]) -> dict[str, float]:
     def count(name: str) -> float:
         return max(1.0, float(row.get(name) or 1))
 
-    tp, moe_tp, moe_ep = count("tp_size"), count("moe_tp_size"), count("moe_ep_size")
-    if moe_tp == moe_ep and tp == moe_tp * moe_ep and tp > gpu(row["system"]).node_gpus // 2 and tp > 8:
-        # the sample books TP8 with EP8 on one node as 64 ranks, 8 x 8; a node has no 64 GPUs
-        tp, moe_tp = moe_ep, 1.0
+    booked = tuple(count(name) for name in ("tp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size"))
+    tp, attention_dp, moe_tp, moe_ep = _layout(booked, bool(shape.experts))
+    batch = float(row["batch_size"])
+    if attention_dp < booked[1]:  # requests were divided among replicas that are not there
+        batch *= booked[1] / attention_dp
     return {
         **model_serving_fields(shape),
         **gpu_serving_fields(gpu(row["system"]), precision),
@@ -89,18 +106,35 @@ def _read(row: Mapping[str, str]) -> dict[str, float]:
         "kv_bytes": kv,
         "tp": tp,
         "pp": count("pp_size"),
-        "attention_dp": count("attention_dp_size"),
+        "attention_dp": attention_dp,
         "moe_tp": moe_tp,
         "moe_ep": moe_ep,
         "engine": float(ENGINES.index(row["backend"])),
         "input_tokens": float(row["isl"]),
         "output_tokens": float(row["osl"]),
-        "batch": float(row["batch_size"]),
+        "batch": batch,
     }
 
 
+def _layout(booked: tuple[float, ...], moe: bool) -> tuple[float, float, float, float]:
+    """Layout without the sample's double booking, and with the attention replicas that it leaves blank.
+
+    It books n ranks with n-fold expert parallelism as n x n: 64 for TP8 or attention-DP8 with EP8, in one node of 8. Where experts lie on
+    more ranks than attention, and nothing else is said, attention is replicated.
+    """
+    tp, attention_dp, moe_tp, moe_ep = booked
+    if moe and moe_tp == moe_ep and tp * attention_dp == moe_tp * moe_ep > 8.0:
+        return (moe_ep, 1.0, 1.0, moe_ep) if tp > 1.0 else (1.0, moe_ep, 1.0, moe_ep)
+    if moe and attention_dp == 1.0 and moe_tp * moe_ep > tp:
+        attention_dp = moe_tp * moe_ep / tp
+    return tp, attention_dp, moe_tp, moe_ep
+
+
 def _precision(word: str) -> str:
-    return "fp4" if "fp4" in word else "fp8" if "fp8" in word else "bf16"
+    found = precision_named(word)
+    if found is None:
+        raise ConfigError(f"unknown precision {word!r}")
+    return found
 
 
 def serving_rows(job: ServingJob, chosen: NDArray[Any]) -> ServingJob:

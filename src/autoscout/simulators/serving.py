@@ -60,7 +60,7 @@ class ServingModel:
         value = np.array([answer.get(metric, np.nan) for answer in answers]) * scale
         feasible = np.array([answer["feasible"] for answer in answers])
         known = np.full(len(answers), self._known(task))
-        return Prediction(value=value, spread=self._calibration.spread * (2.0 - known), feasible=feasible, known=known)
+        return Prediction(value=value, spread=self._spread(task) * (2.0 - known), feasible=feasible, known=known)
 
     def fit(self, trials: Sequence[Trial], task: Task) -> None:
         """Learn one scale of all times from measured trials."""
@@ -98,6 +98,11 @@ class ServingModel:
             self._seen = (task, read_serving_task(task))
             self._memory.clear()
         return self._seen[1]
+
+    def _spread(self, task: Task) -> float:
+        if "ttft" in task.objective.metric:
+            return self._calibration.first_spread
+        return self._calibration.expert_spread if self._read(task).shape.experts else self._calibration.spread
 
     def _known(self, task: Task) -> float:
         reading = self._read(task)
@@ -172,7 +177,8 @@ class ServingModel:
         for name, limit in reading.limits.items():
             seconds = next((part for word, part in _parts(served).items() if word in name), None)
             if seconds is not None:
-                keep &= seconds * (1.0 + self._calibration.margin) <= limit * (1e-3 if name.endswith("_ms") else 1.0)
+                margin = self._calibration.first_margin if "ttft" in name else self._calibration.margin
+                keep &= seconds * (1.0 + margin) <= limit * (1e-3 if name.endswith("_ms") else 1.0)
         return float(keep.sum() / span_s * found.replicas)
 
 

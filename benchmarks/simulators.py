@@ -125,6 +125,8 @@ def lines_of(table: TrainingTable, tables: dict[str, TrainingTable]) -> list[Lin
     if stack is not None:
         fitted = calibrate([table], stack[1], name="here", made_from="this table")
         found.append(line("ours: grouped cross-validation", fitted.predicted_s[0]))
+        if fitted.calibration.shapes.points:
+            found.append(line("ours without measured layer shapes, grouped CV", fitted.formula_s[0]))
         if table.name == "train_vtrain_a100_1node":
             found.append(line("ours + learned residual, grouped CV", with_residual(table, stack[1])))
             found.append(line("boosted trees alone, grouped CV", boosted(table)))

@@ -51,6 +51,7 @@ class Layout:
     bucket_count: Array = 0.0  # instead of bucket_mb
     gradient_bytes: Array = 4.0
     loss_parallel: Array = 1.0  # 0 when logits are gathered over tensor-parallel ranks
+    vocab_multiple: Array = 128.0  # the vocabulary is padded to this many words times tp; 1 = not at all
     trained_share: Array = 1.0  # below 1 for LoRA: no weight gradients for the frozen rest
 
 
@@ -93,6 +94,13 @@ class TrainingJob:
     def tokens(self) -> Array:
         """Per rank and micro-batch."""
         return self.layout.micro_batch * self.sequence / self.layout.cp
+
+    @property
+    def head_columns(self) -> Array:
+        """Words of the vocabulary on one rank, padding included; engines that do not pad leave out what does not divide."""
+        unit = self.layout.vocab_multiple
+        padded = np.ceil(self.vocab / (unit * self.layout.tp)) * unit
+        return np.where(unit > 1.0, padded, np.floor(self.vocab / self.layout.tp)) if given(unit <= 1.0) else padded
 
     @property
     def micro_batches(self) -> Array:

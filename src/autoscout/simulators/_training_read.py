@@ -38,6 +38,7 @@ KNOBS: dict[str, tuple[str, ...]] = {
     "bucket_count": ("ddp", "bucket_count", "ddp_num_buckets"),
     "gradient_bytes": ("gradient_bytes",),
     "loss_parallel": ("loss_parallel", "vocab_parallel"),
+    "vocab_multiple": ("vocab_multiple", "make_vocab_size_divisible_by"),
     "trained_share": ("trained_share",),
 }
 """Layout field -> the knob names it is known by; the first one that a config assigns counts."""
@@ -235,6 +236,7 @@ def _layout(found: Mapping[str, Sequence[Any]], gpus: float, zero: float) -> Lay
         bucket_count=column("bucket_count", 0.0),
         gradient_bytes=column("gradient_bytes", 4.0),
         loss_parallel=column("loss_parallel", 0.0),
+        vocab_multiple=np.maximum(1.0, column("vocab_multiple", 128.0)),
         trained_share=column("trained_share", 1.0),
     )
 

@@ -12,6 +12,9 @@ from autoscout.simulators._training_constants import TrainingConstants
 from autoscout.simulators._training_job import Array, TrainingJob, given
 from autoscout.simulators._training_layer import LayerTime, dense_layer, gemm_s, moe_layer
 
+ALIGNED = 8.0
+"""Half-precision numbers in 16 bytes, the widest load: tensor cores are fed at full speed when rows begin on such a border."""
+
 _LAYER_PARTS = tuple(item.name for item in fields(LayerTime) if item.name not in ("total_s", "backward_s"))
 
 
@@ -39,8 +42,8 @@ class StepTime:
         return {item.name: getattr(self, item.name) for item in fields(self) if item.name != "total_s"}
 
 
-def step_time(job: TrainingJob, constants: TrainingConstants) -> StepTime:
-    """Predict one optimizer step of a uniform cluster."""
+def step_time(job: TrainingJob, constants: TrainingConstants, layer_factor: Array | None = None) -> StepTime:
+    """Predict one optimizer step of a uniform cluster; `layer_factor` is what measured layers take of their predicted time."""
     lay = job.layout
     plain = dense_layer(job, constants)
     layer_s, backward_s = plain.total_s, plain.backward_s
@@ -51,8 +54,13 @@ def step_time(job: TrainingJob, constants: TrainingConstants) -> StepTime:
         layer_s = layer_s + (routed.total_s - layer_s) * share
         backward_s = backward_s + (routed.backward_s - backward_s) * share
         sums = {name: value + (getattr(routed, name) - getattr(plain, name)) * job.moe_layers for name, value in sums.items()}
-    logits_s = _logits_s(job, constants)
-    sums["gemm_s"] = sums["gemm_s"] + logits_s
+    if layer_factor is not None:
+        layer_s, backward_s = layer_s * layer_factor, backward_s * layer_factor
+        sums = {name: value * layer_factor for name, value in sums.items()}
+    head_s = _logits_s(job, constants)
+    logits_s = head_s + constants.head_host_s * (1.0 - 0.8 * lay.compiled)
+    sums["gemm_s"] = sums["gemm_s"] + head_s
+    sums["host_s"] = sums["host_s"] + logits_s - head_s
     count = job.micro_batches
     chain_s = layer_s * job.layers + logits_s
     largest = np.ceil(job.layers / (lay.pp * lay.virtual_stages)) * lay.virtual_stages
@@ -88,8 +96,12 @@ def stage_params(job: TrainingJob, stage_layers: Array) -> tuple[Array, Array]:
 
 def _logits_s(job: TrainingJob, constants: TrainingConstants) -> Array:
     """Head and loss, forward and backward, one micro-batch."""
-    columns = job.vocab / job.layout.tp
+    columns = job.head_columns
     matmul_s = gemm_s(job.tokens, columns, job.hidden, job, constants)
+    if given(columns % ALIGNED):
+        # the largest power of two that divides the width, up to 8
+        unit = np.where(columns % 8 == 0, 8.0, np.where(columns % 4 == 0, 4.0, np.where(columns % 2 == 0, 2.0, 1.0)))
+        matmul_s = matmul_s * (1.0 + constants.unaligned_cost * (ALIGNED / unit - 1.0) / (ALIGNED - 1.0))
     return (2.0 + job.layout.trained_share) * matmul_s + 24.0 * job.tokens * columns / job.memory_rate
 
 

@@ -107,7 +107,8 @@ class TrainingModel:
         layout = read_layout(rows, {**calibration.assumes, **reading.fixed}, float(reading.cluster.gpus))
         valid = np.broadcast_to(_valid(layout, reading), (len(rows),))
         job = training_job(reading, layout)
-        time, memory = step_time(job, calibration.constants), step_memory(job, calibration.memory)
+        time = step_time(job, calibration.constants, calibration.shapes.factor(job))
+        memory = step_memory(job, calibration.memory)
         fits, capacity = self._fits(memory, job, calibration), job.memory_bytes
         if reading.cluster.mixed:
             used = _kinds_used(rows, layout, reading)
@@ -137,7 +138,7 @@ class TrainingModel:
         jobs = [training_job(reading, layout, kind) for kind in range(len(reading.cluster.groups))]
         nic_rate = min(float(job.nic_rate) for job in jobs)
         jobs = [replace(job, nic_rate=nic_rate) for job in jobs]
-        times = [step_time(job, calibration.constants) for job in jobs]
+        times = [step_time(job, calibration.constants, calibration.shapes.factor(job)) for job in jobs]
         memories = [step_memory(job, calibration.memory) for job in jobs]
         shape = used.shape[1:]
         fits = np.stack([np.broadcast_to(self._fits(memory, job, calibration), shape) for memory, job in zip(memories, jobs, strict=True)])

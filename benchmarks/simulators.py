@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from autoscout.simulators._regression import least_squares
 from autoscout.simulators._serving_calibration import models_left_out, serving_calibration
 from autoscout.simulators._serving_step import token_interval_s
 from autoscout.simulators._serving_tables import read_serving_table
+from autoscout.simulators._training_job import Layout
 from autoscout.simulators._training_memory import feasible, step_memory
 from autoscout.simulators._training_tables import TrainingTable
 from autoscout.simulators._training_time import step_time
@@ -60,30 +61,34 @@ class Line:
     measured: Vector
     groups: Sequence[object]
     least: int = 4
+    layouts: Sequence[object] | None = None  # rows of a group that say the same are one choice, measured several times
 
     def text(self) -> str:
         good = np.isfinite(self.predicted) & np.isfinite(self.measured)
         inside = [rows[good[rows]] for rows in grouped(self.groups)]
-        inside = [rows for rows in inside if len(rows) >= self.least]
+        choices = [self._choices(rows) for rows in inside if len(rows) >= self.least]
         ranks = "no workload has enough layouts to rank"
-        if inside:
-            scores = [
-                (
-                    spearman(self.predicted[rows], self.measured[rows]),
-                    kendall(self.predicted[rows], self.measured[rows]),
-                    regret(self.predicted[rows], self.measured[rows]),
-                    regret(self.predicted[rows], self.measured[rows], 3),
-                )
-                for rows in inside
-            ]
+        scores = [
+            (spearman(guess, real), kendall(guess, real), regret(guess, real), regret(guess, real, 3))
+            for guess, real in choices
+            if len(guess) > 1
+        ]
+        if scores:
             mean = np.mean(scores, axis=0)
             ranks = (
-                f"Spearman {mean[0]:5.2f}  Kendall {mean[1]:5.2f}  regret {mean[2]:6.1%}  top-3 {mean[3]:6.1%}  ({len(inside)} workloads)"
+                f"Spearman {mean[0]:5.2f}  Kendall {mean[1]:5.2f}  regret {mean[2]:6.1%}  top-3 {mean[3]:6.1%}  ({len(scores)} workloads)"
             )
         if not good.any():
             return f"{self.table:22s} {self.predictor:46s} cannot be fitted: no workload has four layouts"
         error = mape(self.predicted[good], self.measured[good])
         return f"{self.table:22s} {self.predictor:46s} {good.sum():5d} rows  MAPE {error:6.1%}  {ranks}"
+
+    def _choices(self, rows: NDArray[np.intp]) -> tuple[Vector, Vector]:
+        """Predicted and measured by layout: the mean over releases that measured the same one."""
+        if self.layouts is None:
+            return self.predicted[rows], self.measured[rows]
+        same = [rows[places] for places in grouped([self.layouts[row] for row in rows])]
+        return np.array([self.predicted[one].mean() for one in same]), np.array([self.measured[one].mean() for one in same])
 
 
 def main(folder: Path = GROUND_TRUTH) -> None:
@@ -110,8 +115,10 @@ def main(folder: Path = GROUND_TRUTH) -> None:
 
 
 def lines_of(table: TrainingTable, tables: dict[str, TrainingTable]) -> list[Line]:
+    layouts = layouts_of(table)
+
     def line(predictor: str, predicted: Vector) -> Line:
-        return Line(table.name, predictor, predicted, table.step_s, table.groups)
+        return Line(table.name, predictor, predicted, table.step_s, table.groups, layouts=layouts)
 
     found = [line("paper: linear regression, leave one out", paper_regression(table))]
     single = fit_constants([tables["vtrain"]], PLANS["megatron-deepspeed"][1])
@@ -131,6 +138,12 @@ def lines_of(table: TrainingTable, tables: dict[str, TrainingTable]) -> list[Lin
             found.append(line("ours + learned residual, grouped CV", with_residual(table, stack[1])))
             found.append(line("boosted trees alone, grouped CV", boosted(table)))
     return found
+
+
+def layouts_of(table: TrainingTable) -> list[tuple[float, ...]]:
+    """What tells the choices of one workload apart."""
+    columns = [np.broadcast_to(getattr(table.job.layout, item.name), table.step_s.shape) for item in fields(Layout)]
+    return [tuple(row) for row in np.stack(columns, axis=1).tolist()]
 
 
 def _stem(source: str) -> str:

@@ -15,7 +15,7 @@ BUCKET_HALF_BYTES = 4.0e6  # message size at which a ring reaches half of its pl
 def collective_s(bytes_: Array, ranks: Array, rounds: float, stride: Array, job: TrainingJob, constants: TrainingConstants) -> Array:
     """Seconds of one collective of `bytes_` over `ranks` that sit `stride` apart.
 
-    `rounds` is 2 for all-reduce, 1 for all-gather, reduce-scatter and all-to-all. A group that fits into its node
+    `rounds` is 2 for all-reduce, 1 for all-gather and reduce-scatter. A group that fits into its node
     uses the node's links; otherwise the hierarchical form: inside the node, then the rest over the network.
     """
     local = np.minimum(np.maximum(1.0, np.floor(job.node_gpus / stride)), ranks)
@@ -32,6 +32,17 @@ def collective_s(bytes_: Array, ranks: Array, rounds: float, stride: Array, job:
     return inside_s + np.where(nodes > 1.0, across_s, 0.0)
 
 
+def exchange_s(bytes_: Array, ranks: Array, stride: Array, job: TrainingJob, constants: TrainingConstants) -> Array:
+    """Seconds of an all-to-all in which each rank gives away `bytes_`: what leaves the node passes the rank's own share of the network."""
+    local = np.minimum(np.maximum(1.0, np.floor(job.node_gpus / stride)), ranks)
+    inside_s = (local - 1.0) / ranks * bytes_ / (job.bus_rate * constants.bus_scale)
+    inside_s = np.square(np.sqrt(inside_s) + np.sqrt(START_SHARE * job.bus_latency_s))
+    if not given(ranks > local):
+        return inside_s
+    across_s = (ranks - local) / ranks * bytes_ / (job.nic_rate * constants.nic_share) + constants.nic_latency_s * np.ceil(ranks / local)
+    return np.maximum(inside_s, np.where(ranks > local, across_s, 0.0))  # both kinds of links carry at once
+
+
 def send_s(bytes_: Array, stride: Array, job: TrainingJob, constants: TrainingConstants) -> Array:
     """Seconds of one point-to-point message between ranks `stride` apart."""
     inside = stride < job.node_gpus
@@ -39,4 +50,4 @@ def send_s(bytes_: Array, stride: Array, job: TrainingJob, constants: TrainingCo
     return bytes_ / rate + np.where(inside, 0.5 * job.bus_latency_s, constants.nic_latency_s)
 
 
-__all__ = ["BUCKET_HALF_BYTES", "collective_s", "send_s"]
+__all__ = ["BUCKET_HALF_BYTES", "collective_s", "exchange_s", "send_s"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autoscout.simulators._links import collective_s, send_s
+from autoscout.simulators._links import collective_s, exchange_s, send_s
 from autoscout.simulators._training_constants import TrainingConstants
 from autoscout.simulators._training_job import Array, TrainingJob, given
 
@@ -88,14 +88,14 @@ def moe_layer(job: TrainingJob, constants: TrainingConstants) -> LayerTime:
     shared_s = up_s + gemm_s(tokens, job.hidden, width, job, constants)
     ffn_s = ffn_s + np.where(job.shared_ffn > 0, shared_s, 0.0)
     moved = 2.0 * (tokens / spread) * job.active_experts * job.hidden
-    exchange_s = np.where(lay.ep > 1, 2.0 * collective_s(moved, lay.ep, 1.0, lay.expert_tp, job, constants), 0.0)
+    routed_s = np.where(lay.ep > 1, 2.0 * exchange_s(moved, lay.ep, lay.expert_tp, job, constants), 0.0)
     inner_bytes = (0.4 * constants.element_bytes * inner + 12.0 * job.hidden) * rows
     params = job.attention_params / lay.tp + local * weights
-    return _total(job, constants, _forward(job, constants, ffn_s, inner_bytes, exchange_s, params, constants.expert_host_s))
+    return _total(job, constants, _forward(job, constants, ffn_s, inner_bytes, routed_s, params, constants.expert_host_s))
 
 
 def _forward(
-    job: TrainingJob, constants: TrainingConstants, ffn_s: Array, inner_bytes: Array, exchange_s: Array, params: Array, host_s: float
+    job: TrainingJob, constants: TrainingConstants, ffn_s: Array, inner_bytes: Array, routed_s: Array, params: Array, host_s: float
 ) -> _Forward:
     lay, tokens = job.layout, job.tokens
     width = job.heads * job.head_size
@@ -115,7 +115,7 @@ def _forward(
         elementwise_s=(plain_bytes + inner_bytes) / job.memory_rate + constants.layer_gap_s * (1.0 - 0.8 * lay.compiled),
         tensor_s=tensor_s,
         context_s=_ring_s(job, constants, attention_s),
-        expert_s=exchange_s,
+        expert_s=routed_s,
         host_s=(constants.layer_host_s + host_s) * (1.0 + constants.host_skew * (lay.tp - 1.0) ** 2) * (1.0 - 0.8 * lay.compiled),
         params=params,
     )

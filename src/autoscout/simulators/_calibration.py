@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.simulators._layer_shapes import PLACE, LayerShapes
+from autoscout.simulators._numbers import log2
 from autoscout.simulators._training_constants import TrainingConstants
 from autoscout.simulators._training_job import TrainingJob
 from autoscout.simulators._training_memory import MemoryConstants
@@ -81,14 +82,14 @@ def features(job: TrainingJob) -> dict[str, Any]:
     lay = job.layout
     per_layer = job.attention_params + job.ffn_matrices * job.hidden * job.ffn
     return {
-        "layer_params": np.log2(per_layer),
-        "tokens": np.log2(job.tokens),
-        "sequence": np.log2(job.sequence),
-        "gpus": np.log2(lay.tp * lay.pp * lay.dp * lay.cp),
-        "tp": np.log2(lay.tp),
-        "pp": np.log2(lay.pp),
-        "flops": np.log2(job.flops),
-        "experts": np.log2(1.0 + job.experts),
+        "layer_params": log2(per_layer),
+        "tokens": log2(job.tokens),
+        "sequence": log2(job.sequence),
+        "gpus": log2(lay.tp * lay.pp * lay.dp * lay.cp),
+        "tp": log2(lay.tp),
+        "pp": log2(lay.pp),
+        "flops": log2(job.flops),
+        "experts": log2(1.0 + job.experts),
     }
 
 

@@ -9,8 +9,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from autoscout.simulators._numbers import Array, log2
 from autoscout.simulators._training_constants import TrainingConstants
-from autoscout.simulators._training_job import Array, TrainingJob
+from autoscout.simulators._training_job import TrainingJob
 from autoscout.simulators._training_time import step_time
 
 Vector = NDArray[np.float64]
@@ -70,13 +71,13 @@ def place(job: TrainingJob) -> tuple[Array, ...]:
     lay = job.layout
     experts = 1.0 + job.experts
     return (
-        np.log2(per_layer),
-        np.log2(job.tokens),
-        np.log2(job.sequence),
-        np.log2(lay.tp),
-        np.log2(job.flops),
-        np.log2(job.gemm_flops),
-        np.log2(experts),
+        log2(per_layer),
+        log2(job.tokens),
+        log2(job.sequence),
+        log2(lay.tp),
+        log2(job.flops),
+        log2(job.gemm_flops),
+        log2(experts),
         lay.recompute + lay.selective,
     )
 

@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 
 from autoscout.simulators._hardware import Cluster, Gpu
 from autoscout.simulators._models import ModelShape
-
-Array = Any
-"""A float or a float64 array: every field of a job broadcasts against every other, so one call answers a whole table."""
-
-
-def given(condition: Array) -> bool:
-    """Whether it holds anywhere; quicker than `np.any` for the plain numbers that most fields are."""
-    return bool(condition.any()) if isinstance(condition, np.ndarray) else bool(condition)
+from autoscout.simulators._numbers import Array, ceil, floor, given, larger, where
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,12 +89,12 @@ class TrainingJob:
     def head_columns(self) -> Array:
         """Words of the vocabulary on one rank, padding included; engines that do not pad leave out what does not divide."""
         unit = self.layout.vocab_multiple
-        padded = np.ceil(self.vocab / (unit * self.layout.tp)) * unit
-        return np.where(unit > 1.0, padded, np.floor(self.vocab / self.layout.tp)) if given(unit <= 1.0) else padded
+        padded = ceil(self.vocab / (unit * self.layout.tp)) * unit
+        return where(unit > 1.0, padded, floor(self.vocab / self.layout.tp)) if given(unit <= 1.0) else padded
 
     @property
     def micro_batches(self) -> Array:
-        return np.maximum(1.0, np.ceil(self.global_batch / (self.layout.micro_batch * self.layout.dp)))
+        return larger(1.0, ceil(self.global_batch / (self.layout.micro_batch * self.layout.dp)))
 
 
 def model_fields(shape: ModelShape) -> dict[str, float]:
@@ -146,4 +136,4 @@ def hardware_fields(gpu: Gpu, cluster: Cluster | None = None, precision: str = "
     }
 
 
-__all__ = ["Array", "Layout", "TrainingJob", "given", "hardware_fields", "model_fields"]
+__all__ = ["Layout", "TrainingJob", "hardware_fields", "model_fields"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from _jobs import job
 
-from autoscout.simulators._training_job import Layout
+from autoscout.simulators._training_job import Layout, TrainingJob
 from autoscout.simulators._training_memory import MemoryConstants, feasible, step_memory
 
 BARE = MemoryConstants(norm_bytes=0.0, fixed_bytes=0.0, fragment_share=0.0)
@@ -69,6 +69,20 @@ def test_feasibility_falls_with_the_need_and_keeps_a_margin() -> None:
 
 
 def test_a_larger_margin_is_safer() -> None:
-    one = job(memory_bytes=3e9)
+    one = job(memory_bytes=4.5e9)
     memory = step_memory(one, MemoryConstants())
-    assert value(feasible(memory, one, replace(MemoryConstants(), margin=0.4))) < value(feasible(memory, one, MemoryConstants()))
+    assert value(feasible(memory, one, replace(MemoryConstants(), margin=0.6))) < value(feasible(memory, one, MemoryConstants()))
+
+
+def test_what_can_be_counted_needs_no_margin() -> None:
+    constants = MemoryConstants()
+    heavy, light = job(Layout(recompute=1.0), global_batch=1.0, sequence=64.0), job(layers=1.0, vocab=8.0, sequence=8192.0)
+    for asked, most in ((heavy, 0.12), (light, 0.6)):
+        need = value(step_memory(asked, constants).total_bytes)
+        ways = [extra for extra in np.arange(0.0, 1.0, 0.02) if _chance(replace(asked, memory_bytes=need * (1 + extra)), constants) > 0.5]
+        assert ways[0] <= most
+    assert _chance(replace(light, memory_bytes=1.2 * value(step_memory(light, constants).total_bytes)), constants) < 0.5
+
+
+def _chance(asked: TrainingJob, constants: MemoryConstants) -> float:
+    return value(feasible(step_memory(asked, constants), asked, constants))

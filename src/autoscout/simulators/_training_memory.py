@@ -21,8 +21,8 @@ class MemoryConstants:
     fixed_bytes: float = 3.0e9  # context, workspaces, communication buffers
     fragment_share: float = 0.04  # of everything, lost to fragments
     usable_share: float = 0.97  # of nominal capacity
-    spread: float = 0.15  # standard deviation of the log error of the need
-    margin: float = 0.182  # how much more than needed must be free for even odds (safe side)
+    spread: float = 0.3  # standard deviation of the log error of activations; weights and optimizer state are known
+    margin: float = 0.4  # logarithm of how much more than counted must be free for activations at even odds (safe side)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,9 @@ def step_memory(job: TrainingJob, constants: MemoryConstants) -> StepMemory:
     weights, gradients, optimizer = _states(job, dense, experts)
     gathered: Array = 0.0
     if given(lay.zero >= 3):
-        gathered = where(lay.zero >= 3, 2.0 * 2.0 * (dense + experts) / larger(1.0, stage_layers), 0.0)
+        # two layers at a time; with pipelines weights stay gathered from micro-batch to micro-batch, and gradients are summed unsharded
+        layers = where(lay.pp > 1, (2.0 + lay.gradient_bytes) / 2.0 * stage_layers, 2.0)
+        gathered = where(lay.zero >= 3, 2.0 * layers * (dense + experts) / larger(1.0, stage_layers), 0.0)
     flight = where(lay.pp > 1, smaller(job.micro_batches, lay.pp), 1.0)
     if given(lay.virtual_stages > 1):
         flight = flight * where(lay.virtual_stages > 1, 1.0 + (lay.pp - 1.0) / (lay.pp * lay.virtual_stages), 1.0)
@@ -74,9 +76,19 @@ def step_memory(job: TrainingJob, constants: MemoryConstants) -> StepMemory:
 
 
 def feasible(memory: StepMemory, job: TrainingJob, constants: MemoryConstants) -> Array:
-    """Probability that the need fits: a logistic of the log distance to capacity, moved to the safe side by the margin."""
-    room = np.log(job.memory_bytes * constants.usable_share / memory.total_bytes) - constants.margin
-    return 1.0 / (1.0 + np.exp(np.clip(-1.702 * room / constants.spread, -60.0, 60.0)))
+    """Probability that the need fits: a logistic of the room for activations, moved to the safe side by the margin."""
+    odds = 1.702 * (spare_room(memory, job.memory_bytes, constants) - constants.margin) / constants.spread
+    return 1.0 / (1.0 + np.exp(np.clip(-odds, -60.0, 60.0)))
+
+
+def spare_room(memory: StepMemory, capacity_bytes: Array, constants: MemoryConstants) -> Array:
+    """Logarithm of what is left for activations over what they are counted at.
+
+    Weights, gradients and optimizer state can be counted to the byte; activations, workspaces of kernels and fragments cannot.
+    """
+    certain = memory.weights_bytes + memory.gradients_bytes + memory.optimizer_bytes + constants.fixed_bytes
+    loose = (memory.activations_bytes + memory.logits_bytes) * (1.0 + constants.fragment_share)
+    return np.log(larger(capacity_bytes * constants.usable_share - certain, 1.0) / larger(loose, 1.0))
 
 
 def _states(job: TrainingJob, dense: Array, experts: Array) -> tuple[Array, Array, Array]:
@@ -115,4 +127,4 @@ def _layer_bytes(job: TrainingJob, constants: MemoryConstants) -> tuple[Array, A
     return kept, where(lay.recompute > 0, full, where(lay.selective > 0, full - selective, 0.0))
 
 
-__all__ = ["MemoryConstants", "StepMemory", "feasible", "step_memory"]
+__all__ = ["MemoryConstants", "StepMemory", "feasible", "spare_room", "step_memory"]

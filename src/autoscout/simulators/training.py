@@ -16,7 +16,7 @@ from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Trial
 from autoscout.simulators._calibration import TrainingCalibration, training_calibration
 from autoscout.simulators._training_job import Layout, TrainingJob
-from autoscout.simulators._training_memory import StepMemory, feasible, step_memory
+from autoscout.simulators._training_memory import StepMemory, feasible, spare_room, step_memory
 from autoscout.simulators._training_read import HARDWARE_KNOBS, KNOBS, TrainingTask, number, read_layout, read_task, training_job
 from autoscout.simulators._training_tables import model_flops
 from autoscout.simulators._training_time import StepTime, step_time
@@ -164,16 +164,16 @@ class TrainingModel:
         return self._seen[1], self._seen[2]
 
     def _learn_memory(self, measured: Sequence[Trial], task: Task, calibration: TrainingCalibration) -> float:
-        """The most likely shift of the margin under a prior of 0.2 around 0, by a grid."""
+        """The most likely shift of the margin under a prior of 0.3 around 0, by a grid."""
         seen = [trial for trial in measured if trial.ok or trial.measurement.status.out_of_memory]
         if not seen:
             return 0.0
         answer = self.answer([trial.config for trial in seen], task)
         ran = np.array([trial.ok for trial in seen])
-        room = np.log(answer.capacity_bytes * calibration.memory.usable_share / answer.memory.total_bytes) - calibration.memory.margin
-        shifts = np.linspace(-0.6, 0.6, 61)
+        room = spare_room(answer.memory, answer.capacity_bytes, calibration.memory) - calibration.memory.margin
+        shifts = np.linspace(-0.9, 0.9, 61)
         odds = 1.702 * (np.broadcast_to(room, ran.shape)[:, None] - shifts[None, :]) / calibration.memory.spread
-        likelihood = -np.logaddexp(0.0, np.where(ran[:, None], -odds, odds)).sum(axis=0) - 0.5 * (shifts / 0.2) ** 2
+        likelihood = -np.logaddexp(0.0, np.where(ran[:, None], -odds, odds)).sum(axis=0) - 0.5 * (shifts / 0.3) ** 2
         return float(shifts[int(np.argmax(likelihood))])
 
 

@@ -42,7 +42,8 @@ class AdaptiveOptions:
     """When to check the simulators, and when to leave them.
 
     Attributes:
-        interval: Batches of simulated answers between two checks (the paper's tau); each check measures the incumbent.
+        interval: Batches of simulated answers between two checks (the paper's tau), half of it until the simulators are proven; each
+            check measures the incumbent.
         error: Mean absolute percentage error of the last checks, after one scale factor, above which simulation ends (epsilon).
         rank: Kendall's tau of predicted against measured over the last checks below which simulation ends, whatever the error;
             when it is good (0.5), a large error alone does not end it: ranking is what a search needs.
@@ -162,7 +163,7 @@ class AdaptiveEvaluator:
     def recheck(self) -> list[Proposal]:
         with self._lock:
             self._wanted = [proposal for proposal in self._wanted if proposal.config not in self._measured]
-            if self._switched and not self._wanted and self._fresh >= 1:
+            if self._switched and not self._wanted and (self._fresh >= 1 or not self._trusted()):
                 self._fresh = 0
                 self._wanted = self._revisit()
             return list(self._wanted)
@@ -206,10 +207,14 @@ class AdaptiveEvaluator:
             self._batches += 1
             if len(self._predictions) >= self._options.simulations:
                 self._switch(f"{len(self._predictions)} configurations were simulated")
-            elif self._batches % self._options.interval == 0 and not self.recheck():
+            elif self._batches % self._interval() == 0 and not self.recheck():
                 self._plan_check()
             factor = self._scale()
         return [replace(_scaled(answer, factor, self._task), fidelity=self._cheap) for answer in answers]
+
+    def _interval(self) -> int:
+        """Twice as many checks until the simulators are proven: less is then owed to the search if they are not worth it."""
+        return self._options.interval if self._proven() else max(1, self._options.interval // 2)
 
     def _measure(self, proposals: Sequence[Proposal], foretold: dict[Config, float]) -> list[Measurement]:
         if not proposals:
@@ -359,9 +364,10 @@ class AdaptiveEvaluator:
         self._wanted = self._best(count - len(gambles), "top") + gambles
 
     def _revisit(self) -> list[Proposal]:
-        """After the switch, between two new proposals: one that was only simulated.
+        """After the switch: one that was only simulated.
 
-        Of simulators that rank well the best, now and then one that may not fit; otherwise the oldest, as the search had wanted it.
+        Of simulators that rank well the best, between two new proposals, now and then one that may not fit. Otherwise the oldest, as the
+        search had wanted it, before anything new: simulators that were not worth it shall have cost the search nothing.
         """
         self._turns += 1
         if not self._trusted():

@@ -76,12 +76,12 @@ def test_a_larger_margin_is_safer() -> None:
 
 def test_what_can_be_counted_needs_no_margin() -> None:
     constants = MemoryConstants()
-    heavy, light = job(Layout(recompute=1.0), global_batch=1.0, sequence=64.0), job(layers=1.0, vocab=8.0, sequence=8192.0)
-    for asked, most in ((heavy, 0.12), (light, 0.6)):
-        need = value(step_memory(asked, constants).total_bytes)
-        ways = [extra for extra in np.arange(0.0, 1.0, 0.02) if _chance(replace(asked, memory_bytes=need * (1 + extra)), constants) > 0.5]
-        assert ways[0] <= most
-    assert _chance(replace(light, memory_bytes=1.2 * value(step_memory(light, constants).total_bytes)), constants) < 0.5
+    heavy, light = job(Layout(recompute=1.0), sequence=64.0, layers=400.0), job(sequence=65536.0)
+    chances = [
+        _chance(replace(asked, memory_bytes=1.1 * value(step_memory(asked, constants).total_bytes)), constants) for asked in (heavy, light)
+    ]
+    assert chances[0] > 0.9  # weights and state: a tenth more than needed is plenty
+    assert chances[1] < 0.5  # activations: it is not
 
 
 def _chance(asked: TrainingJob, constants: MemoryConstants) -> float:

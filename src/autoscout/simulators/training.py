@@ -124,6 +124,11 @@ class TrainingModel:
             valid=valid,
         )
 
+    def breakdown(self, config: Config, task: Task) -> dict[str, float]:
+        """Seconds of one step by part, as far as each takes any."""
+        parts = self.answer([config], task).time.parts()
+        return {name: float(np.ravel(seconds)[0]) * self._scale for name, seconds in parts.items() if float(np.ravel(seconds)[0]) > 0}
+
     def calibration(self, task: Task) -> TrainingCalibration:
         """The constants in use for a task."""
         return self._read(task)[1]

@@ -118,15 +118,14 @@ def calibrate(
                 other[mask] = np.broadcast_to(step_time(job, unseen, shapes.factor(job)).total_s, count)
     use = _error(shaped, tables) < WORTHWHILE * _error(plain, tables)
     predicted = shaped if use else plain
-    ratios = np.concatenate([out / table.step_s for out, table in zip(predicted, tables, strict=True)])
-    ratios = ratios[np.isfinite(ratios)]
+    ratios = _ratios(predicted, tables)
     judged = len(ratios) > 0
     calibration = TrainingCalibration(
         name=name,
         constants=constants,
         memory=memory or MemoryConstants(),
         shapes=learn_shapes(_parts(tables), constants) if use else LayerShapes(),
-        spread=float(np.round(np.std(np.log(ratios)), 3)) if judged else spread,
+        spread=float(np.round(np.std(np.log(_ratios(plain, tables))), 3)) if judged else spread,  # shapes are seldom among the measured
         made_from=made_from,
         rows=len(ratios) if judged else sum(int(np.isfinite(table.step_s).sum()) for table in tables),
         mape=float(np.round(mape(ratios, np.ones_like(ratios)), 3)) if judged else None,
@@ -139,6 +138,12 @@ def calibrate(
 def _parts(tables: Sequence[TrainingTable]) -> list[tuple[TrainingJob, NDArray[np.float64]]]:
     """Rows that ran, table by table."""
     return [(rows_of(table.job, np.isfinite(table.step_s)), table.step_s[np.isfinite(table.step_s)]) for table in tables]
+
+
+def _ratios(predicted: Sequence[NDArray[np.float64]], tables: Sequence[TrainingTable]) -> NDArray[np.float64]:
+    """Predicted over measured, of all rows that ran."""
+    ratios = np.concatenate([out / table.step_s for out, table in zip(predicted, tables, strict=True)])
+    return np.asarray(ratios[np.isfinite(ratios)])
 
 
 def _error(predicted: Sequence[NDArray[np.float64]], tables: Sequence[TrainingTable]) -> float:

@@ -23,6 +23,8 @@ from autoscout.simulators.training import TrainingAnswer, TrainingModel, Trainin
 
 LIKELY = 0.5
 """Chance to fit from which on a configuration is ranked by speed; those below follow, by their chance."""
+HOPELESS = 1e-6
+"""Chance to fit below which chances no longer tell configurations apart."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,10 +89,11 @@ class Estimate:
         }
 
 
-def _order(feasible: NDArray[np.float64], cost: NDArray[np.float64]) -> NDArray[np.intp]:
-    """Likely to fit first, by cost; then the others, by chance to fit."""
+def _order(feasible: NDArray[np.float64], cost: NDArray[np.float64], need: NDArray[np.float64] | None = None) -> NDArray[np.intp]:
+    """Likely to fit first, by cost; then the others, by chance to fit; what is hopeless by its need."""
     likely = feasible >= LIKELY
-    return np.lexsort((cost, np.where(likely, 0.0, -feasible), ~likely))
+    need = np.zeros(len(cost)) if need is None else np.where(feasible < HOPELESS, need, 0.0)
+    return np.lexsort((cost, need, np.where(likely, 0.0, -np.maximum(feasible, HOPELESS)), ~likely))
 
 
 def estimate_training(
@@ -121,7 +124,7 @@ def estimate_training(
     if not configs:
         raise ConfigError(Fault(where="estimate", rule="no layout fits the pinned knobs and the GPUs", value=repr(fixed)))
     answer, prediction = simulator.answer(configs, task), simulator.predict(configs, task)
-    order = _order(prediction.feasible, prediction.value)
+    order = _order(prediction.feasible, prediction.value, np.broadcast_to(answer.memory.total_bytes, (len(configs),)))
     metrics = {name: metric_of(name, prediction.value, reading) for name in ("step_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu")}
     return Estimate(
         candidates=tuple(

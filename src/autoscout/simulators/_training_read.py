@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Task
-from autoscout.simulators._hardware import Cluster, cluster, gpu
+from autoscout.simulators._hardware import PRECISIONS, Cluster, cluster, gpu
 from autoscout.simulators._models import ModelShape, model, model_from
 from autoscout.simulators._numbers import floor, larger, smaller, where
 from autoscout.simulators._training_job import Layout, TrainingJob, hardware_fields, model_fields
@@ -126,6 +126,10 @@ def read_task(task: Task) -> TrainingTask:
     for field, value in (("sequence", sequence), ("global_batch", batch)):
         if value is None or not number(value) > 0:
             faults.append(Fault(where="task", field=f"workload.{field}", value=repr(value), rule="must be a positive number"))
+    precision = str(facts.get("precision") or "bf16")
+    if precision.lower() not in PRECISIONS:
+        rule = f"unknown precision; there are: {', '.join(PRECISIONS)}"
+        faults.append(Fault(where="task", field="workload.precision", value=repr(precision), rule=rule))
     if faults:
         raise ConfigError(faults)
     fixed = {name: facts[name] for names in KNOBS.values() for name in names if name in facts}
@@ -134,7 +138,7 @@ def read_task(task: Task) -> TrainingTask:
         cluster=machines,
         sequence=number(sequence),
         global_batch=number(batch),
-        precision=str(facts.get("precision") or "bf16"),
+        precision=precision,
         stack=str(facts.get("stack") or task.system),
         fixed=fixed,
     )

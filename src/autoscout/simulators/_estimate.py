@@ -23,8 +23,6 @@ from autoscout.simulators.training import TrainingAnswer, TrainingModel, Trainin
 
 LIKELY = 0.5
 """Chance to fit from which on a configuration is ranked by speed; those below follow, by their chance."""
-HOPELESS = 1e-6
-"""Chance to fit below which chances no longer tell configurations apart."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,10 +88,10 @@ class Estimate:
 
 
 def _order(feasible: NDArray[np.float64], cost: NDArray[np.float64], need: NDArray[np.float64] | None = None) -> NDArray[np.intp]:
-    """Likely to fit first, by cost; then the others, by chance to fit; what is hopeless by its need."""
+    """Likely to fit first, by cost; then the others, by chance to fit; of equally hopeless ones the smallest need first."""
     likely = feasible >= LIKELY
-    need = np.zeros(len(cost)) if need is None else np.where(feasible < HOPELESS, need, 0.0)
-    return np.lexsort((cost, need, np.where(likely, 0.0, -np.maximum(feasible, HOPELESS)), ~likely))
+    need = np.zeros(len(cost)) if need is None else np.where(likely, 0.0, need)
+    return np.lexsort((cost, need, np.where(likely, 0.0, -feasible), ~likely))
 
 
 def estimate_training(

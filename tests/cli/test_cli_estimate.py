@@ -142,3 +142,20 @@ def test_one_served_model_cannot_be_judged(tmp_path: Path, capsys: pytest.Captur
     table.write_text(lines[0])
     assert run(["calibrate", "--serving", str(table), "--out", str(out)]) == 2
     assert "no row" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [('{"hidden_size": 1', "cannot be read"), ("[]", "must be a JSON object"), ("{}", "hidden_size")],
+)
+def test_a_config_that_is_none_is_named(tmp_path: Path, text: str, said: str, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine.json").write_text(text)
+    assert run(["estimate", "megatron", "--model", str(tmp_path / "mine.json"), "--gpus", "8xH100"]) == 2
+    told = " ".join(capfd.readouterr().err.split())
+    assert "mine.json" in told
+    assert said in told
+
+
+def test_an_unknown_precision_is_refused_with_those_there_are(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["estimate", "megatron", *LLAMA, "--precision", "int3"]) == 2
+    assert "bf16" in capfd.readouterr().err

@@ -255,9 +255,16 @@ def test_a_program_and_its_space_by_flags_alone(here: Path, capfd: pytest.Captur
 def test_a_simulator_on_the_command_line_and_a_report_that_says_simulated(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     line = ["tune", "virtual", "--simulator", "training", "--searcher", "hybrid", "--executor", "inline", "--max-trials", 4, "--rounds", 2]
     call(*line, "--experiment-name", "v", "--json")
-    assert json.loads(capfd.readouterr().out)["fidelity"] == "simulated"
+    told = json.loads(capfd.readouterr().out)
+    assert told["fidelity"] == "simulated"
+    assert told["predicted"]["rows"][0]["predicted"] > 0
     folder = here / "autoscout_results" / "v"
+    page = (folder / "report.html").read_text()
+    assert "Predicted and measured" in page
+    assert "matrix products" in page  # the picture of where the time goes
     assert "simulator: training" in (folder / "campaign.yaml").read_text()
     assert {json.loads(row)["fidelity"] for row in (folder / "trials.jsonl").read_text().splitlines()} == {"simulated"}
     call("report", folder)
-    assert "simulated, not measured" in capfd.readouterr().out
+    shown = " ".join(capfd.readouterr().out.split())
+    assert "simulated, not measured" in shown
+    assert "training predicted" in shown

@@ -48,7 +48,7 @@ def study(evaluator: AdaptiveEvaluator, order: list[int], profiles: int, real: F
 
 
 def test_it_simulates_until_the_check_and_names_the_incumbent() -> None:
-    evaluator, real = evaluators(lambda config: simulated(truth(config)), interval=2)
+    evaluator, real = evaluators(lambda config: simulated(truth(config)), interval=4)  # 2 until it is proven
     assert isinstance(evaluator, Evaluator)
     assert ask(evaluator, 10)[0].fidelity is Fidelity.SIMULATED
     assert evaluator.recheck() == []

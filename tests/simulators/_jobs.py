@@ -10,7 +10,9 @@ from autoscout.simulators._training_job import Layout, TrainingJob
 PLAIN = TrainingConstants(
     gemm_scale=1.0,
     tile_half=0.0,
+    inner_half=0.0,
     layer_gap_s=0.0,
+    head_host_s=0.0,
     attention_share=1.0,
     element_bytes=0.0,
     layer_host_s=0.0,

@@ -121,6 +121,8 @@ def test_where_nothing_fits_the_closest_come_first_with_a_warning() -> None:
     chances = [candidate.feasible for candidate in found.candidates]
     assert chances[0] > chances[-1]
     assert chances == sorted(chances, reverse=True)
+    hopeless = [sum(one.memory.values()) for one in found.candidates if one.feasible == chances[-1]]
+    assert hopeless == sorted(hopeless)
     assert "nothing is predicted to fit" in found.warnings[0]
     serving = estimate_serving("vllm", model="llama-3.1-405b", gpus="2xH100", input_tokens=512, output_tokens=128, concurrency=32)
     assert serving.warnings

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from _jobs import job
 
-from autoscout.simulators._training_job import Layout
+from autoscout.simulators._training_job import Layout, TrainingJob
 from autoscout.simulators._training_memory import MemoryConstants, feasible, step_memory
 
 BARE = MemoryConstants(norm_bytes=0.0, fixed_bytes=0.0, fragment_share=0.0)
@@ -69,6 +69,20 @@ def test_feasibility_falls_with_the_need_and_keeps_a_margin() -> None:
 
 
 def test_a_larger_margin_is_safer() -> None:
-    one = job(memory_bytes=3e9)
+    one = job(memory_bytes=4.5e9)
     memory = step_memory(one, MemoryConstants())
-    assert value(feasible(memory, one, replace(MemoryConstants(), margin=0.4))) < value(feasible(memory, one, MemoryConstants()))
+    assert value(feasible(memory, one, replace(MemoryConstants(), margin=0.6))) < value(feasible(memory, one, MemoryConstants()))
+
+
+def test_what_can_be_counted_needs_no_margin() -> None:
+    constants = MemoryConstants()
+    heavy, light = job(Layout(recompute=1.0), sequence=64.0, layers=400.0), job(sequence=65536.0)
+    chances = [
+        _chance(replace(asked, memory_bytes=1.1 * value(step_memory(asked, constants).total_bytes)), constants) for asked in (heavy, light)
+    ]
+    assert chances[0] > 0.9  # weights and state: a tenth more than needed is plenty
+    assert chances[1] < 0.5  # activations: it is not
+
+
+def _chance(asked: TrainingJob, constants: MemoryConstants) -> float:
+    return value(feasible(step_memory(asked, constants), asked, constants))

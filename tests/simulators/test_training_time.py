@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from _jobs import ATTENTION_FLOP, LINEAR_FLOP, LOGITS_FLOP, PLAIN, job
 
-from autoscout.simulators._links import collective_s, send_s
+from autoscout.simulators._links import collective_s, exchange_s, send_s
+from autoscout.simulators._training_constants import TrainingConstants
 from autoscout.simulators._training_job import Layout
 from autoscout.simulators._training_time import StepTime, stage_params, step_time
 
@@ -58,8 +59,8 @@ def test_pipeline_fill() -> None:
 
 
 def test_interleaving_divides_the_fill() -> None:
-    plain = step_time(job(Layout(pp=2.0), bus_rate=1e30, vocab=1e-6), PLAIN)
-    woven = step_time(job(Layout(pp=2.0, virtual_stages=2.0), bus_rate=1e30, vocab=1e-6), PLAIN)
+    plain = step_time(job(Layout(pp=2.0, vocab_multiple=1.0), bus_rate=1e30, vocab=1e-6), PLAIN)
+    woven = step_time(job(Layout(pp=2.0, virtual_stages=2.0, vocab_multiple=1.0), bus_rate=1e30, vocab=1e-6), PLAIN)
     assert float(np.asarray(plain.bubble_s)) == pytest.approx(2 * LAYER_S)
     assert float(np.asarray(woven.bubble_s)) == pytest.approx(LAYER_S)
 
@@ -124,6 +125,52 @@ def test_expert_exchange_grows_with_expert_parallelism() -> None:
     assert float(np.asarray(alone.expert_parallel_s)) == 0.0
     moved = 2 * 1024 * 2 * 1024 * 3 / 4 / 1e9  # bytes of one exchange over the bus
     assert float(np.asarray(spread.expert_parallel_s)) == pytest.approx(2 * 4 * 4 * moved)  # 2 micro-batches, 4 layers, 4 exchanges
+
+
+def test_an_exchange_beyond_the_node_passes_the_network() -> None:
+    one = job(node_gpus=4.0)
+    assert float(exchange_s(1e9, 4.0, 1.0, one, PLAIN)) == pytest.approx(3 / 4)
+    assert float(exchange_s(1e9, 8.0, 1.0, one, PLAIN)) == pytest.approx(4 / 8 * 1e9 / 1e8)  # half of it leaves the node, nothing is shared
+
+
+def test_a_collective_is_cut_into_pieces() -> None:
+    one = job(bus_latency_s=1e-3 / 0.38)
+    # 1 ms to start and 1 s to carry: not their sum, but the square of the sum of their roots
+    assert float(collective_s(1e9, 2.0, 2.0, 1.0, one, PLAIN)) == pytest.approx((1.0 + np.sqrt(1e-3)) ** 2)
+
+
+def test_shallow_products_take_longer() -> None:
+    deep = replace(PLAIN, inner_half=160.0)
+    one = step_time(job(vocab=1e-6, layout=Layout(vocab_multiple=1.0)), PLAIN).gemm_s
+    other = step_time(job(vocab=1e-6, layout=Layout(vocab_multiple=1.0)), deep).gemm_s
+    # of 12 h^2 weights 8 are h deep and 4 are 4 h
+    share = (8 * (1 + 160 / 1024) + 4 * (1 + 160 / 4096)) / 12 / (1 + 160 / 4096)
+    assert float(other) == pytest.approx(share * float(one))
+
+
+def test_an_odd_vocabulary_costs_what_alignment_saves() -> None:
+    constants = replace(PLAIN, unaligned_cost=2.0)
+    padded = total(step_time(job(Layout(vocab_multiple=128.0), vocab=1023.0), constants))
+    assert padded == pytest.approx(total(step_time(job(), constants)))  # rounded up to 1024 words
+    odd = total(step_time(job(Layout(vocab_multiple=1.0), vocab=1023.0), constants))
+    assert odd - 8 * 4 * LAYER_S == pytest.approx(8 * 3.0 * LOGITS_S * 1023 / 1024)
+    half = total(step_time(job(Layout(vocab_multiple=1.0), vocab=1020.0), constants))  # a multiple of 4: a seventh of the price
+    assert half - 8 * 4 * LAYER_S == pytest.approx(8 * (1 + 2 / 7) * LOGITS_S * 1020 / 1024)
+
+
+def test_one_number_and_many_give_the_same() -> None:
+    rng = np.random.default_rng(5)
+    names = ("tp", "pp", "dp", "cp", "ep", "micro_batch", "virtual_stages")
+    shape = {"experts": 8.0, "active_experts": 2.0, "expert_ffn": 512.0, "moe_layers": 3.0, "shared_ffn": 256.0, "bus_latency_s": 1e-5}
+    columns = {name: rng.choice([1.0, 2.0, 4.0], 40) for name in names}
+    columns |= {name: rng.choice([0.0, 1.0], 40) for name in ("recompute", "selective", "sequence_parallel", "attention", "tp_overlap")}
+    columns |= {"zero": rng.choice([0.0, 1.0, 3.0], 40), "bucket_mb": rng.choice([0.0, 8.0, 64.0], 40)}
+    constants = TrainingConstants()
+    together = step_time(job(Layout(**columns), memory_rate=1e12, **shape), constants)
+    for row in range(40):
+        one = step_time(job(Layout(**{name: float(part[row]) for name, part in columns.items()}), memory_rate=1e12, **shape), constants)
+        assert isinstance(one.total_s, float)
+        assert one.total_s == pytest.approx(float(together.total_s[row]), rel=1e-12)
 
 
 def test_rows_do_not_touch_each_other() -> None:

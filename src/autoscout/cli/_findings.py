@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from autoscout.cli import _options as options
-from autoscout.compose import Result
+from autoscout.cli._estimate_table import PART_NAMES
+from autoscout.compose import Result, simulator
+from autoscout.core.config import Config
 from autoscout.core.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, EXIT_OK
+from autoscout.core.task import Task
+from autoscout.core.trial import Fidelity, Status, Trial
 from autoscout.report.ablation import Ablation, ablate
 from autoscout.report.files import write_file
+from autoscout.report.foreseen import Foreseen, Foretold
 from autoscout.report.handover import hand_over
 from autoscout.report.importance import Importance, knob_importance
+from autoscout.report.labels import namer
 from autoscout.report.page import page
 from autoscout.report.summary import Summary, summarise
 from autoscout.report.tables import report_json, summary_csv, t4
 from autoscout.report.text import render
+from autoscout.simulators._picture import breakdown_svg
 from autoscout.spending import Stop
 
 MORE = {Stop.TRIALS: " --max-trials N", Stop.WALL: " --budget TIME", Stop.COST: " --max-cost TIME"}
@@ -31,6 +39,7 @@ class Findings:
     summary: Summary
     importance: Importance
     ablation: Ablation | None
+    foreseen: Foreseen | None
     handed_over: tuple[str, ...]
 
 
@@ -47,12 +56,48 @@ def write_findings(result: Result) -> Findings:
         variables = setup.backend.render(summary.answer, setup.task, setup.campaign.search.seed).env
         handed = hand_over(folder.best, summary, files, setup.baseline, knobs=knobs, variables=variables)
     write_file(folder.path / "summary.csv", summary_csv(setup.task, result.trials, knobs))
-    write_file(folder.path / "report.json", json.dumps(report_json(summary, importance, steps), indent=2) + "\n")
+    foreseen = _foreseen(result, summary)
+    told = {**report_json(summary, importance, steps), **({"predicted": foreseen.to_json()} if foreseen else {})}
+    write_file(folder.path / "report.json", json.dumps(told, indent=2) + "\n")
     write_file(folder.path / "t4.json", json.dumps(t4(setup.task, trials)) + "\n")
     commands = [str(folder.best / "run.sh")] if "run.sh" in handed else []
-    html = page(summary, trials, setup.baseline, knobs=knobs, importance=importance, ablation=steps, commands=commands)
+    html = page(summary, trials, setup.baseline, knobs=knobs, importance=importance, ablation=steps, commands=commands, foreseen=foreseen)
     write_file(folder.page, html)
-    return Findings(summary=summary, importance=importance, ablation=steps, handed_over=handed)
+    return Findings(summary=summary, importance=importance, ablation=steps, foreseen=foreseen, handed_over=handed)
+
+
+def _foreseen(result: Result, summary: Summary) -> Foreseen | None:
+    """What the study's simulator says, or said before measuring, of what was measured; with pictures where it knows the parts."""
+    setup = result.setup
+    if not setup.simulates:
+        return None
+    made = simulator(setup)
+    cheap = Fidelity.PREDICTED if setup.task.hardware.get("virtual") else Fidelity.SIMULATED
+    first: dict[Config, Trial] = {}
+    for trial in result.inside:
+        if trial.measurement.fidelity > cheap and trial.measurement.status is not Status.ABORTED:
+            first.setdefault(trial.config, trial)
+    values = made.predict(list(first), setup.task).value.tolist()
+    name_of = namer([setup.baseline, *first], tuple(setup.space.knobs.values()))
+    rows = [
+        Foretold(
+            trial=trial.number,
+            name=name_of(config),
+            predicted=trial.measurement.conditions.get("predicted", value),
+            measured=setup.task.objective.value(trial.measurement),
+            status=trial.measurement.status.value,
+        )
+        for (config, trial), value in zip(first.items(), values, strict=True)
+    ]
+    name = str(setup.campaign.simulate.simulator)
+    breakdown: Callable[[Config, Task], dict[str, float]] | None = getattr(made, "breakdown", None)
+    chosen = {"default": setup.baseline, **({"answer": summary.answer} if summary.answer not in (None, setup.baseline) else {})}
+    pictures = [
+        breakdown_svg({PART_NAMES.get(part, part): seconds for part, seconds in breakdown(config, setup.task).items()}, title)
+        for title, config in chosen.items()
+        if breakdown is not None and config is not None
+    ]
+    return Foreseen(simulator=name, metric=setup.task.objective.metric, rows=tuple(rows), pictures=tuple(pictures))
 
 
 def show_result(result: Result, findings: Findings, *, as_json: bool) -> None:
@@ -63,11 +108,15 @@ def show_result(result: Result, findings: Findings, *, as_json: bool) -> None:
         if findings.handed_over:
             files["best"] = folder.best
         told: dict[str, Any] = report_json(summary, findings.importance, findings.ablation)
+        if findings.foreseen is not None:
+            told["predicted"] = findings.foreseen.to_json()
         options.emit(
             {**told, "stop": result.stop.value if result.stop else None, "files": {name: str(path) for name, path in files.items()}}
         )
         return
     options.console.print(render(summary, findings.importance))
+    if findings.foreseen is not None:
+        options.console.print(findings.foreseen.sentence, highlight=False, markup=False)
     options.console.print(f"ended: {result.stop.value}" if result.stop else "not finished yet", highlight=False)
     if "run.sh" in findings.handed_over:
         options.console.print(f"run it:  {folder.best / 'run.sh'}", highlight=False, markup=False, soft_wrap=True)

@@ -31,8 +31,10 @@ SLOW = 1.5
 """How many times worse than the best measured a proposal must look to be left out after the switch."""
 GOOD = 0.5
 """Kendall's tau among the best, where differences are small, from which on a large error is forgiven."""
-TRUST = 4
+TRUST = 6
 """Checks that are made whatever they promise: fewer say nothing about ranking."""
+PAIRS = 12
+"""Pairs of checks that must agree for a good rank to outweigh a large error: a few agree by luck."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +42,8 @@ class AdaptiveOptions:
     """When to check the simulators, and when to leave them.
 
     Attributes:
-        interval: Batches of simulated answers between two checks (the paper's tau); each check measures the incumbent.
+        interval: Batches of simulated answers between two checks (the paper's tau), half of it until the simulators are proven; each
+            check measures the incumbent.
         error: Mean absolute percentage error of the last checks, after one scale factor, above which simulation ends (epsilon).
         rank: Kendall's tau of predicted against measured over the last checks below which simulation ends, whatever the error;
             when it is good (0.5), a large error alone does not end it: ranking is what a search needs.
@@ -51,7 +54,7 @@ class AdaptiveOptions:
             of them such as promise most but may not fit into memory.
         simulations: Simulated answers after which measuring begins anyway, so that every study ends with real numbers.
         screen: After the switch, answer proposals that look far behind with a simulated value, as long as the simulators rank well.
-        patience: Checks in a row without anything better than what was measured before, after which simulation has done its work.
+        patience: Checks in a row that nothing simulated was worth, after which simulation has done its work.
         virtual: The profiler itself simulates (a virtual cluster): cheap answers then count as predicted, one step below its own.
     """
 
@@ -63,7 +66,7 @@ class AdaptiveOptions:
     failures: float = 0.5
     top: int = 8
     simulations: int = 600
-    patience: int = 25
+    patience: int = 75
     screen: bool = True
     virtual: bool = False
 
@@ -160,7 +163,7 @@ class AdaptiveEvaluator:
     def recheck(self) -> list[Proposal]:
         with self._lock:
             self._wanted = [proposal for proposal in self._wanted if proposal.config not in self._measured]
-            if self._switched and not self._wanted and self._fresh >= 1:
+            if self._switched and not self._wanted and (self._fresh >= 1 or not self._trusted()):
                 self._fresh = 0
                 self._wanted = self._revisit()
             return list(self._wanted)
@@ -177,9 +180,8 @@ class AdaptiveEvaluator:
 
     def _screened(self, proposals: Sequence[Proposal]) -> set[Config]:
         """After the switch: proposals not worth a measurement, because simulators that rank well see them far behind or hopeless."""
-        rank = self.rank()
         fresh = [proposal for proposal in proposals if proposal.repeat == 0 and proposal.origin.get("by") not in REAL_FROM_THE_START]
-        if not (self._switched and self._options.screen and fresh and rank is not None and rank >= GOOD):
+        if not (self._switched and self._options.screen and fresh and self._trusted()):
             return set()
         for proposal, answer in zip(fresh, self._simulated.evaluate(fresh), strict=True):
             self._note(proposal.config, answer)
@@ -205,10 +207,14 @@ class AdaptiveEvaluator:
             self._batches += 1
             if len(self._predictions) >= self._options.simulations:
                 self._switch(f"{len(self._predictions)} configurations were simulated")
-            elif self._batches % self._options.interval == 0 and not self.recheck():
+            elif self._batches % self._interval() == 0 and not self.recheck():
                 self._plan_check()
             factor = self._scale()
         return [replace(_scaled(answer, factor, self._task), fidelity=self._cheap) for answer in answers]
+
+    def _interval(self) -> int:
+        """Twice as many checks until the simulators are proven: less is then owed to the search if they are not worth it."""
+        return self._options.interval if self._proven() else max(1, self._options.interval // 2)
 
     def _measure(self, proposals: Sequence[Proposal], foretold: dict[Config, float]) -> list[Measurement]:
         if not proposals:
@@ -317,16 +323,36 @@ class AdaptiveEvaluator:
     def rank(self) -> float | None:
         """Kendall's tau over the last checks, counting only pairs that really differ; None for fewer than four such pairs.
 
-        Checks are all near the top: among equals no simulator can rank, and none should be blamed for it.
+        Checks are all near the top: among equals no simulator can rank, and none should be blamed for it. How close equals are the
+        error says, as long as it is one that would be tolerated.
         """
+        agreed = self._pairs()
+        return 2.0 * sum(agreed) / len(agreed) - 1.0 if len(agreed) >= 4 else None
+
+    def _pairs(self) -> list[bool]:
+        """For every two of the last checks that really differ: whether they were foretold in the right order."""
+        notable = max(NOTABLE, min(self.error(), self._options.error))
         both = [check for check in self._checks if check.predicted is not None and check.measured is not None][-self._options.window :]
-        agreed = [
+        return [
             (one.predicted < other.predicted) == (one.measured < other.measured)  # type: ignore[operator]  # None was left out above
             for place, one in enumerate(both)
             for other in both[:place]
-            if abs(one.measured - other.measured) > NOTABLE * abs(other.measured)  # type: ignore[operator,arg-type]
+            if abs(one.measured - other.measured) > notable * abs(other.measured)  # type: ignore[operator,arg-type]
         ]
-        return 2.0 * sum(agreed) / len(agreed) - 1.0 if len(agreed) >= 4 else None
+
+    def _proven(self) -> bool:
+        """Whether enough was checked to simulate on without measuring what promises nothing."""
+        if sum(check.predicted is not None for check in self._checks) < max(TRUST, self._options.least):
+            return False
+        rank = self.rank()
+        return self.error() <= self._options.error or (rank is not None and rank >= GOOD and len(self._pairs()) >= PAIRS)
+
+    def _trusted(self) -> bool:
+        """Whether the simulators order well: proven by rank, or by errors too small to matter where there is little to rank."""
+        rank = self.rank()
+        if rank is None:
+            return len(_ratios(self._checks)) >= self._options.least and self.error() <= self._options.error
+        return rank >= GOOD
 
     def _switch(self, why: str) -> None:
         log.info("from simulation to measuring: %s", why)
@@ -338,13 +364,13 @@ class AdaptiveEvaluator:
         self._wanted = self._best(count - len(gambles), "top") + gambles
 
     def _revisit(self) -> list[Proposal]:
-        """After the switch, between two new proposals: one that was only simulated.
+        """After the switch: one that was only simulated.
 
-        Of simulators that rank well the best, now and then one that may not fit; otherwise the oldest, as the search had wanted it.
+        Of simulators that rank well the best, between two new proposals, now and then one that may not fit. Otherwise the oldest, as the
+        search had wanted it, before anything new: simulators that were not worth it shall have cost the search nothing.
         """
-        rank = self.rank()
         self._turns += 1
-        if rank is None or rank < GOOD:
+        if not self._trusted():
             oldest = (config for config in self._predictions if config not in self._measured)
             return [Proposal(config=config, origin={"by": "top"}, repeat=-1) for config in itertools.islice(oldest, 1)]
         gambles = self._gambles(1) if self._turns % 4 == 0 else []
@@ -362,11 +388,11 @@ class AdaptiveEvaluator:
         return [Proposal(config=config, origin={"by": "top"}, repeat=-1) for *_, config in sorted(promising)[:count]]
 
     def _plan_check(self) -> None:
-        """Have the incumbent measured; once trust is established only if it promises more than what was measured before."""
+        """Have the incumbent measured; once the simulators are proven only if it promises more than what was measured before."""
         done = min((self._loss(trial) for trial in self._measured.values()), default=math.inf)
-        trusting = sum(check.predicted is not None for check in self._checks) >= max(TRUST, self._options.least)
+        proven = self._proven()
         promising = [
-            proposal for proposal in self._best(1, "check") if not trusting or self._predictions[proposal.config] * self._scale() < done
+            proposal for proposal in self._best(1, "check") if not proven or self._predictions[proposal.config] * self._scale() < done
         ]
         if promising:
             self._wanted = promising

@@ -13,6 +13,7 @@ from autoscout.core.task import Direction
 from autoscout.core.trial import Trial
 from autoscout.report.ablation import Ablation
 from autoscout.report.curves import ordered
+from autoscout.report.foreseen import Foreseen, foreseen_section
 from autoscout.report.importance import Importance
 from autoscout.report.labels import KnobNote, namer, one_line, show, show_number
 from autoscout.report.markup import Markup, clean, embedded_json, join, tag
@@ -43,6 +44,7 @@ def page(
     importance: Importance | None = None,
     ablation: Ablation | None = None,
     commands: Sequence[str] = (),
+    foreseen: Foreseen | None = None,
     name_of: Callable[[Config], str] | None = None,
 ) -> str:
     """The whole page.
@@ -55,6 +57,7 @@ def page(
         importance: From `knob_importance`, if wanted.
         ablation: From `ablate`, if wanted.
         commands: How to run the answer, line by line.
+        foreseen: What a simulator had predicted, where one was used.
         name_of: Gives configurations their readable names.
     """
     kept = ordered(trials)
@@ -70,6 +73,7 @@ def page(
         how_to_run(commands if summary.answer is not None else ()),
         comparison(summary),
         convergence_section(summary),
+        foreseen_section(foreseen),
         explanation(importance, ablation),
         drawing,
         failures(summary),

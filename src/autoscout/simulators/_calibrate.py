@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +17,9 @@ from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Status, Trial
 from autoscout.simulators._calibration import TrainingCalibration, features, save_calibration, training_calibration
 from autoscout.simulators._fit import fit_positive
+from autoscout.simulators._layer_shapes import LayerShapes, learn_shapes
 from autoscout.simulators._training_constants import TrainingConstants
+from autoscout.simulators._training_job import TrainingJob
 from autoscout.simulators._training_memory import MemoryConstants
 from autoscout.simulators._training_read import read_task, rows_of
 from autoscout.simulators._training_tables import TrainingTable, read_training_table, table_of
@@ -24,6 +27,7 @@ from autoscout.simulators._training_time import step_time
 
 BOUNDS: dict[str, tuple[float, float]] = {
     "gemm_scale": (0.5, 1.15),
+    "unaligned_cost": (0.05, 4.0),
     "tile_half": (0.005, 0.5),
     "layer_gap_s": (1e-6, 6e-4),
     "reduced_share": (0.1, 1.0),
@@ -32,6 +36,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "element_bytes": (8.0, 80.0),
     "layer_host_s": (1e-5, 5e-3),
     "host_skew": (1e-4, 0.05),
+    "head_host_s": (1e-5, 1e-2),
     "step_host_s": (1e-3, 0.1),
     "bus_scale": (0.3, 1.1),
     "nic_share": (0.15, 1.0),
@@ -45,6 +50,9 @@ BOUNDS: dict[str, tuple[float, float]] = {
 }
 """What each constant may be, whatever the data says: outside, it would be fitting something else."""
 
+WORTHWHILE = 0.9
+"""Share of the error on unseen workloads that must be left for factors of layer shapes to be used."""
+
 START = TrainingConstants(dp_overlap=0.3, element_bytes=25.0, expert_host_s=1e-4, layer_host_s=6e-4)
 
 
@@ -54,6 +62,7 @@ class Fitted:
 
     calibration: TrainingCalibration
     predicted_s: tuple[NDArray[np.float64], ...]
+    formula_s: tuple[NDArray[np.float64], ...]  # the same without factors of layer shapes
 
 
 def fit_constants(tables: Sequence[TrainingTable], names: Sequence[str], start: TrainingConstants = START) -> TrainingConstants:
@@ -62,7 +71,7 @@ def fit_constants(tables: Sequence[TrainingTable], names: Sequence[str], start: 
     if unknown:
         rule = f"not a constant; there are: {', '.join(BOUNDS)}"
         raise ConfigError([Fault(where="calibrate", value=name, rule=rule) for name in unknown])
-    parts = [(rows_of(table.job, np.isfinite(table.step_s)), table.step_s[np.isfinite(table.step_s)]) for table in tables]
+    parts = _parts(tables)
     begin = np.array([np.clip(getattr(start, name), *BOUNDS[name]) for name in names])
 
     def residual(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -87,9 +96,12 @@ def calibrate(
     spread: float = 0.3,
     fold_count: int = 5,
 ) -> Fitted:
-    """Fit, and measure the error on workloads that the fit has not seen; one workload alone keeps `spread` and has no error."""
+    """Fit, and measure the error on workloads that the fit has not seen; one workload alone keeps `spread` and has no error.
+
+    Factors of measured layer shapes are kept where they make the error on unseen workloads smaller by at least a tenth.
+    """
     constants = fit_constants(tables, names, start)
-    predicted = [np.full(len(table.step_s), np.nan) for table in tables]
+    plain, shaped = ([np.full(len(table.step_s), np.nan) for table in tables] for _ in range(2))
     masks = _masks(tables, fold_count)
     for fold in range(fold_count):
         held = [mask[fold] if fold < len(mask) else np.zeros(len(table.step_s), bool) for mask, table in zip(masks, tables, strict=True)]
@@ -98,24 +110,47 @@ def calibrate(
         if not kept:
             continue
         unseen = fit_constants(kept, names, start)
-        for table, mask, out in zip(tables, held, predicted, strict=True):
+        shapes = learn_shapes(_parts(kept), unseen)
+        for table, mask, one, other in zip(tables, held, plain, shaped, strict=True):
             if mask.any():
-                out[mask] = np.broadcast_to(step_time(rows_of(table.job, mask), unseen).total_s, (int(mask.sum()),))
-    ratios = np.concatenate([out / table.step_s for out, table in zip(predicted, tables, strict=True)])
-    ratios = ratios[np.isfinite(ratios)]
+                job, count = rows_of(table.job, mask), (int(mask.sum()),)
+                one[mask] = np.broadcast_to(step_time(job, unseen).total_s, count)
+                other[mask] = np.broadcast_to(step_time(job, unseen, shapes.factor(job)).total_s, count)
+    use = _error(shaped, tables) < WORTHWHILE * _error(plain, tables)
+    predicted = shaped if use else plain
+    ratios = _ratios(predicted, tables)
     judged = len(ratios) > 0
     calibration = TrainingCalibration(
         name=name,
         constants=constants,
         memory=memory or MemoryConstants(),
-        spread=float(np.round(np.std(np.log(ratios)), 3)) if judged else spread,
+        shapes=learn_shapes(_parts(tables), constants) if use else LayerShapes(),
+        spread=float(np.round(np.std(np.log(_ratios(plain, tables))), 3)) if judged else spread,  # shapes are seldom among the measured
         made_from=made_from,
         rows=len(ratios) if judged else sum(int(np.isfinite(table.step_s).sum()) for table in tables),
         mape=float(np.round(mape(ratios, np.ones_like(ratios)), 3)) if judged else None,
         assumes=dict(assumes or {}),
         ranges=_ranges(tables),
     )
-    return Fitted(calibration=calibration, predicted_s=tuple(predicted))
+    return Fitted(calibration=calibration, predicted_s=tuple(predicted), formula_s=tuple(plain))
+
+
+def _parts(tables: Sequence[TrainingTable]) -> list[tuple[TrainingJob, NDArray[np.float64]]]:
+    """Rows that ran, table by table."""
+    return [(rows_of(table.job, np.isfinite(table.step_s)), table.step_s[np.isfinite(table.step_s)]) for table in tables]
+
+
+def _ratios(predicted: Sequence[NDArray[np.float64]], tables: Sequence[TrainingTable]) -> NDArray[np.float64]:
+    """Predicted over measured, of all rows that ran."""
+    ratios = np.concatenate([out / table.step_s for out, table in zip(predicted, tables, strict=True)])
+    return np.asarray(ratios[np.isfinite(ratios)])
+
+
+def _error(predicted: Sequence[NDArray[np.float64]], tables: Sequence[TrainingTable]) -> float:
+    """Mean of the tables' mean absolute log errors: each counts the same, as in the fit."""
+    errors = [np.abs(np.log(out / table.step_s)) for out, table in zip(predicted, tables, strict=True)]
+    means = [float(error[np.isfinite(error)].mean()) for error in errors if np.isfinite(error).any()]
+    return float(np.mean(means)) if means else math.inf
 
 
 def _masks(tables: Sequence[TrainingTable], count: int) -> list[list[NDArray[np.bool_]]]:

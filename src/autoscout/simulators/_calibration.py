@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from importlib.resources import files
@@ -14,6 +14,8 @@ import yaml
 from numpy.typing import NDArray
 
 from autoscout.core.errors import ConfigError, Fault
+from autoscout.simulators._layer_shapes import PLACE, LayerShapes
+from autoscout.simulators._numbers import log2
 from autoscout.simulators._training_constants import TrainingConstants
 from autoscout.simulators._training_job import TrainingJob
 from autoscout.simulators._training_memory import MemoryConstants
@@ -48,6 +50,7 @@ class TrainingCalibration:
     name: str
     constants: TrainingConstants = field(default_factory=TrainingConstants)
     memory: MemoryConstants = field(default_factory=MemoryConstants)
+    shapes: LayerShapes = field(default_factory=LayerShapes)
     spread: float = 0.3  # standard deviation of the log error in grouped cross-validation
     made_from: str = "nothing: textbook values"
     rows: int = 0
@@ -79,14 +82,14 @@ def features(job: TrainingJob) -> dict[str, Any]:
     lay = job.layout
     per_layer = job.attention_params + job.ffn_matrices * job.hidden * job.ffn
     return {
-        "layer_params": np.log2(per_layer),
-        "tokens": np.log2(job.tokens),
-        "sequence": np.log2(job.sequence),
-        "gpus": np.log2(lay.tp * lay.pp * lay.dp * lay.cp),
-        "tp": np.log2(lay.tp),
-        "pp": np.log2(lay.pp),
-        "flops": np.log2(job.flops),
-        "experts": np.log2(1.0 + job.experts),
+        "layer_params": log2(per_layer),
+        "tokens": log2(job.tokens),
+        "sequence": log2(job.sequence),
+        "gpus": log2(lay.tp * lay.pp * lay.dp * lay.cp),
+        "tp": log2(lay.tp),
+        "pp": log2(lay.pp),
+        "flops": log2(job.flops),
+        "experts": log2(1.0 + job.experts),
     }
 
 
@@ -112,6 +115,7 @@ def to_json(calibration: TrainingCalibration) -> dict[str, Any]:
     """Plain data; numbers with four digits, which is more than they deserve."""
     data = asdict(calibration)
     data["assumes"] = dict(calibration.assumes)
+    data["shapes"] = [[*point, log] for point, log in zip(calibration.shapes.points, calibration.shapes.logs, strict=True)]
     data["ranges"] = {name: [float(f"{value:.4g}") for value in pair] for name, pair in calibration.ranges.items()}
     for part in ("constants", "memory"):
         data[part] = {name: float(f"{value:.4g}") for name, value in data[part].items()}
@@ -142,6 +146,7 @@ def _from_json(data: Mapping[str, Any], where: str) -> TrainingCalibration:
         name=str(data.get("name", where)),
         constants=TrainingConstants(**constants),
         memory=MemoryConstants(**memory),
+        shapes=_shapes(data.get("shapes") or (), where),
         spread=float(data.get("spread", 0.3)),
         made_from=str(data.get("made_from", "")),
         rows=int(data.get("rows", 0)),
@@ -149,6 +154,16 @@ def _from_json(data: Mapping[str, Any], where: str) -> TrainingCalibration:
         assumes={str(name): float(value) for name, value in data.get("assumes", {}).items()},
         ranges={name: (float(pair[0]), float(pair[1])) for name, pair in data.get("ranges", {}).items()},
     )
+
+
+def _shapes(rows: Sequence[Sequence[float]], where: str) -> LayerShapes:
+    """Each row is a place and the logarithm of measured over predicted."""
+    width = len(PLACE) + 1
+    if any(len(row) != width for row in rows):
+        rule = f"each needs {width} numbers: {', '.join(PLACE)} and the logarithm of measured over predicted"
+        raise ConfigError(Fault(where=where, field="shapes", rule=rule, fix="Write it with autoscout calibrate"))
+    points = tuple(tuple(float(value) for value in row[:-1]) for row in rows)
+    return LayerShapes(points=points, logs=tuple(float(row[-1]) for row in rows))
 
 
 @cache

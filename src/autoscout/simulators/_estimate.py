@@ -87,10 +87,11 @@ class Estimate:
         }
 
 
-def _order(feasible: NDArray[np.float64], cost: NDArray[np.float64]) -> NDArray[np.intp]:
-    """Likely to fit first, by cost; then the others, by chance to fit."""
+def _order(feasible: NDArray[np.float64], cost: NDArray[np.float64], need: NDArray[np.float64] | None = None) -> NDArray[np.intp]:
+    """Likely to fit first, by cost; then the others, by chance to fit; of equally hopeless ones the smallest need first."""
     likely = feasible >= LIKELY
-    return np.lexsort((cost, np.where(likely, 0.0, -feasible), ~likely))
+    need = np.zeros(len(cost)) if need is None else np.where(likely, 0.0, need)
+    return np.lexsort((cost, need, np.where(likely, 0.0, -feasible), ~likely))
 
 
 def estimate_training(
@@ -121,7 +122,7 @@ def estimate_training(
     if not configs:
         raise ConfigError(Fault(where="estimate", rule="no layout fits the pinned knobs and the GPUs", value=repr(fixed)))
     answer, prediction = simulator.answer(configs, task), simulator.predict(configs, task)
-    order = _order(prediction.feasible, prediction.value)
+    order = _order(prediction.feasible, prediction.value, np.broadcast_to(answer.memory.total_bytes, (len(configs),)))
     metrics = {name: metric_of(name, prediction.value, reading) for name in ("step_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu")}
     return Estimate(
         candidates=tuple(

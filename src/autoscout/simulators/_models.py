@@ -100,8 +100,8 @@ def model(name: str) -> ModelShape:
     32
     """
     path = Path(name)
-    if path.name == "config.json" or (path / "config.json").is_file():
-        return read_config(path if path.name == "config.json" else path / "config.json")
+    if path.suffix == ".json" or (path / "config.json").is_file():
+        return read_config(path if path.suffix == ".json" else path / "config.json")
     known = _by_alias()
     wanted = _plain(name.rsplit("/", 1)[-1])
     if wanted in known:
@@ -134,7 +134,9 @@ def read_config(path: str | Path) -> ModelShape:
         data = json.loads(Path(path).read_text())
     except (OSError, ValueError) as error:
         raise ConfigError(Fault(where=str(path), rule=f"the model's config cannot be read: {error}")) from error
-    data = {**data, **data.get("text_config", {})}
+    if not isinstance(data, dict):
+        raise ConfigError(Fault(where=str(path), rule="the model's config must be a JSON object"))
+    data = {**data, **(data.get("text_config") or {})}
 
     def first(*names: str, default: Any = 0) -> Any:
         return next((data[name] for name in names if data.get(name) is not None), default)

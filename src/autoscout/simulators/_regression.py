@@ -35,8 +35,8 @@ class FittedRegression:
 
     @property
     def knobs(self) -> frozenset[str]:
-        """What the last fit read."""
-        return self._columns.knobs
+        """What it was told to read, else what the last fit read."""
+        return frozenset(self._knobs or ()) or self._columns.knobs
 
     @property
     def fitted(self) -> bool:

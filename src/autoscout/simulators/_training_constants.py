@@ -10,7 +10,9 @@ class TrainingConstants:
     """Fitted per software stack; each has a physical meaning, and a default that stands without any data."""
 
     gemm_scale: float = 1.0  # of the rate that bare GEMM kernels reach
-    tile_half: float = 0.05  # tiles per SM at which a GEMM reaches half of its plateau
+    unaligned_cost: float = 2.0  # extra time of a GEMM whose width is odd, as a share: no 16-byte loads
+    tile_half: float = 0.1  # tiles per SM at which a GEMM reaches half of its plateau
+    inner_half: float = 160.0  # depth that begin and end of a GEMM cost: 149, 183, 144 on A100, H100, L40S by 5,928 kernels
     layer_gap_s: float = 1e-4  # GPU time lost between kernels of one layer's forward
     reduced_share: float = 0.5  # share of the nominal gain of fp8/fp4 over bf16 that linear layers reach
     attention_share: float = 0.5  # of the bf16 peak, fused attention
@@ -18,6 +20,7 @@ class TrainingConstants:
     element_bytes: float = 20.0  # element-wise traffic per token and hidden unit, forward
     layer_host_s: float = 0.9e-3  # host time to launch one layer's forward
     host_skew: float = 0.006  # growth of that time with the square of the ranks that must launch together
+    head_host_s: float = 2e-4  # host time of embedding, head and loss of one micro-batch
     step_host_s: float = 5e-3  # data, logging, optimizer launch
     bus_scale: float = 1.0  # of the rate that bare collectives reach
     nic_share: float = 0.7

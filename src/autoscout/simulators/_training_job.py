@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 
 from autoscout.simulators._hardware import Cluster, Gpu
 from autoscout.simulators._models import ModelShape
-
-Array = Any
-"""A float or a float64 array: every field of a job broadcasts against every other, so one call answers a whole table."""
-
-
-def given(condition: Array) -> bool:
-    """Whether it holds anywhere; quicker than `np.any` for the plain numbers that most fields are."""
-    return bool(condition.any()) if isinstance(condition, np.ndarray) else bool(condition)
+from autoscout.simulators._numbers import Array, ceil, floor, given, larger, where
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +41,7 @@ class Layout:
     bucket_count: Array = 0.0  # instead of bucket_mb
     gradient_bytes: Array = 4.0
     loss_parallel: Array = 1.0  # 0 when logits are gathered over tensor-parallel ranks
+    vocab_multiple: Array = 128.0  # the vocabulary is padded to this many words times tp; 1 = not at all
     trained_share: Array = 1.0  # below 1 for LoRA: no weight gradients for the frozen rest
 
 
@@ -95,8 +86,15 @@ class TrainingJob:
         return self.layout.micro_batch * self.sequence / self.layout.cp
 
     @property
+    def head_columns(self) -> Array:
+        """Words of the vocabulary on one rank, padding included; engines that do not pad leave out what does not divide."""
+        unit = self.layout.vocab_multiple
+        padded = ceil(self.vocab / (unit * self.layout.tp)) * unit
+        return where(unit > 1.0, padded, floor(self.vocab / self.layout.tp)) if given(unit <= 1.0) else padded
+
+    @property
     def micro_batches(self) -> Array:
-        return np.maximum(1.0, np.ceil(self.global_batch / (self.layout.micro_batch * self.layout.dp)))
+        return larger(1.0, ceil(self.global_batch / (self.layout.micro_batch * self.layout.dp)))
 
 
 def model_fields(shape: ModelShape) -> dict[str, float]:
@@ -138,4 +136,4 @@ def hardware_fields(gpu: Gpu, cluster: Cluster | None = None, precision: str = "
     }
 
 
-__all__ = ["Array", "Layout", "TrainingJob", "given", "hardware_fields", "model_fields"]
+__all__ = ["Layout", "TrainingJob", "hardware_fields", "model_fields"]

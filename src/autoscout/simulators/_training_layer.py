@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from autoscout.simulators._links import collective_s, send_s
+from autoscout.simulators._links import collective_s, exchange_s, send_s
+from autoscout.simulators._numbers import Array, given, larger, smaller, sqrt, where
 from autoscout.simulators._training_constants import TrainingConstants
-from autoscout.simulators._training_job import Array, TrainingJob, given
+from autoscout.simulators._training_job import TrainingJob
 
 TILE = 128.0 * 128.0
+DEEP = 4096.0
+"""Depth of the products for which the GPUs' shares of the peak hold."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,10 +52,15 @@ def linear_flops(job: TrainingJob, constants: TrainingConstants) -> Array:
 
 def gemm_s(rows: Array, columns: Array, inner: Array, job: TrainingJob, constants: TrainingConstants) -> Array:
     """Roofline of one matrix product whose compute rate saturates with the number of output tiles per SM."""
-    area = rows * columns
+    area = larger(rows * columns, 1.0)
     saturation = 1.0 + constants.tile_half * job.multiprocessors * TILE / area
-    compute_s = 2.0 * area * inner * saturation / linear_flops(job, constants)
-    return np.maximum(compute_s, 2.0 * (area + (rows + columns) * inner) / job.memory_rate)
+    compute_s = 2.0 * area * inner * _depth(inner, constants) * saturation / linear_flops(job, constants)
+    return larger(compute_s, 2.0 * (area + (rows + columns) * inner) / job.memory_rate)
+
+
+def _depth(inner: Array, constants: TrainingConstants) -> Array:
+    """How much longer a product takes per FLOP than one 4096 deep."""
+    return (1.0 + constants.inner_half / inner) / (1.0 + constants.inner_half / DEEP)
 
 
 def dense_layer(job: TrainingJob, constants: TrainingConstants) -> LayerTime:
@@ -70,28 +76,29 @@ def dense_layer(job: TrainingJob, constants: TrainingConstants) -> LayerTime:
 def moe_layer(job: TrainingJob, constants: TrainingConstants) -> LayerTime:
     """A layer with routed experts, and shared ones where the model has them."""
     lay, tokens = job.layout, job.tokens
-    spread = np.where(lay.sequence_parallel > 0, lay.tp, 1.0)
+    spread = where(lay.sequence_parallel > 0, lay.tp, 1.0)
     # tokens of a tensor-parallel group are either spread over its ranks (expert_tp = 1) or seen by all of them
-    rows = tokens * job.active_experts / np.where(lay.expert_tp < lay.tp, spread, 1.0)
-    local = np.maximum(1.0, job.experts / lay.ep)
-    inner = np.maximum(1.0, job.expert_ffn / lay.expert_tp)
-    tiles = np.maximum(rows * inner / TILE, 1e-9)
+    rows = tokens * job.active_experts / where(lay.expert_tp < lay.tp, spread, 1.0)
+    local = larger(1.0, job.experts / lay.ep)
+    inner = larger(1.0, job.expert_ffn / lay.expert_tp)
+    tiles = larger(rows * inner / TILE, 1e-9)
     rate = linear_flops(job, constants) * constants.expert_share / (1.0 + constants.tile_half * job.multiprocessors / tiles)
     weights = job.ffn_matrices * job.hidden * inner
-    ffn_s = np.maximum(2.0 * rows * weights / rate, 2.0 * np.minimum(local, rows) * weights / job.memory_rate)
-    width = np.maximum(1.0, job.shared_ffn / lay.tp)
+    depth = ((job.ffn_matrices - 1.0) * _depth(job.hidden, constants) + _depth(inner, constants)) / job.ffn_matrices
+    ffn_s = larger(2.0 * rows * weights * depth / rate, 2.0 * smaller(local, rows) * weights / job.memory_rate)
+    width = larger(1.0, job.shared_ffn / lay.tp)
     up_s = gemm_s(tokens, (job.ffn_matrices - 1.0) * width, job.hidden, job, constants)
     shared_s = up_s + gemm_s(tokens, job.hidden, width, job, constants)
-    ffn_s = ffn_s + np.where(job.shared_ffn > 0, shared_s, 0.0)
+    ffn_s = ffn_s + where(job.shared_ffn > 0, shared_s, 0.0)
     moved = 2.0 * (tokens / spread) * job.active_experts * job.hidden
-    exchange_s = np.where(lay.ep > 1, 2.0 * collective_s(moved, lay.ep, 1.0, lay.expert_tp, job, constants), 0.0)
+    routed_s = where(lay.ep > 1, 2.0 * exchange_s(moved, lay.ep, lay.expert_tp, job, constants), 0.0)
     inner_bytes = (0.4 * constants.element_bytes * inner + 12.0 * job.hidden) * rows
     params = job.attention_params / lay.tp + local * weights
-    return _total(job, constants, _forward(job, constants, ffn_s, inner_bytes, exchange_s, params, constants.expert_host_s))
+    return _total(job, constants, _forward(job, constants, ffn_s, inner_bytes, routed_s, params, constants.expert_host_s))
 
 
 def _forward(
-    job: TrainingJob, constants: TrainingConstants, ffn_s: Array, inner_bytes: Array, exchange_s: Array, params: Array, host_s: float
+    job: TrainingJob, constants: TrainingConstants, ffn_s: Array, inner_bytes: Array, routed_s: Array, params: Array, host_s: float
 ) -> _Forward:
     lay, tokens = job.layout, job.tokens
     width = job.heads * job.head_size
@@ -99,10 +106,10 @@ def _forward(
     projections_s = gemm_s(tokens, inward, job.hidden, job, constants) + gemm_s(tokens, job.hidden, width / lay.tp, job, constants)
     pairs = tokens * job.sequence * job.heads / lay.tp
     attention_s = 2.0 * pairs * job.head_size / (job.flops * constants.attention_share)  # causal: half of 4 x pairs
-    spread = np.where(lay.sequence_parallel > 0, lay.tp, 1.0)
+    spread = where(lay.sequence_parallel > 0, lay.tp, 1.0)
     plain_bytes = constants.element_bytes * (1.0 - 0.4 * lay.norm_fused) * tokens * job.hidden / spread
     message = 2.0 * tokens * job.hidden
-    tensor_s = np.where(lay.tp > 1, 2.0 * collective_s(message, lay.tp, 2.0, 1.0, job, constants), 0.0)
+    tensor_s = where(lay.tp > 1, 2.0 * collective_s(message, lay.tp, 2.0, 1.0, job, constants), 0.0)
     matmul_s, tensor_s = _overlap(projections_s + ffn_s, tensor_s, job, constants)
     return _Forward(
         gemm_s=matmul_s,
@@ -111,7 +118,7 @@ def _forward(
         elementwise_s=(plain_bytes + inner_bytes) / job.memory_rate + constants.layer_gap_s * (1.0 - 0.8 * lay.compiled),
         tensor_s=tensor_s,
         context_s=_ring_s(job, constants, attention_s),
-        expert_s=exchange_s,
+        expert_s=routed_s,
         host_s=(constants.layer_host_s + host_s) * (1.0 + constants.host_skew * (lay.tp - 1.0) ** 2) * (1.0 - 0.8 * lay.compiled),
         params=params,
     )
@@ -122,12 +129,12 @@ def _overlap(matmul_s: Array, tensor_s: Array, job: TrainingJob, constants: Trai
     lay = job.layout
     if not given(lay.tp_overlap):
         return matmul_s, tensor_s
-    sms = np.where(lay.tp_comm_sms > 0, lay.tp_comm_sms, 16.0)
-    slowed_s = matmul_s / (1.0 - np.minimum(0.5, sms / job.multiprocessors))
+    sms = where(lay.tp_comm_sms > 0, lay.tp_comm_sms, 16.0)
+    slowed_s = matmul_s / (1.0 - smaller(0.5, sms / job.multiprocessors))
     carried_s = tensor_s * (1.0 + 4.0 / sms) / 1.25  # full rate at 16 SMs
-    exposed_s = np.maximum(0.05 * carried_s, carried_s - constants.tp_overlap * slowed_s)
+    exposed_s = larger(0.05 * carried_s, carried_s - constants.tp_overlap * slowed_s)
     use = (lay.tp_overlap > 0) & (lay.tp > 1)
-    return np.where(use, slowed_s, matmul_s), np.where(use, exposed_s, tensor_s)
+    return where(use, slowed_s, matmul_s), where(use, exposed_s, tensor_s)
 
 
 def _ring_s(job: TrainingJob, constants: TrainingConstants, attention_s: Array) -> Array:
@@ -137,7 +144,7 @@ def _ring_s(job: TrainingJob, constants: TrainingConstants, attention_s: Array) 
         return 0.0
     block = 4.0 * job.tokens * job.kv_heads * job.head_size / lay.tp
     hop_s = send_s(block, lay.tp * (lay.cp - 1.0), job, constants)
-    return np.where(lay.cp > 1, (lay.cp - 1.0) * np.maximum(0.1 * hop_s, hop_s - attention_s / lay.cp), 0.0)
+    return where(lay.cp > 1, (lay.cp - 1.0) * larger(0.1 * hop_s, hop_s - attention_s / lay.cp), 0.0)
 
 
 def _total(job: TrainingJob, constants: TrainingConstants, one: _Forward) -> LayerTime:
@@ -151,8 +158,8 @@ def _total(job: TrainingJob, constants: TrainingConstants, one: _Forward) -> Lay
     backward_s = weights * one.gemm_s + 2.5 * one.attention_s + 2.0 * one.score_s + 1.6 * one.elementwise_s + traffic_s
     rest_s = recompute_s + backward_s
     shard_one_s, shard_two_s = _gathers_s(job, constants, one.params, forward_s, rest_s)
-    first_s = _softmax(forward_s + shard_one_s, one.host_s)
-    second_s = _softmax(rest_s + shard_two_s, one.host_s * (2.0 + lay.recompute))
+    first_s = soft_maximum(forward_s + shard_one_s, one.host_s)
+    second_s = soft_maximum(rest_s + shard_two_s, one.host_s * (2.0 + lay.recompute))
     sharding_s = shard_one_s + shard_two_s
     return LayerTime(
         total_s=first_s + second_s,
@@ -176,16 +183,16 @@ def _gathers_s(job: TrainingJob, constants: TrainingConstants, params: Array, fo
         return 0.0, 0.0
     once_s = collective_s(2.0 * params, lay.dp, 1.0, lay.tp * lay.cp, job, constants)
     sharded = (lay.zero >= 3) & (lay.dp > 1)
-    one_s = np.where(sharded, np.maximum(0.0, once_s - constants.shard_overlap * forward_s), 0.0)
+    one_s = where(sharded, larger(0.0, once_s - constants.shard_overlap * forward_s), 0.0)
     scatter = lay.gradient_bytes / 2.0
-    return one_s, np.where(sharded, np.maximum(0.0, (1.0 + scatter) * once_s - constants.shard_overlap * rest_s), 0.0)
+    return one_s, where(sharded, larger(0.0, (1.0 + scatter) * once_s - constants.shard_overlap * rest_s), 0.0)
 
 
-def _softmax(one: Array, other: Array) -> Array:
+def soft_maximum(one: Array, other: Array) -> Array:
     """A maximum without a corner: queues between host and GPU smooth it, and so it can be fitted."""
-    larger = np.maximum(np.maximum(one, other), 1e-12)
-    squared = np.square(np.minimum(one, other) / larger)
-    return larger * np.sqrt(np.sqrt(np.sqrt(1.0 + np.square(np.square(squared)))))  # the 8-norm, in cheap steps
+    most = larger(larger(one, other), 1e-12)
+    squared = (smaller(one, other) / most) ** 2
+    return most * sqrt(sqrt(sqrt(1.0 + (squared**2) ** 2)))  # the 8-norm, in cheap steps
 
 
-__all__ = ["LayerTime", "dense_layer", "gemm_s", "linear_flops", "moe_layer"]
+__all__ = ["LayerTime", "dense_layer", "gemm_s", "linear_flops", "moe_layer", "soft_maximum"]

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from autoscout.simulators._training_job import Array, TrainingJob, given
+from autoscout.simulators._numbers import Array, ceil, given, larger, smaller, where
+from autoscout.simulators._training_job import TrainingJob
 from autoscout.simulators._training_time import stage_params
 
 
@@ -20,8 +21,8 @@ class MemoryConstants:
     fixed_bytes: float = 3.0e9  # context, workspaces, communication buffers
     fragment_share: float = 0.04  # of everything, lost to fragments
     usable_share: float = 0.97  # of nominal capacity
-    spread: float = 0.15  # standard deviation of the log error of the need
-    margin: float = 0.182  # how much more than needed must be free for even odds (safe side)
+    spread: float = 0.3  # standard deviation of the log error of activations; weights and optimizer state are known
+    margin: float = 0.4  # logarithm of how much more than counted must be free for activations at even odds (safe side)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,21 +45,23 @@ class StepMemory:
 def step_memory(job: TrainingJob, constants: MemoryConstants) -> StepMemory:
     """Predict the peak of the fullest rank (first or last stage, whichever holds more)."""
     lay = job.layout
-    stage_layers = np.ceil(job.layers / (lay.pp * lay.virtual_stages)) * lay.virtual_stages
+    stage_layers = ceil(job.layers / (lay.pp * lay.virtual_stages)) * lay.virtual_stages
     dense, experts = stage_params(job, stage_layers)
     weights, gradients, optimizer = _states(job, dense, experts)
     gathered: Array = 0.0
     if given(lay.zero >= 3):
-        gathered = np.where(lay.zero >= 3, 2.0 * 2.0 * (dense + experts) / np.maximum(1.0, stage_layers), 0.0)
-    flight = np.where(lay.pp > 1, np.minimum(job.micro_batches, lay.pp), 1.0)
+        # two layers at a time; with pipelines weights stay gathered from micro-batch to micro-batch, and gradients are summed unsharded
+        layers = where(lay.pp > 1, (2.0 + lay.gradient_bytes) / 2.0 * stage_layers, 2.0)
+        gathered = where(lay.zero >= 3, 2.0 * layers * (dense + experts) / larger(1.0, stage_layers), 0.0)
+    flight = where(lay.pp > 1, smaller(job.micro_batches, lay.pp), 1.0)
     if given(lay.virtual_stages > 1):
-        flight = flight * np.where(lay.virtual_stages > 1, 1.0 + (lay.pp - 1.0) / (lay.pp * lay.virtual_stages), 1.0)
+        flight = flight * where(lay.virtual_stages > 1, 1.0 + (lay.pp - 1.0) / (lay.pp * lay.virtual_stages), 1.0)
     kept, working = _layer_bytes(job, constants)
     activations = constants.activation_scale * (stage_layers * kept * flight + working)
-    columns = job.vocab / np.where(lay.loss_parallel > 0, lay.tp, 1.0)
+    columns = job.vocab / where(lay.loss_parallel > 0, lay.tp, 1.0)
     logits = job.tokens * columns * 12.0  # 2-byte logits, 4-byte copy, the gradients of both
-    last = np.where(lay.pp > 1, logits + activations / np.maximum(1.0, flight), logits + activations)
-    peak_activations = np.maximum(np.where(lay.pp > 1, activations, 0.0), last)
+    last = where(lay.pp > 1, logits + activations / larger(1.0, flight), logits + activations)
+    peak_activations = larger(where(lay.pp > 1, activations, 0.0), last)
     fixed = constants.fixed_bytes
     total = (weights + gathered + gradients + optimizer + peak_activations) * (1.0 + constants.fragment_share) + fixed
     return StepMemory(
@@ -73,45 +76,55 @@ def step_memory(job: TrainingJob, constants: MemoryConstants) -> StepMemory:
 
 
 def feasible(memory: StepMemory, job: TrainingJob, constants: MemoryConstants) -> Array:
-    """Probability that the need fits: a logistic of the log distance to capacity, moved to the safe side by the margin."""
-    room = np.log(job.memory_bytes * constants.usable_share / memory.total_bytes) - constants.margin
-    return 1.0 / (1.0 + np.exp(np.clip(-1.702 * room / constants.spread, -60.0, 60.0)))
+    """Probability that the need fits: a logistic of the room for activations, moved to the safe side by the margin."""
+    odds = 1.702 * (spare_room(memory, job.memory_bytes, constants) - constants.margin) / constants.spread
+    return 1.0 / (1.0 + np.exp(np.clip(-odds, -60.0, 60.0)))
+
+
+def spare_room(memory: StepMemory, capacity_bytes: Array, constants: MemoryConstants) -> Array:
+    """Logarithm of what is left for activations over what they are counted at.
+
+    Weights, gradients and optimizer state can be counted to the byte; activations, workspaces of kernels and fragments cannot.
+    """
+    certain = memory.weights_bytes + memory.gradients_bytes + memory.optimizer_bytes + constants.fixed_bytes
+    loose = (memory.activations_bytes + memory.logits_bytes) * (1.0 + constants.fragment_share)
+    return np.log(larger(capacity_bytes * constants.usable_share - certain, 1.0) / larger(loose, 1.0))
 
 
 def _states(job: TrainingJob, dense: Array, experts: Array) -> tuple[Array, Array, Array]:
     lay = job.layout
-    group = np.where(lay.zero_group > 0, lay.zero_group, lay.dp * lay.cp)
-    expert_group = np.maximum(1.0, group * lay.tp / (lay.ep * lay.expert_tp))
+    group = where(lay.zero_group > 0, lay.zero_group, lay.dp * lay.cp)
+    expert_group = larger(1.0, group * lay.tp / (lay.ep * lay.expert_tp))
 
     def sharded(bytes_each: Array, stage: float) -> Array:
         split = lay.zero >= stage
         if not given(split):
             return bytes_each * (dense + experts)
-        return bytes_each * (dense * np.where(split, 1.0 / group, 1.0) + experts * np.where(split, 1.0 / expert_group, 1.0))
+        return bytes_each * (dense * where(split, 1.0 / group, 1.0) + experts * where(split, 1.0 / expert_group, 1.0))
 
-    master = np.where(lay.zero >= 3, 10.0, 12.0)  # fp32 weights, two moments; FSDP keeps fp32 weights instead of both
+    master = where(lay.zero >= 3, 10.0, 12.0)  # fp32 weights, two moments; FSDP keeps fp32 weights instead of both
     return sharded(2.0, 3), sharded(lay.gradient_bytes * lay.trained_share, 2), sharded(master * lay.trained_share, 1)
 
 
 def _layer_bytes(job: TrainingJob, constants: MemoryConstants) -> tuple[Array, Array]:
     """(kept for the backward per layer and micro-batch, working space of the layer that is being recomputed)."""
     lay, tokens = job.layout, job.tokens
-    spread = np.where(lay.sequence_parallel > 0, lay.tp, 1.0)
+    spread = where(lay.sequence_parallel > 0, lay.tp, 1.0)
     norms = constants.norm_bytes * (1.0 - lay.norm_fused)
     whole = (10.0 + norms) * job.hidden / spread  # inputs of norms and linear layers, masks
     heads = (2.0 * (job.heads + 2.0 * job.kv_heads) + 2.0 * job.heads) * job.head_size / lay.tp
     scores = 5.0 * job.heads * job.sequence / (lay.cp * lay.tp) * (lay.attention > 0.3) * lay.cp
-    dense_ffn = np.where(job.ffn_matrices > 2.0, 6.0, 4.0) * job.ffn / lay.tp
+    dense_ffn = where(job.ffn_matrices > 2.0, 6.0, 4.0) * job.ffn / lay.tp
     moe_share = job.moe_layers / job.layers
-    routed = job.active_experts * (6.0 * job.expert_ffn / lay.expert_tp + 6.0 * job.hidden) / np.where(lay.expert_tp < lay.tp, spread, 1.0)
+    routed = job.active_experts * (6.0 * job.expert_ffn / lay.expert_tp + 6.0 * job.hidden) / where(lay.expert_tp < lay.tp, spread, 1.0)
     shared = 6.0 * job.shared_ffn / lay.tp
     ffn = dense_ffn * (1.0 - moe_share) + (routed + shared) * moe_share
     full = tokens * (whole + heads + scores + ffn)
     selective = tokens * (whole + heads + ffn)
     checkpoint = tokens * 2.0 * job.hidden / spread
-    plain = np.where(lay.selective > 0, selective, full)
+    plain = where(lay.selective > 0, selective, full)
     kept = plain + lay.recompute * (checkpoint - plain)
-    return kept, np.where(lay.recompute > 0, full, np.where(lay.selective > 0, full - selective, 0.0))
+    return kept, where(lay.recompute > 0, full, where(lay.selective > 0, full - selective, 0.0))
 
 
-__all__ = ["MemoryConstants", "StepMemory", "feasible", "step_memory"]
+__all__ = ["MemoryConstants", "StepMemory", "feasible", "spare_room", "step_memory"]

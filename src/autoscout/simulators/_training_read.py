@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Task
-from autoscout.simulators._hardware import Cluster, cluster, gpu
+from autoscout.simulators._hardware import PRECISIONS, Cluster, cluster, gpu
 from autoscout.simulators._models import ModelShape, model, model_from
+from autoscout.simulators._numbers import floor, larger, smaller, where
 from autoscout.simulators._training_job import Layout, TrainingJob, hardware_fields, model_fields
 
 KNOBS: dict[str, tuple[str, ...]] = {
@@ -38,6 +39,7 @@ KNOBS: dict[str, tuple[str, ...]] = {
     "bucket_count": ("ddp", "bucket_count", "ddp_num_buckets"),
     "gradient_bytes": ("gradient_bytes",),
     "loss_parallel": ("loss_parallel", "vocab_parallel"),
+    "vocab_multiple": ("vocab_multiple", "make_vocab_size_divisible_by"),
     "trained_share": ("trained_share",),
 }
 """Layout field -> the knob names it is known by; the first one that a config assigns counts."""
@@ -124,6 +126,10 @@ def read_task(task: Task) -> TrainingTask:
     for field, value in (("sequence", sequence), ("global_batch", batch)):
         if value is None or not number(value) > 0:
             faults.append(Fault(where="task", field=f"workload.{field}", value=repr(value), rule="must be a positive number"))
+    precision = str(facts.get("precision") or "bf16")
+    if precision.lower() not in PRECISIONS:
+        rule = f"unknown precision; there are: {', '.join(PRECISIONS)}"
+        faults.append(Fault(where="task", field="workload.precision", value=repr(precision), rule=rule))
     if faults:
         raise ConfigError(faults)
     fixed = {name: facts[name] for names in KNOBS.values() for name in names if name in facts}
@@ -132,7 +138,7 @@ def read_task(task: Task) -> TrainingTask:
         cluster=machines,
         sequence=number(sequence),
         global_batch=number(batch),
-        precision=str(facts.get("precision") or "bf16"),
+        precision=precision,
         stack=str(facts.get("stack") or task.system),
         fixed=fixed,
     )
@@ -189,24 +195,27 @@ def read_layout(rows: Sequence[Mapping[str, Any]], fixed: Mapping[str, Any], gpu
 
 def _layout(found: Mapping[str, Sequence[Any]], gpus: float, zero: float) -> Layout:
     def column(field: str, default: float) -> Any:
-        """A column of numbers, or the default itself: numbers broadcast, and cost nothing."""
+        """A column of numbers, or one number: numbers broadcast, and cost nothing."""
         values = found.get(field)
         if values is None:
             return default
+        if len(values) == 1:
+            return default if values[0] in (None, "") else number(values[0])
         if set(map(type, values)) <= {int, float, bool}:
             return np.array(values, dtype=np.float64)
         return np.array([default if value in (None, "") else number(value) for value in values])
 
     def degree(field: str) -> Any:
-        return np.maximum(1.0, column(field, 1.0)) if field in found else 1.0
+        return larger(1.0, column(field, 1.0)) if field in found else 1.0
 
     tp, pp, cp = degree("tp"), degree("pp"), degree("cp")
-    dp = degree("dp") if "dp" in found else np.maximum(1.0, np.floor(gpus / (tp * pp * cp)))
+    dp = degree("dp") if "dp" in found else larger(1.0, floor(gpus / (tp * pp * cp)))
     selective: Any = 0.0
-    full = np.minimum(1.0, column("recompute", 0.0))
+    full = smaller(1.0, column("recompute", 0.0))
     if not set(map(type, found.get("recompute", ()))) <= {bool, int, float}:
-        selective = np.array([float(str(value).lower() in _SELECTIVE) for value in found["recompute"]])
-        full = np.where(selective > 0, 0.0, full)
+        chosen = [float(str(value).lower() in _SELECTIVE) for value in found["recompute"]]
+        selective = np.array(chosen) if len(chosen) > 1 else chosen[0]
+        full = where(selective > 0, 0.0, full)
     if "recompute_share" in found:
         full = full * column("recompute_share", 1.0)
     attention, fused = _kernels(found.get("attention"))
@@ -220,21 +229,22 @@ def _layout(found: Mapping[str, Sequence[Any]], gpus: float, zero: float) -> Lay
         expert_tp=degree("expert_tp"),
         virtual_stages=degree("virtual_stages"),
         micro_batch=degree("micro_batch"),
-        sequence_parallel=np.where(tp > 1, column("sequence_parallel", 0.0), 0.0),
+        sequence_parallel=where(tp > 1, column("sequence_parallel", 0.0), 0.0),
         recompute=full,
         selective=selective,
         zero=column("zero", zero),
-        zero_group=np.maximum(0.0, column("zero_group", 0.0)),
+        zero_group=larger(0.0, column("zero_group", 0.0)),
         attention=attention,
         norm_fused=fused,
         compiled=column("compiled", 0.0),
-        tp_overlap=np.where(sms > 0, 1.0, column("tp_overlap", 0.0)),
+        tp_overlap=where(sms > 0, 1.0, column("tp_overlap", 0.0)),
         tp_comm_sms=sms,
         dp_overlap=column("dp_overlap", 1.0),
         bucket_mb=column("bucket_mb", 0.0),
         bucket_count=column("bucket_count", 0.0),
         gradient_bytes=column("gradient_bytes", 4.0),
         loss_parallel=column("loss_parallel", 0.0),
+        vocab_multiple=larger(1.0, column("vocab_multiple", 128.0)),
         trained_share=column("trained_share", 1.0),
     )
 
@@ -243,6 +253,8 @@ def _kernels(values: Sequence[Any] | None) -> tuple[Any, Any]:
     """(share of plain score passes, norms fused) from names such as `flash_attention2 + RMS kernel`, `fused`, `torch`."""
     if values is None:
         return 0.0, 0.0
+    if len(values) == 1:
+        return _kernel(values[0])
     known = {value: _kernel(value) for value in set(values)}
     pairs = np.array([known[value] for value in values])
     return pairs[:, 0], pairs[:, 1]

@@ -62,7 +62,8 @@ def table_of(name: str, rows: Iterable[Mapping[str, Any]], *, zero: float = 1.0)
         kept.append(dict(row))
         peaks.append(float(row["peak_mem_gib"]) * 2**30 if row.get("peak_mem_gib") else math.nan)
         shape = reading.shape
-        parts = (shape.name, shape.layers, shape.hidden, row.get("n_gpus"), row.get("gpu"), reading.global_batch, reading.sequence)
+        machines = "+".join(f"{count}x{kind.name}" for kind, count in reading.cluster.groups)
+        parts = (shape.name, shape.layers, shape.hidden, machines, reading.precision, reading.global_batch, reading.sequence)
         groups.append(" ".join(map(str, parts)))
     if not jobs:
         fix = "Needed: model (or layers, hidden, heads), gpu, n_gpus, seq, gbs and a time"

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from autoscout.core.config import Config
 from autoscout.core.errors import require
-from autoscout.core.protocols import Prediction
-from autoscout.core.task import Task
-from autoscout.core.trial import Trial
 from autoscout.simulators._columns import Matrix
 from autoscout.simulators._regression import FittedRegression, Vector
 from autoscout.simulators._trees import BoostedTrees, TreeOptions
@@ -40,22 +36,12 @@ class BoostedOptions:
         require("boosted", self, checks)
 
 
-class BoostedRegression:
+class BoostedRegression(FittedRegression):
     """Boosted trees on the logarithm of the metric."""
 
     def __init__(self, options: BoostedOptions | None = None) -> None:
         self.options = options or BoostedOptions()
-        self._regression = FittedRegression(self._learn, self.options.knobs or None, log_inputs=True, log_target=True, onehot=False)
-
-    @property
-    def knobs(self) -> frozenset[str]:
-        return frozenset(self.options.knobs) or self._regression.knobs
-
-    def predict(self, configs: Sequence[Config], task: Task) -> Prediction:
-        return self._regression.predict(configs, task)
-
-    def fit(self, trials: Sequence[Trial], task: Task) -> None:
-        self._regression.fit(trials, task)
+        super().__init__(self._learn, self.options.knobs or None, log_inputs=True, log_target=True, onehot=False)
 
     def _learn(self, inputs: Matrix, targets: Vector) -> Callable[[Matrix], Vector]:
         options = TreeOptions(rounds=self.options.rounds, depth=self.options.depth, rate=self.options.rate, min_leaf=2)

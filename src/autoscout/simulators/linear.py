@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autoscout.core.config import Config
 from autoscout.core.errors import require
-from autoscout.core.protocols import Prediction
-from autoscout.core.task import Task
-from autoscout.core.trial import Trial
 from autoscout.simulators._regression import FittedRegression, least_squares
 
 _BASE = ("a100", "a40", "mbs", "tp", "pp", "dp")
@@ -43,22 +38,12 @@ class LinearOptions:
         return self.knobs or TABLE_2.get(self.subset)
 
 
-class LinearRegression:
+class LinearRegression(FittedRegression):
     """Ordinary least squares of the metric on raw knob values, as in the paper; no logarithms, no interactions."""
 
     def __init__(self, options: LinearOptions | None = None) -> None:
         self.options = options or LinearOptions()
-        self._regression = FittedRegression(least_squares, self.options.columns, log_inputs=False, log_target=False, onehot=True)
-
-    @property
-    def knobs(self) -> frozenset[str]:
-        return frozenset(self.options.columns or self._regression.knobs)
-
-    def predict(self, configs: Sequence[Config], task: Task) -> Prediction:
-        return self._regression.predict(configs, task)
-
-    def fit(self, trials: Sequence[Trial], task: Task) -> None:
-        self._regression.fit(trials, task)
+        super().__init__(least_squares, self.options.columns, log_inputs=False, log_target=False, onehot=True)
 
 
 def table_2() -> list[LinearRegression]:

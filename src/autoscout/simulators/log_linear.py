@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from autoscout.core.config import Config
 from autoscout.core.errors import require
-from autoscout.core.protocols import Prediction
-from autoscout.core.task import Task
-from autoscout.core.trial import Trial
 from autoscout.simulators._columns import Matrix
 from autoscout.simulators._regression import FittedRegression, Vector
 
@@ -32,22 +28,12 @@ class LogLinearOptions:
         require("log-linear", self, {"ridge": (self.ridge >= 0, "must not be negative")})
 
 
-class LogLinearRegression:
+class LogLinearRegression(FittedRegression):
     """Ridge regression in logarithms; words become one column each."""
 
     def __init__(self, options: LogLinearOptions | None = None) -> None:
         self.options = options or LogLinearOptions()
-        self._regression = FittedRegression(self._learn, self.options.knobs or None, log_inputs=True, log_target=True, onehot=True)
-
-    @property
-    def knobs(self) -> frozenset[str]:
-        return frozenset(self.options.knobs) or self._regression.knobs
-
-    def predict(self, configs: Sequence[Config], task: Task) -> Prediction:
-        return self._regression.predict(configs, task)
-
-    def fit(self, trials: Sequence[Trial], task: Task) -> None:
-        self._regression.fit(trials, task)
+        super().__init__(self._learn, self.options.knobs or None, log_inputs=True, log_target=True, onehot=True)
 
     def _learn(self, inputs: Matrix, targets: Vector) -> Callable[[Matrix], Vector]:
         centre, middle = inputs.mean(axis=0), targets.mean()

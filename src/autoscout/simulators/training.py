@@ -16,7 +16,7 @@ from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Trial
 from autoscout.simulators._calibration import TrainingCalibration, training_calibration
 from autoscout.simulators._training_job import Layout, TrainingJob
-from autoscout.simulators._training_memory import StepMemory, feasible, step_memory
+from autoscout.simulators._training_memory import StepMemory, feasible, spare_room, step_memory
 from autoscout.simulators._training_read import HARDWARE_KNOBS, KNOBS, TrainingTask, number, read_layout, read_task, training_job
 from autoscout.simulators._training_tables import model_flops
 from autoscout.simulators._training_time import StepTime, step_time
@@ -107,7 +107,8 @@ class TrainingModel:
         layout = read_layout(rows, {**calibration.assumes, **reading.fixed}, float(reading.cluster.gpus))
         valid = np.broadcast_to(_valid(layout, reading), (len(rows),))
         job = training_job(reading, layout)
-        time, memory = step_time(job, calibration.constants), step_memory(job, calibration.memory)
+        time = step_time(job, calibration.constants, calibration.shapes.factor(job))
+        memory = step_memory(job, calibration.memory)
         fits, capacity = self._fits(memory, job, calibration), job.memory_bytes
         if reading.cluster.mixed:
             used = _kinds_used(rows, layout, reading)
@@ -123,6 +124,11 @@ class TrainingModel:
             valid=valid,
         )
 
+    def breakdown(self, config: Config, task: Task) -> dict[str, float]:
+        """Seconds of one step by part, as far as each takes any."""
+        parts = self.answer([config], task).time.parts()
+        return {name: float(np.ravel(seconds)[0]) * self._scale for name, seconds in parts.items() if float(np.ravel(seconds)[0]) > 0}
+
     def calibration(self, task: Task) -> TrainingCalibration:
         """The constants in use for a task."""
         return self._read(task)[1]
@@ -137,7 +143,7 @@ class TrainingModel:
         jobs = [training_job(reading, layout, kind) for kind in range(len(reading.cluster.groups))]
         nic_rate = min(float(job.nic_rate) for job in jobs)
         jobs = [replace(job, nic_rate=nic_rate) for job in jobs]
-        times = [step_time(job, calibration.constants) for job in jobs]
+        times = [step_time(job, calibration.constants, calibration.shapes.factor(job)) for job in jobs]
         memories = [step_memory(job, calibration.memory) for job in jobs]
         shape = used.shape[1:]
         fits = np.stack([np.broadcast_to(self._fits(memory, job, calibration), shape) for memory, job in zip(memories, jobs, strict=True)])
@@ -163,16 +169,16 @@ class TrainingModel:
         return self._seen[1], self._seen[2]
 
     def _learn_memory(self, measured: Sequence[Trial], task: Task, calibration: TrainingCalibration) -> float:
-        """The most likely shift of the margin under a prior of 0.2 around 0, by a grid."""
+        """The most likely shift of the margin under a prior of 0.3 around 0, by a grid."""
         seen = [trial for trial in measured if trial.ok or trial.measurement.status.out_of_memory]
         if not seen:
             return 0.0
         answer = self.answer([trial.config for trial in seen], task)
         ran = np.array([trial.ok for trial in seen])
-        room = np.log(answer.capacity_bytes * calibration.memory.usable_share / answer.memory.total_bytes) - calibration.memory.margin
-        shifts = np.linspace(-0.6, 0.6, 61)
+        room = spare_room(answer.memory, answer.capacity_bytes, calibration.memory) - calibration.memory.margin
+        shifts = np.linspace(-0.9, 0.9, 61)
         odds = 1.702 * (np.broadcast_to(room, ran.shape)[:, None] - shifts[None, :]) / calibration.memory.spread
-        likelihood = -np.logaddexp(0.0, np.where(ran[:, None], -odds, odds)).sum(axis=0) - 0.5 * (shifts / 0.2) ** 2
+        likelihood = -np.logaddexp(0.0, np.where(ran[:, None], -odds, odds)).sum(axis=0) - 0.5 * (shifts / 0.3) ** 2
         return float(shifts[int(np.argmax(likelihood))])
 
 

@@ -1,0 +1,97 @@
+"""What a simulator had predicted, beside what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from autoscout.core.scores import kendall
+from autoscout.report.labels import show_number, show_percent
+from autoscout.report.markup import Markup, badge, number_cell, table, tag
+from autoscout.report.sections import section
+
+SHOWN = 60
+"""Rows of the table in the page; the rest is in the journal."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Foretold:
+    """One measured configuration and its prediction."""
+
+    trial: int
+    name: str
+    predicted: float
+    measured: float | None  # None when it failed
+    status: str = "ok"
+
+    @property
+    def error(self) -> float | None:
+        """Predicted over measured, less 1."""
+        return self.predicted / self.measured - 1.0 if self.measured else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Foreseen:
+    """All of them, in the order of measuring; `pictures` are SVG of where the predicted time goes."""
+
+    simulator: str
+    metric: str
+    rows: tuple[Foretold, ...]
+    pictures: tuple[str, ...] = ()
+
+    @property
+    def good(self) -> list[Foretold]:
+        return [row for row in self.rows if row.error is not None]
+
+    @property
+    def mean_error(self) -> float | None:
+        errors = [abs(row.error) for row in self.good if row.error is not None]
+        return float(np.mean(errors)) if errors else None
+
+    @property
+    def rank(self) -> float | None:
+        """Kendall's tau; None for fewer than three."""
+        if len(self.good) < 3:
+            return None
+        return kendall(np.array([row.predicted for row in self.good]), np.array([row.measured for row in self.good], dtype=np.float64))
+
+    @property
+    def sentence(self) -> str:
+        """The whole in one line."""
+        if self.mean_error is None:
+            return f"{self.simulator}: no measured configuration to compare its predictions with"
+        agreement = f", rank agreement {self.rank:.2f}" if self.rank is not None else ""
+        failed = len(self.rows) - len(self.good)
+        unforeseen = f"; {failed} failed" if failed else ""
+        count, error = len(self.good), f"{self.mean_error:.0%}"
+        return f"{self.simulator} predicted {count} measured configurations with a mean error of {error}{agreement}{unforeseen}"
+
+    def to_json(self) -> dict[str, Any]:
+        rows = [{**vars(row), "error": row.error} for row in self.rows]
+        return {"simulator": self.simulator, "mean_error": self.mean_error, "rank": self.rank, "rows": rows}
+
+
+def foreseen_section(foreseen: Foreseen | None) -> Markup:
+    """The part of the page; nothing for a study without a simulator."""
+    if foreseen is None or not foreseen.rows:
+        return Markup("")
+    head = ["trial", "name", *(tag("th", text, scope="col", class_="number") for text in ("predicted", "measured", "error"))]
+    parts: list[object] = [table(head, [_cells(row) for row in _shown(foreseen.rows)], f"{foreseen.metric}, predicted and measured")]
+    if len(foreseen.rows) > SHOWN:
+        parts.append(tag("p", f"Shown: the last {SHOWN} of {len(foreseen.rows)}.", class_="quiet small"))
+    # the pictures are ours, made from numbers and escaped names
+    parts += [tag("div", Markup(picture), class_="scroll") for picture in foreseen.pictures]
+    return section("foreseen", "Predicted and measured", *parts, lead=f"{foreseen.sentence}.")
+
+
+def _shown(rows: Sequence[Foretold]) -> Sequence[Foretold]:
+    return rows[-SHOWN:]
+
+
+def _cells(row: Foretold) -> list[object]:
+    measured: object = show_number(row.measured) if row.measured is not None else badge(row.status, "bad")
+    error = show_percent(1.0 + row.error) if row.error is not None else ""
+    return [f"#{row.trial}", row.name, number_cell(show_number(row.predicted)), number_cell(measured), number_cell(error)]

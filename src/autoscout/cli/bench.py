@@ -49,7 +49,8 @@ def search(
     as_json: AsJson = False,
 ) -> None:
     """Race searchers on tables: evaluations to the optimum, area under regret, mean rank, failures, CPU per proposal."""
-    race = _race(tables, _listed(searchers), _listed(only), range(first_seed, first_seed + seeds), budget, workers, jobs, output)
+    entries = tuple(Entry.parse(text) for text in _listed(searchers))
+    race = _race(tables, entries, _listed(only), range(first_seed, first_seed + seeds), budget, workers, jobs, output)
     if simulator:
         race = _informed(race, Simulated.parse(simulator))
     runs = _runs(race, quiet=as_json)
@@ -62,7 +63,7 @@ def search(
 
 @app.command("ablation")
 def ablation(
-    name: Annotated[str, typer.Argument(help="breakdown, tournament, spaces, parts, or all.")] = "all",
+    name: Annotated[str, typer.Argument(help="breakdown, tournament, spaces, noise, parts, or all.")] = "all",
     tables: Annotated[str, typer.Option("--tables", help="Where to run; the synthetic Megatron spaces by default.")] = "",
     only: Only = "",
     seeds: Seeds = 20,
@@ -73,7 +74,7 @@ def ablation(
     png: Png = False,
     as_json: AsJson = False,
 ) -> None:
-    """Switch parts of the paper's search off, one at a time (its Figures 8 to 10)."""
+    """Switch parts of the paper's search off, one at a time (its Figures 8 to 11)."""
     names = list(ABLATIONS) if name == "all" else [name]
     unknown = [item for item in names if item not in ABLATIONS]
     if unknown:
@@ -83,7 +84,7 @@ def ablation(
         plan = ABLATIONS[item]
         folder = None if output is None else output / item
         where = tables or plan.tables
-        race = _race(where, list(plan.searchers), _listed(only), range(first_seed, first_seed + seeds), budget, 1, jobs, folder)
+        race = _race(where, plan.entries, _listed(only), range(first_seed, first_seed + seeds), budget, 1, jobs, folder)
         scores = _scores(race, _runs(race, quiet=as_json))
         found[item] = scores.to_json()
         if not as_json:
@@ -98,10 +99,9 @@ def _listed(text: str) -> list[str]:
 
 
 def _race(
-    tables: str, searchers: list[str], only: list[str], seeds: range, budget: int, workers: int, jobs: int, output: Path | None
+    tables: str, entries: tuple[Entry, ...], only: list[str], seeds: range, budget: int, workers: int, jobs: int, output: Path | None
 ) -> Race:
     sources = find_tables(tables, only)
-    entries = tuple(Entry.parse(text) for text in searchers)
     found = jobs or os.cpu_count() or 1
     return Race(entries=entries, tables=tuple(sources), seeds=tuple(seeds), budget=budget, workers=workers, output=output, jobs=found)
 

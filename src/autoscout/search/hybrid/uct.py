@@ -34,6 +34,7 @@ class Tree:
         self.ordering = ordering
         self._children: list[dict[Edge, int]] = [{}]
         self._paths: dict[Config, list[int]] = {}
+        self._branches: dict[tuple[Config, int, str], tuple[Sequence[Value], list[int]]] = {}
 
     def path(self, config: Config) -> list[int]:
         """The nodes that a configuration lies below, from the root down."""
@@ -80,16 +81,24 @@ class Tree:
             if name in partial:
                 node = self._child(node, name, partial[name])
                 continue
-            choices = self._space.choices(name, partial)
-            if not choices:
-                continue  # inactive under what was decided
-            nodes = [self._child(node, name, value) for value in choices] if inside else []
-            place = count.select(nodes, node, rng, exploration) if inside else int(rng.integers(len(choices)))
-            if inside:
-                node = nodes[place]
+            if not inside:
+                if choices := self._space.choices(name, partial):
+                    partial = partial.extend({name: choices[int(rng.integers(len(choices)))]})
+                continue
+            choices, nodes = self._branch(given, node, name, partial)
+            if choices:
+                place = count.select(nodes, node, rng, exploration)
+                node, partial = nodes[place], partial.extend({name: choices[place]})
                 inside = count.seen(node) > 0  # a child without a visit is the one that is expanded
-            partial = partial.extend({name: choices[place]})
         return partial
+
+    def _branch(self, given: Config, node: int, name: str, partial: Config) -> tuple[Sequence[Value], list[int]]:
+        """The values that a knob can take below a node, none where it is inactive, with their nodes."""
+        key = (given, node, name)
+        if key not in self._branches:
+            choices = self._space.choices(name, partial)
+            self._branches[key] = (choices, [self._child(node, name, value) for value in choices])
+        return self._branches[key]
 
     def structures(self, given: Config) -> Iterator[Config]:
         """Every structure that extends `given`."""

@@ -15,7 +15,7 @@ from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
 from autoscout.search.hybrid.known import Known, costs
 from autoscout.search.hybrid.ledger import Answer
 from autoscout.search.hybrid.orchestrator import Arm, Quad
-from autoscout.search.hybrid.rounds import CELLS, WEAK, Past, Round, Turn, progress
+from autoscout.search.hybrid.rounds import CELLS, WEAK, Course, Round, Turn, progress
 from autoscout.search.hybrid.tournament import halve, stage
 from autoscout.search.hybrid.uct import Tree
 from autoscout.search.hybrid_paper import HybridPaperOptions, HybridPaperSearcher
@@ -122,7 +122,7 @@ def test_every_iteration_of_the_tournament_is_one_evaluation_of_the_tree_whose_t
 
 def test_the_tree_with_the_larger_cumulative_reward_stays() -> None:
     one, other, third = Config(x=1), Config(x=2), Config(x=3)
-    past = Past((Turn(0, 0, (0, 1), one), Turn(1, 1, (0, 1), other)))
+    past = Course((Turn(0, 0, (0, 1), one), Turn(1, 1, (0, 1), other)))
     known = Known(answers({one: 2.0, other: 1.0, third: 3.0}), {}, switched=True)
     assert past.alive(2, 1, known) == (1,)
     assert past.alive(2, 0, known) == (0, 1)
@@ -130,7 +130,7 @@ def test_the_tree_with_the_larger_cumulative_reward_stays() -> None:
 
 def test_what_was_eliminated_stays_so_when_ranks_change() -> None:
     one, other, third = Config(x=1), Config(x=2), Config(x=3)
-    past = Past((Turn(0, 0, (0, 1, 2), one), Turn(1, 1, (0, 1, 2), other), Turn(3, 1, (0, 1), third)))
+    past = Course((Turn(0, 0, (0, 1, 2), one), Turn(1, 1, (0, 1, 2), other), Turn(3, 1, (0, 1), third)))
     known = Known(answers({one: 9.0, other: 8.0, third: 1.0}), {}, switched=True)
     assert past.alive(3, 1, known) == (0, 1), "as the turns of that round say, though tree 0 is now worst"
 

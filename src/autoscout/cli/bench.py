@@ -26,7 +26,7 @@ Only = Annotated[str, typer.Option("--only", help="Comma-separated names of tabl
 Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Runs per searcher and table.")]
 First = Annotated[int, typer.Option("--first-seed", min=0, help="Seeds count from here.")]
 BudgetOf = Annotated[int, typer.Option("--budget", min=1, help="Distinct evaluations of a run.")]
-Workers = Annotated[int, typer.Option("--workers", min=1, help="Proposals under way at once.")]
+Workers = Annotated[str, typer.Option("--workers", help="Proposals under way at once; several as 1,4,16 to compare them.")]
 Jobs = Annotated[int, typer.Option("--jobs", min=0, help="Processes; 0 for one per core.")]
 Output = Annotated[Path | None, typer.Option("--output", help="Folder for runs, scores and page; a race goes on from there.")]
 Png = Annotated[bool, typer.Option("--png", help="Also curves.png (needs matplotlib).")]
@@ -42,7 +42,7 @@ def search(
     seeds: Seeds = 20,
     first_seed: First = 0,
     budget: BudgetOf = 200,
-    workers: Workers = 1,
+    workers: Workers = "1",
     jobs: Jobs = 0,
     output: Output = None,
     png: Png = False,
@@ -50,12 +50,17 @@ def search(
 ) -> None:
     """Race searchers on tables: evaluations to the optimum, area under regret, mean rank, failures, CPU per proposal."""
     entries = tuple(Entry.parse(text) for text in _listed(searchers))
-    race = _race(tables, entries, _listed(only), range(first_seed, first_seed + seeds), budget, workers, jobs, output)
+    crews = _crews(workers)
+    if simulator and len(crews) > 1:
+        raise ConfigError(Fault(where="--workers", value=repr(workers), rule="with --simulator, one number only"))
+    race = _race(tables, entries, _listed(only), range(first_seed, first_seed + seeds), budget, crews[0], jobs, output)
     if simulator:
         race = _informed(race, Simulated.parse(simulator))
-    runs = _runs(race, quiet=as_json)
+    runs = [run for count in crews for run in _runs(replace(race, workers=count), quiet=as_json)]
+    if len(crews) > 1:
+        runs = [replace(run, searcher=f"{run.searcher}, {run.workers} at once") for run in runs]
     scores = _scores(race, runs)
-    compared = compare(runs, scores, race.entries, {source.name: load_table(source) for source in race.tables})
+    compared = compare(runs, scores, race.entries, {source.name: load_table(source) for source in race.tables}) if simulator else []
     _show(scores, output, png, as_json, more={"simulator": compared} if simulator else {})
     if simulator and not as_json:
         typer.echo(f"\n{as_comparison(compared)}")
@@ -96,6 +101,17 @@ def ablation(
 
 def _listed(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _crews(text: str) -> list[int]:
+    """How many proposals are under way at once, one race each."""
+    try:
+        found = list(dict.fromkeys(int(part) for part in _listed(text)))
+    except ValueError:
+        found = []
+    if not found or min(found) < 1:
+        raise ConfigError(Fault(where="--workers", value=repr(text), rule="must be numbers from 1", fix="Example: --workers 1,4,16"))
+    return found
 
 
 def _race(

@@ -8,6 +8,7 @@ from typing import Any
 
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
+from autoscout.core.history import Past
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Proposal, Status, Trial
@@ -15,7 +16,7 @@ from autoscout.search.hybrid.dense import Move, propose
 from autoscout.search.hybrid.known import Known
 from autoscout.search.hybrid.ledger import Ledger
 from autoscout.search.hybrid.orchestrator import Arm, choose
-from autoscout.search.hybrid.rounds import CELLS, Past, Progress, Round, Turn, asked_for, progress
+from autoscout.search.hybrid.rounds import CELLS, Course, Progress, Round, Turn, asked_for, progress
 from autoscout.search.hybrid.tournament import orderings, stage
 from autoscout.search.hybrid.uct import Tree
 from autoscout.space import Space
@@ -37,6 +38,7 @@ class HybridPaperOptions:
         dense_only: Search dense knobs only, in the structure of the default.
         orchestrator: Off: sparse and dense take turns instead of UCB1.
         first: Orderings to enter first: those that won on similar past tasks.
+        past: Similar past studies; the orderings that won there enter after `first`.
         uct: The exploration constant of the tree search.
         exploration: C0 of the orchestrator.
         decay: gamma of the orchestrator.
@@ -48,6 +50,7 @@ class HybridPaperOptions:
     dense_only: bool = False
     orchestrator: bool = True
     first: tuple[tuple[str, ...], ...] = ()
+    past: tuple[Past, ...] = ()
     uct: float = 0.5
     exploration: float = 0.5
     decay: float = 0.98
@@ -86,9 +89,10 @@ class HybridPaperSearcher:
         self._seed = seed
         self._options = options or HybridPaperOptions()
         self._ledger = Ledger(task.objective)
-        entered = orderings(space, self._options.orderings, stream(seed, _BY, "orderings"), self._options.first)
+        winners = (*self._options.first, *(study.ordering for study in self._options.past if study.ordering))
+        entered = orderings(space, self._options.orderings, stream(seed, _BY, "orderings"), winners)
         self._trees = [Tree(space, ordering) for ordering in (entered if self._options.tournament else (space.sparse,))]
-        self._past = Past()
+        self._course = Course()
         self._instead: dict[Config, Config] = {}
         self._switched = False
         self._valid: dict[Config, bool] = {}
@@ -97,7 +101,7 @@ class HybridPaperSearcher:
     def tell(self, trials: Sequence[Trial]) -> None:
         self._ledger.add(trials)
         stored = [trial for trial in trials if trial.measurement.status is not Status.ABORTED]
-        self._past = self._past.and_also((trial.proposal.origin for trial in stored), _BY)
+        self._course = self._course.and_also((trial.proposal.origin for trial in stored), _BY)
         for trial in stored:
             origin = trial.proposal.origin
             self._switched |= trial.measurement.fidelity is Fidelity.MEASURED and origin.get("by") in (_BY, "top")
@@ -107,12 +111,12 @@ class HybridPaperSearcher:
     def ask(self, n: int, given: Config = _NOTHING, pending: Sequence[Proposal] = ()) -> list[Proposal]:
         if n < 1 or not self._space.feasible(given):
             return []
-        desk = Desk(self._known(), self._ledger.seen, given, self._past.and_also((item.origin for item in pending), _BY), pending)
+        desk = Desk(self._known(), self._ledger.seen, given, self._course.and_also((item.origin for item in pending), _BY), pending)
         base = desk.known.incumbent(given) or self._space.project(self._space.default(), given)
         self._finish(desk, n)
         self._play(desk, n, base)
         while len(desk.found) < n and (entry := self._plan(desk, base)) is not None:
-            desk.past = Past(desk.past.turns, (*desk.past.rounds, entry))
+            desk.course = Course(desk.course.turns, (*desk.course.rounds, entry))
             self._finish(desk, n)
         if len(desk.found) < n:
             self._by_chance(desk, n)
@@ -134,7 +138,7 @@ class HybridPaperSearcher:
 
     def _finish(self, desk: Desk, n: int) -> None:
         """Propose the cells of begun grids that are neither known nor under way."""
-        for entry in desk.past.rounds:
+        for entry in desk.course.rounds:
             for cell in CELLS:
                 if len(desk.found) < n and not desk.taken(entry.cells[cell]) and self._allowed(entry.cells[cell], desk.given):
                     desk.propose(entry.cells[cell], entry.origin(cell))
@@ -147,32 +151,32 @@ class HybridPaperSearcher:
     def _play(self, desk: Desk, n: int, base: Config) -> None:
         """Line 5: the tournament. It is over when a grid was begun."""
         trees = len(self._trees)
-        if trees < 2 or desk.past.rounds or self._options.dense_only:
+        if trees < 2 or desk.course.rounds or self._options.dense_only:
             return
         if not desk.known.configs:
             desk.propose(base, {"arm": "start"})
-        number = desk.past.turns[-1].number + 1 if desk.past.turns else 0
+        number = desk.course.turns[-1].number + 1 if desk.course.turns else 0
         while len(desk.found) < n and (place := stage(trees, number)) is not None:
-            alive = desk.past.alive(trees, place.number, desk.known)
+            alive = desk.course.alive(trees, place.number, desk.known)
             tree = alive[min(place.place, len(alive) - 1)]
             structure = self._descend(desk, tree, base, ("turn", number))
             if structure is not None:
                 turn = Turn(number, tree, alive, self._space.project(base, structure))
                 desk.propose(turn.config, turn.origin())
-                desk.past = Past((*desk.past.turns, turn))
+                desk.course = Course((*desk.course.turns, turn))
             number += 1
 
     def _winner(self, desk: Desk) -> int:
         """The tree that won the tournament: as the first grid says, and the last halving until there is one."""
-        if desk.past.rounds:
-            return min(desk.past.rounds[0].tree, len(self._trees) - 1)
+        if desk.course.rounds:
+            return min(desk.course.rounds[0].tree, len(self._trees) - 1)
         halvings = (len(self._trees) - 1).bit_length()
-        return desk.past.alive(len(self._trees), halvings, desk.known)[0]
+        return desk.course.alive(len(self._trees), halvings, desk.known)[0]
 
     def _plan(self, desk: Desk, base: Config) -> Round | None:
         """Lines 10-11 and 25-26: the next grid; None when neither arm has anything new."""
-        number = desk.past.rounds[-1].number + 1 if desk.past.rounds else 0
-        so_far = progress(desk.past.rounds, desk.known, self._space.dense)
+        number = desk.course.rounds[-1].number + 1 if desk.course.rounds else 0
+        so_far = progress(desk.course.rounds, desk.known, self._space.dense)
         tree = self._winner(desk)
         for arm in self._arms(number, so_far):
             structure, moved = self._candidates(desk, base, so_far, arm, tree, number)
@@ -269,8 +273,8 @@ class HybridPaperSearcher:
 class Desk:
     """One ask: what is known, under way and found so far."""
 
-    def __init__(self, known: Known, seen: set[Config], given: Config, past: Past, pending: Sequence[Proposal]) -> None:
-        self.known, self.seen, self.given, self.past = known, seen, given, past
+    def __init__(self, known: Known, seen: set[Config], given: Config, course: Course, pending: Sequence[Proposal]) -> None:
+        self.known, self.seen, self.given, self.course = known, seen, given, course
         self.waiting = {proposal.config: None for proposal in pending}
         self.found: list[Proposal] = []
 

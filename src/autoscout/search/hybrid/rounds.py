@@ -95,7 +95,7 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Past:
+class Course:
     """All iterations that left a trial, each once, in order.
 
     Where workers out of step made two of one number, the smaller by text counts, so that arrival does not matter.
@@ -104,7 +104,7 @@ class Past:
     turns: tuple[Turn, ...] = ()
     rounds: tuple[Round, ...] = ()
 
-    def and_also(self, origins: Iterable[Mapping[str, Any]], by: str) -> Past:
+    def and_also(self, origins: Iterable[Mapping[str, Any]], by: str) -> Course:
         """With what further trials or proposals say."""
         turns = {turn.number: turn for turn in self.turns}
         rounds = {entry.number: entry for entry in self.rounds}
@@ -115,7 +115,7 @@ class Past:
                 rounds[entry.number] = min(entry, rounds.get(entry.number, entry), key=repr)
             elif (turn := Turn.read(origin)) is not None:
                 turns[turn.number] = min(turn, turns.get(turn.number, turn), key=repr)
-        return Past(tuple(turns[number] for number in sorted(turns)), tuple(rounds[number] for number in sorted(rounds)))
+        return Course(tuple(turns[number] for number in sorted(turns)), tuple(rounds[number] for number in sorted(rounds)))
 
     def alive(self, trees: int, number: int, known: Known) -> tuple[int, ...]:
         """The trees in round `number` of the tournament: as its turns wrote down, or the better half of the round before.

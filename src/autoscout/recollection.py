@@ -102,8 +102,8 @@ def learns(kind: type) -> bool:
 
 def winners(past: Iterable[Past], space: Space, given: Config) -> tuple[Config, ...]:
     """The best configuration of each study, as near as the space allows: for searchers that take no past themselves."""
-    best = [min((trial for trial in study.trials if trial.loss is not None), key=lambda trial: trial.loss or 0.0) for study in past]
-    return tuple(dict.fromkeys(space.project(trial.config, given) for trial in best if trial.config.keys() & space.knobs.keys()))
+    best = [study.best.config for study in past if study.best is not None]
+    return tuple(dict.fromkeys(space.project(config, given) for config in best if config.keys() & space.knobs.keys()))
 
 
 def sentence(past: Sequence[Past]) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from autoscout.core.config import Config
+from autoscout.core.history import Past, PastTrial
 from autoscout.core.seeds import stream
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
 from autoscout.search.hybrid.known import Known, costs
@@ -154,6 +155,15 @@ def test_past_winners_enter_first() -> None:
     assert trials[1].proposal.origin["tree"] == 0
     entered = {trial.proposal.origin["tree"]: trial.proposal.origin["ordering"] for trial in trials if "round" in trial.proposal.origin}
     assert entered.get(0, ["fused", "padded", "kernel"]) == ["fused", "padded", "kernel"]
+
+
+def test_past_studies_give_a_start_and_an_ordering() -> None:
+    good = SPACE.project({}, Config(kernel="c", fused=True, padded=False))
+    trials = (PastTrial(config=SPACE.default().to_json(), loss=9.0), PastTrial(config=good.to_json(), loss=1.0))
+    past = (Past(similarity=0.8, trials=trials, ordering=("fused", "padded", "kernel")), Past(similarity=0.6, trials=()))
+    searcher = HybridPaperSearcher(SPACE, TASK, 0, HybridPaperOptions(orderings=1, past=past))
+    assert [proposal.config for proposal in searcher.ask(2)] == [SPACE.default(), good]
+    assert run(searcher, 6)[-1].proposal.origin["ordering"] == ["fused", "padded", "kernel"]
 
 
 # --- the tree --------------------------------------------------------------------------------------------------

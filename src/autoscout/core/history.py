@@ -49,6 +49,12 @@ class Past:
     def __str__(self) -> str:
         return f"{len(self.trials)} trials of study {self.study or '?'} (similarity {self.similarity:.2g})"
 
+    @property
+    def best(self) -> PastTrial | None:
+        """Its best trial, the first among equals; None when nothing worked."""
+        worked = [trial for trial in self.trials if trial.loss is not None]
+        return min(worked, key=lambda trial: trial.loss or 0.0, default=None)
+
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 

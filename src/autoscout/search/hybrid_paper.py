@@ -38,7 +38,8 @@ class HybridPaperOptions:
         dense_only: Search dense knobs only, in the structure of the default.
         orchestrator: Off: sparse and dense take turns instead of UCB1.
         first: Orderings to enter first: those that won on similar past tasks.
-        past: Similar past studies; the orderings that won there enter after `first`.
+        past: Similar past studies: the orderings that won there enter after `first`, and the best configuration of each is tried
+            right after the default.
         uct: The exploration constant of the tree search.
         exploration: C0 of the orchestrator.
         decay: gamma of the orchestrator.
@@ -113,6 +114,7 @@ class HybridPaperSearcher:
             return []
         desk = Desk(self._known(), self._ledger.seen, given, self._course.and_also((item.origin for item in pending), _BY), pending)
         base = desk.known.incumbent(given) or self._space.project(self._space.default(), given)
+        self._open(desk)
         self._finish(desk, n)
         self._play(desk, n, base)
         while len(desk.found) < n and (entry := self._plan(desk, base)) is not None:
@@ -121,6 +123,15 @@ class HybridPaperSearcher:
         if len(desk.found) < n:
             self._by_chance(desk, n)
         return desk.found[:n]
+
+    def _open(self, desk: Desk) -> None:
+        """Before the algorithm begins, and only with `past`: the default, and what was best on similar tasks."""
+        options = self._options
+        if not options.past or options.sparse_only or options.dense_only:
+            return
+        wishes = [study.best.config for study in options.past if study.best is not None]
+        for wish in (self._space.default(), *wishes):
+            desk.propose(self._space.project(wish, desk.given), {"arm": "start"})
 
     def _known(self) -> Known:
         answers = self._ledger.answers()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import threading
 from pathlib import Path
@@ -140,6 +141,14 @@ def test_the_command_line_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     told = CliRunner().invoke(app, [*common, "-e", "new"])
     assert "warm start from 8 trials of study old (similarity 0." in told.output
     assert "warm start" not in CliRunner().invoke(app, [*common, "-e", "new", "--no-warm-start"]).output.replace("--no-warm-start", "")
+
+
+def test_the_example_of_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[1] / "docs" / "guides" / "hybrid.md").read_text()
+    (code,) = re.findall(r"```python\n(from autoscout import minimize.*?)```", page, flags=re.DOTALL)
+    exec(compile(code, "hybrid.md", "exec"), {})
+    assert "8 trials of study gemm-4096 (similarity 0.88)" in capsys.readouterr().out
 
 
 def past(name: str, similarity: float) -> Past:

@@ -149,6 +149,15 @@ def test_k_changes_the_run() -> None:
     assert runs[0] != runs[1] != runs[2]
 
 
+@pytest.mark.parametrize(("before", "after"), [(3, 2), (2, 3), (3, 1)])
+def test_a_study_may_go_on_with_another_k(before: int, after: int) -> None:
+    for told in (2, 5, 9, 30):
+        trials = run(HybridPaperSearcher(SPACE, TASK, 0, HybridPaperOptions(orderings=before)), told)
+        searcher = HybridPaperSearcher(SPACE, TASK, 0, HybridPaperOptions(orderings=after))
+        searcher.tell(trials)
+        run(searcher, 12)
+
+
 def test_past_winners_enter_first() -> None:
     options = HybridPaperOptions(orderings=2, first=(("fused", "padded", "kernel"),))
     trials = run(HybridPaperSearcher(SPACE, TASK, 0, options), 12)

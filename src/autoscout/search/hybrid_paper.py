@@ -117,7 +117,9 @@ class HybridPaperSearcher:
         self._open(desk)
         self._finish(desk, n)
         self._play(desk, n, base)
-        while len(desk.found) < n and (entry := self._plan(desk, base)) is not None:
+        before = -1
+        while before < len(desk.found) < n and (entry := self._plan(desk, base)) is not None:
+            before = len(desk.found)
             desk.course = Course(desk.course.turns, (*desk.course.rounds, entry))
             self._finish(desk, n)
         if len(desk.found) < n:

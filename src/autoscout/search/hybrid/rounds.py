@@ -123,7 +123,11 @@ class Course:
         Rewards are ranks and change with every trial; what was eliminated stays so, because it was written down.
         """
         places = [stage(trees, turn.number) for turn in self.turns]
-        written = {place.number: turn.alive for place, turn in zip(places, self.turns, strict=True) if place is not None}
+        written = {
+            place.number: turn.alive  # unless it was another tournament, with more trees
+            for place, turn in zip(places, self.turns, strict=True)
+            if place is not None and turn.alive and max(turn.alive) < trees
+        }
         found = tuple(range(trees))
         for step in range(number + 1):
             if step in written:

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from autoscout import recollection
 from autoscout.campaign import Campaign, build_campaign, read_campaign
-from autoscout.compose import pins, prepare, run
+from autoscout.compose import pins, prepare, remember, run
 from autoscout.core import plugins
 from autoscout.core.config import Config, Value
+from autoscout.core.history import Past
 from autoscout.core.protocols import StudyRecord, best
 from autoscout.core.task import Budget, Direction, Limit, Objective, Task
 from autoscout.core.trial import Proposal, Trial
@@ -40,6 +42,7 @@ class Found:
     trials: tuple[Trial, ...]
     stop: Stop | None
     folder: Path | None = None
+    learnt_from: tuple[Past, ...] = ()  # similar past studies that it started from
 
 
 class Quiet:
@@ -65,8 +68,10 @@ def tune(campaign: str | Path | Campaign | Mapping[str, Any], output_dir: str | 
         campaign = read_campaign(path) if is_file else build_campaign({"system": str(campaign)}, where="tune()")
     setup = prepare(campaign)
     folder = Folder(Path(output_dir) / setup.name)
-    result = run(setup, folder, Quiet(), lambda _: threading.Event())
-    return _found(result.trials, result.inside, setup.task, setup.baseline, result.stop, folder.path)
+    past = remember(setup, folder)
+    result = run(setup, folder, Quiet(), lambda _: threading.Event(), past)
+    found = _found(result.trials, result.inside, setup.task, setup.baseline, result.stop)
+    return dataclasses.replace(found, folder=folder.path, learnt_from=past)
 
 
 def minimize(function: Function, space: Space | Mapping[str, Any], trials: int, **how: Any) -> Found:
@@ -94,6 +99,8 @@ def optimize(
     name: str = "function",
     finals: Finals = Finals(rounds=0),  # noqa: B008 - frozen
     options: Mapping[str, Any] | None = None,
+    workload: Mapping[str, Any] | None = None,
+    warm_start: bool = True,
 ) -> Found:
     """Tune a Python function.
 
@@ -111,19 +118,25 @@ def optimize(
         name: Of the study in that store.
         finals: Measure the best few and the default again, for functions that are noisy.
         options: Of the searcher.
+        workload: Facts about this job, such as `{"rows": 4096}`; a store's studies of similar jobs are learnt from.
+        warm_start: Off: do not look for any.
     """
     whole = space if isinstance(space, Space) else simple_space(space)
     pinned = pins(whole, given or {}, "given")
     space = whole.pin(pinned) if pinned else whole
     objective = dataclasses.replace(objective, limits=(*objective.limits, *map(Limit.parse, limits)))
-    task = Task(system="function", objective=objective, workload={"function": name}, budget=Budget(trials=trials))
+    task = Task(system="function", objective=objective, workload=workload or {"function": name}, budget=Budget(trials=trials))
     kind: Any = plugins.get("searcher", searcher) if isinstance(searcher, str) else searcher
-    chosen = build_options(kind, options or {}, f"options ({kind.__name__})")
+    build_options(kind, options or {}, f"options ({kind.__name__})")  # before a store is begun
     place = plugins.get("executor", "inline")(options=build_options(plugins.get("executor", "inline"), {"slots": workers}, "workers"))
     kept = plugins.get("store", "memory")() if store is None else plugins.get("store", "sql")(store)
     try:
+        past = recollection.begin(kept, task, name) if warm_start and recollection.KEY not in (options or {}) else ()
+        learnt = recollection.written(past)
+        learns = recollection.learns(kind)
+        chosen = build_options(kind, {**(options or {}), **(learnt if learns else {})}, f"options ({kind.__name__})")
         study = Study(
-            record=kept.open(StudyRecord(name=name, task=task, space=space.fingerprint(), spec={})),
+            record=kept.open(StudyRecord(name=name, task=task, space=space.fingerprint(), spec=learnt)),
             space=space,
             searcher=kind(space, task, seed, **({} if chosen is None else {"options": chosen})),
             evaluator=plugins.get("evaluator", "function")(function, place, task, space),
@@ -132,6 +145,7 @@ def optimize(
             worker=worker_identity(),
             baseline=space.project(whole.default(), pinned),
             given=pinned,
+            first=() if learns else recollection.winners(past, space, pinned),
             finals=finals,
             pace=Pace(workers=workers),
         )
@@ -139,7 +153,7 @@ def optimize(
     finally:
         place.close()
         kept.close()
-    return _found(tuple(study.trials), study.inside, task, study.baseline, stop)
+    return dataclasses.replace(_found(tuple(study.trials), study.inside, task, study.baseline, stop), learnt_from=past)
 
 
 def simple_space(knobs: Mapping[str, Any]) -> Space:
@@ -157,9 +171,7 @@ def _knob(name: str, values: Any) -> Knob:
     return Grid(name, values=sorted(listed), default=listed[0]) if numeric and listed else Choice(name, listed)
 
 
-def _found(
-    trials: tuple[Trial, ...], inside: Sequence[Trial], task: Task, baseline: Config, stop: Stop | None, folder: Path | None = None
-) -> Found:
+def _found(trials: tuple[Trial, ...], inside: Sequence[Trial], task: Task, baseline: Config, stop: Stop | None) -> Found:
     """After a final its verdict counts, as on the command line: what merely looked best in the search may have been lucky."""
     finished = [trial for trial in inside if trial.proposal.origin.get("phase") == PHASE]
     if not finished:
@@ -169,4 +181,4 @@ def _found(
         answer = decide(task, inside, baseline).answer
         measured = [trial for trial in finished if trial.config == answer]
     values = [value for trial in measured if (value := task.objective.value(trial.measurement)) is not None]
-    return Found(best=answer, value=statistics.median(values) if values else None, trials=trials, stop=stop, folder=folder)
+    return Found(best=answer, value=statistics.median(values) if values else None, trials=trials, stop=stop)

@@ -98,6 +98,8 @@ class Search(Block):
     options: dict[str, Any] = Field(default_factory=dict, description="options of the searcher")
     together: bool = Field(False, description="wait for a whole batch before asking again")
     workers: int | None = Field(None, gt=0, description="trials at once; what the executor can hold when left out")
+    warm_start: bool = Field(True, description="learn from similar past studies in the same store")
+    learn_from: tuple[str, ...] = Field((), description="result folders, folders of them, or stores of past studies to learn from as well")
 
 
 class Simulate(Block):

@@ -8,16 +8,17 @@ import json
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from autoscout import recollection
 from autoscout.campaign import Campaign
 from autoscout.core import plugins
 from autoscout.core.config import Config, Value
-from autoscout.core.errors import ConfigError, Fault, SpaceError
-from autoscout.core.history import trials_of
+from autoscout.core.errors import ConfigError, Fault, SpaceError, StoreError
+from autoscout.core.history import Past, trials_of
 from autoscout.core.protocols import Backend, Evaluator, Executor, Hinting, Searcher, Simulator, Store, StudyRecord
 from autoscout.core.task import Budget, Task
 from autoscout.core.trial import Trial
@@ -74,8 +75,11 @@ class Setup:
             "workload": task.workload,
             "hardware": task.hardware,
             "goal": {name: value for name, value in goal.items() if value},
-            "store": store if store is None else without_password(store) if "://" in store else str(Path(store).absolute()),
+            "store": store if store is None else _place(store),
         }
+        search = self.campaign.search.model_dump(mode="json", exclude_defaults=True)
+        if "learn_from" in search:
+            resolved["search"] = {**search, "learn_from": list(map(_place, search["learn_from"]))}
         whole = {"system": task.system, "name": self.name, **self.campaign.model_dump(mode="json", exclude_defaults=True)}
         # Through JSON, as the store keeps tasks: tuples and the like become what a file can hold.
         return {**whole, **json.loads(json.dumps({name: value for name, value in resolved.items() if value})), "name": self.name}
@@ -116,11 +120,12 @@ def prepare(campaign: Campaign) -> Setup:
     return Setup(campaign=campaign, backend=backend, task=task, space=pinned, given=given, baseline=baseline, first=first, name=name)
 
 
-def searcher(setup: Setup) -> Searcher:
-    """The searcher a campaign asks for, fresh."""
+def searcher(setup: Setup, past: Sequence[Past] = ()) -> Searcher:
+    """The searcher a campaign asks for, fresh; told of past studies when it can make use of them."""
     search = setup.campaign.search
     kind = plugins.get("searcher", search.searcher)
-    options = build_options(kind, search.options, f"search.options ({search.searcher})")
+    told = {**search.options, **(recollection.written(past) if recollection.learns(kind) else {})}
+    options = build_options(kind, told, f"search.options ({search.searcher})")
     given: dict[str, Any] = {} if options is None else {"options": options}
     if setup.simulates == "prior":
         given["simulator"] = simulator(setup)
@@ -185,7 +190,31 @@ def profiler(setup: Setup, where: Executor) -> Evaluator:
     return made
 
 
-def run(setup: Setup, folder: Folder, observer: Observer, stopping: Callable[[Evaluator], threading.Event]) -> Result:
+def remember(setup: Setup, folder: Folder) -> tuple[Past, ...]:
+    """The past studies that the study of `setup` learns from: fixed when it began, or found now. Writes nothing.
+
+    Raises:
+        ConfigError, StoreError: what the campaign names as `learn_from` is not there, or cannot be read.
+    """
+    search = setup.campaign.search
+    if not search.warm_start or recollection.KEY in search.options or setup.simulates == "prior":
+        return ()  # a searcher that is told predictions starts from those
+    similar: tuple[Past, ...] = ()
+    with suppress(StoreError), closing(_store(setup, folder, create=False)) as store:  # there may be none yet
+        known = recollection.kept(store, setup.name)
+        if known is not None:
+            return known
+        similar = recollection.begin(store, setup.task, setup.name)
+    return recollection.chosen((*similar, *recollection.elsewhere(search.learn_from, setup.task, setup.name)))
+
+
+def run(
+    setup: Setup,
+    folder: Folder,
+    observer: Observer,
+    stopping: Callable[[Evaluator], threading.Event],
+    past: tuple[Past, ...] | None = None,
+) -> Result:
     """Run or go on with the study of `setup` in `folder`.
 
     Args:
@@ -193,14 +222,17 @@ def run(setup: Setup, folder: Folder, observer: Observer, stopping: Callable[[Ev
         folder: Where everything is kept; one that holds another study is refused.
         observer: Told of every trial.
         stopping: Given the evaluator, returns the event that ends the study early (a signal handler may set it).
+        past: What `remember` gave, if somebody asked before.
     """
-    asker = searcher(setup)  # before anything is written: a wrong name must leave no trace
+    past = remember(setup, folder) if past is None else past
+    asker = searcher(setup, past)  # before anything is written: a wrong name must leave no trace
     with closing(executor(setup, folder.path)) as place:
         measuring = profiler(setup, place)
         evaluator(setup, measuring)  # as above
         folder.join(setup.name)
         with closing(_store(setup, folder, journal=folder.journal)) as store:
-            record = store.open(StudyRecord(name=setup.name, task=setup.task, space=setup.space.fingerprint(), spec=setup.spec))
+            spec = {**setup.spec, **recollection.written(past)}
+            record = store.open(StudyRecord(name=setup.name, task=setup.task, space=setup.space.fingerprint(), spec=spec))
             folder.keep(setup.spec)
             answering = evaluator(setup, measuring, list(trials_of(store, setup.name)))
             study = Study(
@@ -213,13 +245,20 @@ def run(setup: Setup, folder: Folder, observer: Observer, stopping: Callable[[Ev
                 worker=worker_identity(),
                 baseline=setup.baseline,
                 given=setup.given,
-                first=setup.first,
+                first=_opening(setup, past),
                 finals=setup.finals,
                 pace=Pace(workers=setup.campaign.search.workers, together=setup.campaign.search.together),
                 stopping=stopping(answering),
             )
             stop = study.run()
     return Result(setup=setup, folder=folder, trials=tuple(study.trials), stop=stop)
+
+
+def _opening(setup: Setup, past: Sequence[Past]) -> tuple[Config, ...]:
+    """What is tried right after the baseline: known-good configurations, and past winners where the searcher takes no past itself."""
+    if recollection.learns(plugins.get("searcher", setup.campaign.search.searcher)):
+        return setup.first
+    return tuple(dict.fromkeys((*setup.first, *recollection.winners(past, setup.space, setup.given))))
 
 
 def look(setup: Setup, folder: Folder) -> Result:
@@ -238,6 +277,11 @@ def look(setup: Setup, folder: Folder) -> Result:
 def _store(setup: Setup, folder: Folder, **how: Any) -> Store:
     made: Store = plugins.get("store", "sql")(setup.campaign.store or folder.store, **how)
     return made
+
+
+def _place(written: str) -> str:
+    """A store or folder as it may be written down, the same from anywhere."""
+    return without_password(written) if "://" in written else str(Path(written).absolute())
 
 
 def without_password(url: str) -> str:

@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 from bench_tables import square, write_folder
+from typer.testing import CliRunner
 
 from autoscout.bench import Entry, Race, Run, find_tables, load_table, run_race, score
 from autoscout.bench.ablation import ABLATIONS
 from autoscout.bench.page import HEAD, as_page, cells, write_png
-from autoscout.bench.race import RUNS
+from autoscout.bench.race import RUNS, read_runs
 from autoscout.bench.score import evaluations_to, regrets
-from autoscout.cli.main import main
+from autoscout.cli.main import app, main
 from autoscout.core.errors import AutoScoutError, ConfigError
 
 
@@ -185,3 +186,13 @@ def wait_for(what: Callable[[], Any], patience_s: float = 60.0) -> Any:
     while not (found := what()) and time.monotonic() < end:
         time.sleep(0.1)
     return found
+
+
+def test_numbers_of_workers_are_compared(tmp_path: Path) -> None:
+    common = ["bench", "search", "--tables", "synthetic:megatron-3dp", "--searchers", "random,evolution", "--seeds", "2", "--budget", "8"]
+    done = CliRunner().invoke(app, [*common, "--workers", "1,4", "--jobs", "1", "--json", "--output", str(tmp_path)])
+    names = {line["searcher"] for line in json.loads(done.stdout)["overall"]}
+    assert names == {"random, 1 at once", "random, 4 at once", "evolution, 1 at once", "evolution, 4 at once"}
+    assert {run.workers for run in read_runs(tmp_path)} == {1, 4}
+    for wrong in ("0", "two", ""):
+        assert isinstance(CliRunner().invoke(app, [*common, "--workers", wrong]).exception, ConfigError)

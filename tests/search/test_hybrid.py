@@ -240,27 +240,3 @@ def test_options_come_from_plain_data() -> None:
     assert built.past[0].trials[0].config == {"kernel": "c"}
     with pytest.raises(ConfigError):
         build_options(HybridSearcher, {"past": [{"similarity": 2, "trials": []}]}, "searcher")
-
-
-# --- the paper's algorithm -------------------------------------------------------------------------------------
-
-
-def test_the_paper_measures_the_two_by_two_grid_first() -> None:
-    four = HybridPaperSearcher(SPACE, TASK, 0).ask(4)
-    assert [proposal.origin["cell"] for proposal in four] == ["bb", "bc", "cb", "cc"]
-    bb, bc, cb, cc = (proposal.config for proposal in four)
-    assert SPACE.structure(bb) == SPACE.structure(bc) != SPACE.structure(cb) == SPACE.structure(cc)
-    assert bb == SPACE.default()
-
-
-def test_the_paper_routes_credit_by_origin() -> None:
-    searcher = HybridPaperSearcher(SPACE, TASK, 0)
-    run(searcher, 24, width=4)
-    origins = [proposal.origin for proposal in searcher.ask(2)]
-    assert {origin["arm"] for origin in origins} <= {"sparse", "dense"}
-    assert all(origin["round"] >= 4 for origin in origins)
-
-
-def test_the_paper_improves_on_its_start() -> None:
-    losses = run(HybridPaperSearcher(SPACE, TASK, 1), 60)
-    assert min(losses) < 0.75 * losses[0]

@@ -39,3 +39,16 @@ class TestHybridPaperWithoutOrchestrator(_Suite):
     def make(self) -> Make:
         options = HybridPaperOptions(orchestrator=False, tournament=False)
         return lambda space, task, seed: HybridPaperSearcher(space, task, seed, options)
+
+
+class TestHybridPaperWithAPast(_Suite):
+    """Orderings and a start from a past study, more trees than there are orderings."""
+
+    @pytest.fixture
+    def make(self) -> Make:
+        def build(space: Space, task: Task, seed: int) -> HybridPaperSearcher:
+            trials = (PastTrial(config=space.default().to_json(), loss=1.0), PastTrial(config={}, loss=None))
+            past = (Past(similarity=0.5, trials=trials, ordering=tuple(reversed(space.sparse))),)
+            return HybridPaperSearcher(space, task, seed, HybridPaperOptions(orderings=9, past=past))
+
+        return build

@@ -8,7 +8,7 @@ import pytest
 from autoscout.core.config import Config
 from autoscout.core.seeds import stream
 from autoscout.search.hybrid.dense import DenseState, Move, propose
-from autoscout.search.hybrid.orchestrator import Arm, Quad, choose
+from autoscout.search.hybrid.orchestrator import Arm, Pull, Quad, choose
 from autoscout.search.hybrid.sparse import Statistics, descend, rewards
 from autoscout.search.hybrid.tournament import legal, orderings, standing
 from autoscout.space import Choice, Flag, Grid, Space
@@ -146,8 +146,22 @@ def test_difference_of_differences_by_hand() -> None:
 
 def test_the_orchestrator_tries_both_then_follows_the_reward() -> None:
     assert choose([], 0.5, 0.9) is Arm.SPARSE
-    assert choose([(Arm.SPARSE, 1.0)], 0.5, 0.9) is Arm.DENSE
-    pulls = [(Arm.SPARSE, 0.0), (Arm.DENSE, 0.4)]
+    assert choose([Pull(Arm.SPARSE, 1.0)], 0.5, 0.9) is Arm.DENSE
+    pulls = [Pull(Arm.SPARSE, 0.0), Pull(Arm.DENSE, 0.4)]
     assert choose(pulls, 0.5, 0.9) is Arm.DENSE
-    assert choose([*pulls, *[(Arm.DENSE, 0.4)] * 20], 5.0, 1.0) is Arm.SPARSE, "without decay the rare arm comes back"
-    assert choose([*pulls, *[(Arm.DENSE, 0.4)] * 20], 5.0, 0.7) is Arm.DENSE, "with decay it does not"
+    assert choose([*pulls, *[Pull(Arm.DENSE, 0.4)] * 20], 5.0, 1.0) is Arm.SPARSE, "without decay the rare arm comes back"
+    assert choose([*pulls, *[Pull(Arm.DENSE, 0.4)] * 20], 5.0, 0.7) is Arm.DENSE, "with decay it does not"
+
+
+def test_upper_confidence_bounds_by_hand() -> None:
+    """Four pulls, C = 0.5 * 0.9^4: SPARSE 0.10 + C sqrt(ln 4 / 3), DENSE 0.02 + C sqrt(ln 4 / 1) = 0.32 and 0.41."""
+    pulls = [Pull(Arm.SPARSE, 0.1)] * 3 + [Pull(Arm.DENSE, 0.02)]
+    assert choose(pulls, 0.5, 0.9) is Arm.DENSE
+    assert choose(pulls, 0.2, 0.9) is Arm.SPARSE, "0.19 and 0.18"
+
+
+def test_weak_pulls_are_soon_outvoted() -> None:
+    simulated = [Pull(Arm.SPARSE, 0.5, 0.25), Pull(Arm.DENSE, 0.0, 0.25)] * 2
+    measured = [Pull(Arm.SPARSE, 0.0), Pull(Arm.DENSE, 0.3)]
+    assert choose([*simulated, *measured], 0.0, 1.0) is Arm.DENSE
+    assert choose([Pull(arm, gain) for arm, gain, _ in simulated] + measured, 0.0, 1.0) is Arm.SPARSE

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from autoscout.bench.assisted import Assistance
+from autoscout.bench.race import Entry
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -12,6 +15,18 @@ class Ablation:
     searchers: tuple[str, ...]
     tables: str
     help: str
+    noises: tuple[float, ...] = ()  # each searcher also behind simulators that are so far off
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """Who runs."""
+        plain = [Entry.parse(text) for text in self.searchers]
+        assisted = [
+            replace(entry, label=f"{entry.label}, simulators {noise:.0%} off", assistance=Assistance(noise=noise))
+            for entry in plain
+            for noise in self.noises
+        ]
+        return (*plain, *assisted)
 
 
 _SIZES = (1, 5, 10, 20, 40)
@@ -33,6 +48,12 @@ ABLATIONS = {
         searchers=("hybrid", "hybrid-paper", "random"),
         tables="synthetic",
         help="3dp, 5dp and full spaces (the paper's Figure 10)",
+    ),
+    "noise": Ablation(
+        searchers=("hybrid-paper",),
+        tables=_FULL,
+        help="the paper's algorithm behind simulators that are 0, 40, 80 % off, and profiling only (its Figures 8 and 11)",
+        noises=(0.0, 0.4, 0.8),
     ),
     "parts": Ablation(
         searchers=("hybrid", *(f"hybrid:{part}" for part in (*_OFF, "tree=false", "failures=false", "trees=0"))),

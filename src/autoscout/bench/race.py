@@ -14,6 +14,7 @@ from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
+from autoscout.bench.assisted import Assistance, replay_assisted
 from autoscout.bench.replay import Run, replay
 from autoscout.bench.simulated import Simulated, read_plugin
 from autoscout.bench.tables import Source, load_table
@@ -33,6 +34,7 @@ class Entry:
     plugin: str
     options: tuple[tuple[str, Any], ...] = ()
     simulator: Simulated | None = None  # what it is told beforehand
+    assistance: Assistance | None = None  # who answers it, besides the table
 
     @classmethod
     def parse(cls, text: str) -> Entry:
@@ -150,6 +152,8 @@ def _end_with_parent() -> None:
 def _one(entry: Entry, source: Source, seed: int, budget: int, workers: int) -> Run:
     table = load_table(source)
     searcher = entry.build(table.space, table.task, seed)
+    if entry.assistance is not None:
+        return replay_assisted(table, searcher, entry.assistance, name=entry.label, seed=seed, budget=budget)
     return replay(table, searcher, name=entry.label, seed=seed, budget=budget, workers=workers)
 
 

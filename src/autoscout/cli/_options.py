@@ -102,6 +102,8 @@ class Flags:
     seed: int | None = None
     workers: int | None = None
     together: bool | None = None
+    warm_start: bool | None = None
+    learn_from: tuple[str, ...] = ()
     executor: str | None = None
     limit: str | None = None
     finalists: int | None = None
@@ -124,7 +126,14 @@ class Flags:
         blocks: dict[str, dict[str, Any]] = {
             "goal": {"metric": self.metric, "direction": self.direction, "slo": list(self.slo) or None},
             "budget": {"trials": self.trials, "wall": self.wall, "cost": self.cost, "failures": self.failures},
-            "search": {"searcher": self.searcher, "seed": self.seed, "workers": self.workers, "together": self.together},
+            "search": {
+                "searcher": self.searcher,
+                "seed": self.seed,
+                "workers": self.workers,
+                "together": self.together,
+                "warm_start": self.warm_start,
+                "learn_from": list(self.learn_from) or None,
+            },
             "simulate": {"simulator": self.simulator},
             "execute": {"executor": self.executor},
             "measure": {"limit": self.limit},

@@ -26,7 +26,7 @@ Only = Annotated[str, typer.Option("--only", help="Comma-separated names of tabl
 Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Runs per searcher and table.")]
 First = Annotated[int, typer.Option("--first-seed", min=0, help="Seeds count from here.")]
 BudgetOf = Annotated[int, typer.Option("--budget", min=1, help="Distinct evaluations of a run.")]
-Workers = Annotated[int, typer.Option("--workers", min=1, help="Proposals under way at once.")]
+Workers = Annotated[str, typer.Option("--workers", help="Proposals under way at once; several as 1,4,16 to compare them.")]
 Jobs = Annotated[int, typer.Option("--jobs", min=0, help="Processes; 0 for one per core.")]
 Output = Annotated[Path | None, typer.Option("--output", help="Folder for runs, scores and page; a race goes on from there.")]
 Png = Annotated[bool, typer.Option("--png", help="Also curves.png (needs matplotlib).")]
@@ -42,19 +42,25 @@ def search(
     seeds: Seeds = 20,
     first_seed: First = 0,
     budget: BudgetOf = 200,
-    workers: Workers = 1,
+    workers: Workers = "1",
     jobs: Jobs = 0,
     output: Output = None,
     png: Png = False,
     as_json: AsJson = False,
 ) -> None:
     """Race searchers on tables: evaluations to the optimum, area under regret, mean rank, failures, CPU per proposal."""
-    race = _race(tables, _listed(searchers), _listed(only), range(first_seed, first_seed + seeds), budget, workers, jobs, output)
+    entries = tuple(Entry.parse(text) for text in _listed(searchers))
+    crews = _crews(workers)
+    if simulator and len(crews) > 1:
+        raise ConfigError(Fault(where="--workers", value=repr(workers), rule="with --simulator, one number only"))
+    race = _race(tables, entries, _listed(only), range(first_seed, first_seed + seeds), budget, crews[0], jobs, output)
     if simulator:
         race = _informed(race, Simulated.parse(simulator))
-    runs = _runs(race, quiet=as_json)
+    runs = [run for count in crews for run in _runs(replace(race, workers=count), quiet=as_json)]
+    if len(crews) > 1:
+        runs = [replace(run, searcher=f"{run.searcher}, {run.workers} at once") for run in runs]
     scores = _scores(race, runs)
-    compared = compare(runs, scores, race.entries, {source.name: load_table(source) for source in race.tables})
+    compared = compare(runs, scores, race.entries, {source.name: load_table(source) for source in race.tables}) if simulator else []
     _show(scores, output, png, as_json, more={"simulator": compared} if simulator else {})
     if simulator and not as_json:
         typer.echo(f"\n{as_comparison(compared)}")
@@ -62,7 +68,7 @@ def search(
 
 @app.command("ablation")
 def ablation(
-    name: Annotated[str, typer.Argument(help="breakdown, tournament, spaces, parts, or all.")] = "all",
+    name: Annotated[str, typer.Argument(help="breakdown, tournament, spaces, noise, parts, or all.")] = "all",
     tables: Annotated[str, typer.Option("--tables", help="Where to run; the synthetic Megatron spaces by default.")] = "",
     only: Only = "",
     seeds: Seeds = 20,
@@ -73,7 +79,7 @@ def ablation(
     png: Png = False,
     as_json: AsJson = False,
 ) -> None:
-    """Switch parts of the paper's search off, one at a time (its Figures 8 to 10)."""
+    """Switch parts of the paper's search off, one at a time (its Figures 8 to 11)."""
     names = list(ABLATIONS) if name == "all" else [name]
     unknown = [item for item in names if item not in ABLATIONS]
     if unknown:
@@ -83,7 +89,7 @@ def ablation(
         plan = ABLATIONS[item]
         folder = None if output is None else output / item
         where = tables or plan.tables
-        race = _race(where, list(plan.searchers), _listed(only), range(first_seed, first_seed + seeds), budget, 1, jobs, folder)
+        race = _race(where, plan.entries, _listed(only), range(first_seed, first_seed + seeds), budget, 1, jobs, folder)
         scores = _scores(race, _runs(race, quiet=as_json))
         found[item] = scores.to_json()
         if not as_json:
@@ -97,11 +103,21 @@ def _listed(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
+def _crews(text: str) -> list[int]:
+    """How many proposals are under way at once, one race each."""
+    try:
+        found = list(dict.fromkeys(int(part) for part in _listed(text)))
+    except ValueError:
+        found = []
+    if not found or min(found) < 1:
+        raise ConfigError(Fault(where="--workers", value=repr(text), rule="must be numbers from 1", fix="Example: --workers 1,4,16"))
+    return found
+
+
 def _race(
-    tables: str, searchers: list[str], only: list[str], seeds: range, budget: int, workers: int, jobs: int, output: Path | None
+    tables: str, entries: tuple[Entry, ...], only: list[str], seeds: range, budget: int, workers: int, jobs: int, output: Path | None
 ) -> Race:
     sources = find_tables(tables, only)
-    entries = tuple(Entry.parse(text) for text in searchers)
     found = jobs or os.cpu_count() or 1
     return Race(entries=entries, tables=tuple(sources), seeds=tuple(seeds), budget=budget, workers=workers, output=output, jobs=found)
 

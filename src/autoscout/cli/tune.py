@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -14,11 +14,13 @@ import typer
 
 from autoscout.cli import _options as options
 from autoscout.cli._findings import Findings, exit_code, show_result, write_findings
-from autoscout.compose import Result, Setup, prepare, run, searcher
+from autoscout.compose import Result, Setup, prepare, remember, run, searcher
 from autoscout.compose import executor as executor_of
 from autoscout.core.errors import Fault
+from autoscout.core.history import Past
 from autoscout.core.protocols import Evaluator
 from autoscout.core.trial import Proposal
+from autoscout.recollection import sentence
 from autoscout.results import DEFAULT, Folder
 
 DRY_PROPOSALS = 3
@@ -53,6 +55,10 @@ def tune(
     seed: Annotated[int | None, typer.Option(help="Same seed, same history: same proposals.")] = None,
     workers: Annotated[int | None, typer.Option(help="Trials at once.")] = None,
     together: Annotated[bool | None, typer.Option(help="Wait for a whole batch before asking again.")] = None,
+    warm_start: Annotated[bool | None, typer.Option(help="Learn from similar past studies in the same store.")] = None,
+    learn_from: Annotated[
+        list[str] | None, typer.Option(help="Folder or store of past studies to learn from too; may be repeated.")
+    ] = None,
     executor: Annotated[str | None, typer.Option(help="Where trials run (see `autoscout doctor`).")] = None,
     finalists: Annotated[int | None, typer.Option(help="How many of the best meet the default again in the final.")] = None,
     rounds: Annotated[int | None, typer.Option(help="How often each is measured in the final.")] = None,
@@ -93,6 +99,8 @@ def tune(
         seed=seed,
         workers=workers,
         together=together,
+        warm_start=warm_start,
+        learn_from=tuple(learn_from or ()),
         executor=executor,
         limit=limit,
         finalists=finalists,
@@ -100,8 +108,13 @@ def tune(
         store=store,
         name=experiment_name,
     )
+    begin(target, flags, output_dir or DEFAULT, dry_run=dry_run, as_json=as_json)
+
+
+def begin(target: str, flags: options.Flags, output_dir: Path, *, dry_run: bool, as_json: bool) -> None:
+    """Put the study together, and run it or show what would run."""
     setup = prepare(options.load(target, flags))
-    folder = Folder((output_dir or DEFAULT) / setup.name)
+    folder = Folder(output_dir / setup.name)
     if dry_run:
         executor_of(setup, folder.path).close()  # its name and options are looked at too
         show_dry_run(setup, folder, as_json=as_json)
@@ -111,11 +124,12 @@ def tune(
 
 def start(setup: Setup, folder: Folder, *, as_json: bool, from_flags: bool = False) -> None:
     """Run a study and tell what came of it; ends the program with the study's exit code."""
+    past = remember(setup, folder)
     if not as_json:
-        introduce(setup, folder, from_flags=from_flags)
+        introduce(setup, folder, from_flags=from_flags, past=past)
     with interruptible() as stopping:  # the report included: an impatient third Ctrl-C must not cost it
         with watch(setup) as progress:
-            result = run(setup, folder, progress, stopping)
+            result = run(setup, folder, progress, stopping, past)
         findings = write_findings(result)
         show_result(result, findings, as_json=as_json)
     if findings.summary.answer is None and result.inside:
@@ -136,7 +150,7 @@ def _why(result: Result, findings: Findings) -> str:
     return f"{findings.summary.reason}; {title} ended {shown.measurement.status.value}: {shown.measurement.reason or 'no reason given'}"
 
 
-def introduce(setup: Setup, folder: Folder, *, from_flags: bool) -> None:
+def introduce(setup: Setup, folder: Folder, *, from_flags: bool, past: Sequence[Past] = ()) -> None:
     """Say what will be tuned, how large the choice is, and how to keep it as a file."""
     count = setup.space.count()
     objective = setup.task.objective
@@ -148,6 +162,8 @@ def introduce(setup: Setup, folder: Folder, *, from_flags: bool) -> None:
         markup=False,
         highlight=False,
     )
+    if past:
+        options.errors.print(f"{sentence(past)}; --no-warm-start begins without", markup=False, highlight=False, soft_wrap=True)
     if 0 < setup.finals.rounds < ENOUGH_ROUNDS:
         options.errors.print(f"{setup.finals.rounds} rounds cannot show a gain beyond noise: it takes {ENOUGH_ROUNDS}.", style="yellow")
     if from_flags:
@@ -158,13 +174,14 @@ def introduce(setup: Setup, folder: Folder, *, from_flags: bool) -> None:
 def show_dry_run(setup: Setup, folder: Folder, *, as_json: bool) -> None:
     """The launches of the default and of the first proposals; nothing is started or written."""
     opening = [Proposal(config=setup.baseline, origin={"by": "default"})]
-    proposals = [*opening, *searcher(setup).ask(DRY_PROPOSALS, setup.given, opening)]
+    past = remember(setup, folder)
+    proposals = [*opening, *searcher(setup, past).ask(DRY_PROPOSALS, setup.given, opening)]
     launches = [(proposal, setup.backend.render(proposal.config, setup.task, setup.campaign.search.seed)) for proposal in proposals]
     if as_json:
         shown = [{"config": p.config.to_json(), "argv": list(x.argv), "env": dict(x.env), "files": sorted(x.files)} for p, x in launches]
         options.emit({"campaign": setup.spec, "folder": str(folder.path), "launches": shown})
         return
-    introduce(setup, folder, from_flags=True)
+    introduce(setup, folder, from_flags=True, past=past)
     for proposal, launch in launches:
         options.console.print(f"\n# {proposal.config}", markup=False, highlight=False, soft_wrap=True)
         options.console.print(options.shell_line(launch), markup=False, highlight=False, soft_wrap=True)

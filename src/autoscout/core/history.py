@@ -2,12 +2,61 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import asdict, dataclass
 from itertools import groupby
+from typing import Any
 
+from autoscout.core.config import Config, Value
+from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.protocols import Store, StudyRecord, best
 from autoscout.core.task import Task, similarity
-from autoscout.core.trial import Trial
+from autoscout.core.trial import Fidelity, Status, Trial
+
+ALIKE = 0.5
+"""Similarity from which on a past study is worth learning from unasked: more than half of the facts agree."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PastTrial:
+    """A configuration of a past study and its loss by the objective at hand; None for a failure."""
+
+    config: dict[str, Value]
+    loss: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Past:
+    """One past study, as plain data.
+
+    Attributes:
+        similarity: 0 to 1, how far its task is like this one.
+        trials: What it measured.
+        ordering: The sparse knobs in the order that won its tournament.
+        study: Its name.
+    """
+
+    similarity: float
+    trials: tuple[PastTrial, ...]
+    ordering: tuple[str, ...] = ()
+    study: str = ""
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.similarity <= 1.0:
+            raise ConfigError(Fault(where="past", field="similarity", value=repr(self.similarity), rule="must lie between 0 and 1"))
+
+    def __str__(self) -> str:
+        return f"{len(self.trials)} trials of study {self.study or '?'} (similarity {self.similarity:.2g})"
+
+    @property
+    def best(self) -> PastTrial | None:
+        """Its best trial, the first among equals; None when nothing worked."""
+        worked = [trial for trial in self.trials if trial.loss is not None]
+        return min(worked, key=lambda trial: trial.loss or 0.0, default=None)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
 
 
 def similar(store: Store, task: Task, limit: int = 5, exclude: Collection[str] = ()) -> list[tuple[float, StudyRecord]]:
@@ -44,3 +93,54 @@ def bring(store: Store, study: str, trials: Iterable[Trial]) -> int:
     for _, batch in groupby(trials, key=lambda trial: (trial.study, trial.batch)):
         stored += len(store.append(study, list(batch)))
     return stored
+
+
+def recall(
+    store: Store, task: Task, limit: int = 3, most: int = 200, exclude: Collection[str] = (), least: float = 0.0
+) -> tuple[Past, ...]:
+    """What the most similar past studies of a store measured, judged by the objective at hand.
+
+    Only measurements count; on a virtual cluster, which never measures, its simulated ones.
+
+    Args:
+        store: Where to look.
+        task: What is about to be tuned.
+        limit: How many studies.
+        most: How many trials of each: the best half of them, and evenly from the rest, which says where not to look.
+        exclude: Studies to leave out: the one that asks.
+        least: How similar they must be.
+    """
+    found: list[Past] = []
+    for alike, record in similar(store, task, len(store.studies()), exclude):
+        if alike < least or len(found) == limit:
+            break
+        past = _past(alike, record, trials_of(store, record.name), task, most)
+        if past is not None:
+            found.append(past)
+    return tuple(found)
+
+
+def _past(alike: float, record: StudyRecord, trials: Iterable[Trial], task: Task, most: int) -> Past | None:
+    """One study; None when nothing in it worked."""
+    real = Fidelity.SIMULATED if task.hardware.get("virtual") else Fidelity.MEASURED
+    losses: dict[Config, float] = {}
+    orderings: list[tuple[int, list[str]]] = []
+    for trial in trials:
+        if trial.measurement.fidelity < real or trial.measurement.status is Status.ABORTED:
+            continue
+        loss = task.objective.loss(trial.measurement)
+        losses[trial.config] = min(loss, losses.get(trial.config, math.inf))
+        origin = trial.proposal.origin
+        if isinstance(origin.get("ordering"), list) and isinstance(origin.get("round"), int):
+            orderings.append((origin["round"], list(map(str, origin["ordering"]))))
+    ranked = sorted(losses, key=lambda config: (losses[config], config.key))
+    if not ranked or math.isinf(losses[ranked[0]]):
+        return None
+    kept = ranked[: most // 2] + ranked[most // 2 :: max(1, math.ceil(2 * (len(ranked) - most // 2) / most))]
+    last = max(orderings, key=lambda pair: pair[0], default=(0, []))[1]
+    return Past(
+        similarity=alike,
+        trials=tuple(PastTrial(config=config.to_json(), loss=None if math.isinf(losses[config]) else losses[config]) for config in kept),
+        ordering=tuple(last),
+        study=record.name,
+    )

@@ -6,7 +6,8 @@ a fresh tuner everything, oldest first, and seeds it by the number of told trial
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from autoscout.core.config import Config, Value
 from autoscout.core.seeds import stream
@@ -69,6 +70,35 @@ def _one(
         if config not in taken and config.extends(given):
             return config, "near"
     return fresh(space, rng, given, taken), "chance"
+
+
+def in_turn(wishes: Callable[[], Iterator[Mapping[str, Value]]]) -> Draw:
+    """Wishes of a tuner that goes on from one to the next; it is built when the first is asked for."""
+    begun: list[Iterator[Mapping[str, Value]]] = []
+
+    def draw(place: int, attempt: int) -> Mapping[str, Value] | None:  # noqa: ARG001 - it keeps its own count
+        if not begun:
+            begun.append(wishes())
+        return next(begun[0], None)
+
+    return draw
+
+
+class Flat:
+    """A space for tuners that know no conditions: every knob is a position, inactive ones stand at their default.
+
+    Knobs have plain names, and those with a single value are left out.
+    """
+
+    def __init__(self, space: Space) -> None:
+        self.names = {f"k{index}": name for index, (name, knob) in enumerate(space.knobs.items()) if len(knob.values) > 1}
+        self.knobs = {key: space.knobs[name] for key, name in self.names.items()}
+
+    def positions(self, config: Config) -> dict[str, int]:
+        return {key: knob.position(config.get(knob.name, knob.default)) or 0 for key, knob in self.knobs.items()}
+
+    def values(self, positions: Mapping[str, Any]) -> dict[str, Value]:
+        return {knob.name: at(knob, int(positions[key])) for key, knob in self.knobs.items()}
 
 
 def at(knob: Knob, position: int) -> Value:

@@ -13,7 +13,7 @@ from autoscout.core.errors import require
 from autoscout.core.seeds import number
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.search._foreign import DEAR_TRIES, at, history, propose
+from autoscout.search._foreign import DEAR_TRIES, Flat, history, in_turn, propose
 from autoscout.search._told import Told
 from autoscout.space import Knob, Space
 
@@ -56,24 +56,17 @@ class AxSearcher:
         self._seed = seed
         self._options = options or AxOptions()
         self._told = Told(space, task.objective)
-        # Ax wants plain names, and no knob with a single value
-        self._names = {f"k{index}": name for index, (name, knob) in enumerate(space.knobs.items()) if len(knob.values) > 1}
+        self._flat = Flat(space)
 
     def ask(self, n: int, given: Config = _NOTHING, pending: Sequence[Proposal] = ()) -> list[Proposal]:
         if n < 1:
             return []
-        wishes: Iterator[Mapping[str, Value]] | None = None
-
-        def draw(place: int, attempt: int) -> Mapping[str, Value] | None:  # noqa: ARG001 - a client goes on from wish to wish
-            nonlocal wishes
-            wishes = self._wishes(given, pending) if wishes is None else wishes
-            return next(wishes, None)
-
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             from ax.utils.common.logger import set_ax_logger_levels
 
             set_ax_logger_levels(logging.ERROR)
+            draw = in_turn(lambda: self._wishes(given, pending))
             return propose("ax", n, self._space, self._seed, self._told, given, pending, draw, DEAR_TRIES)
 
     def tell(self, trials: Sequence[Trial]) -> None:
@@ -81,22 +74,22 @@ class AxSearcher:
 
     def _wishes(self, given: Config, pending: Sequence[Proposal]) -> Iterator[Mapping[str, Value]]:
         """What a fresh client wants next, after hearing all that was told; nothing more once Ax itself gives up."""
-        if not self._names:
+        if not self._flat.names:
             return
         told = history(self._told)
         client = self._client(started=len(told) >= self._options.startup)
         for config, loss in told:
-            client.complete_trial(client.attach_trial(self._params(config)), raw_data={_METRIC: loss})
+            client.complete_trial(client.attach_trial(self._flat.positions(config)), raw_data={_METRIC: loss})
         for proposal in pending:
             if not self._space.check(proposal.config):
-                client.attach_trial(self._params(proposal.config))
-        fixed = {key: value for key, value in self._params(given).items() if self._names[key] in given}
+                client.attach_trial(self._flat.positions(proposal.config))
+        fixed = {key: value for key, value in self._flat.positions(given).items() if self._flat.names[key] in given}
         while True:
             try:
                 (wish,) = client.get_next_trials(max_trials=1, fixed_parameters=fixed or None).values()
             except Exception:  # Ax raises many kinds for exhausted or degenerate data; chance goes on where it cannot
                 return
-            yield {name: at(self._space.knobs[name], int(wish[key])) for key, name in self._names.items()}
+            yield self._flat.values(wish)
 
     def _client(self, started: bool) -> Any:
         from ax.api.client import Client
@@ -108,15 +101,11 @@ class AxSearcher:
             return ChoiceParameterConfig(name=key, values=list(range(len(knob.values))), parameter_type="int", is_ordered=False)
 
         client = Client(random_seed=number(self._seed, "ax", self._told.count) % 2**31)
-        client.configure_experiment(parameters=[parameter(key, self._space.knobs[name]) for key, name in self._names.items()])
+        client.configure_experiment(parameters=[parameter(key, knob) for key, knob in self._flat.knobs.items()])
         client.configure_optimization(objective=f"-{_METRIC}")
         startup = 0 if started else self._options.startup  # a client that is told everything at once would start again
         client.configure_generation_strategy(method=self._options.method, initialization_budget=startup)
         return client
-
-    def _params(self, config: Config) -> dict[str, int]:
-        knobs = self._space.knobs
-        return {key: knobs[name].position(config.get(name, knobs[name].default)) or 0 for key, name in self._names.items()}
 
 
 __all__ = ["AxSearcher"]

@@ -6,14 +6,13 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import require
 from autoscout.core.seeds import number
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.search._foreign import DEAR_TRIES, at, history, propose
+from autoscout.search._foreign import DEAR_TRIES, Flat, history, in_turn, propose
 from autoscout.search._told import Told
 from autoscout.space import Space
 
@@ -58,40 +57,29 @@ class OpenboxSearcher:
         self._seed = seed
         self._options = options or OpenboxOptions()
         self._told = Told(space, task.objective)
-        self._names = {f"k{index}": name for index, (name, knob) in enumerate(space.knobs.items()) if len(knob.values) > 1}
+        self._flat = Flat(space)
 
     def ask(self, n: int, given: Config = _NOTHING, pending: Sequence[Proposal] = ()) -> list[Proposal]:
         if n < 1:
             return []
-        wishes: Iterator[Mapping[str, Value]] | None = None
-
-        def draw(place: int, attempt: int) -> Mapping[str, Value] | None:  # noqa: ARG001 - an advisor goes on from wish to wish
-            nonlocal wishes
-            wishes = self._wishes() if wishes is None else wishes
-            return next(wishes, None)
-
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return propose("openbox", n, self._space, self._seed, self._told, given, pending, draw, DEAR_TRIES)
+            return propose("openbox", n, self._space, self._seed, self._told, given, pending, in_turn(self._wishes), DEAR_TRIES)
 
     def tell(self, trials: Sequence[Trial]) -> None:
         self._told.add(trials)
 
     def _wishes(self) -> Iterator[Mapping[str, Value]]:
         """What a fresh advisor wants after hearing all that was told."""
-        if not self._names:
+        if not self._flat.names:
             return
         from openbox import Advisor, Observation
         from openbox import space as declared
 
-        knobs = self._space.knobs
         flat = declared.Space()
-        for key, name in self._names.items():
-            count = len(knobs[name].values)
-            ranks = knobs[name].ordered
-            flat.add_variable(
-                declared.Int(key, 0, count - 1) if ranks else declared.Categorical(key, [str(place) for place in range(count)])
-            )
+        for key, knob in self._flat.knobs.items():
+            count = len(knob.values)
+            flat.add_variable(declared.Int(key, 0, count - 1) if knob.ordered else declared.Categorical(key, list(map(str, range(count)))))
         told = history(self._told)
         with tempfile.TemporaryDirectory() as folder:
             advisor = Advisor(
@@ -104,14 +92,11 @@ class OpenboxSearcher:
                 logger_kwargs={"level": "ERROR", "logdir": None, "force_init": True},
             )
             for config, loss in told:
-                values: dict[str, Any] = {}
-                for key, name in self._names.items():
-                    position = knobs[name].position(config.get(name, knobs[name].default)) or 0
-                    values[key] = position if knobs[name].ordered else str(position)
+                places = self._flat.positions(config)
+                values = {key: place if self._flat.knobs[key].ordered else str(place) for key, place in places.items()}
                 advisor.update_observation(Observation(config=declared.Configuration(flat, values=values), objectives=[loss]))
             while True:
-                wish = dict(advisor.get_suggestion())
-                yield {name: at(knobs[name], int(wish[key])) for key, name in self._names.items()}
+                yield self._flat.values(dict(advisor.get_suggestion()))
 
 
 __all__ = ["OpenboxSearcher"]

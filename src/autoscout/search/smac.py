@@ -23,6 +23,7 @@ from autoscout.space.interchange import write_configspace
 
 _NOTHING = Config()
 _WISHES = 12
+_LEAST = 2  # answers that a forest needs, however many proposals are under way
 _FORBIDDEN = 100  # more clauses than this make ConfigSpace's neighbourhoods too slow to use
 
 
@@ -68,7 +69,9 @@ class SmacSearcher:
         def draw(place: int, attempt: int) -> Mapping[str, Value] | None:
             nonlocal wishes
             rng = stream(self._seed, "smac", self._told.count, place, attempt)
-            if len(self._told.answers()) + place < self._options.startup or (attempt == 0 and rng.random() < self._options.random):
+            known = len(self._told.answers())
+            early = known < _LEAST or known + place < self._options.startup
+            if early or (attempt == 0 and rng.random() < self._options.random):
                 return self._space.sample(rng, given)
             if wishes is None:
                 wishes = iter(self._wishes(n + len(pending)))

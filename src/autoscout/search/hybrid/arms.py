@@ -10,7 +10,7 @@ from autoscout.core.config import Config
 from autoscout.search.hybrid.encode import Encoder
 from autoscout.search.hybrid.ledger import Answer
 from autoscout.search.hybrid.options import HybridOptions
-from autoscout.search.hybrid.orchestrator import Arm, Quad, choose
+from autoscout.search.hybrid.orchestrator import Arm, Pull, Quad, choose
 from autoscout.search.hybrid.sparse import Ordering, rewards
 from autoscout.search.hybrid.surrogate import Surrogate
 from autoscout.search.hybrid.tournament import legal, standing
@@ -58,7 +58,7 @@ class Arms:
                 known.get(crossed[index][1], float(mean[2 * index + 1])),
                 known.get(answer.config, FAILED),
             ]
-            pulls.append((arm, Quad(*(float(np.exp(0.3 * cell)) for cell in cells)).gain(arm)))
+            pulls.append(Pull(arm, Quad(*(float(np.exp(0.3 * cell)) for cell in cells)).gain(arm)))
         return choose(pulls, EXPLORATION, DECAY)
 
     def _cross(self, candidate: Config, base: Config) -> tuple[Config, Config]:

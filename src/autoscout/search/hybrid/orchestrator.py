@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Arm(StrEnum):
@@ -38,7 +39,21 @@ class Quad:
         return max(-1.0, min(1.0, found))
 
 
-def choose(pulls: Iterable[tuple[Arm, float]], exploration: float, decay: float) -> Arm:
+class Pull(NamedTuple):
+    """One iteration given to an arm, and what it earned.
+
+    Attributes:
+        arm: Which.
+        gain: Its difference of differences.
+        weight: How far it counts; less than 1 for what a simulator answered, once the real system does (weak priors).
+    """
+
+    arm: Arm
+    gain: float
+    weight: float = 1.0
+
+
+def choose(pulls: Iterable[Pull], exploration: float, decay: float) -> Arm:
     """UCB1 with C(t) = C0 * decay^t; an arm that was never pulled comes first, SPARSE before DENSE.
 
     Args:
@@ -47,17 +62,19 @@ def choose(pulls: Iterable[tuple[Arm, float]], exploration: float, decay: float)
         decay: gamma.
     """
     totals = dict.fromkeys(Arm, 0.0)
-    counts = dict.fromkeys(Arm, 0)
-    for arm, reward in pulls:
-        totals[arm] += reward
-        counts[arm] += 1
+    counts = dict.fromkeys(Arm, 0.0)
+    iterations = 0
+    for arm, gain, weight in pulls:
+        totals[arm] += weight * gain
+        counts[arm] += weight
+        iterations += 1
     for arm in Arm:
         if counts[arm] == 0:
             return arm
-    total = sum(counts.values())
-    strength = exploration * decay**total
+    strength = exploration * decay**iterations
+    width = max(0.0, math.log(sum(counts.values())))
 
     def bound(arm: Arm) -> float:
-        return totals[arm] / counts[arm] + strength * math.sqrt(math.log(total) / counts[arm])
+        return totals[arm] / counts[arm] + strength * math.sqrt(width / counts[arm])
 
     return max(Arm, key=bound)

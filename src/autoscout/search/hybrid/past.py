@@ -1,79 +1,19 @@
-"""Warm start: what studies of similar tasks found, as plain data, and as a belief about the task at hand."""
+"""Warm start: what studies of similar tasks found, as a belief about the task at hand."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
-from autoscout.core.config import Config, Value
-from autoscout.core.errors import ConfigError, Fault
-from autoscout.core.history import similar, trials_of
-from autoscout.core.protocols import Store
-from autoscout.core.task import Task
-from autoscout.core.trial import Fidelity, Status
+from autoscout.core.config import Config
+from autoscout.core.history import Past, PastTrial, recall
 from autoscout.search.hybrid.encode import Encoder, Floats, Rows
 from autoscout.search.hybrid.process import Process
 from autoscout.search.hybrid.target import standardise
 from autoscout.space import Space
 
-
-@dataclass(frozen=True, kw_only=True)
-class PastTrial:
-    """A configuration of a past study and its loss; None for a failure."""
-
-    config: dict[str, Value]
-    loss: float | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Past:
-    """One past study.
-
-    Attributes:
-        similarity: 0 to 1, how far its task is like this one.
-        trials: What it measured.
-        ordering: The sparse knobs in the order that won its tournament.
-    """
-
-    similarity: float
-    trials: tuple[PastTrial, ...]
-    ordering: tuple[str, ...] = field(default=())
-
-    def __post_init__(self) -> None:
-        if not 0.0 <= self.similarity <= 1.0:
-            raise ConfigError(Fault(where="past", field="similarity", value=repr(self.similarity), rule="must lie between 0 and 1"))
-
-
-def recall(store: Store, task: Task, limit: int = 3, most: int = 200, exclude: Collection[str] = ()) -> tuple[Past, ...]:
-    """What the most similar past studies of a store measured.
-
-    Args:
-        store: Where to look.
-        task: What is about to be tuned.
-        limit: How many studies.
-        most: How many trials of each: the best half of them, and evenly from the rest, which says where not to look.
-        exclude: Studies to leave out: the one that asks.
-    """
-    found = []
-    for similarity, record in similar(store, task, limit, exclude):
-        losses: dict[Config, float] = {}
-        origins: list[tuple[int, Any]] = []
-        for trial in trials_of(store, record.name):
-            if trial.measurement.fidelity is Fidelity.MEASURED and trial.measurement.status is not Status.ABORTED:
-                loss = record.task.objective.loss(trial.measurement)
-                losses[trial.config] = min(loss, losses.get(trial.config, math.inf))
-                origins.append((int(trial.proposal.origin.get("round", -1)), trial.proposal.origin.get("ordering")))
-        ranked = sorted(losses, key=lambda config: (losses[config], config.key))
-        kept = ranked[: most // 2] + ranked[most // 2 :: max(1, math.ceil(2 * (len(ranked) - most // 2) / most))]
-        trials = tuple(PastTrial(config=config.to_json(), loss=None if math.isinf(losses[config]) else losses[config]) for config in kept)
-        last = max((pair for pair in origins if pair[1]), key=lambda pair: pair[0], default=(0, ()))[1]
-        if trials:
-            found.append(Past(similarity=similarity, trials=trials, ordering=tuple(map(str, last))))
-    return tuple(found)
+__all__ = ["Belief", "Past", "PastTrial", "recall"]
 
 
 class Belief:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,50 @@ import numpy as np
 
 from autoscout.search.hybrid.sparse import Ordering
 from autoscout.space import Space
+
+__all__ = ["Ordering", "Stage", "Standing", "halve", "legal", "orderings", "stage", "standing"]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Where an iteration of the paper's tournament falls.
+
+    Attributes:
+        number: Of the round, counted from 0.
+        begins: Iteration with which the round begins.
+        place: Whose turn it is, among the trees alive.
+    """
+
+    number: int
+    begins: int
+    place: int
+
+
+def stage(trees: int, iteration: int) -> Stage | None:
+    """The round and the turn of an iteration, by the paper's schedule; None when the tournament is over.
+
+    A round lasts as many iterations as trees entered, and some more where it takes those for each tree alive to have proposed equally
+    often: cumulative rewards compare nothing else. Sweeps go forwards and backwards in turn (zigzag). Half of the trees stay, an odd
+    one too.
+
+    Args:
+        trees: K, how many entered.
+        iteration: Counted from 0.
+    """
+    number, begins, sweeps, alive = 0, 0, 0, trees
+    while alive > 1:
+        each = math.ceil(trees / alive)
+        if iteration < begins + each * alive:
+            sweep, place = divmod(iteration - begins, alive)
+            return Stage(number, begins, alive - 1 - place if (sweeps + sweep) % 2 else place)
+        number, begins, sweeps, alive = number + 1, begins + each * alive, sweeps + each, (alive + 1) // 2
+    return None
+
+
+def halve(alive: Sequence[int], totals: Mapping[int, float]) -> tuple[int, ...]:
+    """The better half by cumulative reward, in their first order; an odd one stays, ties go to the earlier tree."""
+    ranked = sorted(alive, key=lambda tree: (-totals.get(tree, 0.0), tree))
+    return tuple(sorted(ranked[: (len(alive) + 1) // 2]))
 
 
 @dataclass(frozen=True)
@@ -43,8 +88,7 @@ def standing(trees: int, iteration: int, scores: Mapping[int, tuple[int, float]]
             if tree in totals:
                 totals[tree] += reward
         start += len(alive)
-        kept = sorted(alive, key=lambda tree: (-totals[tree], tree))[: (len(alive) + 1) // 2]
-        alive = tuple(sorted(kept))
+        alive = halve(alive, totals)
         backwards = not backwards
     place = (iteration - start) % len(alive)
     return Standing(alive=alive, turn=alive[len(alive) - 1 - place if backwards else place])

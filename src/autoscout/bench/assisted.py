@@ -1,0 +1,145 @@
+"""Replay behind an adaptive evaluator: simulators answer the search until they prove wrong, and only measured rows count.
+
+What the simulators are follows from the table: the model of training where it understands the job; the paper's four regressions
+(its Table 2) where the knobs are named as there; else one regression on all knobs. Regressions are trained beforehand on rows drawn
+at random, which the search does not see: the profiles of earlier jobs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autoscout.bench.replay import Replay, Run
+from autoscout.bench.simulated import Simulated
+from autoscout.bench.table import Table
+from autoscout.core import plugins
+from autoscout.core.clock import cpu_s
+from autoscout.core.protocols import Evaluator, Searcher
+from autoscout.core.seeds import stream
+from autoscout.core.trial import Fidelity, Measurement, Proposal, Trial
+from autoscout.options import build_options
+
+TRAINED = 60
+"""Rows that regressions are trained on beforehand."""
+ASKS = 40
+"""Answers per evaluation of the budget after which a run ends: a search may find nothing new to measure."""
+_SUBSETS = ("3d-parallelism", "5d-parallelism", "ddp-aware", "communication-aware")
+_THEIRS = {"mbs", "tp", "pp", "dp"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assistance:
+    """Simulators between a searcher and a table.
+
+    Attributes:
+        noise: Standard deviation of the error that is added to every simulated answer, as a share of it.
+    """
+
+    noise: float = 0.0
+
+    def evaluator(self, table: Table, profiler: Evaluator, seed: int) -> Any:
+        """Simulators and profiler behind the switch."""
+        simulated = _Fixed(self._ensemble(table, seed))
+        kind = plugins.get("evaluator", "noisy")
+        noisy = kind(simulated, build_options(kind, {"noise": self.noise, "seed": seed}, "noise"))
+        return plugins.get("evaluator", "adaptive")(noisy, profiler, table.task)
+
+    @staticmethod
+    def _ensemble(table: Table, seed: int) -> Evaluator:
+        ensemble = plugins.get("evaluator", "ensemble")
+        if not (training := Simulated.parse("training")).reads(table):
+            made: Evaluator = ensemble([training.build()], table.task)
+            return made
+        named = table.space.knobs.keys() >= _THEIRS
+        texts = [f"linear:subset={name}" for name in _SUBSETS] if named else ["linear"]
+        worked = [row for row in range(len(table)) if math.isfinite(table.losses[row])]
+        drawn = stream(seed, "bench", "trained").permutation(len(worked))[:TRAINED]
+        rows = sorted(worked[place] for place in drawn)
+        past = [Trial(proposal=Proposal(config=table.configs[row]), measurement=table.measurement(row)) for row in rows]
+        options = build_options(ensemble, {"weights": "r2"}, "ensemble")  # the paper's Eq. 2
+        made = ensemble([Simulated.parse(text).build() for text in texts], table.task, options, past)
+        return made
+
+
+class _Fixed:
+    """Simulators that learn nothing more, as the paper's: `learn` is hidden."""
+
+    slots = 1
+
+    def __init__(self, inner: Evaluator) -> None:
+        self._inner = inner
+
+    def evaluate(self, proposals: Sequence[Proposal]) -> list[Measurement]:
+        return self._inner.evaluate(proposals)
+
+    def recheck(self) -> list[Proposal]:
+        return []
+
+    def cancel(self) -> None:
+        """Answers take no time."""
+
+
+class _Profiler:
+    """The table as the real system; it remembers which rows were measured."""
+
+    slots = 1
+
+    def __init__(self, replay: Replay) -> None:
+        self._replay = replay
+
+    def evaluate(self, proposals: Sequence[Proposal]) -> list[Measurement]:
+        return [self._replay.answer(proposal)[0].measurement for proposal in proposals]
+
+    def recheck(self) -> list[Proposal]:
+        return []
+
+    def cancel(self) -> None:
+        """Answers take no time."""
+
+
+def replay_assisted(table: Table, searcher: Searcher, assistance: Assistance, *, name: str, seed: int, budget: int) -> Run:
+    """Run a searcher on a table with simulators until the budget of measured rows is spent.
+
+    As in a study, the default is measured first, and what the evaluator wants checked comes before what the searcher proposes.
+    """
+    source = Replay(table, seed)
+    evaluator = assistance.evaluator(table, _Profiler(source), seed)
+    costs: list[float] = []
+    spent, settled = 0.0, False
+    wanted = [Proposal(config=table.space.default(), origin={"by": "default"})]
+    for _ in range(ASKS * budget):
+        if len(source.order) >= min(budget, len(table)):
+            break
+        before = cpu_s()
+        proposals = wanted or evaluator.recheck()[:1] or searcher.ask(1)
+        spent += cpu_s() - before
+        wanted = []
+        if not proposals:
+            if settled:
+                break
+            settled = True
+            evaluator.settle()
+            continue
+        measured = len(source.order)
+        (answer,) = evaluator.evaluate(proposals)
+        before = cpu_s()
+        searcher.tell([Trial(proposal=proposals[0], measurement=answer)])
+        spent += cpu_s() - before
+        if answer.fidelity is Fidelity.MEASURED and len(source.order) > measured:
+            costs.append(spent * 1000.0)
+            spent = 0.0
+    losses = tuple(None if math.isinf(loss := float(table.losses[row])) else loss for row in source.order)
+    return Run(
+        searcher=name,
+        table=table.name,
+        seed=seed,
+        budget=budget,
+        losses=losses,
+        cpu_ms=tuple(round(cost, 3) for cost in costs),
+        known=source.known,
+        outside=source.outside,
+        stopped=len(source.order) < min(budget, len(table)),
+    )

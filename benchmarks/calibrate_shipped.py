@@ -1,4 +1,4 @@
-"""Makes src/autoscout/simulators/data/calibrations.yaml from the ground-truth tables; `benchmarks.calibrate_serving` makes the other file."""
+"""Makes the shipped training calibrations from the ground-truth tables; `benchmarks.calibrate_serving` makes those of serving."""
 
 from __future__ import annotations
 

@@ -35,7 +35,8 @@ class Score:
         reached: Within 1, 5, 10 % -> share of runs that got there.
         rank: Place among the searchers by area, 1 is best; mean over tables.
         rank_low, rank_high: 95 % bootstrap interval over tables and seeds.
-        failures: Share of the whole budget spent on failures (what an early stop leaves unspent counts as well), on tables that have any; None when none has.
+        failures: Share of the budget spent on failures, on tables that have any (what an early stop leaves over is not spent); None
+            when none has.
         median_ms: CPU of one proposal, asking and telling, median.
         late_ms: The same over the last tenth of each run.
         curve: Mean regret after each evaluation.

@@ -36,8 +36,8 @@ LESSONS, DARING = 20, 0.2
 """The budget of failures: two, those of this many random candidates, and of this share of the steps taken at random."""
 DARE = 15
 """Every so many steps nothing is too risky, because the boundary may be drawn wrong."""
-SLIGHT = 0.01
-"""An expected improvement, as a share of the loss, that is not worth a failure."""
+SLIGHT, PATIENCE = 0.01, 40
+"""An expected improvement, as a share of the loss, that is not worth a failure; and trials before anything is given up as hopeless."""
 GOOD = 4
 """Around how many of the best configurations candidates are looked for."""
 CLIMBS = 3
@@ -171,7 +171,9 @@ class HybridSearcher:
         promise = float(acquisition.max()) * model.unit
         if promise < self._options.stop_gain:
             return True
-        if not self._options.stop_failing or self._prior is not None or promise >= SLIGHT or not self._hopeless(model, chance, step):
+        if not self._options.stop_failing or self._prior is not None or step < PATIENCE or promise >= SLIGHT:
+            return False
+        if not self._hopeless(model, chance, step):
             return False
         return self._hopeless(model, model.chance(pool.rows.take(pool.free(taken))), step)
 

@@ -12,21 +12,25 @@ TAIL = 1.5
 """Where, in deviations above the mean, slow trials begin to count as equally slow."""
 
 
+USUAL, USUAL_WORTH = 0.5, 3.0
+"""Standard deviation expected of the logarithm of a loss, and how many trials that expectation is worth: the first few trials that
+work are often alike, and a model that takes their spread for that of the space never leaves them."""
+
+
 def standardise(losses: Floats) -> tuple[Floats, float]:
-    """Logarithms where signs allow, of mean 0 and deviation 1, the slow ones drawn together; and what one unit is worth at the good end.
+    """Logarithms where signs allow, of mean 0 and deviation about 1, the slow ones drawn together; and what one unit is worth at the good end.
 
     Speed-ups multiply, and how slow the slow ones are says nothing about where the fast ones stand.
     """
-    if (losses > 0).all():
-        values = np.log(losses)
-    elif (losses < 0).all():
-        values = -np.log(-losses)
+    if (losses > 0).all() or (losses < 0).all():
+        values = np.sign(losses) * np.log(np.abs(losses))
+        deviation = math.sqrt((len(losses) * float(values.var()) + USUAL_WORTH * USUAL**2) / (len(losses) + USUAL_WORTH))
     else:
         values = losses
-    deviation = max(float(values.std()), 1e-12)
+        deviation = max(float(values.std()), 1e-12)
     plain = (values - values.mean()) / deviation
     drawn = np.where(plain > 0.0, TAIL * np.tanh(plain / TAIL), plain)
-    scale = max(float(drawn.std()), 1e-12)
+    scale = max(float(drawn.std()) / max(float(plain.std()), 1e-12), 1e-12)
     return (drawn - drawn.mean()) / scale, deviation * scale
 
 

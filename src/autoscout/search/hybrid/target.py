@@ -18,7 +18,7 @@ work are often alike, and a model that takes their spread for that of the space 
 
 
 def standardise(losses: Floats) -> tuple[Floats, float]:
-    """Logarithms where signs allow, of mean 0 and deviation about 1, the slow ones drawn together; and what one unit is worth at the good end.
+    """Logarithms where signs allow, of deviation about 1, slow ones drawn together; and what one unit is worth at the good end.
 
     Speed-ups multiply, and how slow the slow ones are says nothing about where the fast ones stand.
     """

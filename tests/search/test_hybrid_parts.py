@@ -9,7 +9,7 @@ from autoscout.core.config import Config
 from autoscout.core.seeds import stream
 from autoscout.search.hybrid.dense import DenseState, Move, propose
 from autoscout.search.hybrid.orchestrator import Arm, Pull, Quad, choose
-from autoscout.search.hybrid.sparse import Statistics, descend, rewards
+from autoscout.search.hybrid.sparse import rewards
 from autoscout.search.hybrid.tournament import legal, orderings, standing
 from autoscout.space import Choice, Flag, Grid, Space
 
@@ -29,32 +29,6 @@ def test_rewards_are_normalised_ranks_and_failures_get_nothing() -> None:
     assert found[1] == 1.0
     assert found[2] == 0.0
     assert found[1] > found[3] == found[4] > found[0] > 0.0
-
-
-def test_the_tree_expands_every_child_before_it_returns_to_one() -> None:
-    told: list[Config] = []
-    seen = set()
-    for step in range(3):
-        found = descend(SPACE, ("level", "engine", "pinned"), Statistics(told, np.ones(len(told))), stream(0, step), Config())
-        seen.add(found["level"])
-        told.append(SPACE.project({}, found))
-    assert seen == {1, 2, 3}
-
-
-def test_the_tree_goes_where_rewards_are() -> None:
-    told = [config for config in SPACE.enumerate() if config["batch"] == 1 and config.get("queue", 8) == 8]
-    good = np.array([1.0 if config["level"] == 2 else 0.0 for config in told])
-    for step in range(5):
-        found = descend(SPACE, ("level", "engine", "pinned"), Statistics(told, good), stream(1, step), Config(), exploration=0.1)
-        assert found["level"] == 2
-
-
-def test_descents_decide_every_active_sparse_knob_under_given() -> None:
-    for step in range(20):
-        found = descend(SPACE, ("pinned", "level", "engine"), Statistics([], np.zeros(0)), stream(2, step), Config(batch=4))
-        assert found["batch"] == 4
-        assert {"engine", "level"} <= set(found)
-        assert ("pinned" in found) == (found["engine"] == "async")
 
 
 def test_an_ordering_respects_conditions() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from autoscout.core.config import Config
 from autoscout.core.protocols import Simulator
@@ -43,6 +44,9 @@ GOOD = 4
 CLIMBS = 3
 """Steps uphill on the acquisition from the best candidate of a sampled space."""
 STARTERS = 400
+"""Candidates that a far start is picked from."""
+CAREFUL = 2
+"""After a failure, starts differ in so many knobs at most from something that worked: far from all that is known is where things fail."""
 
 
 class HybridSearcher:
@@ -217,7 +221,7 @@ class HybridSearcher:
     def _starter(
         self, pool: Candidates, given: Config, answers: Sequence[Answer], waiting: Sequence[Config], taken: set[Config]
     ) -> Config | None:
-        """The default; then what was best on similar tasks; then the candidate farthest from all that is known."""
+        """The default; then what was best on similar tasks; then the candidate farthest from all that is known, but not from what worked."""
         for wish in (self._space.default(), *self._belief.best):
             config = self._space.project(wish, given)
             if config not in taken and (pool.whole or not self._options.sparse_only) and pool.holds(config):
@@ -225,12 +229,24 @@ class HybridSearcher:
         free = pool.free(taken)
         if not len(free):
             return None if pool.whole else pool.rest(taken, len(taken))
+        if any(answer.failed for answer in answers):
+            free = self._near_what_worked(pool, free, answers, self._space.project(self._space.default(), given))
         rng = stream(self._seed, "hybrid", "start", len(answers) + len(waiting))
         drawn = rng.choice(free, size=min(len(free), STARTERS), replace=False)
         known = self._encoder.rows([*(answer.config for answer in answers), *waiting]).plain
         here = pool.rows.plain[drawn]
         apart = ((here[:, None, :] - known[None, :, :]) ** 2).sum(2).min(1) if len(known) else np.zeros(len(here))
         return pool.configs[int(drawn[np.argmax(apart)])]
+
+    def _near_what_worked(self, pool: Candidates, free: NDArray[np.int64], answers: Sequence[Answer], default: Config) -> NDArray[np.int64]:
+        """Rows that are near something that worked, or near the default while nothing did; all rows where there are none."""
+        worked = [answer.config for answer in answers if not answer.failed] or [default]
+        known = [codes for config in worked if (codes := self._encoder.codes(config)) is not None]
+        if not known:
+            return free
+        apart = np.min([(pool.rows.codes[free] != codes).sum(1) for codes in known], axis=0)
+        near = free[apart <= CAREFUL]
+        return near if len(near) else free
 
     def _proposal(self, config: Config, why: dict[str, Any]) -> Proposal:
         return Proposal(config=config, origin={"by": "hybrid", "key": config.key, **why})

@@ -7,15 +7,10 @@ telling cannot matter.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
-from autoscout.core.config import Config, Value
 from autoscout.search.hybrid.encode import Codes, Floats
-from autoscout.space import Space
 
 Ordering = tuple[str, ...]
 
@@ -25,29 +20,6 @@ SHARPNESS = 3.0
 """Power of the acquisition in PUCT's prior."""
 TOLERANCE = 0.25
 """Structures are only explored for their own sake where they promise this share of the best acquisition."""
-
-
-@dataclass(frozen=True)
-class Statistics:
-    """Told trials as the tree sees them.
-
-    Attributes:
-        configs: What was tried.
-        rewards: 0 for the worst, 1 for the best; failures 0.
-    """
-
-    configs: Sequence[Config]
-    rewards: Floats
-
-    def below(self, rows: Sequence[int], name: str) -> dict[tuple[type, Value], list[int]]:
-        """The trials of a node by the value they give to the next knob."""
-        found: dict[tuple[type, Value], list[int]] = {}
-        for row in rows:
-            config = self.configs[row]
-            if name in config:
-                value = config[name]
-                found.setdefault((type(value), value), []).append(row)
-        return found
 
 
 def rewards(losses: Floats) -> Floats:
@@ -63,79 +35,6 @@ def rewards(losses: Floats) -> Floats:
         span = max(1.0, len(losses) - 1.0)
         found[worked] = 1.0 - middle / span
     return found
-
-
-def descend(
-    space: Space,
-    ordering: Ordering,
-    statistics: Statistics,
-    rng: np.random.Generator,
-    given: Config,
-    exploration: float = 1.0,
-) -> Config:
-    """Selection by UCT, expansion of one child, and a random completion of the structure.
-
-    Args:
-        space: Says which values can be completed; there is no dead end.
-        ordering: The sparse knobs, in the order in which they are decided.
-        statistics: Of the told trials.
-        rng: For ties and the completion.
-        given: Pinned knobs.
-        exploration: The constant of UCT.
-
-    Returns:
-        A complete structure: given and every active sparse knob.
-    """
-    partial = given
-    rows = [row for row, config in enumerate(statistics.configs) if config.extends(given)]
-    inside = True
-    while (name := following(space, ordering, partial)) is not None:
-        choices = space.choices(name, partial)
-        if not inside:
-            value = choices[int(rng.integers(len(choices)))]
-        else:
-            children = statistics.below(rows, name)
-            value = _select(choices, children, len(rows), statistics.rewards, rng, exploration)
-            rows = children.get((type(value), value), [])
-            inside = bool(rows)  # a child without trials is the one that is expanded
-        partial = partial.extend({name: value})
-    return partial
-
-
-def following(space: Space, ordering: Ordering, partial: Config) -> str | None:
-    """The first knob of the ordering that `partial` leaves open and whose condition is decided."""
-    for name in ordering:
-        if (
-            name not in partial
-            and space.ancestors(name) & set(ordering) <= _decided(space, ordering, partial)
-            and space.choices(name, partial)
-        ):
-            return name
-    return None
-
-
-def _decided(space: Space, ordering: Ordering, partial: Config) -> set[str]:
-    """Knobs with a value, and those that can no longer get one."""
-    return {name for name in ordering if name in partial or not space.choices(name, partial)}
-
-
-def _select(
-    choices: Sequence[Value],
-    children: dict[tuple[type, Value], list[int]],
-    visits: int,
-    reward: Floats,
-    rng: np.random.Generator,
-    exploration: float,
-) -> Value:
-    fresh = [value for value in choices if (type(value), value) not in children]
-    if fresh:
-        return fresh[int(rng.integers(len(fresh)))]
-    scores = []
-    for value in choices:
-        below = children[(type(value), value)]
-        mean = float(np.mean(reward[below]))
-        scores.append(mean + exploration * np.sqrt(2.0 * np.log(max(visits, 1)) / len(below)))
-    return choices[int(np.argmax(scores))]
 
 
 def guided(codes: Codes, acquisition: Floats, order: NDArray[np.int64], told: Codes, reward: Floats) -> int:

@@ -43,6 +43,8 @@ GOOD = 4
 """Around how many of the best configurations candidates are looked for."""
 CLIMBS = 3
 """Steps uphill on the acquisition from the best candidate of a sampled space."""
+NEWS = 3.0
+"""Power of the chance of a new answer: improvement fades exponentially, that chance does not."""
 STARTERS = 400
 """Candidates that a far start is picked from."""
 CAREFUL = 2
@@ -126,7 +128,7 @@ class HybridSearcher:
         acquisition, chance = self._acquisition(model, rows, step)
         if pairs := self._ledger.snapped():
             known = self._encoder.rows([*(answer.config for answer in answers), *waiting])
-            acquisition = acquisition * Reach(self._encoder, pairs, known).chance(rows)
+            acquisition = acquisition * Reach(self._encoder, pairs, known).chance(rows) ** NEWS
         if len(model.targets) > 1 and not waiting and self._settled(model, pool, taken, acquisition, chance, step):
             return None
         choice, origin = self._choose(model, answers, good, rows, acquisition)
@@ -221,7 +223,7 @@ class HybridSearcher:
     def _starter(
         self, pool: Candidates, given: Config, answers: Sequence[Answer], waiting: Sequence[Config], taken: set[Config]
     ) -> Config | None:
-        """The default; then what was best on similar tasks; then the candidate farthest from all that is known, but not from what worked."""
+        """The default; then what was best on similar tasks; then the one farthest from all that is known, yet near what worked."""
         for wish in (self._space.default(), *self._belief.best):
             config = self._space.project(wish, given)
             if config not in taken and (pool.whole or not self._options.sparse_only) and pool.holds(config):

@@ -1,0 +1,173 @@
+"""What `hybrid` makes of failures, of numbers that are round, and of answers that are not what it asked for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from autoscout.core.config import Config
+from autoscout.core.seeds import stream
+from autoscout.core.trial import Measurement, Proposal, Status, Trial
+from autoscout.search.hybrid import HybridSearcher
+from autoscout.search.hybrid.encode import Encoder
+from autoscout.search.hybrid.options import HybridOptions
+from autoscout.search.hybrid.process import Process
+from autoscout.search.hybrid.reach import Reach
+from autoscout.search.hybrid.success import Success, boundary
+from autoscout.search.hybrid.target import USUAL, standardise
+from autoscout.space import Choice, Grid, Space
+from autoscout.testing.searcher import TASK
+
+MEMORY = Space(
+    [
+        Grid("batch", values=[1, 2, 4, 8]),
+        Grid("shards", values=[1, 2, 4, 8]),
+        Choice("kernel", ["a", "b", "c"]),
+    ]
+)
+
+
+def fits(config: Config) -> bool:
+    return int(str(config["batch"])) <= int(str(config["shards"]))
+
+
+def seconds(config: Config) -> float:
+    """Large batches are quick, shards cost: the best that fits stands at the edge of memory."""
+    extra = {"a": 0.0, "b": 1.0, "c": 2.0}[str(config["kernel"])]
+    return 10.0 / int(str(config["batch"])) ** 0.5 + 0.3 * int(str(config["shards"])) + extra
+
+
+def told(proposal: Proposal) -> Trial:
+    if not fits(proposal.config):
+        return Trial(proposal=proposal, measurement=Measurement(status=Status.OOM_START))
+    return Trial(proposal=proposal, measurement=Measurement(status=Status.OK, metrics={"time_s": seconds(proposal.config)}))
+
+
+def ended(searcher: HybridSearcher, most: int) -> list[Trial]:
+    found: list[Trial] = []
+    while len(found) < most and (proposals := searcher.ask(1)):
+        found.append(told(proposals[0]))
+        searcher.tell(found[-1:])
+    return found
+
+
+def test_a_straight_boundary_is_known_from_few_labels() -> None:
+    encoder = Encoder(MEMORY)
+    every = list(MEMORY.enumerate())
+    rng = stream(3, "labels")
+    drawn = [every[int(row)] for row in rng.choice(len(every), size=14, replace=False)]
+    model = Success(encoder, stream(0, "votes"))
+    model.fit(encoder.rows(drawn), np.array([float(fits(config)) for config in drawn]))
+    rest = [config for config in every if config not in drawn]
+    chance = model.chance(encoder.rows(rest))
+    good = np.array([fits(config) for config in rest])
+    assert chance[good].mean() > 0.6 > 0.4 > chance[~good].mean()
+    assert np.mean((chance > 0.5) == good) > 0.8
+
+
+def test_the_boundary_agrees_with_its_labels_and_the_expectation_far_from_them() -> None:
+    kernel = 9.0 * np.array([[1.0, 0.0], [0.0, 1.0]])
+    pull, root, whiten = boundary(kernel, np.array([1.0, 0.0]), np.array([0.0, 0.0]))
+    latent = kernel @ pull
+    assert latent[0] > 1.0 > -1.0 > latent[1]
+    # the mode of the posterior: what a row pulls is its label less its chance
+    assert np.allclose(pull, np.array([1.0, 0.0]) - 1.0 / (1.0 + np.exp(-latent)), atol=1e-2)
+    assert len(root) == len(whiten) == 2
+
+
+def test_the_search_ends_when_all_that_is_left_will_fail() -> None:
+    space = Space([*MEMORY.knobs.values(), Grid("queue", values=[1, 2, 3])])
+    trials = ended(HybridSearcher(space, TASK, seed=1), 1000)
+    good = [trial for trial in trials if trial.measurement.ok]
+    assert 40 <= len(trials) < len(list(space.enumerate()))
+    assert min(seconds(trial.config) for trial in good) == min(seconds(config) for config in space.enumerate() if fits(config))
+    goes_on = ended(HybridSearcher(space, TASK, seed=1, options=HybridOptions(stop_failing=False)), 1000)
+    assert len(goes_on) == len(list(space.enumerate()))
+
+
+def test_after_a_failure_starts_stay_near_what_worked() -> None:
+    space = Space([Grid(f"k{index}", 1, 5) for index in range(6)])
+    searcher = HybridSearcher(space, TASK, seed=0, options=HybridOptions(start=6))
+    worked: list[Config] = []
+    for step in range(6):
+        proposal = searcher.ask(1)[0]
+        if step > 2:
+            assert min(sum(proposal.config[name] != known[name] for name in space.knobs) for known in worked) <= 2
+        status = Status.OOM_START if step == 2 else Status.OK
+        if step != 2:
+            worked.append(proposal.config)
+        searcher.tell([Trial(proposal=proposal, measurement=Measurement(status=status, metrics={"time_s": 1.0 + step}))])
+
+
+def test_round_numbers_are_alike() -> None:
+    space = Space([Grid("block", values=list(range(16, 272, 16)))])
+    encoder = Encoder(space)
+    assert encoder.groups == 2
+    rows = {value: encoder.rows([Config(block=value)]).plain[0] for value in (64, 112, 128, 144, 192)}
+    assert abs(rows[128][1] - rows[64][1]) < abs(rows[128][1] - rows[112][1])
+    assert rows[112][1] == rows[144][1]
+    # quick where a multiple of 64, whatever the size
+    known = [16, 48, 64, 80, 128, 160, 208, 240]
+    targets = np.array([-1.0 if value % 64 == 0 else 0.5 for value in known])
+    process = Process(encoder)
+    process.fit(encoder.rows([Config(block=value) for value in known]), targets)
+    process.condition(encoder.rows([Config(block=value) for value in known]), targets)
+    mean, _ = process.predict(encoder.rows([Config(block=192), Config(block=176)]))
+    assert mean[0] < mean[1] - 0.3
+
+
+def test_powers_of_two_and_categories_have_no_grain() -> None:
+    space = Space([Grid("size", values=[1, 2, 4, 8, 16]), Choice("kind", ["a", "b", "c"]), Grid("depth", 1, 3)])
+    assert Encoder(space).groups == 3
+
+
+def test_the_spread_of_few_alike_trials_is_not_that_of_the_space() -> None:
+    few, unit = standardise(np.array([10.0, 10.1, 10.2]))
+    assert np.abs(few).max() < 0.2
+    assert unit > 0.5 * USUAL
+    many, unit = standardise(np.exp(np.linspace(-0.05, 0.05, 200)))
+    assert 0.4 < many.std() < 1.0
+    mixed, _ = standardise(np.array([-1.0, 0.0, 1.0]))
+    assert math.isclose(float(mixed.mean()), 0.0, abs_tol=1e-12)
+
+
+def test_how_slow_the_slow_ones_are_does_not_matter() -> None:
+    losses = np.array([1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.2, 50.0])
+    plain = np.log(losses)
+    drawn, _ = standardise(losses)
+    share = (drawn[-1] - drawn[-2]) / (drawn[-2] - drawn[0])
+    assert share < 0.8 * (plain[-1] - plain[-2]) / (plain[-2] - plain[0])
+
+
+def test_a_proposal_next_to_a_known_answer_brings_nothing_new() -> None:
+    space = Space([Grid("x", 1, 101), Grid("y", 1, 101)])
+    encoder = Encoder(space)
+    pairs = [(Config(x=20 + step, y=50), Config(x=40 + step, y=50)) for step in range(8)]  # answers are a fifth of the range away
+    reach = Reach(encoder, pairs, encoder.rows([Config(x=50, y=50)]))
+    near, far = reach.chance(encoder.rows([Config(x=52, y=50), Config(x=100, y=100)]))
+    assert near < 0.1
+    assert far > 0.9
+    assert Reach(encoder, [], encoder.rows([])).chance(encoder.rows([Config(x=1, y=1)])).tolist() == [1.0]
+
+
+def test_where_hardly_anything_can_be_had_the_search_goes_on_to_new_answers() -> None:
+    space = Space([Grid(f"k{index}", 1, 30) for index in range(5)])
+    rng = stream(5, "table")
+    table = [Config({f"k{index}": int(rng.integers(1, 31)) for index in range(5)}) for _ in range(40)]
+    searcher = HybridSearcher(space, TASK, seed=2)
+    seen: set[Config] = set()
+    asked = 0
+    while len(seen) < 20 and asked < 120:
+        proposal = searcher.ask(1)[0]
+        asked += 1
+        row = min(table, key=lambda known: sum(abs(int(str(known[name])) - int(str(proposal.config[name]))) for name in space.knobs))
+        seen.add(row)
+        value = 1.0 + sum(int(str(row[name])) for name in space.knobs)
+        trials = [Trial(proposal=replace(proposal, config=row), measurement=Measurement(status=Status.OK, metrics={"time_s": value}))]
+        if row != proposal.config:
+            trials.append(Trial(proposal=proposal, measurement=Measurement(status=Status.ABORTED, reason="not in the table")))
+        searcher.tell(trials)
+    assert len(seen) == 20
+    assert asked < 60

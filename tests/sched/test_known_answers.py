@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -204,13 +206,29 @@ def test_placement_and_order_can_change_in_flight_but_not_the_policy() -> None:
     assert starts(overtaking) == [0, 100, 30]
     with pytest.raises(ConfigError, match="same scheduler"):
         simulate(trace, cluster, FIFO(), Run(changes=[Change(at_s=50.0, scheduler=Tiresias())]))
-    with pytest.raises(ConfigError, match="cannot be reconfigured"):
-        simulate(trace, cluster, Lucid(profiler_nodes=0), Run(changes=[Change(at_s=50.0, scheduler=Lucid(profiler_nodes=0))]))
+
+
+def test_lucid_can_be_reconfigured_in_flight() -> None:
+    cluster = Cluster.parse("2x1")
+    jobs = Trace.of([0, 5], [100, 100], [1, 1], job_id=["a", "b"]).with_extra(sharing=[0.0, 0.0])
+    alone = Lucid(profiler_nodes=1, profiler_s=1.0, profiler_gpus_per_node=1.0, pack=-1)
+    packing = replace(alone, pack=2)
+    unchanged, changed = (simulate(jobs, cluster, alone, Run(changes=changes)) for changes in ((), (Change(at_s=50.0, scheduler=packing),)))
+    assert starts(unchanged) == [1, 101]
+    assert starts(changed) == [1, 50], "the second joins the first as soon as it may"
+    longer = replace(alone, profiler_s=200.0)
+    profiled = simulate(jobs, cluster, alone, Run(changes=[Change(at_s=3.0, scheduler=longer)]))
+    assert profiled.extra["finished_in_profiler"].tolist() == [0, 1], "the profiler's time limit changes too"
+    assert ends(profiled) == [101, 105]
+    for other in (Lucid(profiler_nodes=0), FIFO()):
+        with pytest.raises(ConfigError, match="not its number of profiler nodes"):
+            simulate(jobs, cluster, alone, Run(changes=[Change(at_s=50.0, scheduler=other)]))
+    fixed = Lucid(profiler_nodes=0, compatible="lucid")
+    with pytest.raises(ConfigError, match="compatible"):
+        simulate(jobs, cluster, Lucid(profiler_nodes=0), Run(changes=[Change(at_s=50.0, scheduler=fixed)]))
 
 
 def test_work_since_the_last_checkpoint_is_lost() -> None:
-    from dataclasses import replace
-
     class Forgetful(SRTF):
         def plan(self, trace, cluster):  # type: ignore[no-untyped-def]
             plan = super().plan(trace, cluster)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol, Self, runtime_checkable
 
@@ -116,12 +116,19 @@ class FixedOrder:
 
 @dataclass(frozen=True, kw_only=True)
 class OwnLoop:
-    """A scheduling module that brings its event loop: called with the job table, the node table, the options vector and the origin.
+    """A scheduling module that brings its event loop.
 
-    It fills the outcome rows of the job table and returns the log, the number of decisions, and further columns for the result.
+    Attributes:
+        loop: Called with the job table, the node table, the options vector, the origin, the settings of all configurations (one row
+            each) and the moments, on the loop's clock, at which each takes over. It fills the outcome rows of the job table and
+            returns the log, the number of decisions, and further columns for the result.
+        settings: What may change in flight.
+        fixed: What may not, for comparison.
     """
 
-    loop: Callable[[Table, Table, Vector, float], tuple[Table, int, dict[str, Vector]]]
+    loop: Callable[[Table, Table, Vector, float, Table, Vector], tuple[Table, int, dict[str, Vector]]]
+    settings: Vector = field(default_factory=lambda: np.zeros(1))
+    fixed: tuple[object, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,6 +191,9 @@ class Admission:
 
 @runtime_checkable
 class Admitting(Protocol):
-    """A scheduler with an admission module: called once, before the virtual clusters go their own ways."""
+    """A scheduler with an admission module: called once, before the virtual clusters go their own ways.
 
-    def admit(self, trace: Trace, cluster: Cluster, origin: float) -> Admission: ...
+    `later` are the configurations that take over in flight and when, on the trace's clock, in order.
+    """
+
+    def admit(self, trace: Trace, cluster: Cluster, origin: float, later: Sequence[tuple[float, Scheduler]] = ()) -> Admission: ...

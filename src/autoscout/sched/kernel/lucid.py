@@ -311,13 +311,16 @@ def run_lucid(
     fallback: Table,
     forecast_at: Vector,
     forecast_jobs: Vector,
-    option: Vector,
+    options: Table,
+    change_at: Vector,
     common: Vector,
 ) -> tuple[Log, int]:
     """Run until every job ended or nothing can happen any more; jobs that ended in the profiler are marked so beforehand.
 
-    `node` has free columns at its end for nodes that `scaling` (moment, change) brings.
+    `node` has free columns at its end for nodes that `scaling` (moment, change) brings. Row i of `options` holds from `change_at[i]`.
     """
+    option = options[0]
+    row = 0
     jobs = job.shape[1]
     queue, running = np.empty(jobs, np.int64), np.empty(jobs, np.int64)
     ledger = new_ledger(jobs, node)
@@ -351,9 +354,16 @@ def run_lucid(
                 due = min(due, scaling[scaled, 0])
         if scaled > 0 and waiting > 0 and scaling[scaled - 1, 0] == now:
             due = min(due, now + 1.0)
+        if row + 1 < change_at.shape[0] and waiting > 0:
+            due = min(due, change_at[row + 1])
         due = max(due, now)
         if due == np.inf or due > common[UNTIL]:
             break
+        while row + 1 < change_at.shape[0] and change_at[row + 1] <= due:
+            row += 1
+            option = options[row]
+            packing = packing or option[QUIET_JOBS] < 0
+            checked = -np.inf
         while scaled < scaling.shape[0] and scaling[scaled, 0] < due:
             slots = _resize(node, name, slots, scaling[scaled, 1])
             scaled += 1

@@ -183,6 +183,9 @@ def loop_options(plan: Plan, run: Run, origin: float) -> Vector:
         option[columns.PREEMPTIVE] = scheduling.preemptive
         option[columns.WALK] = columns.WALK_STRICT if scheduling.strict else columns.WALK_SKIP
         option[columns.BACKFILL] = scheduling.backfill
+        option[columns.RESERVE_ALL] = scheduling.reserve_all
+        option[columns.BACKFILL_WINDOW_S] = scheduling.backfill_window_s
+        option[columns.RESOLUTION_S] = scheduling.resolution_s
         option[columns.EVERY_EVENT] = scheduling.every_event
     option[columns.PLACEMENT] = _RULES[plan.placement.rule]
     option[columns.REMAINDER_NEXT] = plan.placement.remainder_to_emptiest

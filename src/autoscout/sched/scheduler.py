@@ -19,6 +19,16 @@ LUCID_COST = ((8, 40.0), (None, 60.0))
 TITAN_COST = ((1, 18.0), (2, 22.0), (7, 29.0), (8, 46.0))
 
 
+NO_ESTIMATE_S = 1_000.0
+"""Stands for estimates below zero, which regressions make (as in Lucid's artifact)."""
+
+
+def believed_s(trace: Trace) -> Vector:
+    """What a scheduler believes durations to be: `estimate_s` of the trace, else the truth."""
+    estimate = trace.extra.get("estimate_s", trace.duration_s)
+    return np.where(estimate < 0, NO_ESTIMATE_S, estimate)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Placement:
     """Where a job may run.
@@ -79,6 +89,9 @@ class Ranking:
         preemptive: Whether running jobs compete with pending ones.
         strict: Whether nobody overtakes a job that does not fit.
         backfill: With `strict`: how many jobs may be tried behind the blocked one, if by their estimates they do not delay it.
+        reserve_all: With `backfill`: everybody who is tried and cannot start gets a reservation, not the first alone.
+        backfill_window_s: Reservations lie no further ahead.
+        resolution_s: Grid of the plan that those reservations are made on.
         round_s: Seconds between decisions; 0 decides at every event.
         round_offset_s: On the trace's clock, a moment at which a round falls.
         every_event: Whether `rank` must be called although nobody waits.
@@ -90,6 +103,9 @@ class Ranking:
     preemptive: bool = False
     strict: bool = False
     backfill: int = 0
+    reserve_all: bool = False
+    backfill_window_s: float = np.inf
+    resolution_s: float = 1.0
     round_s: float = 0.0
     round_offset_s: float = 0.0
     every_event: bool = False

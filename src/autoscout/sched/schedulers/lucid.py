@@ -15,7 +15,7 @@ from autoscout.sched.forecast import Forecast
 from autoscout.sched.interference import BY_UTILISATION, Interference
 from autoscout.sched.kernel import columns
 from autoscout.sched.kernel.arrays import Table, Vector
-from autoscout.sched.scheduler import Admission, OwnLoop, Placement, Plan, Scheduler
+from autoscout.sched.scheduler import Admission, OwnLoop, Placement, Plan, Scheduler, believed_s
 from autoscout.sched.schedulers._build import build, seconds_knob
 from autoscout.sched.trace import Trace
 from autoscout.space import Choice, Grid, Space
@@ -134,7 +134,7 @@ class Lucid:
         )
 
     def plan(self, trace: Trace, cluster: Cluster) -> Plan:
-        estimate = trace.extra.get("estimate_s", trace.duration_s)
+        estimate = believed_s(trace)
         return Plan(
             scheduling=OwnLoop(
                 loop=lambda job, node, option, origin, settings, change_at: self._run(

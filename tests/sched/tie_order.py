@@ -103,11 +103,13 @@ class TieOrder:
         settled = [other for other in self.references if other != name and moments[other] > moment_s]
         near = [number for number in reversed(self.loose) if self.trace.submit_s[self.groups[number][0]] <= moment_s]
         suspects = self._suspects(name, moment_s, near)
+        seen: set[bytes] = set()
         for left in range(tries, 0, -1):
             group, job = self._target(near, suspects)
             moved = self._moved(group, job)
-            if moved is None:
+            if moved is None or moved.tobytes() in seen:
                 continue
+            seen.add(moved.tobytes())
             order = self.order.copy()
             order[self.groups[group]] = moved
             found_s, _ = self.contradiction_s(name, order, moment_s)
@@ -119,6 +121,7 @@ class TieOrder:
                 if not aside:
                     return left
                 suspects = self._suspects(name, moment_s, near)
+                seen.clear()
         return 0
 
     def _suspects(self, name: str, moment_s: float, near: list[int]) -> list[int]:
@@ -130,8 +133,8 @@ class TieOrder:
         if suspects and chance < 0.5:
             job = int(self.random.choice(suspects))
             return int(self.of[job]), job if chance < 0.4 else None
-        if chance < 0.85:
-            return near[min(len(near), int(self.random.geometric(0.5))) - 1], None
+        if chance < 0.75:
+            return near[min(len(near), int(self.random.geometric(0.3))) - 1], None
         return int(self.random.choice(near)), None
 
     def _moved(self, number: int, job: int | None) -> NDArray[np.int64] | None:

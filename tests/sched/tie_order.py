@@ -21,6 +21,7 @@ from autoscout.sched.scheduler import Scheduler
 from autoscout.sched.trace import Trace
 
 Column = NDArray[np.float64]
+IDLE = 5_000  # moves in a row that were tried before
 SLACK_S = 120.0  # a stopped simulation is complete up to the last round before
 
 
@@ -104,12 +105,16 @@ class TieOrder:
         near = [number for number in reversed(self.loose) if self.trace.submit_s[self.groups[number][0]] <= moment_s]
         suspects = self._suspects(name, moment_s, near)
         seen: set[bytes] = set()
-        for left in range(tries, 0, -1):
+        idle = 0
+        while tries > 0 and idle < IDLE:
             group, job = self._target(near, suspects)
             moved = self._moved(group, job)
             if moved is None or moved.tobytes() in seen:
+                idle += 1
                 continue
             seen.add(moved.tobytes())
+            tries -= 1
+            idle = 0
             order = self.order.copy()
             order[self.groups[group]] = moved
             found_s, _ = self.contradiction_s(name, order, moment_s)
@@ -119,7 +124,7 @@ class TieOrder:
             if all(self.contradiction_s(other, order, moment_s)[0] > moment_s for other in settled):
                 self.order = order
                 if not aside:
-                    return left
+                    return tries
                 suspects = self._suspects(name, moment_s, near)
                 seen.clear()
         return 0

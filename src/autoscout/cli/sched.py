@@ -20,7 +20,7 @@ from autoscout.sched.evaluator import Simulation
 from autoscout.sched.export import result_columns, trace_columns, write_table
 from autoscout.sched.metrics import by_size, by_vc, summary
 from autoscout.sched.readers import read
-from autoscout.sched.trace import Trace
+from autoscout.sched.trace import Trace, counted
 from autoscout.sched.workload.synthetic import Recipe, generate
 from autoscout.space import Space
 
@@ -100,7 +100,7 @@ def simulate_command(
         more = {**({"by": parts} if parts else {}), **({"equal": agreement} if compare else {})}
         options.emit({"scheduler": scheduler, "config": config.to_json(), "metrics": metrics, **more})
         return
-    if set(parts) == {""}:
+    if list(parts) == ["all"]:
         parts = {}  # one virtual cluster without a name is all there is
     table = Table("metric", "all", *parts)
     for name, value in metrics.items():
@@ -170,7 +170,7 @@ def tune(
         )
         return
     better = simulation.task(metric).objective.gain(default[metric], found.value) if found.value is not None else 1.0
-    spent = _counted(len(found.trials), "simulation")
+    spent = counted(len(found.trials), "simulation")
     options.console.print(f"{metric}: {_shown(found.value)} (default {_shown(default[metric])}, {better:.2f}x) after {spent}")
     for name, value in best.items():
         options.console.print(f"  {name} = {value}", highlight=False)
@@ -231,6 +231,8 @@ def plot_command(
 
 def _load(source: str, form: str, begin: str, end: str, status: list[str] | None, drop_bad: bool) -> Trace:
     trace = _synthetic(source) if source.startswith("synthetic:") else read(Path(source), form=form, drop_bad=drop_bad)
+    if not len(trace):
+        raise ConfigError(Fault(where=source, rule="there is no job in it", fix="A trace has a header and one row per job"))
     if begin or end:
         trace = trace.between(_moment(begin, "--from", float("-inf")), _moment(end, "--to", float("inf")))
     if status:
@@ -300,11 +302,7 @@ def _config(space: Space, pinned: list[str] | None) -> Config:
 
 def _save(trace: Trace, output: Path) -> None:
     write_table(trace_columns(trace), output)
-    options.console.print(f"{_counted(len(trace), 'job')} written to {output}", highlight=False)
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+    options.console.print(f"{counted(len(trace), 'job')} written to {output}", highlight=False)
 
 
 def _shown(value: float | None) -> str:

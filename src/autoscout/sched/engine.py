@@ -15,7 +15,7 @@ from autoscout.sched.kernel.arrays import Table, Vector
 from autoscout.sched.result import Result
 from autoscout.sched.scheduler import Admitting, FixedOrder, OwnLoop, Plan, Ranking, Scheduler
 from autoscout.sched.snapshot import Snapshot
-from autoscout.sched.trace import Trace, examples
+from autoscout.sched.trace import Trace, counted, examples
 
 _RULES = {
     "count": columns.PLACE_COUNT,
@@ -123,7 +123,7 @@ def admit(trace: Trace, cluster: Cluster) -> None:
                 where=trace.source,
                 field="vc",
                 value=examples(np.asarray(sorted(unknown), np.str_)),
-                rule=f"{int(lost.sum())} jobs belong to virtual clusters without nodes",
+                rule=f"{counted(int(lost.sum()), 'job')} in virtual clusters without nodes",
                 fix="Add these to the node file, filter the jobs, or use one cluster for all (--cluster 70x8)",
             )
         )
@@ -142,7 +142,7 @@ def admit(trace: Trace, cluster: Cluster) -> None:
                         value=f"{trace.gpus[large].max():g} GPUs wanted, {capacity} there"
                         + (f" in {vc}" if vc else "")
                         + (f" of type {name}" if name else ""),
-                        rule=f"{int(large.sum())} jobs are larger than their cluster: {examples(trace.job_id[large])}",
+                        rule=f"larger than the cluster: {examples(trace.job_id[large])} ({counted(int(large.sum()), 'job')} in all)",
                         fix="Use a larger cluster or filter these jobs",
                     )
                 )

@@ -1,16 +1,17 @@
 """The order among jobs that were submitted in the same second, worked out from the outcomes of several reference runs.
 
 Lucid's simulator reads its jobs from a log that is not public, and sorts it by second of submission with a sort that is not stable. So
-which of two simultaneous jobs stands first is an input of its runs, one and the same for all policies, which the traces do not
-hold. But its outcomes tell: most pairs of such jobs must have stood in one order (`must`), and the others decide, through the nodes
-they were given, what happened to later jobs. `TieOrder` looks for an order, one for all policies, under which nothing contradicts the
-outcomes. Nothing but the order of simultaneous jobs can be adapted, so a policy that is simulated wrongly cannot be made to agree.
+which of two simultaneous jobs stands first is an input of its runs which the traces do not hold. But its outcomes tell: most pairs of
+such jobs must have stood in one order (`must`), and the others decide, through the nodes they were given, what happened to later
+jobs. `TieOrder` looks for an order under which nothing contradicts the outcomes. Nothing but the order of simultaneous jobs can be
+adapted, so a policy that is simulated wrongly cannot be made to agree.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,23 @@ from autoscout.sched.trace import Trace
 Column = NDArray[np.float64]
 IDLE = 5_000  # moves in a row that were tried before
 SLACK_S = 120.0  # a stopped simulation is complete up to the last round before
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manner:
+    """How to search: begin anew in another one when stuck.
+
+    Attributes:
+        seed: Of the moves that are drawn.
+        plain: Moves of one job that are tried in each group before moves are drawn.
+        aside: Chance to accept a move that is no better, only elsewhere.
+        tries: Simulations of moves to spend.
+    """
+
+    seed: int
+    plain: int
+    aside: float
+    tries: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,12 +77,22 @@ class TieOrder:
         cluster: Its nodes.
         references: In the order of the trace.
         kind: Columns that tell jobs apart; exchanging two that are equal in all changes nothing.
-        seed: Of the moves that are tried.
+        explain: The references that the order must explain; what `must` says of the others holds in any case.
+        manner: How to search.
     """
 
-    def __init__(self, trace: Trace, cluster: Cluster, references: Mapping[str, Reference], kind: Sequence[Column], seed: int) -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        cluster: Cluster,
+        references: Mapping[str, Reference],
+        kind: Sequence[Column],
+        explain: Sequence[str],
+        manner: Manner,
+    ) -> None:
         self.trace, self.cluster, self.references = trace, cluster, references
-        self.random = np.random.default_rng(seed)
+        self.explain, self.manner = explain, manner
+        self.random = np.random.default_rng(manner.seed)
         self.kind = np.stack(kind, axis=1)
         cuts = np.flatnonzero(np.diff(trace.submit_s)) + 1
         self.groups = np.split(np.arange(len(trace)), cuts)
@@ -88,10 +116,11 @@ class TieOrder:
                 who |= wrong
         return first, order[who]
 
-    def solve(self, tries: int = 60_000) -> bool:
+    def solve(self) -> bool:
         """Whether an order without contradictions was found; it is in `order`."""
+        tries = self.manner.tries
         while True:
-            moments = {name: self.contradiction_s(name, self.order)[0] for name in self.references}
+            moments = {name: self.contradiction_s(name, self.order)[0] for name in self.explain}
             name = min(moments, key=lambda each: moments[each])
             if moments[name] == np.inf:
                 return True
@@ -101,24 +130,23 @@ class TieOrder:
 
     def _mend(self, name: str, moment_s: float, moments: Mapping[str, float], tries: int) -> int:
         """Move jobs until the policy agrees beyond the moment and no other one contradicts earlier than before; the tries left."""
-        settled = [other for other in self.references if other != name and moments[other] > moment_s]
+        settled = [other for other in self.explain if other != name and moments[other] > moment_s]
         near = [number for number in reversed(self.loose) if self.trace.submit_s[self.groups[number][0]] <= moment_s]
         suspects = self._suspects(name, moment_s, near)
         seen: set[bytes] = set()
         idle = 0
+        plain = ((group, moved) for group in near for moved in islice(self._neighbours(group), self.manner.plain))
         while tries > 0 and idle < IDLE:
-            group, job = self._target(near, suspects)
-            moved = self._moved(group, job)
+            group, moved = next(plain, None) or self._drawn_move(near, suspects)
             if moved is None or moved.tobytes() in seen:
                 idle += 1
                 continue
             seen.add(moved.tobytes())
-            tries -= 1
-            idle = 0
+            tries, idle = tries - 1, 0
             order = self.order.copy()
             order[self.groups[group]] = moved
             found_s, _ = self.contradiction_s(name, order, moment_s)
-            aside = found_s == moment_s and self.random.random() < 0.05  # no better, but elsewhere
+            aside = found_s == moment_s and self.random.random() < self.manner.aside
             if found_s < moment_s or (found_s == moment_s and not aside):
                 continue
             if all(self.contradiction_s(other, order, moment_s)[0] > moment_s for other in settled):
@@ -128,6 +156,26 @@ class TieOrder:
                 suspects = self._suspects(name, moment_s, near)
                 seen.clear()
         return 0
+
+    def _drawn_move(self, near: list[int], suspects: list[int]) -> tuple[int, NDArray[np.int64] | None]:
+        group, job = self._target(near, suspects)
+        return group, self._moved(group, job)
+
+    def _neighbours(self, number: int) -> Iterator[NDArray[np.int64]]:
+        """The group with one job moved, by one place first."""
+        group, before = self.groups[number], self.before[number]
+        now = self.order[group] - group[0]
+        for distance in range(1, len(group)):
+            for i in range(len(group) - distance):
+                k = i + distance
+                then = now.copy()
+                if not before[now[i:k], now[k]].any():
+                    then[i : k + 1] = np.roll(now[i : k + 1], 1)
+                    yield group[0] + then
+                if distance > 1 and not before[now[i], now[i + 1 : k + 1]].any():
+                    then = now.copy()
+                    then[i : k + 1] = np.roll(now[i : k + 1], -1)
+                    yield group[0] + then
 
     def _suspects(self, name: str, moment_s: float, near: list[int]) -> list[int]:
         return [job for job in self.contradiction_s(name, self.order, moment_s)[1] if self.of[job] in near]

@@ -300,6 +300,22 @@ def _serve(
 
 
 @jit
+def _resume(job: Table, profile: Table, running: Index, node: Table, option: Vector, common: Vector, ledger: Ledger) -> int:
+    """Place the jobs of a snapshot that were running; how many found a place."""
+    busy = 0
+    for j in range(job.shape[1]):
+        if job[STATUS, j] == RUNNING:
+            job[STATUS, j] = ABSENT
+            if place(job, j, node, common[PLACEMENT], True, common[REMAINDER_NEXT] > 0, 1.0, 1.0, ledger):
+                profile[ALONE, j] = 1.0
+                profile[FULL_RATE, j] = job[RATE, j]
+                _begin(job, profile, j, 0.0, option[TICKS] > 0)
+                running[busy] = j
+                busy += 1
+    return busy
+
+
+@jit
 def run_lucid(
     job: Table,
     profile: Table,
@@ -326,19 +342,11 @@ def run_lucid(
     ledger = new_ledger(jobs, node)
     log = new_log(common[LOGGING] > 0)
     slots = name.shape[0] - scaling.shape[0]
-    waiting = busy = arrived = scaled = decisions = 0
+    waiting = arrived = scaled = decisions = 0
     packing = option[QUIET_JOBS] < 0
     checked = -np.inf
     now = 0.0
-    for j in range(jobs):  # jobs of a snapshot that were running
-        if job[STATUS, j] == RUNNING:
-            job[STATUS, j] = ABSENT
-            if place(job, j, node, common[PLACEMENT], True, common[REMAINDER_NEXT] > 0, 1.0, 1.0, ledger):
-                profile[ALONE, j] = 1.0
-                profile[FULL_RATE, j] = job[RATE, j]
-                _begin(job, profile, j, now, option[TICKS] > 0)
-                running[busy] = j
-                busy += 1
+    busy = _resume(job, profile, running, node, option, common, ledger)
     while True:
         while arrived < jobs and job[STATUS, arrived] != ABSENT:
             arrived += 1

@@ -57,6 +57,27 @@ def _nodes(option: Vector) -> Table:
 
 
 @jit
+def _with_room(rows: Table, used: int) -> Table:
+    if used < rows.shape[0]:
+        return rows
+    larger = np.zeros((2 * used, 2))
+    larger[:used] = rows
+    return larger
+
+
+@jit
+def _scaling(now: float, waiting: int, grown: bool, idle: bool, option: Vector, forecast_at: Vector, forecast_gpus: Vector) -> float:
+    """1: borrow a node now; -1: give it back; 0: leave it."""
+    if option[ELASTIC] > 0 and not grown and waiting > option[GROW_AT]:
+        return 1.0 if next_check(now, option[GROW_EVERY_S], option[CLOCK_ZERO]) == now else 0.0
+    if grown and waiting < option[SHRINK_AT] and idle:
+        hopeful = expected(now, forecast_at, forecast_gpus) <= option[CALM_GPUS] or forecast_at.shape[0] == 0
+        if hopeful and next_check(now, option[SHRINK_EVERY_S], option[CLOCK_ZERO]) == now:
+            return -1.0
+    return 0.0
+
+
+@jit
 def run_profiler(
     job: Table, options: Table, change_at: Vector, forecast_at: Vector, forecast_gpus: Vector
 ) -> tuple[Vector, Vector, Vector, Table]:
@@ -125,23 +146,13 @@ def run_profiler(
             allowed[j] = option[TIME_LIMIT_S]
             left[j] = finish[0, j] = now + min(job[WORK, j], allowed[j])
             busy = push(running, busy, finish, j)
-        change = 0.0
-        if option[ELASTIC] > 0 and not grown and waiting > option[GROW_AT]:
-            if next_check(now, option[GROW_EVERY_S], option[CLOCK_ZERO]) == now:
-                change = 1.0
-        elif grown and waiting < option[SHRINK_AT] and node[FREE, extra] == node[SIZE, extra]:
-            hopeful = expected(now, forecast_at, forecast_gpus) <= option[CALM_GPUS] or forecast_at.shape[0] == 0
-            if hopeful and next_check(now, option[SHRINK_EVERY_S], option[CLOCK_ZERO]) == now:
-                change = -1.0
+        change = _scaling(now, waiting, grown, node[FREE, extra] == node[SIZE, extra], option, forecast_at, forecast_gpus)
         if change != 0.0:
             grown = change > 0
             node[FREE, extra] = node[SIZE, extra] if grown else 0.0
             free += change * node[SIZE, extra]
             usable = now + option[TICK_S] if grown else np.inf
-            if scalings == scaling.shape[0]:
-                larger = np.zeros((2 * scalings, 2))
-                larger[:scalings] = scaling
-                scaling = larger
+            scaling = _with_room(scaling, scalings)
             scaling[scalings, 0], scaling[scalings, 1] = now, change
             scalings += 1
     return entered, left, allowed, scaling[:scalings]

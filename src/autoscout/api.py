@@ -94,6 +94,7 @@ def optimize(
     searcher: str | type = "hybrid",
     seed: int = 0,
     workers: int = 1,
+    executor: str = "inline",
     given: Mapping[str, Value] | None = None,
     store: str | os.PathLike[str] | None = None,
     name: str = "function",
@@ -112,7 +113,9 @@ def optimize(
         limits: Such as `"p95_ms<=5"`, over the metrics the function returns.
         searcher: Name of the searcher plug-in, or a class of your own.
         seed: Same seed, same history: same proposals.
-        workers: Calls at once, on threads.
+        workers: Calls at once.
+        executor: Where they run: `inline` on threads of this process, `local` in processes of their own, `ray` on a Ray cluster; the
+            function must pickle for all but the first.
         given: Pinned knobs.
         store: Path of a SQLite file or a PostgreSQL URL to keep the trials and resume from; memory when None.
         name: Of the study in that store.
@@ -128,7 +131,8 @@ def optimize(
     task = Task(system="function", objective=objective, workload=workload or {"function": name}, budget=Budget(trials=trials))
     kind: Any = plugins.get("searcher", searcher) if isinstance(searcher, str) else searcher
     build_options(kind, options or {}, f"options ({kind.__name__})")  # before a store is begun
-    place = plugins.get("executor", "inline")(options=build_options(plugins.get("executor", "inline"), {"slots": workers}, "workers"))
+    where: Any = plugins.get("executor", executor)
+    place = where(options=build_options(where, {"slots": workers}, f"executor {executor}"))
     kept = plugins.get("store", "memory")() if store is None else plugins.get("store", "sql")(store)
     try:
         past = recollection.begin(kept, task, name) if warm_start and recollection.KEY not in (options or {}) else ()

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import csv
 import gzip
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tie_order import Manner, Reference, TieOrder
 
 from autoscout.sched.cluster import Cluster
-from autoscout.sched.engine import simulate
 from autoscout.sched.forecast import Forecast
 from autoscout.sched.interference import Interference
 from autoscout.sched.readers import read
-from autoscout.sched.scheduler import Scheduler
+from autoscout.sched.scheduler import Scheduler, believed_s
 from autoscout.sched.trace import Labels, Trace
 
 TRACES = Path(__file__).resolve().parents[2].parent / "shared" / "traces"
@@ -24,6 +25,10 @@ CLOCK_ZERO_S = 1_585_670_551.0
 FORECAST_START_S = CLOCK_ZERO_S + 13_219_200.0
 PHILLY_START_S = 1_506_038_400.0
 WEEK_S = 604_800.0
+MANNERS = (
+    Manner(seed=1, plain=60, aside=0.03, tries=8_000),
+    Manner(seed=2, plain=20, aside=0.1, tries=15_000),
+)
 
 needs_traces = pytest.mark.skipif(not (TRACES / "golden").exists(), reason="the reference traces do not lie beside the repository")
 
@@ -38,32 +43,40 @@ def venus() -> Trace:
     trace = read(TRACES / "helios_venus_2020-09.csv.gz")
     estimates = {row["job_id"]: float(row["ebm_duration_estimate"]) for row in rows("aux/lucid_venus_duration_estimates.csv.gz")}
     believed = np.asarray([estimates[job] for job in trace.job_id])
-    trace = trace.with_extra(estimate_s=np.where(believed < 0, 1_000.0, believed))
+    trace = trace.with_extra(estimate_s=believed)
     return trace.take(np.lexsort((trace.job_id.astype(np.int64), trace.submit_s)))
 
 
-def in_order_of_outcomes(trace: Trace, name: str, scheduler: Scheduler) -> Trace:
-    """Simultaneous jobs in the order in which a reference run took them, read from that run's own outcomes.
-
-    It decides only what the policy leaves open: jobs move among those submitted in the same second, never past others. They go by
-    their start in the golden file. That leaves jobs that also started together, whose order decides who gets which node; the golden
-    file does not tell it (its rows are by number), so each virtual cluster, none of which affects another, takes that one of six plain
-    rules (end, GPUs or number, rising or falling) which agrees with most starts and ends of the golden file.
-    """
-    start, end, _ = golden(name, trace, "start_time", "end_time", "preemptions")
-    number = trace.job_id.astype(np.int64)
+def venus_order(trace: Trace, schedulers: Mapping[str, Scheduler], name: str) -> NDArray[np.int64]:
+    """Rows of the trace with simultaneous jobs in an order that all golden files allow and that explains the one of a policy best."""
+    estimate = believed_s(trace)
+    alike = {
+        "fifo": (),
+        "sjf": (trace.duration_s,),
+        "qssf": (estimate, trace.gpus),
+        "srtf": (trace.gpus, trace.duration_s),
+        "tiresias": (trace.gpus,),
+    }
+    outcomes = {each: golden(f"venus_2020-09_{each}", trace, "start_time", "end_time") for each in schedulers}
     place = np.empty(len(trace))
-    for code in np.unique(trace.vc.codes):
-        jobs = np.flatnonzero(trace.vc.codes == code)
-        most = -1
-        for rule in (end, -end, trace.gpus, -trace.gpus, number, -number):
-            order = jobs[np.lexsort((number[jobs], rule[jobs], start[jobs], trace.submit_s[jobs]))]
-            result = simulate(trace.take(order), venus_cluster(), scheduler)
-            agree = int((result.start_s == start[order]).sum() + (result.end_s == end[order]).sum())
-            if agree > most:
-                most = agree
-                place[order] = np.arange(len(order))
-    return trace.take(np.lexsort((place, trace.submit_s)))
+    for vc in venus_cluster().vcs:
+        jobs = np.flatnonzero(trace.vc.codes == trace.vc.code(vc))
+        references = {
+            each: Reference(
+                scheduler=scheduler,
+                start_s=outcomes[each][0][jobs],
+                end_s=outcomes[each][1][jobs],
+                alike=tuple(column[jobs] for column in alike[each]),
+            )
+            for each, scheduler in schedulers.items()
+        }
+        kind = (trace.gpus[jobs], trace.duration_s[jobs], estimate[jobs])
+        for manner in MANNERS:
+            found = TieOrder(trace.take(jobs), venus_cluster().part(vc), references, kind, (name,), manner)
+            if found.solve():
+                break
+        place[jobs[found.order]] = np.arange(len(jobs))
+    return np.lexsort((place, trace.submit_s))
 
 
 def venus_cluster() -> Cluster:

@@ -47,7 +47,7 @@ def test_jobs_larger_than_the_cluster_are_refused_all_at_once() -> None:
     trace = Trace.of([0, 1, 2], [1, 1, 1], [16, 8, 64], job_id=["big", "fits", "huge"])
     with pytest.raises(ConfigError) as caught:
         simulate(trace, Cluster.parse("1x8"), FIFO())
-    assert "2 jobs are larger than their cluster: big, huge" in str(caught.value)
+    assert "larger than the cluster: big, huge (2 jobs in all)" in str(caught.value)
     assert "64 GPUs wanted, 8 there" in str(caught.value)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -11,12 +12,12 @@ from sched_reference import (
     PHILLY_START_S,
     forecast,
     golden,
-    in_order_of_outcomes,
     interference,
     needs_traces,
     philly_window,
     venus,
     venus_cluster,
+    venus_order,
     with_profiles,
 )
 
@@ -46,25 +47,56 @@ def philly_jobs() -> Trace:
     return philly_window()
 
 
+VENUS: dict[str, Scheduler] = {
+    "fifo": FIFO(remainder_to_emptiest=True),
+    "sjf": SJF(remainder_to_emptiest=True),
+    "qssf": QSSF(newcomers_by_gpus=True, remainder_to_emptiest=True),
+    "srtf": SRTF(lucid=True),
+    "tiresias": Tiresias(compatible="lucid", round_offset_s=CLOCK_ZERO_S),
+}
+
+
+@cache
+def in_its_order(name: str) -> Trace:
+    """Venus with simultaneous jobs in an order worked out from the golden files (see `tie_order`)."""
+    jobs = venus()
+    return jobs.take(venus_order(jobs, VENUS, name))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "scheduler", "starts", "ends", "preempted"),
+    ("name", "starts", "ends", "preempted"),
     [
-        ("fifo", FIFO(remainder_to_emptiest=True), 23_365, 23_365, 23_859),
-        ("sjf", SJF(remainder_to_emptiest=True), 23_859, 23_859, 23_859),
-        ("qssf", QSSF(newcomers_by_gpus=True, remainder_to_emptiest=True), 23_829, 23_829, 23_859),
-        ("srtf", SRTF(lucid=True), 23_859, 23_859, 23_859),
-        ("tiresias", Tiresias(compatible="lucid", round_offset_s=CLOCK_ZERO_S), 23_831, 23_608, 23_766),
+        ("fifo", 23_859, 23_859, 23_859),
+        ("sjf", 23_859, 23_859, 23_859),
+        ("qssf", 23_859, 23_859, 23_859),
+        ("srtf", 23_859, 23_859, 23_859),
+        ("tiresias", 23_850, 23_800, 23_840),
     ],
 )
-def test_venus_job_by_job(venus_jobs: Trace, name: str, scheduler: Scheduler, starts: int, ends: int, preempted: int) -> None:
-    """At least as many of the 23,859 jobs agree as measured; where fewer than all, the golden file does not tell the order of ties."""
-    jobs = in_order_of_outcomes(venus_jobs, f"venus_2020-09_{name}", scheduler)
-    result = simulate(jobs, venus_cluster(), scheduler)
-    start, end, preemptions = golden(f"venus_2020-09_{name}", jobs, "start_time", "end_time", "preemptions")
+def test_venus_job_by_job(name: str, starts: int, ends: int, preempted: int) -> None:
+    """So many of the 23,859 jobs start and end as in the reference, with as many preemptions.
+
+    The order among jobs submitted in the same second is an input of the reference that is not in the traces. It is worked out here from
+    the golden files, against which it is then judged; so this shows that one order of ties explains everything that happened. For
+    Tiresias the search gets stuck in one of the fifteen virtual clusters, and about forty ends differ.
+    """
+    jobs = in_its_order(name)
     assert len(jobs) == 23_859
+    assert (np.diff(jobs.submit_s) >= 0).all()
+    result = simulate(jobs, venus_cluster(), VENUS[name])
+    start, end, preemptions = golden(f"venus_2020-09_{name}", jobs, "start_time", "end_time", "preemptions")
     assert int((result.start_s == start).sum()) >= starts
     assert int((result.end_s == end).sum()) >= ends
     assert int((result.preemptions == preemptions).sum()) >= preempted
+
+
+@pytest.mark.parametrize(("name", "starts"), [("fifo", 19_354), ("sjf", 23_394), ("qssf", 22_502), ("srtf", 23_664), ("tiresias", 23_416)])
+def test_venus_as_it_lies_there(venus_jobs: Trace, name: str, starts: int) -> None:
+    """Simultaneous jobs by number, as in the file: so many agree all the same."""
+    result = simulate(venus_jobs, venus_cluster(), VENUS[name])
+    (start,) = golden(f"venus_2020-09_{name}", venus_jobs, "start_time")
+    assert int((result.start_s == start).sum()) == starts
 
 
 @pytest.mark.parametrize(
@@ -110,11 +142,11 @@ def test_themis_near_titan(philly_jobs: Trace) -> None:
     assert result.preemptions.sum() == pytest.approx(64, abs=2)
 
 
-def test_fairness_figures_of_the_references(venus_jobs: Trace, philly_jobs: Trace) -> None:
+@pytest.mark.slow
+def test_fairness_figures_of_the_references(philly_jobs: Trace) -> None:
     """Of Tiresias on Venus from the ends of the golden file, as not all simulated ends agree with it; the waits are simulated."""
-    scheduler = Tiresias(compatible="lucid", round_offset_s=CLOCK_ZERO_S)
-    jobs = in_order_of_outcomes(venus_jobs, "venus_2020-09_tiresias", scheduler)
-    simulated = simulate(jobs, venus_cluster(), scheduler)
+    jobs = in_its_order("tiresias")
+    simulated = simulate(jobs, venus_cluster(), VENUS["tiresias"])
     (end,) = golden("venus_2020-09_tiresias", jobs, "end_time")
     tiresias = summary(replace(simulated, end_s=end))
     assert tiresias["fair_share"] == pytest.approx(0.379, abs=5e-4)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -131,7 +133,26 @@ def test_slurm_backfills_without_delaying_the_first() -> None:
 def test_slurm_reserves_for_jobs_that_only_lack_a_node() -> None:
     """Two GPUs are free but on two nodes: until the first job ends, only what ends before then may slip in."""
     jobs = [(0, 100, 3), (0, 200, 3), (1, 50, 2), (2, 50, 1), (2, 150, 1)]
-    assert starts(run(jobs, "2x4", Slurm(bf_interval_s=0.0))) == [0, 0, 100, 2, 100]
+    assert starts(run(jobs, "2x4", Slurm(bf_interval_s=0.0, bf_conservative=False))) == [0, 0, 100, 2, 100]
+    assert starts(run(jobs, "2x4", Slurm(bf_interval_s=0.0))) == [0, 0, 100, 2, 2], "a plan by count sees that enough is left then"
+
+
+def test_slurm_reservations_for_all_or_for_the_first_alone() -> None:
+    """The last job ends before the first reservation, but would delay the second one."""
+    jobs = [(0, 100, 2), (0, 50, 1), (1, 100, 4), (2, 50, 2), (3, 97, 1)]
+    easy = Slurm(bf_interval_s=0.0, bf_conservative=False)
+    assert starts(run(jobs, "1x4", easy)) == [0, 0, 100, 200, 3]
+    conservative = Slurm(bf_interval_s=0.0, bf_resolution_s=1.0)
+    assert starts(run(jobs, "1x4", conservative)) == [0, 0, 100, 50, 200]
+    assert starts(run(jobs, "1x4", replace(conservative, bf_window_s=30.0))) == [0, 0, 100, 200, 3], "no reservation so far ahead"
+    assert starts(run(jobs, "1x4", replace(conservative, bf_max_job_test=1))) == [0, 0, 100, 200, 200], "only the first is looked at"
+
+
+def test_slurm_quality_of_service() -> None:
+    jobs = Trace.of([0, 1, 2], [100, 10, 10], [1, 1, 1]).with_extra(qos=[0, 0, 50])
+    weighted = Slurm(bf_interval_s=0.0, priority_weight_qos=100_000)
+    assert starts(simulate(jobs, Cluster.parse("1x1"), Slurm(bf_interval_s=0.0))) == [0, 100, 110]
+    assert starts(simulate(jobs, Cluster.parse("1x1"), weighted)) == [0, 110, 100]
 
 
 def test_slurm_fair_share_prefers_who_used_less() -> None:
@@ -204,13 +225,29 @@ def test_placement_and_order_can_change_in_flight_but_not_the_policy() -> None:
     assert starts(overtaking) == [0, 100, 30]
     with pytest.raises(ConfigError, match="same scheduler"):
         simulate(trace, cluster, FIFO(), Run(changes=[Change(at_s=50.0, scheduler=Tiresias())]))
-    with pytest.raises(ConfigError, match="cannot be reconfigured"):
-        simulate(trace, cluster, Lucid(profiler_nodes=0), Run(changes=[Change(at_s=50.0, scheduler=Lucid(profiler_nodes=0))]))
+
+
+def test_lucid_can_be_reconfigured_in_flight() -> None:
+    cluster = Cluster.parse("2x1")
+    jobs = Trace.of([0, 5], [100, 100], [1, 1], job_id=["a", "b"]).with_extra(sharing=[0.0, 0.0])
+    alone = Lucid(profiler_nodes=1, profiler_s=1.0, profiler_gpus_per_node=1.0, pack=-1)
+    packing = replace(alone, pack=2)
+    unchanged, changed = (simulate(jobs, cluster, alone, Run(changes=changes)) for changes in ((), (Change(at_s=50.0, scheduler=packing),)))
+    assert starts(unchanged) == [1, 101]
+    assert starts(changed) == [1, 50], "the second joins the first as soon as it may"
+    longer = replace(alone, profiler_s=200.0)
+    profiled = simulate(jobs, cluster, alone, Run(changes=[Change(at_s=3.0, scheduler=longer)]))
+    assert profiled.extra["finished_in_profiler"].tolist() == [0, 1], "the profiler's time limit changes too"
+    assert ends(profiled) == [101, 105]
+    for other in (Lucid(profiler_nodes=0), FIFO()):
+        with pytest.raises(ConfigError, match="not its number of profiler nodes"):
+            simulate(jobs, cluster, alone, Run(changes=[Change(at_s=50.0, scheduler=other)]))
+    fixed = Lucid(profiler_nodes=0, compatible="lucid")
+    with pytest.raises(ConfigError, match="compatible"):
+        simulate(jobs, cluster, Lucid(profiler_nodes=0), Run(changes=[Change(at_s=50.0, scheduler=fixed)]))
 
 
 def test_work_since_the_last_checkpoint_is_lost() -> None:
-    from dataclasses import replace
-
     class Forgetful(SRTF):
         def plan(self, trace, cluster):  # type: ignore[no-untyped-def]
             plan = super().plan(trace, cluster)

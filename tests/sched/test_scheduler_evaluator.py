@@ -71,7 +71,7 @@ def test_refusals_are_measurements(question: Simulation) -> None:
     small = Simulation(trace=question.trace, cluster=Cluster.parse("1x8"), scheduler="fifo")
     answer = SchedulerEvaluator(small).evaluate([Proposal(config=small.space().default())])[0]
     assert answer.status is Status.INVALID
-    assert "larger than their cluster" in answer.reason
+    assert "larger than the cluster" in answer.reason
 
 
 @pytest.mark.parametrize("place", ["inline", "local"])

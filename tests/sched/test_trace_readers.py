@@ -33,10 +33,10 @@ def test_bad_rows_are_named_by_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         read(path)
     text = str(caught.value)
-    assert "arrival must be a number (lines 3)" in text
-    assert "duration must be a number (lines 6)" in text
-    assert "an end before its start (lines 4)" in text
-    assert "a job must want GPUs (lines 5)" in text
+    assert "arrival must be a number (line 3)" in text
+    assert "duration must be a number (line 6)" in text
+    assert "an end before its start (line 4)" in text
+    assert "a job must want GPUs (line 5)" in text
     kept = read(path, drop_bad=True)
     assert list(kept.job_id) == ["a"]
     assert kept.filters == ("4 bad rows dropped (b, c, d, e)",)

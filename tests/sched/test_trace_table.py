@@ -17,11 +17,11 @@ def test_all_bad_rows_in_one_error() -> None:
     with pytest.raises(ConfigError) as caught:
         Trace.of([0, np.nan, 2, 3, 4, 5], [1, 1, -1, 1, -7, 1], [1, 1, 1, 0, 1, 1.5], job_id=["a", "b", "c", "d", "e", "a"])
     rules = {(fault.field, fault.rule) for fault in caught.value.faults}
-    assert ("submit_s", "arrival must be a number (rows 1)") in rules
+    assert ("submit_s", "arrival must be a number (row 1)") in rules
     assert ("duration_s", "duration must not be negative: an end before its start (rows 2, 4)") in rules
-    assert ("gpus", "a job must want GPUs (rows 3)") in rules
-    assert ("gpus", "above one GPU only whole GPUs can be had (rows 5)") in rules
-    assert ("job_id", "a job may stand in a trace once (rows 5)") in rules
+    assert ("gpus", "a job must want GPUs (row 3)") in rules
+    assert ("gpus", "above one GPU only whole GPUs can be had (row 5)") in rules
+    assert ("job_id", "a job may stand in a trace once (row 5)") in rules
 
 
 def test_columns_must_be_equally_long() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -48,7 +49,16 @@ def _machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "numba": _package("numba", "schedulers are simulated some hundred times slower: pip install 'autoscout[sched]'"),
+        "pyarrow": _package("pyarrow", "no parquet files: pip install 'autoscout[sched]'"),
         "nvidia-smi": shutil.which("nvidia-smi") or "not found",
         "cpu pressure": "readable" if pressure.exists() else "not available: contention is judged by CPU time alone",
         "disk free here": f"{disk.free / 2**30:.1f} GiB",
     }
+
+
+def _package(name: str, without: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return f"not installed: {without}"

@@ -10,6 +10,7 @@ import typer
 from rich.table import Table
 
 from autoscout.cli import _options as options
+from autoscout.cli._sched_inputs import agreement_with, in_order, scheduler_fields, with_columns
 from autoscout.core import plugins
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
@@ -19,7 +20,7 @@ from autoscout.sched.evaluator import Simulation
 from autoscout.sched.export import result_columns, trace_columns, write_table
 from autoscout.sched.metrics import by_size, by_vc, summary
 from autoscout.sched.readers import read
-from autoscout.sched.trace import Trace
+from autoscout.sched.trace import Trace, counted
 from autoscout.sched.workload.synthetic import Recipe, generate
 from autoscout.space import Space
 
@@ -37,6 +38,9 @@ Begin = Annotated[str, typer.Option("--from", help="Only jobs that arrive at or 
 End = Annotated[str, typer.Option("--to", help="Only jobs that arrive before this date or second.")]
 Status = Annotated[list[str] | None, typer.Option("--status", help="Only jobs that ended so; may be repeated.")]
 DropBad = Annotated[bool, typer.Option("--drop-bad", help="Leave broken rows out instead of refusing the file.")]
+Fields = Annotated[list[str] | None, typer.Option("--option", help="Set a field of the scheduler that is no knob: NAME=VALUE.")]
+Ties = Annotated[Path | None, typer.Option("--ties", help="A table of job_id: jobs that arrive together go in its order.")]
+Columns = Annotated[list[str] | None, typer.Option("--column", help="Add a column: NAME=FILE:COLUMN, a table with job_id.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 Output = Annotated[Path, typer.Argument(help="File to write: .csv, .csv.gz or .parquet.")]
 
@@ -61,11 +65,15 @@ def simulate_command(
     cluster: Nodes,
     scheduler: Scheduler = "tiresias",
     pinned: Pinned = None,
+    fields: Fields = None,
     form: Form = "",
     begin: Begin = "",
     end: End = "",
     status: Status = None,
     drop_bad: DropBad = False,
+    ties: Ties = None,
+    columns: Columns = None,
+    compare: Annotated[Path | None, typer.Option("--compare", help="Outcomes by job_id to compare with, job by job.")] = None,
     output: Annotated[Path | None, typer.Option("--output", help="Write one row per job: .csv, .csv.gz or .parquet.")] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Write timelines and distributions as SVG.")] = None,
     detail: Annotated[str, typer.Option("--by", help="Also break the metrics down: vc or size.")] = "",
@@ -74,7 +82,9 @@ def simulate_command(
     """Run a trace through a scheduler and print what came of it."""
     if detail not in ("", "vc", "size"):
         raise ConfigError(Fault(where="--by", value=detail, rule="must be vc or size"))
-    simulation = Simulation(trace=_load(trace, form, begin, end, status, drop_bad), cluster=Cluster.parse(cluster), scheduler=scheduler)
+    jobs = with_columns(in_order(_load(trace, form, begin, end, status, drop_bad), ties), columns or ())
+    fixed = scheduler_fields(scheduler, fields or ())
+    simulation = Simulation(trace=jobs, cluster=Cluster.parse(cluster), scheduler=scheduler, fixed=fixed)
     config = _config(simulation.space(), pinned)
     result = simulate(simulation.trace, simulation.cluster, simulation.build(config), Run(log=plot is not None))
     if output:
@@ -84,14 +94,20 @@ def simulate_command(
 
         plot.write_text(result_page({scheduler: result}), encoding="utf-8")
     metrics = summary(result)
+    agreement = agreement_with(result, compare) if compare else {}
     parts = by_vc(result) if detail == "vc" else by_size(result) if detail == "size" else {}
     if as_json:
-        options.emit({"scheduler": scheduler, "config": config.to_json(), "metrics": metrics, **({"by": parts} if parts else {})})
+        more = {**({"by": parts} if parts else {}), **({"equal": agreement} if compare else {})}
+        options.emit({"scheduler": scheduler, "config": config.to_json(), "metrics": metrics, **more})
         return
+    if list(parts) == ["all"]:
+        parts = {}  # one virtual cluster without a name is all there is
     table = Table("metric", "all", *parts)
     for name, value in metrics.items():
         table.add_row(name, _shown(value), *(_shown(part.get(name)) for part in parts.values()))
     options.console.print(table)
+    for name, equal in agreement.items():
+        options.console.print(f"equal {name}: {equal:,} of {len(jobs):,} jobs", highlight=False)
 
 
 @app.command("tune")
@@ -103,26 +119,41 @@ def tune(
     metric: Annotated[str, typer.Option("--metric", help="Metric to improve, as `simulate` names it.")] = "mean_jct_s",
     searcher: Annotated[str, typer.Option("--searcher", help="Who proposes configurations.")] = "hybrid",
     seed: Annotated[int, typer.Option("--seed", help="Same seed, same proposals.")] = 0,
-    workers: Annotated[int, typer.Option("--workers", min=1, help="Simulations at once, on threads.")] = 1,
+    workers: Annotated[int, typer.Option("--workers", min=1, help="Simulations at once.")] = 1,
+    executor: Annotated[
+        str, typer.Option("--executor", help="Where they run: inline on threads, local in processes, ray on a cluster.")
+    ] = "inline",
     pinned: Pinned = None,
+    fields: Fields = None,
     form: Form = "",
     begin: Begin = "",
     end: End = "",
     status: Status = None,
     drop_bad: DropBad = False,
+    columns: Columns = None,
     as_json: Json = False,
 ) -> None:
     """Look for better settings of a scheduler by simulating a trace under many."""
     from autoscout.api import optimize
 
-    simulation = Simulation(trace=_load(trace, form, begin, end, status, drop_bad), cluster=Cluster.parse(cluster), scheduler=scheduler)
+    jobs = with_columns(_load(trace, form, begin, end, status, drop_bad), columns or ())
+    fixed = scheduler_fields(scheduler, fields or ())
+    simulation = Simulation(trace=jobs, cluster=Cluster.parse(cluster), scheduler=scheduler, fixed=fixed)
     space = simulation.space()
     given = {name: value for name, value in _config(space, pinned).items() if name in _names(pinned)}
     default = simulation(space.default())
     if metric not in default:
         raise ConfigError(Fault(where="--metric", value=metric, rule=f"must be one of {', '.join(default)}"))
     found = optimize(
-        simulation, space, simulation.task(metric).objective, trials, searcher=searcher, seed=seed, workers=workers, given=given
+        simulation,
+        space,
+        simulation.task(metric).objective,
+        trials,
+        searcher=searcher,
+        seed=seed,
+        workers=workers,
+        executor=executor,
+        given=given,
     )
     best = found.best or space.default()
     if as_json:
@@ -139,9 +170,8 @@ def tune(
         )
         return
     better = simulation.task(metric).objective.gain(default[metric], found.value) if found.value is not None else 1.0
-    options.console.print(
-        f"{metric}: {_shown(found.value)} (default {_shown(default[metric])}, {better:.2f}x) after {len(found.trials)} simulations"
-    )
+    spent = counted(len(found.trials), "simulation")
+    options.console.print(f"{metric}: {_shown(found.value)} (default {_shown(default[metric])}, {better:.2f}x) after {spent}")
     for name, value in best.items():
         options.console.print(f"  {name} = {value}", highlight=False)
 
@@ -201,6 +231,8 @@ def plot_command(
 
 def _load(source: str, form: str, begin: str, end: str, status: list[str] | None, drop_bad: bool) -> Trace:
     trace = _synthetic(source) if source.startswith("synthetic:") else read(Path(source), form=form, drop_bad=drop_bad)
+    if not len(trace):
+        raise ConfigError(Fault(where=source, rule="there is no job in it", fix="A trace has a header and one row per job"))
     if begin or end:
         trace = trace.between(_moment(begin, "--from", float("-inf")), _moment(end, "--to", float("inf")))
     if status:
@@ -270,7 +302,7 @@ def _config(space: Space, pinned: list[str] | None) -> Config:
 
 def _save(trace: Trace, output: Path) -> None:
     write_table(trace_columns(trace), output)
-    options.console.print(f"{len(trace):,} jobs written to {output}", highlight=False)
+    options.console.print(f"{counted(len(trace), 'job')} written to {output}", highlight=False)
 
 
 def _shown(value: float | None) -> str:

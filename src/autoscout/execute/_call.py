@@ -11,13 +11,14 @@ import pickle
 import sys
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import spawn
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from autoscout.core.errors import LaunchError
+    from autoscout.core.launch import Completed
 
 REIMPORTING = "AUTOSCOUT_REIMPORTING_MAIN"
 """Set while the new process imports the caller's script, which must not start trials of its own then."""
@@ -63,9 +64,9 @@ def command(folder: Path, packed: bytes) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What became of a call: its value, or the traceback of why there is none."""
+    """What became of a call: its value, still packed, or the traceback of why there is none."""
 
-    value: Any = None
+    packed: bytes | None = None
     error: str = ""
     begun: bool = True  # False when its code was not even found
 
@@ -73,12 +74,20 @@ class Outcome:
 def outcome(folder: Path) -> Outcome:
     """What the new process left in `folder`."""
     try:
-        value, error, begun = pickle.loads((folder / RESULT).read_bytes())
+        packed, error, begun = pickle.loads((folder / RESULT).read_bytes())
     except FileNotFoundError:
         return Outcome(error="the call ended its process before it returned")
+    return Outcome(packed=packed, error=error, begun=begun)
+
+
+def unpacked(completed: Completed) -> Completed:
+    """With the value itself in place of the packed one; only the caller's process is sure to know its class."""
+    if completed.value is None:
+        return completed
+    try:
+        return replace(completed, value=pickle.loads(completed.value))
     except Exception as problem:  # whatever unpickling a user's class raises
-        return Outcome(error=f"what the call returned cannot be read back: {problem!r}")
-    return Outcome(value=value, error=error, begun=begun)
+        return replace(completed, value=None, error=f"what the call returned cannot be read back: {problem!r}")
 
 
 def main(folder: Path) -> int:
@@ -98,7 +107,7 @@ def main(folder: Path) -> int:
         error = traceback.format_exc()
         sys.stderr.write(error)
     try:
-        result = pickle.dumps((value, error, begun))
+        result = pickle.dumps((None if value is None else pickle.dumps(value), error, begun))
     except Exception as problem:  # whatever a user's own reduce methods raise
         result = pickle.dumps((None, f"the call returned {type(value).__name__}, which does not pickle: {problem}", begun))
     partial = folder / f"{RESULT}.partial"

@@ -66,14 +66,24 @@ class Supervised:
         manners: How.
         extra: Environment that the share implies; the launch's own wins.
         packed: The launch's call, where it is one.
+        unpack: Whether what the call returned is unpacked here, or left to a process that knows its class.
     """
 
-    def __init__(self, launch: Launch, share: Share, manners: Manners, extra: Mapping[str, str], packed: bytes | None = None) -> None:
+    def __init__(
+        self,
+        launch: Launch,
+        share: Share,
+        manners: Manners,
+        extra: Mapping[str, str],
+        packed: bytes | None = None,
+        unpack: bool = True,
+    ) -> None:
         self._launch = launch
         self._share = share
         self._manners = manners
         self._extra = extra
         self._packed = packed
+        self._unpack = unpack
         self._lock = threading.Lock()
         self._stopped = False
         self._lifeline: int | None = None
@@ -206,7 +216,7 @@ class Supervised:
             stdout=tail(folder / "stdout.log", size),
             stderr=tail(folder / "stderr.log", size),
             outputs=_folder.outputs(folder, self._launch, int(manners.output_mb * 1024**2)),
-            value=called.value,
+            value=called.packed,
             error=called.error,
             wall_s=float(report.get("wall_s", 0.0)),
             cpu_s=float(report.get("cpu_s", 0.0)),
@@ -217,6 +227,8 @@ class Supervised:
             conditions=dict(report.get("conditions", {})),
             folder=str(folder),
         )
+        if self._unpack and self._packed is not None:
+            completed = _call.unpacked(completed)
         return completed if _folder.dispose(folder, completed, manners.keep_files) else replace(completed, folder="")
 
 

@@ -15,7 +15,7 @@ from autoscout.sched.kernel.arrays import Table, Vector
 from autoscout.sched.result import Result
 from autoscout.sched.scheduler import Admitting, FixedOrder, OwnLoop, Plan, Ranking, Scheduler
 from autoscout.sched.snapshot import Snapshot
-from autoscout.sched.trace import Trace, examples
+from autoscout.sched.trace import Trace, counted, examples
 
 _RULES = {
     "count": columns.PLACE_COUNT,
@@ -65,7 +65,7 @@ def simulate(trace: Trace, cluster: Cluster, scheduler: Scheduler, run: Run | No
     result = Result.empty(jobs, cluster, run.until_s)
     everywhere, enter_s = cluster, jobs.submit_s
     if isinstance(scheduler, Admitting):
-        admission = scheduler.admit(jobs, cluster, origin)
+        admission = scheduler.admit(jobs, cluster, origin, [(change.at_s, change.scheduler) for change in run.changes])
         result.admitted(admission)
         scheduler, everywhere, enter_s = admission.scheduler, admission.cluster, admission.enter_s
         admit(jobs.take(np.flatnonzero(np.isnan(result.end_s))), everywhere)
@@ -123,7 +123,7 @@ def admit(trace: Trace, cluster: Cluster) -> None:
                 where=trace.source,
                 field="vc",
                 value=examples(np.asarray(sorted(unknown), np.str_)),
-                rule=f"{int(lost.sum())} jobs belong to virtual clusters without nodes",
+                rule=f"{counted(int(lost.sum()), 'job')} in virtual clusters without nodes",
                 fix="Add these to the node file, filter the jobs, or use one cluster for all (--cluster 70x8)",
             )
         )
@@ -142,7 +142,7 @@ def admit(trace: Trace, cluster: Cluster) -> None:
                         value=f"{trace.gpus[large].max():g} GPUs wanted, {capacity} there"
                         + (f" in {vc}" if vc else "")
                         + (f" of type {name}" if name else ""),
-                        rule=f"{int(large.sum())} jobs are larger than their cluster: {examples(trace.job_id[large])}",
+                        rule=f"larger than the cluster: {examples(trace.job_id[large])} ({counted(int(large.sum()), 'job')} in all)",
                         fix="Use a larger cluster or filter these jobs",
                     )
                 )
@@ -183,6 +183,9 @@ def loop_options(plan: Plan, run: Run, origin: float) -> Vector:
         option[columns.PREEMPTIVE] = scheduling.preemptive
         option[columns.WALK] = columns.WALK_STRICT if scheduling.strict else columns.WALK_SKIP
         option[columns.BACKFILL] = scheduling.backfill
+        option[columns.RESERVE_ALL] = scheduling.reserve_all
+        option[columns.BACKFILL_WINDOW_S] = scheduling.backfill_window_s
+        option[columns.RESOLUTION_S] = scheduling.resolution_s
         option[columns.EVERY_EVENT] = scheduling.every_event
     option[columns.PLACEMENT] = _RULES[plan.placement.rule]
     option[columns.REMAINDER_NEXT] = plan.placement.remainder_to_emptiest
@@ -203,9 +206,10 @@ def _run_part(
     option = loop_options(plan, run, origin)
     scheduling = plan.scheduling
     if isinstance(scheduling, OwnLoop):
-        if run.changes:
-            raise ConfigError(Fault(where="changes", rule="this scheduler cannot be reconfigured while jobs are running"))
-        log, decisions, extra = scheduling.loop(table, nodes.table(), option, origin)
+        plans = [plan, *(change.scheduler.plan(part, nodes) for change in run.changes)]
+        _check_changes(plans, run)
+        settings = np.stack([each.scheduling.settings for each in plans if isinstance(each.scheduling, OwnLoop)])
+        log, decisions, extra = scheduling.loop(table, nodes.table(), option, origin, settings, _change_at(run, origin))
         result.more(index, extra)
         return log, decisions
     if isinstance(scheduling, FixedOrder) and run.snapshot is None and not run.changes:
@@ -233,7 +237,7 @@ def _run_ranking(part: Trace, nodes: Cluster, plan: Plan, table: Table, run: Run
     for number, each in enumerate(plans):
         params[number, : len(each.params)] = each.params
     options = np.stack([loop_options(each, run, origin) for each in plans])
-    change_at = np.asarray([-np.inf, *(change.at_s - origin for change in run.changes)])
+    change_at = _change_at(run, origin)
     loop = run_ranked
     if COMPILED and not hasattr(scheduling.rank, "py_func"):  # a policy in plain Python: the loop runs as plain Python too
         loop = run_ranked.py_func  # type: ignore[attr-defined]
@@ -242,6 +246,11 @@ def _run_ranking(part: Trace, nodes: Cluster, plan: Plan, table: Table, run: Run
     )
     result.counters["idle_while_waiting_gpu_s"] += idle
     return rows[: filled[0]], decisions
+
+
+def _change_at(run: Run, origin: float) -> Vector:
+    """When each configuration takes over; the first is there from the beginning."""
+    return np.asarray([-np.inf, *(change.at_s - origin for change in run.changes)])
 
 
 def _ranked(plan: Plan) -> Plan:
@@ -262,12 +271,16 @@ def _check_changes(plans: Sequence[Plan], run: Run) -> None:
     first = plans[0]
     faults = []
     for change, plan in zip(run.changes, plans[1:], strict=True):
-        same = (
-            isinstance(plan.scheduling, Ranking) and isinstance(first.scheduling, Ranking) and plan.scheduling.rank is first.scheduling.rank
-        )
-        counting = (plan.placement.rule == "count") != (first.placement.rule == "count")
-        if not same or counting:
-            rule = "nodes cannot start or cease to matter" if same else "only settings of the same scheduler can change"
+        then, now = plan.scheduling, first.scheduling
+        rule = ""
+        if isinstance(then, OwnLoop) and isinstance(now, OwnLoop):
+            if then.fixed != now.fixed:
+                rule = "of this scheduler only other settings can change: all but " + ", ".join(map(str, now.fixed))
+        elif not (isinstance(then, Ranking) and isinstance(now, Ranking) and then.rank is now.rank):
+            rule = "only settings of the same scheduler can change"
+        elif (plan.placement.rule == "count") != (first.placement.rule == "count"):
+            rule = "nodes cannot start or cease to matter"
+        if rule:
             faults.append(
                 Fault(where=f"change at {change.at_s:g}", value=type(change.scheduler).__name__, rule=f"{rule} while jobs are running")
             )

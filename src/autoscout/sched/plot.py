@@ -28,13 +28,14 @@ def chart(title: str, lines: Mapping[str, Line], across: str, logarithmic: bool 
     low = max(low, 1.0) if logarithmic else low
     high, top = max(high, low * 1.001 + 1e-9), max(float(every_y.max()), 1e-9)
     parts = [f'<text x="{_LEFT}" y="18" font-size="14">{escape(title)}</text>']
-    for number in range(5):
-        share = number / 4
-        x, y = _LEFT + share * (_WIDTH - _LEFT - 10), _HEIGHT - _BOTTOM - share * (_HEIGHT - _BOTTOM - _TOP)
-        value = low * (high / low) ** share if logarithmic else low + share * (high - low)
+    for value in _round_values(0.0, top):
+        y = _HEIGHT - _BOTTOM - value / top * (_HEIGHT - _BOTTOM - _TOP)
         parts.append(f'<line x1="{_LEFT}" x2="{_WIDTH - 10}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ddd"/>')
-        parts.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" font-size="11" text-anchor="end">{share * top:.4g}</text>')
-        parts.append(f'<text x="{x:.1f}" y="{_HEIGHT - _BOTTOM + 16}" font-size="11" text-anchor="middle">{value:.4g}</text>')
+        parts.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" font-size="11" text-anchor="end">{value:,.10g}</text>')
+    for value in _powers_of_ten(low, high) if logarithmic else _round_values(low, high):
+        share = np.log(value / low) / np.log(high / low) if logarithmic else (value - low) / (high - low)
+        x = _LEFT + share * (_WIDTH - _LEFT - 10)
+        parts.append(f'<text x="{x:.1f}" y="{_HEIGHT - _BOTTOM + 16}" font-size="11" text-anchor="middle">{value:,.10g}</text>')
     parts.append(f'<text x="{_WIDTH / 2}" y="{_HEIGHT - 6}" font-size="12" text-anchor="middle">{escape(across)}</text>')
     for number, (name, (across_values, up_values)) in enumerate(shown.items()):
         colour = _COLOURS[number % len(_COLOURS)]
@@ -48,6 +49,21 @@ def chart(title: str, lines: Mapping[str, Line], across: str, logarithmic: bool 
             f'<text x="{_WIDTH - 14}" y="{_TOP + 14 * number}" font-size="12" text-anchor="end" fill="{colour}">{escape(name)}</text>'
         )
     return "\n".join(parts)
+
+
+def _round_values(low: float, high: float) -> list[float]:
+    """About five multiples of 1, 2 or 5 times a power of ten between two numbers."""
+    rough = (high - low) / 5
+    power = 10.0 ** np.floor(np.log10(rough))
+    step = power * next(factor for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9))
+    first, last = np.ceil(low / step - 1e-9), np.floor(high / step + 1e-9)
+    return [round(number * step, 12) for number in range(int(first), int(last) + 1)]
+
+
+def _powers_of_ten(low: float, high: float) -> list[float]:
+    """Those between two numbers; where fewer than two are, round values."""
+    found = [10.0**power for power in range(int(np.ceil(np.log10(low))), int(np.floor(np.log10(high))) + 1)]
+    return found if len(found) > 1 else [value for value in _round_values(low, high) if value > 0]
 
 
 def page(charts: list[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol, Self, runtime_checkable
 
@@ -17,6 +17,16 @@ from autoscout.sched.trace import Trace
 
 LUCID_COST = ((8, 40.0), (None, 60.0))
 TITAN_COST = ((1, 18.0), (2, 22.0), (7, 29.0), (8, 46.0))
+
+
+NO_ESTIMATE_S = 1_000.0
+"""Stands for estimates below zero, which regressions make (as in Lucid's artifact)."""
+
+
+def believed_s(trace: Trace) -> Vector:
+    """What a scheduler believes durations to be: `estimate_s` of the trace, else the truth."""
+    estimate = trace.extra.get("estimate_s", trace.duration_s)
+    return np.where(estimate < 0, NO_ESTIMATE_S, estimate)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +89,9 @@ class Ranking:
         preemptive: Whether running jobs compete with pending ones.
         strict: Whether nobody overtakes a job that does not fit.
         backfill: With `strict`: how many jobs may be tried behind the blocked one, if by their estimates they do not delay it.
+        reserve_all: With `backfill`: everybody who is tried and cannot start gets a reservation, not the first alone.
+        backfill_window_s: Reservations lie no further ahead.
+        resolution_s: Grid of the plan that those reservations are made on.
         round_s: Seconds between decisions; 0 decides at every event.
         round_offset_s: On the trace's clock, a moment at which a round falls.
         every_event: Whether `rank` must be called although nobody waits.
@@ -90,6 +103,9 @@ class Ranking:
     preemptive: bool = False
     strict: bool = False
     backfill: int = 0
+    reserve_all: bool = False
+    backfill_window_s: float = np.inf
+    resolution_s: float = 1.0
     round_s: float = 0.0
     round_offset_s: float = 0.0
     every_event: bool = False
@@ -116,12 +132,19 @@ class FixedOrder:
 
 @dataclass(frozen=True, kw_only=True)
 class OwnLoop:
-    """A scheduling module that brings its event loop: called with the job table, the node table, the options vector and the origin.
+    """A scheduling module that brings its event loop.
 
-    It fills the outcome rows of the job table and returns the log, the number of decisions, and further columns for the result.
+    Attributes:
+        loop: Called with the job table, the node table, the options vector, the origin, the settings of all configurations (one row
+            each) and the moments, on the loop's clock, at which each takes over. It fills the outcome rows of the job table and
+            returns the log, the number of decisions, and further columns for the result.
+        settings: What may change in flight.
+        fixed: What may not, for comparison.
     """
 
-    loop: Callable[[Table, Table, Vector, float], tuple[Table, int, dict[str, Vector]]]
+    loop: Callable[[Table, Table, Vector, float, Table, Vector], tuple[Table, int, dict[str, Vector]]]
+    settings: Vector = field(default_factory=lambda: np.zeros(1))
+    fixed: tuple[object, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,6 +207,9 @@ class Admission:
 
 @runtime_checkable
 class Admitting(Protocol):
-    """A scheduler with an admission module: called once, before the virtual clusters go their own ways."""
+    """A scheduler with an admission module: called once, before the virtual clusters go their own ways.
 
-    def admit(self, trace: Trace, cluster: Cluster, origin: float) -> Admission: ...
+    `later` are the configurations that take over in flight and when, on the trace's clock, in order.
+    """
+
+    def admit(self, trace: Trace, cluster: Cluster, origin: float, later: Sequence[tuple[float, Scheduler]] = ()) -> Admission: ...

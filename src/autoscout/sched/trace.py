@@ -197,9 +197,15 @@ def check_columns(
         ("gpus", np.isfinite(gpus) & (gpus > 1) & ~whole, gpus, "above one GPU only whole GPUs can be had", "Round up"),
     ]
     numbers = lines if lines is not None else np.arange(len(submit_s))
-    word = "lines" if lines is not None else "rows"
+    word = "line" if lines is not None else "row"
     return [
-        Fault(where=source, field=name, rule=f"{rule} ({word} {spans(numbers[bad])})", value=examples(values[bad]), fix=fix)
+        Fault(
+            where=source,
+            field=name,
+            rule=f"{rule} ({word}{'' if bad.sum() == 1 else 's'} {spans(numbers[bad])})",
+            value=examples(values[bad]),
+            fix=fix,
+        )
         for name, bad, values, rule, fix in rules
         if bad.any()
     ]
@@ -217,3 +223,8 @@ def examples(values: NDArray[np.float64] | NDArray[np.str_]) -> str:
     """The first few distinct values."""
     distinct = list(dict.fromkeys(str(value) for value in values[:200].tolist()))
     return ", ".join(distinct[:5]) + (", ..." if len(distinct) > 5 else "")
+
+
+def counted(number: int, what: str) -> str:
+    """`1 job`, `2,000 jobs`."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

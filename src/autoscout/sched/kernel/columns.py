@@ -51,6 +51,9 @@ ROUND = 3  # seconds between decisions, 0 when every event brings one
 ELIGIBLE = 4  # written by policies: share of the competitors that may be granted anything
 CLUSTER_PLACES = 5
 
+# What a policy says of a job; see `ranked.py`.
+COMPETES, PROTECTED, SET_ASIDE = 0.0, 1.0, 2.0
+
 # Places of the options vector of a loop.
 ROUND_S = 0
 ROUND_OFFSET = 1
@@ -68,7 +71,10 @@ SLOW_MORE = 12  # speed when spread further
 UNTIL = 13  # stop here, jobs still present keep their state
 LOGGING = 14
 BACKFILL = 15  # jobs tried behind a blocked one; 0: none
-LOOP_PLACES = 16
+RESERVE_ALL = 16  # 1: everybody who is tried gets a reservation; 0: only the first that does not fit
+BACKFILL_WINDOW_S = 17  # reservations lie no further ahead
+RESOLUTION_S = 18  # grid of the plan that reservations are made on
+LOOP_PLACES = 19
 
 WALK_STRICT, WALK_SKIP = 0.0, 1.0
 PLACE_COUNT, PLACE_CONSOLIDATED, PLACE_RELAXED, PLACE_FEWEST = 0.0, 1.0, 2.0, 3.0

@@ -300,6 +300,22 @@ def _serve(
 
 
 @jit
+def _resume(job: Table, profile: Table, running: Index, node: Table, option: Vector, common: Vector, ledger: Ledger) -> int:
+    """Place the jobs of a snapshot that were running; how many found a place."""
+    busy = 0
+    for j in range(job.shape[1]):
+        if job[STATUS, j] == RUNNING:
+            job[STATUS, j] = ABSENT
+            if place(job, j, node, common[PLACEMENT], True, common[REMAINDER_NEXT] > 0, 1.0, 1.0, ledger):
+                profile[ALONE, j] = 1.0
+                profile[FULL_RATE, j] = job[RATE, j]
+                _begin(job, profile, j, 0.0, option[TICKS] > 0)
+                running[busy] = j
+                busy += 1
+    return busy
+
+
+@jit
 def run_lucid(
     job: Table,
     profile: Table,
@@ -311,31 +327,26 @@ def run_lucid(
     fallback: Table,
     forecast_at: Vector,
     forecast_jobs: Vector,
-    option: Vector,
+    options: Table,
+    change_at: Vector,
     common: Vector,
 ) -> tuple[Log, int]:
     """Run until every job ended or nothing can happen any more; jobs that ended in the profiler are marked so beforehand.
 
-    `node` has free columns at its end for nodes that `scaling` (moment, change) brings.
+    `node` has free columns at its end for nodes that `scaling` (moment, change) brings. Row i of `options` holds from `change_at[i]`.
     """
+    option = options[0]
+    row = 0
     jobs = job.shape[1]
     queue, running = np.empty(jobs, np.int64), np.empty(jobs, np.int64)
     ledger = new_ledger(jobs, node)
     log = new_log(common[LOGGING] > 0)
     slots = name.shape[0] - scaling.shape[0]
-    waiting = busy = arrived = scaled = decisions = 0
+    waiting = arrived = scaled = decisions = 0
     packing = option[QUIET_JOBS] < 0
     checked = -np.inf
     now = 0.0
-    for j in range(jobs):  # jobs of a snapshot that were running
-        if job[STATUS, j] == RUNNING:
-            job[STATUS, j] = ABSENT
-            if place(job, j, node, common[PLACEMENT], True, common[REMAINDER_NEXT] > 0, 1.0, 1.0, ledger):
-                profile[ALONE, j] = 1.0
-                profile[FULL_RATE, j] = job[RATE, j]
-                _begin(job, profile, j, now, option[TICKS] > 0)
-                running[busy] = j
-                busy += 1
+    busy = _resume(job, profile, running, node, option, common, ledger)
     while True:
         while arrived < jobs and job[STATUS, arrived] != ABSENT:
             arrived += 1
@@ -351,9 +362,16 @@ def run_lucid(
                 due = min(due, scaling[scaled, 0])
         if scaled > 0 and waiting > 0 and scaling[scaled - 1, 0] == now:
             due = min(due, now + 1.0)
+        if row + 1 < change_at.shape[0] and waiting > 0:
+            due = min(due, change_at[row + 1])
         due = max(due, now)
         if due == np.inf or due > common[UNTIL]:
             break
+        while row + 1 < change_at.shape[0] and change_at[row + 1] <= due:
+            row += 1
+            option = options[row]
+            packing = packing or option[QUIET_JOBS] < 0
+            checked = -np.inf
         while scaled < scaling.shape[0] and scaling[scaled, 0] < due:
             slots = _resize(node, name, slots, scaling[scaled, 1])
             scaled += 1

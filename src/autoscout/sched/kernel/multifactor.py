@@ -1,16 +1,16 @@
-"""Order by Slurm's multifactor priority: age, fair share, size."""
+"""Order by Slurm's multifactor priority: age, fair share, size, quality of service."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from autoscout.sched.kernel.arrays import Index, Table, Vector
-from autoscout.sched.kernel.columns import CAPACITY, GPUS, PENDING, RUNNING, STATUS, SUBMIT, USER
+from autoscout.sched.kernel.columns import CAPACITY, GPUS, PENDING, RANK_KEY, RUNNING, STATUS, SUBMIT, USER
 from autoscout.sched.kernel.jit import jit, rank, wake
 from autoscout.sched.kernel.ranked import COMPETES
 
 # Places of the parameters.
-AGE_WEIGHT, FAIR_WEIGHT, SIZE_WEIGHT, MAX_AGE_S, HALF_LIFE_S, FAVOUR_SMALL = 0, 1, 2, 3, 4, 5
+AGE_WEIGHT, FAIR_WEIGHT, SIZE_WEIGHT, MAX_AGE_S, HALF_LIFE_S, FAVOUR_SMALL, QOS_WEIGHT = 0, 1, 2, 3, 4, 5, 6
 
 # Places of the memory: two numbers, then decayed GPU-seconds and GPUs in use, per user.
 LAST, USERS, TABLES = 0, 1, 2
@@ -58,7 +58,12 @@ def rank_by_factors(
         size = job[GPUS, j] / cluster[CAPACITY]
         if params[FAVOUR_SMALL] > 0:
             size = 1.0 - size
-        key[i] = -(params[AGE_WEIGHT] * age + params[FAIR_WEIGHT] * 0.5 ** (used * users) + params[SIZE_WEIGHT] * size)
+        key[i] = -(
+            params[AGE_WEIGHT] * age
+            + params[FAIR_WEIGHT] * 0.5 ** (used * users)
+            + params[SIZE_WEIGHT] * size
+            + params[QOS_WEIGHT] * job[RANK_KEY, j]
+        )
 
 
 @wake

@@ -57,12 +57,39 @@ def _nodes(option: Vector) -> Table:
 
 
 @jit
-def run_profiler(job: Table, option: Vector, forecast_at: Vector, forecast_gpus: Vector) -> tuple[Vector, Vector, Table, int]:
-    """When each job entered and left the profiler (-1: it never did), and how the borrowed node came and went.
+def _with_room(rows: Table, used: int) -> Table:
+    if used < rows.shape[0]:
+        return rows
+    larger = np.zeros((2 * used, 2))
+    larger[:used] = rows
+    return larger
 
-    Works on a job table of the whole cluster and leaves it as it was.
+
+@jit
+def _scaling(now: float, waiting: int, grown: bool, idle: bool, option: Vector, forecast_at: Vector, forecast_gpus: Vector) -> float:
+    """1: borrow a node now; -1: give it back; 0: leave it."""
+    if option[ELASTIC] > 0 and not grown and waiting > option[GROW_AT]:
+        return 1.0 if next_check(now, option[GROW_EVERY_S], option[CLOCK_ZERO]) == now else 0.0
+    if grown and waiting < option[SHRINK_AT] and idle:
+        hopeful = expected(now, forecast_at, forecast_gpus) <= option[CALM_GPUS] or forecast_at.shape[0] == 0
+        if hopeful and next_check(now, option[SHRINK_EVERY_S], option[CLOCK_ZERO]) == now:
+            return -1.0
+    return 0.0
+
+
+@jit
+def run_profiler(
+    job: Table, options: Table, change_at: Vector, forecast_at: Vector, forecast_gpus: Vector
+) -> tuple[Vector, Vector, Vector, Table]:
+    """When each job entered and left the profiler (-1: it never did), how long it might stay, how the borrowed node came and went.
+
+    Works on a job table of the whole cluster and leaves it as it was. Of the options, one row for each moment of `change_at`, all
+    may change in flight but the nodes.
     """
+    option = options[0]
+    row = 0
     jobs = job.shape[1]
+    allowed = np.zeros(jobs)
     entered, left = np.full(jobs, -1.0), np.full(jobs, -1.0)
     scaling = np.zeros((16, 2))
     scalings = 0
@@ -81,8 +108,8 @@ def run_profiler(job: Table, option: Vector, forecast_at: Vector, forecast_gpus:
     wait_s = max(option[TICK_S], 1e-6)
     while True:
         due = usable
-        while arrived < jobs and job[GPUS, arrived] > option[GPU_LIMIT]:
-            arrived += 1
+        while row + 1 == change_at.shape[0] and arrived < jobs and job[GPUS, arrived] > option[GPU_LIMIT]:
+            arrived += 1  # nobody will ever look at it
         if arrived < jobs:
             due = min(due, job[SUBMIT, arrived])
         if busy > 0:
@@ -96,6 +123,9 @@ def run_profiler(job: Table, option: Vector, forecast_at: Vector, forecast_gpus:
         if due == np.inf:
             break
         now = due
+        while row + 1 < change_at.shape[0] and change_at[row + 1] <= now:
+            row += 1
+            option = options[row]
         usable = np.inf
         while busy > 0 and finish[0, running[0]] <= now:
             j = running[0]
@@ -113,25 +143,16 @@ def run_profiler(job: Table, option: Vector, forecast_at: Vector, forecast_gpus:
             waiting = pop(queue, waiting, key)
             free -= job[GPUS, j]
             entered[j] = now
-            left[j] = finish[0, j] = now + min(job[WORK, j], option[TIME_LIMIT_S])
+            allowed[j] = option[TIME_LIMIT_S]
+            left[j] = finish[0, j] = now + min(job[WORK, j], allowed[j])
             busy = push(running, busy, finish, j)
-        change = 0.0
-        if option[ELASTIC] > 0 and not grown and waiting > option[GROW_AT]:
-            if next_check(now, option[GROW_EVERY_S], option[CLOCK_ZERO]) == now:
-                change = 1.0
-        elif grown and waiting < option[SHRINK_AT] and node[FREE, extra] == node[SIZE, extra]:
-            hopeful = expected(now, forecast_at, forecast_gpus) <= option[CALM_GPUS] or forecast_at.shape[0] == 0
-            if hopeful and next_check(now, option[SHRINK_EVERY_S], option[CLOCK_ZERO]) == now:
-                change = -1.0
+        change = _scaling(now, waiting, grown, node[FREE, extra] == node[SIZE, extra], option, forecast_at, forecast_gpus)
         if change != 0.0:
             grown = change > 0
             node[FREE, extra] = node[SIZE, extra] if grown else 0.0
             free += change * node[SIZE, extra]
             usable = now + option[TICK_S] if grown else np.inf
-            if scalings == scaling.shape[0]:
-                larger = np.zeros((2 * scalings, 2))
-                larger[:scalings] = scaling
-                scaling = larger
+            scaling = _with_room(scaling, scalings)
             scaling[scalings, 0], scaling[scalings, 1] = now, change
             scalings += 1
-    return entered, left, scaling[:scalings], waiting
+    return entered, left, allowed, scaling[:scalings]

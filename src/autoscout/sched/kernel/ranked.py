@@ -22,16 +22,17 @@ from collections.abc import Callable
 import numpy as np
 
 from autoscout.sched.kernel.arrays import Index, Ledger, Table, Vector
+from autoscout.sched.kernel.backfill import backfill_all, backfill_first
 from autoscout.sched.kernel.columns import (
     ABSENT,
     BACKFILL,
     CAPACITY,
     CHECKPOINT_S,
     CLUSTER_PLACES,
+    COMPETES,
     ELIGIBLE,
     END,
     ENDED,
-    ESTIMATE,
     EVERY_EVENT,
     EXECUTED,
     FINISH,
@@ -49,13 +50,16 @@ from autoscout.sched.kernel.columns import (
     PLACEMENT,
     PREEMPTIVE,
     PRESENT,
+    PROTECTED,
     RATE,
     REMAINDER_NEXT,
     REMAINING,
+    RESERVE_ALL,
     ROUND,
     ROUND_OFFSET,
     ROUND_S,
     RUNNING,
+    SET_ASIDE,
     SINCE,
     SIZE,
     SKEW,
@@ -72,7 +76,7 @@ from autoscout.sched.kernel.log import Log, new_log, note
 from autoscout.sched.kernel.place import give_back, new_ledger, place
 from autoscout.sched.kernel.state import ACTIVE_JOBS, ARRIVED, DECISIONS, LISTED_SO_FAR, resume_running, start, stop
 
-COMPETES, PROTECTED, SET_ASIDE = 0.0, 1.0, 2.0
+__all__ = ["COMPETES", "PROTECTED", "SET_ASIDE", "run_ranked"]
 
 _STUCK_LIMIT = 1_000  # decisions in vain, with nothing running and nobody to come, after which a policy is taken to have given up
 
@@ -153,26 +157,6 @@ def _arrive_due(job: Table, active: Index, now: float, count: Index) -> None:
 
 
 @jit
-def _shadow(job: Table, active: Index, n: int, now: float, wanted: float, free: float) -> tuple[float, float]:
-    """When `wanted` GPUs will be free by the estimates of running jobs, and how many are left over then."""
-    ends = np.empty(n)
-    gpus = np.empty(n)
-    running = 0
-    for i in range(n):
-        j = active[i]
-        if job[STATUS, j] == RUNNING:
-            ends[running] = max(now, job[SINCE, j] + job[ESTIMATE, j] - job[EXECUTED, j])
-            gpus[running] = job[GPUS, j]
-            running += 1
-    order = np.argsort(ends[:running])
-    for k in range(running):
-        free += gpus[order[k]]
-        if free >= wanted:
-            return ends[order[k]], free - wanted
-    return np.inf, 0.0
-
-
-@jit
 def _select(
     job: Table,
     active: Index,
@@ -213,55 +197,6 @@ def _select(
         elif option[WALK] == WALK_STRICT:
             break
     return starts, stops
-
-
-@jit
-def _backfill(
-    job: Table,
-    active: Index,
-    now: float,
-    flag: Vector,
-    node: Table,
-    option: Vector,
-    ledger: Ledger,
-    count: Index,
-    cluster: Vector,
-    log: Log,
-) -> tuple[int, Log]:
-    """Walk in order and place; behind the first job that finds no place only those that do not delay it, by all estimates."""
-    placed = 0
-    tried = 0
-    blocked = False
-    shadow, spare = np.inf, 0.0
-    for i in range(count[ACTIVE_JOBS]):
-        j = active[i]
-        if flag[i] != COMPETES or job[STATUS, j] != PENDING:
-            continue
-        gpus = job[GPUS, j]
-        late = now + job[ESTIMATE, j] > shadow
-        if blocked:
-            tried += 1
-            if tried > option[BACKFILL]:
-                break
-            if late and gpus > spare:
-                continue
-        must_pack = job[SKEW, j] > option[PACK_LIMIT]
-        if gpus <= cluster[FREE_GPUS] + 1e-9 and place(
-            job, j, node, option[PLACEMENT], must_pack, option[REMAINDER_NEXT] > 0, option[SLOW_TWO], option[SLOW_MORE], ledger
-        ):
-            cluster[FREE_GPUS] -= gpus
-            start(job, j, now, option[LAG], count)
-            if option[LOGGING] > 0:
-                log = note(log, now, j, gpus, ledger, 1.0)
-            placed += 1
-            if blocked and late:
-                spare -= gpus
-        elif not blocked:
-            blocked = True
-            short = gpus > cluster[FREE_GPUS] + 1e-9  # else the free GPUs lie scattered, and somebody must end first
-            shadow, spare = _shadow(job, active, count[ACTIVE_JOBS], now, gpus if short else cluster[FREE_GPUS] + 1e-3, cluster[FREE_GPUS])
-            spare = spare if short else 0.0
-    return placed, log
 
 
 @jit
@@ -441,7 +376,10 @@ def run_ranked(
         _set_aside(n, flag, cluster[ELIGIBLE])
         stops = 0
         if option[BACKFILL] > 0:
-            placed, log = _backfill(job, active, now, flag, node, option, ledger, count, cluster, log)
+            if option[RESERVE_ALL] > 0:
+                placed, log = backfill_all(job, active, now, flag, node, option, ledger, count, cluster, log)
+            else:
+                placed, log = backfill_first(job, active, now, flag, node, option, ledger, count, cluster, log)
         else:
             starts, stops = _select(job, active, flag, option, count, cluster, chosen, losers)
             log = _preempt(job, losers, stops, now, node, option, ledger, count, cluster, log)

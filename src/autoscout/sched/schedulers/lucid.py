@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
@@ -14,7 +15,7 @@ from autoscout.sched.forecast import Forecast
 from autoscout.sched.interference import BY_UTILISATION, Interference
 from autoscout.sched.kernel import columns
 from autoscout.sched.kernel.arrays import Table, Vector
-from autoscout.sched.scheduler import Admission, OwnLoop, Placement, Plan
+from autoscout.sched.scheduler import Admission, OwnLoop, Placement, Plan, Scheduler, believed_s
 from autoscout.sched.schedulers._build import build, seconds_knob
 from autoscout.sched.trace import Trace
 from autoscout.space import Choice, Grid, Space
@@ -93,9 +94,15 @@ class Lucid:
     def of(cls, config: Config) -> Self:
         return build(cls, config)
 
-    def admit(self, trace: Trace, cluster: Cluster, origin: float) -> Admission:
+    def admit(self, trace: Trace, cluster: Cluster, origin: float, later: Sequence[tuple[float, Scheduler]] = ()) -> Admission:
         """Send all jobs through the profiler."""
         never = np.full(len(trace), np.nan)
+        plans = [self, *(scheduler for _, scheduler in later if isinstance(scheduler, Lucid))]
+        if len(plans) <= len(later) or any(each.profiler_nodes != self.profiler_nodes for each in plans):
+            rule = "only settings of Lucid can change while jobs are running, and not its number of profiler nodes"
+            raise ConfigError(
+                Fault(where="changes", field="profiler_nodes", rule=rule, fix="Keep profiler_nodes, or start a new simulation")
+            )
         if self.profiler_nodes == 0:
             return Admission(enter_s=trace.submit_s, start_s=never, end_s=never, cluster=cluster, scheduler=self)
         from autoscout.sched.kernel.profiler import run_profiler
@@ -107,9 +114,11 @@ class Lucid:
         table[columns.WORK] = trace.duration_s
         table[columns.KIND] = -1.0
         forecast = self.forecast.after(origin)
-        entered, out, scaling, _ = run_profiler(table, self._profiler_options(size, origin), forecast.at_s, forecast.gpus)
+        settings = np.stack([each._profiler_options(size, origin) for each in plans])
+        change_at = np.asarray([-np.inf, *(at_s - origin for at_s, _ in later)])
+        entered, out, allowed, scaling = run_profiler(table, settings, change_at, forecast.at_s, forecast.gpus)
         profiled = entered >= 0
-        done = profiled & (trace.duration_s <= self.profiler_s)
+        done = profiled & (trace.duration_s <= allowed)
         lucid = self.compatible == "lucid"
         return Admission(
             enter_s=trace.submit_s if lucid else np.where(profiled, out + origin, trace.submit_s),
@@ -125,9 +134,15 @@ class Lucid:
         )
 
     def plan(self, trace: Trace, cluster: Cluster) -> Plan:
-        estimate = trace.extra.get("estimate_s", trace.duration_s)
+        estimate = believed_s(trace)
         return Plan(
-            scheduling=OwnLoop(loop=lambda job, node, option, origin: self._run(trace, cluster, job, node, option, origin)),
+            scheduling=OwnLoop(
+                loop=lambda job, node, option, origin, settings, change_at: self._run(
+                    trace, cluster, job, node, option, origin, settings, change_at
+                ),
+                settings=self._settings(cluster),
+                fixed=(f"profiler_nodes={self.profiler_nodes}", f"compatible={self.compatible!r}"),
+            ),
             placement=Placement(remainder_to_emptiest=self.compatible == "lucid"),
             key=estimate * trace.gpus,
             estimate_s=estimate,
@@ -177,30 +192,45 @@ class Lucid:
             ]
         )
 
-    def _run(
-        self, trace: Trace, cluster: Cluster, job: Table, node: Table, option: Vector, origin: float
-    ) -> tuple[Table, int, dict[str, Vector]]:
-        from autoscout.sched.kernel.lucid import PACKED_AT, run_lucid
-
+    def _settings(self, cluster: Cluster) -> Vector:
+        """What the main loop reads, all of which may change in flight; times on the trace's clock."""
         lucid = self.compatible == "lucid"
-        mine = self.scaling if cluster.vcs == (self.elastic_from,) else ()
-        scaling = np.asarray([(at, -change) for at, change in mine], np.float64).reshape(-1, 2)
-        nodes = np.concatenate([node, np.zeros((node.shape[0], len(scaling)))], axis=1)
-        forecast = self.forecast.after(origin)
-        profile = self._profiles(trace)
-        settings = np.asarray(
+        return np.asarray(
             [
                 float(lucid),
                 self.memory_limit_mb,
                 self.pack,
                 self.estimate_factor,
-                self.quiet_jobs if len(forecast.at_s) else -1.0,
-                node[columns.SIZE].max(),
+                self.quiet_jobs if len(self.forecast.at_s) else -1.0,
+                max(group.gpus for group in cluster.groups),
                 float(not lucid),
-                self.clock_zero_s - origin,
+                self.clock_zero_s,
                 100.0,
             ]
         )
+
+    def _run(
+        self,
+        trace: Trace,
+        cluster: Cluster,
+        job: Table,
+        node: Table,
+        option: Vector,
+        origin: float,
+        settings: Table,
+        change_at: Vector,
+    ) -> tuple[Table, int, dict[str, Vector]]:
+        from autoscout.sched.kernel.lucid import CLOCK_ZERO, PACKED_AT, QUIET_JOBS, run_lucid
+
+        mine = self.scaling if cluster.vcs == (self.elastic_from,) else ()
+        scaling = np.asarray([(at, -change) for at, change in mine], np.float64).reshape(-1, 2)
+        nodes = np.concatenate([node, np.zeros((node.shape[0], len(scaling)))], axis=1)
+        forecast = self.forecast.after(origin)
+        profile = self._profiles(trace)
+        settings = settings.copy()
+        settings[:, CLOCK_ZERO] -= origin
+        if not len(forecast.at_s):
+            settings[:, QUIET_JOBS] = -1.0
         (rows, filled), decisions = run_lucid(
             job,
             profile,
@@ -213,6 +243,7 @@ class Lucid:
             forecast.at_s,
             forecast.jobs,
             settings,
+            change_at,
             option,
         )
         packed = np.where(profile[PACKED_AT] >= 0, profile[PACKED_AT] + origin, np.nan)

@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 
 from autoscout.core.config import Config
 from autoscout.sched.cluster import Cluster
-from autoscout.sched.scheduler import FixedOrder, Placement, Plan
+from autoscout.sched.scheduler import FixedOrder, Placement, Plan, believed_s
 from autoscout.sched.schedulers._build import build, placement_knob
 from autoscout.sched.trace import Trace
 from autoscout.space import Space
@@ -40,7 +40,7 @@ class QSSF:
         return build(cls, config)
 
     def plan(self, trace: Trace, cluster: Cluster) -> Plan:
-        estimate = trace.extra.get("estimate_s", trace.duration_s)
+        estimate = believed_s(trace)
         scheduling = FixedOrder(tie=trace.gpus, newcomers_by=trace.gpus if self.newcomers_by_gpus else None)
         placement = Placement(rule=self.placement, remainder_to_emptiest=self.remainder_to_emptiest)
         return Plan(scheduling=scheduling, placement=placement, key=estimate * trace.gpus, estimate_s=estimate)

@@ -20,16 +20,22 @@ __all__ = ["Slurm"]
 
 @dataclass(frozen=True, kw_only=True)
 class Slurm:
-    """Multifactor priority with backfill behind one reservation; nobody is preempted. Names follow slurm.conf.
+    """Multifactor priority with backfill; nobody is preempted. Names follow slurm.conf.
 
-    Time limits are the trace's `estimate_s` where it has one (as `sacct` gives them), else the true durations.
+    Time limits are the trace's `estimate_s` where it has one (as `sacct` gives them), else the true durations. Priorities of the quality
+    of service are its column `qos`, scaled by the highest. A partition is a virtual cluster with nodes of its own here, so a
+    priority among partitions would change nothing.
 
     Attributes:
-        priority_weight_age, priority_weight_fairshare, priority_weight_job_size: Weights of the factors.
+        priority_weight_age, priority_weight_fairshare, priority_weight_job_size, priority_weight_qos: Weights of the factors.
         priority_max_age_s: Age at which the age factor is full.
         priority_decay_half_life_s: How fast past usage is forgotten; 0: never.
         priority_favor_small: Small jobs rather than large ones get the size factor.
-        bf_max_job_test: Jobs tried behind the first one that does not fit; 0: no backfill.
+        bf_max_job_test: Jobs tried by backfill; 0: none, nobody overtakes.
+        bf_conservative: All of them that cannot start get reservations, which nobody behind may delay, as in Slurm; off: only the first
+            one does (EASY).
+        bf_window_s: Reservations lie no further ahead; jobs that would begin later get none.
+        bf_resolution_s: Grid of the plan on which reservations are made; coarser is faster and wastes more.
         bf_interval_s: Seconds between decisions; 0 decides at every event.
         placement: Rule of `Placement`.
     """
@@ -39,10 +45,14 @@ class Slurm:
     priority_weight_age: int = 1_000
     priority_weight_fairshare: int = 0
     priority_weight_job_size: int = 0
+    priority_weight_qos: int = 0
     priority_max_age_s: float = 604_800.0
     priority_decay_half_life_s: float = 604_800.0
     priority_favor_small: bool = False
     bf_max_job_test: int = 500
+    bf_conservative: bool = True
+    bf_window_s: float = 86_400.0
+    bf_resolution_s: float = 60.0
     bf_interval_s: float = 30.0
     placement: str = "consolidated"
 
@@ -51,6 +61,8 @@ class Slurm:
             ("priority_max_age_s", self.priority_max_age_s > 0, "must be above zero"),
             ("priority_decay_half_life_s", self.priority_decay_half_life_s >= 0, "must not be negative"),
             ("bf_max_job_test", self.bf_max_job_test >= 0, "must not be negative"),
+            ("bf_window_s", self.bf_window_s >= 0, "must not be negative"),
+            ("bf_resolution_s", self.bf_resolution_s > 0, "must be above zero"),
             ("bf_interval_s", self.bf_interval_s >= 0, "must not be negative"),
         ]
         faults = [Fault(where="slurm", field=name, value=str(getattr(self, name)), rule=rule) for name, ok, rule in rules if not ok]
@@ -65,12 +77,16 @@ class Slurm:
                 Grid("priority_weight_age", values=weights, default=1_000),
                 Grid("priority_weight_fairshare", values=weights, default=0),
                 Grid("priority_weight_job_size", values=weights, default=0),
+                Grid("priority_weight_qos", values=weights, default=0, help="needs a column qos in the trace"),
                 Flag("priority_favor_small", when="priority_weight_job_size > 0"),
                 seconds_knob("priority_max_age_s", 3_600, 2_419_200, 15, 604_800, "age at which the age factor is full"),
                 seconds_knob(
                     "priority_decay_half_life_s", 3_600, 2_419_200, 15, 604_800, "memory of usage", "priority_weight_fairshare > 0"
                 ),
                 Grid("bf_max_job_test", values=[0, 10, 50, 100, 500, 1_000, 5_000], default=500),
+                Flag("bf_conservative", default=True, when="bf_max_job_test > 0", help="reservations for all, not the first alone"),
+                seconds_knob("bf_window_s", 3_600, 2_419_200, 12, 86_400, "how far ahead reservations lie", "bf_conservative"),
+                seconds_knob("bf_resolution_s", 1, 3_600, 9, 60, "grid of the plan", "bf_conservative"),
                 seconds_knob("bf_interval_s", 5, 600, 8, 30, "between decisions"),
                 placement_knob(),
             ]
@@ -87,6 +103,7 @@ class Slurm:
         memory = np.zeros(2 + 2 * users)
         memory[1] = users
         limits = trace.extra.get("estimate_s", trace.duration_s)
+        qos = trace.extra.get("qos", np.zeros(len(trace)))
         return Plan(
             scheduling=Ranking(
                 rank=rank_by_factors,
@@ -94,10 +111,14 @@ class Slurm:
                 memory=memory,
                 strict=True,
                 backfill=self.bf_max_job_test,
+                reserve_all=self.bf_conservative,
+                backfill_window_s=self.bf_window_s,
+                resolution_s=self.bf_resolution_s,
                 round_s=self.bf_interval_s,
                 every_event=self.priority_weight_fairshare > 0,
             ),
             placement=Placement(rule=self.placement),
+            key=qos / max(1.0, float(qos.max(initial=0.0))),
             estimate_s=np.where(np.isfinite(limits), limits, np.inf),
             params=np.asarray(
                 [
@@ -107,6 +128,7 @@ class Slurm:
                     self.priority_max_age_s,
                     self.priority_decay_half_life_s,
                     float(self.priority_favor_small),
+                    self.priority_weight_qos,
                 ],
                 np.float64,
             ),

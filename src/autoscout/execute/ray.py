@@ -1,0 +1,355 @@
+"""Trials on the machines of a Ray cluster, or on a Ray of our own on this one."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ClassVar, Self
+
+from autoscout.core.errors import Fault, LaunchError, require
+from autoscout.core.launch import Completed, Launch, Resources
+from autoscout.core.protocols import Job
+from autoscout.execute import _call, _folder, _machine
+from autoscout.execute._allocation import Pool, Share
+from autoscout.execute._queue import JobQueue
+from autoscout.execute._supervised import STUCK_S, Manners, Supervised
+
+LOOK_S = 0.2  # how often a launch that waits for its machine looks whether it was cancelled
+KEEP = ("all", "failed", "none")
+
+_lock = threading.Lock()
+_users = 0  # executors of this process that use the connection we made
+
+
+@dataclass(frozen=True, kw_only=True)
+class RayOptions:
+    """Which Ray to use, and how it treats a trial.
+
+    Attributes:
+        slots: Trials at once; Ray holds back those for which no machine has room.
+        address: Of the cluster: `auto`, `HOST:PORT` or `ray://HOST:PORT`. Empty starts a Ray on this machine, which ends with AutoScout.
+        cpus: CPUs of a Ray that is started here; all that this process may use when None.
+        folder: Trials get `<folder>/trials/<name>/` on the machine they run on; a temporary folder when None.
+        memory_gb: Memory limit of trials that set none; no limit when None.
+        grace_s: Seconds between asking a trial to end and killing it.
+        keep_files: Which trial folders stay: all, failed, none.
+        log_mb: How much of each log stays on disk; of a longer one the beginning and the end.
+        tail_kb: How much of the end of each log is handed to the backend.
+        output_mb: Largest output file that is brought back.
+    """
+
+    slots: int = 1
+    address: str = ""
+    cpus: int | None = None
+    folder: str | Path | None = None
+    memory_gb: float | None = None
+    grace_s: float = 5.0
+    keep_files: str = "all"
+    log_mb: float = 64.0
+    tail_kb: float = 1024.0
+    output_mb: float = 64.0
+
+    def __post_init__(self) -> None:
+        checks = {
+            "slots": (self.slots >= 1, "must be at least 1"),
+            "cpus": (self.cpus is None or (self.cpus >= 1 and not self.address), "must be at least 1, and is for a Ray started here"),
+            "memory_gb": (self.memory_gb is None or self.memory_gb > 0, "must be above zero; leave it out for no limit"),
+            "grace_s": (self.grace_s >= 0, "must not be negative"),
+            "keep_files": (self.keep_files in KEEP, f"must be one of: {', '.join(KEEP)}"),
+            "log_mb": (self.log_mb > 0, "must be above zero"),
+            "tail_kb": (self.tail_kb > 0, "must be above zero"),
+            "output_mb": (self.output_mb > 0, "must be above zero"),
+        }
+        require("executor ray", self, checks)
+
+
+class RayExecutor:
+    """Runs trials on a Ray cluster, each under a supervisor on the machine that Ray finds for it.
+
+    A trial runs in an actor with the cores, GPUs and memory the launch asks for. Inside it the supervisor of the local executor
+    holds the limits and ends all descendants; when the actor, its machine or AutoScout dies, the trial goes with it. AutoScout must
+    be installed on every machine of the cluster; environment and paths are those of the machine. Ray is started or joined by the
+    first launch.
+    """
+
+    requires: ClassVar[tuple[str, ...]] = ("ray",)
+
+    def __init__(self, options: RayOptions | None = None) -> None:
+        self.options = options or RayOptions()
+        self._temporary = tempfile.TemporaryDirectory(prefix="autoscout-") if self.options.folder is None else None
+        root = Path(self._temporary.name if self._temporary else self.options.folder or "").absolute()
+        self._queue = JobQueue(_Slots(self.options.slots), "ray")
+        self._crew = _Crew()
+        self._connecting = threading.Lock()
+        self._connected = self._joined = self._closed = False
+        self._manners = Manners(
+            folder=root / "trials",
+            grace_s=self.options.grace_s,
+            keep_files=self.options.keep_files,
+            log_mb=self.options.log_mb,
+            tail_kb=self.options.tail_kb,
+            output_mb=self.options.output_mb,
+            memory_gb=self.options.memory_gb,
+        )
+
+    @property
+    def slots(self) -> int:
+        return self.options.slots
+
+    def submit(self, launch: Launch) -> Job:
+        _call.refuse_while_reimporting()
+        faults = _folder.faults(launch)
+        if faults:
+            raise LaunchError(faults)
+        packed = None if launch.call is None else _call.pack(launch.call, launch.name)
+        self._connect()
+        faults = _too_large(launch)
+        if faults:
+            raise LaunchError(faults)
+        bare = replace(launch, call=None)  # the call travels packed: only the process that runs it needs its code
+        return self._queue.submit(launch, lambda _: _Trial(bare, self._manners, packed, self._crew))
+
+    def close(self) -> None:
+        self._queue.close()
+        with self._connecting:
+            if self._joined:
+                self._crew.dismiss()
+            self._closed = True
+            if self._connected:
+                self._connected = False
+                _leave()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _connect(self) -> None:
+        with self._connecting:
+            if self._closed:
+                raise LaunchError("the ray executor is closed")
+            if not self._joined:
+                self._connected = _join(self.options)
+                self._joined = True
+
+
+class _Slots(Pool):
+    """Counts trials only: cores, GPUs and memory are Ray's to hand out."""
+
+    def __init__(self, slots: int) -> None:
+        super().__init__(slots)
+
+    def faults(self, resources: Resources, where: str) -> list[Fault]:  # noqa: ARG002 - Ray knows, see `_too_large`
+        return []
+
+    def take(self, resources: Resources) -> Share | None:  # noqa: ARG002
+        return super().take(Resources())
+
+
+class _Worker:
+    """In the actor: launches under their supervisor, one after the other."""
+
+    def __init__(self) -> None:
+        self._run: Supervised | None = None
+
+    def prepare(self, launch: Launch, manners: Manners, packed: bytes | None) -> None:
+        self._run = Supervised(launch, Share(), manners, {}, packed, unpack=False)
+
+    def run(self) -> Completed:
+        assert self._run is not None
+        return self._run.run()
+
+    def stop(self) -> None:
+        if self._run is not None:
+            self._run.stop()
+
+
+class _Crew:
+    """Actors between two launches: starting one takes longer than many a trial."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: dict[Resources, list[Any]] = {}
+
+    def take(self, resources: Resources) -> Any:
+        """An actor with these resources; idle ones with others give theirs back to Ray."""
+        import ray
+
+        with self._lock:
+            mine = self._idle.pop(resources, [])
+            actor = mine.pop() if mine else None
+            others = [each for actors in self._idle.values() for each in actors] if actor is None else []
+            if others:
+                self._idle.clear()
+            if mine:
+                self._idle[resources] = mine
+        for each in others:
+            ray.kill(each)
+        if actor is not None:
+            return actor
+        limits = {"memory": int(resources.memory_gb * 1024**3)} if resources.memory_gb else {}
+        kind = ray.remote(_Worker).options(num_cpus=resources.cpus, num_gpus=resources.gpus, max_concurrency=2, max_restarts=0, **limits)
+        return kind.remote()
+
+    def give(self, resources: Resources, actor: Any) -> None:
+        with self._lock:
+            self._idle.setdefault(resources, []).append(actor)
+
+    def dismiss(self) -> None:
+        import ray
+
+        with self._lock:
+            idle, self._idle = self._idle, {}
+        for actor in (each for actors in idle.values() for each in actors):
+            ray.kill(actor)
+
+
+class _Trial:
+    """On our side: one launch on an actor of the crew."""
+
+    def __init__(self, launch: Launch, manners: Manners, packed: bytes | None, crew: _Crew) -> None:
+        self._launch = launch
+        self._manners = manners
+        self._packed = packed
+        self._crew = crew
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def run(self) -> Completed:
+        import ray
+
+        if self._stopped.is_set():
+            return Completed(returncode=None, cancelled=True)
+        actor = self._crew.take(self._launch.resources)
+        answered: Completed | None = None
+        try:
+            answered = self._wait(ray, actor)
+            return answered or Completed(returncode=None, cancelled=True)
+        except ray.exceptions.RayError as error:
+            reason = next((line.strip() for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)
+            return Completed(
+                returncode=None, cancelled=self._stopped.is_set(), error=f"the Ray worker of this launch was lost: {reason[:500]}"
+            )
+        finally:
+            if answered is not None:
+                self._crew.give(self._launch.resources, actor)
+            else:
+                ray.kill(actor)
+
+    def _wait(self, ray: Any, actor: Any) -> Completed | None:
+        """What the actor answers; None when it was cancelled before it had a machine, or does not answer any more."""
+        prepared = actor.prepare.remote(self._launch, self._manners, self._packed)
+        while not ray.wait([prepared], timeout=LOOK_S)[0]:  # no machine has room yet
+            if self._stopped.is_set():
+                return None
+        ray.get(prepared)
+        result = actor.run.remote()
+        give_up_s: float | None = None
+        while not ray.wait([result], timeout=LOOK_S)[0]:
+            if self._stopped.is_set() and give_up_s is None:
+                actor.stop.remote()
+                give_up_s = time.monotonic() + self._manners.grace_s + STUCK_S
+            if give_up_s is not None and time.monotonic() > give_up_s:
+                return None
+        completed: Completed = ray.get(result)
+        return _call.unpacked(completed) if self._packed is not None else completed
+
+
+def _join(options: RayOptions) -> bool:
+    """Start or join Ray, or use the connection this process has; whether it is ours to end."""
+    import ray
+
+    global _users  # noqa: PLW0603 - Ray has one connection per process
+    with _lock:
+        if ray.is_initialized() and _users == 0:
+            return False  # the caller's own: it stays as it is
+        if _users == 0:
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+            # Trials that ask for no GPU may still look at what there is, as on the local executor.
+            os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+            common: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+            _refuse_silent(options.address)
+            own = {"num_cpus": options.cpus or len(_machine.cores()), "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+            try:
+                ray.init(**common, **({"address": options.address} if options.address else {"address": "local", **own}))
+            except Exception as error:  # its errors have no common class
+                raise _unreachable(options.address, error) from error
+        _users += 1
+        return True
+
+
+def _refuse_silent(address: str) -> None:
+    """Ray ends the whole process when nobody answers at an address; look first."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon and port.isdigit():
+        try:
+            socket.create_connection((host, int(port)), timeout=10.0).close()
+        except OSError as error:
+            raise _unreachable(address, error) from error
+
+
+def _unreachable(address: str, error: Exception) -> LaunchError:
+    reason = next(iter(str(error).splitlines()), type(error).__name__)
+    return LaunchError(
+        Fault(
+            where="executor ray",
+            field="address",
+            value=address or "a Ray started here",
+            rule=f"Ray cannot be reached: {reason}",
+            fix="Check the address with `ray status`, or leave it out to start Ray on this machine",
+        )
+    )
+
+
+def _leave() -> None:
+    import ray
+
+    global _users  # noqa: PLW0603
+    with _lock:
+        _users -= 1
+        if _users == 0:
+            ray.shutdown()
+
+
+def _too_large(launch: Launch) -> list[Fault]:
+    """What no machine of the cluster has: such a launch would wait for ever."""
+    import ray
+
+    listed: Any = ray.nodes  # untyped in some releases
+    nodes: list[Mapping[str, float]] = [node["Resources"] for node in listed() if node["Alive"]]
+    wanted = launch.resources
+    asked = (
+        ("cpus", wanted.cpus, "CPU", 1.0),
+        ("gpus", wanted.gpus, "GPU", 1.0),
+        ("memory_gb", wanted.memory_gb or 0.0, "memory", 1024.0**3),
+    )
+    found = []
+    for field, amount, name, unit in asked:
+        most = max((node.get(name, 0.0) for node in nodes), default=0.0) / unit
+        if amount > most or amount < 0:
+            found.append(
+                Fault(
+                    where=f"launch {launch.name}".strip(),
+                    field=f"resources.{field}",
+                    value=f"{amount:g}",
+                    rule="must not be negative" if amount < 0 else f"no machine of the Ray cluster has more than {most:.4g}",
+                    fix="" if amount < 0 else "Ask for less, add machines, or exclude such configurations from the space",
+                )
+            )
+    return found
+
+
+__all__ = ["RayExecutor"]

@@ -1,0 +1,168 @@
+"""The Ray executor on a Ray of its own: the shipped suite, and what only Ray can do to a trial."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("ray", reason="ray is not installed: pip install 'autoscout[ray]'")
+
+from autoscout.core.errors import ConfigError, LaunchError
+from autoscout.core.launch import Launch, Resources
+from autoscout.execute.ray import RayExecutor, RayOptions
+from autoscout.testing.executor import ExecutorSuite
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # Ray's own warnings change from release to release
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    """One Ray for the module, as a user's program may have started it."""
+    import logging
+
+    import ray
+
+    ray.init(
+        address="local",
+        num_cpus=2,
+        include_dashboard=False,
+        _node_ip_address="127.0.0.1",
+        logging_level=logging.ERROR,
+        log_to_driver=False,
+    )
+    yield
+    ray.shutdown()
+
+
+class TestRay(ExecutorSuite):
+    @pytest.fixture
+    def executor(self, cluster: None) -> Iterator[RayExecutor]:
+        with RayExecutor(RayOptions(grace_s=0.5)) as executor:
+            yield executor
+
+
+def gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return "Z" in (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[:1]
+
+
+def until(condition: Callable[[], bool], what: str, patience_s: float = 60.0) -> None:
+    end_s = time.monotonic() + patience_s
+    while not condition():
+        assert time.monotonic() < end_s, what
+        time.sleep(0.05)
+
+
+def sleeper(folder: Path) -> Launch:
+    """A trial with a child in a session of its own; both leave their numbers."""
+    line = 'setsid sleep 3600 & echo $! > "$WHERE/child"; echo $$ > "$WHERE/pid"; echo $PPID > "$WHERE/supervisor"; wait'
+    return Launch(argv=(line,), shell=True, env={"WHERE": str(folder)}, name="sleeper")
+
+
+def parent(pid: int) -> int:
+    return int((Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
+
+
+def test_a_lost_worker_is_an_answer_and_its_trial_goes_too(cluster: None, tmp_path: Path) -> None:
+    with RayExecutor() as executor:
+        job = executor.submit(sleeper(tmp_path))
+        until((tmp_path / "supervisor").exists, "the trial runs")
+        pids = [int((tmp_path / name).read_text()) for name in ("pid", "child", "supervisor")]
+        os.kill(parent(pids[2]), signal.SIGKILL)
+        completed = job.result(60)
+        assert completed.returncode is None
+        assert not completed.cancelled
+        assert "Ray worker" in completed.error
+        until(lambda: all(map(gone, pids)), "nothing is left of the trial")
+        assert executor.submit(Launch(argv=("true",))).result(60).returncode == 0, "the next trial finds its worker"
+
+
+def test_a_trial_that_finds_no_room_can_be_cancelled(cluster: None, tmp_path: Path) -> None:
+    with RayExecutor(RayOptions(slots=2)) as executor:
+        first = executor.submit(Launch(argv=("sleep 3600",), shell=True, resources=Resources(cpus=2)))
+        second = executor.submit(Launch(argv=("true",), resources=Resources(cpus=2)))
+        time.sleep(1.0)
+        assert not second.done(), "Ray has two CPUs, and both are taken"
+        second.cancel()
+        assert second.result(10).cancelled
+        first.cancel()
+        assert first.result(60).cancelled
+
+
+def test_what_no_machine_has_is_refused_by_name(cluster: None) -> None:
+    with RayExecutor() as executor, pytest.raises(LaunchError, match=r"no machine of the Ray cluster has more than 2"):
+        executor.submit(Launch(argv=("true",), resources=Resources(cpus=3)))
+
+
+def test_options_are_checked_all_at_once() -> None:
+    with pytest.raises(ConfigError) as refused:
+        RayOptions(slots=0, grace_s=-1.0, keep_files="some", cpus=0)
+    assert {fault.field for fault in refused.value.faults} == {"slots", "grace_s", "keep_files", "cpus"}
+
+
+def test_an_address_without_ray_is_told() -> None:
+    program = (
+        "from autoscout.core.launch import Launch\nfrom autoscout.execute.ray import RayExecutor, RayOptions\n"
+        "RayExecutor(RayOptions(address='127.0.0.1:1')).submit(Launch(argv=('true',)))\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ran.returncode == 1
+    assert "LaunchError" in ran.stderr
+    assert "Ray cannot be reached" in ran.stderr
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from autoscout.core.launch import Launch
+from autoscout.execute.ray import RayExecutor, RayOptions
+if __name__ == "__main__":
+    line = 'setsid sleep 3600 & echo $! > child; echo $$ > pid; cp child pid "$WHERE"; touch "$WHERE/ready"; wait'
+    with RayExecutor(RayOptions(cpus=2)) as executor:
+        executor.submit(Launch(argv=(line,), shell=True, env={"WHERE": sys.argv[1]})).result()
+"""
+
+
+@pytest.mark.parametrize("blow", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_outlives_us(tmp_path: Path, blow: signal.Signals) -> None:
+    """Ctrl-C and kill -9 of a process that started Ray itself: trial, its stray child and Ray are gone."""
+    process = subprocess.Popen([sys.executable, "-c", PROGRAM, str(tmp_path)], start_new_session=True, stderr=subprocess.PIPE)
+    try:
+        until((tmp_path / "ready").exists, "the trial runs", 120.0)
+        pids = [int((tmp_path / name).read_text()) for name in ("pid", "child")]
+        assert not any(map(gone, pids))
+        if blow == signal.SIGINT:
+            os.killpg(process.pid, blow)  # as a terminal does
+        else:
+            process.send_signal(blow)
+        process.communicate(timeout=60)
+        until(lambda: all(map(gone, pids)), "nothing is left of the trial")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_tuning_a_scheduler_on_ray(cluster: None) -> None:
+    """Configurations of a scheduler in parallel: the same answers as here."""
+    from autoscout.core.trial import Proposal
+    from autoscout.sched.cluster import Cluster
+    from autoscout.sched.evaluator import SchedulerEvaluator, Simulation
+    from autoscout.sched.workload.synthetic import Recipe, generate
+
+    question = Simulation(trace=generate(Recipe(jobs=300, days=1.0)), cluster=Cluster.parse("4x8"), scheduler="tiresias")
+    space = question.space()
+    proposals = [Proposal(config=config) for config in (space.default(), next(iter(space.neighbours(space.default()))))]
+    here = SchedulerEvaluator(question).evaluate(proposals)
+    with RayExecutor(RayOptions(slots=2)) as executor:
+        there = SchedulerEvaluator(question, executor).evaluate(proposals)
+    assert [answer.metrics for answer in there] == [answer.metrics for answer in here]

@@ -145,7 +145,8 @@ def test_slurm_reservations_for_all_or_for_the_first_alone() -> None:
     conservative = Slurm(bf_interval_s=0.0, bf_resolution_s=1.0)
     assert starts(run(jobs, "1x4", conservative)) == [0, 0, 100, 50, 200]
     assert starts(run(jobs, "1x4", replace(conservative, bf_window_s=30.0))) == [0, 0, 100, 200, 3], "no reservation so far ahead"
-    assert starts(run(jobs, "1x4", replace(conservative, bf_max_job_test=1))) == [0, 0, 100, 200, 200], "only the first is looked at"
+    assert starts(run(jobs, "1x4", replace(conservative, bf_max_job_test=1))) == [0, 0, 100, 50, 200], "the last is not looked at"
+    assert starts(run(jobs, "1x4", replace(conservative, bf_max_job_test=0))) == [0, 0, 100, 200, 200]
 
 
 def test_slurm_quality_of_service() -> None:

@@ -182,6 +182,12 @@ def backfill_all(
 ) -> tuple[int, Log]:
     """Walk in order; everybody who cannot start gets a reservation that nobody behind may delay, if it lies within the window."""
     n = count[ACTIVE_JOBS]
+    least = np.inf
+    for i in range(n):
+        if flag[i] == COMPETES and job[STATUS, active[i]] == PENDING:
+            least = min(least, job[GPUS, active[i]])
+    if least > cluster[FREE_GPUS] + 1e-9:  # nobody can start, and the next decision plans anew
+        return 0, log
     times, free, steps = _plan(job, active, n, now, option, cluster[FREE_GPUS])
     placed = tried = 0
     blocked = False
@@ -189,6 +195,8 @@ def backfill_all(
         j = active[i]
         if flag[i] != COMPETES or job[STATUS, j] != PENDING:
             continue
+        if least > min(cluster[FREE_GPUS], free[0]) + 1e-9:  # nobody behind can start either
+            break
         if blocked:
             tried += 1
             if tried > option[BACKFILL]:

@@ -33,7 +33,7 @@ class Slurm:
         priority_favor_small: Small jobs rather than large ones get the size factor.
         bf_max_job_test: Jobs tried by backfill; 0: none, nobody overtakes.
         bf_conservative: All of them that cannot start get reservations, which nobody behind may delay, as in Slurm; off: only the first
-            one does (EASY), which takes a tenth of the time to simulate and differs little.
+            one does (EASY), which is several times faster to simulate.
         bf_window_s: Reservations lie no further ahead; jobs that would begin later get none.
         bf_resolution_s: Grid of the plan on which reservations are made; coarser is faster and wastes more.
         bf_interval_s: Seconds between decisions; 0 decides at every event.

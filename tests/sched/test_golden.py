@@ -78,8 +78,8 @@ def test_venus_job_by_job(name: str, starts: int, ends: int, preempted: int) -> 
     """So many of the 23,859 jobs start and end as in the reference, with as many preemptions.
 
     The order among jobs submitted in the same second is an input of the reference that is not in the traces. It is worked out here from
-    the golden files, against which it is then judged; so this shows that one order of ties explains everything that happened. For
-    Tiresias the search gets stuck in one of the fifteen virtual clusters, and about forty ends differ.
+    the golden files, for each policy by itself, and then judged against them; so this shows that an order of ties exists which explains
+    what happened, not that it is predicted. For Tiresias the search gets stuck, and some ends differ.
     """
     jobs = in_its_order(name)
     assert len(jobs) == 23_859

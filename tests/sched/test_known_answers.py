@@ -133,19 +133,22 @@ def test_slurm_backfills_without_delaying_the_first() -> None:
 def test_slurm_reserves_for_jobs_that_only_lack_a_node() -> None:
     """Two GPUs are free but on two nodes: until the first job ends, only what ends before then may slip in."""
     jobs = [(0, 100, 3), (0, 200, 3), (1, 50, 2), (2, 50, 1), (2, 150, 1)]
-    assert starts(run(jobs, "2x4", Slurm(bf_interval_s=0.0, bf_conservative=False))) == [0, 0, 100, 2, 100]
-    assert starts(run(jobs, "2x4", Slurm(bf_interval_s=0.0))) == [0, 0, 100, 2, 2], "a plan by count sees that enough is left then"
+    assert starts(run(jobs, "2x4", Slurm(bf_interval_s=0.0))) == [0, 0, 100, 2, 100]
+    assert starts(run(jobs, "2x4", Slurm(bf_interval_s=0.0, bf_conservative=True))) == [0, 0, 100, 2, 2], (
+        "a plan by count sees that enough is left then"
+    )
 
 
 def test_slurm_reservations_for_all_or_for_the_first_alone() -> None:
     """The last job ends before the first reservation, but would delay the second one."""
     jobs = [(0, 100, 2), (0, 50, 1), (1, 100, 4), (2, 50, 2), (3, 97, 1)]
-    easy = Slurm(bf_interval_s=0.0, bf_conservative=False)
+    easy = Slurm(bf_interval_s=0.0)
     assert starts(run(jobs, "1x4", easy)) == [0, 0, 100, 200, 3]
-    conservative = Slurm(bf_interval_s=0.0, bf_resolution_s=1.0)
+    conservative = Slurm(bf_interval_s=0.0, bf_resolution_s=1.0, bf_conservative=True)
     assert starts(run(jobs, "1x4", conservative)) == [0, 0, 100, 50, 200]
     assert starts(run(jobs, "1x4", replace(conservative, bf_window_s=30.0))) == [0, 0, 100, 200, 3], "no reservation so far ahead"
-    assert starts(run(jobs, "1x4", replace(conservative, bf_max_job_test=1))) == [0, 0, 100, 200, 200], "only the first is looked at"
+    assert starts(run(jobs, "1x4", replace(conservative, bf_max_job_test=1))) == [0, 0, 100, 50, 200], "the last is not looked at"
+    assert starts(run(jobs, "1x4", replace(conservative, bf_max_job_test=0))) == [0, 0, 100, 200, 200]
 
 
 def test_slurm_quality_of_service() -> None:

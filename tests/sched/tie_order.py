@@ -3,8 +3,8 @@
 Lucid's simulator reads its jobs from a log that is not public, and sorts it by second of submission with a sort that is not stable. So
 which of two simultaneous jobs stands first is an input of its runs which the traces do not hold. But its outcomes tell: most pairs of
 such jobs must have stood in one order (`must`), and the others decide, through the nodes they were given, what happened to later
-jobs. `TieOrder` looks for an order under which nothing contradicts the outcomes. Nothing but the order of simultaneous jobs can be
-adapted, so a policy that is simulated wrongly cannot be made to agree.
+jobs. `TieOrder` looks for an order under which nothing contradicts the outcomes. It is fitted to what it is compared with: agreement
+shows that such an order exists. Only the order of simultaneous jobs can be adapted. The manners of the search were chosen by trial.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ def _earliest(times: Vector, free: Vector, steps: int, gpus: float, span: float,
 
 @jit
 def _plan(job: Table, active: Index, n: int, now: float, option: Vector, unused: float) -> tuple[Vector, Vector, int]:
-    """Free GPUs over time, as running jobs are believed to end; there is room for two steps per job that is tested."""
+    """Free GPUs over time, as running jobs are believed to end; there is room for two steps per job."""
     ends = np.empty(n)
     gpus = np.empty(n)
     running = 0
@@ -151,7 +151,7 @@ def _plan(job: Table, active: Index, n: int, now: float, option: Vector, unused:
             ends[running] = _expected_end(job, j, now, option[RESOLUTION_S])
             gpus[running] = job[GPUS, j]
             running += 1
-    size = running + 2 * int(min(option[BACKFILL], n)) + 2
+    size = running + 2 * n + 2
     times, free = np.empty(size), np.empty(size)
     times[0], free[0] = now, unused
     steps = 1
@@ -182,15 +182,25 @@ def backfill_all(
 ) -> tuple[int, Log]:
     """Walk in order; everybody who cannot start gets a reservation that nobody behind may delay, if it lies within the window."""
     n = count[ACTIVE_JOBS]
+    least = np.inf
+    for i in range(n):
+        if flag[i] == COMPETES and job[STATUS, active[i]] == PENDING:
+            least = min(least, job[GPUS, active[i]])
+    if least > cluster[FREE_GPUS] + 1e-9:  # nobody can start, and the next decision plans anew
+        return 0, log
     times, free, steps = _plan(job, active, n, now, option, cluster[FREE_GPUS])
     placed = tried = 0
+    blocked = False
     for i in range(n):
         j = active[i]
         if flag[i] != COMPETES or job[STATUS, j] != PENDING:
             continue
-        tried += 1
-        if tried > option[BACKFILL]:
+        if least > min(cluster[FREE_GPUS], free[0]) + 1e-9:  # nobody behind can start either
             break
+        if blocked:
+            tried += 1
+            if tried > option[BACKFILL]:
+                break
         gpus = job[GPUS, j]
         span = max(1.0, np.ceil(job[ESTIMATE, j] / option[RESOLUTION_S])) * option[RESOLUTION_S]
         at = _earliest(times, free, steps, gpus, span, 0)
@@ -206,6 +216,7 @@ def backfill_all(
                 placed += 1
             else:  # the free GPUs lie scattered: somebody must end first
                 at = _earliest(times, free, steps, gpus, span, 1)
+        blocked = blocked or at != 0
         if at < 0 or times[at] > now + option[BACKFILL_WINDOW_S]:
             continue
         begin = times[at]

@@ -10,8 +10,10 @@ from autoscout.core.config import Config
 from autoscout.core.task import Objective
 from autoscout.core.trial import Fidelity, Status, Trial
 
-MOST_LOST = 300
+MOST_LOST = 100
 """Unreachable configurations that are learnt from; the cost of a step must stay bounded."""
+EARLY = 20
+"""Trials that count as early."""
 RARE = 20
 """Where fewer than one in so many proposals can be had as it is, what cannot be had says nothing about a place."""
 
@@ -39,6 +41,17 @@ class Answer:
     @property
     def failed(self) -> bool:
         return math.isinf(self.loss)
+
+
+def early_failures(answers: Sequence[Answer]) -> float:
+    """The share of failures before the search could have learnt to avoid them: about what random proposals would cost."""
+
+    def place(answer: Answer) -> tuple[int, str]:
+        number = answer.origin.get("round")
+        return (number if isinstance(number, int) else 0), answer.key
+
+    first = sorted(answers, key=place)[:EARLY]
+    return (sum(answer.failed for answer in first) + 0.5) / (len(first) + 1.0)
 
 
 class Ledger:

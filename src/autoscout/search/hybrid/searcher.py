@@ -16,7 +16,7 @@ from autoscout.core.trial import Proposal, Trial
 from autoscout.search.hybrid.arms import Arms
 from autoscout.search.hybrid.candidates import Candidates
 from autoscout.search.hybrid.encode import Encoder, Floats, Rows
-from autoscout.search.hybrid.ledger import Answer, Ledger
+from autoscout.search.hybrid.ledger import Answer, Ledger, early_failures
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.orchestrator import Arm
 from autoscout.search.hybrid.past import Belief
@@ -32,12 +32,14 @@ _NOTHING = Config()
 CAUTION = 40.0
 """After this many successes the chance of success counts twice: early failures teach a boundary, late ones only cost."""
 SAFE, UNSAFE = 0.5, 1e-120
-"""Once the budget of failures is spent, candidates with less chance of success than this come after all others."""
-LESSONS, DARING = 20, 0.2
-"""The budget of failures: two, those of this many random candidates, and of this share of the steps taken at random."""
-DARE = 15
-"""Every so many steps nothing is too risky, because the boundary may be drawn wrong."""
-SLIGHT, PATIENCE = 0.01, 40
+"""Once the budget of failures is spent, candidates come after all others that will rather fail, or far more often than random ones."""
+LESSONS, DARING = 40, 0.2
+"""The budget of failures: two, and of the failures of random candidates this share of the steps, and so many times their rate to learn."""
+DARE = 6.0
+"""Nothing is too risky every so many failures of random candidates, because the boundary may be drawn wrong."""
+HOPE = 0.45
+"""All that is left has less chance of success than this when a search ends for its failures."""
+SLIGHT, PATIENCE = 0.01, 60
 """An expected improvement, as a share of the loss, that is not worth a failure; and trials before anything is given up as hopeless."""
 GOOD = 4
 """Around how many of the best configurations candidates are looked for."""
@@ -125,16 +127,17 @@ class HybridSearcher:
             config = None if pool.whole else pool.rest(taken, step)
             return None if config is None else self._proposal(config, {"round": step, "arm": "rest"})
         model = self._model(answers, waiting)
-        acquisition, chance = self._acquisition(model, rows, step)
+        rate = early_failures(answers)
+        acquisition, chance = self._acquisition(model, rows, step, rate)
         if pairs := self._ledger.snapped():
             known = self._encoder.rows([*(answer.config for answer in answers), *waiting])
             acquisition = acquisition * Reach(self._encoder, pairs, known).chance(rows) ** NEWS
-        if len(model.targets) > 1 and not waiting and self._settled(model, pool, taken, acquisition, chance, step):
+        if len(model.targets) > 1 and not waiting and self._settled(model, pool, taken, acquisition, chance, step, rate):
             return None
         choice, origin = self._choose(model, answers, good, rows, acquisition)
         config = configs[choice]
         if not pool.whole and not pairs:
-            config = self._climb(model, pool, config, float(acquisition[choice]), taken, step)
+            config = self._climb(model, pool, config, float(acquisition[choice]), taken, step, rate)
         return self._proposal(config, {"round": step, **origin})
 
     def _model(self, answers: Sequence[Answer], waiting: Sequence[Config]) -> Surrogate:
@@ -149,42 +152,26 @@ class HybridSearcher:
         self._fitted = (answers, tuple(waiting), len(unreachable), model)
         return model
 
-    def _acquisition(self, model: Surrogate, rows: Rows, step: int) -> tuple[Floats, Floats]:
+    def _acquisition(self, model: Surrogate, rows: Rows, step: int, rate: float) -> tuple[Floats, Floats]:
         """What each row promises, and its chance of success."""
         mean, spread = model.predict(rows)
         chance = model.chance(rows)
         found = expected_improvement(mean, spread, model.best) * chance ** (1.0 + len(model.rows) / CAUTION)
-        if step % DARE == 0 or not (chance >= self._safe(chance)).any() or not self._failed_enough(model, chance, step):
-            return found, chance
-        return np.where(chance < self._safe(chance), UNSAFE * found, found), chance
+        safe = chance >= max(SAFE, 1.0 - 1.5 * rate)
+        return (np.where(safe, found, UNSAFE * found) if safe.any() and _failed_enough(model, step, rate) else found), chance
 
-    @staticmethod
-    def _safe(chance: Floats) -> float:
-        """What is safe enough once the budget is spent: rather success than failure, and half the risk of random candidates."""
-        return max(SAFE, 1.0 - 0.5 * float(np.mean(1.0 - chance)))
-
-    def _failed_enough(self, model: Surrogate, chance: Floats, step: int) -> bool:
-        """Whether the budget of failures is spent.
-
-        Improvement fades exponentially where much is known and the chance of success does not, so that in the end only failures would
-        look promising. So failures have a budget: some to learn from, then a share of what random candidates would cost.
-        """
-        rate = float(np.mean(1.0 - chance))
-        return model.failures > 2.0 + rate * (LESSONS * rate + DARING * step)
-
-    def _settled(self, model: Surrogate, pool: Candidates, taken: set[Config], acquisition: Floats, chance: Floats, step: int) -> bool:
+    def _settled(
+        self, model: Surrogate, pool: Candidates, taken: set[Config], acquisition: Floats, chance: Floats, step: int, rate: float
+    ) -> bool:
         """Whether no candidate promises `stop_gain` of the best loss, or all that is left will rather fail and promises next to nothing."""
         promise = float(acquisition.max()) * model.unit
         if promise < self._options.stop_gain:
             return True
         if not self._options.stop_failing or self._prior is not None or step < PATIENCE or promise >= SLIGHT:
             return False
-        if not self._hopeless(model, chance, step):
+        if not _failed_enough(model, step, rate) or (chance >= HOPE).any():
             return False
-        return self._hopeless(model, model.chance(pool.rows.take(pool.free(taken))), step)
-
-    def _hopeless(self, model: Surrogate, chance: Floats, step: int) -> bool:
-        return self._failed_enough(model, chance, step) and bool((chance < self._safe(chance)).all())
+        return bool((model.chance(pool.rows.take(pool.free(taken))) < HOPE).all())
 
     def _choose(
         self, model: Surrogate, answers: Sequence[Answer], good: Sequence[Config], rows: Rows, acquisition: Floats
@@ -206,14 +193,16 @@ class HybridSearcher:
         columns = np.array([self._encoder.names.index(name) for name in ordering if name in self._encoder.names], dtype=np.int64)
         return guided(rows.codes, acquisition, columns, model.rows.codes, rewards(model.targets)), origin
 
-    def _climb(self, model: Surrogate, pool: Candidates, config: Config, value: float, taken: set[Config], step: int) -> Config:
+    def _climb(
+        self, model: Surrogate, pool: Candidates, config: Config, value: float, taken: set[Config], step: int, rate: float
+    ) -> Config:
         """Uphill on the acquisition by single moves: a sample seldom holds its peak."""
         for _ in range(CLIMBS):
             near, rows = pool.around(config)
             free = [index for index, other in enumerate(near) if other not in taken]
             if not free:
                 break
-            values, _ = self._acquisition(model, rows.take(free), step)
+            values, _ = self._acquisition(model, rows.take(free), step, rate)
             best = int(np.argmax(values))
             if values[best] <= value * 1.0001:
                 break
@@ -252,3 +241,17 @@ class HybridSearcher:
 
     def _proposal(self, config: Config, why: dict[str, Any]) -> Proposal:
         return Proposal(config=config, origin={"by": "hybrid", "key": config.key, **why})
+
+
+def _failed_enough(model: Surrogate, step: int, rate: float) -> bool:
+    """Whether the budget of failures is spent.
+
+    Improvement fades exponentially where much is known and the chance of success does not, so that in the end only failures would
+    look promising. So failures have a budget: some to learn from, then a share of what random candidates would cost.
+
+    Args:
+        model: Knows how many failed.
+        step: Steps taken.
+        rate: Share of failures that random candidates would have.
+    """
+    return step % max(1, round(DARE / rate)) != 0 and model.failures > 2.0 + rate * (LESSONS * rate + DARING * step)

@@ -13,7 +13,7 @@ USUAL, LEVEL = 1.5, 2.0
 """Log odds expected of any configuration, and how far off they may be everywhere."""
 SLOPE, BEND = 6.0, 1.5
 """Standard deviations of the log odds along one knob from end to end, and of what is not straight about them."""
-NEWTON, SETTLED = 15, 1e-3
+NEWTON, SETTLED = 12, 1e-2
 
 
 class Success:
@@ -77,13 +77,12 @@ def boundary(kernel: Floats, labels: Floats, expected: Floats) -> tuple[Floats, 
         chance = logistic(latent)
         weight = np.maximum(chance * (1.0 - chance), 1e-9)
         root = np.sqrt(weight)
-        whiten = np.linalg.inv(np.linalg.cholesky(eye + root[:, None] * kernel * root))
         goal = weight * (latent - expected) + labels - chance
-        pull = goal - root * (whiten.T @ (whiten @ (root * (kernel @ goal))))
+        pull = goal - root * np.linalg.solve(eye + root[:, None] * kernel * root, root * (kernel @ goal))
         before, latent = latent, expected + kernel @ pull
         if np.abs(latent - before).max(initial=0.0) < SETTLED:
             break
-    return pull, root, whiten
+    return pull, root, np.linalg.inv(np.linalg.cholesky(eye + root[:, None] * kernel * root))
 
 
 def logistic(odds: Floats) -> Floats:

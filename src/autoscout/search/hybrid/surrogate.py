@@ -20,7 +20,7 @@ from autoscout.search.hybrid.process import FIT_POINTS, Process, Scales
 from autoscout.search.hybrid.success import Success
 from autoscout.search.hybrid.target import standardise
 
-WITNESSES = 100
+WITNESSES = 60
 """Failures, and successes, that the chance of success is learnt from: the best of the latter, for their surroundings matter."""
 TRUST = 4.0
 """How many trials of its own a study needs to outvote the past about the weight of the past."""
@@ -121,7 +121,7 @@ class Surrogate:
 
     def _fit_success(self, known: Sequence[Answer], unreachable: Sequence[Config]) -> None:
         failed = [answer.config for answer in known if answer.failed]
-        bad = [*failed[:WITNESSES], *unreachable]
+        bad = [*failed[:WITNESSES], *unreachable[:WITNESSES]]
         if not bad:
             return
         worked = sorted((answer for answer in known if not answer.failed), key=lambda answer: (answer.loss, answer.key))

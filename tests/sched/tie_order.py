@@ -1,6 +1,6 @@
 """The order among jobs that were submitted in the same second, worked out from the outcomes of several reference runs.
 
-Lucid's simulator reads its jobs from a log that does not lie beside the traces, and sorts it by second of submission with a sort that is not stable. So
+Lucid's simulator reads its jobs from a log that does not lie beside the traces, and sorts it by second of submission, not stably. So
 which of two simultaneous jobs stands first is an input of its runs which the traces do not hold. But its outcomes tell: most pairs of
 such jobs must have stood in one order (`must`), and the others decide, through the nodes they were given, what happened to later
 jobs. `TieOrder` looks for an order under which nothing contradicts the outcomes. It is fitted to what it is compared with: agreement

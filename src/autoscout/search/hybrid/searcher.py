@@ -37,6 +37,8 @@ LESSONS, DARING = 40, 0.2
 """The budget of failures: two, and of the failures of random candidates this share of the steps, and so many times their rate to learn."""
 DARE = 6.0
 """Nothing is too risky every so many failures of random candidates, because the boundary may be drawn wrong."""
+FOREWARNED = 0.4
+"""With a simulator of memory, failures teach less: this share of the budget."""
 HOPE = 0.45
 """All that is left has less chance of success than this when a search ends for its failures."""
 SLIGHT, PATIENCE = 0.01, 60
@@ -127,7 +129,7 @@ class HybridSearcher:
             config = None if pool.whole else pool.rest(taken, step)
             return None if config is None else self._proposal(config, {"round": step, "arm": "rest"})
         model = self._model(answers, waiting)
-        rate = early_failures(answers)
+        rate = early_failures(answers) * (1.0 if self._prior is None else FOREWARNED)
         acquisition, chance = self._acquisition(model, rows, step, rate)
         if pairs := self._ledger.snapped():
             known = self._encoder.rows([*(answer.config for answer in answers), *waiting])

@@ -60,13 +60,15 @@ def test_descendants_without_the_kernels_lists(family: tuple[int, set[int]], mon
 
 @linux_only
 def test_memory_counts_shared_pages_once_when_it_matters() -> None:
-    code = "import os, sys, time\nhold = bytearray(os.urandom(1 << 20) * 64)\nos.fork()\nprint('x', flush=True)\ntime.sleep(3600)"
+    code = "import os, time\nhold = bytearray(os.urandom(1 << 20) * 64)\nos.fork()\nos.write(1, b'x\\n')\ntime.sleep(3600)"
     with subprocess.Popen([sys.executable, "-c", code], start_new_session=True, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() + process.stdout.readline() == b"x\nx\n"
-        pids = [process.pid, *_tree.descendants(process.pid)]
-        bound, exact = _tree.usage(pids).own, _tree.own_exactly(pids)
-        os.killpg(process.pid, 9)
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() + process.stdout.readline() == b"x\nx\n"
+            pids = [process.pid, *_tree.descendants(process.pid)]
+            bound, exact = _tree.usage(pids).own, _tree.own_exactly(pids)
+        finally:
+            os.killpg(process.pid, 9)
     assert bound > 128 << 20, "the cheap bound counts the forked pages twice"
     assert 64 << 20 < exact < 100 << 20
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,10 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))  # helper modules of the tests: _toys, _postgres
 
 import _postgres
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Who starts the suite in the background makes it ignore Ctrl-C, and every program it starts with it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

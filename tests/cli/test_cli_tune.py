@@ -194,10 +194,7 @@ print("score", int(sys.argv[1]) + 1)
 def _start(here: Path) -> tuple[subprocess.Popen[str], Path]:
     path = campaign(here, script=SLOW, budget={"trials": 20})
     (here / "program.py.delay").write_text("0.3")
-    # Who starts the suite in the background makes it ignore Ctrl-C, and every child with it.
-    held = signal.signal(signal.SIGINT, signal.default_int_handler)
     program = subprocess.Popen([*PROGRAM, "tune", str(path)], cwd=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    signal.signal(signal.SIGINT, held)
     journal = here / "autoscout_results" / "numbers" / "trials.jsonl"
     deadline = time.monotonic() + 60
     while not (journal.exists() and journal.read_text().count("\n") >= 2):

@@ -131,15 +131,4 @@ def replay_assisted(table: Table, searcher: Searcher, assistance: Assistance, *,
         if answer.fidelity is Fidelity.MEASURED and len(source.order) > measured:
             costs.append(spent * 1000.0)
             spent = 0.0
-    losses = tuple(None if math.isinf(loss := float(table.losses[row])) else loss for row in source.order)
-    return Run(
-        searcher=name,
-        table=table.name,
-        seed=seed,
-        budget=budget,
-        losses=losses,
-        cpu_ms=tuple(round(cost, 3) for cost in costs),
-        known=source.known,
-        outside=source.outside,
-        stopped=len(source.order) < min(budget, len(table)),
-    )
+    return source.run(name, seed, budget, costs, stopped=len(source.order) < min(budget, len(table)))

@@ -104,6 +104,22 @@ class Replay:
             trials.append(Trial(proposal=proposal, measurement=Measurement(status=Status.ABORTED, reason="not in the table")))
         return trials
 
+    def run(self, name: str, seed: int, budget: int, costs_ms: Sequence[float], *, stopped: bool, workers: int = 1) -> Run:
+        """What was measured so far, as the run of a searcher."""
+        losses = tuple(None if math.isinf(loss := float(self.table.losses[row])) else loss for row in self.order)
+        return Run(
+            searcher=name,
+            table=self.table.name,
+            seed=seed,
+            budget=budget,
+            workers=workers,
+            losses=losses,
+            cpu_ms=tuple(round(cost, 3) for cost in costs_ms),
+            known=self.known,
+            outside=self.outside,
+            stopped=stopped,
+        )
+
 
 class ReplayEvaluator:
     """The table as an Evaluator, so that a whole study can be replayed: every proposal gets the answer of the nearest row."""
@@ -150,16 +166,4 @@ def replay(table: Table, searcher: Searcher, *, name: str, seed: int, budget: in
         if len(source.order) > measured:
             costs.append(spent * 1000.0)
             spent = 0.0
-    losses = tuple(None if math.isinf(loss := float(table.losses[row])) else loss for row in source.order)
-    return Run(
-        searcher=name,
-        table=table.name,
-        seed=seed,
-        budget=budget,
-        workers=workers,
-        losses=losses,
-        cpu_ms=tuple(round(cost, 3) for cost in costs),
-        known=source.known,
-        outside=source.outside,
-        stopped=stopped,
-    )
+    return source.run(name, seed, budget, costs, stopped=stopped, workers=workers)

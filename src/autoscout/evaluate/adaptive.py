@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-
-import numpy as np
 
 from autoscout.core.config import Config
 from autoscout.core.errors import require
@@ -16,23 +13,21 @@ from autoscout.core.log import logger
 from autoscout.core.protocols import Evaluator
 from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
+from autoscout.evaluate._agreement import NOTABLE, Check, Foretold, complete, error_of, pairs_of, scale_of
 
 log = logger(__name__)
 
 REAL_FROM_THE_START = ("default", "given")
 """Origins that are measured at once: the baseline everybody compares with, and what a person asked for."""
 
-NOTABLE = 0.05
-"""Measured values closer than this share are equals."""
-
-HOPELESS = 0.05
-"""Chance to fit below which nothing is tried, whatever it promises."""
-SLOW = 1.5
-"""How many times worse than the best measured a proposal must look to be left out after the switch."""
+WORTH = 0.02
+"""Chance to be the new best below which a proposal is left out after the switch."""
 GOOD = 0.5
-"""Kendall's tau among the best, where differences are small, from which on a large error is forgiven."""
+"""Kendall's tau from which on a large error is forgiven."""
 TRUST = 6
 """Checks that are made whatever they promise: fewer say nothing about ranking."""
+FEW = 6
+"""Pairs of checks from which on a bad rank counts: in fewer a single outlier decides."""
 PAIRS = 12
 """Pairs of checks that must agree for a good rank to outweigh a large error: a few agree by luck."""
 
@@ -85,15 +80,6 @@ class AdaptiveOptions:
         require("adaptive", self, checks)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Check:
-    """One prediction met by a measurement; both are losses (lower is better), None for a failure."""
-
-    config: Config
-    predicted: float | None
-    measured: float | None
-
-
 class AdaptiveEvaluator:
     """An evaluator of two: cheap simulated answers, checked by real ones, until they stop being worth it.
 
@@ -120,16 +106,15 @@ class AdaptiveEvaluator:
         self._cheap = Fidelity.PREDICTED if self._options.virtual else Fidelity.SIMULATED
         self._lock = threading.RLock()
         self._teach: Callable[[Sequence[Trial]], None] | None = getattr(simulated, "learn", None)
-        self._predictions: dict[Config, float] = {}  # uncorrected losses of simulated answers
-        self._unlikely: dict[Config, tuple[float, float]] = {}  # loss and chance to fit of what is expected to fail
+        self._foretold: dict[Config, Foretold] = {}  # in the order in which the search asked
         self._measured: dict[Config, Trial] = {}
         self._checks: list[Check] = []
         self._batches = 0
         self._idle = 0  # checks in a row without a gain
         self._wanted: list[Proposal] = []
         self._switched = ""
-        self._turns = 0
-        self._fresh = 0  # proposals of the search that were measured since the last recheck
+        self._settled = False
+        self._fresh = 0  # proposals of the search since the last recheck
         for trial in trials:
             self._replay(trial)
         if self._measured:
@@ -163,9 +148,11 @@ class AdaptiveEvaluator:
     def recheck(self) -> list[Proposal]:
         with self._lock:
             self._wanted = [proposal for proposal in self._wanted if proposal.config not in self._measured]
-            if self._switched and not self._wanted and (self._fresh >= 1 or not self._trusted()):
-                self._fresh = 0
-                self._wanted = self._revisit()
+            if self._switched and not self._wanted:
+                trusted = self._trusted()
+                if self._fresh or self._settled or not trusted:
+                    self._fresh = 0
+                    self._wanted = self._best(1, "top") if trusted else self._oldest()
             return list(self._wanted)
 
     def cancel(self) -> None:
@@ -173,26 +160,21 @@ class AdaptiveEvaluator:
         self._profiler.cancel()
 
     def settle(self) -> None:
-        """The search has nothing more to propose: measure the best of what was simulated, if that has not begun."""
+        """The search has nothing more to propose: measure what was simulated, the best first, as long as the study lasts."""
         with self._lock:
-            if not self._switched and self._predictions:
+            self._settled = True
+            if not self._switched and self._foretold:
                 self._switch("the search has nothing more to propose")
 
     def _screened(self, proposals: Sequence[Proposal]) -> set[Config]:
-        """After the switch: proposals not worth a measurement, because simulators that rank well see them far behind or hopeless."""
+        """After the switch: proposals not worth a measurement, because trusted simulators see them far behind or failing."""
         fresh = [proposal for proposal in proposals if proposal.repeat == 0 and proposal.origin.get("by") not in REAL_FROM_THE_START]
         if not (self._switched and self._options.screen and fresh and self._trusted()):
             return set()
         for proposal, answer in zip(fresh, self._simulated.evaluate(fresh), strict=True):
             self._note(proposal.config, answer)
-        best = min((self._loss(trial) for trial in self._measured.values()), default=math.inf)
-        behind = best * SLOW if best > 0 else best / SLOW
-        chances = {config: chance for config, (_, chance) in self._unlikely.items()}
-        return {
-            proposal.config
-            for proposal in fresh
-            if self._predictions[proposal.config] * self._scale() > behind and chances.get(proposal.config, 0.0) < HOPELESS
-        }
+        best, scale, error = self._standard()
+        return {proposal.config for proposal in fresh if self._foretold[proposal.config].hope(best, scale, error) < WORTH}
 
     def _is_real(self, proposal: Proposal) -> bool:
         return bool(self._switched) or proposal.repeat != 0 or proposal.origin.get("by") in REAL_FROM_THE_START
@@ -205,8 +187,11 @@ class AdaptiveEvaluator:
             for proposal, answer in zip(proposals, answers, strict=True):
                 self._note(proposal.config, answer)
             self._batches += 1
-            if len(self._predictions) >= self._options.simulations:
-                self._switch(f"{len(self._predictions)} configurations were simulated")
+            self._fresh += len(proposals)
+            if self._switched:
+                pass
+            elif len(self._foretold) >= self._options.simulations:
+                self._switch(f"{len(self._foretold)} configurations were simulated")
             elif self._batches % self._interval() == 0 and not self.recheck():
                 self._plan_check()
             factor = self._scale()
@@ -214,7 +199,7 @@ class AdaptiveEvaluator:
 
     def _interval(self) -> int:
         """Twice as many checks until the simulators are proven: less is then owed to the search if they are not worth it."""
-        return self._options.interval if self._proven() else max(1, self._options.interval // 2)
+        return self._options.interval if self._trusted() else max(1, self._options.interval // 2)
 
     def _measure(self, proposals: Sequence[Proposal], foretold: dict[Config, float]) -> list[Measurement]:
         if not proposals:
@@ -235,18 +220,21 @@ class AdaptiveEvaluator:
         return out
 
     def _predict(self, proposal: Proposal) -> float:
-        """The loss that the simulators give a configuration, from memory where it was asked before."""
-        if proposal.config not in self._predictions and not self._switched:
+        """The loss that the simulators give a configuration, from memory where it was asked before; infinite when it should fail.
+
+        They are asked after the switch, too: who lost trust by bad luck can win it back.
+        """
+        if proposal.config not in self._foretold:
             self._note(proposal.config, self._simulated.evaluate([proposal])[0])
-        return self._predictions.get(proposal.config, math.inf)
+        foretold = self._foretold[proposal.config]
+        return foretold.loss if foretold.runs else math.inf
 
     def _note(self, config: Config, answer: Measurement, scale: float = 1.0) -> None:
         """Remember a simulated answer; of one that will probably not fit, also what it would be worth and its chance."""
-        self._predictions[config] = self._task.objective.loss(answer) / scale
-        self._unlikely.pop(config, None)
+        loss, chance = self._task.objective.loss(answer) / scale, answer.conditions.get("feasible", float(answer.ok))
         if answer.status.out_of_memory and "value" in answer.conditions:
-            sign = 1.0 if self._task.objective.direction is Direction.MINIMIZE else -1.0
-            self._unlikely[config] = (sign * answer.conditions["value"], answer.conditions.get("feasible", 0.0))
+            loss = (1.0 if self._task.objective.direction is Direction.MINIMIZE else -1.0) * answer.conditions["value"]
+        self._foretold[config] = Foretold(loss=loss, chance=chance, runs=answer.ok)
 
     def _take(self, trial: Trial, predicted: float) -> None:
         if trial.config in self._measured:
@@ -271,7 +259,8 @@ class AdaptiveEvaluator:
             self._note(trial.config, answer, answer.conditions.get("scale", 1.0))
             return
         if answer.fidelity > self._cheap and trial.proposal.repeat <= 0:
-            self._take(trial, self._predictions.get(trial.config, math.inf))
+            foretold = self._foretold.get(trial.config)
+            self._take(trial, foretold.loss if foretold is not None and foretold.runs else math.inf)
             if trial.proposal.origin.get("by") == "top":
                 self._switched = "the study had switched before it was resumed"
 
@@ -282,15 +271,9 @@ class AdaptiveEvaluator:
                 [replace(trial, measurement=replace(trial.measurement, fidelity=Fidelity.MEASURED)) for trial in self._measured.values()]
             )
 
-    def _scale(self, upto: int | None = None) -> float:
-        """Measured over predicted, the middle of the checks: a constant bias is mended, not punished.
-
-        Simulators that learn mend it themselves.
-        """
-        if self._teach is not None:
-            return 1.0
-        ratios = _ratios(self._checks[:upto])
-        return float(np.median(ratios)) if ratios else 1.0
+    def _scale(self) -> float:
+        """A constant bias is mended, not punished. Simulators that learn mend it themselves."""
+        return 1.0 if self._teach is not None else scale_of(self._checks)
 
     def _judge(self) -> None:
         if self._switched:
@@ -311,88 +294,53 @@ class AdaptiveEvaluator:
             self._switch(f"error {error:.0%} is above {self._options.error:.0%}")
 
     def error(self) -> float:
-        """Mean absolute percentage error of the last checks, each corrected by the scale known before it."""
-        errors = []
-        for place, check in enumerate(self._checks):
-            if check.predicted is None or check.measured is None:
-                continue
-            if _ratios(self._checks[:place]):  # the first check sets the scale
-                errors.append(abs(check.predicted * self._scale(place) / check.measured - 1.0))
-        return float(np.mean(errors[-self._options.window :])) if errors else 0.0
+        """Mean absolute percentage error of the last checks, corrected by one scale factor."""
+        return error_of(self._recent())
 
     def rank(self) -> float | None:
-        """Kendall's tau over the last checks, counting only pairs that really differ; None for fewer than four such pairs.
+        """Kendall's tau over the last checks, counting only pairs that really differ; None for too few such pairs.
 
-        Checks are all near the top: among equals no simulator can rank, and none should be blamed for it. How close equals are the
-        error says, as long as it is one that would be tolerated.
+        How close equals are the error says, as long as it is one that would be tolerated.
         """
         agreed = self._pairs()
-        return 2.0 * sum(agreed) / len(agreed) - 1.0 if len(agreed) >= 4 else None
+        return 2.0 * sum(agreed) / len(agreed) - 1.0 if len(agreed) >= FEW else None
 
     def _pairs(self) -> list[bool]:
-        """For every two of the last checks that really differ: whether they were foretold in the right order."""
-        notable = max(NOTABLE, min(self.error(), self._options.error))
-        both = [check for check in self._checks if check.predicted is not None and check.measured is not None][-self._options.window :]
-        return [
-            (one.predicted < other.predicted) == (one.measured < other.measured)  # type: ignore[operator]  # None was left out above
-            for place, one in enumerate(both)
-            for other in both[:place]
-            if abs(one.measured - other.measured) > notable * abs(other.measured)  # type: ignore[operator,arg-type]
-        ]
+        return pairs_of(self._recent(), max(NOTABLE, min(self.error(), self._options.error)))
 
-    def _proven(self) -> bool:
-        """Whether enough was checked to simulate on without measuring what promises nothing."""
-        if sum(check.predicted is not None for check in self._checks) < max(TRUST, self._options.least):
-            return False
-        rank = self.rank()
-        return self.error() <= self._options.error or (rank is not None and rank >= GOOD and len(self._pairs()) >= PAIRS)
+    def _recent(self) -> list[tuple[float, float]]:
+        """The last checks that have both; of simulators that learn not the first, which taught them the scale."""
+        return complete(self._checks)[int(self._teach is not None) :][-self._options.window :]
 
     def _trusted(self) -> bool:
-        """Whether the simulators order well: proven by rank, or by errors too small to matter where there is little to rank."""
-        rank = self.rank()
-        if rank is None:
-            return len(_ratios(self._checks)) >= self._options.least and self.error() <= self._options.error
-        return rank >= GOOD
+        """Whether enough was checked to go by the simulators, and it was right: errors that are tolerated, or a good order."""
+        if sum(check.predicted is not None for check in self._checks) < max(TRUST, self._options.least):
+            return False
+        rank, agreed = self.rank(), self._pairs()
+        if self.error() <= self._options.error:
+            return rank is None or rank >= self._options.rank
+        return rank is not None and rank >= GOOD and len(agreed) >= PAIRS
 
     def _switch(self, why: str) -> None:
         log.info("from simulation to measuring: %s", why)
         self._switched = why
         rank = self.rank()
         trust = 1.0 if rank is None else max(0.0, rank)  # the favourites of a simulator that cannot rank are not worth much
-        count = math.ceil(self._options.top * trust)
-        gambles = self._gambles(count // 4)
-        self._wanted = self._best(count - len(gambles), "top") + gambles
+        self._wanted = self._best(math.ceil(self._options.top * trust), "top")
 
-    def _revisit(self) -> list[Proposal]:
-        """After the switch: one that was only simulated.
-
-        Of simulators that rank well the best, between two new proposals, now and then one that may not fit. Otherwise the oldest, as the
-        search had wanted it, before anything new: simulators that were not worth it shall have cost the search nothing.
-        """
-        self._turns += 1
-        if not self._trusted():
-            oldest = (config for config in self._predictions if config not in self._measured)
-            return [Proposal(config=config, origin={"by": "top"}, repeat=-1) for config in itertools.islice(oldest, 1)]
-        gambles = self._gambles(1) if self._turns % 4 == 0 else []
-        return gambles or self._best(1, "top")
-
-    def _gambles(self, count: int) -> list[Proposal]:
-        """What promises more than everything expected to fit and left, though it may not fit: best chance first."""
-        left = (loss for config, loss in self._predictions.items() if math.isfinite(loss) and config not in self._measured)
-        best = min(left, default=math.inf)
-        promising = [
-            (-chance, loss, config.canonical, config)
-            for config, (loss, chance) in self._unlikely.items()
-            if loss < best and chance > HOPELESS and config not in self._measured
-        ]
-        return [Proposal(config=config, origin={"by": "top"}, repeat=-1) for *_, config in sorted(promising)[:count]]
+    def _oldest(self) -> list[Proposal]:
+        """What the search had wanted first, before anything new: simulators that were not worth it shall have cost it nothing."""
+        oldest = next((config for config in self._foretold if config not in self._measured), None)
+        return [] if oldest is None else [Proposal(config=oldest, origin={"by": "top"}, repeat=-1)]
 
     def _plan_check(self) -> None:
-        """Have the incumbent measured; once the simulators are proven only if it promises more than what was measured before."""
-        done = min((self._loss(trial) for trial in self._measured.values()), default=math.inf)
-        proven = self._proven()
+        """Have the incumbent measured; once the simulators are trusted only if it looks better than all that was measured."""
+        best, scale, _ = self._standard()
+        trusted = self._trusted()
         promising = [
-            proposal for proposal in self._best(1, "check") if not proven or self._predictions[proposal.config] * self._scale() < done
+            proposal
+            for proposal in self._best(1, "check")
+            if not trusted or not self._measured or self._foretold[proposal.config].ahead(best, scale) > 0
         ]
         if promising:
             self._wanted = promising
@@ -401,22 +349,28 @@ class AdaptiveEvaluator:
             self._judge()
 
     def _best(self, count: int, by: str) -> list[Proposal]:
-        if self._teach is not None and self._predictions:  # what was asked before the simulators learned is out of date
-            asked = list(self._predictions)
+        """What promises most, of all that was only simulated; of equals the oldest first."""
+        if self._teach is not None and self._foretold:  # what was asked before the simulators learned is out of date
+            asked = list(self._foretold)
             answers = self._simulated.evaluate([Proposal(config=config) for config in asked])
             for config, answer in zip(asked, answers, strict=True):
                 self._note(config, answer)
-        ranked = sorted((loss, config.canonical, config) for config, loss in self._predictions.items() if math.isfinite(loss))
-        fresh = [config for _, _, config in ranked if config not in self._measured]
-        return [Proposal(config=config, origin={"by": by}, repeat=-1) for config in fresh[:count]]
+        standard = self._standard()
+        left = [(config, foretold) for config, foretold in self._foretold.items() if config not in self._measured]
+        ranked = sorted(left, key=lambda item: (-item[1].promise(*standard), item[1].loss))
+        return [Proposal(config=config, origin={"by": by}, repeat=-1) for config, _ in ranked[:count]]
+
+    def _standard(self) -> tuple[float, float, float]:
+        """What promises are measured by: the best loss so far, the scale of predictions and their error."""
+        scale = self._scale()
+        best = min((self._loss(trial) for trial in self._measured.values()), default=math.inf)
+        if not math.isfinite(best):
+            best = min((foretold.loss * scale for foretold in self._foretold.values() if foretold.runs), default=math.inf)
+        known = len(self._recent()) >= self._options.least
+        return best, scale, max(NOTABLE, self.error() if known else self._options.error)
 
     def _loss(self, trial: Trial) -> float:
         return self._task.objective.loss(trial.measurement)
-
-
-def _ratios(checks: Sequence[Check]) -> list[float]:
-    pairs = [(check.measured, check.predicted) for check in checks if check.measured is not None and check.predicted is not None]
-    return [measured / predicted for measured, predicted in pairs if predicted and measured / predicted > 0]
 
 
 def _scaled(answer: Measurement, factor: float, task: Task) -> Measurement:

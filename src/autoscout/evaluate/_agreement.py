@@ -1,0 +1,94 @@
+"""What simulators said beside what was measured: how far they were off, how well they ordered, what they promise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from autoscout.core.config import Config
+
+NOTABLE = 0.05
+"""Values closer than this share are equals, and no simulator is taken to be closer to the truth."""
+_NORMAL = NormalDist()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One prediction met by a measurement; both are losses (lower is better), None for a failure."""
+
+    config: Config
+    predicted: float | None
+    measured: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Foretold:
+    """What simulators say of a configuration.
+
+    Attributes:
+        loss: Before any correction; infinite for want of a number.
+        chance: To fit into memory.
+        runs: Whether it is expected to.
+    """
+
+    loss: float
+    chance: float
+    runs: bool
+
+    def ahead(self, best: float, scale: float) -> float:
+        """By which share of the best it looks better than that."""
+        return (best - self.loss * scale) / (abs(best) or 1.0) if math.isfinite(best) else -math.inf
+
+    def hope(self, best: float, scale: float, error: float) -> float:
+        """Chance to be better than the best, when simulators err by this standard deviation."""
+        return self.chance * _NORMAL.cdf(self.ahead(best, scale) / error)
+
+    def promise(self, best: float, scale: float, error: float) -> float:
+        """Expected improvement on the best as a share of it."""
+        ahead = self.ahead(best, scale)
+        if not math.isfinite(ahead):
+            return 0.0
+        z = ahead / error
+        return self.chance * max(0.0, error * _NORMAL.pdf(z) + ahead * _NORMAL.cdf(z))
+
+
+def complete(checks: Sequence[Check]) -> list[tuple[float, float]]:
+    """Predicted and measured, of the checks that have both."""
+    return [(check.predicted, check.measured) for check in checks if check.predicted is not None and check.measured is not None]
+
+
+def scale_of(checks: Sequence[Check]) -> float:
+    """Measured over predicted, the middle of the checks."""
+    ratios = _ratios(complete(checks))
+    return float(np.median(ratios)) if ratios else 1.0
+
+
+def error_of(both: Sequence[tuple[float, float]]) -> float:
+    """Mean absolute percentage error after one scale factor, which costs one degree of freedom; zero for fewer than two."""
+    ratios = np.array(_ratios(both))
+    if len(ratios) < 2:
+        return 0.0
+    errors = np.abs(np.median(ratios) / ratios - 1.0)
+    return float(errors.sum() / (len(ratios) - 1))
+
+
+def pairs_of(both: Sequence[tuple[float, float]], notable: float) -> list[bool]:
+    """For every two that differ notably, as foretold and as measured: whether they were foretold in the right order.
+
+    Checks are all near the top. Among equals no simulator can rank, and of two that it calls equal it has not said which is better:
+    it should not be blamed for either.
+    """
+    return [
+        (one[0] < other[0]) == (one[1] < other[1])
+        for place, one in enumerate(both)
+        for other in both[:place]
+        if all(abs(mine - theirs) > notable * abs(theirs) for mine, theirs in zip(one, other, strict=True))
+    ]
+
+
+def _ratios(both: Sequence[tuple[float, float]]) -> list[float]:
+    return [measured / predicted for predicted, measured in both if predicted and measured / predicted > 0]

@@ -20,6 +20,8 @@ log = logger(__name__)
 REAL_FROM_THE_START = ("default", "given")
 """Origins that are measured at once: the baseline everybody compares with, and what a person asked for."""
 
+HOPELESS = 0.05
+"""Chance to fit below which nothing is gambled on, whatever it promises."""
 WORTH = 0.02
 """Chance to be the new best below which a proposal is left out after the switch."""
 GOOD = 0.5
@@ -114,6 +116,7 @@ class AdaptiveEvaluator:
         self._wanted: list[Proposal] = []
         self._switched = ""
         self._settled = False
+        self._turns = 0
         self._fresh = 0  # proposals of the search since the last recheck
         for trial in trials:
             self._replay(trial)
@@ -152,7 +155,7 @@ class AdaptiveEvaluator:
                 trusted = self._trusted()
                 if self._fresh or self._settled or not trusted:
                     self._fresh = 0
-                    self._wanted = self._best(1, "top") if trusted else self._oldest()
+                    self._wanted = self._revisit() if trusted else self._oldest()
             return list(self._wanted)
 
     def cancel(self) -> None:
@@ -284,7 +287,8 @@ class AdaptiveEvaluator:
             self._switch(f"the last {self._idle} checks found nothing better")
         if len(foretold) < self._options.least or self._switched:
             return
-        error, rank = self.error(), self.rank()
+        error = self.error() if len(self._recent()) >= self._options.least else 0.0
+        rank = self.rank()
         failed = sum(check.measured is None for check in foretold) / len(foretold)
         if failed > self._options.failures:
             self._switch(f"{failed:.0%} of what was predicted to run failed")
@@ -326,7 +330,15 @@ class AdaptiveEvaluator:
         self._switched = why
         rank = self.rank()
         trust = 1.0 if rank is None else max(0.0, rank)  # the favourites of a simulator that cannot rank are not worth much
-        self._wanted = self._best(math.ceil(self._options.top * trust), "top")
+        count = math.ceil(self._options.top * trust)
+        gambles = self._gambles(count // 4)
+        self._wanted = self._best(count - len(gambles), "top") + gambles
+
+    def _revisit(self) -> list[Proposal]:
+        """Of simulators that are trusted the best that was only simulated, now and then one that may not fit, at last all others."""
+        self._turns += 1
+        gambles = self._gambles(1) if self._turns % 4 == 0 else []
+        return gambles or self._best(1, "top") or self._oldest()
 
     def _oldest(self) -> list[Proposal]:
         """What the search had wanted first, before anything new: simulators that were not worth it shall have cost it nothing."""
@@ -355,10 +367,19 @@ class AdaptiveEvaluator:
             answers = self._simulated.evaluate([Proposal(config=config) for config in asked])
             for config, answer in zip(asked, answers, strict=True):
                 self._note(config, answer)
+        return self._ranked([config for config, foretold in self._foretold.items() if foretold.runs], by)[:count]
+
+    def _gambles(self, count: int) -> list[Proposal]:
+        """What promises most of all that is expected not to fit, though it may."""
+        return self._ranked(
+            [config for config, foretold in self._foretold.items() if not foretold.runs and foretold.chance > HOPELESS], "top"
+        )[:count]
+
+    def _ranked(self, configs: Sequence[Config], by: str) -> list[Proposal]:
         standard = self._standard()
-        left = [(config, foretold) for config, foretold in self._foretold.items() if config not in self._measured]
-        ranked = sorted(left, key=lambda item: (-item[1].promise(*standard), item[1].loss))
-        return [Proposal(config=config, origin={"by": by}, repeat=-1) for config, _ in ranked[:count]]
+        left = [(config, self._foretold[config]) for config in configs if config not in self._measured]
+        left.sort(key=lambda item: (-item[1].promise(*standard), item[1].loss))
+        return [Proposal(config=config, origin={"by": by}, repeat=-1) for config, _ in left]
 
     def _standard(self) -> tuple[float, float, float]:
         """What promises are measured by: the best loss so far, the scale of predictions and their error."""

@@ -22,6 +22,8 @@ REAL_FROM_THE_START = ("default", "given")
 
 HOPELESS = 0.05
 """Chance to fit below which nothing is gambled on, whatever it promises."""
+GAMBLE = 4
+"""One in so many of the measurements after the switch goes to what promises most but may not fit into memory."""
 WORTH = 0.02
 """Chance to be the new best below which a proposal is left out after the switch."""
 GOOD = 0.5
@@ -48,7 +50,7 @@ class AdaptiveOptions:
         least: Checks before anything is concluded.
         failures: Share of the last checks that failed though they were predicted to run, above which simulation ends.
         top: Best simulated configurations that are measured first after the switch: fewer when the simulators rank badly, and a quarter
-            of them such as promise most but may not fit into memory.
+            of them such as may not fit into memory.
         simulations: Simulated answers after which measuring begins anyway, so that every study ends with real numbers.
         screen: After the switch, answer proposals that look far behind with a simulated value, as long as the simulators rank well.
         patience: Checks in a row that nothing simulated was worth, after which simulation has done its work.
@@ -63,7 +65,7 @@ class AdaptiveOptions:
     failures: float = 0.5
     top: int = 8
     simulations: int = 600
-    patience: int = 75
+    patience: int = 150
     screen: bool = True
     virtual: bool = False
 
@@ -153,7 +155,7 @@ class AdaptiveEvaluator:
             self._wanted = [proposal for proposal in self._wanted if proposal.config not in self._measured]
             if self._switched and not self._wanted:
                 trusted = self._trusted()
-                if self._fresh or self._settled or not trusted:
+                if self._fresh >= self._options.interval or self._settled or not trusted:
                     self._fresh = 0
                     self._wanted = self._revisit() if trusted else self._oldest()
             return list(self._wanted)
@@ -214,7 +216,7 @@ class AdaptiveEvaluator:
                 predicted = foretold[proposal.config]
                 if math.isfinite(predicted) and answer.status is not Status.ABORTED:
                     answer = replace(answer, conditions={**answer.conditions, "predicted": abs(predicted) * self._scale()})
-                self._fresh += proposal.repeat == 0
+                self._fresh += self._options.interval * (proposal.repeat == 0)
                 if answer.status is not Status.ABORTED and proposal.repeat <= 0:
                     self._take(Trial(proposal=proposal, measurement=answer), predicted)
                 out.append(answer)
@@ -331,13 +333,13 @@ class AdaptiveEvaluator:
         rank = self.rank()
         trust = 1.0 if rank is None else max(0.0, rank)  # the favourites of a simulator that cannot rank are not worth much
         count = math.ceil(self._options.top * trust)
-        gambles = self._gambles(count // 4)
+        gambles = self._best(count // GAMBLE, "top", runs=False)
         self._wanted = self._best(count - len(gambles), "top") + gambles
 
     def _revisit(self) -> list[Proposal]:
-        """Of simulators that are trusted the best that was only simulated, now and then one that may not fit, at last all others."""
+        """What trusted simulators like best of all that was only simulated, now and then though it may not fit; at last all others."""
         self._turns += 1
-        gambles = self._gambles(1) if self._turns % 4 == 0 else []
+        gambles = self._best(1, "top", runs=False) if self._turns % GAMBLE == 0 else []
         return gambles or self._best(1, "top") or self._oldest()
 
     def _oldest(self) -> list[Proposal]:
@@ -360,26 +362,20 @@ class AdaptiveEvaluator:
             self._idle += 1
             self._judge()
 
-    def _best(self, count: int, by: str) -> list[Proposal]:
-        """What promises most, of all that was only simulated; of equals the oldest first."""
+    def _best(self, count: int, by: str, *, runs: bool = True) -> list[Proposal]:
+        """What promises most of all that was only simulated and should run, or should not but may; of equals the oldest first."""
         if self._teach is not None and self._foretold:  # what was asked before the simulators learned is out of date
             asked = list(self._foretold)
             answers = self._simulated.evaluate([Proposal(config=config) for config in asked])
             for config, answer in zip(asked, answers, strict=True):
                 self._note(config, answer)
-        return self._ranked([config for config, foretold in self._foretold.items() if foretold.runs], by)[:count]
-
-    def _gambles(self, count: int) -> list[Proposal]:
-        """What promises most of all that is expected not to fit, though it may."""
-        return self._ranked(
-            [config for config, foretold in self._foretold.items() if not foretold.runs and foretold.chance > HOPELESS], "top"
-        )[:count]
-
-    def _ranked(self, configs: Sequence[Config], by: str) -> list[Proposal]:
         standard = self._standard()
-        left = [(config, self._foretold[config]) for config in configs if config not in self._measured]
-        left.sort(key=lambda item: (-item[1].promise(*standard), item[1].loss))
-        return [Proposal(config=config, origin={"by": by}, repeat=-1) for config, _ in left]
+        left = [
+            (-foretold.promise(*standard), foretold.loss, place, config)
+            for place, (config, foretold) in enumerate(self._foretold.items())
+            if config not in self._measured and foretold.runs is runs and foretold.chance > HOPELESS
+        ]
+        return [Proposal(config=config, origin={"by": by}, repeat=-1) for *_, config in sorted(left)[:count]]
 
     def _standard(self) -> tuple[float, float, float]:
         """What promises are measured by: the best loss so far, the scale of predictions and their error."""

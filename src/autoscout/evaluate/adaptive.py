@@ -20,6 +20,8 @@ log = logger(__name__)
 REAL_FROM_THE_START = ("default", "given")
 """Origins that are measured at once: the baseline everybody compares with, and what a person asked for."""
 
+DIFFERENT = 0.2
+"""Values further apart than this share are different, however wrong the simulators are."""
 HOPELESS = 0.05
 """Chance to fit below which nothing is gambled on, whatever it promises."""
 GAMBLE = 4
@@ -306,13 +308,13 @@ class AdaptiveEvaluator:
     def rank(self) -> float | None:
         """Kendall's tau over the last checks, counting only pairs that really differ; None for too few such pairs.
 
-        How close equals are the error says, as long as it is one that would be tolerated.
+        How close equals are the error says, within limits.
         """
         agreed = self._pairs()
         return 2.0 * sum(agreed) / len(agreed) - 1.0 if len(agreed) >= FEW else None
 
     def _pairs(self) -> list[bool]:
-        return pairs_of(self._recent(), max(NOTABLE, min(self.error(), self._options.error)))
+        return pairs_of(self._recent(), max(NOTABLE, min(self.error(), DIFFERENT)))
 
     def _recent(self) -> list[tuple[float, float]]:
         """The last checks that have both; of simulators that learn not the first, which taught them the scale."""

@@ -113,6 +113,7 @@ class AdaptiveEvaluator:
         self._lock = threading.RLock()
         self._teach: Callable[[Sequence[Trial]], None] | None = getattr(simulated, "learn", None)
         self._foretold: dict[Config, Foretold] = {}  # in the order in which the search asked
+        self._stale = False  # the simulators have learned since they were asked
         self._measured: dict[Config, Trial] = {}
         self._checks: list[Check] = []
         self._batches = 0
@@ -273,6 +274,7 @@ class AdaptiveEvaluator:
 
     def _learn(self) -> None:
         if self._teach is not None:
+            self._stale = True
             # To the simulators a virtual cluster is the world.
             self._teach(
                 [replace(trial, measurement=replace(trial.measurement, fidelity=Fidelity.MEASURED)) for trial in self._measured.values()]
@@ -366,7 +368,8 @@ class AdaptiveEvaluator:
 
     def _best(self, count: int, by: str, *, runs: bool = True) -> list[Proposal]:
         """What promises most of all that was only simulated and should run, or should not but may; of equals the oldest first."""
-        if self._teach is not None and self._foretold:  # what was asked before the simulators learned is out of date
+        if self._stale:
+            self._stale = False
             asked = list(self._foretold)
             answers = self._simulated.evaluate([Proposal(config=config) for config in asked])
             for config, answer in zip(asked, answers, strict=True):

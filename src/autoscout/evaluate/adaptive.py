@@ -27,7 +27,7 @@ HOPELESS = 0.05
 GAMBLE = 4
 """One in so many of the measurements after the switch goes to what promises most but may not fit into memory."""
 WORTH = 0.02
-"""Chance to be the new best below which a proposal is left out after the switch."""
+"""Chance to be the new best below which something is hardly worth a measurement."""
 GOOD = 0.5
 """Kendall's tau from which on a large error is forgiven."""
 TRUST = 6
@@ -341,10 +341,15 @@ class AdaptiveEvaluator:
         self._wanted = self._best(count - len(gambles), "top") + gambles
 
     def _revisit(self) -> list[Proposal]:
-        """What trusted simulators like best of all that was only simulated, now and then though it may not fit; at last all others."""
+        """What trusted simulators like best of all that was only simulated, at last all others.
+
+        Now and then it is one that may not fit; the other way round when nothing that should run has much hope left, but never always,
+        lest a row of failures looks like a broken system.
+        """
         self._turns += 1
-        gambles = self._best(1, "top", runs=False) if self._turns % GAMBLE == 0 else []
-        return gambles or self._best(1, "top") or self._oldest()
+        likely, gambles = self._best(1, "top"), self._best(1, "top", runs=False)
+        dry = not any(self._foretold[proposal.config].hope(*self._standard()) >= WORTH for proposal in likely)
+        return (gambles if (self._turns % GAMBLE == 0) is not dry else []) or likely or self._oldest()
 
     def _oldest(self) -> list[Proposal]:
         """What the search had wanted first, before anything new: simulators that were not worth it shall have cost it nothing."""

@@ -293,6 +293,9 @@ class AdaptiveEvaluator:
             self._switch(f"the last {self._idle} checks found nothing better")
         if len(foretold) < self._options.least or self._switched:
             return
+        if len(self._checks) >= 2 * self._options.window and not self._trusted():
+            self._switch(f"{len(self._checks)} checks have not proven the simulators")
+            return
         error = self.error() if len(self._recent()) >= self._options.least else 0.0
         rank = self.rank()
         failed = sum(check.measured is None for check in foretold) / len(foretold)
@@ -308,28 +311,35 @@ class AdaptiveEvaluator:
         return error_of(self._recent())
 
     def rank(self) -> float | None:
-        """Kendall's tau over the last checks, counting only pairs that really differ; None for too few such pairs.
+        """Kendall's tau over the last checks, counting only pairs that really differ; None for too few such pairs."""
+        return self._tau(self._pairs(self._recent()))
 
-        How close equals are the error says, within limits.
-        """
-        agreed = self._pairs()
+    def _tau(self, agreed: Sequence[bool]) -> float | None:
         return 2.0 * sum(agreed) / len(agreed) - 1.0 if len(agreed) >= FEW else None
 
-    def _pairs(self) -> list[bool]:
-        return pairs_of(self._recent(), max(NOTABLE, min(self.error(), DIFFERENT)))
+    def _pairs(self, both: Sequence[tuple[float, float]]) -> list[bool]:
+        """How close equals are the error says, within limits."""
+        return pairs_of(both, max(NOTABLE, min(self.error(), DIFFERENT)))
+
+    def _known(self) -> list[tuple[float, float]]:
+        """All checks that have both numbers; of simulators that learn not the first, which taught them the scale."""
+        return complete(self._checks)[int(self._teach is not None) :]
 
     def _recent(self) -> list[tuple[float, float]]:
-        """The last checks that have both; of simulators that learn not the first, which taught them the scale."""
-        return complete(self._checks)[int(self._teach is not None) :][-self._options.window :]
+        return self._known()[-self._options.window :]
 
     def _trusted(self) -> bool:
-        """Whether enough was checked to go by the simulators, and it was right: errors that are tolerated, or a good order."""
+        """Whether the simulators have proven that they tell good from bad.
+
+        A small error is not enough: where all is alike, everybody has one. So they must have ordered enough pairs of all checks,
+        the last of which are all alike; with a large error also the last.
+        """
         if sum(check.predicted is not None for check in self._checks) < max(TRUST, self._options.least):
             return False
-        rank, agreed = self.rank(), self._pairs()
-        if self.error() <= self._options.error:
-            return rank is None or rank >= self._options.rank
-        return rank is not None and rank >= GOOD and len(agreed) >= PAIRS
+        small = self.error() <= self._options.error
+        agreed = self._pairs(self._known() if small else self._recent())
+        rank = self._tau(agreed)
+        return rank is not None and rank >= GOOD and (small or len(agreed) >= PAIRS)
 
     def _switch(self, why: str) -> None:
         log.info("from simulation to measuring: %s", why)

@@ -29,7 +29,7 @@ GAMBLE = 4
 WORTH = 0.02
 """Chance to be the new best below which something is hardly worth a measurement."""
 GOOD = 0.5
-"""Kendall's tau from which on a large error is forgiven."""
+"""Kendall's tau from which on simulators are followed."""
 TRUST = 6
 """Checks that are made whatever they promise: fewer say nothing about ranking."""
 FEW = 6
@@ -48,13 +48,13 @@ class AdaptiveOptions:
         error: Mean absolute percentage error of the last checks, after one scale factor, above which simulation ends (epsilon).
         rank: Kendall's tau of predicted against measured over the last checks below which simulation ends, whatever the error;
             when it is good (0.5), a large error alone does not end it: ranking is what a search needs.
-        window: How many of the last checks count.
+        window: How many of the last checks count; simulators that twice as many have not proven are left.
         least: Checks before anything is concluded.
         failures: Share of the last checks that failed though they were predicted to run, above which simulation ends.
         top: Best simulated configurations that are measured first after the switch: fewer when the simulators rank badly, and a quarter
             of them such as may not fit into memory.
         simulations: Simulated answers after which measuring begins anyway, so that every study ends with real numbers.
-        screen: After the switch, answer proposals that look far behind with a simulated value, as long as the simulators rank well.
+        screen: After the switch, answer proposals that look far behind with a simulated value, as long as the simulators are trusted.
         patience: Checks in a row that nothing simulated was worth, after which simulation has done its work.
         virtual: The profiler itself simulates (a virtual cluster): cheap answers then count as predicted, one step below its own.
     """
@@ -91,10 +91,14 @@ class AdaptiveEvaluator:
 
     Every `interval` batches `recheck` names the best simulated configuration if it promises more than what was measured; the study
     measures it and so learns how wrong the simulators are. Answers are corrected by one scale factor from the checks so far. The switch to
-    measuring is for good; then `recheck` names the best simulated configurations first, and later one more now and then: a search does not
-    ask again for what it was told, and a simulator that goes on learning stays useful. Nothing is forgotten: searchers keep what
-    simulated trials taught them. Deliberate repeats and the baseline are always measured. A measured answer carries what was
-    predicted for it in its conditions (`predicted`).
+    measuring is for good; then `recheck` names the best simulated configurations first, and later one more now and then, all of them once
+    the search has ended: a search does not ask again for what it was told. Nothing is forgotten: searchers keep what simulated trials
+    taught them. Deliberate repeats and the baseline are always measured. A measured answer carries what was predicted for it in its
+    conditions (`predicted`).
+
+    Ending no worse than profiling alone rests on this: checks are chosen among what the search proposed anyway, and while the simulators
+    are not trusted the oldest proposal that was only simulated is measured before anything new. Simulators that are found out soon have
+    then changed the order of the first measurements, not what is measured. What trusted ones name is ordered by expected improvement.
 
     Args:
         simulated: Who answers cheaply; told measured trials through its `learn`, if it has one.

@@ -20,8 +20,8 @@ LIFE = """
 import json, sys
 from autoscout.core import plugins
 from autoscout.testing.searcher import SPACES, TASK, configs, live
-searcher = plugins.get("searcher", sys.argv[1])(SPACES["constrained"](), TASK, 1)
-print(json.dumps([dict(config) for batch in live(searcher, batches=7, width=2) for config in configs(batch)]))
+searcher = plugins.get("searcher", sys.argv[1])(SPACES["dense"](), TASK, 1)
+print(json.dumps([dict(config) for batch in live(searcher, batches=18, width=1) for config in configs(batch)]))
 """
 
 
@@ -40,7 +40,7 @@ def test_another_process_proposes_the_same(name: str) -> None:
     if not health.usable:
         pytest.skip(health.why)
     life = _life(name, 1)
-    assert len(life) == 14
+    assert len(life) == 18
     assert _life(name, 2) == life, "a study that is resumed elsewhere must go on alike"
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from autoscout.core.config import Config, Value
@@ -57,6 +59,8 @@ class AxSearcher:
         self._options = options or AxOptions()
         self._told = Told(space, task.objective)
         self._flat = Flat(space)
+        self._past: Any = None  # a client that is told and never asked
+        self._inside: list[tuple[Config, float]] = []  # what it was told
 
     def ask(self, n: int, given: Config = _NOTHING, pending: Sequence[Proposal] = ()) -> list[Proposal]:
         if n < 1:
@@ -73,25 +77,52 @@ class AxSearcher:
         self._told.add(trials)
 
     def _wishes(self, given: Config, pending: Sequence[Proposal]) -> Iterator[Mapping[str, Value]]:
-        """What a fresh client wants next, after hearing all that was told; nothing more once Ax itself gives up."""
+        """What a client that has heard all that was told wants next; nothing more once Ax itself gives up."""
         if not self._flat.names:
             return
+        from ax.utils.common.random import with_rng_seed
+
+        fixed = {key: value for key, value in self._flat.positions(given).items() if self._flat.names[key] in given} or None
         told = history(self._told)
-        client = self._client(started=len(told) >= self._options.startup)
-        for config, loss in told:
-            client.complete_trial(client.attach_trial(self._flat.positions(config)), raw_data={_METRIC: loss})
+        if len(told) < self._options.startup:
+            yield from islice(self._spread(fixed), len(told) + len(pending), None)
+        client = self._asked(told)
         for proposal in pending:
             if not self._space.check(proposal.config):
                 client.attach_trial(self._flat.positions(proposal.config))
-        fixed = {key: value for key, value in self._flat.positions(given).items() if self._flat.names[key] in given}
+        seed = number(self._seed, "ax", self._told.count) % 2**31
         while True:
             try:
-                (wish,) = client.get_next_trials(max_trials=1, fixed_parameters=fixed or None).values()
+                with with_rng_seed(seed):
+                    (wish,) = client.get_next_trials(max_trials=1, fixed_parameters=fixed).values()
             except Exception:  # Ax raises many kinds for exhausted or degenerate data; chance goes on where it cannot
                 return
             yield self._flat.values(wish)
 
-    def _client(self, started: bool) -> Any:
+    def _spread(self, fixed: dict[str, int] | None) -> Iterator[Mapping[str, Value]]:
+        """Ax's start, the same however often it is asked for: the middle and then a Sobol sequence."""
+        client = self._client()
+        seed = number(self._seed, "ax", "start") % 2**31
+        client.configure_generation_strategy(method="random_search", initialization_random_seed=seed)
+        while True:
+            try:
+                (wish,) = client.get_next_trials(max_trials=1, fixed_parameters=fixed).values()
+            except Exception:  # a small space has an end
+                return
+            yield self._flat.values(wish)
+
+    def _asked(self, told: list[tuple[Config, float]]) -> Any:
+        """A client to be asked: a copy, since Ax remembers what it was asked for, with a strategy that has forgotten its fits."""
+        if self._past is None or told[: len(self._inside)] != self._inside:
+            self._past, self._inside = self._client(), []
+        for config, loss in told[len(self._inside) :]:
+            self._past.complete_trial(self._past.attach_trial(self._flat.positions(config)), raw_data={_METRIC: loss})
+        self._inside = told
+        client = copy.deepcopy(self._past)
+        client.configure_generation_strategy(method=self._options.method, initialization_budget=0)
+        return client
+
+    def _client(self) -> Any:
         from ax.api.client import Client
         from ax.api.configs import ChoiceParameterConfig, RangeParameterConfig
 
@@ -100,11 +131,9 @@ class AxSearcher:
                 return RangeParameterConfig(name=key, bounds=(0, len(knob.values) - 1), parameter_type="int")
             return ChoiceParameterConfig(name=key, values=list(range(len(knob.values))), parameter_type="int", is_ordered=False)
 
-        client = Client(random_seed=number(self._seed, "ax", self._told.count) % 2**31)
+        client = Client()
         client.configure_experiment(parameters=[parameter(key, knob) for key, knob in self._flat.knobs.items()])
         client.configure_optimization(objective=f"-{_METRIC}")
-        startup = 0 if started else self._options.startup  # a client that is told everything at once would start again
-        client.configure_generation_strategy(method=self._options.method, initialization_budget=startup)
         return client
 
 

@@ -6,6 +6,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import require
@@ -58,6 +59,8 @@ class OpenboxSearcher:
         self._options = options or OpenboxOptions()
         self._told = Told(space, task.objective)
         self._flat = Flat(space)
+        self._known: Any = None
+        self._translations: dict[Config, Any] = {}
 
     def ask(self, n: int, given: Config = _NOTHING, pending: Sequence[Proposal] = ()) -> list[Proposal]:
         if n < 1:
@@ -74,29 +77,46 @@ class OpenboxSearcher:
         if not self._flat.names:
             return
         from openbox import Advisor, Observation
-        from openbox import space as declared
 
-        flat = declared.Space()
-        for key, knob in self._flat.knobs.items():
-            count = len(knob.values)
-            flat.add_variable(declared.Int(key, 0, count - 1) if knob.ordered else declared.Categorical(key, list(map(str, range(count)))))
         told = history(self._told)
+        started = len(told) >= self._options.startup  # until then every advisor must have the same start in mind
         with tempfile.TemporaryDirectory() as folder:
             advisor = Advisor(
-                flat,
+                self._declared(),
                 initial_trials=self._options.startup,
                 surrogate_type=self._options.surrogate,
                 rand_prob=self._options.random,
                 output_dir=folder,
-                random_state=number(self._seed, "openbox", self._told.count) % 2**31,
+                random_state=number(self._seed, "openbox", self._told.count if started else 0) % 2**31,
                 logger_kwargs={"level": "ERROR", "logdir": None, "force_init": True},
             )
             for config, loss in told:
-                places = self._flat.positions(config)
-                values = {key: place if self._flat.knobs[key].ordered else str(place) for key, place in places.items()}
-                advisor.update_observation(Observation(config=declared.Configuration(flat, values=values), objectives=[loss]))
+                advisor.update_observation(Observation(config=self._translated(config), objectives=[loss]))
             while True:
                 yield self._flat.values(dict(advisor.get_suggestion()))
+
+    def _declared(self) -> Any:
+        """The space in OpenBox's words."""
+        if self._known is None:
+            from openbox import space as declared
+
+            self._known = declared.Space()
+            for key, knob in self._flat.knobs.items():
+                places = range(len(knob.values))
+                self._known.add_variable(
+                    declared.Int(key, 0, places[-1]) if knob.ordered else declared.Categorical(key, list(map(str, places)))
+                )
+        return self._known
+
+    def _translated(self, config: Config) -> Any:
+        """A configuration in OpenBox's words."""
+        if config not in self._translations:
+            from openbox import space as declared
+
+            places = self._flat.positions(config)
+            values = {key: place if self._flat.knobs[key].ordered else str(place) for key, place in places.items()}
+            self._translations[config] = declared.Configuration(self._declared(), values=values)
+        return self._translations[config]
 
 
 __all__ = ["OpenboxSearcher"]

@@ -10,11 +10,11 @@ from autoscout.core.config import Config
 from autoscout.core.errors import require
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.search._foreign import DEAR_TRIES
 from autoscout.search._optuna import OptunaStudy
 from autoscout.space import Space
 
 _NOTHING = Config()
+_TRIES = 1  # the best of a fitted model stays the best, whatever the seed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class OptunaGpSearcher:
 
     def __init__(self, space: Space, task: Task, seed: int = 0, options: OptunaGpOptions | None = None) -> None:
         self._options = options or OptunaGpOptions()
-        self._study = OptunaStudy("optuna-gp", space, task, seed, self._sampler, DEAR_TRIES)
+        self._study = OptunaStudy("optuna-gp", space, task, seed, self._sampler, _TRIES)
 
     def ask(self, n: int, given: Config = _NOTHING, pending: Sequence[Proposal] = ()) -> list[Proposal]:
         return self._study.ask(n, given, pending)
@@ -52,7 +52,12 @@ class OptunaGpSearcher:
     def _sampler(self, seed: int) -> Any:
         from optuna.samplers import GPSampler
 
-        return GPSampler(seed=seed, n_startup_trials=self._options.startup, deterministic_objective=self._options.deterministic)
+        return GPSampler(
+            seed=seed,
+            n_startup_trials=self._options.startup,
+            deterministic_objective=self._options.deterministic,
+            warn_independent_sampling=False,  # of every conditional knob of every proposal
+        )
 
 
 __all__ = ["OptunaGpSearcher"]

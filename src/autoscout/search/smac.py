@@ -6,10 +6,12 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import require
@@ -23,6 +25,7 @@ from autoscout.space.interchange import write_configspace
 
 _NOTHING = Config()
 _WISHES = 12
+_PERCENTILE = 5  # what SMAC takes for the usual good cost
 _LEAST = 2  # answers that a forest needs, however many proposals are under way
 _FORBIDDEN = 100  # more clauses than this make ConfigSpace's neighbourhoods too slow to use
 
@@ -34,13 +37,19 @@ class SmacOptions:
     Attributes:
         startup: Random configurations first.
         random: Share of proposals that are random afterwards; SMAC's own is 0.2.
+        challengers: Random configurations among which local searches start; SMAC's own are 10 000.
     """
 
     startup: int = 10
     random: float = 0.2
+    challengers: int = 10_000
 
     def __post_init__(self) -> None:
-        rules = {"startup": (self.startup >= 2, "must be at least 2"), "random": (0 <= self.random <= 1, "is a share between 0 and 1")}
+        rules = {
+            "startup": (self.startup >= 2, "must be at least 2"),
+            "random": (0 <= self.random <= 1, "is a share between 0 and 1"),
+            "challengers": (self.challengers >= 1, "must be at least 1"),
+        }
         require("smac", self, rules)
 
 
@@ -77,7 +86,10 @@ class SmacSearcher:
                 wishes = iter(self._wishes(n + len(pending)))
             return next(wishes, None)
 
-        with warnings.catch_warnings():
+        from joblib import parallel_config
+
+        # SMAC's forest starts a pool of threads for every prediction, which costs more than the prediction
+        with warnings.catch_warnings(), parallel_config(backend="sequential"):
             warnings.simplefilter("ignore")
             return propose("smac", n, self._space, self._seed, self._told, given, pending, draw)
 
@@ -99,7 +111,6 @@ class SmacSearcher:
 
     def _wishes(self, wanted: int) -> list[Mapping[str, Value]]:
         """The configurations with the best acquisition after a forest was grown from all that was told."""
-        from ConfigSpace import Configuration
         from ConfigSpace.util import deactivate_inactive_hyperparameters
         from smac import HyperparameterOptimizationFacade as Facade
         from smac import Scenario
@@ -108,28 +119,43 @@ class SmacSearcher:
         space = self._configspace()
         told = history(self._told)
         configs = [deactivate_inactive_hyperparameters(dict(config), space) for config, _ in told]
-        losses = np.array([loss for _, loss in told])
-        costs = np.log(losses - min(0.0, float(losses.min())) + 1e-9 * (1.0 + float(np.abs(losses).max())))
+        costs = _scaled(np.array([loss for _, loss in told]))
         seed = number(self._seed, "smac", self._told.count) % 2**31
         space.seed(seed)  # SMAC draws from the space, which has a generator of its own
         scenario = Scenario(space, deterministic=True, n_trials=100_000, seed=seed)
-        model, gain, search = (
-            Facade.get_model(scenario),
-            Facade.get_acquisition_function(scenario),
-            Facade.get_acquisition_maximizer(scenario),
-        )
+        model, gain = Facade.get_model(scenario), Facade.get_acquisition_function(scenario)
+        search = Facade.get_acquisition_maximizer(scenario, challengers=self._options.challengers)
+        _start_in_order(search)
+        _grow_lean(model, len(told))
         rows = convert_configurations_to_array(configs)
         model.train(rows, costs.reshape(-1, 1))
         best = int(np.argmin(costs))
         gain.update(model=model, eta=float(costs[best]), incumbent_array=rows[best], num_data=len(costs), X=rows)
         search.acquisition_function = gain
-        found: list[Mapping[str, Value]] = []
-        for config in search.maximize(previous_configs=configs, n_points=_WISHES * wanted):
-            assert isinstance(config, Configuration)
-            found.append({name: _plain(value) for name, value in dict(config).items()})
-            if len(found) == _WISHES * wanted:
-                break
-        return found
+        found = search.maximize(previous_configs=configs)
+        return [{name: _plain(value) for name, value in dict(config).items()} for config in islice(found, _WISHES * wanted)]
+
+
+def _scaled(losses: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Costs as SMAC's facade for hyperparameters encodes them: the logarithm of a share of the range, the best not at its very end."""
+    low, high = float(losses.min()), float(losses.max())
+    low -= float(np.percentile(losses, _PERCENTILE)) - low
+    low -= 1e-10 * max(1.0, abs(low))
+    scaled: NDArray[np.float64] = np.log((losses - low) / (high - low))
+    return scaled
+
+
+def _start_in_order(search: Any) -> None:
+    """Keep the starts of local searches, a set of texts to SMAC, from coming in another order in every process."""
+    local = search._local_search
+    starts = local._get_init_points_from_previous_configs
+    local._get_init_points_from_previous_configs = lambda *known: sorted(starts(*known), key=lambda config: config.get_array().tobytes())
+
+
+def _grow_lean(model: Any, leaves: int) -> None:
+    """Keep trees from reserving room for SMAC's million of leaves, which takes longer than growing them; the trees are the same."""
+    if isinstance(model._rf_opts, dict):  # the forest of scikit-learn, not that of pyrfr
+        model._rf_opts["max_leaf_nodes"] = max(2, leaves)
 
 
 def _plain(value: Any) -> Value:

@@ -1,0 +1,63 @@
+"""Adapters to other tuners: what the conformance suite, which lives in one process, cannot see."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from autoscout.core import plugins
+from autoscout.core.errors import ConfigError
+from autoscout.search.smac import SmacOptions, _scaled
+
+DEAR = ("ax", "openbox", "optuna-gp", "smac")
+
+LIFE = """
+import json, sys
+from autoscout.core import plugins
+from autoscout.testing.searcher import SPACES, TASK, configs, live
+searcher = plugins.get("searcher", sys.argv[1])(SPACES["dense"](), TASK, 1)
+print(json.dumps([dict(config) for batch in live(searcher, batches=18, width=1) for config in configs(batch)]))
+"""
+
+
+def _life(name: str, hashes: int) -> list[dict[str, object]]:
+    environment = {**os.environ, "PYTHONHASHSEED": str(hashes), "PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run([sys.executable, "-c", LIFE, name], env=environment, capture_output=True, text=True, check=True)
+    found: list[dict[str, object]] = json.loads(ended.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize(
+    "name", ["hybrid", "cherrypick", "optuna-tpe", *(pytest.param(name, marks=pytest.mark.slow) for name in DEAR)], ids=str
+)
+def test_another_process_proposes_the_same(name: str) -> None:
+    health = plugins.health("searcher", name)
+    if not health.usable:
+        pytest.skip(health.why)
+    life = _life(name, 1)
+    assert len(life) == 18
+    assert _life(name, 2) == life, "a study that is resumed elsewhere must go on alike"
+
+
+@pytest.mark.parametrize("losses", [[1.0, 2.0, 4.0], [-400.0, -20.0, -1.0], [0.0, 0.0, 3.0], [5.0, 5.0, 5.0], [-1e-9, 1e9, 2e9], [7.0]])
+def test_costs_for_smac_keep_their_order_and_are_finite(losses: list[float]) -> None:
+    scaled = _scaled(np.array(losses))
+    assert np.isfinite(scaled).all()
+    assert (np.diff(scaled) >= 0).all()
+    assert scaled[-1] == pytest.approx(0.0)
+
+
+def test_the_best_rate_is_no_outlier_to_smac() -> None:
+    scaled = _scaled(-np.linspace(1000.0, 100.0, 50))  # a metric that is maximised
+    steps = np.diff(scaled)
+    assert steps[0] < 20 * steps[-1]
+
+
+def test_smac_wants_challengers() -> None:
+    with pytest.raises(ConfigError, match="challengers"):
+        SmacOptions(challengers=0)

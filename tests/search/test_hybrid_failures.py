@@ -87,18 +87,49 @@ def test_the_search_ends_when_all_that_is_left_will_fail() -> None:
     assert len(goes_on) == len(list(space.enumerate()))
 
 
-def test_after_a_failure_starts_stay_near_what_worked() -> None:
+def starts(failing: int) -> tuple[Space, list[Config]]:
+    """Six starts of which one fails."""
     space = Space([Grid(f"k{index}", 1, 5) for index in range(6)])
     searcher = HybridSearcher(space, TASK, seed=0, options=HybridOptions(start=6))
-    worked: list[Config] = []
+    found: list[Config] = []
     for step in range(6):
         proposal = searcher.ask(1)[0]
-        if step > 2:
-            assert min(sum(proposal.config[name] != known[name] for name in space.knobs) for known in worked) <= 2
-        status = Status.OOM_START if step == 2 else Status.OK
-        if step != 2:
-            worked.append(proposal.config)
+        found.append(proposal.config)
+        status = Status.OOM_START if step == failing else Status.OK
         searcher.tell([Trial(proposal=proposal, measurement=Measurement(status=status, metrics={"time_s": 1.0 + step}))])
+    return space, found
+
+
+def apart(space: Space, config: Config, others: list[Config]) -> int:
+    return min(sum(config[name] != other[name] for name in space.knobs) for other in others)
+
+
+def test_after_a_failure_starts_stay_near_what_worked() -> None:
+    space, found = starts(failing=2)
+    for step in range(3, 6):
+        assert apart(space, found[step], [config for row, config in enumerate(found[:step]) if row != 2]) <= 2
+
+
+def test_where_the_default_fails_starts_go_far() -> None:
+    space, found = starts(failing=0)
+    assert min(apart(space, found[step], found[1:step]) for step in range(2, 5)) > 2
+
+
+def test_where_the_model_promises_nothing_it_is_doubted_next_to_the_best() -> None:
+    space = Space([Choice("kind", ["a", "b", "c", "d"]), *(Grid(f"k{index}", 1, 7) for index in range(3))])
+    searcher = HybridSearcher(space, TASK, seed=0)
+    losses: dict[Config, float] = {}
+    doubted = 0
+    for _ in range(120):
+        proposal = searcher.ask(1)[0]
+        config = proposal.config
+        if proposal.origin.get("arm") == "doubt":
+            doubted += 1
+            best = sorted(losses, key=lambda known: (losses[known], known.key))[:4]
+            assert apart(space, config, best) == 1
+        losses[config] = 1.0 + 0.2 * (abs(int(str(config["k0"])) - 2) + abs(int(str(config["k2"])) - 5)) + 0.001 * int(str(config["k1"]))
+        searcher.tell([Trial(proposal=proposal, measurement=Measurement(status=Status.OK, metrics={"time_s": losses[config]}))])
+    assert doubted > 10
 
 
 def test_round_numbers_are_alike() -> None:

@@ -31,7 +31,7 @@ from autoscout.space import Space
 _NOTHING = Config()
 CAUTION = 40.0
 """After this many successes the chance of success counts twice: early failures teach a boundary, late ones only cost."""
-SAFE, UNSAFE = 0.5, 1e-120
+SAFE, UNSAFE = 0.65, 1e-120
 """Once the budget of failures is spent, candidates come after all others that will rather fail, or far more often than random ones."""
 LESSONS, DARING = 40, 0.2
 """The budget of failures: two, and of the failures of random candidates this share of the steps, and so many times their rate to learn."""
@@ -39,7 +39,7 @@ DARE = 6.0
 """Nothing is too risky every so many failures of random candidates, because the boundary may be drawn wrong."""
 FOREWARNED = 0.4
 """With a simulator of memory, failures teach less: this share of the budget."""
-HOPE = 0.45
+HOPE = 0.6
 """All that is left has less chance of success than this when a search ends for its failures."""
 SLIGHT, PATIENCE = 0.01, 60
 """An expected improvement, as a share of the loss, that is not worth a failure; and trials before anything is given up as hopeless."""
@@ -47,12 +47,15 @@ GOOD = 4
 """Around how many of the best configurations candidates are looked for."""
 CLIMBS = 3
 """Steps uphill on the acquisition from the best candidate of a sampled space."""
+DOUBT = 0.0005
+"""An expected improvement, as a share of the loss, below which the model is done or wrong: no reason to follow it any further."""
 NEWS = 3.0
 """Power of the chance of a new answer: improvement fades exponentially, that chance does not."""
 STARTERS = 400
 """Candidates that a far start is picked from."""
 CAREFUL = 2
-"""After a failure, starts differ in so many knobs at most from something that worked: far from all that is known is where things fail."""
+"""Where the default works and something failed, starts differ in so many knobs at most from what worked: far away is where things fail.
+Where the default itself fails, what worked did by luck, and far starts find the optimum sooner."""
 
 
 class HybridSearcher:
@@ -136,6 +139,9 @@ class HybridSearcher:
             acquisition = acquisition * Reach(self._encoder, pairs, known).chance(rows) ** NEWS
         if len(model.targets) > 1 and not waiting and self._settled(model, pool, taken, acquisition, chance, step, rate):
             return None
+        doubtful = self._doubtful(model, good, rows, acquisition, chance)
+        if doubtful is not None:
+            return self._proposal(configs[doubtful], {"round": step, "arm": "doubt"})
         choice, origin = self._choose(model, answers, good, rows, acquisition)
         config = configs[choice]
         if not pool.whole and not pairs:
@@ -175,6 +181,23 @@ class HybridSearcher:
             return False
         return bool((model.chance(pool.rows.take(pool.free(taken))) < HOPE).all())
 
+    def _doubtful(self, model: Surrogate, good: Sequence[Config], rows: Rows, acquisition: Floats, chance: Floats) -> int | None:
+        """Once the model promises nothing: the row next to a good configuration that it knows least about; None while it does promise.
+
+        The best row of some tables lies among good ones and is far better than all of them: no smooth model expects it, and one that
+        does not would go round it for good.
+        """
+        if len(model.targets) < 2 or float(acquisition.max()) * model.unit >= DOUBT:
+            return None
+        near = np.flatnonzero((self._apart(rows, good) == 1) & (chance >= SAFE))
+        return int(near[np.argmax(model.predict(rows.take(near))[1])]) if len(near) else None
+
+    def _apart(self, rows: Rows, configs: Sequence[Config]) -> NDArray[np.int64]:
+        """In how many knobs each row differs from the most similar of some configurations of this space."""
+        known = [codes for config in configs if (codes := self._encoder.codes(config)) is not None]
+        found: NDArray[np.int64] = np.min([(rows.codes != codes).sum(1) for codes in known], axis=0)
+        return found
+
     def _choose(
         self, model: Surrogate, answers: Sequence[Answer], good: Sequence[Config], rows: Rows, acquisition: Floats
     ) -> tuple[int, dict[str, Any]]:
@@ -184,8 +207,7 @@ class HybridSearcher:
             arm = self._arms.choose(model, answers)
             origin = {"arm": arm.value, "base": good[0].key}
             if arm is Arm.DENSE:
-                incumbent = self._encoder.codes(good[0])
-                near = np.flatnonzero((rows.codes != incumbent).sum(1) <= 2)
+                near = np.flatnonzero(self._apart(rows, good[:1]) <= 2)
                 if len(near):
                     return int(near[np.argmax(acquisition[near])]), origin
         if not self._options.tree:
@@ -214,32 +236,25 @@ class HybridSearcher:
     def _starter(
         self, pool: Candidates, given: Config, answers: Sequence[Answer], waiting: Sequence[Config], taken: set[Config]
     ) -> Config | None:
-        """The default; then what was best on similar tasks; then the one farthest from all that is known, yet near what worked."""
-        for wish in (self._space.default(), *self._belief.best):
+        """The default; then what was best on similar tasks; then the farthest from all that is known, within what `CAREFUL` allows."""
+        default = self._space.project(self._space.default(), given)
+        for wish in (default, *self._belief.best):
             config = self._space.project(wish, given)
             if config not in taken and (pool.whole or not self._options.sparse_only) and pool.holds(config):
                 return config
         free = pool.free(taken)
         if not len(free):
             return None if pool.whole else pool.rest(taken, len(taken))
-        if any(answer.failed for answer in answers):
-            free = self._near_what_worked(pool, free, answers, self._space.project(self._space.default(), given))
+        worked = [answer.config for answer in answers if not answer.failed]
+        if len(worked) < len(answers) and default in worked:
+            near = free[self._apart(pool.rows.take(free), worked) <= CAREFUL]
+            free = near if len(near) else free
         rng = stream(self._seed, "hybrid", "start", len(answers) + len(waiting))
         drawn = rng.choice(free, size=min(len(free), STARTERS), replace=False)
         known = self._encoder.rows([*(answer.config for answer in answers), *waiting]).plain
         here = pool.rows.plain[drawn]
         apart = ((here[:, None, :] - known[None, :, :]) ** 2).sum(2).min(1) if len(known) else np.zeros(len(here))
         return pool.configs[int(drawn[np.argmax(apart)])]
-
-    def _near_what_worked(self, pool: Candidates, free: NDArray[np.int64], answers: Sequence[Answer], default: Config) -> NDArray[np.int64]:
-        """Rows that are near something that worked, or near the default while nothing did; all rows where there are none."""
-        worked = [answer.config for answer in answers if not answer.failed] or [default]
-        known = [codes for config in worked if (codes := self._encoder.codes(config)) is not None]
-        if not known:
-            return free
-        apart = np.min([(pool.rows.codes[free] != codes).sum(1) for codes in known], axis=0)
-        near = free[apart <= CAREFUL]
-        return near if len(near) else free
 
     def _proposal(self, config: Config, why: dict[str, Any]) -> Proposal:
         return Proposal(config=config, origin={"by": "hybrid", "key": config.key, **why})

@@ -25,7 +25,7 @@ class HybridOptions:
         sparse_only: Keep the dense knobs at the default's values.
         dense_only: Keep the structure of the default.
         stop_gain: Propose nothing more once no candidate is expected to gain this share of the best loss; 0 goes on to the end.
-        stop_failing: Propose nothing more once all that is left will rather fail and promises less than a hundredth of the best loss.
+        stop_failing: Propose nothing more once all that is left may well fail and promises less than a hundredth of the best loss.
         past: Similar past studies to learn from (see `autoscout.search.hybrid.past.recall`).
     """
 

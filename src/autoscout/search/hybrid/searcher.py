@@ -32,8 +32,8 @@ _NOTHING = Config()
 CAUTION = 40.0
 """After this many successes the chance of success counts twice: early failures teach a boundary, late ones only cost."""
 SAFE, UNSAFE = 0.65, 1e-120
-"""Once the budget of failures is spent, candidates come after all others that will rather fail, or far more often than random ones."""
-LESSONS, DARING = 40, 0.2
+"""Once the budget of failures is spent, candidates come after all others that may well fail, or do far more often than random ones."""
+LESSONS, DARING = 40, 0.12
 """The budget of failures: two, and of the failures of random candidates this share of the steps, and so many times their rate to learn."""
 DARE = 6.0
 """Nothing is too risky every so many failures of random candidates, because the boundary may be drawn wrong."""
@@ -171,7 +171,7 @@ class HybridSearcher:
     def _settled(
         self, model: Surrogate, pool: Candidates, taken: set[Config], acquisition: Floats, chance: Floats, step: int, rate: float
     ) -> bool:
-        """Whether no candidate promises `stop_gain` of the best loss, or all that is left will rather fail and promises next to nothing."""
+        """Whether no candidate promises `stop_gain` of the best loss, or all that is left may well fail and promises next to nothing."""
         promise = float(acquisition.max()) * model.unit
         if promise < self._options.stop_gain:
             return True

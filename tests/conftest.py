@@ -14,6 +14,8 @@ import _postgres
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Who starts the suite in the background makes it ignore Ctrl-C, and every program it starts with it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # likewise under nohup
 
 
 @pytest.fixture(scope="session")

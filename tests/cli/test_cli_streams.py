@@ -79,7 +79,10 @@ def test_signals_end_trials_at_once_with_130(tmp_path: Path, verb: str, name: st
         stderr=subprocess.PIPE,
         text=True,
     ) as program:
-        _, said = program.communicate(timeout=60)
+        try:
+            _, said = program.communicate(timeout=60)
+        finally:
+            program.kill()  # a program that heeds no signal must not hang the suite
     assert program.returncode == 130, said
     assert "Traceback" not in said
 

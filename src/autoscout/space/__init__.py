@@ -3,6 +3,7 @@
 from autoscout.space.constraint import Constraint
 from autoscout.space.counting import Count
 from autoscout.space.knobs import Choice, Flag, Grid, Knob
+from autoscout.space.listed import Listed
 from autoscout.space.schema import json_schema
 from autoscout.space.space import Space
 from autoscout.space.yaml import read_space, space_from_node, write_space
@@ -14,6 +15,7 @@ __all__ = [
     "Flag",
     "Grid",
     "Knob",
+    "Listed",
     "Space",
     "json_schema",
     "read_space",

@@ -41,13 +41,13 @@ def neighbours(space: Space, config: Config) -> list[Config]:
             continue
         around = config.only(space.ancestors(name))
         values = space.choices(name, around)
-        for value in _moves(knob, config[name], values):
+        for value in moves(knob, config[name], values):
             found[space.project(config, around.extend({name: value}))] = None
     found.pop(config, None)
     return list(found)
 
 
-def _moves(knob: Knob, value: Value, values: Sequence[Value]) -> list[Value]:
+def moves(knob: Knob, value: Value, values: Sequence[Value]) -> list[Value]:
     """The next values below and above for an ordered knob, all others for categories."""
     if not knob.ordered:
         return [other for other in values if other != value or type(other) is not type(value)]

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from autoscout.space.counting import Count, OutOfWork, count, draw, estimate, wa
 from autoscout.space.knobs import Knob
 from autoscout.space.mask import nearest, neighbours
 from autoscout.space.solver import QUICK_WORK, State
+
+if TYPE_CHECKING:
+    from autoscout.space.listed import Listed
 
 _NOTHING = Config()
 
@@ -276,6 +279,16 @@ class Space:
     def constrain(self, *constraints: str | Callable[..., Any] | Constraint) -> Space:
         """This space with further constraints."""
         return Space([self.knobs[name] for name in self.declared], (*self.constraints, *constraints), dict(self.facts))
+
+    def among(self, configs: Iterable[Mapping[str, Value]]) -> Listed:
+        """This space less all configurations but these, which must be valid in it.
+
+        Raises:
+            SpaceError: some are not; how many, and what is wrong with the first of them.
+        """
+        from autoscout.space.listed import Listed  # which is a Space
+
+        return Listed([self.knobs[name] for name in self.declared], configs, self.constraints, dict(self.facts))
 
 
 def _shape(knob: Knob) -> object:

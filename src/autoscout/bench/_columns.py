@@ -52,6 +52,9 @@ def build(name: str, entry: Mapping[str, Any], columns: Mapping[str, Sequence[An
     configs, faults = _configs(params, knobs, columns, where)
     if faults:
         raise ConfigError(faults[:_SHOWN])
+    complete = bool(entry.get("complete", False))
+    if complete:  # the rows are all that the system's rules allow, whatever these rules are
+        space = space.among(configs)
     values = [None if value is None else float(value) for value in columns[METRIC]]
     kept = list({config: row for row, config in reversed(list(enumerate(configs)))}.values())[::-1]  # the first of equal rows
     return Table(
@@ -61,7 +64,7 @@ def build(name: str, entry: Mapping[str, Any], columns: Mapping[str, Sequence[An
         np.array([math.nan if values[row] is None else values[row] for row in kept], dtype=np.float64),
         task_of(name, Direction.MAXIMIZE if entry.get("objective") == "max" else Direction.MINIMIZE, workload),
         unit=str(entry.get("unit", "")),
-        complete=bool(entry.get("complete", False)),
+        complete=complete,
         ordinal=frozenset(item["name"] for item in params if item["kind"] == "ordinal"),
         family=str(entry.get("family", "")),
     )

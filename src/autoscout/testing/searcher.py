@@ -78,6 +78,19 @@ def _large() -> Space:
     )
 
 
+def _listed() -> Space:
+    whole = Space(
+        [
+            Choice("kernel", ["tiled", "flat"]),
+            Grid("block", 8, 128, step=8, default=64),
+            Grid("unroll", values=[1, 2, 4, 8]),
+            Flag("padding", when="kernel == 'tiled'"),
+            Choice("order", ["row", "column", "z"], sparse=False),
+        ]
+    )
+    return whole.among(config for config in whole.enumerate() if number(0, config.canonical) % 5 == 0)
+
+
 SPACES: Mapping[str, Callable[[], Space]] = {
     "tiny": _tiny,
     "single": _single,
@@ -85,8 +98,9 @@ SPACES: Mapping[str, Callable[[], Space]] = {
     "constrained": _constrained,
     "dense": _dense,
     "large": _large,
+    "listed": _listed,
 }
-"""Small spaces of every shape: all sparse, one point, nested conditions, arithmetic, all dense, too many to list."""
+"""Small spaces of every shape: all sparse, one point, nested conditions, arithmetic, all dense, too many to list, a list without rule."""
 
 
 def measured(proposal: Proposal, seed: int = 0) -> Measurement:

@@ -13,7 +13,7 @@ from rich.table import Table
 from autoscout.cli import _options as options
 from autoscout.compose import pins, prepare
 from autoscout.core.errors import EXIT_BAD_INPUT, SpaceError
-from autoscout.space import Space, read_space, write_space
+from autoscout.space import Listed, Space, read_space, write_space
 from autoscout.space.knobs import shown
 
 app = typer.Typer(help="Show, count or check a space of configurations.", no_args_is_help=True)
@@ -39,6 +39,8 @@ def show(target: Target, pinned: Pinned = None, as_json: Json = False) -> None:
     for rule in space.constraints:
         why = f"   # {rule.why}" if rule.why else ""
         options.console.print(f"  {rule.text}{why}", highlight=False, markup=False, soft_wrap=True)
+    if isinstance(space, Listed):
+        options.console.print(f"  one of {len(space):,} listed configurations", highlight=False, markup=False, soft_wrap=True)
 
 
 @app.command("count")

@@ -34,6 +34,12 @@ def json_schema() -> dict[str, Any]:
                 "type": "array",
                 "items": {"$ref": "#/$defs/constraint"},
             },
+            "among": {
+                "description": "The valid configurations one by one, where there is no rule for them; all others are refused.",
+                "type": "array",
+                "minItems": 1,
+                "items": {"type": "object", "additionalProperties": _SCALAR},
+            },
         },
         "$defs": {
             "knob": {

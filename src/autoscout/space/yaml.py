@@ -8,6 +8,8 @@ knobs:
 constraints:
   - layers % tp == 0
   - {rule: tp <= gpus, why: no more ranks than devices}
+
+`among: [{tp: 1, sp: false}, ...]` lists the valid configurations one by one.
 """
 
 from __future__ import annotations
@@ -27,10 +29,11 @@ from autoscout.space.algebra import Table
 from autoscout.space.constraint import Constraint, build, close, meant
 from autoscout.space.document import Item, compose, from_plain, load, unknown_keys
 from autoscout.space.knobs import Choice, Flag, Grid, Knob
+from autoscout.space.listed import Listed
 from autoscout.space.parser import parse
 from autoscout.space.space import Space
 
-BLOCK_KEYS = ("facts", "knobs", "constraints")
+BLOCK_KEYS = ("facts", "knobs", "constraints", "among")
 RANGE_KEYS = ("range", "step", "log", "base", "points")
 KNOB_KEYS = ("type", "values", *RANGE_KEYS, "default", "sparse", "when", "unit", "restart", "help")
 RULE_KEYS = ("rule", "why", "strict")
@@ -104,11 +107,13 @@ class _Reader:
             self.faults.append(replace(self.root.fault("a space needs knobs", shown=False), fix="Describe at least one under knobs:"))
         knobs = [knob for name, item in self.declared.items() if (knob := self._knob(name, item)) is not None]
         constraints = self._constraints()
+        among = self._among({knob.name: knob for knob in knobs}) if "among" in self.block else None
         self._expressions(constraints, {value for knob in knobs if isinstance(knob.values, tuple) for value in knob.values})
         if self.faults:
             raise SpaceError(sorted(self.faults, key=_line))
         try:
-            return Space(knobs, constraints, self.facts)
+            space = Space(knobs, constraints, self.facts)
+            return space if among is None else space.among(among)
         except SpaceError as error:
             raise SpaceError([self._placed(fault) for fault in error.faults]) from error
 
@@ -251,6 +256,23 @@ class _Reader:
             found.append(Constraint(rule, why=why, strict=strict, where=entries["rule"].place))
         return found
 
+    def _among(self, knobs: Mapping[str, Knob]) -> list[dict[str, Value]]:
+        """The listed configurations; a whole number stands for the fraction where a knob holds fractions."""
+        found: list[dict[str, Value]] = []
+        for number, item in enumerate(self.block["among"].items(self.faults)):
+            self.items[f"among[{number}]"] = item
+            config: dict[str, Value] = {}
+            for name, part in item.entries(self.faults).items():
+                value = self._value(part)
+                if not isinstance(value, (bool, int, float, str)) and value is not None:
+                    self.faults.append(part.fault("a value must be a number, text, true, false or null"))
+                elif type(value) is int and name in knobs and value not in knobs[name] and float(value) in knobs[name]:
+                    config[name] = float(value)
+                else:
+                    config[name] = value
+            found.append(config)
+        return found
+
     def _expressions(self, constraints: Sequence[Constraint], texts: Collection[Value]) -> None:
         """Syntax, unknown names and circles, so that they are reported beside the faults of knobs."""
         known = [*self.declared, *self.facts]
@@ -336,6 +358,8 @@ def write_space(space: Space, path: Path | None = None) -> str:
     data["knobs"] = {name: _Flow(space.knobs[name].spec()) for name in space.declared}
     if space.constraints:
         data["constraints"] = [_rule(constraint) for constraint in space.constraints]
+    if isinstance(space, Listed):
+        data["among"] = [_Flow(config) for config in space.enumerate()]
     text = yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000)
     if path is not None:
         path.write_text(text, encoding="utf-8")

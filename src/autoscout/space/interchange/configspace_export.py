@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autoscout.core.config import Value
+from autoscout.core.config import Config, Value
 from autoscout.space.constraint import Constraint
 from autoscout.space.interchange.configspace_import import META, digest
 from autoscout.space.interchange.formula import Among, CannotSayError, Formula, Junction, Related, formula, table
 from autoscout.space.knobs import Flag, Grid, Knob
+from autoscout.space.listed import Listed
 from autoscout.space.parser import parse
 from autoscout.space.space import Space
 
@@ -57,6 +58,11 @@ def write_configspace(space: Space, path: Path | None = None, name: str = "autos
             forbiddens += _forbiddens(constraint, present, space.facts)
         except CannotSayError as error:
             lost.append(f"constraint {constraint.text}: {error}")
+    if isinstance(space, Listed):
+        try:
+            forbiddens += _unlisted(space, present)
+        except CannotSayError as error:
+            lost.append(f"the list of {len(space):,} configurations: {error}")
     data: dict[str, Any] = {
         "name": name,
         "hyperparameters": hyperparameters,
@@ -79,7 +85,8 @@ def _original(space: Space, data: Mapping[str, Any]) -> dict[str, Any]:
         rule: dict[str, Any] = {"rule": constraint.rule}
         rule |= {key: value for key, value in (("why", constraint.why), ("strict", constraint.strict)) if value}
         rules.append(rule)
-    return {"digest": digest(data), "facts": dict(space.facts), "constraints": rules}
+    listed = {"among": [config.to_json() for config in space.enumerate()]} if isinstance(space, Listed) else {}
+    return {"digest": digest(data), "facts": dict(space.facts), "constraints": rules, **listed}
 
 
 def _hyperparameter(knob: Knob, default: Value) -> dict[str, Any]:
@@ -132,6 +139,17 @@ def _forbiddens(constraint: Constraint, knobs: Mapping[str, Knob], facts: Mappin
         found = False  # reads a knob that is never active
     if found is True:
         raise CannotSayError("it forbids everything")
+    return _clauses(found)
+
+
+def _unlisted(space: Listed, knobs: Mapping[str, Knob]) -> list[dict[str, Any]]:
+    """What is forbidden because it is not in the list."""
+    if any(knob.when is not None for knob in knobs.values()):
+        raise CannotSayError("it depends on which knobs are active")
+    return _clauses(table(list(knobs), lambda values: not space.feasible(Config(values)), knobs))
+
+
+def _clauses(found: Formula) -> list[dict[str, Any]]:
     parts = found.parts if isinstance(found, Junction) and not found.every else (found,) if found else ()
     return [_clause(part) for part in parts]
 

@@ -62,7 +62,8 @@ class _Import:
         constraints = self._forbiddens() if self.own is None else [Constraint(**rule) for rule in self.own["constraints"]]
         if self.faults:
             raise ConfigError(self.faults)
-        return Space(knobs, constraints, self.own["facts"] if self.own else {})
+        space = Space(knobs, constraints, self.own["facts"] if self.own else {})
+        return space.among(self.own["among"]) if self.own and "among" in self.own else space
 
     @property
     def own(self) -> Mapping[str, Any] | None:

@@ -95,9 +95,7 @@ def _table(points: Sequence[Mapping[str, Value]], keys: Sequence[str]) -> Space:
     knobs = [_knob(key, [point[key] for point in points], None) for key in keys]
     if len(keys) < 2:
         return Space(knobs)
-    row = ", ".join(name_text(key) for key in keys)
-    rows = ", ".join(f"({', '.join(value_text(point[key]) for key in keys)})" for point in points)
-    return Space(knobs, [Constraint(f"({row}) in ({rows},)", why="the points of the sweep")])
+    return Space(knobs).among(points)
 
 
 def _knob(name: str, values: Sequence[Value], when: str | None) -> Knob:

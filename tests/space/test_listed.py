@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import json
 import os
 import pickle
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,8 @@ from random_spaces import spaces
 
 from autoscout.core.config import Config
 from autoscout.core.errors import SpaceError
-from autoscout.space import Choice, Flag, Grid, Listed, Space
+from autoscout.space import Choice, Flag, Grid, Listed, Space, json_schema, mask, read_space, write_space
+from autoscout.space.interchange import read_configspace, read_sweep, write_configspace
 
 common = settings(
     max_examples=int(os.environ.get("SPACE_EXAMPLES", "60")),
@@ -167,8 +170,6 @@ def test_a_step_of_a_knob_goes_to_the_next_value_that_is_there() -> None:
 
 
 def test_neighbours_are_projections_of_single_moves() -> None:
-    from autoscout.space import mask
-
     space = kernels()
     listed = space.among([config for number, config in enumerate(space.enumerate()) if number % 3 != 1])
     for config in listed.enumerate():
@@ -264,3 +265,76 @@ def test_what_the_rules_refuse_cannot_be_listed() -> None:
         space.among([Config(kind="flat", block=8, depth="low", colour="red")])
     with pytest.raises(SpaceError, match="at least one"):
         space.among([])
+
+
+BLOCK = """
+knobs:
+  kind: [a, b]
+  size: {values: [0.5, 1.0, 2.0], when: kind == 'a'}
+among:
+  - {kind: a, size: 1}
+  - {kind: a, size: 2.0}
+  - {kind: b}
+"""
+
+
+def test_a_list_is_read_from_yaml_and_written_back(tmp_path: Path) -> None:
+    space = read_space(BLOCK)
+    assert isinstance(space, Listed)
+    assert list(space.enumerate()) == [Config(kind="a", size=1.0), Config(kind="a", size=2.0), Config(kind="b")]
+    assert read_space(write_space(space, tmp_path / "space.yaml")) == read_space(tmp_path / "space.yaml") == space
+    narrow = space.constrain("size > 1")
+    assert read_space(write_space(narrow)) == narrow
+    assert json_schema()["properties"]["among"]["type"] == "array"
+
+
+def test_faults_of_a_list_stand_at_their_lines() -> None:
+    text = BLOCK.replace("{kind: a, size: 2.0}", "{kind: a, size: 3}").replace("{kind: b}", "{kind: b, size: 1.0}")
+    with pytest.raises(SpaceError) as caught:
+        read_space(text, where="mine.yaml")
+    assert [fault.where for fault in caught.value.faults] == ["mine.yaml:7"]  # values before conditions
+    with pytest.raises(SpaceError) as caught:
+        read_space(BLOCK.replace("{kind: b}", "{kind: b, size: 1.0}\n  - {kind: a}"), where="mine.yaml")
+    assert [(fault.where, fault.field) for fault in caught.value.faults] == [("mine.yaml:8", "among[2]"), ("mine.yaml:9", "among[3]")]
+    for line, words in (("[1]", "must be a mapping"), ("{kind: [a]}", "a value must be a number"), ("{colour: red}", "no knob 'colour'")):
+        with pytest.raises(SpaceError, match=words) as caught:
+            read_space(BLOCK.replace("{kind: b}", line), where="mine.yaml")
+        assert caught.value.faults[0].where == "mine.yaml:8"
+    with pytest.raises(SpaceError, match="must be a list"):
+        read_space("knobs: {kind: [a]}\namong: all\n")
+
+
+def test_configspace_forbids_what_is_not_listed_or_is_told_less() -> None:
+    space = Space([Grid("x", 0, 9), Choice("kind", ["a", "b"])]).among(
+        [Config(x=3, kind="a"), Config(x=3, kind="b"), Config(x=7, kind="b")]
+    )
+    export = write_configspace(space)
+    assert export.lost == ()
+    clauses = json.loads(export.text)["forbiddens"]
+    assert {
+        "type": "AND",
+        "clauses": [{"type": "EQUALS", "name": "kind", "value": "a"}, {"type": "IN", "name": "x", "values": [0, 1, 2, 4, 5, 6, 7, 8, 9]}],
+    } in clauses
+    assert read_configspace(export.text) == space
+    conditional = read_space(BLOCK)
+    export = write_configspace(conditional)
+    assert export.lost == ("the list of 3 configurations: it depends on which knobs are active",)
+    assert read_configspace(export.text) == conditional
+
+
+def test_configspace_itself_agrees(tmp_path: Path) -> None:
+    foreign = pytest.importorskip("ConfigSpace")
+    space = Space([Grid("x", 0, 9), Choice("kind", ["a", "b"])]).among(
+        [Config(x=3, kind="a"), Config(x=3, kind="b"), Config(x=7, kind="b")]
+    )
+    write_configspace(space, tmp_path / "space.json")
+    other = foreign.ConfigurationSpace.from_json(tmp_path / "space.json")
+    assert {Config(x=int(one["x"]), kind=str(one["kind"])) for one in other.sample_configuration(200)} == set(space.enumerate())
+
+
+def test_a_sweep_is_a_list() -> None:
+    points = [{"seqs": 2 ** (n % 6), "eager": n % 2 == 0, "mode": f"m{n % 5}"} for n in range(30)]
+    space = read_sweep(points)
+    assert isinstance(space, Listed)
+    assert set(space.enumerate()) == {Config(point) for point in points}
+    assert space.default() == Config(points[0])

@@ -23,7 +23,7 @@ class Table:
 
     Args:
         name: For people and files.
-        space: The knobs; what it allows beyond the rows goes to the nearest row.
+        space: The knobs; what it allows beyond the rows goes to the nearest row. Of a complete table it should allow nothing beyond.
         configs: One valid configuration per row, none twice.
         values: The metric of each row; NaN where it failed.
         task: What was measured; its objective says which way is better.

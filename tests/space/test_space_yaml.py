@@ -131,7 +131,7 @@ extra: 1
         ("bad.yaml:19: constraints[1]", "a constraint is an expression"),
         ("bad.yaml:19: constraints[1].rul", "Did you mean 'rule'?"),
         ("bad.yaml:20: constraints[2]", "a constraint is an expression"),
-        ("bad.yaml:21: extra", "There are: constraints, facts, knobs"),
+        ("bad.yaml:21: extra", "There are: among, constraints, facts, knobs"),
     ]
     assert len(found) == len(expected)
     for fault, (start, words) in zip(found, expected, strict=True):

@@ -68,6 +68,22 @@ def test_pinned_knobs_and_known_good_configurations(here: Path, capfd: pytest.Ca
     assert told["answer"] == {"x": 3, "y": 1}
 
 
+def test_a_campaign_whose_configurations_are_listed(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    points = [{"x": 1, "y": 0}, {"x": 2, "y": 2}, {"x": 4, "y": 1}]
+    path = campaign(here, space={"knobs": {"x": [0, 1, 2, 3, 4], "y": [0, 1, 2]}, "among": points})
+    assert call("space", "count", path) == 0
+    assert capfd.readouterr().out.strip() == "3"
+    assert call("space", "show", path) == 0
+    assert "one of 3 listed configurations" in capfd.readouterr().out
+    assert call("tune", path, "--json") == 0
+    told = json.loads(capfd.readouterr().out)
+    lines = [json.loads(line) for line in Path(told["files"]["journal"]).read_text().splitlines()]
+    assert {json.dumps(line["config"]) for line in lines} == {json.dumps(point) for point in points}
+    assert told["answer"] in ({"x": 4, "y": 1}, {"x": 2, "y": 2})
+    assert call("resume", told["files"]["folder"], "--json") == 0
+    assert json.loads(capfd.readouterr().out)["spent"]["trials"] == told["spent"]["trials"]
+
+
 def test_a_study_goes_on_from_any_folder_and_after_a_move(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """`campaign.yaml` holds what the first call took from its surroundings: working folder, name, goal, text files."""
     path = campaign(here, workload={"command": f"{sys.executable} program.py {{x}} {{y}}"}, goal={"slo": ["score<=1234567.5"]})

@@ -18,7 +18,7 @@ from autoscout.backends._command_workload import IN_FOLDER, Command, Workload
 from autoscout.core.config import Value
 from autoscout.core.errors import ConfigError, Fault, SpaceError
 from autoscout.core.templates import holes, resolve
-from autoscout.space import Knob, Space
+from autoscout.space import Knob, Listed, Space
 
 _SHELL_WORDS = re.compile(
     r"cd|if|for|while|until|case|exec|source|\.|export|test|\[\[?|set|ulimit|time|eval|trap|!|unset|read|echo|printf|true|false|:|umask|wait"
@@ -168,6 +168,7 @@ def _check_use(workload: Workload, space: Space, reader: Reader) -> None:
         return
     gates = {parent for name in space.knobs for parent in space.parents(name)}
     gates |= {name for constraint in space.constraints for name in constraint.names()}
+    gates |= set(space.knobs if isinstance(space, Listed) else ())  # what is listed beside a value goes with it
     gates |= {name for name in space.knobs for amount in workload.resources.values() if re.search(rf"\b{re.escape(name)}\b", str(amount))}
     for name in space.knobs:
         if name not in used | gates:

@@ -120,9 +120,10 @@ class HybridSearcher:
         answers = self._ledger.answers()
         taken = {*self._ledger.seen, *waiting}
         step = len(answers) + len(waiting)
-        if step < self._options.start and self._prior is None:  # a simulator knows better than chance where to begin
+        if step < self._options.start:
             config = self._starter(pool, given, answers, waiting, taken)
-            return None if config is None else self._proposal(config, {"round": step, "arm": "start"})
+            if config is not None or self._prior is None:
+                return None if config is None else self._proposal(config, {"round": step, "arm": "start"})
         worked = sorted((answer for answer in answers if not answer.failed), key=lambda item: (not item.measured, item.loss, item.key))
         good = [answer.config for answer in worked if self._encoder.codes(answer.config) is not None][:GOOD]
         configs, rows = pool.weigh(taken, good, self._ledger.told + len(waiting))
@@ -132,7 +133,7 @@ class HybridSearcher:
             config = None if pool.whole else pool.rest(taken, step)
             return None if config is None else self._proposal(config, {"round": step, "arm": "rest"})
         model = self._model(answers, waiting)
-        rate = early_failures(answers) * (1.0 if self._prior is None else FOREWARNED)
+        rate = early_failures(answers) if self._prior is None else FOREWARNED * model.failing(pool.rows)
         acquisition, chance = self._acquisition(model, rows, step, rate)
         if pairs := self._ledger.snapped():
             known = self._encoder.rows([*(answer.config for answer in answers), *waiting])
@@ -175,7 +176,7 @@ class HybridSearcher:
         promise = float(acquisition.max()) * model.unit
         if promise < self._options.stop_gain:
             return True
-        if not self._options.stop_failing or self._prior is not None or step < PATIENCE or promise >= SLIGHT:
+        if not self._options.stop_failing or step < PATIENCE or promise >= SLIGHT:
             return False
         if not _failed_enough(model, step, rate) or (chance >= HOPE).any():
             return False
@@ -236,12 +237,17 @@ class HybridSearcher:
     def _starter(
         self, pool: Candidates, given: Config, answers: Sequence[Answer], waiting: Sequence[Config], taken: set[Config]
     ) -> Config | None:
-        """The default; then what was best on similar tasks; then the farthest from all that is known, within what `CAREFUL` allows."""
+        """The default; then what was best on similar tasks; then the farthest from all that is known, within what `CAREFUL` allows.
+
+        With a simulator only the default, which a study measures first in any case: it knows better than chance where to begin.
+        """
         default = self._space.project(self._space.default(), given)
         for wish in (default, *self._belief.best):
             config = self._space.project(wish, given)
             if config not in taken and (pool.whole or not self._options.sparse_only) and pool.holds(config):
                 return config
+        if self._prior is not None:
+            return None
         free = pool.free(taken)
         if not len(free):
             return None if pool.whole else pool.rest(taken, len(taken))

@@ -22,6 +22,8 @@ from autoscout.search.hybrid.target import standardise
 
 WITNESSES = 60
 """Failures, and successes, that the chance of success is learnt from: the best of the latter, for their surroundings matter."""
+WEIGHED = 400
+"""Rows that say what share of all would fail."""
 TRUST = 4.0
 """How many trials of its own a study needs to outvote the past about the weight of the past."""
 
@@ -134,6 +136,10 @@ class Surrogate:
     def chance(self, rows: Rows) -> Floats:
         """Chance that each row works."""
         return np.ones(len(rows)) if self._success is None else self._success.chance(rows)
+
+    def failing(self, rows: Rows) -> float:
+        """Share of some rows that is expected to fail."""
+        return float(np.mean(1.0 - self.chance(rows.take(np.arange(0, len(rows), 1 + len(rows) // WEIGHED))))) if len(rows) else 0.0
 
     def predict(self, rows: Rows) -> tuple[Floats, Floats]:
         """Mean and standard deviation of the target."""

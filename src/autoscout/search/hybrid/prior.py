@@ -15,8 +15,8 @@ from autoscout.search.hybrid.ledger import Answer
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.past import Belief
 from autoscout.search.hybrid.process import Process
-from autoscout.search.hybrid.success import boundary, logistic
-from autoscout.search.hybrid.surrogate import Memory, Surrogate
+from autoscout.search.hybrid.success import boundary, left_out, logistic
+from autoscout.search.hybrid.surrogate import Memory, Surrogate, witnesses
 
 DRAWN = 4_000
 """Configurations of a space too large to list that the simulator is asked about once, to find its favourites."""
@@ -33,6 +33,7 @@ LEAN = 1.0
 """Simulators of memory are calibrated to say `fits` wrongly far more seldom than `does not fit`; this many log odds undo that."""
 SHIFT, LOCAL, REACH = 1.5, 2.0, 0.35
 """Standard deviations of what is wrong with the log odds everywhere and at a place, and the square of how far a place reaches."""
+KN = 0.0
 DOUBT = 0.3
 """Standard deviation expected of the share of a simulator's log odds that is true."""
 
@@ -69,7 +70,7 @@ class Prior:
         # Far from its calibration data a simulator's word about its own error means nothing.
         spread = np.maximum(answer.spread, FLOOR) + BIAS * (1.0 - answer.known)
         chance = np.clip(answer.feasible, 1e-6, 1.0 - 1e-6)
-        odds = np.clip(np.log(chance / (1.0 - chance)) + LEAN, -SURE, SURE)
+        odds = np.clip(np.log(chance / (1.0 - chance)) + LEAN, -SURE, SURE) * (1.0 - KN * (1.0 - answer.known))
         self._known.update(zip(keys, zip(level.tolist(), spread.tolist(), odds.tolist(), strict=True), strict=True))
 
     def _config(self, codes: Codes) -> Config:
@@ -114,8 +115,7 @@ class InformedSurrogate(Surrogate):
         self.failures = len(known) - len(worked)
         self.rows = self._encoder.rows(answer.config for answer in worked)
         if self._options.failures:
-            tried = self._encoder.rows([*(answer.config for answer in known), *unreachable])
-            self._odds.fit(tried, [not answer.failed for answer in known])
+            self._odds.fit(*witnesses(self._encoder, known, unreachable))
         self._level(np.array([answer.loss for answer in worked]))
         self._correct(self._encoder.rows(pending))
 
@@ -141,10 +141,13 @@ class InformedSurrogate(Surrogate):
         if len(rows) >= 4:
             self._process.scales = self._scales("prior", self._process, rows, np.exp(wrong))
         if len(rows):
-            self._process.condition(rows, rest / (self._error * spread[good]))
+            reach = self._error * spread[good]
+            self._process.condition(rows, rest / reach)
+            mean, deviation = self._process.left_out(rest / reach)
+            self.left_out = (good, level[good] + self._bias + reach * mean, reach * deviation)
             if len(waiting):
                 believed, _ = self._process.predict(waiting)
-                joined = np.concatenate([rest / (self._error * spread[good]), believed])
+                joined = np.concatenate([rest / reach, believed])
                 self._process.condition(Rows.join([rows, waiting]), joined)
         self._corrected = bool(len(rows))
 
@@ -162,6 +165,10 @@ class InformedSurrogate(Surrogate):
     def chance(self, rows: Rows) -> Floats:
         return self._odds.chance(rows)
 
+    @property
+    def foretold(self) -> Floats:
+        return self._odds.evidence
+
 
 class Odds:
     """Chance to run: the simulator's log odds plus a Gaussian process that what ran and what failed correct (Laplace's method)."""
@@ -171,15 +178,17 @@ class Odds:
         self._plain: Floats = np.zeros((0, 0))
         self._pull: Floats = np.zeros(0)
         self._share = 1.0
+        self.evidence: Floats = np.zeros(0)
 
-    def fit(self, rows: Rows, ran: Sequence[bool]) -> None:
-        """Rows beyond `ran` could not be had at all, and count as failed."""
+    def fit(self, rows: Rows, labels: Floats) -> None:
+        """Learn from rows that ran (1) or failed (0)."""
         if not len(rows):
             return
-        labels = np.array([*ran, *[False] * (len(rows) - len(ran))], dtype=np.float64)
         odds = self._believed(rows, labels)
         self._plain = rows.plain
-        self._pull, _, _ = boundary(_cover(rows.plain, rows.plain), labels, odds)
+        kernel = _cover(rows.plain, rows.plain)
+        self._pull, root, whiten = boundary(kernel, labels, odds)
+        self.evidence = left_out(kernel, labels, odds, self._pull, root, whiten)
 
     def _believed(self, rows: Rows, labels: Floats) -> Floats:
         """The simulator's log odds, times the most likely share of them: one that is proven wrong about memory is no longer asked."""

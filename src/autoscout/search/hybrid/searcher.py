@@ -16,11 +16,12 @@ from autoscout.core.trial import Proposal, Trial
 from autoscout.search.hybrid.arms import Arms
 from autoscout.search.hybrid.candidates import Candidates
 from autoscout.search.hybrid.encode import Encoder, Floats, Rows
+from autoscout.search.hybrid.guard import GuardedSurrogate
 from autoscout.search.hybrid.ledger import Answer, Ledger, early_failures
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.orchestrator import Arm
 from autoscout.search.hybrid.past import Belief
-from autoscout.search.hybrid.prior import InformedSurrogate, Prior
+from autoscout.search.hybrid.prior import Prior
 from autoscout.search.hybrid.reach import Reach
 from autoscout.search.hybrid.sparse import Ordering, guided, rewards
 from autoscout.search.hybrid.surrogate import Memory, Surrogate
@@ -156,7 +157,7 @@ class HybridSearcher:
             return last[3]
         model = Surrogate(self._encoder, self._seed, self._options, self._belief, self._memory)
         if self._prior is not None:
-            model = InformedSurrogate(self._prior, self._encoder, self._seed, self._options, self._memory)
+            model = GuardedSurrogate(self._prior, self._encoder, self._seed, self._options, self._memory)
         model.fit(answers, waiting, unreachable)
         self._fitted = (answers, tuple(waiting), len(unreachable), model)
         return model

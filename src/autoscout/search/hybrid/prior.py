@@ -34,6 +34,8 @@ LEAN = 1.0
 SHIFT, LOCAL, REACH = 1.5, 2.0, 0.35
 """Standard deviations of what is wrong with the log odds everywhere and at a place, and the square of how far a place reaches."""
 KN = 0.0
+SLOPE = 1.0
+"""Standard deviation expected of the share of the predicted differences that is true."""
 DOUBT = 0.3
 """Standard deviation expected of the share of a simulator's log odds that is true."""
 
@@ -107,6 +109,7 @@ class InformedSurrogate(Surrogate):
         self.prior = prior
         self._odds = Odds(prior)
         self._logs: Floats = np.zeros(0)
+        self._middle, self.holds = 0.0, 1.0
         self._centre, self.unit, self._bias, self._error, self._corrected = 0.0, 1.0, 0.0, 1.0, False
 
     def fit(self, answers: Sequence[Answer], pending: Sequence[Config] = (), unreachable: Sequence[Config] = ()) -> None:
@@ -131,8 +134,10 @@ class InformedSurrogate(Surrogate):
     def _correct(self, waiting: Rows) -> None:
         level, spread, _ = self.prior.predict(self.rows)
         good = np.flatnonzero(np.isfinite(level))
-        wrong = self._logs[good] - level[good]
         trust = float(np.mean(spread)) if len(spread) else 1.0
+        self._holds(level[good], self._logs[good], trust)
+        level = self._scaled(level)
+        wrong = self._logs[good] - level[good]
         self._bias = float(wrong.sum()) / (len(wrong) + (trust / BIAS) ** 2) if len(wrong) else 0.0
         rest = wrong - self._bias
         self._error = float(np.sqrt((WORTH + rest @ rest / trust**2) / (WORTH + len(rest))))  # in units of the simulator's own spread
@@ -151,8 +156,22 @@ class InformedSurrogate(Surrogate):
                 self._process.condition(Rows.join([rows, waiting]), joined)
         self._corrected = bool(len(rows))
 
+    def _holds(self, level: Floats, logs: Floats, trust: float) -> None:
+        """How much of the differences that the simulator predicts is true: 1 when it knows, 0 when they have nothing to do with it."""
+        self.holds = 1.0
+        if not len(level):
+            return
+        self._middle = float(level.mean())
+        apart, found = level - self._middle, logs - logs.mean()
+        weight = (trust / SLOPE) ** 2
+        self.holds = float(np.clip((weight + apart @ found) / (weight + apart @ apart), 0.0, 1.0))
+
+    def _scaled(self, level: Floats) -> Floats:
+        return self._middle + self.holds * (level - self._middle)
+
     def predict(self, rows: Rows) -> tuple[Floats, Floats]:
         level, spread, _ = self.prior.predict(rows)
+        level = self._scaled(level)
         reach = self._error * spread
         mean, deviation = self._process.predict(rows) if self._corrected else (np.zeros(len(rows)), np.ones(len(rows)))
         found = level + self._bias + reach * mean

@@ -53,6 +53,8 @@ class GuardedSurrogate(Surrogate):
         if len(self._plain.foretold):
             gap = np.clip(self._informed.foretold - self._plain.foretold, -TELLING, TELLING)
             self.trust = SHARE_MEMORY * float(logistic(np.array(gap.sum() + CREDIT_MEMORY)))
+        self.believed = self.trust * self._informed.holds
+        self.others = (self._plain,) if chosen is self._informed else ()
 
     def _ahead(self, losses: Floats) -> float:
         """By how much the informed model is more likely than the plain one, in nats."""

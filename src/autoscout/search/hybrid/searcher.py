@@ -134,7 +134,9 @@ class HybridSearcher:
             config = None if pool.whole else pool.rest(taken, step)
             return None if config is None else self._proposal(config, {"round": step, "arm": "rest"})
         model = self._model(answers, waiting)
-        rate = early_failures(answers) if self._prior is None else FOREWARNED * model.failing(pool.rows)
+        rate = early_failures(answers)
+        if self._prior is not None:  # it fails less, and so says less about random candidates
+            rate = model.failing(pool.rows) * (1.0 - (1.0 - FOREWARNED) * model.believed)
         acquisition, chance = self._acquisition(model, rows, step, rate)
         if pairs := self._ledger.snapped():
             known = self._encoder.rows([*(answer.config for answer in answers), *waiting])
@@ -181,7 +183,8 @@ class HybridSearcher:
             return False
         if not _failed_enough(model, step, rate) or (chance >= HOPE).any():
             return False
-        return bool((model.chance(pool.rows.take(pool.free(taken))) < HOPE).all())
+        left = pool.rows.take(pool.free(taken))
+        return bool((model.chance(left) < HOPE).all()) and not any(_promising(other, left) for other in model.others)
 
     def _doubtful(self, model: Surrogate, good: Sequence[Config], rows: Rows, acquisition: Floats, chance: Floats) -> int | None:
         """Once the model promises nothing: the row next to a good configuration that it knows least about; None while it does promise.
@@ -265,6 +268,13 @@ class HybridSearcher:
 
     def _proposal(self, config: Config, why: dict[str, Any]) -> Proposal:
         return Proposal(config=config, origin={"by": "hybrid", "key": config.key, **why})
+
+
+def _promising(model: Surrogate, rows: Rows) -> bool:
+    """Whether any row is worth a trial, failure or not."""
+    chance = model.chance(rows)
+    promise = expected_improvement(*model.predict(rows), model.best) * chance ** (1.0 + len(model.rows) / CAUTION) * model.unit
+    return bool((promise >= SLIGHT).any())
 
 
 def _failed_enough(model: Surrogate, step: int, rate: float) -> bool:

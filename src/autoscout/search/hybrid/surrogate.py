@@ -45,6 +45,8 @@ class Surrogate:
         best: The lowest of these.
         failures: How many failed.
         unit: What one unit of the target is worth at the good end: a share of the loss where that is one, else the loss itself.
+        believed: How far it relies on a simulator, 0 to 1.
+        others: Second opinions before a search ends.
         left_out: What the others make one expect of each row, for comparing models.
     """
 
@@ -63,6 +65,8 @@ class Surrogate:
         self.failures = 0
         self.targets: Floats = np.zeros(0)
         self.rows = encoder.rows(())
+        self.believed = 0.0
+        self.others: tuple[Surrogate, ...] = ()
         self.left_out: LeftOut = (np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0))
 
     def fit(self, answers: Sequence[Answer], pending: Sequence[Config] = (), unreachable: Sequence[Config] = ()) -> None:

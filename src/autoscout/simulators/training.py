@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,8 @@ class TrainingAnswer:
 
 class TrainingModel:
     """Predicts step time and memory of transformer training from model shape, layout, GPUs and a calibration."""
+
+    ready: ClassVar[bool] = True
 
     def __init__(self, options: TrainingOptions | None = None) -> None:
         self.options = options or TrainingOptions()

@@ -46,8 +46,8 @@ class GuardedSurrogate(Surrogate):
     def fit(self, answers: Sequence[Answer], pending: Sequence[Config] = (), unreachable: Sequence[Config] = ()) -> None:
         for model in (self._informed, self._plain):
             model.fit(answers, pending, unreachable)
-        losses = np.array([answer.loss for answer in answers if not answer.failed and self._encoder.codes(answer.config) is not None])
-        self._chosen = self._informed if self._ahead(losses) + CREDIT > 0.0 else self._plain
+        known = [answer for answer in answers if self._encoder.codes(answer.config) is not None]
+        self._chosen = self._informed if self._ahead(known) + CREDIT > 0.0 else self._plain
         chosen = self._chosen
         self.rows, self.targets, self.best, self.failures, self.unit = (
             chosen.rows,
@@ -62,8 +62,9 @@ class GuardedSurrogate(Surrogate):
         self.believed = self.trust * self._informed.holds
         self.others = (self._plain,) if chosen is self._informed else ()
 
-    def _ahead(self, losses: Floats) -> float:
+    def _ahead(self, known: Sequence[Answer]) -> float:
         """By how much the informed model is more likely than the plain one, in nats."""
+        losses = np.array([answer.loss for answer in known if not answer.failed])
         if len(losses) < LEAST:
             return 0.0
         scale, values = ruler(losses)
@@ -71,6 +72,9 @@ class GuardedSurrogate(Surrogate):
             return -np.inf
         rows, level, spread = self._informed.left_out
         _, plain, rough = self._plain.left_out
+        if len(plain) > len(losses):  # it was given failures as slow trials
+            worked = np.array([not answer.failed for answer in known])
+            plain, rough = plain[worked], rough[worked]
         targets = scale.targets(values)[rows]
         mine = _likelihood(targets, scale.targets(level), spread * scale.slope(level))
         gap = mine - _likelihood(targets, plain[rows], rough[rows])

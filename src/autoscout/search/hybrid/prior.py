@@ -33,7 +33,6 @@ LEAN = 1.0
 """Simulators of memory are calibrated to say `fits` wrongly far more seldom than `does not fit`; this many log odds undo that."""
 SHIFT, LOCAL, REACH = 1.5, 2.0, 0.35
 """Standard deviations of what is wrong with the log odds everywhere and at a place, and the square of how far a place reaches."""
-KN = 0.0
 SLOPE = 1.0
 """Standard deviation expected of the share of the predicted differences that is true."""
 DOUBT = 0.3
@@ -72,7 +71,7 @@ class Prior:
         # Far from its calibration data a simulator's word about its own error means nothing.
         spread = np.maximum(answer.spread, FLOOR) + BIAS * (1.0 - answer.known)
         chance = np.clip(answer.feasible, 1e-6, 1.0 - 1e-6)
-        odds = np.clip(np.log(chance / (1.0 - chance)) + LEAN, -SURE, SURE) * (1.0 - KN * (1.0 - answer.known))
+        odds = np.clip(np.log(chance / (1.0 - chance)) + LEAN, -SURE, SURE)
         self._known.update(zip(keys, zip(level.tolist(), spread.tolist(), odds.tolist(), strict=True), strict=True))
 
     def _config(self, codes: Codes) -> Config:

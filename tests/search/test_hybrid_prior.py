@@ -179,7 +179,7 @@ def test_what_ran_and_what_failed_correct_the_odds() -> None:
     before = odds.chance(encoder.rows([small, large]))
     assert before[0] < 0.5 < before[1]
     tried = configs[::2]
-    odds.fit(encoder.rows(tried), [fits(config) for config in tried])
+    odds.fit(encoder.rows(tried), np.array([float(fits(config)) for config in tried]))
     after = odds.chance(encoder.rows([small, large]))
     assert after[0] > 0.9
     assert after[1] < min(before[1] - 0.3, after[0] - 0.3)

@@ -49,13 +49,8 @@ class GuardedSurrogate(Surrogate):
         known = [answer for answer in answers if self._encoder.codes(answer.config) is not None]
         self._chosen = self._informed if self._ahead(known) + CREDIT > 0.0 else self._plain
         chosen = self._chosen
-        self.rows, self.targets, self.best, self.failures, self.unit = (
-            chosen.rows,
-            chosen.targets,
-            chosen.best,
-            chosen.failures,
-            chosen.unit,
-        )
+        self.rows, self.targets, self.best = chosen.rows, chosen.targets, chosen.best
+        self.failures, self.unit = self._informed.failures, chosen.unit
         if len(self._plain.foretold):
             gap = np.clip(self._informed.foretold - self._plain.foretold, -TELLING, TELLING)
             self.trust = SHARE_MEMORY * float(logistic(np.array(gap.sum() + CREDIT_MEMORY)))

@@ -39,7 +39,7 @@ LESSONS, DARING = 40, 0.12
 DARE = 6.0
 """Nothing is too risky every so many failures of random candidates, because the boundary may be drawn wrong."""
 FOREWARNED = 0.4
-"""With a simulator of memory, failures teach less: this share of the budget."""
+"""With a simulator of memory, failures teach less: this share of the budget while it is believed."""
 HOPE = 0.6
 """All that is left has less chance of success than this when a search ends for its failures."""
 SLIGHT, PATIENCE = 0.01, 60
@@ -65,7 +65,7 @@ class HybridSearcher:
     A step: fit the surrogate to all told trials; weigh candidates by expected improvement times chance of success; the orchestrator
     picks an arm; SPARSE descends the tree (PUCT, the largest acquisition below a child is its prior), DENSE looks around the incumbent.
     Cells of the 2x2 grid that nobody measured are filled by the surrogate, so credit costs no trials. Given a simulator of the task,
-    the surrogate starts from what that predicts and learns only where it is wrong.
+    the surrogate starts from what that predicts and learns only where it is wrong, beside a plain one that takes over if it is wrong in all.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class HybridSearcher:
         model = self._model(answers, waiting)
         rate = early_failures(answers)
         if self._prior is not None:  # it fails less, and so says less about random candidates
-            rate = model.failing(pool.rows) * (1.0 - (1.0 - FOREWARNED) * model.believed)
+            rate = max(1e-3, model.failing(pool.rows) * (1.0 - (1.0 - FOREWARNED) * model.believed))
         acquisition, chance = self._acquisition(model, rows, step, rate)
         if pairs := self._ledger.snapped():
             known = self._encoder.rows([*(answer.config for answer in answers), *waiting])
@@ -246,7 +246,7 @@ class HybridSearcher:
         With a simulator only the default, which a study measures first in any case: it knows better than chance where to begin.
         """
         default = self._space.project(self._space.default(), given)
-        for wish in (default, *self._belief.best):
+        for wish in (default, *(self._belief.best if self._prior is None else ())):
             config = self._space.project(wish, given)
             if config not in taken and (pool.whole or not self._options.sparse_only) and pool.holds(config):
                 return config

@@ -65,7 +65,7 @@ class HybridSearcher:
     A step: fit the surrogate to all told trials; weigh candidates by expected improvement times chance of success; the orchestrator
     picks an arm; SPARSE descends the tree (PUCT, the largest acquisition below a child is its prior), DENSE looks around the incumbent.
     Cells of the 2x2 grid that nobody measured are filled by the surrogate, so credit costs no trials. Given a simulator of the task,
-    the surrogate starts from what that predicts and learns only where it is wrong, beside a plain one that takes over if it is wrong in all.
+    the surrogate starts from what that predicts and learns only where it is wrong, beside a plain one that takes over if it is all wrong.
     """
 
     def __init__(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
 from autoscout.core.config import Value
 from autoscout.core.errors import ConfigError, Fault, SpaceError
@@ -105,12 +105,21 @@ class Search(Block):
 class Simulate(Block):
     """A simulator that saves measurements."""
 
-    simulator: str | None = Field(None, description="name of the simulator plug-in; none when left out")
+    simulator: str | None = Field(
+        "auto",
+        description="name of the simulator plug-in; auto: one that understands the task, where the searcher can be told; none: without",
+    )
     options: dict[str, Any] = Field(default_factory=dict, description="options of the simulator")
     use: Literal["auto", "prior", "adaptive"] = Field(
         "auto", description="prior: the searcher is told its predictions; adaptive: it answers proposals until it proves wrong"
     )
     adaptive: dict[str, Any] = Field(default_factory=dict, description="options of the adaptive evaluator")
+
+    @model_validator(mode="after")
+    def _named(self) -> Simulate:
+        if self.simulator == "auto" and (self.options or self.adaptive or self.use == "adaptive"):
+            raise ValueError("options, adaptive and use: adaptive need a simulator by name")
+        return self
 
 
 class Execute(Block):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autoscout import recollection
+from autoscout import foresight, recollection
 from autoscout.campaign import Campaign
 from autoscout.core import plugins
 from autoscout.core.config import Config, Value
@@ -48,6 +48,7 @@ class Setup:
     baseline: Config  # the engine's default with the pinned knobs
     first: tuple[Config, ...]
     name: str
+    informant: str = ""  # the simulator that was found for the study where the campaign names none, see `inform`
 
     @property
     def finals(self) -> Finals:
@@ -55,15 +56,23 @@ class Setup:
 
     @property
     def simulates(self) -> str:
-        """How the campaign uses a simulator: `prior`, `adaptive`, or not at all (empty)."""
+        """How the study uses a simulator: `prior`, `adaptive`, or not at all (empty)."""
         block, search = self.campaign.simulate, self.campaign.search.searcher
-        if block.simulator is None:
+        if not self.simulator:
             return ""
-        able = "simulator" in inspect.signature(plugins.get("searcher", search)).parameters
+        able = foresight.can_be_told(search)
+        if self.informant:
+            return "prior" if able else ""
         if block.use == "prior" and not able:
             rule, fix = f"the searcher {search} cannot be told predictions", "Take the searcher hybrid, or use: adaptive"
             raise ConfigError(Fault(where="simulate", field="use", value=block.use, rule=rule, fix=fix))
         return block.use if block.use != "auto" else "prior" if able else "adaptive"
+
+    @property
+    def simulator(self) -> str:
+        """Name of the simulator, whoever chose it; empty for none."""
+        named = self.campaign.simulate.simulator
+        return self.informant if named == foresight.AUTO else "" if named in (None, foresight.NONE) else str(named)
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -134,14 +143,14 @@ def searcher(setup: Setup, past: Sequence[Past] = ()) -> Searcher:
 
 
 def simulator(setup: Setup) -> Simulator:
-    """The simulator a campaign asks for, fresh.
+    """The simulator that a campaign asks for or that was found for it, fresh.
 
     Raises:
         ConfigError, PluginError: it is not there, or does not understand the task; all faults at once.
     """
     block = setup.campaign.simulate
-    kind = plugins.get("simulator", str(block.simulator))
-    options = build_options(kind, block.options, f"simulate.options ({block.simulator})")
+    kind = plugins.get("simulator", setup.simulator)
+    options = build_options(kind, block.options, f"simulate.options ({setup.simulator})")
     made: Simulator = kind() if options is None else kind(options)
     made.predict([setup.baseline], setup.task)
     return made
@@ -208,6 +217,23 @@ def remember(setup: Setup, folder: Folder) -> tuple[Past, ...]:
     return recollection.chosen((*similar, *recollection.elsewhere(search.learn_from, setup.task, setup.name)))
 
 
+def inform(setup: Setup, folder: Folder, past: Sequence[Past]) -> Setup:
+    """With the simulator that informs the study where the campaign names none: fixed when it began, or found now. Writes nothing.
+
+    A study that learns from past ones begins from those.
+    """
+    if setup.campaign.simulate.simulator != foresight.AUTO:
+        return setup
+    with suppress(StoreError), closing(_store(setup, folder, create=False)) as store:  # there may be none yet
+        record = next((record for record in store.studies() if record.name == setup.name), None)
+        if record is not None:
+            return dataclasses.replace(setup, informant=foresight.read(record.spec))
+    search = setup.campaign.search
+    if past or recollection.KEY in search.options or not foresight.can_be_told(search.searcher):
+        return setup
+    return dataclasses.replace(setup, informant=foresight.informant(setup.space, setup.task))
+
+
 def run(
     setup: Setup,
     folder: Folder,
@@ -225,13 +251,14 @@ def run(
         past: What `remember` gave, if somebody asked before.
     """
     past = remember(setup, folder) if past is None else past
+    setup = setup if setup.informant else inform(setup, folder, past)
     asker = searcher(setup, past)  # before anything is written: a wrong name must leave no trace
     with closing(executor(setup, folder.path)) as place:
         measuring = profiler(setup, place)
         evaluator(setup, measuring)  # as above
         folder.join(setup.name)
         with closing(_store(setup, folder, journal=folder.journal)) as store:
-            spec = {**setup.spec, **recollection.written(past)}
+            spec = {**setup.spec, **recollection.written(past), **foresight.written(setup.informant)}
             record = store.open(StudyRecord(name=setup.name, task=setup.task, space=setup.space.fingerprint(), spec=spec))
             folder.keep(setup.spec)
             answering = evaluator(setup, measuring, list(trials_of(store, setup.name)))
@@ -265,6 +292,7 @@ def look(setup: Setup, folder: Folder) -> Result:
     """What the store holds of a study, whether or not somebody is working on it."""
     with closing(_store(setup, folder, create=False)) as store:
         trials = tuple(trials_of(store, setup.name))
+    setup = inform(setup, folder, ())
     result = Result(setup=setup, folder=folder, trials=trials, stop=None)
     inside, seen = result.inside, {slot(trial.proposal) for trial in trials}
     rounds = plan(trials, setup.task, setup.baseline, setup.finals, among=inside)

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bench_tables import square, write_folder
 
 from autoscout.bench import Entry, Run, find_tables, load_table
-from autoscout.bench.simulated import Simulated, as_comparison, informed
+from autoscout.bench.simulated import Simulated, as_comparison, informants, informed
 from autoscout.cli.main import main
 from autoscout.core.errors import AutoScoutError, ConfigError
 
@@ -94,6 +95,67 @@ def test_the_command_refuses_tables_that_say_nothing_about_the_job(tmp_path: Pat
     folder = write_folder(tmp_path)
     assert run("bench", "search", "--tables", str(folder), "--searchers", "hybrid", "--simulator", "training") == 2
     assert "tasks.json" in capsys.readouterr().err
+
+
+def lines_of(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "runs.jsonl").read_text().splitlines()]
+
+
+def test_hybrid_is_informed_where_a_simulator_understands_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = training_folder(tmp_path / "tables")
+    line = ["bench", "search", "--tables", str(folder), "--searchers", "hybrid,random", "--seeds", "2", "--budget", "8", "--jobs", "1"]
+    kept = ["--output", str(tmp_path / "out")]
+    assert run(*line, *kept, "--simulator", "none") == 0
+    assert "informed by" not in capsys.readouterr().out
+    assert run(*line, *kept) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first == "hybrid informed by training on job; --simulator none races without"
+    runs = lines_of(tmp_path / "out")
+    assert [(entry["searcher"], entry["informed"]) for entry in runs] == [
+        *[("hybrid", ""), ("random", "")] * 2,
+        *[("hybrid", "training")] * 2,
+    ], "what was informed is another run; what was not stands already"
+    assert run(*line, *kept, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["informed"] == {"job": "training"}
+    assert run(*line, *kept, "--simulator", "none", "--json") == 0
+    without = json.loads(capsys.readouterr().out)
+    assert without["informed"] == {}
+    assert len(lines_of(tmp_path / "out")) == 6, "both were read back"
+    means = [{score["searcher"]: score["area"] for score in found["overall"]} for found in (told, without)]
+    assert means[0]["hybrid"] < means[1]["hybrid"]
+    assert means[0]["random"] == means[1]["random"]
+
+
+def test_runs_of_earlier_versions_count_as_not_informed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = training_folder(tmp_path / "tables")
+    line = ["bench", "search", "--tables", str(folder), "--searchers", "hybrid", "--seeds", "1", "--budget", "6", "--jobs", "1"]
+    line += ["--output", str(tmp_path / "out")]
+    assert run(*line, "--simulator", "none") == 0
+    (old,) = lines_of(tmp_path / "out")
+    del old["informed"]
+    (tmp_path / "out" / "runs.jsonl").write_text(json.dumps(old) + "\n")
+    assert run(*line, "--simulator", "none") == 0
+    assert lines_of(tmp_path / "out") == [old], "nothing was run again"
+    assert run(*line) == 0
+    assert [entry.get("informed", "") for entry in lines_of(tmp_path / "out")] == ["", "training"]
+    capsys.readouterr()
+
+
+def test_tables_that_nobody_understands_are_raced_as_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_folder(tmp_path)
+    line = ["bench", "search", "--tables", str(folder), "--searchers", "hybrid", "--seeds", "1", "--budget", "5", "--jobs", "1"]
+    assert run(*line, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["informed"] == {}
+    assert informants([Entry.parse("random")], [load_table(*find_tables(str(training_folder(tmp_path / "t"))))]) == {}
+
+
+def test_ablations_are_not_informed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = training_folder(tmp_path / "tables")
+    line = ["bench", "ablation", "spaces", "--tables", str(folder), "--seeds", "1", "--budget", "4", "--jobs", "1"]
+    assert run(*line, "--output", str(tmp_path / "out")) == 0
+    assert {entry["informed"] for entry in lines_of(tmp_path / "out" / "spaces")} == {""}
+    capsys.readouterr()
 
 
 def test_the_comparison_reads_aloud() -> None:

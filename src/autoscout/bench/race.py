@@ -6,10 +6,10 @@ import json
 import multiprocessing
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing import connection
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from autoscout.bench.simulated import Simulated, read_plugin
 from autoscout.bench.tables import Source, load_table
 from autoscout.core import plugins
 from autoscout.core.errors import ConfigError, Fault, StoreError, require
+from autoscout.foresight import can_be_told
 from autoscout.options import build_options
 
 RUNS = "runs.jsonl"
@@ -36,6 +37,11 @@ class Entry:
     simulator: Simulated | None = None  # what it is told beforehand
     assistance: Assistance | None = None  # who answers it, besides the table
 
+    @property
+    def informed(self) -> str:
+        """What it is told beforehand, by name."""
+        return "" if self.simulator is None else self.simulator.label
+
     @classmethod
     def parse(cls, text: str) -> Entry:
         """Read `NAME[:OPTION=VALUE...]`; values are read as YAML.
@@ -47,6 +53,11 @@ class Entry:
         kind = plugins.get("searcher", name)
         build_options(kind, found, where=f"searcher {text}")
         return cls(label=text.strip(), plugin=name, options=tuple(found.items()))
+
+    def informed_by(self, name: str) -> Entry:
+        """The same, told what a simulator predicts where it can be; an entry with a simulator of its own stays as it is."""
+        able = name and self.simulator is None and self.assistance is None and can_be_told(self.plugin)
+        return replace(self, simulator=Simulated.parse(name)) if able else self
 
     def build(self, space: Any, task: Any, seed: int) -> Any:
         """A fresh searcher."""
@@ -67,6 +78,7 @@ class Race:
         workers: Proposals under way at once.
         output: Folder that keeps the runs; None keeps nothing.
         jobs: Processes, each with one thread for arithmetic, so that CPU times mean something; 0 runs in this one.
+        informants: Name of a table -> the simulator that informs the searchers on it that can be told.
     """
 
     entries: tuple[Entry, ...]
@@ -76,6 +88,7 @@ class Race:
     workers: int = 1
     output: Path | None = None
     jobs: int = field(default_factory=lambda: os.cpu_count() or 1)
+    informants: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         rules = {
@@ -89,7 +102,8 @@ class Race:
 
     def runs(self) -> list[tuple[Entry, Source, int]]:
         """All of them; seeds outermost, so that a race that is cut short has compared all searchers."""
-        return [(entry, source, seed) for seed in self.seeds for source in self.tables for entry in self.entries]
+        told = {source: [entry.informed_by(self.informants.get(source.name, "")) for entry in self.entries] for source in self.tables}
+        return [(entry, source, seed) for seed in self.seeds for source in self.tables for entry in told[source]]
 
 
 def run_race(race: Race, progress: Callable[[Run, int, int], None] | None = None) -> list[Run]:
@@ -104,7 +118,7 @@ def run_race(race: Race, progress: Callable[[Run, int, int], None] | None = None
     """
     finished = {run.key: run for run in (read_runs(race.output) if race.output is not None else ())}
     wanted = race.runs()
-    keys = [(entry.label, source.name, seed, race.budget, race.workers) for entry, source, seed in wanted]
+    keys = [(entry.label, source.name, seed, race.budget, race.workers, entry.informed) for entry, source, seed in wanted]
     missing = [item for item, key in zip(wanted, keys, strict=True) if key not in finished]
     for count, run in enumerate(_all(race, missing), start=len(wanted) - len(missing) + 1):
         if race.output is not None:
@@ -154,7 +168,7 @@ def _one(entry: Entry, source: Source, seed: int, budget: int, workers: int) -> 
     searcher = entry.build(table.space, table.task, seed)
     if entry.assistance is not None:
         return replay_assisted(table, searcher, entry.assistance, name=entry.label, seed=seed, budget=budget)
-    return replay(table, searcher, name=entry.label, seed=seed, budget=budget, workers=workers)
+    return replace(replay(table, searcher, name=entry.label, seed=seed, budget=budget, workers=workers), informed=entry.informed)
 
 
 @contextmanager

@@ -41,6 +41,7 @@ class Run:
         known: Answers that cost nothing because the row was known.
         outside: Proposals that were not in the table.
         stopped: Whether the searcher had nothing left to propose before the budget ended.
+        informed: The simulator whose predictions it was told; empty for none.
     """
 
     searcher: str
@@ -53,6 +54,7 @@ class Run:
     known: int = 0
     outside: int = 0
     stopped: bool = False
+    informed: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -62,9 +64,9 @@ class Run:
         return cls(**{**data, "losses": tuple(data["losses"]), "cpu_ms": tuple(data["cpu_ms"])})
 
     @property
-    def key(self) -> tuple[str, str, int, int, int]:
+    def key(self) -> tuple[str, str, int, int, int, str]:
         """What makes it another run."""
-        return self.searcher, self.table, self.seed, self.budget, self.workers
+        return self.searcher, self.table, self.seed, self.budget, self.workers, self.informed
 
 
 class Replay:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from autoscout.bench.score import Scores
 from autoscout.bench.table import Table
 from autoscout.core import plugins
 from autoscout.core.errors import ConfigError, Fault
+from autoscout.foresight import can_be_told, informant, understands
 from autoscout.options import build_options
 
 if TYPE_CHECKING:
@@ -65,14 +65,7 @@ class Simulated:
 
     def reads(self, table: Table) -> str:
         """Why it cannot predict a table; empty when it can."""
-        knobs = self.build().knobs & table.space.knobs.keys()
-        if not knobs:
-            return "it reads none of the knobs"
-        try:
-            self.build().predict(table.configs[:1], table.task)
-        except ConfigError as error:
-            return "; ".join(str(fault) for fault in error.faults)
-        return ""
+        return understands(self.build(), table.space, table.task)
 
 
 def informed(entries: Sequence[Entry], simulator: Simulated) -> tuple[Entry, ...]:
@@ -81,12 +74,28 @@ def informed(entries: Sequence[Entry], simulator: Simulated) -> tuple[Entry, ...
     Raises:
         ConfigError: none can.
     """
-    able = [entry for entry in entries if "simulator" in inspect.signature(plugins.get("searcher", entry.plugin)).parameters]
+    able = [entry for entry in entries if can_be_told(entry.plugin)]
     if not able:
         named = ", ".join(entry.label for entry in entries)
         rule = "none of these searchers can be told what a simulator predicts"
         raise ConfigError(Fault(where="--simulator", value=named, rule=rule, fix="Add hybrid to --searchers"))
     return (*entries, *(replace(entry, label=f"{entry.label}+{simulator.label}", simulator=simulator) for entry in able))
+
+
+def informants(entries: Sequence[Entry], tables: Iterable[Table]) -> dict[str, str]:
+    """Name of a table -> the simulator that informs searchers on it without being named; tables that none understands are left out."""
+    if not any(can_be_told(entry.plugin) for entry in entries):
+        return {}
+    found = {table.name: informant(table.space, table.task) for table in tables}
+    return {table: simulator for table, simulator in found.items() if simulator}
+
+
+def as_informants(found: Mapping[str, str], entries: Sequence[Entry]) -> str:
+    """One line that says who is informed by what and where."""
+    able = ", ".join(entry.label for entry in entries if can_be_told(entry.plugin))
+    groups = {name: [table for table, simulator in found.items() if simulator == name] for name in dict.fromkeys(found.values())}
+    where = "; ".join(f"by {name} on {', '.join(tables)}" for name, tables in groups.items())
+    return f"{able} informed {where}; --simulator none races without"
 
 
 def compare(runs: Sequence[Run], scores: Scores, entries: Sequence[Entry], tables: Mapping[str, Table]) -> list[dict[str, Any]]:

@@ -89,7 +89,6 @@ def _foreseen(result: Result, summary: Summary) -> Foreseen | None:
         )
         for (config, trial), value in zip(first.items(), values, strict=True)
     ]
-    name = str(setup.campaign.simulate.simulator)
     breakdown: Callable[[Config, Task], dict[str, float]] | None = getattr(made, "breakdown", None)
     chosen = {"default": setup.baseline, **({"answer": summary.answer} if summary.answer not in (None, setup.baseline) else {})}
     pictures = [
@@ -97,7 +96,7 @@ def _foreseen(result: Result, summary: Summary) -> Foreseen | None:
         for title, config in chosen.items()
         if breakdown is not None and config is not None
     ]
-    return Foreseen(simulator=name, metric=setup.task.objective.metric, rows=tuple(rows), pictures=tuple(pictures))
+    return Foreseen(simulator=setup.simulator, metric=setup.task.objective.metric, rows=tuple(rows), pictures=tuple(pictures))
 
 
 def show_result(result: Result, findings: Findings, *, as_json: bool) -> None:

@@ -15,9 +15,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from autoscout.bench import Entry, Race, Run, Scores, find_tables, load_table, run_race, score
 from autoscout.bench.ablation import ABLATIONS
 from autoscout.bench.page import as_page, as_text, write_png
-from autoscout.bench.simulated import Simulated, as_comparison, compare, informed
+from autoscout.bench.simulated import Simulated, as_comparison, as_informants, compare, informants, informed
 from autoscout.cli import _options as options
 from autoscout.core.errors import ConfigError, Fault
+from autoscout.foresight import AUTO, NONE
 
 app = typer.Typer(help="Compare searchers on recorded measurements.", no_args_is_help=True)
 
@@ -38,7 +39,10 @@ def search(
     tables: Tables,
     searchers: Annotated[str, typer.Option("--searchers", help="Comma-separated; options as NAME:OPTION=VALUE.")] = "hybrid,random",
     only: Only = "",
-    simulator: Annotated[str, typer.Option("--simulator", help="Run searchers that can use it with this simulator, too.")] = "",
+    simulator: Annotated[
+        str,
+        typer.Option("--simulator", help="auto: informs hybrid where it understands the table; none; or a name: run with and without it."),
+    ] = AUTO,
     seeds: Seeds = 20,
     first_seed: First = 0,
     budget: BudgetOf = 200,
@@ -51,18 +55,23 @@ def search(
     """Race searchers on tables: evaluations to the optimum, area under regret, mean rank, failures, CPU per proposal."""
     entries = tuple(Entry.parse(text) for text in _listed(searchers))
     crews = _crews(workers)
-    if simulator and len(crews) > 1:
-        raise ConfigError(Fault(where="--workers", value=repr(workers), rule="with --simulator, one number only"))
+    named = simulator not in (AUTO, NONE)
+    if named and len(crews) > 1:
+        raise ConfigError(Fault(where="--workers", value=repr(workers), rule="with a named --simulator, one number only"))
     race = _race(tables, entries, _listed(only), range(first_seed, first_seed + seeds), budget, crews[0], jobs, output)
-    if simulator:
+    if named:
         race = _informed(race, Simulated.parse(simulator))
+    elif simulator == AUTO:
+        race = replace(race, informants=informants(entries, map(load_table, race.tables)))
     runs = [run for count in crews for run in _runs(replace(race, workers=count), quiet=as_json)]
     if len(crews) > 1:
         runs = [replace(run, searcher=f"{run.searcher}, {run.workers} at once") for run in runs]
     scores = _scores(race, runs)
-    compared = compare(runs, scores, race.entries, {source.name: load_table(source) for source in race.tables}) if simulator else []
-    _show(scores, output, png, as_json, more={"simulator": compared} if simulator else {})
-    if simulator and not as_json:
+    compared = compare(runs, scores, race.entries, {source.name: load_table(source) for source in race.tables}) if named else []
+    if race.informants and not as_json:
+        typer.echo(f"{as_informants(race.informants, race.entries)}\n")
+    _show(scores, output, png, as_json, more={"informed": dict(race.informants), **({"simulator": compared} if named else {})})
+    if named and not as_json:
         typer.echo(f"\n{as_comparison(compared)}")
 
 

@@ -12,9 +12,10 @@ from typing import Annotated, Any
 
 import typer
 
+from autoscout import foresight
 from autoscout.cli import _options as options
 from autoscout.cli._findings import Findings, exit_code, show_result, write_findings
-from autoscout.compose import Result, Setup, prepare, remember, run, searcher
+from autoscout.compose import Result, Setup, inform, prepare, remember, run, searcher
 from autoscout.compose import executor as executor_of
 from autoscout.core.errors import Fault
 from autoscout.core.history import Past
@@ -51,7 +52,7 @@ def tune(
     continue_on_error: Annotated[bool, typer.Option(help="Go on after a failed trial.")] = True,
     limit: Annotated[str | None, typer.Option(help="Wall-clock limit of one trial.")] = None,
     searcher_name: Annotated[str | None, typer.Option("--searcher", help="Who proposes (see `autoscout doctor`).")] = None,
-    simulator: Annotated[str | None, typer.Option(help="Predicts, so that fewer trials are measured (see `autoscout doctor`).")] = None,
+    simulator: Annotated[str | None, typer.Option(help="Its predictions save trials: auto, none, or a name.")] = None,
     seed: Annotated[int | None, typer.Option(help="Same seed, same history: same proposals.")] = None,
     workers: Annotated[int | None, typer.Option(help="Trials at once.")] = None,
     together: Annotated[bool | None, typer.Option(help="Wait for a whole batch before asking again.")] = None,
@@ -125,6 +126,7 @@ def begin(target: str, flags: options.Flags, output_dir: Path, *, dry_run: bool,
 def start(setup: Setup, folder: Folder, *, as_json: bool, from_flags: bool = False) -> None:
     """Run a study and tell what came of it; ends the program with the study's exit code."""
     past = remember(setup, folder)
+    setup = inform(setup, folder, past)
     if not as_json:
         introduce(setup, folder, from_flags=from_flags, past=past)
     with interruptible() as stopping:  # the report included: an impatient third Ctrl-C must not cost it
@@ -164,6 +166,9 @@ def introduce(setup: Setup, folder: Folder, *, from_flags: bool, past: Sequence[
     )
     if past:
         options.errors.print(f"{sentence(past)}; --no-warm-start begins without", markup=False, highlight=False, soft_wrap=True)
+    if setup.simulates == "prior":
+        told = f"{foresight.sentence(setup.simulator)}; --simulator none begins without"
+        options.errors.print(told, markup=False, highlight=False, soft_wrap=True)
     if 0 < setup.finals.rounds < ENOUGH_ROUNDS:
         options.errors.print(f"{setup.finals.rounds} rounds cannot show a gain beyond noise: it takes {ENOUGH_ROUNDS}.", style="yellow")
     if from_flags:
@@ -175,6 +180,7 @@ def show_dry_run(setup: Setup, folder: Folder, *, as_json: bool) -> None:
     """The launches of the default and of the first proposals; nothing is started or written."""
     opening = [Proposal(config=setup.baseline, origin={"by": "default"})]
     past = remember(setup, folder)
+    setup = inform(setup, folder, past)
     proposals = [*opening, *searcher(setup, past).ask(DRY_PROPOSALS, setup.given, opening)]
     launches = [(proposal, setup.backend.render(proposal.config, setup.task, setup.campaign.search.seed)) for proposal in proposals]
     if as_json:

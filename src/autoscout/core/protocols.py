@@ -105,6 +105,9 @@ class Simulator(Protocol):
 
     `predict` is vectorised and pure between calls of `fit`; `fit` learns from measured trials of the task (failed ones
     included) and may be called often with a growing list; `knobs` names the knobs it reads, others are ignored.
+
+    A class whose `ready` is True predicts a task it was told no trial of (physics, not regression) and refuses one it does
+    not understand with `ConfigError`. Only such a simulator informs a search without being named; leaving `ready` out is False.
     """
 
     @property

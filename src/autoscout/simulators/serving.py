@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -41,6 +41,8 @@ class ServingOptions:
 
 class ServingModel:
     """Predicts throughput, latency percentiles and goodput of an LLM server from model, GPUs, engine knobs and load."""
+
+    ready: ClassVar[bool] = True
 
     def __init__(self, options: ServingOptions | None = None) -> None:
         self.options = options or ServingOptions()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.protocols import Prediction
-from autoscout.core.task import Task
+from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Fidelity, Trial
 from autoscout.simulators._calibration import TrainingCalibration, training_calibration
 from autoscout.simulators._training_job import Layout, TrainingJob
@@ -55,6 +55,8 @@ class TrainingAnswer:
 class TrainingModel:
     """Predicts step time and memory of transformer training from model shape, layout, GPUs and a calibration."""
 
+    ready: ClassVar[bool] = True
+
     def __init__(self, options: TrainingOptions | None = None) -> None:
         self.options = options or TrainingOptions()
         self._seen: tuple[Task, TrainingTask, TrainingCalibration] | None = None
@@ -71,6 +73,9 @@ class TrainingModel:
             empty = np.zeros(0)
             return Prediction(value=empty, spread=empty, feasible=empty, known=empty)
         reading, calibration = self._read(task)
+        if task.objective.direction is Direction.MAXIMIZE and not _throughput(task.objective.metric):
+            rule = "to be maximised, and none of the throughputs that this model knows"
+            raise ConfigError(Fault(where="task", field="objective.metric", value=task.objective.metric, rule=rule))
         answer = self.answer(configs, task)
         count = len(configs)
         step_s = np.broadcast_to(answer.time.total_s, (count,)) * self._scale

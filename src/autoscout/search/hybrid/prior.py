@@ -15,8 +15,8 @@ from autoscout.search.hybrid.ledger import Answer
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.past import Belief
 from autoscout.search.hybrid.process import Process
-from autoscout.search.hybrid.success import boundary, logistic
-from autoscout.search.hybrid.surrogate import Memory, Surrogate
+from autoscout.search.hybrid.success import boundary, left_out, logistic
+from autoscout.search.hybrid.surrogate import Memory, Surrogate, witnesses
 
 DRAWN = 4_000
 """Configurations of a space too large to list that the simulator is asked about once, to find its favourites."""
@@ -33,6 +33,8 @@ LEAN = 1.0
 """Simulators of memory are calibrated to say `fits` wrongly far more seldom than `does not fit`; this many log odds undo that."""
 SHIFT, LOCAL, REACH = 1.5, 2.0, 0.35
 """Standard deviations of what is wrong with the log odds everywhere and at a place, and the square of how far a place reaches."""
+SLOPE = 1.0
+"""Standard deviation expected of the share of the predicted differences that is true."""
 DOUBT = 0.3
 """Standard deviation expected of the share of a simulator's log odds that is true."""
 
@@ -106,6 +108,7 @@ class InformedSurrogate(Surrogate):
         self.prior = prior
         self._odds = Odds(prior)
         self._logs: Floats = np.zeros(0)
+        self._middle, self.holds = 0.0, 1.0
         self._centre, self.unit, self._bias, self._error, self._corrected = 0.0, 1.0, 0.0, 1.0, False
 
     def fit(self, answers: Sequence[Answer], pending: Sequence[Config] = (), unreachable: Sequence[Config] = ()) -> None:
@@ -114,8 +117,7 @@ class InformedSurrogate(Surrogate):
         self.failures = len(known) - len(worked)
         self.rows = self._encoder.rows(answer.config for answer in worked)
         if self._options.failures:
-            tried = self._encoder.rows([*(answer.config for answer in known), *unreachable])
-            self._odds.fit(tried, [not answer.failed for answer in known])
+            self._odds.fit(*witnesses(self._encoder, known, unreachable))
         self._level(np.array([answer.loss for answer in worked]))
         self._correct(self._encoder.rows(pending))
 
@@ -131,8 +133,10 @@ class InformedSurrogate(Surrogate):
     def _correct(self, waiting: Rows) -> None:
         level, spread, _ = self.prior.predict(self.rows)
         good = np.flatnonzero(np.isfinite(level))
-        wrong = self._logs[good] - level[good]
         trust = float(np.mean(spread)) if len(spread) else 1.0
+        self._holds(level[good], self._logs[good], trust)
+        level = self._scaled(level)
+        wrong = self._logs[good] - level[good]
         self._bias = float(wrong.sum()) / (len(wrong) + (trust / BIAS) ** 2) if len(wrong) else 0.0
         rest = wrong - self._bias
         self._error = float(np.sqrt((WORTH + rest @ rest / trust**2) / (WORTH + len(rest))))  # in units of the simulator's own spread
@@ -141,15 +145,32 @@ class InformedSurrogate(Surrogate):
         if len(rows) >= 4:
             self._process.scales = self._scales("prior", self._process, rows, np.exp(wrong))
         if len(rows):
-            self._process.condition(rows, rest / (self._error * spread[good]))
+            reach = self._error * spread[good]
+            self._process.condition(rows, rest / reach)
+            mean, deviation = self._process.left_out(rest / reach)
+            self.left_out = (good, level[good] + self._bias + reach * mean, reach * deviation)
             if len(waiting):
                 believed, _ = self._process.predict(waiting)
-                joined = np.concatenate([rest / (self._error * spread[good]), believed])
+                joined = np.concatenate([rest / reach, believed])
                 self._process.condition(Rows.join([rows, waiting]), joined)
         self._corrected = bool(len(rows))
 
+    def _holds(self, level: Floats, logs: Floats, trust: float) -> None:
+        """How much of the differences that the simulator predicts is true: 1 when it knows, 0 when they have nothing to do with it."""
+        self.holds = 1.0
+        if not len(level):
+            return
+        self._middle = float(level.mean())
+        apart, found = level - self._middle, logs - logs.mean()
+        weight = (trust / SLOPE) ** 2
+        self.holds = float(np.clip((weight + apart @ found) / (weight + apart @ apart), 0.0, 1.0))
+
+    def _scaled(self, level: Floats) -> Floats:
+        return self._middle + self.holds * (level - self._middle)
+
     def predict(self, rows: Rows) -> tuple[Floats, Floats]:
         level, spread, _ = self.prior.predict(rows)
+        level = self._scaled(level)
         reach = self._error * spread
         mean, deviation = self._process.predict(rows) if self._corrected else (np.zeros(len(rows)), np.ones(len(rows)))
         found = level + self._bias + reach * mean
@@ -162,6 +183,10 @@ class InformedSurrogate(Surrogate):
     def chance(self, rows: Rows) -> Floats:
         return self._odds.chance(rows)
 
+    @property
+    def foretold(self) -> Floats:
+        return self._odds.evidence
+
 
 class Odds:
     """Chance to run: the simulator's log odds plus a Gaussian process that what ran and what failed correct (Laplace's method)."""
@@ -171,15 +196,17 @@ class Odds:
         self._plain: Floats = np.zeros((0, 0))
         self._pull: Floats = np.zeros(0)
         self._share = 1.0
+        self.evidence: Floats = np.zeros(0)
 
-    def fit(self, rows: Rows, ran: Sequence[bool]) -> None:
-        """Rows beyond `ran` could not be had at all, and count as failed."""
+    def fit(self, rows: Rows, labels: Floats) -> None:
+        """Learn from rows that ran (1) or failed (0)."""
         if not len(rows):
             return
-        labels = np.array([*ran, *[False] * (len(rows) - len(ran))], dtype=np.float64)
         odds = self._believed(rows, labels)
         self._plain = rows.plain
-        self._pull, _, _ = boundary(_cover(rows.plain, rows.plain), labels, odds)
+        kernel = _cover(rows.plain, rows.plain)
+        self._pull, root, whiten = boundary(kernel, labels, odds)
+        self.evidence = left_out(kernel, labels, odds, self._pull, root, whiten)
 
     def _believed(self, rows: Rows, labels: Floats) -> Floats:
         """The simulator's log odds, times the most likely share of them: one that is proven wrong about memory is no longer asked."""

@@ -104,6 +104,12 @@ class Process:
         variance = np.maximum(prior - np.einsum("ij,ij->i", reduced, reduced), 1e-6)
         return mean.astype(np.float64), np.sqrt(variance.astype(np.float64))
 
+    def left_out(self, targets: Floats) -> tuple[Floats, Floats]:
+        """Mean and standard deviation, noise included, of each row conditioned on, as all others predict it; `targets` as conditioned."""
+        whiten = self._whiten.astype(np.float64)
+        precision = np.maximum((whiten**2).sum(0), 1e-9)
+        return targets - whiten.T @ (whiten @ targets) / precision, 1.0 / np.sqrt(precision)
+
     def _columns(self, rows: Rows) -> tuple[Floats, Floats]:
         scaled = rows.plain * np.exp(-self.scales.length)[self._encoder.group]
         return scaled, rows.effects * np.exp(0.5 * self.scales.weight)[self._encoder.owner]

@@ -16,11 +16,12 @@ from autoscout.core.trial import Proposal, Trial
 from autoscout.search.hybrid.arms import Arms
 from autoscout.search.hybrid.candidates import Candidates
 from autoscout.search.hybrid.encode import Encoder, Floats, Rows
+from autoscout.search.hybrid.guard import GuardedSurrogate
 from autoscout.search.hybrid.ledger import Answer, Ledger, early_failures
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.orchestrator import Arm
 from autoscout.search.hybrid.past import Belief
-from autoscout.search.hybrid.prior import InformedSurrogate, Prior
+from autoscout.search.hybrid.prior import Prior
 from autoscout.search.hybrid.reach import Reach
 from autoscout.search.hybrid.sparse import Ordering, guided, rewards
 from autoscout.search.hybrid.surrogate import Memory, Surrogate
@@ -38,7 +39,7 @@ LESSONS, DARING = 40, 0.12
 DARE = 6.0
 """Nothing is too risky every so many failures of random candidates, because the boundary may be drawn wrong."""
 FOREWARNED = 0.4
-"""With a simulator of memory, failures teach less: this share of the budget."""
+"""With a simulator of memory, failures teach less: this share of the budget while it is believed."""
 HOPE = 0.6
 """All that is left has less chance of success than this when a search ends for its failures."""
 SLIGHT, PATIENCE = 0.01, 60
@@ -64,7 +65,7 @@ class HybridSearcher:
     A step: fit the surrogate to all told trials; weigh candidates by expected improvement times chance of success; the orchestrator
     picks an arm; SPARSE descends the tree (PUCT, the largest acquisition below a child is its prior), DENSE looks around the incumbent.
     Cells of the 2x2 grid that nobody measured are filled by the surrogate, so credit costs no trials. Given a simulator of the task,
-    the surrogate starts from what that predicts and learns only where it is wrong.
+    the surrogate starts from what that predicts and learns only where it is wrong, beside a plain one that takes over if it is all wrong.
     """
 
     def __init__(
@@ -120,9 +121,10 @@ class HybridSearcher:
         answers = self._ledger.answers()
         taken = {*self._ledger.seen, *waiting}
         step = len(answers) + len(waiting)
-        if step < self._options.start and self._prior is None:  # a simulator knows better than chance where to begin
+        if step < self._options.start:
             config = self._starter(pool, given, answers, waiting, taken)
-            return None if config is None else self._proposal(config, {"round": step, "arm": "start"})
+            if config is not None or self._prior is None:
+                return None if config is None else self._proposal(config, {"round": step, "arm": "start"})
         worked = sorted((answer for answer in answers if not answer.failed), key=lambda item: (not item.measured, item.loss, item.key))
         good = [answer.config for answer in worked if self._encoder.codes(answer.config) is not None][:GOOD]
         configs, rows = pool.weigh(taken, good, self._ledger.told + len(waiting))
@@ -132,7 +134,9 @@ class HybridSearcher:
             config = None if pool.whole else pool.rest(taken, step)
             return None if config is None else self._proposal(config, {"round": step, "arm": "rest"})
         model = self._model(answers, waiting)
-        rate = early_failures(answers) * (1.0 if self._prior is None else FOREWARNED)
+        rate = early_failures(answers)
+        if self._prior is not None:  # it fails less, and so says less about random candidates
+            rate = max(1e-3, model.failing(pool.rows) * (1.0 - (1.0 - FOREWARNED) * model.believed))
         acquisition, chance = self._acquisition(model, rows, step, rate)
         if pairs := self._ledger.snapped():
             known = self._encoder.rows([*(answer.config for answer in answers), *waiting])
@@ -155,7 +159,7 @@ class HybridSearcher:
             return last[3]
         model = Surrogate(self._encoder, self._seed, self._options, self._belief, self._memory)
         if self._prior is not None:
-            model = InformedSurrogate(self._prior, self._encoder, self._seed, self._options, self._memory)
+            model = GuardedSurrogate(self._prior, self._encoder, self._seed, self._options, self._memory)
         model.fit(answers, waiting, unreachable)
         self._fitted = (answers, tuple(waiting), len(unreachable), model)
         return model
@@ -175,11 +179,12 @@ class HybridSearcher:
         promise = float(acquisition.max()) * model.unit
         if promise < self._options.stop_gain:
             return True
-        if not self._options.stop_failing or self._prior is not None or step < PATIENCE or promise >= SLIGHT:
+        if not self._options.stop_failing or step < PATIENCE or promise >= SLIGHT:
             return False
         if not _failed_enough(model, step, rate) or (chance >= HOPE).any():
             return False
-        return bool((model.chance(pool.rows.take(pool.free(taken))) < HOPE).all())
+        left = pool.rows.take(pool.free(taken))
+        return bool((model.chance(left) < HOPE).all()) and not any(_promising(other, left) for other in model.others)
 
     def _doubtful(self, model: Surrogate, good: Sequence[Config], rows: Rows, acquisition: Floats, chance: Floats) -> int | None:
         """Once the model promises nothing: the row next to a good configuration that it knows least about; None while it does promise.
@@ -236,12 +241,17 @@ class HybridSearcher:
     def _starter(
         self, pool: Candidates, given: Config, answers: Sequence[Answer], waiting: Sequence[Config], taken: set[Config]
     ) -> Config | None:
-        """The default; then what was best on similar tasks; then the farthest from all that is known, within what `CAREFUL` allows."""
+        """The default; then what was best on similar tasks; then the farthest from all that is known, within what `CAREFUL` allows.
+
+        With a simulator only the default, which a study measures first in any case: it knows better than chance where to begin.
+        """
         default = self._space.project(self._space.default(), given)
-        for wish in (default, *self._belief.best):
+        for wish in (default, *(self._belief.best if self._prior is None else ())):
             config = self._space.project(wish, given)
             if config not in taken and (pool.whole or not self._options.sparse_only) and pool.holds(config):
                 return config
+        if self._prior is not None:
+            return None
         free = pool.free(taken)
         if not len(free):
             return None if pool.whole else pool.rest(taken, len(taken))
@@ -258,6 +268,13 @@ class HybridSearcher:
 
     def _proposal(self, config: Config, why: dict[str, Any]) -> Proposal:
         return Proposal(config=config, origin={"by": "hybrid", "key": config.key, **why})
+
+
+def _promising(model: Surrogate, rows: Rows) -> bool:
+    """Whether any row is worth a trial, failure or not."""
+    chance = model.chance(rows)
+    promise = expected_improvement(*model.predict(rows), model.best) * chance ** (1.0 + len(model.rows) / CAUTION) * model.unit
+    return bool((promise >= SLIGHT).any())
 
 
 def _failed_enough(model: Surrogate, step: int, rate: float) -> bool:

@@ -33,13 +33,16 @@ class Success:
         self._pull: Floats = np.zeros(0)
         self._root: Floats = np.zeros(0)
         self._whiten: Floats = np.zeros((0, 0))
+        self.evidence: Floats = np.zeros(0)
 
     def fit(self, rows: Rows, labels: Floats) -> None:
         """Learn from rows that ran (1) or failed (0)."""
         self._rows = rows
         self._rate = float((labels.sum() + 2.0) / (len(labels) + 3.0))
         self._votes.fit(rows.codes, labels)
-        self._pull, self._root, self._whiten = boundary(self._kernel(rows, rows), labels, np.full(len(rows), USUAL))
+        kernel, expected = self._kernel(rows, rows), np.full(len(rows), USUAL)
+        self._pull, self._root, self._whiten = boundary(kernel, labels, expected)
+        self.evidence = left_out(kernel, labels, expected, self._pull, self._root, self._whiten)
 
     def chance(self, rows: Rows) -> Floats:
         cross = self._kernel(rows, self._rows)
@@ -83,6 +86,15 @@ def boundary(kernel: Floats, labels: Floats, expected: Floats) -> tuple[Floats, 
         if np.abs(latent - before).max(initial=0.0) < SETTLED:
             break
     return pull, root, np.linalg.inv(np.linalg.cholesky(eye + root[:, None] * kernel * root))
+
+
+def left_out(kernel: Floats, labels: Floats, expected: Floats, pull: Floats, root: Floats, whiten: Floats) -> Floats:
+    """Logarithm of the chance that each label had before it was known, given all others; `pull`, `root`, `whiten` from `boundary`."""
+    within = np.diag(kernel) - ((whiten @ (root[:, None] * kernel)) ** 2).sum(0)
+    variance = 1.0 / np.maximum(1.0 / np.maximum(within, 1e-9) - root**2, 1e-9)
+    odds = (expected + kernel @ pull - variance * pull) / np.sqrt(1.0 + np.pi / 8.0 * variance)
+    found: Floats = -np.logaddexp(0.0, np.where(labels > 0, -odds, odds))
+    return found
 
 
 def logistic(odds: Floats) -> Floats:

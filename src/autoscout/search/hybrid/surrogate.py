@@ -22,11 +22,15 @@ from autoscout.search.hybrid.target import standardise
 
 WITNESSES = 60
 """Failures, and successes, that the chance of success is learnt from: the best of the latter, for their surroundings matter."""
+WEIGHED = 400
+"""Rows that say what share of all would fail."""
 TRUST = 4.0
 """How many trials of its own a study needs to outvote the past about the weight of the past."""
 
 Memory = dict[tuple[str, bytes, bytes], Scales]
 """Fitted hyperparameters by what they were fitted to: a cache, never state."""
+LeftOut = tuple[NDArray[np.int64], Floats, Floats]
+"""Rows that worked, and what all others made one expect of each: mean and standard deviation."""
 
 
 class Surrogate:
@@ -41,6 +45,9 @@ class Surrogate:
         best: The lowest of these.
         failures: How many failed.
         unit: What one unit of the target is worth at the good end: a share of the loss where that is one, else the loss itself.
+        believed: How far it relies on a simulator, 0 to 1.
+        others: Second opinions before a search ends.
+        left_out: What the others make one expect of each row, for comparing models.
     """
 
     def __init__(self, encoder: Encoder, seed: int, options: HybridOptions, belief: Belief, memory: Memory) -> None:
@@ -58,6 +65,9 @@ class Surrogate:
         self.failures = 0
         self.targets: Floats = np.zeros(0)
         self.rows = encoder.rows(())
+        self.believed = 0.0
+        self.others: tuple[Surrogate, ...] = ()
+        self.left_out: LeftOut = (np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0))
 
     def fit(self, answers: Sequence[Answer], pending: Sequence[Config] = (), unreachable: Sequence[Config] = ()) -> None:
         """Learn.
@@ -89,6 +99,8 @@ class Surrogate:
         noise = np.array([0.25 if mixed and not answer.measured else 0.0 for answer in worked])
         self._process.scales = self._scales("target", self._process, self.rows, losses)
         self._process.condition(self.rows, remainder, noise)
+        mean, deviation = self._process.left_out(remainder)
+        self.left_out = (np.arange(len(mean)), self.targets - remainder + mean, deviation)
         rows, waiting = self.rows, self._encoder.rows(pending)
         if len(waiting):
             believed, _ = self._process.predict(waiting)
@@ -120,20 +132,19 @@ class Surrogate:
         return self._memory[key]
 
     def _fit_success(self, known: Sequence[Answer], unreachable: Sequence[Config]) -> None:
-        failed = [answer.config for answer in known if answer.failed]
-        bad = [*failed[:WITNESSES], *unreachable[:WITNESSES]]
-        if not bad:
+        rows, labels = witnesses(self._encoder, known, unreachable)
+        if labels.all():
             return
-        worked = sorted((answer for answer in known if not answer.failed), key=lambda answer: (answer.loss, answer.key))
-        rows = self._encoder.rows([*bad, *(answer.config for answer in worked[:WITNESSES])])
-        labels = np.concatenate([np.zeros(len(bad)), np.ones(len(rows) - len(bad))])
-        by_hash = np.argsort([zlib.crc32(row.tobytes()) for row in rows.codes], kind="stable")
         self._success = Success(self._encoder, stream(self._seed, "hybrid", "votes", len(known)))
-        self._success.fit(rows.take(by_hash), labels[by_hash])
+        self._success.fit(rows, labels)
 
     def chance(self, rows: Rows) -> Floats:
         """Chance that each row works."""
         return np.ones(len(rows)) if self._success is None else self._success.chance(rows)
+
+    def failing(self, rows: Rows) -> float:
+        """Share of some rows that is expected to fail."""
+        return float(np.mean(1.0 - self.chance(rows.take(np.arange(0, len(rows), 1 + len(rows) // WEIGHED))))) if len(rows) else 0.0
 
     def predict(self, rows: Rows) -> tuple[Floats, Floats]:
         """Mean and standard deviation of the target."""
@@ -149,9 +160,25 @@ class Surrogate:
         return mean + self._expected(rows), spread
 
     @property
+    def foretold(self) -> Floats:
+        """Logarithm of the chance that each outcome, failed or not, had before it was known, given all others."""
+        return np.zeros(0) if self._success is None else self._success.evidence
+
+    @property
     def sensitivity(self) -> Floats:
         """How much the target varies with each knob."""
         return self._process.scales.sensitivity
+
+
+def witnesses(encoder: Encoder, known: Sequence[Answer], unreachable: Sequence[Config]) -> tuple[Rows, Floats]:
+    """What the chance of success is learnt from: rows in an order that means nothing, and 1 for those that ran."""
+    failed = [answer.config for answer in known if answer.failed]
+    bad = [*failed[:WITNESSES], *unreachable[:WITNESSES]]
+    worked = sorted((answer for answer in known if not answer.failed), key=lambda answer: (answer.loss, answer.key))
+    rows = encoder.rows([*bad, *(answer.config for answer in worked[:WITNESSES])])
+    labels = np.concatenate([np.zeros(len(bad)), np.ones(len(rows) - len(bad))])
+    by_hash = np.argsort([zlib.crc32(row.tobytes()) for row in rows.codes], kind="stable")
+    return rows.take(by_hash), labels[by_hash]
 
 
 def representative(losses: Floats, most: int) -> NDArray[np.int64]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,21 +18,65 @@ USUAL, USUAL_WORTH = 0.5, 3.0
 work are often alike, and a model that takes their spread for that of the space never leaves them."""
 
 
-def standardise(losses: Floats) -> tuple[Floats, float]:
-    """Logarithms where signs allow, of deviation about 1, slow ones drawn together; and what one unit is worth at the good end.
+@dataclass(frozen=True)
+class Ruler:
+    """How losses become targets.
+
+    Attributes:
+        logarithmic: Whether their logarithms count; `values` below are these then.
+        centre: The mean of their values.
+        deviation: Their standard deviation, about.
+        shift: What is left of the mean once slow ones are drawn together.
+        scale: And of the standard deviation.
+    """
+
+    logarithmic: bool
+    centre: float
+    deviation: float
+    shift: float
+    scale: float
+
+    @property
+    def unit(self) -> float:
+        """What one unit of the target is worth at the good end."""
+        return self.deviation * self.scale
+
+    def targets(self, values: Floats) -> Floats:
+        plain = (values - self.centre) / self.deviation
+        return (_drawn(plain) - self.shift) / self.scale
+
+    def slope(self, values: Floats) -> Floats:
+        """How much the target grows with the value there."""
+        plain = np.maximum((values - self.centre) / self.deviation, 0.0)
+        return (1.0 - np.tanh(plain / TAIL) ** 2) / self.unit
+
+
+def ruler(losses: Floats) -> tuple[Ruler, Floats]:
+    """Logarithms where signs allow, of deviation about 1, slow ones drawn together; and the values to be carried over.
 
     Speed-ups multiply, and how slow the slow ones are says nothing about where the fast ones stand.
     """
-    if (losses > 0).all() or (losses < 0).all():
+    logarithmic = bool((losses > 0).all() or (losses < 0).all())
+    if logarithmic:
         values = np.sign(losses) * np.log(np.abs(losses))
         deviation = math.sqrt((len(losses) * float(values.var()) + USUAL_WORTH * USUAL**2) / (len(losses) + USUAL_WORTH))
     else:
         values = losses
         deviation = max(float(values.std()), 1e-12)
     plain = (values - values.mean()) / deviation
-    drawn = np.where(plain > 0.0, TAIL * np.tanh(plain / TAIL), plain)
+    drawn = _drawn(plain)
     scale = max(float(drawn.std()) / max(float(plain.std()), 1e-12), 1e-12)
-    return (drawn - drawn.mean()) / scale, deviation * scale
+    return Ruler(logarithmic, float(values.mean()), deviation, float(drawn.mean()), scale), values
+
+
+def standardise(losses: Floats) -> tuple[Floats, float]:
+    """Targets, and what one unit of them is worth at the good end."""
+    found, values = ruler(losses)
+    return found.targets(values), found.unit
+
+
+def _drawn(plain: Floats) -> Floats:
+    return np.where(plain > 0.0, TAIL * np.tanh(plain / TAIL), plain)
 
 
 def normal_cdf(z: Floats) -> Floats:

@@ -23,6 +23,24 @@ def fresh(space: Space, rng: np.random.Generator, given: Config, taken: Collecti
     return next((config for config in space.enumerate(given) if config not in taken), None)
 
 
+def gates(space: Space) -> tuple[str, ...]:
+    """The knobs on which it depends whether others are active, ancestors first."""
+    read = {parent for name in space.knobs for parent in space.parents(name)}
+    return tuple(name for name in space.knobs if name in read)
+
+
+def spread(space: Space, rng: np.random.Generator, given: Config, first: Collection[str]) -> Config | None:
+    """A random configuration in which each value of the knobs in `first` (see `gates`) is equally likely; None when there is none.
+
+    Where every configuration is equally likely, almost all have the branch with the most knobs below it: speculative decoding with
+    its ten settings would be on in all but one of a hundred, however good it is to leave it off.
+    """
+    for name in first:
+        if name not in given and (values := space.choices(name, given)):
+            given = given.extend({name: values[int(rng.integers(len(values)))]})
+    return space.sample(rng, given)
+
+
 def changed(space: Space, config: Config, name: str, value: Value, given: Config) -> Config | None:
     """`config` with one knob set, the others repaired where that is needed; None when `given` does not allow it."""
     around = config.only(space.ancestors(name)).extend({name: value}).extend(given)

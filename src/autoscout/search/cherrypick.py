@@ -15,7 +15,7 @@ from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
 from autoscout.search._gaussian import Array, Encoding, Fit, expected_improvement, fitted, posterior
-from autoscout.search._moves import fresh, mutate
+from autoscout.search._moves import fresh, gates, mutate, spread
 from autoscout.search._told import Answer, Told, finite_losses
 from autoscout.space import Space
 
@@ -112,7 +112,8 @@ class CherrypickSearcher:
             listed = list(islice(self._space.enumerate(given), 2 * self._options.pool + 1))
             if len(listed) > 2 * self._options.pool:
                 draw = stream(self._seed, "cherrypick", "pool", given.key)
-                sampled = (self._space.sample(draw, given) for _ in range(self._options.pool))
+                first = gates(self._space)
+                sampled = (spread(self._space, draw, given, first) for _ in range(self._options.pool))
                 listed = list(dict.fromkeys(config for config in sampled if config is not None))
             self._pools[given] = listed
         best = sorted(answers, key=lambda answer: (answer.loss, answer.age))[:5]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from autoscout.core.config import Config
 from autoscout.core.seeds import stream
+from autoscout.search._moves import gates, spread
 from autoscout.search.hybrid.encode import Encoder, Rows
 from autoscout.space import Space
 
@@ -47,7 +48,7 @@ class Candidates:
             self.whole = len(found) <= LISTED
         if not self.whole:
             rng = stream(seed, "hybrid", "candidates", given.canonical)
-            found = [config for _ in range(DRAWN) if (config := space.sample(rng, given)) is not None]
+            found = drawn(space, rng, given, DRAWN)
         self.configs: Sequence[Config] = list(dict.fromkeys(map(shape, found) if shape is not None else found))
         self.rows = encoder.rows(self.configs)
         self._index = {config: row for row, config in enumerate(self.configs)}
@@ -117,3 +118,9 @@ class Candidates:
             if config is not None and (found := shape(config)) not in taken:
                 return found
         return next((found for config in self._space.enumerate(self._given) if (found := shape(config)) not in taken), None)
+
+
+def drawn(space: Space, rng: np.random.Generator, given: Config, count: int) -> list[Config]:
+    """Random configurations, `count` at most and none twice, from all branches of the space alike."""
+    first = gates(space)
+    return list(dict.fromkeys(config for _ in range(count) if (config := spread(space, rng, given, first)) is not None))

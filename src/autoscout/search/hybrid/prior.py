@@ -10,6 +10,7 @@ from autoscout.core.config import Config
 from autoscout.core.protocols import Simulator
 from autoscout.core.seeds import stream
 from autoscout.core.task import Direction, Task
+from autoscout.search.hybrid.candidates import drawn
 from autoscout.search.hybrid.encode import Codes, Encoder, Floats, Rows
 from autoscout.search.hybrid.ledger import Answer
 from autoscout.search.hybrid.options import HybridOptions
@@ -90,8 +91,7 @@ class Prior:
 
     def _best(self, given: Config, seed: int) -> list[Config]:
         rng = stream(seed, "hybrid", "prior", given.canonical)
-        drawn = dict.fromkeys(config for _ in range(DRAWN) if (config := self._encoder.space.sample(rng, given)) is not None)
-        configs = list(drawn)
+        configs = drawn(self._encoder.space, rng, given, DRAWN)
         level, _, odds = self.predict(self._encoder.rows(configs))
         cost = np.where(np.isnan(level), np.inf, level) + np.logaddexp(0.0, -odds)  # the loss over the chance to run
         return [configs[index] for index in np.argsort(cost, kind="stable")[:FAVOURITES]]

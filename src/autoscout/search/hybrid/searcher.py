@@ -50,6 +50,8 @@ CLIMBS = 3
 """Steps uphill on the acquisition from the best candidate of a sampled space."""
 DOUBT = 0.0005
 """An expected improvement, as a share of the loss, below which the model is done or wrong: no reason to follow it any further."""
+TIES, TIED, VAIN = 8, 0.02, 0.01
+"""Once so many configurations are within this share of the best, the model is doubted below that promise: it is telling ties apart."""
 NEWS = 3.0
 """Power of the chance of a new answer: improvement fades exponentially, that chance does not."""
 STARTERS = 400
@@ -192,7 +194,10 @@ class HybridSearcher:
         The best row of some tables lies among good ones and is far better than all of them: no smooth model expects it, and one that
         does not would go round it for good.
         """
-        if len(model.targets) < 2 or float(acquisition.max()) * model.unit >= DOUBT:
+        if len(model.targets) < 2:
+            return None
+        ties = int(((model.targets - model.best) * model.unit < TIED).sum())
+        if float(acquisition.max()) * model.unit >= (VAIN if ties >= TIES else DOUBT):
             return None
         near = np.flatnonzero((self._apart(rows, good) == 1) & (chance >= SAFE))
         return int(near[np.argmax(model.predict(rows.take(near))[1])]) if len(near) else None

@@ -13,9 +13,10 @@ TAIL = 1.5
 """Where, in deviations above the mean, slow trials begin to count as equally slow."""
 
 
-USUAL, USUAL_WORTH = 0.5, 3.0
+USUAL, USUAL_WORTH, USUAL_UNTIL = 0.5, 3.0, 20
 """Standard deviation expected of the logarithm of a loss, and how many trials that expectation is worth: the first few trials that
-work are often alike, and a model that takes their spread for that of the space never leaves them."""
+work are often alike, and a model that takes their spread for that of the space never leaves them. The worth fades until so many trials
+are known: where all configurations are alike within some per cent, expecting more would be exploring for good."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,8 @@ def ruler(losses: Floats) -> tuple[Ruler, Floats]:
     logarithmic = bool((losses > 0).all() or (losses < 0).all())
     if logarithmic:
         values = np.sign(losses) * np.log(np.abs(losses))
-        deviation = math.sqrt((len(losses) * float(values.var()) + USUAL_WORTH * USUAL**2) / (len(losses) + USUAL_WORTH))
+        worth = USUAL_WORTH * max(1.0 - len(losses) / USUAL_UNTIL, 0.02)
+        deviation = math.sqrt((len(losses) * float(values.var()) + worth * USUAL**2) / (len(losses) + worth))
     else:
         values = losses
         deviation = max(float(values.std()), 1e-12)

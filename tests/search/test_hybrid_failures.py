@@ -1,23 +1,27 @@
-"""What `hybrid` makes of failures, of numbers that are round, and of answers that are not what it asked for."""
+"""What `hybrid` makes of failures, of ties, of branches, of numbers that are round, and of answers that are not what it asked for."""
 
 from __future__ import annotations
 
 import math
+import zlib
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from autoscout.core.config import Config
 from autoscout.core.seeds import stream
 from autoscout.core.trial import Measurement, Proposal, Status, Trial
 from autoscout.search.hybrid import HybridSearcher
+from autoscout.search.hybrid import searcher as searcher_module
+from autoscout.search.hybrid.candidates import Candidates
 from autoscout.search.hybrid.encode import Encoder
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.process import Process
 from autoscout.search.hybrid.reach import Reach
 from autoscout.search.hybrid.success import Success, boundary
-from autoscout.search.hybrid.target import USUAL, standardise
-from autoscout.space import Choice, Grid, Space
+from autoscout.search.hybrid.target import USUAL, ruler, standardise
+from autoscout.space import Choice, Flag, Grid, Space
 from autoscout.testing.searcher import TASK
 
 MEMORY = Space(
@@ -130,6 +134,45 @@ def test_where_the_model_promises_nothing_it_is_doubted_next_to_the_best() -> No
         losses[config] = 1.0 + 0.2 * (abs(int(str(config["k0"])) - 2) + abs(int(str(config["k2"])) - 5)) + 0.001 * int(str(config["k1"]))
         searcher.tell([Trial(proposal=proposal, measurement=Measurement(status=Status.OK, metrics={"time_s": losses[config]}))])
     assert doubted > 10
+
+
+def first_doubt(ties: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """The first step at which the model is doubted where a quarter of the space is alike but for noise."""
+    monkeypatch.setattr(searcher_module, "TIES", ties)
+    space = Space([Choice("kind", ["a", "b", "c", "d"]), *(Grid(f"k{index}", 1, 7) for index in range(3))])
+    searcher = HybridSearcher(space, TASK, seed=0)
+    for step in range(60):
+        proposal = searcher.ask(1)[0]
+        if proposal.origin.get("arm") == "doubt":
+            return step
+        config = proposal.config
+        noise = 0.01 * (zlib.crc32(config.key.encode()) % 100) / 100
+        loss = (1.0 if config["kind"] == "b" else 2.0) + noise
+        searcher.tell([Trial(proposal=proposal, measurement=Measurement(status=Status.OK, metrics={"time_s": loss}))])
+    return 60
+
+
+def test_a_model_that_tells_ties_apart_is_doubted_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert first_doubt(8, monkeypatch) < first_doubt(1000, monkeypatch) - 10
+
+
+def test_the_spread_that_is_expected_of_losses_fades() -> None:
+    alike = np.linspace(1.0, 1.01, 30)
+    assert ruler(alike[:3])[0].deviation > 0.2
+    assert ruler(alike)[0].deviation < 0.05
+
+
+def test_candidates_come_from_all_branches_alike() -> None:
+    below = [Grid(f"s{index}", 1, 20, when="spec") for index in range(4)]
+    space = Space([Flag("spec", default=False), *(Grid(f"k{index}", 1, 20) for index in range(3)), *below])
+    rng = np.random.default_rng(0)
+    drawn = [space.sample(rng) for _ in range(100)]
+    assert sum(config is not None and config["spec"] is False for config in drawn) == 0  # 1 in 160,000
+    pool = Candidates(space, Encoder(space), seed=0, given=Config())
+    off = sum(config["spec"] is False for config in pool.configs)
+    assert 0.4 < off / len(pool.configs) < 0.6
+    pinned = Candidates(space, Encoder(space), seed=0, given=Config(spec=True))
+    assert all(config["spec"] is True for config in pinned.configs)
 
 
 def test_round_numbers_are_alike() -> None:

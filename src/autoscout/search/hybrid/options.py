@@ -29,7 +29,7 @@ class HybridOptions:
         past: Similar past studies to learn from (see `autoscout.search.hybrid.past.recall`).
     """
 
-    start: int = 5
+    start: int = 4
     trees: int = 0
     forest_weight: float = 0.3
     failures: bool = True

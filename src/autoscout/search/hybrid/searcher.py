@@ -140,12 +140,14 @@ class HybridSearcher:
         if self._prior is not None:  # it fails less, and so says less about random candidates
             rate = max(1e-3, model.failing(pool.rows) * (1.0 - (1.0 - FOREWARNED) * model.believed))
         acquisition, chance = self._acquisition(model, rows, step, rate)
+        news = np.ones(len(rows))
         if pairs := self._ledger.snapped():
             known = self._encoder.rows([*(answer.config for answer in answers), *waiting])
-            acquisition = acquisition * Reach(self._encoder, pairs, known).chance(rows) ** NEWS
+            news = Reach(self._encoder, pairs, known).chance(rows)
+            acquisition = acquisition * news**NEWS
         if len(model.targets) > 1 and not waiting and self._settled(model, pool, taken, acquisition, chance, step, rate):
             return None
-        doubtful = self._doubtful(model, good, rows, acquisition, chance)
+        doubtful = self._doubtful(model, good, rows, acquisition, chance * news)
         if doubtful is not None:
             return self._proposal(configs[doubtful], {"round": step, "arm": "doubt"})
         choice, origin = self._choose(model, answers, good, rows, acquisition)

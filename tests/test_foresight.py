@@ -173,5 +173,6 @@ def test_the_command_line_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     sentence = "informed by the simulator training; --simulator none begins without"
     assert sentence in CliRunner().invoke(app, line).output
     assert "informed" not in CliRunner().invoke(app, [*line, "--simulator", "none"]).output
+    assert "informed" not in CliRunner().invoke(app, [*line, "--simulator", "nobody"]).output
     told = json.loads(CliRunner().invoke(app, [*line, "--json"]).stdout)
     assert len(told["launches"]) == 4

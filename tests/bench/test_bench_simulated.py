@@ -97,6 +97,15 @@ def test_the_command_refuses_tables_that_say_nothing_about_the_job(tmp_path: Pat
     assert "tasks.json" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("text", ["[]", '{"job": ["A100"]}'])
+def test_tasks_that_describe_nothing_are_told_where(tmp_path: Path, text: str) -> None:
+    folder = training_folder(tmp_path)
+    (folder / "tasks.json").write_text(text)
+    with pytest.raises(ConfigError, match=r"tasks\.json: job: must map names of tables") as caught:
+        load_table(find_tables(str(folder))[0])
+    assert len(caught.value.faults) == 1
+
+
 def lines_of(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "runs.jsonl").read_text().splitlines()]
 
@@ -107,9 +116,11 @@ def test_hybrid_is_informed_where_a_simulator_understands_the_table(tmp_path: Pa
     kept = ["--output", str(tmp_path / "out")]
     assert run(*line, *kept, "--simulator", "none") == 0
     assert "informed by" not in capsys.readouterr().out
+    assert "informed by" not in (tmp_path / "out" / "bench.html").read_text()
     assert run(*line, *kept) == 0
     first = capsys.readouterr().out.splitlines()[0]
     assert first == "hybrid informed by training on job; --simulator none races without"
+    assert first in (tmp_path / "out" / "bench.html").read_text(), "the page says it too"
     runs = lines_of(tmp_path / "out")
     assert [(entry["searcher"], entry["informed"]) for entry in runs] == [
         *[("hybrid", ""), ("random", "")] * 2,

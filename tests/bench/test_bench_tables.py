@@ -46,6 +46,7 @@ def test_faults_of_rows_are_told_together(tmp_path: Path) -> None:
         load_table(find_tables(str(folder))[0])
     assert len(caught.value.faults) == 2
     assert "row 6.x" in str(caught.value)
+    assert {fault.where for fault in caught.value.faults} == {str(folder / "toy.csv")}
 
 
 def test_unknown_tables_are_refused(tmp_path: Path) -> None:

@@ -292,7 +292,7 @@ def test_faults_of_a_list_stand_at_their_lines() -> None:
     text = BLOCK.replace("{kind: a, size: 2.0}", "{kind: a, size: 3}").replace("{kind: b}", "{kind: b, size: 1.0}")
     with pytest.raises(SpaceError) as caught:
         read_space(text, where="mine.yaml")
-    assert [fault.where for fault in caught.value.faults] == ["mine.yaml:7"]  # values before conditions
+    assert [fault.where for fault in caught.value.faults] == ["mine.yaml:7", "mine.yaml:8"]  # of values and of conditions
     with pytest.raises(SpaceError) as caught:
         read_space(BLOCK.replace("{kind: b}", "{kind: b, size: 1.0}\n  - {kind: a}"), where="mine.yaml")
     assert [(fault.where, fault.field) for fault in caught.value.faults] == [("mine.yaml:8", "among[2]"), ("mine.yaml:9", "among[3]")]
@@ -302,6 +302,9 @@ def test_faults_of_a_list_stand_at_their_lines() -> None:
         assert caught.value.faults[0].where == "mine.yaml:8"
     with pytest.raises(SpaceError, match="must be a list"):
         read_space("knobs: {kind: [a]}\namong: all\n")
+    with pytest.raises(SpaceError, match="at least one") as caught:
+        read_space("knobs: {kind: [a]}\namong: []\n", where="mine.yaml")
+    assert caught.value.faults[0].where == "mine.yaml:2"
 
 
 def test_configspace_forbids_what_is_not_listed_or_is_told_less() -> None:

@@ -76,8 +76,8 @@ def _aligned(rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-def as_page(scores: Scores, title: str = "Searchers on recorded tables") -> str:
-    """One HTML file with all figures and curves."""
+def as_page(scores: Scores, title: str = "Searchers on recorded tables", note: str = "") -> str:
+    """One HTML file with all figures and curves; `note` says what else a reader must know of the race."""
     colours = {score.searcher: _COLOURS[index % len(_COLOURS)] for index, score in enumerate(scores.overall)}
     names = list(dict.fromkeys(score.table for score in scores.by_table))
     grouped = {name: [score for score in scores.by_table if score.table == name] for name in names}
@@ -86,6 +86,7 @@ def as_page(scores: Scores, title: str = "Searchers on recorded tables") -> str:
         [
             tag("h1", title),
             tag("p", f"Budget {scores.budget}, {scores.seeds} seeds, {len(names)} tables. Regret is 0 at the optimum, 1 at the median."),
+            *([tag("p", note)] if note else []),
             _figures(scores.overall, "All tables", colours),
             tag("div", *plots, class_="plots"),
             *(_figures(sorted(grouped[name], key=lambda score: score.area), name, colours) for name in names),

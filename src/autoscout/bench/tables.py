@@ -118,8 +118,13 @@ def _from_manifest(folder: Path, name: str) -> Table:
     entry = _read_json(folder / MANIFEST)[name]
     tasks = _read_json(folder / "tasks.json") if (folder / "tasks.json").is_file() else {}
     parquet, text = folder / f"{name}.parquet", folder / f"{name}.csv"
-    columns = _columns.read_parquet(parquet) if parquet.is_file() or not text.is_file() else _columns.read_csv(text)
-    return _columns.build(name, entry, columns, str(parquet), workload=_facts(tasks.get(name, {})))
+    file = parquet if parquet.is_file() or not text.is_file() else text
+    columns = _columns.read_parquet(file) if file is parquet else _columns.read_csv(file)
+    described = tasks.get(name, {}) if isinstance(tasks, Mapping) else tasks
+    if not isinstance(described, Mapping):
+        rule = "must map names of tables to facts about each"
+        raise ConfigError(Fault(where=str(folder / "tasks.json"), field=name, value=repr(described)[:80], rule=rule))
+    return _columns.build(name, entry, columns, str(file), workload=_facts(described))
 
 
 def _facts(described: Mapping[str, Any]) -> dict[str, object]:

@@ -68,9 +68,10 @@ def search(
         runs = [replace(run, searcher=f"{run.searcher}, {run.workers} at once") for run in runs]
     scores = _scores(race, runs)
     compared = compare(runs, scores, race.entries, {source.name: load_table(source) for source in race.tables}) if named else []
-    if race.informants and not as_json:
-        typer.echo(f"{as_informants(race.informants, race.entries)}\n")
-    _show(scores, output, png, as_json, more={"informed": dict(race.informants), **({"simulator": compared} if named else {})})
+    told = as_informants(race.informants, race.entries) if race.informants else ""
+    if told and not as_json:
+        typer.echo(f"{told}\n")
+    _show(scores, output, png, as_json, more={"informed": dict(race.informants), **({"simulator": compared} if named else {})}, note=told)
     if named and not as_json:
         typer.echo(f"\n{as_comparison(compared)}")
 
@@ -159,11 +160,17 @@ def _scores(race: Race, runs: list[Run]) -> Scores:
 
 
 def _show(
-    scores: Scores, output: Path | None, png: bool, as_json: bool, silent: bool = False, more: Mapping[str, Any] = MappingProxyType({})
+    scores: Scores,
+    output: Path | None,
+    png: bool,
+    as_json: bool,
+    silent: bool = False,
+    more: Mapping[str, Any] = MappingProxyType({}),
+    note: str = "",
 ) -> None:
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
-        (output / "bench.html").write_text(as_page(scores), encoding="utf-8")
+        (output / "bench.html").write_text(as_page(scores, note=note), encoding="utf-8")
         if png:
             write_png(scores, output / "curves.png")
     if as_json:

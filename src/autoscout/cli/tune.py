@@ -166,8 +166,8 @@ def introduce(setup: Setup, folder: Folder, *, from_flags: bool, past: Sequence[
     )
     if past:
         options.errors.print(f"{sentence(past)}; --no-warm-start begins without", markup=False, highlight=False, soft_wrap=True)
-    if setup.simulates == "prior":
-        told = f"{foresight.sentence(setup.simulator)}; --simulator none begins without"
+    if setup.informant and setup.simulates == "prior":  # one that was named is known, and may not be there
+        told = f"{foresight.sentence(setup.informant)}; --simulator none begins without"
         options.errors.print(told, markup=False, highlight=False, soft_wrap=True)
     if 0 < setup.finals.rounds < ENOUGH_ROUNDS:
         options.errors.print(f"{setup.finals.rounds} rounds cannot show a gain beyond noise: it takes {ENOUGH_ROUNDS}.", style="yellow")

@@ -85,7 +85,7 @@ class Column:
         return gaps[self._places if rows is None else self._places[rows]]
 
 
-def encoded(knobs: Sequence[Knob], configs: Sequence[dict[str, Value]]) -> tuple[Positions, list[int]]:
+def encoded(knobs: Sequence[Knob], configs: Sequence[dict[str, Value]]) -> tuple[Positions, set[int]]:
     """The positions of all configurations, and which of them name an unknown knob or value."""
     found = np.full((len(configs), len(knobs)), INACTIVE, dtype=np.int64)
     strange: set[int] = set()
@@ -101,4 +101,4 @@ def encoded(knobs: Sequence[Knob], configs: Sequence[dict[str, Value]]) -> tuple
                 else:
                     found[row, column] = place
     strange.update(row for row, config in enumerate(configs) if len(config) != named[row])
-    return found, sorted(strange)
+    return found, strange

@@ -61,7 +61,7 @@ class Listed(Space):
         if not made:
             raise SpaceError(Fault(field="among", value="[]", rule="at least one configuration must be listed"))
         positions, strange = encoded(self._compiled.knobs, [config.to_json() for config in made])
-        broken = strange or np.flatnonzero(~self._satisfying(positions)).tolist()
+        broken = sorted({*strange, *np.flatnonzero(~self._satisfying(positions)).tolist()})
         if broken:
             raise SpaceError(self._faults(made, broken))
         order = np.lexsort(positions.T[::-1])

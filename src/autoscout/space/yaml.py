@@ -259,6 +259,7 @@ class _Reader:
     def _among(self, knobs: Mapping[str, Knob]) -> list[dict[str, Value]]:
         """The listed configurations; a whole number stands for the fraction where a knob holds fractions."""
         found: list[dict[str, Value]] = []
+        self.items["among"] = self.block["among"]
         for number, item in enumerate(self.block["among"].items(self.faults)):
             self.items[f"among[{number}]"] = item
             config: dict[str, Value] = {}

@@ -33,7 +33,8 @@ def write_configspace(space: Space, path: Path | None = None, name: str = "autos
 
     Whole ranges with step 1 become integer ranges; other grids become ordinals, which keeps exactly their values. Conditions
     and constraints become conditions and forbidden clauses as far as and/or over sets of values can say them, by
-    tabulating where needed; `lost` names those that cannot be said, and ConfigSpace then allows more than the space does.
+    tabulating where needed; `lost` names those that cannot be said. Without a constraint ConfigSpace allows more than the space
+    does; without its condition a knob is always active there, and a configuration must be given a value for it.
     `read_configspace` gets the very same space back from an unchanged file.
     """
     lost: list[str] = []
@@ -44,7 +45,7 @@ def write_configspace(space: Space, path: Path | None = None, name: str = "autos
         try:
             activity = True if knob.when is None else formula(parse(knob.when), present, space.facts, violated=False)
         except CannotSayError as error:
-            lost.append(f"condition of {knob.name} ({knob.when}): {error}")
+            lost.append(f"condition of {knob.name} ({knob.when}), which is always active there: {error}")
             activity = True
         if activity is False:
             continue

@@ -6,13 +6,17 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from autoscout.core import plugins
+from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
-from autoscout.search.smac import SmacOptions, _scaled
+from autoscout.search.smac import SmacOptions, _known_as, _scaled
+from autoscout.space import Flag, Grid, Space
+from autoscout.space.interchange import write_configspace
 
 DEAR = ("ax", "openbox", "optuna-gp", "smac")
 
@@ -61,3 +65,13 @@ def test_the_best_rate_is_no_outlier_to_smac() -> None:
 def test_smac_wants_challengers() -> None:
     with pytest.raises(ConfigError, match="challengers"):
         SmacOptions(challengers=0)
+
+
+def test_smac_takes_what_it_was_not_told_the_condition_of(tmp_path: Path) -> None:
+    configspace = pytest.importorskip("ConfigSpace")
+    space = Space([Flag("a"), Flag("b", when="a"), Grid("c", values=[1, 2], when="(active(b) and b) if a else not active(b)")])
+    export = write_configspace(space, tmp_path / "space.json")
+    assert len(export.lost) == 1
+    other = configspace.ConfigurationSpace.from_json(tmp_path / "space.json")
+    assert dict(_known_as(Config(a=True, b=False), other)) == {"a": True, "b": False, "c": 1}
+    assert dict(_known_as(Config(a=False, c=2), other)) == {"a": False, "c": 2}

@@ -111,14 +111,13 @@ class SmacSearcher:
 
     def _wishes(self, wanted: int) -> list[Mapping[str, Value]]:
         """The configurations with the best acquisition after a forest was grown from all that was told."""
-        from ConfigSpace.util import deactivate_inactive_hyperparameters
         from smac import HyperparameterOptimizationFacade as Facade
         from smac import Scenario
         from smac.utils.configspace import convert_configurations_to_array
 
         space = self._configspace()
         told = history(self._told)
-        configs = [deactivate_inactive_hyperparameters(dict(config), space) for config, _ in told]
+        configs = [_known_as(config, space) for config, _ in told]
         costs = _scaled(np.array([loss for _, loss in told]))
         seed = number(self._seed, "smac", self._told.count) % 2**31
         space.seed(seed)  # SMAC draws from the space, which has a generator of its own
@@ -134,6 +133,14 @@ class SmacSearcher:
         search.acquisition_function = gain
         found = search.maximize(previous_configs=configs)
         return [{name: _plain(value) for name, value in dict(config).items()} for config in islice(found, _WISHES * wanted)]
+
+
+def _known_as(config: Mapping[str, Value], space: Any) -> Any:
+    """A configuration as SMAC has it: a knob whose condition it could not be told is always active there, and gets its default."""
+    from ConfigSpace.util import deactivate_inactive_hyperparameters
+
+    always = {name: space[name].default_value for name in space.unconditional_hyperparameters}
+    return deactivate_inactive_hyperparameters({**always, **config}, space)
 
 
 def _scaled(losses: NDArray[np.float64]) -> NDArray[np.float64]:

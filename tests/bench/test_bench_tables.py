@@ -49,6 +49,13 @@ def test_faults_of_rows_are_told_together(tmp_path: Path) -> None:
     assert {fault.where for fault in caught.value.faults} == {str(folder / "toy.csv")}
 
 
+def test_a_file_without_rows_says_so(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "tables")
+    (folder / "toy.csv").write_text((folder / "toy.csv").read_text().splitlines()[0] + "\n")
+    with pytest.raises(ConfigError, match=r"toy\.csv: holds no rows"):
+        load_table(find_tables(str(folder))[0])
+
+
 def test_unknown_tables_are_refused(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "tables")
     with pytest.raises(ConfigError, match="toy"):

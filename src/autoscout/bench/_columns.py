@@ -37,8 +37,9 @@ def read_parquet(path: Path) -> dict[str, list[Any]]:
 def read_csv(path: Path) -> dict[str, list[Any]]:
     """All columns of a CSV file, as text; an empty cell is None."""
     with path.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    return {name: [row[name] or None for row in rows] for name in (rows[0] if rows else ())}
+        reader = csv.DictReader(file)
+        rows = list(reader)
+    return {name: [row[name] or None for row in rows] for name in reader.fieldnames or ()}
 
 
 def build(name: str, entry: Mapping[str, Any], columns: Mapping[str, Sequence[Any]], where: str, workload: dict[str, object]) -> Table:
@@ -47,6 +48,8 @@ def build(name: str, entry: Mapping[str, Any], columns: Mapping[str, Sequence[An
     missing = [item["name"] for item in params if item["name"] not in columns] + [key for key in (METRIC,) if key not in columns]
     if missing:
         raise ConfigError([Fault(where=where, field=item, rule="the manifest names a column that is not there") for item in missing])
+    if not columns[METRIC]:
+        raise ConfigError(Fault(where=where, rule="holds no rows"))
     knobs = {item["name"]: _knob(item) for item in params}
     space = Space(knobs.values())
     configs, faults = _configs(params, knobs, columns, where)

@@ -71,6 +71,7 @@ def test_the_first_ready_simulator_that_understands_a_task_is_found() -> None:
     assert foresight.informant(LAYOUT, replace(TRAINING, workload={})) == "", "and know the job"
     assert foresight.informant(ENGINE, replace(SERVER, objective=Objective(metric="accuracy"))) == "", "and the metric"
     assert foresight.informant(LAYOUT, replace(TRAINING, objective=Objective(metric="reward", direction=Direction.MAXIMIZE))) == ""
+    assert foresight.informant(LAYOUT, replace(TRAINING, objective=Objective(metric="peak_memory_gb"))) == ""
 
 
 def test_only_simulators_that_need_no_trials_are_ready() -> None:

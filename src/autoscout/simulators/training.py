@@ -52,6 +52,10 @@ class TrainingAnswer:
     valid: NDArray[np.bool_]
 
 
+_NO_TIMES = ("memory", "bytes", "loss", "energy", "power", "perplexity")
+"""What a metric may be about, other than time; every other unknown one that is to be minimised counts as seconds per step."""
+
+
 class TrainingModel:
     """Predicts step time and memory of transformer training from model shape, layout, GPUs and a calibration."""
 
@@ -75,6 +79,9 @@ class TrainingModel:
         reading, calibration = self._read(task)
         if task.objective.direction is Direction.MAXIMIZE and not _throughput(task.objective.metric):
             rule = "to be maximised, and none of the throughputs that this model knows"
+            raise ConfigError(Fault(where="task", field="objective.metric", value=task.objective.metric, rule=rule))
+        if any(word in task.objective.metric for word in _NO_TIMES):
+            rule = "this model predicts times and throughputs"
             raise ConfigError(Fault(where="task", field="objective.metric", value=task.objective.metric, rule=rule))
         answer = self.answer(configs, task)
         count = len(configs)

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from autoscout.core.config import Config
 from autoscout.core.seeds import stream
-from autoscout.search._moves import gates, spread
 from autoscout.search.hybrid.encode import Encoder, Rows
 from autoscout.space import Space
 
@@ -121,6 +120,5 @@ class Candidates:
 
 
 def drawn(space: Space, rng: np.random.Generator, given: Config, count: int) -> list[Config]:
-    """Random configurations, `count` at most and none twice, from all branches of the space alike."""
-    first = gates(space)
-    return list(dict.fromkeys(config for _ in range(count) if (config := spread(space, rng, given, first)) is not None))
+    """Random configurations, `count` at most and none twice."""
+    return list(dict.fromkeys(config for _ in range(count) if (config := space.sample(rng, given)) is not None))

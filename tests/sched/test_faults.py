@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from autoscout.cli.main import app
 from autoscout.core import plugins
+from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
+from autoscout.core.trial import Proposal
 from autoscout.sched.cluster import Cluster
 from autoscout.sched.engine import Run, simulate
+from autoscout.sched.evaluator import SchedulerEvaluator, Simulation
 from autoscout.sched.metrics import summary
 from autoscout.sched.schedulers.fifo import FIFO
 from autoscout.sched.schedulers.lucid import Lucid
@@ -17,6 +24,7 @@ from autoscout.sched.schedulers.themis import Themis
 from autoscout.sched.schedulers.tiresias import Tiresias
 from autoscout.sched.snapshot import Snapshot
 from autoscout.sched.trace import Trace
+from autoscout.sched.workload.synthetic import Recipe, generate
 
 SCHEDULERS = plugins.available("scheduler")
 
@@ -99,3 +107,39 @@ def test_stopped_runs_report_unfinished_jobs() -> None:
     assert result.remaining_s[1] == 60
     assert summary(result)["ended"] == 1
     assert summary(result)["mean_jct_s"] == 25
+
+
+THRASHING = Config(
+    priority="service",
+    queues=6,
+    threshold=339.0,
+    ratio_3=1.5,
+    ratio_4=2.0,
+    ratio_5=64.0,
+    ratio_6=4.0,
+    starvation="promote",
+    promote=1.0,
+    placement="relaxed",
+    pack_limit=4.0,
+)
+"""Jobs are demoted after seconds and brought back after as many, and every time they lose more than they got done."""
+
+
+def test_a_configuration_under_which_jobs_never_end_is_refused_instead_of_simulated_for_good() -> None:
+    trace = generate(Recipe(profile="philly", jobs=300, days=1, seed=3))
+    simulation = Simulation(trace=trace, cluster=Cluster.parse("4x8"), scheduler="tiresias")
+    assert not simulation.space().check(THRASHING)
+    with pytest.raises(ConfigError, match="25 of 300 jobs never end"):
+        simulation(THRASHING)
+    (answer,) = SchedulerEvaluator(simulation).evaluate([Proposal(config=THRASHING)])
+    assert answer.status.failed
+    assert "never end" in answer.reason
+    later = replace(simulation, run=Run(until_s=float(simulation.trace.submit_s[0]) + 96 * 3600.0))
+    assert later(THRASHING)["ended"] == 275, "with an end there is nothing endless about it"
+
+
+def test_simulate_says_that_jobs_never_end() -> None:
+    wanted = [part for name, value in THRASHING.items() for part in ("--set", f"{name}={value}")]
+    found = CliRunner().invoke(app, ["sched", "simulate", "--trace", "synthetic:philly:300:1:3", "--cluster", "4x8", *wanted])
+    assert found.exit_code == 0, found.output
+    assert "25 of 300 jobs never end" in " ".join(found.stderr.split())

@@ -93,6 +93,8 @@ def simulate_command(
         from autoscout.sched.plot import result_page
 
         plot.write_text(result_page({scheduler: result}), encoding="utf-8")
+    if result.endless:
+        options.errors.print(f"{result.endless}; means count them up to the last end", style="yellow", markup=False, highlight=False)
     metrics = summary(result)
     agreement = agreement_with(result, compare) if compare else {}
     parts = by_vc(result) if detail == "vc" else by_size(result) if detail == "size" else {}

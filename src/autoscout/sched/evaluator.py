@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from autoscout.core import plugins
 from autoscout.core.clock import Clock, RealClock
 from autoscout.core.config import Config
-from autoscout.core.errors import AutoScoutError
+from autoscout.core.errors import AutoScoutError, ConfigError, Fault
 from autoscout.core.launch import Launch
 from autoscout.core.protocols import Executor
 from autoscout.core.task import Budget, Direction, Objective, Task
@@ -71,8 +71,15 @@ class Simulation:
         return dataclasses.replace(built, **dict(self.fixed)) if self.fixed else built  # type: ignore[type-var]
 
     def __call__(self, config: Config) -> dict[str, float]:
-        """All metrics of a run with this configuration."""
-        return summary(simulate(self.trace, self.cluster, self.build(config), self.run), self.scored)
+        """All metrics of a run with this configuration.
+
+        Raises:
+            ConfigError: some jobs never end, so that no mean over them is a figure of the configuration.
+        """
+        result = simulate(self.trace, self.cluster, self.build(config), self.run)
+        if endless := result.endless:
+            raise ConfigError(Fault(where=f"scheduler {self.scheduler}", value=str(config), rule=endless))
+        return summary(result, self.scored)
 
 
 @dataclass(frozen=True, kw_only=True)

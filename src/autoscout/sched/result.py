@@ -108,6 +108,14 @@ class Result:
         return np.isfinite(self.end_s)
 
     @property
+    def endless(self) -> str:
+        """That jobs never end, in words; empty when all do, or when the simulation was to stop before."""
+        left = int((~self.ended).sum())
+        if not left or np.isfinite(self.until_s):
+            return ""
+        return f"{left:,} of {len(self.trace):,} jobs never end: nothing starts them, or restarts cost more than is done between them"
+
+    @property
     def jct_s(self) -> NDArray[np.float64]:
         """Completion time of each job that ended: from arrival to end."""
         return self.end_s - self.trace.submit_s

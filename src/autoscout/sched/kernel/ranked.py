@@ -74,11 +74,14 @@ from autoscout.sched.kernel.columns import (
 from autoscout.sched.kernel.jit import jit, loop
 from autoscout.sched.kernel.log import Log, new_log, note
 from autoscout.sched.kernel.place import give_back, new_ledger, place
-from autoscout.sched.kernel.state import ACTIVE_JOBS, ARRIVED, DECISIONS, LISTED_SO_FAR, resume_running, start, stop
+from autoscout.sched.kernel.state import ACTIVE_JOBS, ARRIVED, DECISIONS, LISTED_SO_FAR, remaining_s, resume_running, start, stop
 
 __all__ = ["COMPETES", "PROTECTED", "SET_ASIDE", "run_ranked"]
 
 _STUCK_LIMIT = 1_000  # decisions in vain, with nothing running and nobody to come, after which a policy is taken to have given up
+_LOOK_EVERY, _FUTILE_LIMIT = 1_000, 50
+"""Once nobody is to come, how many decisions lie between looks at the work that is left, and how many looks in a row may find no less than
+ever before: restarts then cost more than is done between them, and that goes on for good."""
 
 
 @jit
@@ -116,6 +119,15 @@ def _set_aside(n: int, flag: Vector, eligible: float) -> None:
                 flag[i] = SET_ASIDE
             else:
                 kept -= 1
+
+
+@jit
+def _work_left(job: Table, active: Index, n: int, now: float) -> float:
+    """Seconds of work of all jobs in the system."""
+    left = 0.0
+    for i in range(n):
+        left += remaining_s(job, active[i], now)
+    return left
 
 
 @jit
@@ -323,7 +335,7 @@ def run_ranked(
     memory: Vector,
     options: Table,
 ) -> tuple[Log, int, float]:
-    """Run until every job ended, nothing can happen any more, or the time is up.
+    """Run until every job ended, nothing can happen any more, what happens gets no work done any more, or the time is up.
 
     Returns:
         The log, the number of decisions taken, and the GPU-seconds that lay idle while somebody waited.
@@ -346,7 +358,8 @@ def run_ranked(
     now = -1.0  # a round may fall on the very start
     changed = blocked = False
     idle = 0.0
-    vain = row = 0
+    vain = row = futile = 0
+    least = np.inf
     while True:
         due = _next_due(job, active, count, woken, change_at, row, changed, now, option)
         if due == np.inf or due > option[UNTIL]:
@@ -392,4 +405,11 @@ def run_ranked(
         vain = 0 if changed or cluster[FREE_GPUS] < cluster[CAPACITY] or count[ARRIVED] < jobs else vain + 1
         if vain > _STUCK_LIMIT:
             break
+        for_good = option[UNTIL] == np.inf and count[ARRIVED] == jobs and row + 1 == change_at.shape[0]
+        if for_good and count[DECISIONS] % _LOOK_EVERY == 0:
+            left = _work_left(job, active, n, now)
+            futile = 0 if left < least else futile + 1
+            least = min(least, left)
+            if futile > _FUTILE_LIMIT:
+                break
     return log, count[DECISIONS], idle

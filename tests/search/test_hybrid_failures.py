@@ -12,9 +12,9 @@ import pytest
 from autoscout.core.config import Config
 from autoscout.core.seeds import stream
 from autoscout.core.trial import Measurement, Proposal, Status, Trial
-from autoscout.search._moves import gates, spread
 from autoscout.search.hybrid import HybridSearcher
 from autoscout.search.hybrid import searcher as searcher_module
+from autoscout.search.hybrid.candidates import Candidates
 from autoscout.search.hybrid.encode import Encoder
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.process import Process
@@ -162,18 +162,17 @@ def test_the_spread_that_is_expected_of_losses_fades() -> None:
     assert ruler(alike)[0].deviation < 0.05
 
 
-def test_draws_can_come_from_all_branches_alike() -> None:
+def test_candidates_come_from_all_branches_alike() -> None:
     below = [Grid(f"s{index}", 1, 20, when="spec") for index in range(4)]
     space = Space([Flag("spec", default=False), *(Grid(f"k{index}", 1, 20) for index in range(3)), *below])
     rng = np.random.default_rng(0)
     drawn = [space.sample(rng) for _ in range(100)]
     assert sum(config is not None and config["spec"] is False for config in drawn) == 0  # 1 in 160,000
-    assert gates(space) == ("spec",)
-    spreads = [spread(space, rng, Config(), gates(space)) for _ in range(200)]
-    assert 60 < sum(config is not None and config["spec"] is False for config in spreads) < 140
-    pinned = spread(space, rng, Config(spec=True), gates(space))
-    assert pinned is not None
-    assert pinned["spec"] is True
+    pool = Candidates(space, Encoder(space), seed=0, given=Config())
+    off = sum(config["spec"] is False for config in pool.configs)
+    assert 0.4 < off / len(pool.configs) < 0.6
+    pinned = Candidates(space, Encoder(space), seed=0, given=Config(spec=True))
+    assert all(config["spec"] is True for config in pinned.configs)
 
 
 def test_round_numbers_are_alike() -> None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from autoscout.core.config import Config
 from autoscout.core.seeds import stream
+from autoscout.search._moves import gates, spread
 from autoscout.search.hybrid.encode import Encoder, Rows
 from autoscout.space import Space
 
@@ -120,5 +121,6 @@ class Candidates:
 
 
 def drawn(space: Space, rng: np.random.Generator, given: Config, count: int) -> list[Config]:
-    """Random configurations, `count` at most and none twice."""
-    return list(dict.fromkeys(config for _ in range(count) if (config := space.sample(rng, given)) is not None))
+    """Random configurations, `count` at most and none twice, from all branches of the space alike."""
+    first = gates(space)
+    return list(dict.fromkeys(config for _ in range(count) if (config := spread(space, rng, given, first)) is not None))

@@ -122,12 +122,16 @@ def _set_aside(n: int, flag: Vector, eligible: float) -> None:
 
 
 @jit
-def _work_left(job: Table, active: Index, n: int, now: float) -> float:
-    """Seconds of work of all jobs in the system."""
+def _futile(job: Table, active: Index, now: float, count: Index, watch: Vector) -> bool:
+    """Whether no work gets done any more; `watch` holds the least that was left at a look, and the looks since."""
+    if count[DECISIONS] % _LOOK_EVERY > 0:
+        return False
     left = 0.0
-    for i in range(n):
+    for i in range(count[ACTIVE_JOBS]):
         left += remaining_s(job, active[i], now)
-    return left
+    watch[1] = 0.0 if left < watch[0] else watch[1] + 1.0
+    watch[0] = min(watch[0], left)
+    return watch[1] > _FUTILE_LIMIT
 
 
 @jit
@@ -342,9 +346,7 @@ def run_ranked(
     """
     option = options[0]
     jobs = job.shape[1]
-    active = np.empty(jobs, np.int64)
-    chosen = np.empty(jobs, np.int64)
-    losers = np.empty(jobs, np.int64)
+    active, chosen, losers = np.empty(jobs, np.int64), np.empty(jobs, np.int64), np.empty(jobs, np.int64)
     key, tie, flag = np.zeros(jobs), np.zeros(jobs), np.zeros(jobs)
     count = np.zeros(4, np.int64)
     cluster = np.zeros(CLUSTER_PLACES)
@@ -358,8 +360,8 @@ def run_ranked(
     now = -1.0  # a round may fall on the very start
     changed = blocked = False
     idle = 0.0
-    vain = row = futile = 0
-    least = np.inf
+    vain = row = 0
+    watch = np.array([np.inf, 0.0])
     while True:
         due = _next_due(job, active, count, woken, change_at, row, changed, now, option)
         if due == np.inf or due > option[UNTIL]:
@@ -403,13 +405,7 @@ def run_ranked(
         blocked = placed < pending + stops
         woken = wake(now, active, n, job, cluster, params[row], memory)
         vain = 0 if changed or cluster[FREE_GPUS] < cluster[CAPACITY] or count[ARRIVED] < jobs else vain + 1
-        if vain > _STUCK_LIMIT:
-            break
         for_good = option[UNTIL] == np.inf and count[ARRIVED] == jobs and row + 1 == change_at.shape[0]
-        if for_good and count[DECISIONS] % _LOOK_EVERY == 0:
-            left = _work_left(job, active, n, now)
-            futile = 0 if left < least else futile + 1
-            least = min(least, left)
-            if futile > _FUTILE_LIMIT:
-                break
+        if vain > _STUCK_LIMIT or (for_good and _futile(job, active, now, count, watch)):
+            break
     return log, count[DECISIONS], idle

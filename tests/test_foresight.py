@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-import threading
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from _toys import Watcher
+from _studies import campaign, tuned
 from autoscout import foresight
 from autoscout.campaign import build_campaign, read_campaign
 from autoscout.cli.main import app
-from autoscout.compose import Result, Setup, inform, look, prepare, remember, run, searcher
+from autoscout.compose import Setup, inform, look, prepare, remember, searcher
 from autoscout.core import plugins
 from autoscout.core.errors import ConfigError
 from autoscout.core.protocols import StudyRecord
@@ -39,24 +37,6 @@ SERVER = Task(
     objective=Objective(metric="output_throughput", direction=Direction.MAXIMIZE),
 )
 ENGINE = Space([Choice("tensor_parallel_size", [1, 2, 4]), Grid("max_num_seqs", values=[4, 64])])
-
-
-def campaign(folder: Path, name: str, gpus: int = 16, trials: int = 6, **more: Any) -> Setup:
-    data = {
-        "system": "virtual",
-        "name": name,
-        "hardware": {"gpus": f"{gpus}xA100-80"},
-        "budget": {"trials": trials},
-        "execute": {"executor": "inline"},
-        "finals": {"rounds": 0},
-        "store": str(folder / "all.db"),
-        **more,
-    }
-    return prepare(build_campaign(data, where="test"))
-
-
-def tuned(folder: Path, name: str, **more: Any) -> Result:
-    return run(campaign(folder, name, **more), Folder(folder / name), Watcher(), lambda _: threading.Event())
 
 
 def informant(setup: Setup, folder: Path) -> str:
@@ -177,3 +157,18 @@ def test_the_command_line_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "informed" not in CliRunner().invoke(app, [*line, "--simulator", "nobody"]).output
     told = json.loads(CliRunner().invoke(app, [*line, "--json"]).stdout)
     assert len(told["launches"]) == 4
+
+
+def test_a_study_that_goes_on_and_its_explanation_say_so_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    folder = str(tuned(tmp_path, "old").folder.path)
+    again = CliRunner().invoke(app, ["resume", folder]).output
+    assert "informed by the simulator training" in again
+    assert "--simulator none" not in again, "it is too late for that"
+    assert CliRunner().invoke(app, ["explain", folder]).stdout.startswith("informed by the simulator training\n")
+    told = json.loads(CliRunner().invoke(app, ["explain", folder, "--json"]).stdout)
+    assert (told["informed_by"], told["learnt_from"]) == ("training", [])
+    later = str(tuned(tmp_path, "new", gpus=32).folder.path)
+    assert CliRunner().invoke(app, ["explain", later]).stdout.startswith("warm start from 6 trials of study old")
+    told = json.loads(CliRunner().invoke(app, ["explain", later, "--json"]).stdout)
+    assert (told["informed_by"], told["learnt_from"]) == ("", ["old"])

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import re
 import shutil
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from _toys import Watcher
+from _studies import campaign, tuned
 from autoscout import minimize
-from autoscout.campaign import build_campaign
 from autoscout.cli.main import app
-from autoscout.compose import Result, Setup, prepare, remember, run
+from autoscout.compose import remember
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
 from autoscout.core.history import Past, PastTrial
@@ -36,24 +34,6 @@ def cost(config: Config, best: int = 11) -> float:
 def study(folder: Path, name: str, trials: int, rows: int, best: int = 11, **how: Any) -> Any:
     job = {"rows": rows, "kernel": "gemm"}
     return minimize(lambda config: cost(config, best), SPACE, trials, store=folder / "all.db", name=name, workload=job, **how)
-
-
-def campaign(folder: Path, name: str, gpus: int = 16, **more: Any) -> Setup:
-    data = {
-        "system": "virtual",
-        "name": name,
-        "hardware": {"gpus": f"{gpus}xA100-80"},
-        "budget": {"trials": 8},
-        "execute": {"executor": "inline"},
-        "finals": {"rounds": 0},
-        "store": str(folder / "all.db"),
-        **more,
-    }
-    return prepare(build_campaign(data, where="test"))
-
-
-def tuned(folder: Path, name: str, **more: Any) -> Result:
-    return run(campaign(folder, name, **more), Folder(folder / name), Watcher(), lambda _: threading.Event())
 
 
 def test_a_similar_study_in_the_same_store_is_learnt_from(tmp_path: Path) -> None:
@@ -139,7 +119,7 @@ def test_the_command_line_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     tuned(tmp_path, "old")
     common = ["tune", "virtual", "--hardware", "gpus=32xA100-80", "--store", str(tmp_path / "all.db"), "-o", str(tmp_path), "--dry-run"]
     told = CliRunner().invoke(app, [*common, "-e", "new"])
-    assert "warm start from 8 trials of study old (similarity 0." in told.output
+    assert "warm start from 6 trials of study old (similarity 0." in told.output
     assert "warm start" not in CliRunner().invoke(app, [*common, "-e", "new", "--no-warm-start"]).output.replace("--no-warm-start", "")
 
 

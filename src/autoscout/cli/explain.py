@@ -7,11 +7,13 @@ from typing import Annotated
 
 import typer
 
+from autoscout import foresight
 from autoscout.cli import _options as options
-from autoscout.compose import prepare
+from autoscout.compose import inform, prepare, remember
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.journal import read_trials
 from autoscout.core.trial import Trial
+from autoscout.recollection import sentence
 from autoscout.report.importance import knob_importance
 from autoscout.report.lineage import Branch, Lineage, lineage, role_of
 from autoscout.results import Folder
@@ -31,13 +33,18 @@ def explain(
         _one(trials, trial, as_json)
         return
     setup = prepare(options.load(str(home.campaign), options.Flags()))
+    past = remember(setup, home)
+    setup = inform(setup, home, past)
     shares = [share.name for share in knob_importance(setup.task, trials).knobs]
     names = [*shares, *(name for name in setup.space.knobs if name not in shares)]
     story = lineage(setup.task, trials, names, depth)
+    informed = setup.simulator if setup.simulates == "prior" else ""
     if as_json:
-        options.emit(story.to_json())
-    else:
-        typer.echo(_text(story, setup.task.objective.metric))
+        options.emit({**story.to_json(), "informed_by": informed, "learnt_from": [study.study for study in past]})
+        return
+    told = [sentence(past)] if past else []
+    told += [foresight.sentence(informed)] if informed else []
+    typer.echo("".join(f"{line}\n" for line in told) + _text(story, setup.task.objective.metric))
 
 
 def _one(trials: list[Trial], number: int, as_json: bool) -> None:

@@ -164,11 +164,12 @@ def introduce(setup: Setup, folder: Folder, *, from_flags: bool, past: Sequence[
         markup=False,
         highlight=False,
     )
-    if past:
-        options.errors.print(f"{sentence(past)}; --no-warm-start begins without", markup=False, highlight=False, soft_wrap=True)
+    begins = not folder.journal.exists()  # one that goes on does as it began
+    told = [(sentence(past), "--no-warm-start")] if past else []
     if setup.informant and setup.simulates == "prior":  # one that was named is known, and may not be there
-        told = f"{foresight.sentence(setup.informant)}; --simulator none begins without"
-        options.errors.print(told, markup=False, highlight=False, soft_wrap=True)
+        told.append((foresight.sentence(setup.informant), "--simulator none"))
+    for known, flag in told:
+        options.errors.print(known + f"; {flag} begins without" * begins, markup=False, highlight=False, soft_wrap=True)
     if 0 < setup.finals.rounds < ENOUGH_ROUNDS:
         options.errors.print(f"{setup.finals.rounds} rounds cannot show a gain beyond noise: it takes {ENOUGH_ROUNDS}.", style="yellow")
     if from_flags:

@@ -22,7 +22,7 @@ from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.orchestrator import Arm
 from autoscout.search.hybrid.past import Belief
 from autoscout.search.hybrid.prior import Prior
-from autoscout.search.hybrid.reach import Reach
+from autoscout.search.hybrid.reach import Reach, promising
 from autoscout.search.hybrid.sparse import Ordering, guided, rewards
 from autoscout.search.hybrid.surrogate import Memory, Surrogate
 from autoscout.search.hybrid.target import expected_improvement
@@ -52,8 +52,6 @@ DOUBT = 0.0005
 """An expected improvement, as a share of the loss, below which the model is done or wrong: no reason to follow it any further."""
 TIES, TIED, VAIN = 8, 0.02, 0.01
 """Once so many configurations are within this share of the best, the model is doubted below that promise: it is telling ties apart."""
-NEWS = 3.0
-"""Power of the chance of a new answer: improvement fades exponentially, that chance does not."""
 STARTERS = 400
 """Candidates that a far start is picked from."""
 CAREFUL = 2
@@ -140,15 +138,15 @@ class HybridSearcher:
         if self._prior is not None:  # it fails less, and so says less about random candidates
             rate = max(1e-3, model.failing(pool.rows) * (1.0 - (1.0 - FOREWARNED) * model.believed))
         acquisition, chance = self._acquisition(model, rows, step, rate)
-        news = np.ones(len(rows))
         if pairs := self._ledger.snapped():
-            known = self._encoder.rows([*(answer.config for answer in answers), *waiting])
-            news = Reach(self._encoder, pairs, known).chance(rows)
-            acquisition = acquisition * news**NEWS
+            first = promising(acquisition)
+            configs, rows, chance = [configs[row] for row in first], rows.take(first), chance[first]
+            answered, times = Reach(self._encoder, pairs).likely(rows, stream(self._seed, "hybrid", "reach", step))
+            acquisition = self._acquisition(model, answered, step, rate)[0].reshape(times, -1).mean(0)
         if len(model.targets) > 1 and not waiting and self._settled(model, pool, taken, acquisition, chance, step, rate):
             return None
-        doubtful = self._doubtful(model, good, rows, acquisition, chance * news)
-        if doubtful is not None:
+        doubtful = self._doubtful(model, good, rows, acquisition, chance)
+        if doubtful is not None and not pairs:
             return self._proposal(configs[doubtful], {"round": step, "arm": "doubt"})
         choice, origin = self._choose(model, answers, good, rows, acquisition)
         config = configs[choice]

@@ -11,7 +11,9 @@ from autoscout.search.hybrid.encode import Floats
 
 TAIL = 1.5
 """Where, in deviations above the mean, slow trials begin to count as equally slow."""
-
+FAR, FASTER = 6.0, 12.0
+"""Slow trials count for mean and deviation as so many deviations of the faster half above the median, and that half's deviation as this
+part of all at least: where some are many times slower than the rest, their spread would make all that matters look alike."""
 
 USUAL, USUAL_WORTH, USUAL_UNTIL = 0.5, 3.0, 20
 """Standard deviation expected of the logarithm of a loss, and how many trials that expectation is worth: the first few trials that
@@ -25,8 +27,8 @@ class Ruler:
 
     Attributes:
         logarithmic: Whether their logarithms count; `values` below are these then.
-        centre: The mean of their values.
-        deviation: Their standard deviation, about.
+        centre: The mean of their values, far ones drawn in.
+        deviation: Their standard deviation, likewise.
         shift: What is left of the mean once slow ones are drawn together.
         scale: And of the standard deviation.
     """
@@ -58,17 +60,23 @@ def ruler(losses: Floats) -> tuple[Ruler, Floats]:
     Speed-ups multiply, and how slow the slow ones are says nothing about where the fast ones stand.
     """
     logarithmic = bool((losses > 0).all() or (losses < 0).all())
+    values = np.sign(losses) * np.log(np.abs(losses)) if logarithmic else losses
+    near = _without_far(values)
+    centre, deviation = float(near.mean()), max(float(near.std()), 1e-12)
     if logarithmic:
-        values = np.sign(losses) * np.log(np.abs(losses))
         worth = USUAL_WORTH * max(1.0 - len(losses) / USUAL_UNTIL, 0.02)
-        deviation = math.sqrt((len(losses) * float(values.var()) + worth * USUAL**2) / (len(losses) + worth))
-    else:
-        values = losses
-        deviation = max(float(values.std()), 1e-12)
-    plain = (values - values.mean()) / deviation
-    drawn = _drawn(plain)
-    scale = max(float(drawn.std()) / max(float(plain.std()), 1e-12), 1e-12)
-    return Ruler(logarithmic, float(values.mean()), deviation, float(drawn.mean()), scale), values
+        deviation = math.sqrt((len(losses) * deviation**2 + worth * USUAL**2) / (len(losses) + worth))
+    drawn = _drawn((values - centre) / deviation)
+    scale = max(float(drawn.std()) * deviation / max(float(near.std()), 1e-12), 1e-12)
+    return Ruler(logarithmic, centre, deviation, float(drawn.mean()), scale), values
+
+
+def _without_far(values: Floats) -> Floats:
+    """Values, with those drawn in that are much slower than the faster half would make one expect."""
+    median = float(np.median(values))
+    faster = float(np.sqrt(np.mean((values[values <= median] - median) ** 2)))
+    found: Floats = np.minimum(values, median + FAR * max(faster, float(values.std()) / FASTER))
+    return found
 
 
 def standardise(losses: Floats) -> tuple[Floats, float]:

@@ -13,9 +13,9 @@ from autoscout.core.task import Direction, Task
 from autoscout.search.hybrid.candidates import drawn
 from autoscout.search.hybrid.encode import Codes, Encoder, Floats, Rows
 from autoscout.search.hybrid.ledger import Answer
+from autoscout.search.hybrid.mixture import PLAIN, Mixture
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.past import Belief
-from autoscout.search.hybrid.process import Process
 from autoscout.search.hybrid.success import boundary, left_out, logistic
 from autoscout.search.hybrid.surrogate import Memory, Surrogate, witnesses
 
@@ -141,7 +141,7 @@ class InformedSurrogate(Surrogate):
         rest = wrong - self._bias
         self._error = float(np.sqrt((WORTH + rest @ rest / trust**2) / (WORTH + len(rest))))  # in units of the simulator's own spread
         rows = self.rows.take(good)
-        self._process = Process(self._encoder)
+        self._process = Mixture(self._encoder, PLAIN)
         if len(rows) >= 4:
             self._process.scales = self._scales("prior", self._process, rows, np.exp(wrong))
         if len(rows):

@@ -64,7 +64,10 @@ class Beliefs:
 
 
 class Process:
-    """The posterior given rows and targets (standardised by the caller)."""
+    """The posterior given rows and targets (standardised by the caller).
+
+    Now and then a BLAS raises the flag of invalid values for padding that it reads; the products are right, so nobody is warned.
+    """
 
     def __init__(self, encoder: Encoder, beliefs: Beliefs | None = None) -> None:
         self._encoder = encoder
@@ -75,6 +78,7 @@ class Process:
         self._whiten: Reals = np.zeros((0, 0))
         self.scales = _unpack(self._beliefs.centre(len(encoder.names), encoder.groups), encoder.groups)
 
+    @np.errstate(invalid="ignore")
     def fit(self, rows: Rows, targets: Floats) -> Scales:
         """Hyperparameters of highest posterior density for these rows; a fixed number of steps from the prior's centre."""
         distances = _distances(rows.plain, self._encoder.group, self._encoder.groups)
@@ -82,6 +86,7 @@ class Process:
         self.scales = _climb(distances, products, targets, self._beliefs)
         return self.scales
 
+    @np.errstate(invalid="ignore")
     def condition(self, rows: Rows, targets: Floats, noise: Floats | None = None) -> None:
         """Compute the posterior for these rows with the present hyperparameters; `noise` adds variance per row."""
         self._scaled, self._basis = self._columns(rows)
@@ -94,6 +99,7 @@ class Process:
         self._whiten = whiten.astype(np.float32)
         self._scaled, self._basis = self._scaled.astype(np.float32), self._basis.astype(np.float32)
 
+    @np.errstate(invalid="ignore")
     def predict(self, rows: Rows) -> tuple[Floats, Floats]:
         """Mean and standard deviation (of the noise-free value)."""
         scaled, basis = (columns.astype(np.float32) for columns in self._columns(rows))
@@ -104,6 +110,7 @@ class Process:
         variance = np.maximum(prior - np.einsum("ij,ij->i", reduced, reduced), 1e-6)
         return mean.astype(np.float64), np.sqrt(variance.astype(np.float64))
 
+    @np.errstate(invalid="ignore")
     def left_out(self, targets: Floats) -> tuple[Floats, Floats]:
         """Mean and standard deviation, noise included, of each row conditioned on, as all others predict it; `targets` as conditioned."""
         whiten = self._whiten.astype(np.float64)

@@ -1,4 +1,4 @@
-"""What the told trials predict: a Gaussian process mixed with a small forest, and a chance of success."""
+"""What the told trials predict: two Gaussian processes, if wanted a small forest, and a chance of success."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from autoscout.core.seeds import stream
 from autoscout.search.hybrid.encode import Encoder, Floats, Rows
 from autoscout.search.hybrid.forest import Forest
 from autoscout.search.hybrid.ledger import Answer
+from autoscout.search.hybrid.mixture import SHORT_AND_LONG, Mixture
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.past import Belief
-from autoscout.search.hybrid.process import FIT_POINTS, Process, Scales
+from autoscout.search.hybrid.process import FIT_POINTS, Scales
 from autoscout.search.hybrid.success import Success
 from autoscout.search.hybrid.target import standardise
 
@@ -27,7 +28,7 @@ WEIGHED = 400
 TRUST = 4.0
 """How many trials of its own a study needs to outvote the past about the weight of the past."""
 
-Memory = dict[tuple[str, bytes, bytes], Scales]
+Memory = dict[tuple[str, bytes, bytes], tuple[Scales, ...]]
 """Fitted hyperparameters by what they were fitted to: a cache, never state."""
 LeftOut = tuple[NDArray[np.int64], Floats, Floats]
 """Rows that worked, and what all others made one expect of each: mean and standard deviation."""
@@ -56,7 +57,7 @@ class Surrogate:
         self._options = options
         self._belief = belief
         self._memory = memory
-        self._process = Process(encoder)
+        self._process = Mixture(encoder, SHORT_AND_LONG)
         self._forest: Forest | None = None
         self._success: Success | None = None
         self._slope = belief.weight if belief else 0.0
@@ -121,7 +122,7 @@ class Surrogate:
             self._slope = min(1.0, max(0.0, slope))
         return self._slope * expected
 
-    def _scales(self, purpose: str, process: Process, rows: Rows, losses: Floats) -> Scales:
+    def _scales(self, purpose: str, process: Mixture, rows: Rows, losses: Floats) -> tuple[Scales, ...]:
         """Hyperparameters from a part of the rows that changes seldom, so that most steps find them ready."""
         subset = representative(losses, FIT_POINTS)
         key = (purpose, rows.codes[subset].tobytes(), losses[subset].tobytes())
@@ -167,7 +168,7 @@ class Surrogate:
     @property
     def sensitivity(self) -> Floats:
         """How much the target varies with each knob."""
-        return self._process.scales.sensitivity
+        return self._process.sensitivity
 
 
 def witnesses(encoder: Encoder, known: Sequence[Answer], unreachable: Sequence[Config]) -> tuple[Rows, Floats]:

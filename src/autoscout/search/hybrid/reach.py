@@ -18,7 +18,8 @@ class Reach:
     """What a proposal will be answered by, as far as earlier answers tell: off by as much, in the same knobs, as one of them was.
 
     A model may expect much of one exact point. Where its neighbours are bad and the answer will be some neighbour, that is worth
-    nothing; a place with good surroundings is worth more.
+    nothing; a place with good surroundings is worth more. Known answers are not avoided: a record gives them for nothing, and keeping
+    away from them is keeping away from the good ones.
 
     Args:
         encoder: Of the space.

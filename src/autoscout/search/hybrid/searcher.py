@@ -145,8 +145,8 @@ class HybridSearcher:
             acquisition = self._acquisition(model, answered, step, rate)[0].reshape(times, -1).mean(0)
         if len(model.targets) > 1 and not waiting and self._settled(model, pool, taken, acquisition, chance, step, rate):
             return None
-        doubtful = self._doubtful(model, good, rows, acquisition, chance)
-        if doubtful is not None and not pairs:
+        doubtful = None if pairs else self._doubtful(model, good, rows, acquisition, chance)
+        if doubtful is not None:
             return self._proposal(configs[doubtful], {"round": step, "arm": "doubt"})
         choice, origin = self._choose(model, answers, good, rows, acquisition)
         config = configs[choice]

@@ -172,3 +172,6 @@ def test_a_study_that_goes_on_and_its_explanation_say_so_too(tmp_path: Path, mon
     assert CliRunner().invoke(app, ["explain", later]).stdout.startswith("warm start from 6 trials of study old")
     told = json.loads(CliRunner().invoke(app, ["explain", later, "--json"]).stdout)
     assert (told["informed_by"], told["learnt_from"]) == ("", ["old"])
+    (tmp_path / "all.db").unlink()
+    told = json.loads(CliRunner().invoke(app, ["explain", later, "--json"]).stdout)
+    assert (told["informed_by"], told["learnt_from"]) == ("", []), "without its record nothing is claimed, and nothing looked for"

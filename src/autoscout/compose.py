@@ -234,6 +234,15 @@ def inform(setup: Setup, folder: Folder, past: Sequence[Past]) -> Setup:
     return dataclasses.replace(setup, informant=foresight.informant(setup.space, setup.task))
 
 
+def began(setup: Setup, folder: Folder) -> tuple[Setup, tuple[Past, ...]]:
+    """What a study was told when it began, as its record says: the simulator, in the setup, and past studies. Nothing is looked for."""
+    with suppress(StoreError), closing(_store(setup, folder, create=False)) as store:
+        past = recollection.kept(store, setup.name)
+        if past is not None:
+            return inform(setup, folder, past), past
+    return setup, ()
+
+
 def run(
     setup: Setup,
     folder: Folder,

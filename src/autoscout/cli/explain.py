@@ -9,7 +9,7 @@ import typer
 
 from autoscout import foresight
 from autoscout.cli import _options as options
-from autoscout.compose import inform, prepare, remember
+from autoscout.compose import began, prepare
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.journal import read_trials
 from autoscout.core.trial import Trial
@@ -32,9 +32,7 @@ def explain(
     if trial is not None:
         _one(trials, trial, as_json)
         return
-    setup = prepare(options.load(str(home.campaign), options.Flags()))
-    past = remember(setup, home)
-    setup = inform(setup, home, past)
+    setup, past = began(prepare(options.load(str(home.campaign), options.Flags())), home)
     shares = [share.name for share in knob_importance(setup.task, trials).knobs]
     names = [*shares, *(name for name in setup.space.knobs if name not in shares)]
     story = lineage(setup.task, trials, names, depth)

@@ -75,7 +75,7 @@ def matern(squared: Array) -> Array:
     return found
 
 
-@np.errstate(invalid="ignore")  # a BLAS may raise the flag for padding that it reads
+@np.errstate(invalid="ignore")  # see `autoscout.search.hybrid.process.Process`
 def likelihood(fit: Fit, distances: NDArray[np.float32], targets: Array) -> float:
     """Log marginal likelihood with a weak prior that keeps length scales near 1."""
     kernel = matern((distances @ fit.weights.astype(np.float32)).astype(np.float64))
@@ -115,7 +115,7 @@ def fitted(distances: NDArray[np.float32], targets: Array) -> Fit:
     return best
 
 
-@np.errstate(invalid="ignore")  # a BLAS may raise the flag for padding that it reads
+@np.errstate(invalid="ignore")  # see `autoscout.search.hybrid.process.Process`
 def posterior(fit: Fit, among: Array, across: Array, targets: Array) -> tuple[Array, Array]:
     """Mean and standard deviation at some points.
 

@@ -66,7 +66,8 @@ class Beliefs:
 class Process:
     """The posterior given rows and targets (standardised by the caller).
 
-    Now and then a BLAS raises the flag of invalid values for padding that it reads; the products are right, so nobody is warned.
+    Invalid values are not warned of: numpy was seen to warn in one of many runs with the same inputs, so it is the library's flag (a
+    BLAS that reads padding, presumably) and not the data.
     """
 
     def __init__(self, encoder: Encoder, beliefs: Beliefs | None = None) -> None:

@@ -168,3 +168,17 @@ def test_the_shared_tables_are_what_their_manifest_says() -> None:
         found = load_table(source)
         assert (len(found), found.failures) == (manifest[source.name]["rows"], manifest[source.name]["failures"])
         assert found.space.check(found.configs[-1]) == []
+
+
+def test_recorded_tables_come_with_the_package() -> None:
+    found = {source.name: load_table(source) for source in find_tables("recorded")}
+    assert set(found) == {"triton_matmul", "triton_attention", "triton_norm", "triton_decode", "torch_training"}
+    for name, one in found.items():
+        assert one.complete, name
+        assert one.row(one.space.default()) is not None, name
+        assert one.optimum < one.middle, name
+    assert found["triton_matmul"].failures == 90, "out of shared memory"
+    assert found["torch_training"].failures == 54, "out of memory"
+    assert [source.name for source in find_tables("recorded:triton_norm")] == ["triton_norm"]
+    with pytest.raises(ConfigError, match=r"there are: .*triton_matmul"):
+        find_tables("recorded:nothing")

@@ -7,7 +7,8 @@ Three formats are read:
 - results of Kernel Tuner and its kin in the T4 format (`*.json`, `*.json.gz`);
 - `trials.jsonl` of a past study, or the result folder that holds one.
 
-`synthetic:NAME` names the analytic tables of `autoscout.bench.synthetic`.
+`synthetic:NAME` names the analytic tables of `autoscout.bench.synthetic`, `recorded:NAME` those that were measured for this package
+(`benchmarks/record_gpu.py`) and come with it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from autoscout.core.journal import read_trials
 from autoscout.core.trial import Status
 
 MANIFEST = "manifest.json"
+RECORDED = Path(__file__).parent / "recorded"
 _T4_STATUS = {"compile": Status.INVALID, "constraints": Status.INVALID, "runtime": Status.CRASHED, "timeout": Status.TIMEOUT}
 _ENDINGS = (".json", ".json.gz")
 _RATES = ("flop", "throughput", "bandwidth", "/s", "per_s")
@@ -43,7 +45,7 @@ class Source:
 
 
 def find_tables(target: str, only: Iterable[str] = ()) -> list[Source]:
-    """The tables of a folder, a file, or `synthetic:NAME` (`synthetic` for all of them).
+    """The tables of a folder, a file, `recorded:NAME` or `synthetic:NAME` (without a name for all of them).
 
     Args:
         target: Where to look.
@@ -52,24 +54,25 @@ def find_tables(target: str, only: Iterable[str] = ()) -> list[Source]:
     Raises:
         ConfigError: nothing is there, or a wanted name is not.
     """
-    found = _synthetic(target) if target.split(":")[0] == "synthetic" else _on_disk(Path(target))
+    found = _embedded(target) if target.split(":")[0] in ("recorded", "synthetic") else _on_disk(Path(target))
     wanted = list(only)
     missing = [name for name in wanted if name not in {source.name for source in found}]
     if missing or not found:
         known = ", ".join(source.name for source in found) or "none"
         rule = f"no such table; there are: {known}" if missing else "no tables here"
-        fix = "Give a folder with manifest.json, T4 JSON files, a trials.jsonl, or synthetic"
+        fix = "Give a folder with manifest.json, T4 JSON files, a trials.jsonl, recorded, or synthetic"
         raise ConfigError(Fault(where=target, value=", ".join(missing), rule=rule, fix=fix))
     return [source for source in found if not wanted or source.name in wanted]
 
 
-def _synthetic(target: str) -> list[Source]:
-    _, _, name = target.partition(":")
-    names = [name] if name else list(synthetic.SPACES)
-    unknown = [item for item in names if item not in synthetic.SPACES]
-    if unknown:
-        raise ConfigError(Fault(where="tables", value=target, rule=f"there are: {', '.join(synthetic.SPACES)}"))
-    return [Source(name=f"synthetic_{item}", path=item, kind="synthetic") for item in names]
+def _embedded(target: str) -> list[Source]:
+    kind, _, name = target.partition(":")
+    found = {source.name: source for source in _on_disk(RECORDED)}
+    if kind == "synthetic":
+        found = {item: Source(name=f"synthetic_{item}", path=item, kind=kind) for item in synthetic.SPACES}
+    if name and name not in found:
+        raise ConfigError(Fault(where="tables", value=target, rule=f"there are: {', '.join(found)}"))
+    return [found[name]] if name else list(found.values())
 
 
 def _on_disk(path: Path) -> list[Source]:

@@ -22,7 +22,7 @@ from autoscout.foresight import AUTO, NONE
 
 app = typer.Typer(help="Compare searchers on recorded measurements.", no_args_is_help=True)
 
-Tables = Annotated[str, typer.Option("--tables", help="Folder of tables, T4 JSON, trials.jsonl, or synthetic[:NAME].")]
+Tables = Annotated[str, typer.Option("--tables", help="Folder of tables, T4 JSON, trials.jsonl, recorded[:NAME] or synthetic[:NAME].")]
 Only = Annotated[str, typer.Option("--only", help="Comma-separated names of tables.")]
 Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Runs per searcher and table.")]
 First = Annotated[int, typer.Option("--first-seed", min=0, help="Seeds count from here.")]

@@ -27,6 +27,7 @@ from autoscout.search.hybrid.sparse import Ordering, guided, rewards
 from autoscout.search.hybrid.surrogate import Memory, Surrogate
 from autoscout.search.hybrid.target import expected_improvement
 from autoscout.search.hybrid.tournament import orderings
+from autoscout.search.hybrid.trust import GLANCES, stands_out, trusted
 from autoscout.space import Space
 
 _NOTHING = Config()
@@ -121,7 +122,7 @@ class HybridSearcher:
         answers = self._ledger.answers()
         taken = {*self._ledger.seen, *waiting}
         step = len(answers) + len(waiting)
-        if step < self._options.start:
+        if step < self._starts(given, answers):
             config = self._starter(pool, given, answers, waiting, taken)
             if config is not None or self._prior is None:
                 return None if config is None else self._proposal(config, {"round": step, "arm": "start"})
@@ -148,7 +149,10 @@ class HybridSearcher:
         doubtful = None if pairs else self._doubtful(model, good, rows, acquisition, chance)
         if doubtful is not None:
             return self._proposal(configs[doubtful], {"round": step, "arm": "doubt"})
-        choice, origin = self._choose(model, answers, good, rows, acquisition)
+        weighed = acquisition
+        if good and self._prior is None and not self._options.past:  # else the model knows more than the trials
+            weighed = acquisition * trusted(self._apart(rows, good[:1]), len(self._encoder.names), len(answers))
+        choice, origin = self._choose(model, answers, good, rows, weighed)
         config = configs[choice]
         if not pool.whole and not pairs:
             config = self._climb(model, pool, config, float(acquisition[choice]), taken, step, rate)
@@ -242,6 +246,11 @@ class HybridSearcher:
                 break
             config, value = near[free[best]], float(values[best])
         return config
+
+    def _starts(self, given: Config, answers: Sequence[Answer]) -> int:
+        """How many configurations come before the model is asked."""
+        alone = stands_out(answers, self._space.project(self._space.default(), given))
+        return min(self._options.start, GLANCES) if alone else self._options.start
 
     def _starter(
         self, pool: Candidates, given: Config, answers: Sequence[Answer], waiting: Sequence[Config], taken: set[Config]

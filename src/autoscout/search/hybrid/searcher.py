@@ -79,6 +79,7 @@ class HybridSearcher:
         self._ledger = Ledger(task.objective)
         self._belief = Belief(space, self._encoder, self._options.past)
         self._prior = None if simulator is None else Prior(self._encoder, simulator, task)
+        self._cautious = self._options.cautious and simulator is None and not self._options.past  # these know more than the trials
         self._arms = Arms(space, self._encoder, self._options, self._entries())
         self._pools: dict[Config, Candidates] = {}
         self._memory: Memory = {}
@@ -150,7 +151,7 @@ class HybridSearcher:
         if doubtful is not None:
             return self._proposal(configs[doubtful], {"round": step, "arm": "doubt"})
         weighed = acquisition
-        if good and self._prior is None and not self._options.past:  # else the model knows more than the trials
+        if good and self._cautious:
             weighed = acquisition * trusted(self._apart(rows, good[:1]), len(self._encoder.names), len(answers))
         choice, origin = self._choose(model, answers, good, rows, weighed)
         config = configs[choice]
@@ -249,7 +250,7 @@ class HybridSearcher:
 
     def _starts(self, given: Config, answers: Sequence[Answer]) -> int:
         """How many configurations come before the model is asked."""
-        alone = stands_out(answers, self._space.project(self._space.default(), given))
+        alone = self._cautious and stands_out(answers, self._space.project(self._space.default(), given))
         return min(self._options.start, GLANCES) if alone else self._options.start
 
     def _starter(

@@ -15,7 +15,7 @@ class HybridOptions:
     Attributes:
         start: Configurations spread over the space before the model is asked: the default, the best of similar past studies, then
             those farthest from all others.
-        cautious: Follow a young model less the more knobs it changes at once, and end the starts early where the default stands out.
+        cautious: Follow a young model less, the more knobs it changes at once.
         trees: Size of the forest that is mixed into the Gaussian process; 0 for none.
         forest_weight: Its share.
         failures: Learn where configurations fail, and weigh every candidate by its chance of success.

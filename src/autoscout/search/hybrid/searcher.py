@@ -27,7 +27,7 @@ from autoscout.search.hybrid.sparse import Ordering, guided, rewards
 from autoscout.search.hybrid.surrogate import Memory, Surrogate
 from autoscout.search.hybrid.target import expected_improvement
 from autoscout.search.hybrid.tournament import orderings
-from autoscout.search.hybrid.trust import GLANCES, stands_out, trusted
+from autoscout.search.hybrid.trust import trusted
 from autoscout.space import Space
 
 _NOTHING = Config()
@@ -123,7 +123,7 @@ class HybridSearcher:
         answers = self._ledger.answers()
         taken = {*self._ledger.seen, *waiting}
         step = len(answers) + len(waiting)
-        if step < self._starts(given, answers):
+        if step < self._options.start:
             config = self._starter(pool, given, answers, waiting, taken)
             if config is not None or self._prior is None:
                 return None if config is None else self._proposal(config, {"round": step, "arm": "start"})
@@ -247,11 +247,6 @@ class HybridSearcher:
                 break
             config, value = near[free[best]], float(values[best])
         return config
-
-    def _starts(self, given: Config, answers: Sequence[Answer]) -> int:
-        """How many configurations come before the model is asked."""
-        alone = self._cautious and stands_out(answers, self._space.project(self._space.default(), given))
-        return min(self._options.start, GLANCES) if alone else self._options.start
 
     def _starter(
         self, pool: Candidates, given: Config, answers: Sequence[Answer], waiting: Sequence[Config], taken: set[Config]

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from autoscout.core.config import Config
 from autoscout.search.hybrid.encode import Floats
-from autoscout.search.hybrid.ledger import Answer
 
 FEW, MANY, KEPT = 4, 8, 0.5
 """With so many knobs every promise counts in full; with so many or more each knob beyond the first that a candidate changes leaves it
 this share of its promise, while nothing is known."""
 LEARNT = 20.0
 """Trials in which that fades (to a third)."""
-AHEAD, GLANCES = 1.15, 3
-"""A default that is so many times better than every other start ends the starts after so many."""
 
 
 def trusted(apart: NDArray[np.int64], knobs: int, known: int) -> Floats:
@@ -35,13 +30,3 @@ def trusted(apart: NDArray[np.int64], knobs: int, known: int) -> Floats:
     lost = min(max(knobs - FEW, 0) / (MANY - FEW), 1.0) * (1.0 - KEPT) * math.exp(-known / LEARNT)
     found: Floats = (1.0 - lost) ** np.maximum(apart - 1, 0)
     return found
-
-
-def stands_out(answers: Sequence[Answer], default: Config) -> bool:
-    """Whether the default is clearly better than all else that worked: better ones are then near it rather than anywhere."""
-    own = [answer.loss for answer in answers if answer.config == default and not answer.failed]
-    others = [answer.loss for answer in answers if answer.config != default and not answer.failed]
-    if not own or not others or own[0] * min(others) <= 0:
-        return False
-    better, worse = sorted((abs(own[0]), abs(min(others))))
-    return own[0] < min(others) and worse >= AHEAD * better

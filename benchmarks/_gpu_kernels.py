@@ -84,8 +84,9 @@ class Matmul:
         self.m, self.n, self.k = 512, 4096, 4096
         self.a = torch.randn(self.m, self.k, device="cuda", dtype=torch.bfloat16)
         self.b = torch.randn(self.k, self.n, device="cuda", dtype=torch.bfloat16)
-        self.c = torch.empty(self.m, self.n, device="cuda", dtype=torch.bfloat16)
+        self.out = torch.empty(self.m, self.n, device="cuda", dtype=torch.bfloat16)
         self.sums = torch.empty(self.m, self.n, device="cuda", dtype=torch.float32)
+        self.written = (self.out, self.sums)
         self.reference = (self.a.float() @ self.b.float()).float()
         self.units = torch.cuda.get_device_properties(0).multi_processor_count
 
@@ -94,7 +95,7 @@ class Matmul:
         tiles = triton.cdiv(self.m, config["block_m"]) * triton.cdiv(self.n, config["block_n"])
         grid = (tiles, parts) if schedule == "split_k" else (min(tiles, self.units) if schedule == "persistent" else tiles,)
         shape = {key.upper(): config[key] for key in ("block_m", "block_n", "block_k")}
-        out = self.sums if schedule == "split_k" else self.c
+        out = self.sums if schedule == "split_k" else self.out
 
         def run() -> torch.Tensor:
             if schedule == "split_k":
@@ -178,7 +179,8 @@ class Attention:
         torch.manual_seed(0)
         self.length, self.head, self.heads = 4096, 128, 32
         self.q, self.k, self.v = (torch.randn(self.heads, self.length, self.head, device="cuda", dtype=torch.bfloat16) for _ in range(3))
-        self.o = torch.empty_like(self.q)
+        self.out = torch.empty_like(self.q)
+        self.written = (self.out,)
         heads = torch.nn.functional.scaled_dot_product_attention(self.q[None], self.k[None], self.v[None], is_causal=True)
         self.reference = heads[0].float()
 
@@ -188,11 +190,11 @@ class Attention:
 
         def run() -> torch.Tensor:
             _attention[(self.length // config["block_m"], self.heads)](
-                self.q, self.k, self.v, self.o, scale, self.length, int(config["order"] == "backwards"), HEAD=self.head,
+                self.q, self.k, self.v, self.out, scale, self.length, int(config["order"] == "backwards"), HEAD=self.head,
                 BLOCK_M=config["block_m"], BLOCK_N=config["block_n"], PARTED=config["loop"] == "parted", EXP2=two,
                 TURN=config["keys"] == "turned", num_warps=config["warps"], num_stages=config["stages"],
             )  # fmt: skip
-            return self.o
+            return self.out
 
         return run
 
@@ -246,7 +248,8 @@ class Norm:
         self.rows, self.width = 16384, 8192
         self.x = torch.randn(self.rows, self.width, device="cuda", dtype=torch.bfloat16)
         self.gain = torch.randn(self.width, device="cuda", dtype=torch.bfloat16)
-        self.y = torch.empty_like(self.x)
+        self.out = torch.empty_like(self.x)
+        self.written = (self.out,)
         wide = self.x[:64].float()
         self.reference = wide * torch.rsqrt((wide * wide).mean(1, keepdim=True) + 1e-6) * self.gain.float()
 
@@ -256,10 +259,10 @@ class Norm:
 
         def run() -> torch.Tensor:
             _norm[(self.rows // config["rows"],)](
-                self.x, self.gain, self.y, WIDTH=self.width, BLOCK=config.get("block", self.width), AT_ONCE=config["rows"],
+                self.x, self.gain, self.out, WIDTH=self.width, BLOCK=config.get("block", self.width), AT_ONCE=config["rows"],
                 LOOPED=looped, KEEP=cache, STAGES=config.get("stages", 1), num_warps=config["warps"],
             )  # fmt: skip
-            return self.y
+            return self.out
 
         return run
 
@@ -341,9 +344,10 @@ class Decode:
         heads = self.count * self.keyed
         self.q = torch.randn(heads, self.group, self.head, device="cuda", dtype=torch.bfloat16)
         self.k, self.v = (torch.randn(heads, self.length, self.head, device="cuda", dtype=torch.bfloat16) for _ in range(2))
-        self.o = torch.empty(heads * self.group, self.head, device="cuda", dtype=torch.bfloat16)
+        self.out = torch.empty(heads * self.group, self.head, device="cuda", dtype=torch.bfloat16)
         self.sums = torch.empty(heads * self.group * 16 * self.head, device="cuda", dtype=torch.float32)
         self.weights, self.tops = (torch.empty(heads * self.group * 16, device="cuda", dtype=torch.float32) for _ in range(2))
+        self.written = (self.out, self.sums, self.weights, self.tops)
         attended = torch.nn.functional.scaled_dot_product_attention(self.q[None], self.k[None], self.v[None])
         self.reference = attended[0].reshape(-1, self.head).float()
 
@@ -358,9 +362,9 @@ class Decode:
                 num_stages=config["stages"],
             )  # fmt: skip
             _merge[(queries,)](
-                self.sums, self.weights, self.tops, self.o, HEAD=self.head, PARTS=parts, num_warps=config["merge_warps"]
+                self.sums, self.weights, self.tops, self.out, HEAD=self.head, PARTS=parts, num_warps=config["merge_warps"]
             )  # fmt: skip
-            return self.o
+            return self.out
 
         return run
 

@@ -38,7 +38,10 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes that compile")
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
-    for name in asked.only.split(","):
+    wanted = asked.only.split(",")
+    if unknown := [name for name in wanted if name not in NAMES]:
+        parser.error(f"--only: no such table: {', '.join(unknown)}; there are {', '.join(NAMES)}")
+    for name in wanted:
         _record(name, asked.out, asked.seconds, asked.jobs)
 
 
@@ -49,13 +52,14 @@ def _record(name: str, out: Path, seconds: float, jobs: int) -> None:
     configs = [config for config in _configs(params) if allowed(config)]
     random.Random(0).shuffle(configs)
     file = out / f"{name}.csv"
-    known = list(csv.reader(file.read_text().splitlines()))[1:] if file.is_file() else []
+    lines = list(csv.reader(file.read_text().splitlines())) if file.is_file() else []
+    known = lines[1:]
     measured = {tuple(row[:-1]) for row in known}
     wanted = [config for config in configs if tuple(str(config.get(key, "")) for key in names) not in measured]
     reasons: dict[str, int] = {}
     with file.open("a", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
-        if not known:
+        if not lines:
             writer.writerow([*names, "value"])
         results = _train(wanted, seconds) if name == TRAINING else _kernels(name, wanted, seconds, jobs)
         for config, value, why in results:
@@ -114,10 +118,14 @@ def _tried(name: str, config: Config) -> str:
 
     kernel = _kernel(name)
     try:
+        for buffer in kernel.written:
+            buffer.fill_(float("nan"))  # what is not written must not be taken for the last one's result
         result = kernel.call(config)()
         torch.cuda.synchronize()
     except Exception as error:
         return f"{type(error).__name__}: {str(error).splitlines()[0][:120]}"
+    if not bool(result.isfinite().all()):
+        return "not all of it was written"
     part = result[: len(kernel.reference)].float()
     apart = float((part - kernel.reference).norm() / kernel.reference.norm())
     return "" if apart < _NEAR else f"wrong by {apart:.2g}"

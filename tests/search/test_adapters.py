@@ -14,7 +14,7 @@ import pytest
 from autoscout.core import plugins
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
-from autoscout.search.smac import SmacOptions, _known_as, _scaled
+from autoscout.search.smac import SmacOptions, _drawn_lean, _known_as, _scaled
 from autoscout.space import Flag, Grid, Space
 from autoscout.space.interchange import write_configspace
 
@@ -75,3 +75,25 @@ def test_smac_takes_what_it_was_not_told_the_condition_of(tmp_path: Path) -> Non
     other = configspace.ConfigurationSpace.from_json(tmp_path / "space.json")
     assert dict(_known_as(Config(a=True, b=False), other)) == {"a": True, "b": False, "c": 1}
     assert dict(_known_as(Config(a=False, c=2), other)) == {"a": False, "c": 2}
+
+
+def test_smac_draws_no_more_than_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = pytest.importorskip("ConfigSpace")
+    made: list[object] = []
+    module = sys.modules["ConfigSpace.configuration_space"]
+    make = module.Configuration
+    monkeypatch.setattr(module, "Configuration", lambda *given, **named: made.append(None) or make(*given, **named))
+    space = library.ConfigurationSpace({"a": [1, 2, 3, 4, 5, 6], "b": [1, 2, 3, 4, 5, 6]}, seed=1)
+    forbidden = [(a, b) for a in range(1, 7) for b in range(1, a)]
+    for a, b in forbidden:
+        clauses = (library.ForbiddenEqualsClause(space["a"], a), library.ForbiddenEqualsClause(space["b"], b))
+        space.add(library.ForbiddenAndConjunction(*clauses))
+    lean = _drawn_lean(space)
+    lean.seed(1)
+    assert len(lean.forbidden_clauses) == 15
+    drawn = lean.sample_configuration(400)
+    assert len(drawn) == 400
+    assert len(made) < 1000, "56 times as many would be drawn by ConfigSpace itself"
+    pairs = {(config["a"], config["b"]) for config in drawn}
+    assert not pairs & set(forbidden)
+    assert len(pairs) == 21, "all that is allowed"

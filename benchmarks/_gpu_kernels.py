@@ -1,4 +1,4 @@
-"""Three Triton kernels with the settings that a person tunes by hand, for `benchmarks.record_gpu`.
+"""Four Triton kernels with the settings that a person tunes by hand, for `benchmarks.record_gpu`.
 
 Each is written so that its settings interact: splitting or persistence against the shape of tiles, masks against block sizes, registers
 against warps. Imported only where Triton and a GPU are.
@@ -13,15 +13,7 @@ import torch
 import triton
 import triton.language as tl
 
-Params = list[dict[str, Any]]
-
-
-def _ordinal(name: str, values: list[int], role: str = "dense", when: dict[str, list[Any]] | None = None) -> dict[str, Any]:
-    return {"name": name, "kind": "ordinal", "role": role, "values": values} | ({"when": when} if when else {})
-
-
-def _choice(name: str, values: list[str], when: dict[str, list[Any]] | None = None) -> dict[str, Any]:
-    return {"name": name, "kind": "categorical", "role": "sparse", "values": values} | ({"when": when} if when else {})
+from benchmarks._gpu_params import Params, choice, ordinal
 
 
 @triton.jit
@@ -68,20 +60,23 @@ class Matmul:
 
     name = "triton_matmul"
     params: Params = [  # noqa: RUF012
-        _choice("schedule", ["tiled", "split_k", "persistent"]),
-        _ordinal("parts", [2, 4, 8], "sparse", {"schedule": ["split_k"]}),
-        _ordinal("group", [1, 4, 8], "dense", {"schedule": ["tiled", "persistent"]}),
-        _ordinal("block_m", [32, 64, 128]),
-        _ordinal("block_n", [32, 64, 128, 256]),
-        _ordinal("block_k", [32, 64, 128]),
-        _ordinal("warps", [4, 8]),
-        _ordinal("stages", [2, 3, 4]),
+        choice("schedule", ["tiled", "split_k", "persistent"]),
+        ordinal("parts", [2, 4, 8], "sparse", {"schedule": ["split_k"]}),
+        ordinal("group", [1, 4, 8], "dense", {"schedule": ["tiled", "persistent"]}),
+        ordinal("block_m", [32, 64, 128]),
+        ordinal("block_n", [32, 64, 128, 256]),
+        ordinal("block_k", [32, 64, 128]),
+        ordinal("warps", [4, 8]),
+        ordinal("stages", [2, 3, 4]),
     ]
+    family = name
+    size = 512, 4096, 4096
     own: tuple[str, ...] = ("parts", "group")  # known to the running kernel only: nothing to compile
 
     def __init__(self) -> None:
         torch.manual_seed(0)
-        self.m, self.n, self.k = 512, 4096, 4096
+        self.m, self.n, self.k = self.size
+        self.facts = {"kernel": "matmul", "precision": "bf16", "m": self.m, "n": self.n, "k": self.k}
         self.a = torch.randn(self.m, self.k, device="cuda", dtype=torch.bfloat16)
         self.b = torch.randn(self.k, self.n, device="cuda", dtype=torch.bfloat16)
         self.out = torch.empty(self.m, self.n, device="cuda", dtype=torch.bfloat16)
@@ -107,6 +102,27 @@ class Matmul:
             return out.to(torch.bfloat16) if schedule == "split_k" else out
 
         return run
+
+
+class FewRows(Matmul):
+    """A smaller batch."""
+
+    name = "triton_matmul_128"
+    size = 128, 4096, 4096
+
+
+class ManyRows(Matmul):
+    """A larger one."""
+
+    name = "triton_matmul_2048"
+    size = 2048, 4096, 4096
+
+
+class WideMatmul(Matmul):
+    """The same batch by another layer's weights."""
+
+    name = "triton_matmul_wide"
+    size = 512, 11008, 4096
 
 
 @triton.jit
@@ -164,14 +180,14 @@ class Attention:
 
     name = "triton_attention"
     params: Params = [  # noqa: RUF012
-        _choice("loop", ["masked", "parted"]),
-        _choice("exponential", ["e", "two"]),
-        _choice("keys", ["strided", "turned"]),
-        _choice("order", ["forwards", "backwards"]),
-        _ordinal("block_m", [32, 64, 128]),
-        _ordinal("block_n", [32, 64, 128]),
-        _ordinal("warps", [4, 8]),
-        _ordinal("stages", [1, 2, 3, 4]),
+        choice("loop", ["masked", "parted"]),
+        choice("exponential", ["e", "two"]),
+        choice("keys", ["strided", "turned"]),
+        choice("order", ["forwards", "backwards"]),
+        ordinal("block_m", [32, 64, 128]),
+        ordinal("block_n", [32, 64, 128]),
+        ordinal("warps", [4, 8]),
+        ordinal("stages", [1, 2, 3, 4]),
     ]
     own: tuple[str, ...] = ("order",)
 
@@ -230,12 +246,12 @@ class Norm:
 
     name = "triton_norm"
     params: Params = [  # noqa: RUF012
-        _choice("way", ["whole", "looped"]),
-        _ordinal("block", [512, 1024, 2048, 4096], "dense", {"way": ["looped"]}),
-        _ordinal("stages", [1, 2, 3, 4], "dense", {"way": ["looped"]}),
-        _ordinal("rows", [1, 2, 4, 8]),
-        _ordinal("warps", [1, 2, 4, 8, 16, 32]),
-        _choice("cache", ["plain", "evict_first", "evict_last"]),
+        choice("way", ["whole", "looped"]),
+        ordinal("block", [512, 1024, 2048, 4096], "dense", {"way": ["looped"]}),
+        ordinal("stages", [1, 2, 3, 4], "dense", {"way": ["looped"]}),
+        ordinal("rows", [1, 2, 4, 8]),
+        ordinal("warps", [1, 2, 4, 8, 16, 32]),
+        choice("cache", ["plain", "evict_first", "evict_last"]),
     ]
     own: tuple[str, ...] = ()
 
@@ -329,12 +345,12 @@ class Decode:
 
     name = "triton_decode"
     params: Params = [  # noqa: RUF012
-        _choice("heads", ["single", "packed"]),
-        _ordinal("parts", [1, 2, 4, 8, 16], "sparse"),
-        _ordinal("block_n", [16, 32, 64, 128]),
-        _ordinal("warps", [1, 2, 4, 8]),
-        _ordinal("stages", [1, 2, 3, 4]),
-        _ordinal("merge_warps", [1, 4]),
+        choice("heads", ["single", "packed"]),
+        ordinal("parts", [1, 2, 4, 8, 16], "sparse"),
+        ordinal("block_n", [16, 32, 64, 128]),
+        ordinal("warps", [1, 2, 4, 8]),
+        ordinal("stages", [1, 2, 3, 4]),
+        ordinal("merge_warps", [1, 4]),
     ]
     own: tuple[str, ...] = ("parts", "merge_warps")
 
@@ -369,4 +385,4 @@ class Decode:
         return run
 
 
-KERNELS = {kernel.name: kernel for kernel in (Matmul, Attention, Norm, Decode)}
+KERNELS = {kernel.name: kernel for kernel in (Matmul, FewRows, ManyRows, WideMatmul, Attention, Norm, Decode)}

@@ -13,6 +13,8 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.checkpoint import checkpoint
 
+from benchmarks._gpu_params import Params, choice, ordinal
+
 LAYERS, WIDTH, HEADS, WORDS, LENGTH, SEQUENCES = 12, 1024, 16, 32000, 1024, 16
 CARD = 16 * 2**30  # as if the card had 16 GB: otherwise everything fits
 BACKENDS = {
@@ -21,14 +23,14 @@ BACKENDS = {
     "flash": SDPBackend.FLASH_ATTENTION,
     "cudnn": SDPBackend.CUDNN_ATTENTION,
 }
-PARAMS: list[dict[str, Any]] = [
-    {"name": "micro_batch", "kind": "ordinal", "role": "dense", "values": [1, 2, 4, 8, 16]},
-    {"name": "precision", "kind": "categorical", "role": "sparse", "values": ["tf32", "bf16_autocast", "bf16"]},
-    {"name": "attention", "kind": "categorical", "role": "sparse", "values": list(BACKENDS)},
-    {"name": "recompute", "kind": "categorical", "role": "sparse", "values": ["none", "some", "all"]},
-    {"name": "recompute_every", "kind": "ordinal", "role": "dense", "values": [2, 4], "when": {"recompute": ["some"]}},
-    {"name": "optimizer", "kind": "categorical", "role": "sparse", "values": ["foreach", "fused"]},
-    {"name": "loss_chunks", "kind": "ordinal", "role": "dense", "values": [1, 8]},
+PARAMS: Params = [
+    ordinal("micro_batch", [1, 2, 4, 8, 16]),
+    choice("precision", ["tf32", "bf16_autocast", "bf16"]),
+    choice("attention", list(BACKENDS)),
+    choice("recompute", ["none", "some", "all"]),
+    ordinal("recompute_every", [2, 4], "dense", {"recompute": ["some"]}),
+    choice("optimizer", ["foreach", "fused"]),
+    ordinal("loss_chunks", [1, 8]),
 ]
 
 

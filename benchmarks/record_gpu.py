@@ -1,8 +1,10 @@
 """Measures tables of configurations on a GPU: `python -m benchmarks.record_gpu --out folder` (PyTorch and Triton; minutes each).
 
-What is written is what `autoscout bench search --tables folder` reads: `manifest.json` and a CSV per table. A configuration that does not
-compile, does not fit or gives a wrong result is a failed row. Configurations are measured in an order drawn by lot, and written one by one:
-what the time does not suffice for is left out until the same command is given again, and until then the table is not called complete.
+`triton_*` are kernels (`_gpu_kernels`, `_gpu_products`, `_gpu_sweeps`), `torch_*` whole steps of a model (`_gpu_training`, `_gpu_serving`).
+What is written is what `autoscout bench search --tables folder` reads: `manifest.json`, `tasks.json` and a CSV per table. A
+configuration that does not compile, does not fit or gives a wrong result is a failed row. Configurations are measured in an order drawn by
+lot, and written one by one: what the time does not suffice for is left out until the same command is given again, and until then the table
+is not called complete.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import argparse
 import csv
 import gc
+import importlib
 import itertools
 import json
 import os
@@ -24,8 +27,14 @@ from typing import Any
 
 Config = dict[str, Any]
 Result = tuple[Config, float | None, str]  # the reason where there is no figure
-TRAINING = "torch_training"
-NAMES = ("triton_matmul", "triton_attention", "triton_norm", "triton_decode", TRAINING)
+TORCH = {"torch_training": "_gpu_training", "torch_decoding": "_gpu_serving"}  # their modules have PARAMS, allowed and measure
+NAMES = (
+    "triton_matmul", "triton_matmul_128", "triton_matmul_2048", "triton_matmul_wide", "triton_attention", "triton_norm", "triton_decode",
+    "triton_convolution", "triton_gated", "triton_quantized",
+    "triton_loss", "triton_columns", "triton_stencil", "triton_scan",
+    *TORCH,
+)  # fmt: skip
+UNITS = {"torch_training": "s"}  # all else: ms
 _NEAR = 2e-2  # of bf16
 _COMPILING = 0.6  # of the time, at most
 
@@ -61,7 +70,7 @@ def _record(name: str, out: Path, seconds: float, jobs: int) -> None:
         writer = csv.writer(stream, lineterminator="\n")
         if not lines:
             writer.writerow([*names, "value"])
-        results = _train(wanted, seconds) if name == TRAINING else _kernels(name, wanted, seconds, jobs)
+        results = _steps(name, wanted, seconds) if name in TORCH else _kernels(name, wanted, seconds, jobs)
         for config, value, why in results:
             writer.writerow([*(config.get(key, "") for key in names), "" if value is None else f"{value:.5g}"])
             stream.flush()
@@ -73,10 +82,9 @@ def _record(name: str, out: Path, seconds: float, jobs: int) -> None:
 
 def _described(name: str) -> Any:
     """Parameters of a table, and which of their combinations are meant at all."""
-    if name == TRAINING:
-        from benchmarks._gpu_training import PARAMS, allowed
-
-        return PARAMS, allowed
+    if name in TORCH:
+        module = importlib.import_module(f"benchmarks.{TORCH[name]}")
+        return module.PARAMS, module.allowed
     kernel = _kernel(name)
     return kernel.params, getattr(kernel, "allowed", bool)
 
@@ -84,16 +92,22 @@ def _described(name: str) -> Any:
 def _describe(manifest: Path, name: str, params: list[Config], *, complete: bool) -> None:
     import torch
 
-    known = json.loads(manifest.read_text()) if manifest.is_file() else {}
-    known[name] = {
+    kernel = None if name in TORCH else _kernel(name)
+    _add(manifest, name, {
         "objective": "min",
-        "unit": "s" if name == TRAINING else "ms",
+        "unit": UNITS.get(name, "ms"),
         "complete": complete,
-        "family": name,
+        "family": getattr(kernel, "family", name),
         "measured": f"{torch.cuda.get_device_name(0)}, torch {torch.__version__}",
         "params": params,
-    }
-    manifest.write_text(json.dumps(known, indent=1) + "\n")
+    })  # fmt: skip
+    if hasattr(kernel, "facts"):
+        _add(manifest.with_name("tasks.json"), name, kernel.facts)
+
+
+def _add(file: Path, name: str, about: Config) -> None:
+    known = json.loads(file.read_text()) if file.is_file() else {}
+    file.write_text(json.dumps(known | {name: about}, indent=1) + "\n")
 
 
 def _configs(params: list[Config]) -> Iterator[Config]:
@@ -105,11 +119,11 @@ def _configs(params: list[Config]) -> Iterator[Config]:
             yield config | dict(zip((param["name"] for param in active), more, strict=True))
 
 
-@lru_cache
+@lru_cache(maxsize=1)
 def _kernel(name: str) -> Any:
-    from benchmarks._gpu_kernels import KERNELS
+    from benchmarks import _gpu_kernels, _gpu_products, _gpu_sweeps
 
-    return KERNELS[name]()
+    return (_gpu_kernels.KERNELS | _gpu_products.KERNELS | _gpu_sweeps.KERNELS)[name]()
 
 
 def _tried(name: str, config: Config) -> str:
@@ -159,11 +173,13 @@ def _kernels(name: str, configs: list[Config], seconds: float, jobs: int) -> Ite
             yield config, None if why else do_bench(kernel.call(config), warmup=3, rep=15, return_mode="median"), why
 
 
-def _train(configs: list[Config], seconds: float) -> Iterator[Result]:
+def _steps(name: str, configs: list[Config], seconds: float) -> Iterator[Result]:
     import torch
 
-    from benchmarks._gpu_training import measure
-
+    measure = importlib.import_module(f"benchmarks.{TORCH[name]}").measure
+    _kernel.cache_clear()  # what the last kernel held would count as the model's memory
+    gc.collect()
+    torch.cuda.empty_cache()
     until = time.perf_counter() + seconds
     for config in configs:
         if time.perf_counter() > until:

@@ -4,6 +4,7 @@
   world is the model of training with surprises of its own; the search knows nothing of it. Every study finds the earlier ones in the
   store as `autoscout tune` would.
 - Recorded: the two LLM training tables, each after the other. They do not say how alike their jobs are; facts of `tasks.json` do.
+- Recorded on a GPU: a matrix product in four sizes, in three orders.
 
 Counted are evaluations to 10 % of the best known, and the area under regret.
 """
@@ -99,6 +100,10 @@ def recorded_jobs() -> list[Job]:
     return [_recorded(load_table(source)) for source in find_tables(str(TABLES), names)]
 
 
+def kernel_jobs() -> list[Job]:
+    return [_recorded(table) for source in find_tables("recorded") if (table := load_table(source)).family == "triton_matmul"]
+
+
 def _recorded(table: Table) -> Job:
     workload = {name: value for name, value in table.task.workload.items() if name != "table"}
     task = replace(table.task, workload=workload)
@@ -164,6 +169,10 @@ def compare(title: str, jobs: Sequence[Job], seeds: int) -> None:
 
 
 def main(seeds: int) -> None:
+    kernels = kernel_jobs()
+    compare("a kernel in four sizes", kernels, seeds)
+    compare("a kernel in four sizes, the other way round", kernels[::-1], seeds)
+    compare("a kernel in four sizes, the second and the fourth first", kernels[1::2] + kernels[::2], seeds)
     compare("virtual clusters", virtual_jobs(), seeds)
     if TABLES.is_dir():
         jobs = recorded_jobs()

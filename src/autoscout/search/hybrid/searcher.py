@@ -15,6 +15,7 @@ from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
 from autoscout.search.hybrid.arms import Arms
 from autoscout.search.hybrid.candidates import Candidates
+from autoscout.search.hybrid.elsewhere import WIDER, looks_elsewhere, seldom_tried
 from autoscout.search.hybrid.encode import Encoder, Floats, Rows
 from autoscout.search.hybrid.guard import GuardedSurrogate
 from autoscout.search.hybrid.ledger import Answer, Ledger, early_failures
@@ -139,17 +140,22 @@ class HybridSearcher:
         rate = early_failures(answers)
         if self._prior is not None:  # it fails less, and so says less about random candidates
             rate = max(1e-3, model.failing(pool.rows) * (1.0 - (1.0 - FOREWARNED) * model.believed))
-        acquisition, chance = self._acquisition(model, rows, step, rate)
+        (mean, spread), chance = model.predict(rows), model.chance(rows)
+        acquisition = _promises(model, mean, spread, chance, step, rate)
         if pairs := self._ledger.snapped():
             first = promising(acquisition)
             configs, rows, chance = [configs[row] for row in first], rows.take(first), chance[first]
             answered, times = Reach(self._encoder, pairs).likely(rows, stream(self._seed, "hybrid", "reach", step))
-            acquisition = self._acquisition(model, answered, step, rate)[0].reshape(times, -1).mean(0)
+            acquisition = _acquisition(model, answered, step, rate).reshape(times, -1).mean(0)
         if len(model.targets) > 1 and not waiting and self._settled(model, pool, taken, acquisition, chance, step, rate):
             return None
         doubtful = None if pairs else self._doubtful(model, good, rows, acquisition, chance)
         if doubtful is not None:
             return self._proposal(configs[doubtful], {"round": step, "arm": "doubt"})
+        if not pairs and looks_elsewhere(answers, step):
+            wide = _promises(model, mean, WIDER * spread, chance, step, rate)
+            wide *= seldom_tried(rows.codes, model.rows.codes, self._encoder.sparse)
+            return self._proposal(configs[int(np.argmax(wide))], {"round": step, "arm": "elsewhere"})
         weighed = acquisition
         if good and self._cautious:
             weighed = acquisition * trusted(self._apart(rows, good[:1]), len(self._encoder.names), len(answers))
@@ -170,14 +176,6 @@ class HybridSearcher:
         model.fit(answers, waiting, unreachable)
         self._fitted = (answers, tuple(waiting), len(unreachable), model)
         return model
-
-    def _acquisition(self, model: Surrogate, rows: Rows, step: int, rate: float) -> tuple[Floats, Floats]:
-        """What each row promises, and its chance of success."""
-        mean, spread = model.predict(rows)
-        chance = model.chance(rows)
-        found = expected_improvement(mean, spread, model.best) * chance ** (1.0 + len(model.rows) / CAUTION)
-        safe = chance >= max(SAFE, 1.0 - 1.5 * rate)
-        return (np.where(safe, found, UNSAFE * found) if safe.any() and _failed_enough(model, step, rate) else found), chance
 
     def _settled(
         self, model: Surrogate, pool: Candidates, taken: set[Config], acquisition: Floats, chance: Floats, step: int, rate: float
@@ -241,7 +239,7 @@ class HybridSearcher:
             free = [index for index, other in enumerate(near) if other not in taken]
             if not free:
                 break
-            values, _ = self._acquisition(model, rows.take(free), step, rate)
+            values = _acquisition(model, rows.take(free), step, rate)
             best = int(np.argmax(values))
             if values[best] <= value * 1.0001:
                 break
@@ -278,6 +276,18 @@ class HybridSearcher:
 
     def _proposal(self, config: Config, why: dict[str, Any]) -> Proposal:
         return Proposal(config=config, origin={"by": "hybrid", "key": config.key, **why})
+
+
+def _acquisition(model: Surrogate, rows: Rows, step: int, rate: float) -> Floats:
+    """What each row promises."""
+    return _promises(model, *model.predict(rows), model.chance(rows), step, rate)
+
+
+def _promises(model: Surrogate, mean: Floats, spread: Floats, chance: Floats, step: int, rate: float) -> Floats:
+    """Expected improvement times chance of success; what may well fail comes last once the budget of failures is spent."""
+    found: Floats = expected_improvement(mean, spread, model.best) * chance ** (1.0 + len(model.rows) / CAUTION)
+    safe = chance >= max(SAFE, 1.0 - 1.5 * rate)
+    return np.where(safe, found, UNSAFE * found) if safe.any() and _failed_enough(model, step, rate) else found
 
 
 def _promising(model: Surrogate, rows: Rows) -> bool:

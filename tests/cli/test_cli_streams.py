@@ -14,7 +14,7 @@ from cli_program import PROGRAM, campaign
 
 def shell(here: Path, line: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a line of bash in which `autoscout` is our program."""
-    start = f"autoscout() {{ {sys.executable} -m autoscout \"$@\"; }}\n"
+    start = f'autoscout() {{ {sys.executable} -m autoscout "$@"; }}\n'
     return subprocess.run(["bash", "-c", start + line], cwd=here, capture_output=True, text=True, env={**os.environ, **variables})
 
 

@@ -16,6 +16,7 @@ class HybridOptions:
         start: Configurations spread over the space before the model is asked: the default, the best of similar past studies, then
             those farthest from all others.
         cautious: Follow a young model less, the more knobs it changes at once.
+        elsewhere: Look into structures that were seldom tried now and then, while nothing better is found.
         trees: Size of the forest that is mixed into the Gaussian process; 0 for none.
         forest_weight: Its share.
         failures: Learn where configurations fail, and weigh every candidate by its chance of success.
@@ -32,6 +33,7 @@ class HybridOptions:
 
     start: int = 4
     cautious: bool = True
+    elsewhere: bool = True
     trees: int = 0
     forest_weight: float = 0.3
     failures: bool = True

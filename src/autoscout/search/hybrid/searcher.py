@@ -152,7 +152,7 @@ class HybridSearcher:
         doubtful = None if pairs else self._doubtful(model, good, rows, acquisition, chance)
         if doubtful is not None:
             return self._proposal(configs[doubtful], {"round": step, "arm": "doubt"})
-        if not pairs and looks_elsewhere(answers, step):
+        if self._options.elsewhere and not pairs and looks_elsewhere(answers, step):
             wide = _promises(model, mean, WIDER * spread, chance, step, rate)
             wide *= seldom_tried(rows.codes, model.rows.codes, self._encoder.sparse)
             return self._proposal(configs[int(np.argmax(wide))], {"round": step, "arm": "elsewhere"})

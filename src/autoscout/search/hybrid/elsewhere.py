@@ -10,37 +10,41 @@ from numpy.typing import NDArray
 from autoscout.search.hybrid.encode import Codes, Floats
 from autoscout.search.hybrid.ledger import Answer
 
-STALLED, TURNS = 10, 3
-"""After so many steps without a better configuration, every so many steps look elsewhere."""
+STALLED, TURNS = 9, 3
+"""After so many answers that were no better, every so many steps look elsewhere."""
 WIDER = 3.0
 """Times the spread that the model claims: so many of its promises came to nothing."""
 
 
-def looks_elsewhere(answers: Sequence[Answer], step: int) -> bool:
-    """Whether this step does.
+def stalled(answers: Sequence[Answer]) -> bool:
+    """Whether the last answers were all no better than what was known before.
 
     A model that is wrong about a structure it has hardly seen goes on refining the one it began with, and promises a little every time.
-
-    Args:
-        answers: What is known.
-        step: Steps taken.
     """
     worked = [answer for answer in answers if not answer.failed]
-    if not worked or step % TURNS:
+    if not worked:
         return False
-    found = min(worked, key=lambda answer: (answer.loss, answer.key)).origin.get("round")
-    return step - (found if isinstance(found, int) else 0) >= STALLED
+    best = min((not answer.measured, answer.loss, _round(answer)) for answer in worked)[-1]
+    return sum(_round(answer) > best for answer in answers) >= STALLED
 
 
-def seldom_tried(codes: Codes, known: Codes, sparse: NDArray[np.bool_]) -> Floats:
-    """A share for each candidate that falls with the trials its structure has had, as visits count in a tree.
+def _round(answer: Answer) -> int:
+    """When it was proposed; what the search did not propose was there from the start."""
+    found = answer.origin.get("round")
+    return found if isinstance(found, int) else -1
+
+
+def seldom_tried(codes: Codes, tried: Codes, sparse: NDArray[np.bool_]) -> Floats | None:
+    """A share for each candidate that falls with the trials its structure has had, as visits count in a tree; None if all have the same.
 
     Args:
         codes: Candidates.
-        known: Trials.
+        tried: Trials, those under way too.
         sparse: The knobs that make up a structure.
     """
-    _, which = np.unique(np.concatenate([codes[:, sparse], known[:, sparse]]), axis=0, return_inverse=True)
+    _, which = np.unique(np.concatenate([codes[:, sparse], tried[:, sparse]]), axis=0, return_inverse=True)
     which = which.ravel()
-    visits = np.bincount(which[len(codes) :], minlength=int(which.max(initial=0)) + 1)
+    if not len(codes) or (which[: len(codes)] == which[0]).all():
+        return None
+    visits = np.bincount(which[len(codes) :], minlength=int(which.max()) + 1)
     return np.asarray(1.0 / (1.0 + visits[which[: len(codes)]]), dtype=np.float64)

@@ -15,7 +15,7 @@ from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
 from autoscout.search.hybrid.arms import Arms
 from autoscout.search.hybrid.candidates import Candidates
-from autoscout.search.hybrid.elsewhere import WIDER, looks_elsewhere, seldom_tried
+from autoscout.search.hybrid.elsewhere import TURNS, WIDER, seldom_tried, stalled
 from autoscout.search.hybrid.encode import Encoder, Floats, Rows
 from autoscout.search.hybrid.guard import GuardedSurrogate
 from autoscout.search.hybrid.ledger import Answer, Ledger, early_failures
@@ -152,10 +152,13 @@ class HybridSearcher:
         doubtful = None if pairs else self._doubtful(model, good, rows, acquisition, chance)
         if doubtful is not None:
             return self._proposal(configs[doubtful], {"round": step, "arm": "doubt"})
-        if self._options.elsewhere and not pairs and looks_elsewhere(answers, step):
-            wide = _promises(model, mean, WIDER * spread, chance, step, rate)
-            wide *= seldom_tried(rows.codes, model.rows.codes, self._encoder.sparse)
-            return self._proposal(configs[int(np.argmax(wide))], {"round": step, "arm": "elsewhere"})
+        turn = (self._ledger.told + len(waiting)) % TURNS == 0  # not by steps: known answers would not end it
+        if self._options.elsewhere and turn and not pairs and stalled(answers):
+            tried = self._encoder.rows([*(answer.config for answer in answers), *waiting])
+            shares = seldom_tried(rows.codes, tried.codes, self._encoder.sparse)
+            if shares is not None:
+                wide = _promises(model, mean, WIDER * spread, chance, step, rate) * shares
+                return self._proposal(configs[int(np.argmax(wide))], {"round": step, "arm": "elsewhere"})
         weighed = acquisition
         if good and self._cautious:
             weighed = acquisition * trusted(self._apart(rows, good[:1]), len(self._encoder.names), len(answers))

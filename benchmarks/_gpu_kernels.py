@@ -71,7 +71,7 @@ class Matmul:
     ]
     family = name
     size = 512, 4096, 4096
-    own: tuple[str, ...] = ("parts", "group")  # known to the running kernel only: nothing to compile
+    own: tuple[str, ...] = ("parts", "group")  # known to the running kernel only: nothing to compile ahead
 
     def __init__(self) -> None:
         torch.manual_seed(0)
@@ -266,7 +266,7 @@ class Norm:
         self.gain = torch.randn(self.width, device="cuda", dtype=torch.bfloat16)
         self.out = torch.empty_like(self.x)
         self.written = (self.out,)
-        wide = self.x[:64].float()
+        wide = self.x.float()
         self.reference = wide * torch.rsqrt((wide * wide).mean(1, keepdim=True) + 1e-6) * self.gain.float()
 
     def call(self, config: Mapping[str, Any]) -> Callable[[], torch.Tensor]:

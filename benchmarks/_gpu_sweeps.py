@@ -64,6 +64,7 @@ class Loss:
     """Cross entropy of 4096 words among 50304, bf16: bound by memory, unless a row is read twice or its maximum is waited for."""
 
     name = "triton_loss"
+    near = 1e-4  # results in float32
     params: Params = [  # noqa: RUF012
         choice("way", ["two_passes", "running"]),
         choice("merge", ["each_step", "at_end"], {"way": ["running"]}),
@@ -86,7 +87,7 @@ class Loss:
         self.wanted = torch.randint(self.width, (self.rows,), device="cuda")
         self.out = torch.empty(self.rows, device="cuda", dtype=torch.float32)
         self.written = (self.out,)
-        self.reference = torch.nn.functional.cross_entropy(self.x[:512].float(), self.wanted[:512], reduction="none")
+        self.reference = torch.nn.functional.cross_entropy(self.x.float(), self.wanted, reduction="none")
 
     def call(self, config: Mapping[str, Any]) -> Callable[[], torch.Tensor]:
         cache = "" if config["cache"] == "plain" else config["cache"]
@@ -137,6 +138,7 @@ class Columns:
     """Sums of the 2048 columns of 65536 rows, bf16: the gradient of a layer's offsets."""
 
     name = "triton_columns"
+    near = 1e-4  # results in float32
     params: Params = [  # noqa: RUF012
         choice("way", ["atomic", "two_kernels"]),
         ordinal("gather_block", [16, 64], "dense", {"way": ["two_kernels"]}),
@@ -210,6 +212,7 @@ class Stencil:
     """One step of diffusion on a grid of 8192 x 8192, float32: every value is read nine times, and should come from memory once."""
 
     name = "triton_stencil"
+    near = 1e-4  # results in float32
     params: Params = [  # noqa: RUF012
         choice("edges", ["masked", "clamped"]),
         choice("walk", ["along_rows", "along_columns"]),
@@ -329,11 +332,12 @@ class Scan:
         self.out = torch.empty_like(self.b)
         self.factors, self.ends = (torch.empty(self.count * 32, self.width, device="cuda", dtype=torch.float32) for _ in range(2))
         self.written = (self.out, self.factors, self.ends)
-        state = torch.zeros(self.width, device="cuda")
-        self.reference = torch.empty(self.length, self.width, device="cuda")
+        state = torch.zeros(self.count, self.width, device="cuda")
+        every = torch.empty(self.count, self.length, self.width, device="cuda")
         for place in range(self.length):
-            state = state * self.a[place] + self.b[place]
-            self.reference[place] = state
+            state = state * self.a[place :: self.length] + self.b[place :: self.length]
+            every[:, place] = state
+        self.reference = every.view(lines, self.width)
 
     def call(self, config: Mapping[str, Any]) -> Callable[[], torch.Tensor]:
         parts, parted = config.get("parts", 1), config["length"] == "parted"

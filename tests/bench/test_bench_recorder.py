@@ -33,7 +33,7 @@ MANIFEST = json.loads((RECORDED / "manifest.json").read_text())
     ],
 )
 def test_a_recorded_table_holds_every_combination(name: str, refused: int) -> None:
-    rows = (RECORDED / f"{name}.csv").read_text().splitlines()[1:]
+    rows = [line.rpartition(",")[0] for line in (RECORDED / f"{name}.csv").read_text().splitlines()[1:]]
     assert len(rows) == len(set(rows)) == len(list(record_gpu._configs(MANIFEST[name]["params"]))) - refused
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from autoscout.core.config import Config
 from autoscout.core.trial import Measurement, Proposal, Status, Trial
 from autoscout.search.hybrid import HybridSearcher
-from autoscout.search.hybrid.elsewhere import STALLED, TURNS, looks_elsewhere, seldom_tried
+from autoscout.search.hybrid.elsewhere import STALLED, seldom_tried, stalled
 from autoscout.search.hybrid.ledger import Answer
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.space import Choice, Grid, Space
@@ -16,28 +16,47 @@ from autoscout.testing.searcher import TASK
 SPACE = Space([Choice("way", ["known", "other", "third"]), Grid("x", 1, 12, default=6), Grid("y", 1, 12, default=6)])
 
 
-def answer(loss: float, number: int | None) -> Answer:
-    config = Config({"x": number or 0})
-    return Answer(config, config.key, loss, None, {} if number is None else {"round": number}, measured=True)
+def answer(loss: float, number: int | None, *, measured: bool = True) -> Answer:
+    config = Config({"x": number or 0, "loss": str(loss)})
+    return Answer(config, config.key, loss, None, {} if number is None else {"round": number}, measured=measured)
 
 
-def test_it_takes_some_steps_without_a_better_one() -> None:
-    step = STALLED + 5 - (STALLED + 5) % TURNS
-    assert looks_elsewhere([answer(1.0, step - STALLED), answer(2.0, step - 1)], step)
-    assert not looks_elsewhere([answer(1.0, step - STALLED), answer(2.0, step - 1)], step + 1), "not at every step"
-    assert not looks_elsewhere([answer(1.0, step - 2), answer(2.0, 1)], step), "the best is young"
-    assert looks_elsewhere([answer(1.0, None), answer(2.0, step - 1)], step), "what the search did not ask for was there from the start"
-    assert not looks_elsewhere([], step)
-    assert not looks_elsewhere([answer(math.inf, 1)], step), "nothing worked yet"
+def later(count: int, loss: float = 2.0) -> list[Answer]:
+    return [answer(loss, 20 + number) for number in range(count)]
+
+
+def test_it_takes_some_answers_that_are_no_better() -> None:
+    best = answer(1.0, 7)
+    assert stalled([best, *later(STALLED)])
+    assert stalled([*later(STALLED)[::-1], best]), "in any order"
+    assert not stalled([best, *later(STALLED - 1)])
+    assert stalled([best, *later(STALLED, loss=1.0)]), "as good is not better"
+    assert stalled([best, *later(STALLED, loss=math.inf)]), "nor is a failure"
+    assert not stalled([answer(1.5, 7), *later(STALLED), answer(1.0, 99)])
+    assert stalled([answer(1.0, None), *later(STALLED)]), "what the search did not ask for was there from the start"
+    assert not stalled([answer(1.0, None), *[answer(2.0, None)] * STALLED])
+    assert not stalled([])
+    assert not stalled(later(STALLED, loss=math.inf)), "nothing worked yet"
+
+
+def test_what_was_simulated_is_not_the_best_of_what_was_measured() -> None:
+    simulated = answer(0.5, 1, measured=False)
+    assert not stalled([simulated, *later(STALLED), answer(1.0, 99)])
+    assert stalled([answer(1.0, 7), *later(STALLED), answer(0.5, 99, measured=False)])
 
 
 def test_a_share_falls_with_the_trials_of_a_structure() -> None:
-    known = np.array([[0, 1, 5], [0, 1, 6], [0, 2, 5]])
-    codes = np.array([[0, 1, 9], [0, 2, 9], [1, 1, 9]])
-    assert seldom_tried(codes, known, np.array([True, True, False])).tolist() == [1 / 3, 1 / 2, 1.0]
-    assert seldom_tried(codes, known, np.array([True, False, False])).tolist() == [1 / 4, 1 / 4, 1.0]
-    assert seldom_tried(codes, known, np.zeros(3, dtype=bool)).tolist() == [1 / 4] * 3, "all are of one structure"
-    assert seldom_tried(codes, known[:0], np.ones(3, dtype=bool)).tolist() == [1.0] * 3
+    def shares(tried: list[list[int]], sparse: list[bool]) -> list[float] | None:
+        codes = np.array([[0, 1, 9], [0, 2, 9], [1, 1, 9]])
+        found = seldom_tried(codes, np.array(tried, dtype=np.int64).reshape(-1, 3), np.array(sparse))
+        return None if found is None else found.tolist()
+
+    tried = [[0, 1, 5], [0, 1, 6], [0, 2, 5]]
+    assert shares(tried, [True, True, False]) == [1 / 3, 1 / 2, 1.0]
+    assert shares(tried, [True, False, False]) == [1 / 4, 1 / 4, 1.0]
+    assert shares([], [True, True, True]) == [1.0] * 3
+    assert shares(tried, [False, False, True]) is None, "all candidates are of one structure"
+    assert shares(tried, [False, False, False]) is None
 
 
 def loss(config: Config) -> float:
@@ -65,3 +84,19 @@ def test_a_structure_that_looked_bad_gets_another_chance() -> None:
     assert np.mean([proposal.config["way"] != "known" for proposal in looks]) > 0.5
     tried = [sum(proposal.config["way"] != "known" for proposal in made) for made in (with_it, without)]
     assert tried[0] > tried[1]
+
+
+MANY = Space([Choice("way", list("abcdefgh")), Grid("x", 1, 40, default=20)])
+
+
+def test_looks_go_to_what_was_seldom_tried() -> None:
+    """Without the shares the first way, which has most of the trials, gets one of these looks."""
+    searcher = HybridSearcher(MANY, TASK, seed=3)
+    known = [Config({"way": way, "x": x}) for way in "abcdef" for x in range(1, 41, 2 if way == "a" else 13)]
+    for number, config in enumerate(known):
+        seconds = 1.0 + 0.2 * math.sin(37 * number) if config["way"] == "a" else 1.5
+        proposal = Proposal(config=config, origin={"by": "hybrid", "round": number})
+        searcher.tell([Trial(proposal=proposal, measurement=Measurement(status=Status.OK, metrics={"time_s": seconds}))])
+    looks = [proposal.config["way"] for proposal in searcher.ask(12) if proposal.origin.get("arm") == "elsewhere"]
+    assert len(looks) >= 2
+    assert set(looks) <= {"g", "h"}, "those that had no trial"

@@ -100,3 +100,17 @@ def test_looks_go_to_what_was_seldom_tried() -> None:
     looks = [proposal.config["way"] for proposal in searcher.ask(12) if proposal.origin.get("arm") == "elsewhere"]
     assert len(looks) >= 2
     assert set(looks) <= {"g", "h"}, "those that had no trial"
+
+
+def test_no_look_goes_where_the_only_trial_failed() -> None:
+    """Without that rule all of these looks go to the two ways whose only trial failed, because it was the only one."""
+    searcher = HybridSearcher(MANY, TASK, seed=3)
+    known = [Config({"way": way, "x": x}) for way in "abcdef" for x in range(1, 41, 2 if way == "a" else 13)]
+    for number, config in enumerate([*known, Config({"way": "g", "x": 20}), Config({"way": "h", "x": 20})]):
+        seconds = 1.0 + 0.2 * math.sin(37 * number) if config["way"] == "a" else 1.5
+        worked, failed = Measurement(status=Status.OK, metrics={"time_s": seconds}), Measurement(status=Status.CRASHED, reason="no room")
+        proposal = Proposal(config=config, origin={"by": "hybrid", "round": number})
+        searcher.tell([Trial(proposal=proposal, measurement=failed if config["way"] in "gh" else worked)])
+    looks = [proposal.config["way"] for proposal in searcher.ask(12) if proposal.origin.get("arm") == "elsewhere"]
+    assert len(looks) >= 2
+    assert not {"g", "h"} & set(looks)

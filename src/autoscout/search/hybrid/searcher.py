@@ -155,10 +155,11 @@ class HybridSearcher:
         turn = (self._ledger.told + len(waiting)) % TURNS == 0  # not by steps: known answers would not end it
         if self._options.elsewhere and turn and not pairs and stalled(answers):
             tried = self._encoder.rows([*(answer.config for answer in answers), *waiting])
-            shares = seldom_tried(rows.codes, tried.codes, self._encoder.sparse)
+            safe = np.flatnonzero(chance >= SAFE)  # a structure that hardly works is seldom tried for a reason
+            shares = seldom_tried(rows.codes[safe], tried.codes, self._encoder.sparse)
             if shares is not None:
-                wide = _promises(model, mean, WIDER * spread, chance, step, rate) * shares
-                return self._proposal(configs[int(np.argmax(wide))], {"round": step, "arm": "elsewhere"})
+                wide = _promises(model, mean[safe], WIDER * spread[safe], chance[safe], step, rate) * shares
+                return self._proposal(configs[int(safe[np.argmax(wide)])], {"round": step, "arm": "elsewhere"})
         weighed = acquisition
         if good and self._cautious:
             weighed = acquisition * trusted(self._apart(rows, good[:1]), len(self._encoder.names), len(answers))

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from autoscout.core.config import Config
 from autoscout.core.trial import Measurement, Proposal, Status, Trial
 from autoscout.search.hybrid import HybridSearcher
-from autoscout.search.hybrid.elsewhere import STALLED, seldom_tried, stalled
+from autoscout.search.hybrid.elsewhere import DOUBTED, TURNS, fruitless, seldom_tried
 from autoscout.search.hybrid.ledger import Answer
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.space import Choice, Grid, Space
@@ -25,24 +26,23 @@ def later(count: int, loss: float = 2.0) -> list[Answer]:
     return [answer(loss, 20 + number) for number in range(count)]
 
 
-def test_it_takes_some_answers_that_are_no_better() -> None:
+def test_answers_after_the_best_are_counted() -> None:
     best = answer(1.0, 7)
-    assert stalled([best, *later(STALLED)])
-    assert stalled([*later(STALLED)[::-1], best]), "in any order"
-    assert not stalled([best, *later(STALLED - 1)])
-    assert stalled([best, *later(STALLED, loss=1.0)]), "as good is not better"
-    assert stalled([best, *later(STALLED, loss=math.inf)]), "nor is a failure"
-    assert not stalled([answer(1.5, 7), *later(STALLED), answer(1.0, 99)])
-    assert stalled([answer(1.0, None), *later(STALLED)]), "what the search did not ask for was there from the start"
-    assert not stalled([answer(1.0, None), *[answer(2.0, None)] * STALLED])
-    assert not stalled([])
-    assert not stalled(later(STALLED, loss=math.inf)), "nothing worked yet"
+    assert fruitless([best, *later(5)]) == 5
+    assert fruitless([*later(5)[::-1], best]) == 5, "in any order"
+    assert fruitless([best, *later(5, loss=1.0)]) == 5, "as good is not better"
+    assert fruitless([best, *later(5, loss=math.inf)]) == 5, "nor is a failure"
+    assert fruitless([answer(1.5, 7), *later(5), answer(1.0, 99)]) == 0
+    assert fruitless([answer(1.0, None), *later(5)]) == 5, "what the search did not ask for was there from the start"
+    assert fruitless([answer(1.0, None), *[answer(2.0, None)] * 5]) == 0
+    assert fruitless([]) == 0
+    assert fruitless(later(5, loss=math.inf)) == 0, "nothing worked yet"
 
 
 def test_what_was_simulated_is_not_the_best_of_what_was_measured() -> None:
     simulated = answer(0.5, 1, measured=False)
-    assert not stalled([simulated, *later(STALLED), answer(1.0, 99)])
-    assert stalled([answer(1.0, 7), *later(STALLED), answer(0.5, 99, measured=False)])
+    assert fruitless([simulated, *later(5), answer(1.0, 99)]) == 0
+    assert fruitless([answer(1.0, 7), *later(5), answer(0.5, 99, measured=False)]) == 6
 
 
 def test_a_share_falls_with_the_trials_of_a_structure() -> None:
@@ -67,7 +67,13 @@ def loss(config: Config) -> float:
     return 0.5 if config["way"] == "other" and x >= 10 and y >= 10 else 2.0 + 0.1 * x
 
 
-def tries(options: HybridOptions, steps: int = 60) -> list[Proposal]:
+def smooth(config: Config) -> float:
+    """Nothing that a model would not know after some trials."""
+    x, y = float(config["x"]), float(config["y"])  # type: ignore[arg-type]
+    return (1.0 if config["way"] == "known" else 1.5) + 0.01 * ((x - 4) ** 2 + (y - 5) ** 2)
+
+
+def tries(options: HybridOptions, loss: Callable[[Config], float] = loss, steps: int = 60) -> list[Proposal]:
     searcher, made = HybridSearcher(SPACE, TASK, seed=1, options=options), []
     while len(made) < steps:
         proposal = searcher.ask(1)[0]
@@ -84,6 +90,16 @@ def test_a_structure_that_looked_bad_gets_another_chance() -> None:
     assert np.mean([proposal.config["way"] != "known" for proposal in looks]) > 0.5
     tried = [sum(proposal.config["way"] != "known" for proposal in made) for made in (with_it, without)]
     assert tried[0] > tried[1]
+
+
+def test_doubt_has_more_time_but_not_all_of_it() -> None:
+    made = tries(HybridOptions(), smooth, steps=80)
+    arms = [proposal.origin.get("arm") for proposal in made]
+    losses = [smooth(proposal.config) for proposal in made]
+    first = losses.index(min(losses)) + DOUBTED + 1
+    late = arms[first:]
+    assert late.count("doubt") > late.count("elsewhere") >= len(late) // TURNS - 1
+    assert "elsewhere" not in arms[arms.index("doubt") : first], "STALLED is for models that still promise something"
 
 
 MANY = Space([Choice("way", list("abcdefgh")), Grid("x", 1, 40, default=20)])

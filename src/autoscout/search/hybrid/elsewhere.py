@@ -12,20 +12,22 @@ from autoscout.search.hybrid.ledger import Answer
 
 STALLED, TURNS = 9, 3
 """After so many answers that were no better, every so many steps look elsewhere."""
+DOUBTED = 25
+"""And after so many while the model is doubted: what is next to good configurations is worth more steps, but not all that are left."""
 WIDER = 3.0
 """Times the spread that the model claims: so many of its promises came to nothing."""
 
 
-def stalled(answers: Sequence[Answer]) -> bool:
-    """Whether the last answers were all no better than what was known before.
+def fruitless(answers: Sequence[Answer]) -> int:
+    """How many answers came after the best one; 0 while nothing worked.
 
     A model that is wrong about a structure it has hardly seen goes on refining the one it began with, and promises a little every time.
     """
     worked = [answer for answer in answers if not answer.failed]
     if not worked:
-        return False
+        return 0
     best = min((not answer.measured, answer.loss, _round(answer)) for answer in worked)[-1]
-    return sum(_round(answer) > best for answer in answers) >= STALLED
+    return sum(_round(answer) > best for answer in answers)
 
 
 def _round(answer: Answer) -> int:

@@ -15,7 +15,7 @@ from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
 from autoscout.search.hybrid.arms import Arms
 from autoscout.search.hybrid.candidates import Candidates
-from autoscout.search.hybrid.elsewhere import TURNS, WIDER, seldom_tried, stalled
+from autoscout.search.hybrid.elsewhere import DOUBTED, STALLED, TURNS, WIDER, fruitless, seldom_tried
 from autoscout.search.hybrid.encode import Encoder, Floats, Rows
 from autoscout.search.hybrid.guard import GuardedSurrogate
 from autoscout.search.hybrid.ledger import Answer, Ledger, early_failures
@@ -150,16 +150,17 @@ class HybridSearcher:
         if len(model.targets) > 1 and not waiting and self._settled(model, pool, taken, acquisition, chance, step, rate):
             return None
         doubtful = None if pairs else self._doubtful(model, good, rows, acquisition, chance)
-        if doubtful is not None:
-            return self._proposal(configs[doubtful], {"round": step, "arm": "doubt"})
         turn = (self._ledger.told + len(waiting)) % TURNS == 0  # not by steps: known answers would not end it
-        if self._options.elsewhere and turn and not pairs and stalled(answers):
+        patience = STALLED if doubtful is None else DOUBTED
+        if self._options.elsewhere and turn and not pairs and fruitless(answers) >= patience:
             tried = self._encoder.rows([*(answer.config for answer in answers), *waiting])
             safe = np.flatnonzero(chance >= SAFE)  # a structure that hardly works is seldom tried for a reason
             shares = seldom_tried(rows.codes[safe], tried.codes, self._encoder.sparse)
             if shares is not None:
                 wide = _promises(model, mean[safe], WIDER * spread[safe], chance[safe], step, rate) * shares
                 return self._proposal(configs[int(safe[np.argmax(wide)])], {"round": step, "arm": "elsewhere"})
+        if doubtful is not None:
+            return self._proposal(configs[doubtful], {"round": step, "arm": "doubt"})
         weighed = acquisition
         if good and self._cautious:
             weighed = acquisition * trusted(self._apart(rows, good[:1]), len(self._encoder.names), len(answers))

@@ -10,7 +10,7 @@ from autoscout.search.hybrid.encode import Encoder, Floats, Rows
 from autoscout.search.hybrid.process import Beliefs, Process, Scales
 
 PLAIN = (Beliefs(),)
-SHORT_AND_LONG = (Beliefs(length=(-0.9, 0.35)), Beliefs(length=(-0.1, 0.35)))
+SHORT_AND_LONG = (Beliefs(length=(-0.9, 0.5)), Beliefs(length=(-0.1, 0.5)))
 """Few trials cannot tell whether knobs act locally or far and wide. A fit that picks one is too sure of it."""
 
 

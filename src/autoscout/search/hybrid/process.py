@@ -15,8 +15,11 @@ Reals = NDArray[np.floating[Any]]
 FIT_POINTS = 56
 """Hyperparameters are fitted to this many points at most: the cost must not grow with the cube of the trials."""
 STEPS = 18
-GRAINS = 0.7
-"""How much longer the length scales of grains are expected to be: most knobs have none that matters."""
+GRAINS, PAIRS, NAMES = 0.7, 0.8, 0.4
+"""How much longer the length scales of grains are expected to be, for most knobs have none that matters; and those of knobs with two
+values and of categories: their shortest step is from end to end, and few of them turn everything round."""
+CURVES = 0.5
+"""How much more variance the own effects of ordered knobs are expected to have than those of others."""
 
 
 @dataclass(frozen=True)
@@ -53,14 +56,18 @@ class Beliefs:
     signal: tuple[float, float] = (-0.2, 0.5)
     noise: tuple[float, float] = (-2.0, 0.7)
 
-    def centre(self, knobs: int, groups: int) -> Floats:
-        length = np.full(groups, self.length[0] + 0.25 * np.log(max(groups, 1)))
-        length[knobs:] += GRAINS
-        weight = np.full(knobs, self.weight[0] - np.log(max(knobs, 1)) + np.log(4.0))
+    def centre(self, encoder: Encoder) -> Floats:
+        knobs = len(encoder.names)
+        longer = np.where(encoder.ordered, 0.0, np.where(encoder.sizes <= 2, PAIRS, NAMES))
+        length = (
+            self.length[0] + 0.25 * np.log(max(encoder.groups, 1)) + np.pad(longer, (0, encoder.groups - knobs), constant_values=GRAINS)
+        )
+        weight = self.weight[0] + np.log(4.0 / max(knobs, 1)) + CURVES * encoder.ordered
         return np.concatenate([length, weight, [self.signal[0], self.noise[0]]])
 
-    def spread(self, knobs: int, groups: int) -> Floats:
-        return np.concatenate([np.full(groups, self.length[1]), np.full(knobs, self.weight[1]), [self.signal[1], self.noise[1]]])
+    def spread(self, encoder: Encoder) -> Floats:
+        knobs = len(encoder.names)
+        return np.repeat([self.length[1], self.weight[1], self.signal[1], self.noise[1]], [encoder.groups, knobs, 1, 1])
 
 
 class Process:
@@ -77,14 +84,14 @@ class Process:
         self._basis: Reals = np.zeros((0, 0))
         self._alpha: Reals = np.zeros(0)
         self._whiten: Reals = np.zeros((0, 0))
-        self.scales = _unpack(self._beliefs.centre(len(encoder.names), encoder.groups), encoder.groups)
+        self.scales = _unpack(self._beliefs.centre(encoder), encoder.groups)
 
     @np.errstate(invalid="ignore")
     def fit(self, rows: Rows, targets: Floats) -> Scales:
         """Hyperparameters of highest posterior density for these rows; a fixed number of steps from the prior's centre."""
         distances = _distances(rows.plain, self._encoder.group, self._encoder.groups)
         products = _products(rows.effects, self._encoder.owner, len(self._encoder.names))
-        self.scales = _climb(distances, products, targets, self._beliefs)
+        self.scales = _climb(distances, products, targets, self._beliefs.centre(self._encoder), self._beliefs.spread(self._encoder))
         return self.scales
 
     @np.errstate(invalid="ignore")
@@ -162,10 +169,8 @@ def _unpack(flat: Floats, groups: int) -> Scales:
     return Scales(length=flat[:groups], weight=flat[groups:-2], signal=float(flat[-2]), noise=float(flat[-1]))
 
 
-def _climb(distances: Floats, products: Floats, targets: Floats, beliefs: Beliefs) -> Scales:
+def _climb(distances: Floats, products: Floats, targets: Floats, centre: Floats, spread: Floats) -> Scales:
     """Adam on the log posterior density of the hyperparameters."""
-    knobs, groups = len(products), len(distances)
-    centre, spread = beliefs.centre(knobs, groups), beliefs.spread(knobs, groups)
     flat, first, second = centre.copy(), np.zeros_like(centre), np.zeros_like(centre)
     for step in range(1, STEPS + 1):
         gradient = _gradient(flat, distances, products, targets) - (flat - centre) / spread**2
@@ -174,7 +179,7 @@ def _climb(distances: Floats, products: Floats, targets: Floats, beliefs: Belief
         rate = 0.3 * (1.0 - 0.7 * step / STEPS)
         flat = flat + rate * (first / (1 - 0.8**step)) / (np.sqrt(second / (1 - 0.9**step)) + 1e-3)
         flat = np.clip(flat, centre - 3.0 * spread, centre + 3.0 * spread)
-    return _unpack(flat, groups)
+    return _unpack(flat, len(distances))
 
 
 def _gradient(flat: Floats, distances: Floats, products: Floats, targets: Floats) -> Floats:

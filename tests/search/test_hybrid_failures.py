@@ -18,10 +18,13 @@ from autoscout.search.hybrid import HybridSearcher
 from autoscout.search.hybrid import searcher as searcher_module
 from autoscout.search.hybrid.candidates import Candidates
 from autoscout.search.hybrid.encode import Encoder
+from autoscout.search.hybrid.ledger import Answer
 from autoscout.search.hybrid.options import HybridOptions
+from autoscout.search.hybrid.past import Belief
 from autoscout.search.hybrid.process import Process
 from autoscout.search.hybrid.reach import Reach
-from autoscout.search.hybrid.success import Success, boundary
+from autoscout.search.hybrid.success import Success, attainable, boundary
+from autoscout.search.hybrid.surrogate import Surrogate
 from autoscout.search.hybrid.target import USUAL, ruler, standardise
 from autoscout.space import Choice, Flag, Grid, Space
 from autoscout.testing.searcher import TASK
@@ -261,3 +264,45 @@ def test_the_good_part_of_a_sparse_record_is_found() -> None:
     best = np.sort(values)
     assert np.mean([losses[0] for losses in found]) < best[3]
     assert np.mean([losses[15] for losses in found]) < best[40], "most of what is measured is from the best tenth or so"
+
+
+GRID = Space([Grid("x", 1, 12, default=6), Grid("y", 1, 12, default=6)])
+
+
+def tried(count: int, seed: int) -> list[Config]:
+    rng = np.random.default_rng(seed)
+    return list(dict.fromkeys(Config({"x": int(x), "y": int(y)}) for x, y in rng.integers(1, 13, (count, 2))))
+
+
+def low(config: Config) -> bool:
+    return int(str(config["x"])) <= 6
+
+
+def test_what_cannot_be_had_is_foretold_where_it_follows_a_rule() -> None:
+    encoder, rng = Encoder(GRID), np.random.default_rng(0)
+    asked = tried(40, seed=1)
+    had, refused = [config for config in asked if low(config)], [config for config in asked if not low(config)]
+    model = attainable(encoder, rng, had, refused)
+    assert model is not None
+    near, far = model.chance(encoder.rows([Config({"x": 2, "y": 7}), Config({"x": 11, "y": 7})]))
+    assert near > 0.8 > 0.3 > far
+
+
+def test_what_cannot_be_had_by_chance_is_not_avoided() -> None:
+    encoder, rng = Encoder(GRID), np.random.default_rng(0)
+    asked = tried(40, seed=2)
+    assert attainable(encoder, rng, asked[::2], asked[1::2]) is None
+    assert attainable(encoder, rng, asked, []) is None
+    assert attainable(encoder, rng, [], asked) is None
+
+
+def test_what_cannot_be_had_is_no_failure() -> None:
+    encoder = Encoder(GRID)
+    asked = tried(40, seed=1)
+    answers = [Answer(config, config.key, 1.0 + float(str(config["y"])), None, {}, measured=True) for config in asked if low(config)]
+    model = Surrogate(encoder, 0, HybridOptions(), Belief(GRID, encoder, ()), {})
+    model.fit(answers, unreachable=[config for config in asked if not low(config)])
+    there = encoder.rows([Config({"x": 11, "y": 7})])
+    assert model.works(there)[0] == 1.0
+    assert model.failing(there) == 0.0
+    assert model.chance(there)[0] < 0.3

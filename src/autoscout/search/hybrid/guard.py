@@ -45,8 +45,10 @@ class GuardedSurrogate(Surrogate):
 
     def fit(self, answers: Sequence[Answer], pending: Sequence[Config] = (), unreachable: Sequence[Config] = ()) -> None:
         for model in (self._informed, self._plain):
-            model.fit(answers, pending, unreachable)
+            model.fit(answers, pending)
         known = [answer for answer in answers if self._encoder.codes(answer.config) is not None]
+        if self._options.failures:
+            self._fit_attainable(known, unreachable)
         self._chosen = self._informed if self._ahead(known) + CREDIT > 0.0 else self._plain
         chosen = self._chosen
         self.rows, self.targets, self.best = chosen.rows, chosen.targets, chosen.best
@@ -78,10 +80,10 @@ class GuardedSurrogate(Surrogate):
     def predict(self, rows: Rows) -> tuple[Floats, Floats]:
         return self._chosen.predict(rows)
 
-    def chance(self, rows: Rows) -> Floats:
+    def works(self, rows: Rows) -> Floats:
         if not len(self._plain.foretold):
-            return self._informed.chance(rows)
-        return self.trust * self._informed.chance(rows) + (1.0 - self.trust) * self._plain.chance(rows)
+            return self._informed.works(rows)
+        return self.trust * self._informed.works(rows) + (1.0 - self.trust) * self._plain.works(rows)
 
     @property
     def sensitivity(self) -> Floats:

@@ -117,7 +117,8 @@ class InformedSurrogate(Surrogate):
         self.failures = len(known) - len(worked)
         self.rows = self._encoder.rows(answer.config for answer in worked)
         if self._options.failures:
-            self._odds.fit(*witnesses(self._encoder, known, unreachable))
+            self._odds.fit(*witnesses(self._encoder, known))
+            self._fit_attainable(known, unreachable)
         self._level(np.array([answer.loss for answer in worked]))
         self._correct(self._encoder.rows(pending))
 
@@ -180,7 +181,7 @@ class InformedSurrogate(Surrogate):
             centre = float(np.median(found[~blind]))  # nothing ran yet: better than the middle is what counts as an improvement
         return np.where(blind, 0.0, (found - centre) / self.unit), np.where(blind, 1.0, reach * deviation / self.unit)
 
-    def chance(self, rows: Rows) -> Floats:
+    def works(self, rows: Rows) -> Floats:
         return self._odds.chance(rows)
 
     @property

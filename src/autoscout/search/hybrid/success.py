@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Sequence
+
 import numpy as np
 
+from autoscout.core.config import Config
 from autoscout.search.hybrid.encode import Encoder, Floats, Rows
 from autoscout.search.hybrid.forest import Forest
 
@@ -14,6 +18,10 @@ USUAL, LEVEL = 1.5, 2.0
 SLOPE, BEND = 6.0, 1.5
 """Standard deviations of the log odds along one knob from end to end, and of what is not straight about them."""
 NEWTON, SETTLED = 12, 1e-2
+WITNESSES = 60
+"""Failures, and successes, that a chance is learnt from: the cost of a step must stay bounded."""
+REFUSED = 3
+"""Configurations that could not be had before anything is learnt from them."""
 
 
 class Success:
@@ -61,6 +69,28 @@ class Success:
         root = np.sqrt(5.0 * np.maximum(squares, 0.0)) / self._length
         found: Floats = LEVEL**2 + SLOPE**2 * products + BEND**2 * (1.0 + root + root**2 / 3.0) * np.exp(-root)
         return found
+
+
+def labelled(encoder: Encoder, bad: Sequence[Config], good: Sequence[Config]) -> tuple[Rows, Floats]:
+    """Rows in an order that means nothing, and 1 for the good ones."""
+    rows = encoder.rows([*bad, *good])
+    labels = np.concatenate([np.zeros(len(bad)), np.ones(len(good))])
+    by_hash = np.argsort([zlib.crc32(row.tobytes()) for row in rows.codes], kind="stable")
+    return rows.take(by_hash), labels[by_hash]
+
+
+def attainable(encoder: Encoder, rng: np.random.Generator, had: Sequence[Config], refused: Sequence[Config]) -> Success | None:
+    """What can be had; None where that cannot be foretold better than by the share of what could.
+
+    Apart from what works: which rows somebody recorded follows no such boundary, and often none at all.
+    """
+    if len(refused) < REFUSED or not had:
+        return None
+    rows, labels = labelled(encoder, refused[:WITNESSES], had[:WITNESSES])
+    model = Success(encoder, rng)
+    model.fit(rows, labels)
+    share = float(labels.mean())
+    return model if float(model.evidence.mean()) > share * np.log(share) + (1.0 - share) * np.log1p(-share) else None
 
 
 def boundary(kernel: Floats, labels: Floats, expected: Floats) -> tuple[Floats, Floats, Floats]:

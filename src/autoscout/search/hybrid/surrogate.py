@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -18,11 +17,9 @@ from autoscout.search.hybrid.mixture import SHORT_AND_LONG, Mixture
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.past import Belief
 from autoscout.search.hybrid.process import FIT_POINTS, Scales
-from autoscout.search.hybrid.success import Success
+from autoscout.search.hybrid.success import WITNESSES, Success, attainable, labelled
 from autoscout.search.hybrid.target import standardise
 
-WITNESSES = 60
-"""Failures, and successes, that the chance of success is learnt from: the best of the latter, for their surroundings matter."""
 WEIGHED = 400
 """Rows that say what share of all would fail."""
 TRUST = 4.0
@@ -60,6 +57,7 @@ class Surrogate:
         self._process = Mixture(encoder, SHORT_AND_LONG)
         self._forest: Forest | None = None
         self._success: Success | None = None
+        self._attainable: Success | None = None
         self._slope = belief.weight if belief else 0.0
         self.best = 0.0
         self.unit = 1.0
@@ -76,7 +74,7 @@ class Surrogate:
         Args:
             answers: What is known.
             pending: What is under way; it is believed to come out as predicted, so that parallel proposals spread.
-            unreachable: Configurations that somebody asked for and could not have; avoided like failures.
+            unreachable: Configurations that somebody asked for and could not have.
         """
         known = [answer for answer in answers if self._encoder.codes(answer.config) is not None]
         worked = [answer for answer in known if not answer.failed]
@@ -88,7 +86,8 @@ class Surrogate:
         self.failures = len(known) - len(worked)
         losses = np.array([answer.loss for answer in worked])
         if self._options.failures:
-            self._fit_success(known, unreachable)
+            self._fit_success(known)
+            self._fit_attainable(known, unreachable)
         if len(worked) < 2:
             self.targets = np.zeros(len(worked))
             return
@@ -132,20 +131,28 @@ class Surrogate:
             self._memory[key] = process.fit(rows.take(subset), standardise(losses[subset])[0])
         return self._memory[key]
 
-    def _fit_success(self, known: Sequence[Answer], unreachable: Sequence[Config]) -> None:
-        rows, labels = witnesses(self._encoder, known, unreachable)
+    def _fit_success(self, known: Sequence[Answer]) -> None:
+        rows, labels = witnesses(self._encoder, known)
         if labels.all():
             return
         self._success = Success(self._encoder, stream(self._seed, "hybrid", "votes", len(known)))
         self._success.fit(rows, labels)
 
+    def _fit_attainable(self, known: Sequence[Answer], unreachable: Sequence[Config]) -> None:
+        rng = stream(self._seed, "hybrid", "attainable", len(known))
+        self._attainable = attainable(self._encoder, rng, [answer.config for answer in known], unreachable)
+
     def chance(self, rows: Rows) -> Floats:
-        """Chance that each row works."""
+        """Chance that each row can be had, and works."""
+        return self.works(rows) if self._attainable is None else self.works(rows) * self._attainable.chance(rows)
+
+    def works(self, rows: Rows) -> Floats:
+        """Chance that each row works, once one has it."""
         return np.ones(len(rows)) if self._success is None else self._success.chance(rows)
 
     def failing(self, rows: Rows) -> float:
         """Share of some rows that is expected to fail."""
-        return float(np.mean(1.0 - self.chance(rows.take(np.arange(0, len(rows), 1 + len(rows) // WEIGHED))))) if len(rows) else 0.0
+        return float(np.mean(1.0 - self.works(rows.take(np.arange(0, len(rows), 1 + len(rows) // WEIGHED))))) if len(rows) else 0.0
 
     def predict(self, rows: Rows) -> tuple[Floats, Floats]:
         """Mean and standard deviation of the target."""
@@ -171,15 +178,11 @@ class Surrogate:
         return self._process.sensitivity
 
 
-def witnesses(encoder: Encoder, known: Sequence[Answer], unreachable: Sequence[Config]) -> tuple[Rows, Floats]:
-    """What the chance of success is learnt from: rows in an order that means nothing, and 1 for those that ran."""
+def witnesses(encoder: Encoder, known: Sequence[Answer]) -> tuple[Rows, Floats]:
+    """What the chance of success is learnt from: failures, and the best that worked, for their surroundings matter."""
     failed = [answer.config for answer in known if answer.failed]
-    bad = [*failed[:WITNESSES], *unreachable[:WITNESSES]]
     worked = sorted((answer for answer in known if not answer.failed), key=lambda answer: (answer.loss, answer.key))
-    rows = encoder.rows([*bad, *(answer.config for answer in worked[:WITNESSES])])
-    labels = np.concatenate([np.zeros(len(bad)), np.ones(len(rows) - len(bad))])
-    by_hash = np.argsort([zlib.crc32(row.tobytes()) for row in rows.codes], kind="stable")
-    return rows.take(by_hash), labels[by_hash]
+    return labelled(encoder, failed[:WITNESSES], [answer.config for answer in worked[:WITNESSES]])
 
 
 def representative(losses: Floats, most: int) -> NDArray[np.int64]:

@@ -93,7 +93,7 @@ def test_a_structure_that_looked_bad_gets_another_chance() -> None:
 
 
 def test_doubt_has_more_time_but_not_all_of_it() -> None:
-    made = tries(HybridOptions(), smooth, steps=80)
+    made = tries(HybridOptions(), smooth, steps=90)
     arms = [proposal.origin.get("arm") for proposal in made]
     losses = [smooth(proposal.config) for proposal in made]
     first = losses.index(min(losses)) + DOUBTED + 1

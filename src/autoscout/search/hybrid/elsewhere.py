@@ -12,7 +12,7 @@ from autoscout.search.hybrid.ledger import Answer
 
 STALLED, TURNS = 9, 3
 """After so many answers that were no better, every so many steps look elsewhere."""
-DOUBTED = 25
+DOUBTED = 40
 """And after so many while the model is doubted: what is next to good configurations is worth more steps, but not all that are left."""
 WIDER = 3.0
 """Times the spread that the model claims: so many of its promises came to nothing."""

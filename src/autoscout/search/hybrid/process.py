@@ -58,10 +58,9 @@ class Beliefs:
 
     def centre(self, encoder: Encoder) -> Floats:
         knobs = len(encoder.names)
-        longer = np.where(encoder.ordered, 0.0, np.where(encoder.sizes <= 2, PAIRS, NAMES))
-        length = (
-            self.length[0] + 0.25 * np.log(max(encoder.groups, 1)) + np.pad(longer, (0, encoder.groups - knobs), constant_values=GRAINS)
-        )
+        longer = np.full(encoder.groups, GRAINS)
+        longer[:knobs] = np.where(encoder.ordered, 0.0, np.where(encoder.sizes <= 2, PAIRS, NAMES))
+        length = self.length[0] + 0.25 * np.log(max(encoder.groups, 1)) + longer
         weight = self.weight[0] + np.log(4.0 / max(knobs, 1)) + CURVES * encoder.ordered
         return np.concatenate([length, weight, [self.signal[0], self.noise[0]]])
 

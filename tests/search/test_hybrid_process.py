@@ -38,3 +38,9 @@ def test_a_switch_that_turns_everything_round_is_learnt() -> None:
     process.condition(known, targets)
     mean, _ = process.predict(rows(encoder, {"number": 1}, {"flag": True, "number": 1}))
     assert mean[0] < -0.5 < 0.5 < mean[1]
+
+
+def test_a_switch_with_knobs_below_it_may_change_everything() -> None:
+    gate = Encoder(Space([Flag("flag"), Flag("other"), Grid("number", 1, 5, when="flag")]))
+    longer = Process(gate).scales.length
+    assert longer[gate.names.index("flag")] < longer[gate.names.index("other")]

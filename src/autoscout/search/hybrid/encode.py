@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autoscout.core.config import Config
+from autoscout.search._moves import gates
 from autoscout.space import Knob, Space
 
 Codes = NDArray[np.int64]
@@ -61,6 +62,8 @@ class Encoder:
         names: The knobs with more than one value, in the order of the columns.
         sizes: How many values each has.
         ordered: Whether neighbouring values are alike.
+        sparse: Whether it is part of the structure.
+        gates: Whether other knobs are active or not by it.
         group: For every column of `plain`, the knob it belongs to; numbers past the knobs are the grains of some.
         groups: How many such numbers there are.
         middle: For every column of `plain`, the middle of its values.
@@ -73,6 +76,8 @@ class Encoder:
         self.sizes = np.array([len(knob.values) for knob in knobs], dtype=np.int64)
         self.ordered = np.array([knob.ordered and len(knob.values) > 2 for knob in knobs], dtype=bool)
         self.sparse = np.array([knob.sparse for knob in knobs], dtype=bool)
+        above = gates(space)
+        self.gates = np.array([name in above for name in self.names], dtype=bool)
         self.defaults = np.array([knob.position(knob.default) or 0 for knob in knobs], dtype=np.int64)
         self._places = [_places(knob) for knob in knobs]
         widths = [self._width(index) for index in range(len(knobs))]

@@ -17,7 +17,8 @@ FIT_POINTS = 56
 STEPS = 18
 GRAINS, PAIRS, NAMES = 0.7, 0.8, 0.4
 """How much longer the length scales of grains are expected to be, for most knobs have none that matters; and those of knobs with two
-values and of categories: their shortest step is from end to end, and few of them turn everything round."""
+values and of categories: their shortest step is from end to end, and few of them turn everything round. Those that decide whether other
+knobs are active may well."""
 CURVES = 0.5
 """How much more variance the own effects of ordered knobs are expected to have than those of others."""
 
@@ -59,7 +60,7 @@ class Beliefs:
     def centre(self, encoder: Encoder) -> Floats:
         knobs = len(encoder.names)
         longer = np.full(encoder.groups, GRAINS)
-        longer[:knobs] = np.where(encoder.ordered, 0.0, np.where(encoder.sizes <= 2, PAIRS, NAMES))
+        longer[:knobs] = np.where(encoder.ordered | encoder.gates, 0.0, np.where(encoder.sizes <= 2, PAIRS, NAMES))
         length = self.length[0] + 0.25 * np.log(max(encoder.groups, 1)) + longer
         weight = self.weight[0] + np.log(4.0 / max(knobs, 1)) + CURVES * encoder.ordered
         return np.concatenate([length, weight, [self.signal[0], self.noise[0]]])

@@ -36,9 +36,9 @@ CAUTION = 40.0
 """After this many successes the chance of success counts twice: early failures teach a boundary, late ones only cost."""
 SAFE, UNSAFE = 0.65, 1e-120
 """Once the budget of failures is spent, candidates come after all others that may well fail, or do far more often than random ones."""
-LESSONS, DARING = 40, 0.12
-"""The budget of failures: two, and of the failures of random candidates this share of the steps, and so many times their rate to learn."""
-DARE = 6.0
+LESSONS, DARING = 40, 0.08
+"""The budget of failures: one, and of the failures of random candidates this share of the steps, and so many times their rate to learn."""
+DARE = 9.0
 """Nothing is too risky every so many failures of random candidates, because the boundary may be drawn wrong."""
 FOREWARNED = 0.4
 """With a simulator of memory, failures teach less: this share of the budget while it is believed."""
@@ -313,4 +313,4 @@ def _failed_enough(model: Surrogate, step: int, rate: float) -> bool:
         step: Steps taken.
         rate: Share of failures that random candidates would have.
     """
-    return step % max(1, round(DARE / rate)) != 0 and model.failures > 2.0 + rate * (LESSONS * rate + DARING * step)
+    return step % max(1, round(DARE / rate)) != 0 and model.failures > 1.0 + rate * (LESSONS * rate + DARING * step)

@@ -102,11 +102,16 @@ def serve(settings: Mapping[str, Any], host: str, port: int, api_keys: list[str]
     except RuntimeError:
         stopping.wait(1.0)  # the engine's log says why, and a thread of its own writes it a little later
         raise
-    for number in (signal.SIGINT, signal.SIGTERM):  # after the engine has set its own, which would leave Python waiting
-        signal.signal(number, lambda *_: stopping.set())
+    _stop_by_signal(stopping)
     print(f"serving {settings['model_path']} on {server.listening_address}", flush=True)
-    stopping.wait()
+    while not stopping.wait(0.5):  # again and again: a thread of the engine may set its own a little later, which leave Python waiting
+        _stop_by_signal(stopping)
     return 0
+
+
+def _stop_by_signal(stopping: threading.Event) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopping.set())
 
 
 def main() -> int:

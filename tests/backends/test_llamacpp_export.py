@@ -11,7 +11,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -90,12 +90,8 @@ def test_it_serves_and_stops(tmp_path: Path) -> None:
 
 def test_ctrl_c_stops_it(tmp_path: Path) -> None:
     with running(hand_over(small_task(tmp_path / "cache"), tmp_path / "best")) as (process, _):
-        for _ in range(12):  # the engine may take the first one, right after it began to listen
-            process.send_signal(signal.SIGINT)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(5)
-                break
-        assert process.wait(1) == 0
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
 
 
 def test_a_key_is_asked_for_when_set(tmp_path: Path) -> None:

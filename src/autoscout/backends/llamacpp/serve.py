@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -96,22 +97,33 @@ def serve(settings: Mapping[str, Any], host: str, port: int, api_keys: list[str]
     params.hostnames = [host]
     params.port = port
     params.api_keys = api_keys
-    stopping = threading.Event()
+    watcher = _watched()
     try:
         server = xllamacpp.Server(params)
     except RuntimeError:
-        stopping.wait(1.0)  # the engine's log says why, and a thread of its own writes it a little later
+        time.sleep(1.0)  # the engine's log says why, and a thread of its own writes it a little later
         raise
-    _stop_by_signal(stopping)
     print(f"serving {settings['model_path']} on {server.listening_address}", flush=True)
-    while not stopping.wait(0.5):  # again and again: a thread of the engine may set its own a little later, which leave Python waiting
-        _stop_by_signal(stopping)
+    watcher.join()
     return 0
 
 
-def _stop_by_signal(stopping: threading.Event) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopping.set())
+def _watched() -> threading.Thread:
+    """A thread that ends the process by SIGINT or SIGTERM.
+
+    All other threads, those of the engine too, leave these to it: the engine sets handlers of its own, some time after it began to
+    listen, and they wait for good for the thread that they have interrupted.
+    """
+    numbers = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+
+    def leave() -> None:
+        signal.sigwait(numbers)
+        os._exit(0)  # the engine's threads need not be waited for
+
+    watcher = threading.Thread(target=leave, daemon=True)
+    watcher.start()
+    return watcher
 
 
 def main() -> int:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from autoscout.core.errors import ConfigError
-from autoscout.simulators._serving_tables import ServingTable, read_serving_table
-from autoscout.simulators._training_tables import TrainingTable, read_training_table, table_of
+from autoscout.simulators.serving.tables import ServingTable, read_serving_table
+from autoscout.simulators.training.tables import TrainingTable, read_training_table, table_of
 
 GROUND_TRUTH = Path(__file__).resolve().parent.parent.parent / "shared" / "ground-truth"
 TABLES = GROUND_TRUTH.parent / "tables"

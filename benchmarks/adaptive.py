@@ -31,14 +31,14 @@ from autoscout.evaluate.adaptive import AdaptiveEvaluator, AdaptiveOptions
 from autoscout.evaluate.ensemble import EnsembleEvaluator
 from autoscout.evaluate.noisy import NoisyEvaluator, NoisyOptions
 from autoscout.evaluate.virtual import VirtualEvaluator, VirtualOptions
-from autoscout.simulators.training import TrainingModel
+from autoscout.simulators.training.model import TrainingModel
 from benchmarks._simulator_tables import TABLES
 
 SEEDS = 20
 TIE = 0.01
 """True values closer than this share are equal."""
 FINALISTS, ROUNDS = 2, 5
-"""The final of a study (`autoscout.finals`)."""
+"""The final of a study (`autoscout.study.final`)."""
 CLUSTERS = (
     ("dense on one kind of GPU", {"model": "llama-3.1-8b", "sequence": 4096, "global_batch": 128}, "16xA100-80"),
     ("mixture of experts", {"model": "qwen3-30b-a3b", "sequence": 4096, "global_batch": 256}, "32xH100"),

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import yaml
 
-from autoscout.simulators import _serving_calibration
-from autoscout.simulators._serving_calibration import START, calibrate_serving, serving_to_json
+from autoscout.simulators.serving import calibration as _serving_calibration
+from autoscout.simulators.serving.calibration import START, calibrate_serving, serving_to_json
 from benchmarks._simulator_tables import families, serving_sample
 
 OUT = Path(_serving_calibration.__file__).parent / "data" / "serving.yaml"

@@ -7,9 +7,9 @@ from typing import Any
 
 import yaml
 
-from autoscout.simulators import _calibration
-from autoscout.simulators._calibrate import calibrate
-from autoscout.simulators._calibration import to_json
+from autoscout.simulators.training import calibration as _calibration
+from autoscout.simulators.training.calibrate import calibrate
+from autoscout.simulators.training.calibration import to_json
 from benchmarks._simulator_tables import training_tables
 
 OUT = Path(_calibration.__file__).parent / "data" / "calibrations.yaml"

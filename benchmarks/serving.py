@@ -16,18 +16,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from autoscout.catalog.gpus import gpu
+from autoscout.catalog.models import model as shape_of
+from autoscout.common.boosting import BoostedTrees, TreeOptions
+from autoscout.common.stats import mape
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
-from autoscout.core.scores import mape
 from autoscout.core.task import Objective, Task
-from autoscout.simulators._hardware import gpu
-from autoscout.simulators._models import model as shape_of
-from autoscout.simulators._serving_calibration import models_left_out, serving_calibration, spread_of
-from autoscout.simulators._serving_job import ServingJob, bytes_per_weight, gpu_serving_fields, model_serving_fields
-from autoscout.simulators._serving_step import running_requests, token_interval_s
-from autoscout.simulators._serving_tables import ServingTable, read_serving_table
-from autoscout.simulators._trees import BoostedTrees, TreeOptions
-from autoscout.simulators.serving import ServingModel
+from autoscout.simulators.serving.calibration import models_left_out, serving_calibration, spread_of
+from autoscout.simulators.serving.job import ServingJob, bytes_per_weight, gpu_serving_fields, model_serving_fields
+from autoscout.simulators.serving.model import ServingModel
+from autoscout.simulators.serving.step import running_requests, token_interval_s
+from autoscout.simulators.serving.tables import ServingTable, read_serving_table
 from benchmarks._simulator_tables import GROUND_TRUTH, experiments, families, rows_of_file, serving_sample
 from benchmarks.simulators import Line
 

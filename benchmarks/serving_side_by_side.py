@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from autoscout.simulators._serving_calibration import models_left_out
 from autoscout.simulators.aiconfigurator import _estimator, _version
+from autoscout.simulators.serving.calibration import models_left_out
 from benchmarks._simulator_tables import families, serving_sample
 from benchmarks.simulators import Line
 

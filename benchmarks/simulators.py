@@ -16,18 +16,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from autoscout.common.boosting import BoostedTrees, TreeOptions
+from autoscout.common.stats import folds, grouped, kendall, mape, regret, spearman
 from autoscout.core.config import Config
-from autoscout.core.scores import folds, grouped, kendall, mape, regret, spearman
 from autoscout.core.task import Objective, Task
-from autoscout.simulators._calibrate import calibrate, fit_constants
-from autoscout.simulators._calibration import features, training_calibration
-from autoscout.simulators._regression import least_squares
-from autoscout.simulators._training_job import Layout
-from autoscout.simulators._training_memory import MemoryConstants, spare_room, step_memory
-from autoscout.simulators._training_tables import TrainingTable
-from autoscout.simulators._training_time import step_time
-from autoscout.simulators._trees import BoostedTrees, TreeOptions
-from autoscout.simulators.training import TrainingModel
+from autoscout.simulators._shared.regression import least_squares
+from autoscout.simulators.training.calibrate import calibrate, fit_constants
+from autoscout.simulators.training.calibration import features, training_calibration
+from autoscout.simulators.training.job import Layout
+from autoscout.simulators.training.memory import MemoryConstants, spare_room, step_memory
+from autoscout.simulators.training.model import TrainingModel
+from autoscout.simulators.training.step import step_time
+from autoscout.simulators.training.tables import TrainingTable
 from benchmarks._simulator_tables import (
     GROUND_TRUTH,
     TABLES,

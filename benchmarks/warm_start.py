@@ -29,13 +29,13 @@ from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Proposal, Trial
 from autoscout.evaluate.virtual import VirtualEvaluator, VirtualOptions
-from autoscout.recollection import begin
 from autoscout.search.hybrid import HybridSearcher
 from autoscout.search.hybrid.options import HybridOptions
-from autoscout.search.hybrid_paper import HybridPaperOptions, HybridPaperSearcher
-from autoscout.simulators.training import TrainingModel
+from autoscout.search.hybrid_paper.searcher import HybridPaperOptions, HybridPaperSearcher
+from autoscout.simulators.training.model import TrainingModel
 from autoscout.space import Space
 from autoscout.store.memory import MemoryStore
+from autoscout.study.warm_start import begin
 from benchmarks._simulator_tables import TABLES
 
 BUDGET, NEAR, DRAWN = 40, 0.10, 1500

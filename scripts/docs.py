@@ -12,8 +12,8 @@ from typing import Any
 
 import typer.main
 
-from autoscout.campaign import campaign_schema
 from autoscout.cli.main import app
+from autoscout.study.campaign import campaign_schema
 
 REFERENCE = Path(__file__).parent.parent / "docs" / "reference"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from _toys import Watcher
-from autoscout.campaign import build_campaign
-from autoscout.compose import Result, Setup, prepare, run
-from autoscout.results import Folder
+from autoscout.study.assemble import Result, Setup, prepare, run
+from autoscout.study.campaign import build_campaign
+from autoscout.study.folder import Folder
 
 
 def campaign(folder: Path, name: str, gpus: int = 16, trials: int = 6, **more: Any) -> Setup:

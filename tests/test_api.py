@@ -8,7 +8,7 @@ import pytest
 
 import autoscout
 from autoscout.core.errors import ConfigError, SpaceError
-from autoscout.finals import Finals
+from autoscout.study.final import Finals
 
 
 def bowl(config: autoscout.Config) -> float:

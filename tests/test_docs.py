@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from autoscout.campaign import Campaign
 from autoscout.cli.main import app
 from autoscout.core import plugins
+from autoscout.study.campaign import Campaign
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "src").rglob("README.md")])

@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Budget": "core.task",
-    "Campaign": "campaign",
+    "Campaign": "study.campaign",
     "Choice": "space",
     "Config": "core.config",
     "Fidelity": "core.trial",
@@ -25,7 +25,7 @@ _HOMES = {
     "Proposal": "core.trial",
     "Space": "space",
     "Status": "core.trial",
-    "Study": "study",
+    "Study": "study.study",
     "Task": "core.task",
     "Trial": "core.trial",
     "maximize": "api",
@@ -37,13 +37,13 @@ _HOMES = {
 
 if TYPE_CHECKING:
     from autoscout.api import Found, maximize, minimize, optimize, tune
-    from autoscout.campaign import Campaign
     from autoscout.core.config import Config
     from autoscout.core.errors import Infeasible
     from autoscout.core.task import Budget, Objective, Task
     from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
     from autoscout.space import Choice, Flag, Grid, Space, read_space
-    from autoscout.study import Study
+    from autoscout.study.campaign import Campaign
+    from autoscout.study.study import Study
 
 
 def __getattr__(name: str) -> Any:

@@ -11,9 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autoscout import recollection
-from autoscout.campaign import Campaign, build_campaign, read_campaign
-from autoscout.compose import pins, prepare, remember, run
 from autoscout.core import plugins
 from autoscout.core.config import Config, Value
 from autoscout.core.history import Past
@@ -21,14 +18,17 @@ from autoscout.core.protocols import StudyRecord, best
 from autoscout.core.task import Budget, Direction, Limit, Objective, Task
 from autoscout.core.trial import Proposal, Trial
 from autoscout.core.worker import worker_identity
-from autoscout.crew import Pace
-from autoscout.finals import PHASE, Finals
-from autoscout.options import build_options
 from autoscout.report.verdict import decide
-from autoscout.results import DEFAULT, Folder
 from autoscout.space import Choice, Flag, Grid, Knob, Space
-from autoscout.spending import Stop
-from autoscout.study import Study
+from autoscout.study import warm_start as recollection
+from autoscout.study.assemble import pins, prepare, remember, run
+from autoscout.study.budget import Stop
+from autoscout.study.campaign import Campaign, build_campaign, read_campaign
+from autoscout.study.dispatch import Pace
+from autoscout.study.final import PHASE, Finals
+from autoscout.study.folder import DEFAULT, Folder
+from autoscout.study.plugin_options import build_options
+from autoscout.study.study import Study
 
 Function = Callable[[Config], float | Mapping[str, float]]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from command_launching import execute
 
-from autoscout.backends.command import CommandBackend
+from autoscout.backends.command.backend import CommandBackend
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, SpaceError
 from autoscout.core.launch import Completed

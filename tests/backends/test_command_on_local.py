@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from command_launching import BENCH, SERVER, assert_gone
 
-from autoscout.backends.command import CommandBackend
+from autoscout.backends.command.backend import CommandBackend
 from autoscout.core.config import Config
 from autoscout.core.trial import Status
 from autoscout.execute.local import LocalExecutor, LocalOptions

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from command_launching import BENCH, SERVER, assert_gone, execute
 
-from autoscout.backends.command import PLAN, CommandBackend
+from autoscout.backends.command.backend import PLAN, CommandBackend
 from autoscout.core.config import Config
 from autoscout.core.launch import Completed
 from autoscout.core.trial import Measurement, Status

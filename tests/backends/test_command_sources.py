@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from autoscout.backends._command_fields import Reader
-from autoscout.backends._command_sources import Check, Run, Source, UnreadableError, calculate, documents
+from autoscout.backends.command.fields import Reader
+from autoscout.backends.command.sources import Check, Run, Source, UnreadableError, calculate, documents
 
 
 def read(spec: Any, run: Run, name: str = "tps") -> float:

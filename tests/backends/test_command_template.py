@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoscout.backends._command_template import Scope, Variable, option, parse, plain, quoted
+from autoscout.backends.command.template import Scope, Variable, option, parse, plain, quoted
 from autoscout.core.config import Value
 
 VALUES: dict[str, Value] = {"batch": 8, "fast": True, "slow": False, "kind": "a b", "lr": 0.0005, "max_num_seqs": 64, "opt.fuse_ops": True}

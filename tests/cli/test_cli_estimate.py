@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from autoscout.cli.main import main
-from autoscout.simulators._calibration import training_calibration
-from autoscout.simulators._serving_calibration import serving_calibration
+from autoscout.simulators.serving.calibration import serving_calibration
+from autoscout.simulators.training.calibration import training_calibration
 
 LLAMA = ["--model", "llama-3.1-8b", "--gpus", "8xA100-80"]
 HEADER = "model,gpu,n_gpus,seq,gbs,mbs,tp,iter_s"

@@ -49,7 +49,7 @@ def test_ctrl_c_while_packages_load_leaves_no_traceback() -> None:
 import sys
 class Interrupted:
     def find_spec(self, name, path=None, target=None):
-        if name == "autoscout.campaign":
+        if name == "autoscout.study.campaign":
             raise KeyboardInterrupt
 sys.meta_path.insert(0, Interrupted())
 from autoscout.cli import program

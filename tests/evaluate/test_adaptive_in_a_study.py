@@ -11,9 +11,9 @@ from autoscout.core.config import Config
 from autoscout.core.protocols import StudyRecord, best
 from autoscout.core.trial import Fidelity, Measurement
 from autoscout.evaluate.adaptive import AdaptiveEvaluator, AdaptiveOptions
-from autoscout.finals import Finals
-from autoscout.spending import Stop
-from autoscout.study import Study
+from autoscout.study.budget import Stop
+from autoscout.study.final import Finals
+from autoscout.study.study import Study
 
 SPACE = Numbers(60)
 

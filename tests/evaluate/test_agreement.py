@@ -5,7 +5,7 @@ import math
 import pytest
 
 from autoscout.core.config import Config
-from autoscout.evaluate._agreement import Check, Foretold, complete, error_of, pairs_of, scale_of
+from autoscout.evaluate.agreement import Check, Foretold, complete, error_of, pairs_of, scale_of
 
 
 def check(predicted: float | None, measured: float | None) -> Check:

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from autoscout.common import linux as _linux
 from autoscout.core.errors import ConfigError, LaunchError
 from autoscout.core.launch import Launch, Resources
-from autoscout.execute import _linux, _supervised
+from autoscout.execute._shared.supervisor import client as _supervised
 from autoscout.execute.local import THREAD_VARIABLES, LocalExecutor, LocalOptions
 from autoscout.testing.executor import ESCAPE, PATIENCE_S, STAY, finish, python, shell, wait_for
 

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from autoscout.execute import _linux, _supervised, _tree
-from autoscout.execute._contention import Counters, conditions
-from autoscout.execute._logs import BoundedLog, tail
-from autoscout.execute._supervise import killed_for_memory
+from autoscout.common import linux as _linux
+from autoscout.common import processes as _tree
+from autoscout.execute._shared.supervisor import client as _supervised
+from autoscout.execute._shared.supervisor.contention import Counters, conditions
+from autoscout.execute._shared.supervisor.logs import BoundedLog, tail
+from autoscout.execute._shared.supervisor.program import killed_for_memory
 from autoscout.testing.executor import wait_for
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
@@ -172,7 +174,6 @@ def test_counters_are_read_from_this_machine() -> None:
 
 
 def test_the_supervisor_needs_nothing_but_the_standard_library() -> None:
-    probe = _supervised._BOOT.replace("_supervise.main()", "print('numpy' in sys.modules, 'autoscout.core' in sys.modules)")
-    here = Path(_supervised.__file__).parent
-    command = [sys.executable, "-I", "-S", "-c", probe, str(here.parent), str(here)]
+    probe = _supervised._BOOT.replace("program.main()", "print('numpy' in sys.modules, 'autoscout.core' in sys.modules)")
+    command = [sys.executable, "-I", "-S", "-c", probe, str(_supervised.PACKAGE)]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "False False\n"

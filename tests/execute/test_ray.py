@@ -156,7 +156,7 @@ def test_tuning_a_scheduler_on_ray(cluster: None) -> None:
     """Configurations of a scheduler in parallel: the same answers as here."""
     from autoscout.core.trial import Proposal
     from autoscout.sched.cluster import Cluster
-    from autoscout.sched.evaluator import SchedulerEvaluator, Simulation
+    from autoscout.sched.simulation import SchedulerEvaluator, Simulation
     from autoscout.sched.workload.synthetic import Recipe, generate
 
     question = Simulation(trace=generate(Recipe(jobs=300, days=1.0)), cluster=Cluster.parse("4x8"), scheduler="tiresias")

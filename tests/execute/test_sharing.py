@@ -10,9 +10,11 @@ import pytest
 
 from autoscout.core.errors import LaunchError
 from autoscout.core.launch import Completed, Launch, Resources
-from autoscout.execute import _cgroup, _gpus, _machine
-from autoscout.execute._allocation import Pool, Share
-from autoscout.execute._queue import OVERTAKEN, JobQueue, QueuedJob
+from autoscout.execute._shared import gpus as _gpus
+from autoscout.execute._shared import machine as _machine
+from autoscout.execute._shared.allocation import Pool, Share
+from autoscout.execute._shared.queue import OVERTAKEN, JobQueue, QueuedJob
+from autoscout.execute._shared.supervisor import cgroup as _cgroup
 
 
 def test_a_launch_gets_an_even_share_or_what_it_asks_for() -> None:

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from report_studies import DEFAULT, draw, make_study, make_task, make_trial, truth
 
+from autoscout.common.forest import Encoder, Forest
 from autoscout.core.config import Config
 from autoscout.core.seeds import stream
 from autoscout.core.trial import Status
 from autoscout.report.ablation import ablate
-from autoscout.report.forest import Encoder, Forest
 from autoscout.report.importance import MIN_CONFIGS, knob_importance, observations
 
 

@@ -7,14 +7,14 @@ from html.parser import HTMLParser
 import pytest
 from report_studies import DEFAULT, KNOBS, Note, make_study, make_task, make_trial, simulated
 
+from autoscout.common.draw import Axis, Scale
+from autoscout.common.markup import clean, embedded_json, escape, tag
 from autoscout.core.config import Config
 from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Status, Trial
 from autoscout.report.ablation import ablate
 from autoscout.report.importance import knob_importance
-from autoscout.report.markup import clean, embedded_json, escape, tag
 from autoscout.report.page import page
-from autoscout.report.scales import Axis, Scale
 from autoscout.report.summary import summarise
 
 VOID = {"meta", "input", "br"}

@@ -5,10 +5,11 @@ import json
 import pytest
 from report_studies import DEFAULT, KNOBS, METRIC, make_study, make_task, make_trial, simulated
 
+from autoscout.common.text import show, show_duration, show_gain, show_number, show_percent
 from autoscout.core.config import Config
 from autoscout.core.trial import Status
 from autoscout.report.importance import knob_importance
-from autoscout.report.labels import differences, namer, one_line, show, show_duration, show_gain, show_number, show_percent
+from autoscout.report.labels import differences, namer, one_line
 from autoscout.report.summary import summarise
 from autoscout.report.text import plain_text
 

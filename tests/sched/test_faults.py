@@ -15,13 +15,13 @@ from autoscout.core.errors import ConfigError
 from autoscout.core.trial import Proposal
 from autoscout.sched.cluster import Cluster
 from autoscout.sched.engine import Run, simulate
-from autoscout.sched.evaluator import SchedulerEvaluator, Simulation
 from autoscout.sched.metrics import summary
 from autoscout.sched.schedulers.fifo import FIFO
 from autoscout.sched.schedulers.lucid import Lucid
 from autoscout.sched.schedulers.slurm import Slurm
 from autoscout.sched.schedulers.themis import Themis
 from autoscout.sched.schedulers.tiresias import Tiresias
+from autoscout.sched.simulation import SchedulerEvaluator, Simulation
 from autoscout.sched.snapshot import Snapshot
 from autoscout.sched.trace import Trace
 from autoscout.sched.workload.synthetic import Recipe, generate

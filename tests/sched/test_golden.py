@@ -165,7 +165,7 @@ def test_fairness_figures_of_the_references(philly_jobs: Trace) -> None:
 def test_tuning_from_the_published_thresholds(philly_jobs: Trace, seed: int) -> None:
     """Forty simulations reach within 3 % of the best mean JCT known for two queues on 70 servers."""
     from autoscout.api import optimize
-    from autoscout.sched.evaluator import Simulation
+    from autoscout.sched.simulation import Simulation
 
     question = Simulation(trace=philly_jobs, cluster=Cluster.parse("70x8"), scheduler="tiresias")
     found = optimize(question, question.space(), question.task().objective, 40, seed=seed)

@@ -11,8 +11,8 @@ from autoscout.core.seeds import stream
 from autoscout.core.task import Direction
 from autoscout.core.trial import Fidelity, Proposal, Status
 from autoscout.sched.cluster import Cluster
-from autoscout.sched.evaluator import SchedulerEvaluator, Simulation
 from autoscout.sched.scheduler import Scheduler
+from autoscout.sched.simulation import SchedulerEvaluator, Simulation
 from autoscout.sched.workload.synthetic import Recipe, generate
 
 CLUSTER = Cluster.parse("8x8")

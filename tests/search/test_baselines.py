@@ -16,15 +16,15 @@ from autoscout.core.protocols import Searcher
 from autoscout.core.seeds import stream
 from autoscout.core.task import Objective, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
-from autoscout.search._foreign import history, propose
-from autoscout.search._gaussian import Encoding, expected_improvement, fitted, posterior
-from autoscout.search._moves import fresh, mutate
-from autoscout.search._plan_cost import Model, Plan, find_parts
-from autoscout.search._told import Told, finite_losses
+from autoscout.search._shared.adapter import history, propose
+from autoscout.search._shared.history import Told, finite_losses
+from autoscout.search._shared.neighbours import fresh, mutate
+from autoscout.search._shared.small_gaussian import Encoding, expected_improvement, fitted, posterior
 from autoscout.search.cherrypick import CherrypickOptions, CherrypickSearcher
 from autoscout.search.coordinate import CoordinateSearcher
 from autoscout.search.evolution import EvolutionOptions, EvolutionSearcher
-from autoscout.search.metis import MetisOptions, MetisSearcher
+from autoscout.search.metis.cost import Model, Plan, find_parts
+from autoscout.search.metis.searcher import MetisOptions, MetisSearcher
 from autoscout.search.udo import UdoOptions, UdoSearcher
 from autoscout.space import Choice, Flag, Grid, Space
 

@@ -9,8 +9,8 @@ import pytest
 from autoscout.core import plugins
 from autoscout.core.protocols import Searcher
 from autoscout.core.task import Task
-from autoscout.search._grid_rules import Rule
-from autoscout.search.grid import GridOptions
+from autoscout.search.grid.rules import Rule
+from autoscout.search.grid.searcher import GridOptions
 from autoscout.search.random import RandomOptions
 from autoscout.space import Space
 from autoscout.testing.searcher import SPACES, Make, SearcherSuite

@@ -12,11 +12,11 @@ from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
 from autoscout.core.protocols import Searcher
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
-from autoscout.options import build_options
-from autoscout.search._grid_plan import coarse
-from autoscout.search._grid_rules import Rule
-from autoscout.search.grid import GridOptions, GridSearcher
+from autoscout.search.grid.plan import coarse
+from autoscout.search.grid.rules import Rule
+from autoscout.search.grid.searcher import GridOptions, GridSearcher
 from autoscout.space import Choice, Flag, Grid, Space
+from autoscout.study.plugin_options import build_options
 from autoscout.testing.searcher import SPACES, TASK, configs, finished
 
 ZERO = Space(
@@ -237,7 +237,7 @@ def test_shuffling_keeps_the_set_and_follows_the_seed() -> None:
 
 
 def test_too_many_to_shuffle(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autoscout.search.grid.SHUFFLED", 5)
+    monkeypatch.setattr("autoscout.search.grid.searcher.SHUFFLED", 5)
     with pytest.raises(ConfigError, match="cannot be shuffled"):
         GridSearcher(SPACES["tiny"](), TASK, 0, GridOptions(shuffle=True)).ask(1)
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from autoscout.campaign import Campaign
-from autoscout.compose import prepare, searcher
 from autoscout.core.trial import Measurement, Status, Trial
 from autoscout.execute.local import LocalExecutor
-from autoscout.options import build_options
-from autoscout.search.grid import GridOptions, GridSearcher
+from autoscout.search.grid.searcher import GridOptions, GridSearcher
+from autoscout.study.assemble import prepare, searcher
+from autoscout.study.campaign import Campaign
+from autoscout.study.plugin_options import build_options
 
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"
 

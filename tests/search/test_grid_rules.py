@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from autoscout.core.errors import ConfigError
-from autoscout.search._grid_rules import BUILT_IN, Rule
+from autoscout.search.grid.rules import BUILT_IN, Rule
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,14 @@ from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
 from autoscout.core.protocols import Searcher, StudyRecord
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
-from autoscout.options import build_options
 from autoscout.search.hybrid import HybridSearcher
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.past import Past, PastTrial, recall
-from autoscout.search.hybrid_paper import HybridPaperOptions, HybridPaperSearcher
+from autoscout.search.hybrid_paper.searcher import HybridPaperOptions, HybridPaperSearcher
 from autoscout.search.random import RandomSearcher
 from autoscout.space import Choice, Flag, Grid, Space
 from autoscout.store.memory import MemoryStore
+from autoscout.study.plugin_options import build_options
 from autoscout.testing.searcher import SPACES, TASK
 
 SPACE = Space(

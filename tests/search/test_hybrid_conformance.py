@@ -8,7 +8,7 @@ from autoscout.core.task import Task
 from autoscout.search.hybrid import HybridSearcher
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.past import Past, PastTrial
-from autoscout.search.hybrid_paper import HybridPaperOptions, HybridPaperSearcher
+from autoscout.search.hybrid_paper.searcher import HybridPaperOptions, HybridPaperSearcher
 from autoscout.space import Space
 from autoscout.testing.searcher import SPACES, Make, SearcherSuite
 

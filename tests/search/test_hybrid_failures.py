@@ -14,19 +14,19 @@ from autoscout.core.config import Config
 from autoscout.core.seeds import stream
 from autoscout.core.task import Objective
 from autoscout.core.trial import Measurement, Proposal, Status, Trial
+from autoscout.search._shared.gaussian import Process
 from autoscout.search.hybrid import HybridSearcher
 from autoscout.search.hybrid import searcher as searcher_module
 from autoscout.search.hybrid.candidates import Candidates
-from autoscout.search.hybrid.encode import Encoder
 from autoscout.search.hybrid.ledger import Answer
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.past import Belief
-from autoscout.search.hybrid.process import Process
 from autoscout.search.hybrid.reach import Reach
 from autoscout.search.hybrid.success import Success, attainable, boundary
 from autoscout.search.hybrid.surrogate import Surrogate
 from autoscout.search.hybrid.target import USUAL, ruler, standardise
 from autoscout.space import Choice, Flag, Grid, Space
+from autoscout.space.encode import Encoder
 from autoscout.testing.searcher import TASK
 
 MEMORY = Space(

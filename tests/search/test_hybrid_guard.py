@@ -14,16 +14,16 @@ from autoscout.core.protocols import Prediction
 from autoscout.core.seeds import stream
 from autoscout.core.task import Objective, Task
 from autoscout.core.trial import Measurement, Proposal, Status, Trial
+from autoscout.search._shared.gaussian import Process
 from autoscout.search.hybrid import HybridSearcher
-from autoscout.search.hybrid.encode import Encoder
 from autoscout.search.hybrid.guard import GuardedSurrogate
 from autoscout.search.hybrid.ledger import Ledger
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.prior import InformedSurrogate, Prior
-from autoscout.search.hybrid.process import Process
 from autoscout.search.hybrid.success import boundary, left_out, logistic
 from autoscout.search.hybrid.target import ruler, standardise
 from autoscout.space import Choice, Grid, Space
+from autoscout.space.encode import Encoder
 
 SPACE = Space(
     [

@@ -13,13 +13,13 @@ from autoscout.core.config import Config
 from autoscout.core.history import Past, PastTrial
 from autoscout.core.seeds import stream
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
-from autoscout.search.hybrid.known import Known, costs
 from autoscout.search.hybrid.ledger import Answer
 from autoscout.search.hybrid.orchestrator import Arm, Quad
-from autoscout.search.hybrid.rounds import CELLS, WEAK, Course, Round, Turn, progress
 from autoscout.search.hybrid.tournament import halve, stage
-from autoscout.search.hybrid.uct import Tree
-from autoscout.search.hybrid_paper import HybridPaperOptions, HybridPaperSearcher
+from autoscout.search.hybrid_paper.known import Known, costs
+from autoscout.search.hybrid_paper.rounds import CELLS, WEAK, Course, Round, Turn, progress
+from autoscout.search.hybrid_paper.searcher import HybridPaperOptions, HybridPaperSearcher
+from autoscout.search.hybrid_paper.uct import Tree
 from autoscout.space import Choice, Flag, Grid, Space
 from autoscout.testing.searcher import SPACES, TASK
 

@@ -7,10 +7,10 @@ import pytest
 
 from autoscout.core.config import Config
 from autoscout.core.seeds import stream
-from autoscout.search.hybrid.dense import DenseState, Move, propose
 from autoscout.search.hybrid.orchestrator import Arm, Pull, Quad, choose
 from autoscout.search.hybrid.sparse import rewards
 from autoscout.search.hybrid.tournament import legal, orderings, standing
+from autoscout.search.hybrid_paper.dense import DenseState, Move, propose
 from autoscout.space import Choice, Flag, Grid, Space
 
 SPACE = Space(

@@ -12,10 +12,10 @@ from autoscout.core.protocols import Prediction
 from autoscout.core.task import Direction, Objective, Task
 from autoscout.core.trial import Measurement, Proposal, Status, Trial
 from autoscout.search.hybrid import HybridSearcher
-from autoscout.search.hybrid.encode import Encoder
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.prior import InformedSurrogate, Odds, Prior
 from autoscout.space import Choice, Flag, Grid, Space
+from autoscout.space.encode import Encoder
 
 SPACE = Space(
     [

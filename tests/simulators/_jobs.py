@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from autoscout.simulators._training_constants import TrainingConstants
-from autoscout.simulators._training_job import Layout, TrainingJob
+from autoscout.simulators.training.constants import TrainingConstants
+from autoscout.simulators.training.job import Layout, TrainingJob
 
 PLAIN = TrainingConstants(
     gemm_scale=1.0,

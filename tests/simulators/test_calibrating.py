@@ -10,16 +10,16 @@ import typer
 from typer.testing import CliRunner
 
 from autoscout.cli.calibrate import calibrate as calibrate_command
+from autoscout.common.fit import fit_positive
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
 from autoscout.core.task import Objective, Task
 from autoscout.core.trial import Measurement, Proposal, Status, Trial
-from autoscout.simulators._calibrate import START, calibrate, fit_constants, table_of_trials
-from autoscout.simulators._calibration import save_calibration, training_calibration
-from autoscout.simulators._fit import fit_positive
-from autoscout.simulators._training_tables import TrainingTable, read_training_table, table_of
-from autoscout.simulators._training_time import step_time
-from autoscout.simulators.training import TrainingModel, TrainingOptions
+from autoscout.simulators.training.calibrate import START, calibrate, fit_constants, table_of_trials
+from autoscout.simulators.training.calibration import save_calibration, training_calibration
+from autoscout.simulators.training.model import TrainingModel, TrainingOptions
+from autoscout.simulators.training.step import step_time
+from autoscout.simulators.training.tables import TrainingTable, read_training_table, table_of
 
 TRUTH = replace(START, gemm_scale=0.8, layer_host_s=1.5e-3, bus_scale=0.6)
 GROUND_TRUTH = Path(__file__).resolve().parents[3] / "shared" / "ground-truth"

@@ -9,10 +9,10 @@ import pytest
 from _jobs import PLAIN, job
 
 from autoscout.core.errors import ConfigError
-from autoscout.simulators._calibration import TrainingCalibration, save_calibration, training_calibration
-from autoscout.simulators._layer_shapes import WORTH, LayerShapes, learn_shapes
-from autoscout.simulators._training_job import Layout
-from autoscout.simulators._training_time import step_time
+from autoscout.simulators.training.calibration import TrainingCalibration, save_calibration, training_calibration
+from autoscout.simulators.training.job import Layout
+from autoscout.simulators.training.shapes import WORTH, LayerShapes, learn_shapes
+from autoscout.simulators.training.step import step_time
 
 
 def sweep() -> Layout:

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from autoscout.common.boosting import BoostedTrees, TreeOptions
 from autoscout.core import plugins
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
@@ -12,7 +13,6 @@ from autoscout.core.protocols import Prediction, Simulator
 from autoscout.core.task import Objective, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
 from autoscout.simulators import boosted, linear, log_linear, residual
-from autoscout.simulators._trees import BoostedTrees, TreeOptions
 
 TASK = Task(system="toy", objective=Objective(metric="step_s"))
 CONFIGS = [

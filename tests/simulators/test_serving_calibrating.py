@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autoscout.simulators._serving_calibration import START, calibrate_serving, fit_serving, models_left_out, serving_calibration, spread_of
-from autoscout.simulators._serving_job import bytes_per_weight, precision_named
-from autoscout.simulators._serving_step import token_interval_s
-from autoscout.simulators._serving_tables import ServingTable, read_serving_table, serving_table
+from autoscout.simulators.serving.calibration import START, calibrate_serving, fit_serving, models_left_out, serving_calibration, spread_of
+from autoscout.simulators.serving.job import bytes_per_weight, precision_named
+from autoscout.simulators.serving.step import token_interval_s
+from autoscout.simulators.serving.tables import ServingTable, read_serving_table, serving_table
 
 SILICON = Path(__file__).resolve().parents[3] / "shared" / "ground-truth" / "serve_silicon_a.csv"
 HEAD = (

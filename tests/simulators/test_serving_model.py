@@ -6,18 +6,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from autoscout.catalog.gpus import gpu
+from autoscout.catalog.models import model
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
 from autoscout.core.task import Limit, Objective, Task
 from autoscout.core.trial import Measurement, Proposal, Status, Trial
-from autoscout.simulators._hardware import gpu
-from autoscout.simulators._models import model
-from autoscout.simulators._serving_calibration import serving_calibration
-from autoscout.simulators._serving_cost import StepCost, step_cost
-from autoscout.simulators._serving_job import ServingConstants, ServingJob, bytes_per_weight, gpu_serving_fields, model_serving_fields
-from autoscout.simulators._serving_loop import EngineLimits, Request, serve
-from autoscout.simulators._serving_step import cache_tokens, decode_step, prefill_token_s, running_requests, token_interval_s
-from autoscout.simulators.serving import ServingModel
+from autoscout.simulators.serving.calibration import serving_calibration
+from autoscout.simulators.serving.cost import StepCost, step_cost
+from autoscout.simulators.serving.job import ServingConstants, ServingJob, bytes_per_weight, gpu_serving_fields, model_serving_fields
+from autoscout.simulators.serving.loop import EngineLimits, Request, serve
+from autoscout.simulators.serving.model import ServingModel
+from autoscout.simulators.serving.step import cache_tokens, decode_step, prefill_token_s, running_requests, token_interval_s
 
 BARE = StepCost(
     dense_read_s=0.0,

@@ -7,17 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from autoscout.catalog.gpus import gpu
+from autoscout.catalog.models import model
 from autoscout.core.config import Config
 from autoscout.core.task import Objective, Task
-from autoscout.simulators._hardware import gpu
-from autoscout.simulators._models import model
-from autoscout.simulators._serving_calibration import serving_calibration
-from autoscout.simulators._serving_cost import step_cost
-from autoscout.simulators._serving_job import ServingConstants, ServingJob, gpu_serving_fields, model_serving_fields
-from autoscout.simulators._serving_loop import EngineLimits, Request, serve
-from autoscout.simulators._serving_replay import replay
-from autoscout.simulators._serving_step import decode_step, token_interval_s, waited_share
-from autoscout.simulators.serving import ServingModel
+from autoscout.simulators.serving.calibration import serving_calibration
+from autoscout.simulators.serving.cost import step_cost
+from autoscout.simulators.serving.job import ServingConstants, ServingJob, gpu_serving_fields, model_serving_fields
+from autoscout.simulators.serving.loop import EngineLimits, Request, serve
+from autoscout.simulators.serving.model import ServingModel
+from autoscout.simulators.serving.replay import replay
+from autoscout.simulators.serving.step import decode_step, token_interval_s, waited_share
 
 VLLM, SGLANG = 0.0, 1.0
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from _jobs import job
 
-from autoscout.simulators._training_job import Layout, TrainingJob
-from autoscout.simulators._training_memory import MemoryConstants, feasible, step_memory
+from autoscout.simulators.training.job import Layout, TrainingJob
+from autoscout.simulators.training.memory import MemoryConstants, feasible, step_memory
 
 BARE = MemoryConstants(norm_bytes=0.0, fixed_bytes=0.0, fragment_share=0.0)
 PARAMS = 4 * 12 * 1024**2 + 1024 * 1024

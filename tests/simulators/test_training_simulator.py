@@ -9,8 +9,8 @@ from autoscout.core.errors import ConfigError
 from autoscout.core.protocols import Simulator
 from autoscout.core.task import Objective, Task
 from autoscout.core.trial import Measurement, Proposal, Status, Trial
-from autoscout.simulators._calibration import shipped_names, training_calibration
-from autoscout.simulators.training import TrainingModel, TrainingOptions
+from autoscout.simulators.training.calibration import shipped_names, training_calibration
+from autoscout.simulators.training.model import TrainingModel, TrainingOptions
 
 
 def task(metric: str = "step_s", **changes: object) -> Task:

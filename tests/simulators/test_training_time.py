@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from _jobs import ATTENTION_FLOP, LINEAR_FLOP, LOGITS_FLOP, PLAIN, job
 
-from autoscout.simulators._links import collective_s, exchange_s, send_s
-from autoscout.simulators._training_constants import TrainingConstants
-from autoscout.simulators._training_job import Layout
-from autoscout.simulators._training_time import StepTime, stage_params, step_time
+from autoscout.simulators.training.constants import TrainingConstants
+from autoscout.simulators.training.job import Layout
+from autoscout.simulators.training.links import collective_s, exchange_s, send_s
+from autoscout.simulators.training.step import StepTime, stage_params, step_time
 
 LAYER_S = (3 * LINEAR_FLOP + 3.5 * ATTENTION_FLOP) / 1e12
 LOGITS_S = 3 * LOGITS_FLOP / 1e12

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from random_spaces import spaces
 
+from autoscout.common.templates import fill
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
-from autoscout.core.templates import fill
 from autoscout.space import Choice, Constraint, Flag, Grid, Space, read_space
 from autoscout.space.interchange import read_configspace, read_sweep, read_tuning_space, sweep_points, tuning_template, write_configspace
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from autoscout.core.history import trials_of
 from autoscout.core.worker import worker_identity
-from autoscout.store.sql import SqlStore
+from autoscout.store.sql.store import SqlStore
 from autoscout.testing.store import proposal, record, trial
 
 LEASE_S = 3600.0  # far longer than a test: claims of the dead must not wait for it

@@ -14,7 +14,7 @@ import _postgres
 from autoscout.core.history import trials_of
 from autoscout.core.journal import read_trials
 from autoscout.core.worker import worker_identity
-from autoscout.store.sql import SqlStore
+from autoscout.store.sql.store import SqlStore
 from autoscout.testing.store import proposal, record
 
 KILLS = 50

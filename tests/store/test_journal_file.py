@@ -12,7 +12,7 @@ import pytest
 from autoscout.core.errors import StoreError
 from autoscout.core.history import trials_of
 from autoscout.core.journal import encode, read_trials
-from autoscout.store.sql import SqlStore
+from autoscout.store.sql.store import SqlStore
 from autoscout.testing.store import record, trial
 
 

@@ -16,9 +16,9 @@ from autoscout.core.errors import StoreError
 from autoscout.core.history import trials_of
 from autoscout.core.journal import encode, read_trials
 from autoscout.core.trial import Fidelity, Status, Trial
-from autoscout.store import _schema
-from autoscout.store._engine import locate
-from autoscout.store.sql import SqlStore
+from autoscout.store.sql import schema as _schema
+from autoscout.store.sql.engine import locate
+from autoscout.store.sql.store import SqlStore
 from autoscout.testing.store import ELSEWHERE, LEASE_S, proposal, record, task, trial
 
 VERSION_1 = """

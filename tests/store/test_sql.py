@@ -18,8 +18,9 @@ from autoscout.core.clock import VirtualClock
 from autoscout.core.errors import PluginError, StoreError
 from autoscout.core.history import bring, trials_of
 from autoscout.core.journal import read_trials
-from autoscout.store import _database, _engine
-from autoscout.store.sql import SqlStore
+from autoscout.store.sql import database as _database
+from autoscout.store.sql import engine as _engine
+from autoscout.store.sql.store import SqlStore
 from autoscout.testing.store import ELSEWHERE, proposal, record, trial
 
 

@@ -10,7 +10,7 @@ import pytest
 from autoscout.core import plugins
 from autoscout.core.journal import read_trials
 from autoscout.store.memory import MemoryStore
-from autoscout.store.sql import SqlStore
+from autoscout.store.sql.store import SqlStore
 from autoscout.testing.store import StoreSuite
 
 

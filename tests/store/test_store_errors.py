@@ -22,8 +22,9 @@ import _postgres
 from autoscout.core.errors import StoreError
 from autoscout.core.history import trials_of
 from autoscout.core.journal import read_trials
-from autoscout.store import _engine, _journal
-from autoscout.store.sql import SqlStore
+from autoscout.store.sql import engine as _engine
+from autoscout.store.sql import journal as _journal
+from autoscout.store.sql.store import SqlStore
 from autoscout.testing.store import ELSEWHERE, LEASE_S, proposal, record, trial
 
 LONG = b64encode(random.Random(0).randbytes(4500)).decode()  # PostgreSQL would compress simpler text

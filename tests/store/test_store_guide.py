@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from autoscout.core.journal import read_trials
-from autoscout.store.sql import SqlStore
+from autoscout.store.sql.store import SqlStore
 from autoscout.testing.store import StoreSuite, record, trial
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "store.md"

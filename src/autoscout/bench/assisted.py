@@ -20,7 +20,7 @@ from autoscout.core.clock import cpu_s
 from autoscout.core.protocols import Evaluator, Searcher
 from autoscout.core.seeds import stream
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Trial
-from autoscout.options import build_options
+from autoscout.study.plugin_options import build_options
 
 TRAINED = 60
 """Rows that regressions are trained on beforehand."""

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from autoscout.bench.score import WITHIN, Score, Scores
+from autoscout.common.markup import Markup, join, number_cell, table, tag
 from autoscout.core.errors import Fault, PluginError
-from autoscout.report.markup import Markup, join, number_cell, table, tag
 
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 640, 340, 52, 12, 14, 36
 _COLOURS = (

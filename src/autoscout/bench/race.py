@@ -20,8 +20,8 @@ from autoscout.bench.simulated import Simulated, read_plugin
 from autoscout.bench.tables import Source, load_table
 from autoscout.core import plugins
 from autoscout.core.errors import ConfigError, Fault, StoreError, require
-from autoscout.foresight import can_be_told
-from autoscout.options import build_options
+from autoscout.study.plugin_options import build_options
+from autoscout.study.simulator_choice import can_be_told
 
 RUNS = "runs.jsonl"
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")

@@ -14,8 +14,8 @@ from autoscout.bench.score import Scores
 from autoscout.bench.table import Table
 from autoscout.core import plugins
 from autoscout.core.errors import ConfigError, Fault
-from autoscout.foresight import can_be_told, informant, understands
-from autoscout.options import build_options
+from autoscout.study.plugin_options import build_options
+from autoscout.study.simulator_choice import can_be_told, informant, understands
 
 if TYPE_CHECKING:
     from autoscout.bench.race import Entry

@@ -20,7 +20,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from autoscout.bench import _columns, synthetic
+from autoscout.bench import columns as _columns
+from autoscout.bench import synthetic
 from autoscout.bench.table import Table
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.journal import NAME as JOURNAL

@@ -15,14 +15,14 @@ from typing import Any, TextIO
 import typer
 from rich.console import Console
 
-from autoscout.campaign import Campaign, build_campaign, read_campaign
+from autoscout.common.hosts import parse_hostfile
+from autoscout.common.templates import unflatten
 from autoscout.core import plugins
 from autoscout.core.errors import ConfigError, Fault
-from autoscout.core.hosts import parse_hostfile
 from autoscout.core.launch import Launch
-from autoscout.core.templates import unflatten
 from autoscout.space.document import compose as read_text
 from autoscout.space.document import load as load_document
+from autoscout.study.campaign import Campaign, build_campaign, read_campaign
 
 
 def mute(stream: TextIO) -> None:

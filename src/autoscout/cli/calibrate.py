@@ -10,10 +10,10 @@ import numpy as np
 import typer
 
 from autoscout.core.errors import ConfigError, Fault
-from autoscout.simulators._calibrate import BOUNDS, calibrate_tables
-from autoscout.simulators._calibration import to_json
-from autoscout.simulators._serving_calibration import calibrate_serving, save_serving, serving_to_json
-from autoscout.simulators._serving_tables import read_serving_table
+from autoscout.simulators.serving.calibration import calibrate_serving, save_serving, serving_to_json
+from autoscout.simulators.serving.tables import read_serving_table
+from autoscout.simulators.training.calibrate import BOUNDS, calibrate_tables
+from autoscout.simulators.training.calibration import to_json
 
 USUAL = ("gemm_scale", "layer_gap_s", "layer_host_s", "element_bytes", "bus_scale", "nic_share", "dp_overlap")
 

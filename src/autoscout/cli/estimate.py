@@ -10,12 +10,12 @@ import typer
 import yaml
 from rich.console import Console
 
-from autoscout.cli._estimate_table import PART_NAMES, settings, show
 from autoscout.core.config import Value
 from autoscout.core.errors import ConfigError, Fault
-from autoscout.simulators._estimate import estimate_serving, estimate_training
-from autoscout.simulators._estimate_pins import SERVING_SYSTEMS, read_system
-from autoscout.simulators._picture import breakdown_svg
+from autoscout.estimate.pins import SERVING_SYSTEMS, read_system
+from autoscout.estimate.search import estimate_serving, estimate_training
+from autoscout.estimate.table import settings, show
+from autoscout.report.breakdown import PART_NAMES, breakdown_svg
 
 
 def estimate(

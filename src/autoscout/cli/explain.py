@@ -7,16 +7,16 @@ from typing import Annotated
 
 import typer
 
-from autoscout import foresight
 from autoscout.cli import _options as options
-from autoscout.compose import began, prepare
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.journal import read_trials
 from autoscout.core.trial import Trial
-from autoscout.recollection import sentence
 from autoscout.report.importance import knob_importance
 from autoscout.report.lineage import Branch, Lineage, lineage, role_of
-from autoscout.results import Folder
+from autoscout.study import simulator_choice as foresight
+from autoscout.study.assemble import began, prepare
+from autoscout.study.folder import Folder
+from autoscout.study.warm_start import sentence
 
 
 def explain(

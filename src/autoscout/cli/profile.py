@@ -11,9 +11,9 @@ from rich.table import Table
 
 from autoscout.cli import _options as options
 from autoscout.cli.tune import interruptible
-from autoscout.compose import executor, prepare, profiler
 from autoscout.core.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED
 from autoscout.core.trial import Measurement, Proposal
+from autoscout.study.assemble import executor, prepare, profiler
 
 
 def profile(

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from autoscout.cli import _options as options
-from autoscout.compose import prepare
+from autoscout.study.assemble import prepare
 
 
 def render(

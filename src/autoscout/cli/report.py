@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from autoscout.cli import _options as options
-from autoscout.cli._findings import show_result, write_findings
-from autoscout.compose import look, prepare
-from autoscout.results import Folder
+from autoscout.cli._result import show_result
+from autoscout.study.assemble import look, prepare
+from autoscout.study.folder import Folder
+from autoscout.study.publish import write_findings
 
 
 def report(

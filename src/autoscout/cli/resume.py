@@ -9,8 +9,8 @@ import typer
 
 from autoscout.cli import _options as options
 from autoscout.cli.tune import start
-from autoscout.compose import prepare
-from autoscout.results import Folder
+from autoscout.study.assemble import prepare
+from autoscout.study.folder import Folder
 
 
 def resume(

@@ -16,10 +16,10 @@ from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.sched.cluster import Cluster
 from autoscout.sched.engine import Run, simulate
-from autoscout.sched.evaluator import Simulation
 from autoscout.sched.export import result_columns, trace_columns, write_table
 from autoscout.sched.metrics import by_size, by_vc, summary
 from autoscout.sched.readers import read
+from autoscout.sched.simulation import Simulation
 from autoscout.sched.trace import Trace, counted
 from autoscout.sched.workload.synthetic import Recipe, generate
 from autoscout.space import Space

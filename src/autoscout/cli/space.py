@@ -11,10 +11,10 @@ import yaml
 from rich.table import Table
 
 from autoscout.cli import _options as options
-from autoscout.compose import pins, prepare
 from autoscout.core.errors import EXIT_BAD_INPUT, SpaceError
 from autoscout.space import Listed, Space, read_space, write_space
 from autoscout.space.knobs import shown
+from autoscout.study.assemble import pins, prepare
 
 app = typer.Typer(help="Show, count or check a space of configurations.", no_args_is_help=True)
 

@@ -12,17 +12,18 @@ from typing import Annotated, Any
 
 import typer
 
-from autoscout import foresight
 from autoscout.cli import _options as options
-from autoscout.cli._findings import Findings, exit_code, show_result, write_findings
-from autoscout.compose import Result, Setup, inform, prepare, remember, run, searcher
-from autoscout.compose import executor as executor_of
+from autoscout.cli._result import exit_code, show_result
 from autoscout.core.errors import Fault
 from autoscout.core.history import Past
 from autoscout.core.protocols import Evaluator
 from autoscout.core.trial import Proposal
-from autoscout.recollection import sentence
-from autoscout.results import DEFAULT, Folder
+from autoscout.study import simulator_choice as foresight
+from autoscout.study.assemble import Result, Setup, inform, prepare, remember, run, searcher
+from autoscout.study.assemble import executor as executor_of
+from autoscout.study.folder import DEFAULT, Folder
+from autoscout.study.publish import Findings, write_findings
+from autoscout.study.warm_start import sentence
 
 DRY_PROPOSALS = 3
 ENOUGH_ROUNDS = 3  # pairs that an interval needs

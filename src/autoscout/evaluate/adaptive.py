@@ -13,7 +13,7 @@ from autoscout.core.log import logger
 from autoscout.core.protocols import Evaluator
 from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
-from autoscout.evaluate._agreement import NOTABLE, Check, Foretold, complete, error_of, pairs_of, scale_of
+from autoscout.evaluate.agreement import NOTABLE, Check, Foretold, complete, error_of, pairs_of, scale_of
 
 log = logger(__name__)
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from autoscout.common.stats import folds, kendall
 from autoscout.core.config import Config
 from autoscout.core.errors import require
 from autoscout.core.protocols import Prediction, Simulator
-from autoscout.core.scores import folds, kendall
 from autoscout.core.task import Objective, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
 

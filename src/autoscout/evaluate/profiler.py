@@ -15,8 +15,8 @@ from autoscout.core.log import logger
 from autoscout.core.protocols import Executor, Job, SpaceLike
 from autoscout.core.task import Task
 from autoscout.core.trial import Measurement, Proposal, Status
-from autoscout.evaluate._samples import Cleanliness, dirt, joined
-from autoscout.evaluate._verdict import Measurable, finished, not_started, verdict
+from autoscout.evaluate.samples import Cleanliness, dirt, joined
+from autoscout.evaluate.verdict import Measurable, finished, not_started, verdict
 
 PAUSE_S = 0.2  # longest sleep between two looks whether somebody cancelled
 NEVER_QUIET = 3

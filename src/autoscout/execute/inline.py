@@ -14,11 +14,11 @@ from typing import Any, Self
 from autoscout.core.errors import LaunchError, require
 from autoscout.core.launch import Completed, Launch
 from autoscout.core.protocols import Job
-from autoscout.execute import _folder
-from autoscout.execute._allocation import Pool, Share
-from autoscout.execute._contention import Counters, conditions
-from autoscout.execute._queue import JobQueue, Run
-from autoscout.execute._supervised import Manners, Supervised
+from autoscout.execute._shared import folder as _folder
+from autoscout.execute._shared.allocation import Pool, Share
+from autoscout.execute._shared.queue import JobQueue, Run
+from autoscout.execute._shared.supervisor.client import Manners, Supervised
+from autoscout.execute._shared.supervisor.contention import Counters, conditions
 
 
 @dataclass(frozen=True, kw_only=True)

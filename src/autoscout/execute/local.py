@@ -13,10 +13,13 @@ from typing import Self
 from autoscout.core.errors import LaunchError, require
 from autoscout.core.launch import Launch
 from autoscout.core.protocols import Job
-from autoscout.execute import _call, _folder, _gpus, _machine
-from autoscout.execute._allocation import Pool, Share
-from autoscout.execute._queue import JobQueue
-from autoscout.execute._supervised import Manners, Supervised
+from autoscout.execute._shared import call as _call
+from autoscout.execute._shared import folder as _folder
+from autoscout.execute._shared import gpus as _gpus
+from autoscout.execute._shared import machine as _machine
+from autoscout.execute._shared.allocation import Pool, Share
+from autoscout.execute._shared.queue import JobQueue
+from autoscout.execute._shared.supervisor.client import Manners, Supervised
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 KEEP = ("all", "failed", "none")

@@ -17,10 +17,12 @@ from typing import Any, ClassVar, Self
 from autoscout.core.errors import Fault, LaunchError, require
 from autoscout.core.launch import Completed, Launch, Resources
 from autoscout.core.protocols import Job
-from autoscout.execute import _call, _folder, _machine
-from autoscout.execute._allocation import Pool, Share
-from autoscout.execute._queue import JobQueue
-from autoscout.execute._supervised import STUCK_S, Manners, Supervised
+from autoscout.execute._shared import call as _call
+from autoscout.execute._shared import folder as _folder
+from autoscout.execute._shared import machine as _machine
+from autoscout.execute._shared.allocation import Pool, Share
+from autoscout.execute._shared.queue import JobQueue
+from autoscout.execute._shared.supervisor.client import STUCK_S, Manners, Supervised
 
 LOOK_S = 0.2  # how often a launch that waits for its machine looks whether it was cancelled
 KEEP = ("all", "failed", "none")

@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from autoscout.common.forest import Encoder, Forest
+from autoscout.common.text import show
 from autoscout.core.config import Config
 from autoscout.core.seeds import stream
 from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Trial
-from autoscout.report.forest import Encoder, Forest
 from autoscout.report.importance import MIN_CONFIGS, observations, response
-from autoscout.report.labels import differences, show
+from autoscout.report.labels import differences
 from autoscout.report.statistics import paired_gain
 
 _TREES = 100

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from autoscout.core.scores import kendall
-from autoscout.report.labels import show_number, show_percent
-from autoscout.report.markup import Markup, badge, number_cell, table, tag
+from autoscout.common.markup import Markup, badge, number_cell, table, tag
+from autoscout.common.stats import kendall
+from autoscout.common.text import show_number, show_percent
 from autoscout.report.sections import section
 
 SHOWN = 60

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import yaml
 
+from autoscout.common.text import show_duration, show_gain, show_number
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Task
 from autoscout.report.files import write_folder
-from autoscout.report.labels import Difference, KnobNote, differences, show_duration, show_gain, show_number
+from autoscout.report.labels import Difference, KnobNote, differences
 from autoscout.report.summary import Summary
 from autoscout.report.verdict import Verdict
 

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from autoscout.common.forest import Encoder, Forest, Matrix
 from autoscout.core.config import Config
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Trial
 from autoscout.report.curves import ordered
-from autoscout.report.forest import Encoder, Forest, Matrix
 
 MIN_CONFIGS = 10
 """Below this many different configurations that ran, nothing is said about importance."""

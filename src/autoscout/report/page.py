@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from importlib.resources import files
 from typing import Any
 
+from autoscout.common.markup import Markup, clean, embedded_json, join, tag
+from autoscout.common.text import show, show_number
 from autoscout.core.config import Config
 from autoscout.core.task import Direction
 from autoscout.core.trial import Trial
@@ -15,8 +17,7 @@ from autoscout.report.ablation import Ablation
 from autoscout.report.curves import ordered
 from autoscout.report.foreseen import Foreseen, foreseen_section
 from autoscout.report.importance import Importance
-from autoscout.report.labels import KnobNote, namer, one_line, show, show_number
-from autoscout.report.markup import Markup, clean, embedded_json, join, tag
+from autoscout.report.labels import KnobNote, namer, one_line
 from autoscout.report.plots import axes_of, parallel, places_of
 from autoscout.report.sections import (
     comparison,

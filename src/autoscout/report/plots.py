@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+from autoscout.common.draw import Axis, Scale
+from autoscout.common.markup import Markup, join, tag
+from autoscout.common.text import show_gain
 from autoscout.core.config import Config
 from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Trial
 from autoscout.report.curves import Point
 from autoscout.report.importance import Importance, KnobShare
-from autoscout.report.labels import shorten, show_gain
-from autoscout.report.markup import Markup, join, tag
-from autoscout.report.scales import Axis, Scale
+from autoscout.report.labels import shorten
 from autoscout.report.verdict import Finalist
 
 _WIDTH, _HEIGHT = 900, 320

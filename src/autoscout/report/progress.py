@@ -13,11 +13,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from autoscout.common.text import show_duration, show_gain, show_number
 from autoscout.core.clock import Clock, RealClock
 from autoscout.core.config import Config
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.report.labels import KnobNote, namer, one_line, show_duration, show_gain, show_number
+from autoscout.report.labels import KnobNote, namer, one_line
 from autoscout.report.tally import Tally
 
 _FAILURES_SHOWN = 3

@@ -6,14 +6,15 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from autoscout.common.markup import Markup, badge, join, number_cell, table, tag
+from autoscout.common.text import show, show_duration, show_gain, show_number, show_percent
 from autoscout.core.config import Config
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Trial
 from autoscout.report.ablation import Ablation
 from autoscout.report.curves import phase_of
 from autoscout.report.importance import Importance
-from autoscout.report.labels import one_line, show, show_duration, show_gain, show_number, show_percent
-from autoscout.report.markup import Markup, badge, join, number_cell, table, tag
+from autoscout.report.labels import one_line
 from autoscout.report.plots import convergence, importance_bars, intervals
 from autoscout.report.summary import Summary
 from autoscout.report.verdict import Side, Verdict

@@ -9,9 +9,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from autoscout.common.text import show_duration, show_gain, show_number
 from autoscout.core.trial import Fidelity
 from autoscout.report.importance import Importance
-from autoscout.report.labels import one_line, show_duration, show_gain, show_number
+from autoscout.report.labels import one_line
 from autoscout.report.summary import Summary
 from autoscout.report.verdict import Side, Verdict
 

@@ -15,8 +15,8 @@ from autoscout.core.errors import require
 from autoscout.core.seeds import number
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.search._foreign import DEAR_TRIES, Flat, history, in_turn, propose
-from autoscout.search._told import Told
+from autoscout.search._shared.adapter import DEAR_TRIES, Flat, history, in_turn, propose
+from autoscout.search._shared.history import Told
 from autoscout.space import Knob, Space
 
 _NOTHING = Config()

@@ -14,10 +14,11 @@ from autoscout.core.errors import require
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.search._gaussian import Array, Encoding, Fit, expected_improvement, fitted, posterior
-from autoscout.search._moves import fresh, gates, mutate, spread
-from autoscout.search._told import Answer, Told, finite_losses
+from autoscout.search._shared.history import Answer, Told, finite_losses
+from autoscout.search._shared.neighbours import fresh, mutate, spread
+from autoscout.search._shared.small_gaussian import Array, Encoding, Fit, expected_improvement, fitted, posterior
 from autoscout.space import Space
+from autoscout.space.encode import gates
 
 _NOTHING = Config()
 _FITTED_AT = (3, 5, 7, 10, 14, 20, 28, 40, 56, 80)

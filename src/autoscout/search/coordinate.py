@@ -12,8 +12,8 @@ from autoscout.core.errors import require
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.search._moves import changed, fresh, options
-from autoscout.search._told import Answer, Told
+from autoscout.search._shared.history import Answer, Told
+from autoscout.search._shared.neighbours import changed, fresh, options
 from autoscout.space import Knob, Space
 
 _NOTHING = Config()

@@ -10,7 +10,7 @@ from autoscout.core.config import Config
 from autoscout.core.errors import require
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.search._optuna import OptunaStudy
+from autoscout.search._shared.optuna import OptunaStudy
 from autoscout.space import Space
 
 _NOTHING = Config()

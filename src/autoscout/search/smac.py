@@ -18,8 +18,8 @@ from autoscout.core.errors import require
 from autoscout.core.seeds import number, stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.search._foreign import history, propose
-from autoscout.search._told import Told
+from autoscout.search._shared.adapter import history, propose
+from autoscout.search._shared.history import Told
 from autoscout.space import Space
 from autoscout.space.interchange import write_configspace
 

@@ -14,8 +14,8 @@ from autoscout.core.errors import require
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.search._moves import fresh, mutate
-from autoscout.search._told import Answer, Told
+from autoscout.search._shared.history import Answer, Told
+from autoscout.search._shared.neighbours import fresh, mutate
 from autoscout.space import Space
 
 _NOTHING = Config()

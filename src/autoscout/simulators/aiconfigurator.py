@@ -15,8 +15,8 @@ from autoscout.core.log import logger
 from autoscout.core.protocols import Prediction
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Trial
-from autoscout.simulators._serving_job import ENGINES
-from autoscout.simulators._serving_read import KNOBS, Deployment, ServingTask, deployment, read_serving_task
+from autoscout.simulators.serving.job import ENGINES
+from autoscout.simulators.serving.read import KNOBS, Deployment, ServingTask, deployment, read_serving_task
 
 SYSTEMS = {
     "A100-80": "a100_sxm",

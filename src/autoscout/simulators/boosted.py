@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from autoscout.common.boosting import BoostedTrees, TreeOptions
 from autoscout.core.errors import require
-from autoscout.simulators._columns import Matrix
-from autoscout.simulators._regression import FittedRegression, Vector
-from autoscout.simulators._trees import BoostedTrees, TreeOptions
+from autoscout.simulators._shared.columns import Matrix
+from autoscout.simulators._shared.regression import FittedRegression, Vector
 
 
 @dataclass(frozen=True, kw_only=True)

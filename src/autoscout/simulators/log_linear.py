@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from autoscout.core.errors import require
-from autoscout.simulators._columns import Matrix
-from autoscout.simulators._regression import FittedRegression, Vector
+from autoscout.simulators._shared.columns import Matrix
+from autoscout.simulators._shared.regression import FittedRegression, Vector
 
 
 @dataclass(frozen=True, kw_only=True)

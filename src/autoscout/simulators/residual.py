@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from autoscout.common.boosting import BoostedTrees, TreeOptions
 from autoscout.core import plugins
 from autoscout.core.config import Config
 from autoscout.core.errors import require
 from autoscout.core.protocols import Prediction, Simulator
 from autoscout.core.task import Task
 from autoscout.core.trial import Trial
-from autoscout.simulators._columns import Columns, Nearness, measured
-from autoscout.simulators._trees import BoostedTrees, TreeOptions
+from autoscout.simulators._shared.columns import Columns, Nearness, measured
 
 
 @dataclass(frozen=True, kw_only=True)

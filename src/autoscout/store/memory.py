@@ -12,7 +12,7 @@ from autoscout.core.clock import Clock, RealClock
 from autoscout.core.journal import settled
 from autoscout.core.protocols import StudyRecord
 from autoscout.core.trial import Proposal, Status, Trial
-from autoscout.store._rules import Claim, Slot, check_record, distinct, join, slot, unknown_study
+from autoscout.store._shared.rules import Claim, Slot, check_record, distinct, join, slot, unknown_study
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 from autoscout.core.config import Config
 from autoscout.sched.cluster import Cluster
 from autoscout.sched.scheduler import FixedOrder, Placement, Plan, Ranking
-from autoscout.sched.schedulers._build import build, placement_knob
+from autoscout.sched.schedulers._shared.build import build, placement_knob
 from autoscout.sched.trace import Trace
 from autoscout.space import Flag, Space
 

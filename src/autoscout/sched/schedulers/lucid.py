@@ -16,7 +16,7 @@ from autoscout.sched.interference import BY_UTILISATION, Interference
 from autoscout.sched.kernel import columns
 from autoscout.sched.kernel.arrays import Table, Vector
 from autoscout.sched.scheduler import Admission, OwnLoop, Placement, Plan, Scheduler, believed_s
-from autoscout.sched.schedulers._build import build, seconds_knob
+from autoscout.sched.schedulers._shared.build import build, seconds_knob
 from autoscout.sched.trace import Trace
 from autoscout.space import Choice, Grid, Space
 

@@ -10,7 +10,7 @@ import numpy as np
 from autoscout.core.config import Config
 from autoscout.sched.cluster import Cluster
 from autoscout.sched.scheduler import LUCID_COST, TITAN_COST, Placement, Plan, Ranking, Workload
-from autoscout.sched.schedulers._build import build, placement_knob
+from autoscout.sched.schedulers._shared.build import build, placement_knob
 from autoscout.sched.trace import Trace
 from autoscout.space import Flag, Space
 

@@ -11,7 +11,7 @@ from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.sched.cluster import Cluster
 from autoscout.sched.scheduler import Placement, Plan, Ranking
-from autoscout.sched.schedulers._build import build, seconds_knob
+from autoscout.sched.schedulers._shared.build import build, seconds_knob
 from autoscout.sched.trace import Trace
 from autoscout.space import Choice, Grid, Space
 

@@ -12,7 +12,7 @@ from autoscout.core.errors import ConfigError, Fault
 from autoscout.sched.cluster import Cluster
 from autoscout.sched.kernel.arrays import Vector
 from autoscout.sched.scheduler import LUCID_COST, TITAN_COST, Placement, Plan, Ranking, Workload
-from autoscout.sched.schedulers._build import build, placement_knob, seconds_knob
+from autoscout.sched.schedulers._shared.build import build, placement_knob, seconds_knob
 from autoscout.sched.trace import Trace
 from autoscout.space import Choice, Grid, Space
 

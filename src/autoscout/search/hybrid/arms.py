@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from autoscout.core.config import Config
-from autoscout.search.hybrid.encode import Encoder
 from autoscout.search.hybrid.ledger import Answer
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.orchestrator import Arm, Pull, Quad, choose
@@ -15,6 +14,7 @@ from autoscout.search.hybrid.sparse import Ordering, rewards
 from autoscout.search.hybrid.surrogate import Surrogate
 from autoscout.search.hybrid.tournament import legal, standing
 from autoscout.space import Space
+from autoscout.space.encode import Encoder
 
 REMEMBERED = 24
 """Steps whose credit counts: what paid off long ago says little about what does now."""

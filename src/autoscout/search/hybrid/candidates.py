@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from autoscout.core.config import Config
 from autoscout.core.seeds import stream
-from autoscout.search._moves import gates, spread
-from autoscout.search.hybrid.encode import Encoder, Rows
+from autoscout.search._shared.neighbours import spread
 from autoscout.space import Space
+from autoscout.space.encode import Encoder, Rows, gates
 
 LISTED = 12_000
 """Spaces up to this size are listed whole; larger ones are sampled, and explored around good configurations."""

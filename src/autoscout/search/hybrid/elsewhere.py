@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from autoscout.search.hybrid.encode import Codes, Floats
 from autoscout.search.hybrid.ledger import Answer
+from autoscout.space.encode import Codes, Floats
 
 STALLED, TURNS = 9, 3
 """After so many answers that were no better, every so many steps look elsewhere."""

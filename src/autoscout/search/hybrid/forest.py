@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from autoscout.search.hybrid.encode import Codes, Encoder, Floats
+from autoscout.space.encode import Codes, Encoder, Floats
 
 LEVELS = 10
 

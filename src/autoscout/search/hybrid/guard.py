@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from autoscout.core.config import Config
-from autoscout.search.hybrid.encode import Encoder, Floats, Rows
 from autoscout.search.hybrid.ledger import Answer
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.past import Belief
@@ -15,6 +14,7 @@ from autoscout.search.hybrid.prior import InformedSurrogate, Prior
 from autoscout.search.hybrid.success import logistic
 from autoscout.search.hybrid.surrogate import Memory, Surrogate
 from autoscout.search.hybrid.target import ruler
+from autoscout.space.encode import Encoder, Floats, Rows
 
 LEAST = 4
 """Trials that worked before predictions are compared."""

@@ -8,10 +8,10 @@ import numpy as np
 
 from autoscout.core.config import Config
 from autoscout.core.history import Past, PastTrial, recall
-from autoscout.search.hybrid.encode import Encoder, Floats, Rows
-from autoscout.search.hybrid.process import Process
+from autoscout.search._shared.gaussian import Process
 from autoscout.search.hybrid.target import standardise
 from autoscout.space import Space
+from autoscout.space.encode import Encoder, Floats, Rows
 
 __all__ = ["Belief", "Past", "PastTrial", "recall"]
 

@@ -10,14 +10,14 @@ from autoscout.core.config import Config
 from autoscout.core.protocols import Simulator
 from autoscout.core.seeds import stream
 from autoscout.core.task import Direction, Task
+from autoscout.search._shared.mixture import PLAIN, Mixture
 from autoscout.search.hybrid.candidates import drawn
-from autoscout.search.hybrid.encode import Codes, Encoder, Floats, Rows
 from autoscout.search.hybrid.ledger import Answer
-from autoscout.search.hybrid.mixture import PLAIN, Mixture
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.past import Belief
 from autoscout.search.hybrid.success import boundary, left_out, logistic
 from autoscout.search.hybrid.surrogate import Memory, Surrogate, witnesses
+from autoscout.space.encode import Codes, Encoder, Floats, Rows
 
 DRAWN = 4_000
 """Configurations of a space too large to list that the simulator is asked about once, to find its favourites."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autoscout.core.config import Config
-from autoscout.search.hybrid.encode import Codes, Encoder, Floats, Rows
+from autoscout.space.encode import Codes, Encoder, Floats, Rows
 
 WEIGHED, DRAWN = 30, 10
 """So many of the most promising proposals are judged by their answers, and so many answers are imagined for each."""

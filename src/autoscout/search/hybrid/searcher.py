@@ -16,7 +16,6 @@ from autoscout.core.trial import Proposal, Trial
 from autoscout.search.hybrid.arms import Arms
 from autoscout.search.hybrid.candidates import Candidates
 from autoscout.search.hybrid.elsewhere import DOUBTED, STALLED, TURNS, WIDER, fruitless, seldom_tried
-from autoscout.search.hybrid.encode import Encoder, Floats, Rows
 from autoscout.search.hybrid.guard import GuardedSurrogate
 from autoscout.search.hybrid.ledger import Answer, Ledger, early_failures
 from autoscout.search.hybrid.options import HybridOptions
@@ -30,6 +29,7 @@ from autoscout.search.hybrid.target import expected_improvement
 from autoscout.search.hybrid.tournament import orderings
 from autoscout.search.hybrid.trust import trusted
 from autoscout.space import Space
+from autoscout.space.encode import Encoder, Floats, Rows
 
 _NOTHING = Config()
 CAUTION = 40.0

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from autoscout.search.hybrid.encode import Codes, Floats
+from autoscout.space.encode import Codes, Floats
 
 Ordering = tuple[str, ...]
 

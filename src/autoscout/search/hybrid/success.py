@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from autoscout.core.config import Config
-from autoscout.search.hybrid.encode import Encoder, Floats, Rows
 from autoscout.search.hybrid.forest import Forest
+from autoscout.space.encode import Encoder, Floats, Rows
 
 VOTES, SHARE = 12, 0.35
 """Trees that vote beside the smooth boundary, and their weight: they find corners that are not smooth."""

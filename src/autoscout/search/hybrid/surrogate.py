@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 
 from autoscout.core.config import Config
 from autoscout.core.seeds import stream
-from autoscout.search.hybrid.encode import Encoder, Floats, Rows
+from autoscout.search._shared.gaussian import FIT_POINTS, Scales
+from autoscout.search._shared.mixture import SHORT_AND_LONG, Mixture
 from autoscout.search.hybrid.forest import Forest
 from autoscout.search.hybrid.ledger import Answer
-from autoscout.search.hybrid.mixture import SHORT_AND_LONG, Mixture
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.past import Belief
-from autoscout.search.hybrid.process import FIT_POINTS, Scales
 from autoscout.search.hybrid.success import WITNESSES, Success, attainable, labelled
 from autoscout.search.hybrid.target import standardise
+from autoscout.space.encode import Encoder, Floats, Rows
 
 WEIGHED = 400
 """Rows that say what share of all would fail."""

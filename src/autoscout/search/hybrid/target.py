@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autoscout.search.hybrid.encode import Floats
+from autoscout.space.encode import Floats
 
 TAIL = 1.5
 """Where, in deviations above the mean, slow trials begin to count as equally slow."""

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from autoscout.search.hybrid.encode import Floats
+from autoscout.space.encode import Floats
 
 FEW, MANY, KEPT = 4, 8, 0.5
 """With so many knobs every promise counts in full; with so many or more each knob beyond the first that a candidate changes leaves it

@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from autoscout.common.templates import fill, flatten, holes, unflatten
 from autoscout.core.config import Value
 from autoscout.core.errors import ConfigError, Fault, SpaceError
-from autoscout.core.templates import fill, flatten, holes, unflatten
 from autoscout.space.interchange.source import Source, read_json, scalar
 from autoscout.space.knobs import Choice, Flag, Grid, Knob
 from autoscout.space.space import Space

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from autoscout.common.templates import flatten
 from autoscout.core.config import Value
-from autoscout.core.templates import flatten
 from autoscout.space.interchange.configspace_import import read_configspace
 from autoscout.space.interchange.deepspeed import read_tuning_space
 from autoscout.space.interchange.vllm_sweep import read_sweep

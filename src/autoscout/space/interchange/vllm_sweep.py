@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from autoscout.common.templates import flatten
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import ConfigError, Fault
-from autoscout.core.templates import flatten
 from autoscout.space.constraint import Constraint
 from autoscout.space.interchange.source import Source, read_json, scalar
 from autoscout.space.knobs import Choice, Flag, Grid, Knob

@@ -1,0 +1,216 @@
+"""Backend `command`: tunes any program, from a command template and a rule for reading the number it prints."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from autoscout.backends.command.check import check, missing
+from autoscout.backends.command.driver import RESULT
+from autoscout.backends.command.export import script
+from autoscout.backends.command.files import mentioned, write_file
+from autoscout.backends.command.goal import read_objective
+from autoscout.backends.command.outcome import outcome
+from autoscout.backends.command.sources import calculate
+from autoscout.backends.command.template import Scope, plain
+from autoscout.backends.command.workload import IN_FOLDER, Command, Workload, read_workload, try_workload
+from autoscout.common.templates import canonical
+from autoscout.core.config import Config, Value
+from autoscout.core.errors import ConfigError, Fault
+from autoscout.core.launch import Completed, Launch, Resources
+from autoscout.core.names import Names
+from autoscout.core.task import Budget, Task
+from autoscout.core.trial import Measurement
+from autoscout.space import Space
+from autoscout.space.yaml import read_space
+
+PLAN = "autoscout-plan.json"
+GRACE_S = 10.0  # what a server gets between the request to stop and the kill
+
+
+class CommandBackend:
+    """Any program: a command with {knob} slots, and a metric from JSON, a regular expression or the clock.
+
+    The knobs come from outside: as a `Space`, as the `space:` block of a campaign, or with the task, as `workload.space`; the
+    first two leave the task alone, so that a study may go on with a changed space. A task is refused when a slot names no knob, a
+    knob is used nowhere, or a conditional knob stands where it would leave a hole.
+
+    Args:
+        space: The knobs, as a space or as the block that declares one; None when tasks bring them.
+    """
+
+    def __init__(self, space: Space | Mapping[str, Any] | None = None) -> None:
+        self._space = space if isinstance(space, Space) else None
+        self._block = space if isinstance(space, Mapping) else None
+        self._read: dict[str, Workload] = {}  # by the text of the workload; both are caches and change nothing
+        self._spaces: dict[str, Space] = {}
+
+    def task(self, given: Mapping[str, object]) -> Task:
+        faults: list[Fault] = []
+        blocks = _blocks(given, faults)
+        workload_data = {name: value for name, value in blocks["workload"].items() if name != "facts"}
+        if given.get("space") is not None:
+            workload_data["space"] = given["space"]
+        hardware = {**(blocks["workload"].get("facts") or {}), **blocks["hardware"]}
+        workload, workload_faults = try_workload(workload_data)
+        objective, workload, goal_faults = read_objective(blocks["objective"], workload)
+        faults += workload_faults + goal_faults + missing(workload)
+        task = Task(
+            system="command",
+            workload=workload.to_json(),
+            hardware=hardware,
+            software=blocks["software"],
+            objective=objective,
+            budget=Budget(**blocks["budget"]),
+        )
+        space = self._known_space(task, workload)
+        if space is not None and not mentioned(workload, {*space.knobs, "flags"}):
+            workload = workload.with_flags()
+            task = replace(task, workload=workload.to_json())
+        if space is not None and workload.run.raw:
+            faults += check(workload, space, _facts(task))
+        if faults:
+            raise ConfigError(faults)
+        return task
+
+    def space(self, task: Task) -> Space:
+        workload = self._workload(task)
+        space = self._known_space(task, workload)
+        if space is None:
+            fix = "Add a `space:` block to the campaign, or build the backend with CommandBackend(space=Space([...]))"
+            raise ConfigError(Fault(where="space", rule="the knobs of a command must be declared", fix=fix))
+        faults = check(workload, space, _facts(task))
+        if faults:
+            raise ConfigError(faults)
+        return space
+
+    def render(self, config: Config, task: Task, seed: int) -> Launch:
+        workload = self._workload(task)
+        scope = self._scope(config, task, workload, seed)
+        env = {name: text for name, template in workload.env.items() if (text := template.text_or_none(scope)) is not None}
+        env = {"AUTOSCOUT_FOLDER": IN_FOLDER, "AUTOSCOUT_SEED": str(seed), **env}
+        files = self._files(config, task, workload, scope)
+        argv, shell = _argv(workload, scope), workload.run.line is not None
+        if workload.driven:
+            files[PLAN] = json.dumps(_plan(workload, scope, env), indent=2)
+            argv, shell = (sys.executable, "-m", "autoscout.backends.command.driver", PLAN), False
+        return Launch(
+            argv=argv,
+            shell=shell,
+            files=files,
+            env=env,
+            resources=_resources(workload, scope),
+            limit_s=workload.limit_s,
+            outputs=(*workload.outputs, *((RESULT,) if workload.driven else ())),
+            name=Names(self._knobs(config, task, workload)).name(config),
+        )
+
+    def parse(self, completed: Completed, task: Task) -> Measurement:
+        return outcome(completed, self._workload(task))
+
+    def export(self, config: Config, task: Task) -> Mapping[str, str]:
+        workload = self._workload(task)
+        scope = self._scope(config, task, workload, seed=0)
+        files = self._files(config, task, workload, scope)
+        if workload.serve is None:
+            return {**files, "run.sh": script(workload, workload.run, scope)}
+        return {**files, "run.sh": script(workload, workload.serve, scope), "bench_run.sh": script(workload, workload.run, scope)}
+
+    def _workload(self, task: Task) -> Workload:
+        text = canonical(task.workload)
+        if text not in self._read:
+            self._read[text] = read_workload(task.workload)
+        return self._read[text]
+
+    def _known_space(self, task: Task, workload: Workload) -> Space | None:
+        block = workload.space if workload.space is not None else self._block
+        if self._space is not None or block is None:
+            return self._space
+        text = canonical([block, _facts(task)])
+        if text not in self._spaces:
+            self._spaces[text] = read_space(block, _facts(task))
+        return self._spaces[text]
+
+    def _knobs(self, config: Config, task: Task, workload: Workload) -> tuple[str, ...]:
+        """All knobs there are, also those that are inactive in `config`."""
+        space = self._known_space(task, workload)
+        return tuple(space.knobs) if space is not None else tuple(config)
+
+    def _scope(self, config: Config, task: Task, workload: Workload, seed: int) -> Scope:
+        space = self._known_space(task, workload)
+        knobs = self._knobs(config, task, workload)
+        used = mentioned(workload, knobs)
+        facts = {**(space.facts if space is not None else {}), **_facts(task)}
+        return Scope(values={**facts, "seed": seed, **config}, flags=tuple(name for name in knobs if name not in used))
+
+    def _files(self, config: Config, task: Task, workload: Workload, scope: Scope) -> dict[str, str]:
+        known = {*self._knobs(config, task, workload), *scope.values}
+        return {name: write_file(name, content, scope.values, known) for name, content in workload.files.items()}
+
+
+def _blocks(given: Mapping[str, object], faults: list[Fault]) -> dict[str, dict[str, Any]]:
+    """The parts of a task description, each as a mapping; a campaign says `goal` and `slo` for objective and limits."""
+    goal = given.get("objective", given.get("goal"))
+    parts = {"objective": {"metric": goal} if isinstance(goal, str) else goal}
+    parts |= {name: given.get(name) for name in ("workload", "hardware", "software", "budget")}
+    found: dict[str, dict[str, Any]] = {}
+    for name, part in parts.items():
+        if part is not None and not isinstance(part, Mapping):
+            faults.append(Fault(field=name, rule="must be a mapping", value=repr(part)))
+        found[name] = dict(part) if isinstance(part, Mapping) else {}
+    strange = set(given) - {*parts, "goal", "system", "space"}
+    faults += [Fault(field=name, rule="unknown part of a task", fix=f"There are: {', '.join(parts)}") for name in sorted(strange)]
+    return found
+
+
+def _facts(task: Task) -> dict[str, Value]:
+    """What templates and constraints may read besides knobs: scalars of hardware and software, not the fields of the workload."""
+    merged = {**task.software, **task.hardware}
+    return {name: value for name, value in merged.items() if isinstance(value, (bool, int, float, str))}
+
+
+def _argv(workload: Workload, scope: Scope) -> tuple[str, ...]:
+    if workload.run.line is not None:
+        line = workload.run.line.shell(scope)
+        return (line if workload.cwd == IN_FOLDER else f"cd {shlex.quote(workload.cwd)} || exit 126\n{line}",)
+    words = tuple(plain(word) for word in workload.run.words(scope))
+    return words if workload.cwd == IN_FOLDER else ("/bin/sh", "-c", 'cd "$0" && exec "$@"', workload.cwd, *words)
+
+
+def _plan(workload: Workload, scope: Scope, env: Mapping[str, str]) -> dict[str, Any]:
+    """What the driver does, as data."""
+    url = workload.health.url.text_or_none(scope) if workload.health.url else None
+    return {
+        "serve": _plain_command(workload.serve, scope) if workload.serve else None,
+        "run": _plain_command(workload.run, scope),
+        "repeats": workload.repeats,
+        "warmups": workload.warmups,
+        "cwd": "" if workload.cwd == IN_FOLDER else workload.cwd,
+        "health_url": url or "",
+        "health_log": workload.health.log.pattern if workload.health.log else "",
+        "start_limit_s": workload.start_limit_s,
+        "grace_s": GRACE_S,
+        "outputs": list(workload.outputs),
+        "port_variables": [name for name, text in env.items() if "{port}" in text],
+    }
+
+
+def _plain_command(command: Command, scope: Scope) -> dict[str, Any]:
+    if command.line is not None:
+        return {"shell": command.line.shell(scope)}
+    return {"argv": [plain(word) for word in command.words(scope)]}
+
+
+def _resources(workload: Workload, scope: Scope) -> Resources:
+    found: dict[str, Any] = {}
+    for name, amount in workload.resources.items():
+        number = calculate(amount, scope.values) if isinstance(amount, str) else amount
+        found[name] = number if name == "memory_gb" or number is None else int(number)
+    return Resources(**found)
+
+
+__all__ = ["CommandBackend"]

@@ -1,0 +1,237 @@
+"""The driver inside a trial: starts a server if there is one, waits until it is up, runs the benchmark, stops everything.
+
+Run as `python -m autoscout.backends.command.driver plan.json` in the trial folder. It stays in the process group it was started
+in, so that whoever kills that group gets the server too, and adopts orphans, so that a server cannot leave children behind.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import IO, Any
+
+from autoscout.core.clock import RealClock
+
+RESULT = "autoscout-result.json"
+POLL_S = 0.1
+LOG_CHARS = 100_000  # of each stream that goes into the result
+_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
+
+CLOCK = RealClock()
+
+
+class Driver:
+    """Runs one plan; `result` is complete whatever happens."""
+
+    def __init__(self, plan: dict[str, Any]) -> None:
+        self.plan = plan
+        self.folder = Path.cwd()
+        self.port = _free_port()
+        self.server: subprocess.Popen[bytes] | None = None
+        self.result: dict[str, Any] = {"runs": [], "server": {}, "failure": ""}
+        os.environ["AUTOSCOUT_PORT"] = str(self.port)
+        for name in plan["port_variables"]:
+            os.environ[name] = os.environ[name].replace("{port}", str(self.port))
+
+    def run(self) -> int:
+        """Serve, benchmark, stop; 0 when all of it went well."""
+        try:
+            if self.plan["serve"] is not None:
+                self.result["failure"] = self._serve()
+            for number in range(-self.plan["warmups"], self.plan["repeats"]):
+                if self.result["failure"] or any(run["returncode"] != 0 for run in self.result["runs"]):
+                    break
+                self._bench(number)
+        finally:
+            self._stop()
+            self._write()
+        failed = self.result["failure"] or any(run["returncode"] != 0 for run in self.result["runs"])
+        if failed and self.server is not None:
+            print(self.result["server"]["log"][-4000:], f"driver: {self.result['failure'] or 'bench_failed'}", sep="\n", file=sys.stderr)
+        return 1 if failed else 0
+
+    def _serve(self) -> str:
+        """Start the server; empty when it is up, else what kept it from that."""
+        with (self.folder / "server.log").open("wb") as log:
+            self.server = self._start(self.plan["serve"], log, subprocess.STDOUT)
+        deadline_s = CLOCK.span_s() + self.plan["start_limit_s"]
+        up = self._health()
+        while not up():
+            if self.server.poll() is not None:
+                return "server_died"
+            if CLOCK.span_s() > deadline_s:
+                return "start_timeout"
+            CLOCK.sleep(POLL_S)
+        return ""
+
+    def _health(self) -> Callable[[], bool]:
+        if self.plan["health_log"]:
+            pattern = re.compile(self.plan["health_log"], re.MULTILINE)
+            return lambda: pattern.search(self._server_log()) is not None
+        if self.plan["health_url"]:
+            url = self.plan["health_url"].replace("{port}", str(self.port))
+            return lambda: _answers(url)
+        return lambda: _listens(self.port)
+
+    def _bench(self, number: int) -> None:
+        """One run; warm-ups have negative numbers and are remembered only when they fail."""
+        for name in self.plan["outputs"]:
+            (self.folder / name).unlink(missing_ok=True)  # a file of the run before must not be taken for this one's
+        out, err = (self.folder / f"run{number}.{stream}" for stream in ("stdout", "stderr"))
+        began_s = CLOCK.span_s()
+        with out.open("wb") as stdout, err.open("wb") as stderr:
+            process = self._start(self.plan["run"], stdout, stderr)
+            while process.poll() is None:
+                if self.server is not None and self.server.poll() is not None:
+                    self.result["failure"] = "server_ended"
+                    self._end([process.pid, *_descendants(process.pid)])
+                CLOCK.sleep(POLL_S / 10)
+        wall_s = CLOCK.span_s() - began_s
+        run = {"returncode": process.returncode, "wall_s": wall_s, "stdout": _read(out), "stderr": _read(err), "outputs": self._outputs()}
+        print(run["stdout"], end="", flush=True)
+        print(run["stderr"], end="", flush=True, file=sys.stderr)
+        if number >= 0 or process.returncode != 0:
+            self.result["runs"].append(run)
+
+    def _outputs(self) -> dict[str, str]:
+        paths = {name: self.folder / name for name in self.plan["outputs"]}
+        return {name: path.read_text(encoding="utf-8", errors="replace") for name, path in paths.items() if path.is_file()}
+
+    def _start(self, command: dict[str, Any], stdout: IO[bytes], stderr: IO[bytes] | int) -> subprocess.Popen[bytes]:
+        if "shell" in command:
+            argv = ["/bin/sh", "-c", command["shell"]]
+        else:
+            argv = [word.replace("{folder}", str(self.folder)).replace("{port}", str(self.port)) for word in command["argv"]]
+        try:
+            return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, cwd=self.plan["cwd"] or None)
+        except OSError as error:
+            # As a shell would say it, so that both forms of a command fail alike.
+            return subprocess.Popen(["/bin/sh", "-c", 'echo "$0" >&2; exit 127', str(error)], stdout=stdout, stderr=stderr)
+
+    def _stop(self) -> None:
+        """End the server and everything either command left behind."""
+        if self.server is None:
+            self._end(_descendants(os.getpid()))
+            return
+        code = self.server.poll()
+        self._end(_descendants(os.getpid()))
+        self.server.wait()
+        self.result["server"] = {"returncode": code, "log": self._server_log()}
+
+    def _end(self, pids: list[int]) -> None:
+        """Ask processes to stop, then kill what is left of them and of what they started meanwhile."""
+        for kind in (signal.SIGTERM, signal.SIGKILL):
+            deadline_s = CLOCK.span_s() + self.plan["grace_s"]
+            _signal(pids, kind)
+            while any(_alive(pid) for pid in pids) and CLOCK.span_s() < deadline_s:
+                CLOCK.sleep(POLL_S / 5)
+            pids = [pid for pid in {*pids, *(child for pid in pids for child in _descendants(pid))} if _alive(pid)]
+
+    def _server_log(self) -> str:
+        return _read(self.folder / "server.log")
+
+    def _write(self) -> None:
+        draft = self.folder / f"{RESULT}.part"
+        draft.write_text(json.dumps(self.result), encoding="utf-8")
+        draft.replace(self.folder / RESULT)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _answers(url: str) -> bool:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # health is local, whatever proxies the user has
+    try:
+        with opener.open(url, timeout=2.0) as reply:
+            return bool(reply.status < 400)
+    except (urllib.error.URLError, OSError, ValueError):
+        return False
+
+
+def _listens(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1.0):
+            return True
+    except OSError:
+        return False
+
+
+def _read(path: Path) -> str:
+    """The end of a log, and its beginning when it is too long to keep whole."""
+    text = path.read_bytes().decode("utf-8", errors="replace") if path.exists() else ""
+    return text if len(text) <= LOG_CHARS else f"{text[: LOG_CHARS // 4]}\n[...]\n{text[-LOG_CHARS * 3 // 4 :]}"
+
+
+def _parents() -> dict[int, int]:
+    """Process -> its parent, for all processes that are not dead already."""
+    found: dict[int, int] = {}
+    if Path("/proc/self/stat").exists():
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                state, parent = path.read_text(errors="replace").rpartition(")")[2].split()[:2]
+            except (OSError, ValueError):
+                continue
+            if state not in "ZX":
+                found[int(path.parent.name)] = int(parent)
+        return found
+    listed = subprocess.run(["ps", "-axo", "pid=,ppid="], capture_output=True, text=True, check=False).stdout
+    return {int(pid): int(parent) for pid, parent in (line.split() for line in listed.splitlines() if line.strip())}
+
+
+def _descendants(root: int) -> list[int]:
+    parents = _parents()
+    found: list[int] = []
+    level = {root}
+    while level:
+        level = {pid for pid, parent in parents.items() if parent in level}
+        found.extend(sorted(level))
+    return found
+
+
+def _signal(pids: list[int], kind: signal.Signals) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, kind)
+        except ProcessLookupError:
+            continue
+
+
+def _alive(pid: int) -> bool:
+    return pid in _parents()
+
+
+def _adopt_orphans() -> None:
+    try:
+        ctypes.CDLL(None, use_errno=True).prctl(_SUBREAPER, 1, 0, 0, 0)
+    except (OSError, AttributeError):
+        return  # not Linux: children that leave the tree are left to the executor
+
+
+def _leave(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+    sys.exit(128 + number)
+
+
+def main(arguments: list[str]) -> int:
+    """Run the plan in the file named by the only argument."""
+    _adopt_orphans()
+    signal.signal(signal.SIGTERM, _leave)
+    signal.signal(signal.SIGINT, _leave)
+    return Driver(json.loads(Path(arguments[0]).read_text(encoding="utf-8"))).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,195 @@
+"""What a finished command means: its metrics, or which kind of failure it was."""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from autoscout.backends.command.driver import RESULT
+from autoscout.backends.command.sources import Run, UnreadableError
+from autoscout.backends.command.workload import Workload
+from autoscout.core.launch import Completed
+from autoscout.core.trial import Measurement, Status
+
+OOM_PATTERNS = tuple(
+    re.compile(text, re.MULTILINE | re.IGNORECASE)
+    for text in (
+        r"out of memory",
+        r"OutOfMemoryError",
+        r"\bMemoryError\b",
+        r"std::bad_alloc",
+        r"cannot allocate memory",
+        r"(failed|unable) to allocate",
+        r"CUBLAS_STATUS_ALLOC_FAILED",
+        r"cudaErrorMemoryAllocation",
+        r"RESOURCE_EXHAUSTED",
+        r"\boom[-_ ]?kill",
+        r"^(.*: )?(line \d+: +\d+ )?Killed\b",
+        r"No available memory for the cache blocks",  # vLLM
+        r"Free memory on device .* is less than desired",  # vLLM
+        r"Not enough memory\. Please try",  # SGLang
+    )
+)
+"""Signs of a lack of memory in the logs of common engines and runtimes."""
+
+INVALID_PATTERNS = tuple(
+    re.compile(text, re.MULTILINE | re.IGNORECASE)
+    for text in (
+        r"unrecogni[sz]ed (arguments?|options?)",
+        r"error: argument ",
+        r"invalid choice",
+        r"(unknown|illegal|invalid) (option|flag|argument)",
+        r"no such option",
+        r"invalid value for",
+        r"got unexpected extra argument",
+        r"the following arguments are required",
+        r"unexpected argument",
+        r"\bvalidation errors? for\b",
+    )
+)
+"""Signs that a program refused its settings (argparse, click, getopt, clap, Go flags, pydantic)."""
+
+_KILLED = (-9, 137)
+_NOT_FOUND = (126, 127)
+
+
+def outcome(completed: Completed, workload: Workload) -> Measurement:
+    """The measurement behind a finished launch."""
+    runs, server, told = _runs(completed, workload)
+    texts = [server.get("log", ""), completed.error, *(run.stream("both") for run in runs)]
+    if not runs and not server:
+        texts += [completed.stdout, completed.stderr]
+    status, reason = _failure(completed, workload, runs, server, told, "\n".join(text for text in texts if text))
+    metrics: dict[str, float] = {}
+    samples: dict[str, tuple[float, ...]] = {}
+    if status is None:
+        try:
+            metrics, samples = _measure(workload, runs)
+            if completed.peak_memory_gb > 0:
+                metrics.setdefault("peak_mem_gib", completed.peak_memory_gb)
+        except UnreadableError as error:
+            status, reason = Status.WRONG_OUTPUT, str(error)
+            if any(pattern.search(text) for text in texts for pattern in (*OOM_PATTERNS, *workload.oom_patterns)):
+                status, reason = _oom(workload, runs, server, told), f"ended without its metric after running out of memory: {error}"
+        else:
+            broken = [why for run in runs for check in workload.checks if (why := check.broken(run, metrics))]
+            if broken:
+                status, reason, metrics, samples = Status.WRONG_OUTPUT, broken[0], {}, {}
+    tail = "" if status is None else "\n".join(part for part in (server.get("log", "")[-3000:], completed.log_tail) if part)[-6000:]
+    return Measurement(
+        status=status or Status.OK,
+        metrics=metrics,
+        samples=samples,
+        cost_s=completed.wall_s,
+        conditions=dict(completed.conditions),
+        reason=reason,
+        log_tail=tail,
+    )
+
+
+def _runs(completed: Completed, workload: Workload) -> tuple[list[Run], dict[str, Any], str]:
+    """The runs, the server's state, and what the driver said went wrong."""
+    if not workload.driven:
+        alone = Run(
+            stdout=completed.stdout,
+            stderr=completed.stderr,
+            outputs=completed.outputs,
+            wall_s=completed.wall_s,
+            returncode=completed.returncode,
+        )
+        return [alone], {}, ""
+    try:
+        data = json.loads(completed.outputs.get(RESULT, ""))
+        runs = [Run(**run) for run in data["runs"]]
+        return runs, dict(data["server"]), str(data["failure"])
+    except (ValueError, KeyError, TypeError):
+        return [], {}, ""  # killed before it could write, or never started
+
+
+def _failure(
+    completed: Completed, workload: Workload, runs: list[Run], server: Mapping[str, Any], told: str, text: str
+) -> tuple[Status | None, str]:
+    """The kind of failure and its reason; None when the command claims success."""
+    if completed.cancelled:
+        return Status.ABORTED, "stopped by us"
+    if completed.timed_out:
+        return Status.TIMEOUT, f"did not end in time and was stopped after {completed.wall_s:.3g} s"
+    codes = [run.returncode for run in runs] or [completed.returncode]
+    code = next((code for code in codes if code != 0), 0)
+    if told in ("server_died", "server_ended"):
+        code = server.get("returncode") or 1
+    if code == 0 and not completed.out_of_memory and not told and (runs or not workload.driven):
+        return None, ""
+    patterns = (*workload.oom_patterns, *OOM_PATTERNS)
+    if completed.out_of_memory or code in _KILLED or _matches(patterns, text):
+        return _oom(workload, runs, server, told), _line(patterns, text) or f"killed for memory (exit code {code})"
+    refusals = (*workload.invalid_patterns, *INVALID_PATTERNS)
+    if _matches(refusals, text) or (code == 2 and re.search(r"^usage:", text, re.MULTILINE | re.IGNORECASE)):
+        return Status.INVALID, _line(refusals, text) or _last_line(text)
+    if told == "start_timeout":
+        return Status.TIMEOUT, f"the server was not up after {workload.start_limit_s:g} s"
+    last = _last_line(completed.error or text)
+    if completed.returncode is None and not runs:
+        return Status.CRASHED, f"could not be started: {last}"
+    what = "the server ended" if told in ("server_died", "server_ended") else "the command was not found" if code in _NOT_FOUND else "ended"
+    return Status.CRASHED, f"{what} with exit code {code}: {last}" if last else f"{what} with exit code {code}"
+
+
+def _oom(workload: Workload, runs: list[Run], server: Mapping[str, Any], told: str) -> Status:
+    """While starting, or under load: by the server's health, else the `ready` pattern, else whether a number came out already."""
+    if server:
+        return Status.OOM_START if told in ("server_died", "start_timeout") else Status.OOM_RUN
+    if workload.ready is not None:
+        return Status.OOM_RUN if any(workload.ready.search(run.stream("both")) for run in runs) else Status.OOM_START
+    for name, source in workload.metrics.items():
+        for run in runs:
+            try:
+                if name != "*" and not source.wall:
+                    source.read(name, run)
+                    return Status.OOM_RUN
+            except UnreadableError:
+                continue
+    return Status.OOM_START
+
+
+def _measure(workload: Workload, runs: list[Run]) -> tuple[dict[str, float], dict[str, tuple[float, ...]]]:
+    """All metrics: the median over the runs, with the values behind it as samples."""
+    found: dict[str, list[float]] = {}
+    within: dict[str, tuple[float, ...]] = {}
+    for name, source in workload.metrics.items():
+        for run in runs:
+            if name == "*":
+                for key, value in source.read_all(run).items():
+                    found.setdefault(key, []).append(value)
+            else:
+                value, behind = source.read(name, run)
+                within[name] = behind if source.pick in ("mean", "median") else ()
+                found.setdefault(name, []).append(value)
+    found.setdefault("wall_s", [run.wall_s for run in runs])
+    metrics = {name: statistics.median(values) for name, values in found.items()}
+    samples = {name: tuple(values) for name, values in found.items() if len(values) > 1}
+    if len(runs) == 1:
+        samples.update({name: values for name, values in within.items() if len(values) > 1})
+    return metrics, samples
+
+
+def _matches(patterns: Iterable[re.Pattern[str]], text: str) -> bool:
+    return any(pattern.search(text) for pattern in patterns)
+
+
+def _line(patterns: Iterable[re.Pattern[str]], text: str) -> str:
+    """The line on which the first of the patterns matched."""
+    for pattern in patterns:
+        if match := pattern.search(text):
+            start = text.rfind("\n", 0, match.start()) + 1
+            end = text.find("\n", match.start())
+            return text[start : end if end >= 0 else None].strip()[:300]
+    return ""
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else ""

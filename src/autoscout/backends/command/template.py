@@ -1,0 +1,296 @@
+"""Templates of commands: text with `{knob}` slots, rendered as shell lines, argument lists, variables or lines of files.
+
+    {batch}               the value; `true`/`false` for booleans
+    {batch:flag}          as an option: `--batch 8`; a boolean gives `--fast` or `--no-fast`; nothing when inactive
+    {fast:switch}         `--fast` when true, nothing when false or inactive
+    {lr:.1e}              a Python format
+    {bucket|25}           25 when the knob is inactive
+    [--bucket {bucket}]   in shell lines: left out as a whole when the knob is inactive
+    {flags}               all knobs that no other template mentions, each as an option
+    {{batch}}             the text `{batch}`; all other braces, as in JSON, awk and `${HOME}`, are left alone
+
+Options are written the way vLLM's sweeps do: dashes for underscores in the part before the first dot, `--no-` for false, and
+`--a.b=true` for nested booleans.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from autoscout.common.templates import as_text
+from autoscout.core.config import Value
+from autoscout.core.errors import ConfigError, Fault
+
+RUNTIME = {"folder": "AUTOSCOUT_FOLDER", "port": "AUTOSCOUT_PORT"}
+"""Slots known only when the command runs -> the variable that carries them in shell lines."""
+
+RESERVED = (*RUNTIME, "seed", "flags")
+HELPERS = ("flag", "switch", "int", "onoff", "yesno", "python")
+
+_SLOT = re.compile(r"\{([^\W\d][\w.\-]*)(?::([^{}|]*))?(?:\|([^{}]*))?\}")
+_DOUBLED = re.compile(r"\{\{[^\W\d][\w.\-]*(?::[^{}|]*)?(?:\|[^{}]*)?\}\}")
+_SEGMENT = re.compile(r"\[(?=[^\s\[])([^\[\]]*\{[^\[\]]*)\](?=\s|$)")
+_DOUBLE = re.compile(r"\[\[(?=[^\s\[])([^\[\]]*\{[^\[\]]*)\]\](?=\s|$)")
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A place for a value, and the quotes of the shell it stands in."""
+
+    name: str
+    spec: str = ""
+    fallback: str | None = None
+    quote: str = ""
+
+    @property
+    def helper(self) -> str:
+        return self.spec.partition("=")[0]
+
+    @property
+    def optional(self) -> bool:
+        """Whether it renders to something sensible when its knob is inactive."""
+        return self.fallback is not None or self.helper in ("flag", "switch") or self.name == "flags"
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A part that is left out when one of its knobs is inactive."""
+
+    nodes: tuple[str | Slot, ...]
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A value known only when the command runs."""
+
+    name: str
+
+
+Piece = str | Variable
+"""Part of a rendered word."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What slots can be filled with."""
+
+    values: Mapping[str, Value]  # active knobs, facts, seed
+    flags: tuple[str, ...] = ()  # knobs that `{flags}` stands for
+
+
+@dataclass(frozen=True)
+class Template:
+    """A parsed template; `faults` says what is wrong with its text."""
+
+    text: str
+    nodes: tuple[str | Slot | Segment, ...]
+    faults: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def slots(self) -> Iterator[Slot]:
+        for node in self.nodes:
+            if isinstance(node, Segment):
+                yield from (inner for inner in node.nodes if isinstance(inner, Slot))
+            elif isinstance(node, Slot):
+                yield node
+
+    @property
+    def names(self) -> set[str]:
+        return {slot.name for slot in self.slots}
+
+    @property
+    def bare(self) -> set[str]:
+        """Names that must be active whenever the template is rendered."""
+        return {node.name for node in self.nodes if isinstance(node, Slot) and not node.optional}
+
+    @property
+    def segments(self) -> Iterator[set[str]]:
+        """The names in each part that may be left out."""
+        for node in self.nodes:
+            if isinstance(node, Segment):
+                yield {inner.name for inner in node.nodes if isinstance(inner, Slot)}
+
+    def shell(self, scope: Scope) -> str:
+        """As a line for the shell, every value quoted for the place where it stands."""
+        return "".join(_shell(node, scope) for node in self.nodes)
+
+    def words(self, scope: Scope) -> list[tuple[Piece, ...]]:
+        """As arguments: one, none when a slot has no value, or what `flag`, `switch` and `{flags}` expand to."""
+        if len(self.nodes) == 1 and isinstance(self.nodes[0], Slot):
+            return [(word,) for word in slot_words(self.nodes[0], scope) or ()]
+        pieces: list[Piece] = []
+        for node in self.nodes:
+            filled = [node] if isinstance(node, str) else slot_words(node, scope) if isinstance(node, Slot) else []
+            if filled is None:
+                return []
+            pieces.extend(_spaced(filled))
+        return [tuple(pieces)]
+
+    def text_or_none(self, scope: Scope) -> str | None:
+        """As the value of a variable: None when a slot has no value."""
+        words = self.words(scope)
+        return " ".join(plain(word) for word in words) if words else None
+
+
+def parse(text: str, *, shell: bool = False) -> Template:
+    """Read a template; with `shell`, quotes are followed and `[...]` parts can be left out."""
+    nodes: list[str | Slot | Segment] = []
+    faults: list[str] = []
+    quote, at = "", 0
+    while at < len(text):
+        rest = text[at:]
+        opening = shell and not quote and rest[0] == "[" and (at == 0 or text[at - 1].isspace())
+        if opening and (double := _DOUBLE.match(rest)) and _SLOT.search(double[1]):
+            inner = parse(f"[{double[1]}]")
+            nodes.extend(inner.nodes)
+            faults.extend(inner.faults)
+            at += double.end()
+        elif opening and (segment := _SEGMENT.match(rest)) and _SLOT.search(segment[1]):
+            inner = parse(segment[1], shell=True)
+            nodes.append(Segment(tuple(node for node in inner.nodes if not isinstance(node, Segment))))
+            faults.extend(inner.faults)
+            at += segment.end()
+        elif rest.startswith("${"):
+            end = rest.find("}") + 1 or len(rest)
+            nodes.append(rest[:end])
+            if rest[:end] == "${folder}":
+                faults.append("`${folder}` cannot be told from the trial folder; write {folder}, or rename the shell variable")
+            at += end
+        elif doubled := _DOUBLED.match(rest):
+            nodes.append(doubled[0][1:-1])
+            at += doubled.end()
+        elif slot := _SLOT.match(rest):
+            nodes.append(Slot(slot[1], slot[2] or "", slot[3], quote if shell else ""))
+            faults.extend(_spec_faults(slot[1], slot[2] or ""))
+            at += slot.end()
+        else:
+            length = 2 if shell and rest[0] == "\\" and quote != "'" else 1
+            if shell and length == 1:
+                quote = _next_quote(rest[0], quote)
+            nodes.append(rest[:length])
+            at += length
+    return Template(text, _merge(nodes), tuple(faults))
+
+
+def plain(word: Sequence[Piece]) -> str:
+    """A word as an executor or the driver takes it: what is known at run time stays in braces."""
+    return "".join(piece if isinstance(piece, str) else f"{{{piece.name}}}" for piece in word)
+
+
+def quoted(word: Sequence[Piece]) -> str:
+    """A word as a shell script writes it."""
+    return "".join(shlex.quote(piece) if isinstance(piece, str) else f'"${RUNTIME[piece.name]}"' for piece in _join(word)) or "''"
+
+
+def option(name: str, value: Value, flag: str = "") -> list[str]:
+    """A knob as command-line words: `--max-num-seqs 64`, `--enforce-eager`, `--no-enforce-eager`, `--compile.fuse=true`."""
+    head, dot, rest = name.partition(".")
+    flag = flag or f"--{head.replace('_', '-')}{dot}{rest}"
+    if not isinstance(value, bool):
+        return [flag, as_text(value)]
+    if dot:
+        return [f"{flag}={as_text(value)}"]
+    return [flag if value else f"--no-{flag.lstrip('-')}"]
+
+
+def slot_words(slot: Slot, scope: Scope) -> list[Piece] | None:
+    """What a slot becomes; None when its knob is inactive and nothing is said about that."""
+    if slot.name == "flags":
+        return [word for name in scope.flags if name in scope.values for word in option(name, scope.values[name])]
+    if slot.name not in scope.values:
+        if slot.name in RUNTIME:
+            return [Variable(slot.name)]
+        if slot.fallback is not None:
+            return [slot.fallback]
+        return [] if slot.optional else None
+    value = scope.values[slot.name]
+    if slot.helper == "flag":
+        return list(option(slot.name, value, slot.spec.partition("=")[2]))
+    if slot.helper == "switch":
+        return list(option(slot.name, True, slot.spec.partition("=")[2])[:1]) if value else []
+    return [_formatted(value, slot.spec)]
+
+
+def _formatted(value: Value, spec: str) -> str:
+    if spec == "int":
+        return str(int(value)) if isinstance(value, (bool, int, float)) else as_text(value)
+    if spec in ("onoff", "yesno", "python") and isinstance(value, bool):
+        return {"onoff": ("off", "on"), "yesno": ("no", "yes"), "python": ("False", "True")}[spec][value]
+    if not spec or spec in HELPERS:
+        return as_text(value)
+    try:
+        return format(value, spec)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(Fault(where="workload", value=repr(value), rule=f"cannot be written in the format `{spec}`: {error}")) from error
+
+
+def _spec_faults(name: str, spec: str) -> list[str]:
+    if not spec or spec.partition("=")[0] in HELPERS:
+        return []
+    for sample in (1, 1.0, "a"):
+        try:
+            format(sample, spec)
+        except ValueError:
+            continue
+        return []
+    return [f"`{{{name}:{spec}}}`: `{spec}` is neither a Python format nor one of: {', '.join(HELPERS)}"]
+
+
+def _shell(node: str | Slot | Segment, scope: Scope) -> str:
+    if isinstance(node, str):
+        return node
+    if isinstance(node, Segment):
+        filled = [slot_words(inner, scope) for inner in node.nodes if isinstance(inner, Slot)]
+        return "" if None in filled else "".join(_shell(inner, scope) for inner in node.nodes)
+    return " ".join(_in_quotes(piece, node.quote) for piece in slot_words(node, scope) or ())
+
+
+def _in_quotes(piece: Piece, quote: str) -> str:
+    if isinstance(piece, Variable):
+        name = RUNTIME[piece.name]
+        return {"": f'"${name}"', '"': f"${{{name}}}", "'": f"'\"${name}\"'"}[quote]
+    if quote == '"':
+        return re.sub(r'([\\"$`])', r"\\\1", piece)
+    if quote == "'":
+        return piece.replace("'", "'\\''")
+    return shlex.quote(piece)
+
+
+def _next_quote(letter: str, quote: str) -> str:
+    if letter not in "'\"":
+        return quote
+    return letter if not quote else "" if quote == letter else quote
+
+
+def _spaced(words: Sequence[Piece]) -> Iterator[Piece]:
+    for position, word in enumerate(words):
+        if position:
+            yield " "
+        yield word
+
+
+def _join(word: Sequence[Piece]) -> Iterator[Piece]:
+    text = ""
+    for piece in word:
+        if isinstance(piece, str):
+            text += piece
+            continue
+        if text:
+            yield text
+        text = ""
+        yield piece
+    if text:
+        yield text
+
+
+def _merge(nodes: Sequence[str | Slot | Segment]) -> tuple[str | Slot | Segment, ...]:
+    merged: list[str | Slot | Segment] = []
+    for node in nodes:
+        if isinstance(node, str) and merged and isinstance(merged[-1], str):
+            merged[-1] += node
+        elif node != "":
+            merged.append(node)
+    return tuple(merged)

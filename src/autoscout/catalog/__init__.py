@@ -1,0 +1,1 @@
+"""What is known of GPUs and models: nominal rates and shapes."""

@@ -1,0 +1,186 @@
+"""GPUs and clusters: nominal rates from `data/gpus.yaml`, extended by a user's own file."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from autoscout.core.errors import ConfigError, Fault
+
+PRECISIONS = {
+    "fp16": "bf16",
+    "bf16": "bf16",
+    "float16": "bf16",
+    "bfloat16": "bf16",
+    "amp_bf16": "bf16",
+    "fp8": "fp8",
+    "float8": "fp8",
+    "mxfp8": "fp8",
+    "amp_fp8": "fp8",
+    "fp4": "fp4",
+    "nvfp4": "fp4",
+    "mxfp4": "fp4",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpu:
+    """One kind of GPU in its usual surroundings.
+
+    The shares (`gemm`, `memory`, `bus`) say how much of the nominal rate large kernels and collectives reach.
+    """
+
+    name: str
+    bf16_tflops: float
+    memory_gb: float
+    memory_gbps: float
+    fp8_tflops: float = 0.0
+    fp4_tflops: float = 0.0
+    multiprocessors: float = 108
+    scaleup_gbps: float = 32
+    node_gpus: int = 8
+    nic_gbps: float = 12.5
+    gemm: float = 0.7
+    memory: float = 0.75
+    bus: float = 0.7
+    latency_us: float = 18.0
+    measured: str = ""
+
+    @property
+    def memory_bytes(self) -> float:
+        """What a program can see: makers' gigabytes are binary ones, of which the driver keeps about a hundredth."""
+        return self.memory_gb * 2**30 * 0.99
+
+    def flops(self, precision: str) -> float:
+        """Dense peak in FLOP/s; a precision the GPU lacks runs at the next wider one."""
+        kind = PRECISIONS.get(precision.lower(), "bf16")
+        rates = {"fp4": self.fp4_tflops or self.fp8_tflops, "fp8": self.fp8_tflops, "bf16": self.bf16_tflops}
+        return (rates[kind] or self.bf16_tflops) * 1e12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """Some GPUs, perhaps of several kinds, in nodes with a network between them.
+
+    `groups` pairs each kind with how many there are; the order is the order in which ranks are placed.
+    """
+
+    groups: tuple[tuple[Gpu, int], ...]
+    node_gpus: int = 0  # 0 = usual size for the first kind
+    nic_gbps: float = 0.0  # per GPU and direction; 0 = usual for the slowest kind
+    scaleup_gbps: float = 0.0
+
+    @property
+    def gpus(self) -> int:
+        return sum(count for _, count in self.groups)
+
+    @property
+    def mixed(self) -> bool:
+        return len({gpu.name for gpu, _ in self.groups}) > 1
+
+
+def gpu(name: str, path: str | Path | None = None) -> Gpu:
+    """The GPU of that name (case, dashes and blanks do not matter), a user's file at `path` first."""
+    known = _by_alias(str(path) if path else "")
+    found = known.get(_plain(name))
+    if found is None:
+        names = ", ".join(sorted({entry.name for entry in known.values()}))
+        raise ConfigError(Fault(where="gpu", value=repr(name), rule=f"unknown GPU; there are: {names}", fix="Add it to a hardware file"))
+    return found
+
+
+def cluster(text: str, path: str | Path | None = None, *, node_gpus: int = 0, nic_gbps: float = 0.0, scaleup_gbps: float = 0.0) -> Cluster:
+    """Read `8xA100-80`, or `8xA100-80+4xA40` for a mixed one.
+
+    >>> cluster("8xA100-80+4xA40").gpus
+    12
+    """
+    groups, faults = [], []
+    for part in text.split("+"):
+        match = re.fullmatch(r"\s*(\d+)\s*[x×*]\s*(.+?)\s*", part)
+        if not match or int(match[1]) < 1:
+            faults.append(Fault(where="gpus", value=repr(part), rule="a cluster reads COUNTxGPU, joined by +", fix="Example: 8xA100-80"))
+            continue
+        try:
+            groups.append((gpu(match[2], path), int(match[1])))
+        except ConfigError as error:
+            faults.extend(error.faults)
+    if faults:
+        raise ConfigError(faults)
+    return Cluster(groups=tuple(groups), node_gpus=node_gpus, nic_gbps=nic_gbps, scaleup_gbps=scaleup_gbps)
+
+
+def gpu_names(path: str | Path | None = None) -> tuple[str, ...]:
+    """All known GPUs."""
+    return tuple(sorted({entry.name for entry in _by_alias(str(path) if path else "").values()}))
+
+
+def link_gbps(name: str) -> float:
+    """Rate of a named link per GPU and direction (`infiniband-ndr`), or the number itself."""
+    try:
+        return float(name)
+    except ValueError:
+        links = _document()["links"]
+    if name.lower() not in links:
+        raise ConfigError(Fault(where="link", value=repr(name), rule=f"unknown link; there are: {', '.join(links)}, or a number in GB/s"))
+    return float(links[name.lower()]["gbps"])
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower().replace("nvidia", ""))
+
+
+@cache
+def _document() -> dict[str, Any]:
+    text = files("autoscout.catalog").joinpath("data/gpus.yaml").read_text()
+    loaded: dict[str, Any] = yaml.safe_load(text)
+    return loaded
+
+
+@cache
+def _by_alias(path: str) -> dict[str, Gpu]:
+    known: dict[str, Gpu] = {}
+    _add(known, _document()["gpus"], "data/gpus.yaml")
+    if path:
+        try:
+            extra = yaml.safe_load(Path(path).read_text())
+        except (OSError, yaml.YAMLError) as error:
+            raise ConfigError(Fault(where=path, rule=f"the hardware file cannot be read: {error}")) from error
+        _add(known, (extra or {}).get("gpus", {}), path)
+    return known
+
+
+def _add(known: dict[str, Gpu], entries: Mapping[str, Mapping[str, Any]], where: str) -> None:
+    allowed = {item.name for item in fields(Gpu)} - {"name"}
+    faults = []
+    for name, entry in entries.items():
+        values = {key: value for key, value in entry.items() if key != "aliases"}
+        faults += [
+            Fault(where=where, field=f"gpus.{name}.{key}", rule=f"unknown field; there are: {', '.join(sorted(allowed))}, aliases")
+            for key in values.keys() - allowed
+        ]
+        missing = {"bf16_tflops", "memory_gb", "memory_gbps"} - values.keys()
+        faults += [Fault(where=where, field=f"gpus.{name}.{key}", rule="this field is needed") for key in sorted(missing)]
+        bad = [
+            key
+            for key, value in values.items()
+            if key != "measured" and not (isinstance(value, int | float) and math.isfinite(value) and value > 0)
+        ]
+        faults += [Fault(where=where, field=f"gpus.{name}.{key}", value=repr(values[key]), rule="must be a positive number") for key in bad]
+        if not faults:
+            found = Gpu(name=name, **values)
+            for alias in (name, *map(str, entry.get("aliases", ()))):
+                known[_plain(alias)] = found
+    if faults:
+        raise ConfigError(faults)
+
+
+__all__ = ["PRECISIONS", "Cluster", "Gpu", "cluster", "gpu", "gpu_names", "link_gbps"]

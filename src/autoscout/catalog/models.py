@@ -1,0 +1,218 @@
+"""Shapes of transformers: from a built-in list, a Hugging Face `config.json`, or plain numbers in the task."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from autoscout.core.errors import ConfigError, Fault
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelShape:
+    """What of a transformer costs time and memory; MoE when `experts` is not 0."""
+
+    name: str = "model"
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int = 0  # 0 = as many as heads
+    head_size: int = 0  # 0 = hidden / heads
+    ffn: int = 0  # 0 = 4 x hidden
+    gated: bool = True
+    vocab: int = 32000
+    tied: bool = False
+    experts: int = 0
+    active_experts: int = 0
+    expert_ffn: int = 0
+    shared_ffn: int = 0
+    dense_layers: int = 0  # leading layers without experts
+    kv_width: int = 0  # cache elements per token and layer; 0 = 2 x kv_heads x head_size
+    attention_params: int = 0  # per layer, where the usual four matrices are not what the model has
+    attention_layers: int = 0  # layers that keep a cache; 0 = all
+
+    def __post_init__(self) -> None:
+        for name, value in (
+            ("kv_heads", self.kv_heads or self.heads),
+            ("head_size", self.head_size or self.hidden // self.heads),
+            ("ffn", self.ffn or 4 * self.hidden),
+            ("attention_layers", self.attention_layers or self.layers),
+        ):
+            object.__setattr__(self, name, value)
+        if not self.attention_params:
+            params = self.hidden * self.head_size * (2 * self.heads + 2 * self.kv_heads)
+            object.__setattr__(self, "attention_params", params)
+        if not self.kv_width:
+            object.__setattr__(self, "kv_width", 2 * self.kv_heads * self.head_size)
+        faults = [
+            Fault(where="model", field=item, value=str(getattr(self, item)), rule="must be a positive whole number")
+            for item in ("layers", "hidden", "heads", "vocab")
+            if getattr(self, item) < 1
+        ]
+        if self.experts and not 0 < self.active_experts <= self.experts:
+            faults.append(Fault(where="model", field="active_experts", value=str(self.active_experts), rule="must lie in 1..experts"))
+        if faults:
+            raise ConfigError(faults)
+
+    @property
+    def dense_ffn_params(self) -> int:
+        return (2 + self.gated) * self.hidden * self.ffn
+
+    @property
+    def expert_params(self) -> int:
+        """Of one expert in one layer."""
+        return (2 + self.gated) * self.hidden * self.expert_ffn
+
+    @property
+    def moe_layers(self) -> int:
+        return self.layers - self.dense_layers if self.experts else 0
+
+    @property
+    def parameters(self) -> int:
+        """All weights."""
+        return self._count(self.experts)
+
+    @property
+    def active_parameters(self) -> int:
+        """Weights that one token meets."""
+        return self._count(self.active_experts)
+
+    def _count(self, experts: int) -> int:
+        shared = (2 + self.gated) * self.hidden * self.shared_ffn + self.hidden * self.experts
+        embedding = self.vocab * self.hidden * (1 if self.tied else 2)
+        dense = (self.layers - self.moe_layers) * self.dense_ffn_params
+        return embedding + self.layers * self.attention_params + dense + self.moe_layers * (experts * self.expert_params + shared)
+
+
+def model(name: str) -> ModelShape:
+    """A model by name, by Hugging Face path (`Qwen/Qwen3-8B`), or by the path of a `config.json` or its folder.
+
+    >>> model("llama-3.1-8b").layers
+    32
+    """
+    path = Path(name)
+    if path.suffix == ".json" or (path / "config.json").is_file():
+        return read_config(path if path.suffix == ".json" else path / "config.json")
+    known = _by_alias()
+    wanted = _plain(name.rsplit("/", 1)[-1])
+    if wanted in known:
+        return known[wanted]
+    starts = [alias for alias in known if wanted.startswith(alias)]  # Llama-3.1-8B-Instruct-FP8 is a llama-3.1-8b
+    if starts:
+        return known[max(starts, key=len)]
+    names = {alias.lower(): alias for alias in accepted_names()}
+    close = difflib.get_close_matches(name.rsplit("/", 1)[-1].lower(), names, n=5, cutoff=0.6)
+    rule = "unknown model" if close else f"unknown model; there are: {', '.join(accepted_names())}"
+    meant = f"Did you mean {' or '.join(names[match] for match in close)}? " if close else ""
+    raise ConfigError(Fault(where="model", value=repr(name), rule=rule, fix=f"{meant}The path of its config.json works too"))
+
+
+def model_from(facts: Mapping[str, Any]) -> ModelShape:
+    """A shape from a mapping: field names of `ModelShape`; unknown keys are a fault."""
+    allowed = {item.name for item in fields(ModelShape)}
+    unknown = sorted(facts.keys() - allowed)
+    missing = sorted({"layers", "hidden", "heads"} - facts.keys())
+    faults = [Fault(where="model", field=key, rule=f"unknown field; there are: {', '.join(sorted(allowed))}") for key in unknown]
+    faults += [Fault(where="model", field=key, rule="this field is needed") for key in missing]
+    if faults:
+        raise ConfigError(faults)
+    return ModelShape(**facts)
+
+
+def read_config(path: str | Path) -> ModelShape:
+    """Read a Hugging Face `config.json`; text part of multimodal ones."""
+    try:
+        data = json.loads(Path(path).read_text())
+    except (OSError, ValueError) as error:
+        raise ConfigError(Fault(where=str(path), rule=f"the model's config cannot be read: {error}")) from error
+    if not isinstance(data, dict):
+        raise ConfigError(Fault(where=str(path), rule="the model's config must be a JSON object"))
+    data = {**data, **(data.get("text_config") or {})}
+
+    def first(*names: str, default: Any = 0) -> Any:
+        return next((data[name] for name in names if data.get(name) is not None), default)
+
+    hidden, heads, layers = (
+        first("hidden_size", "n_embd", "d_model"),
+        first("num_attention_heads", "n_head", "n_heads"),
+        first("num_hidden_layers", "n_layer", "n_layers"),
+    )
+    if not (hidden and heads and layers):
+        raise ConfigError(Fault(where=str(path), rule="hidden_size, num_attention_heads and num_hidden_layers are needed"))
+    experts = first("num_local_experts", "num_experts", "n_routed_experts")
+    expert_ffn = first("moe_intermediate_size", "intermediate_size") if experts else 0
+    ffn = first("intermediate_size", "n_inner", "ffn_dim", default=4 * hidden)
+    latent = first("kv_lora_rank")
+    activation = str(first("hidden_act", "activation_function", default="silu"))
+    return ModelShape(
+        name=str(first("_name_or_path", "model_type", default="model")) or "model",
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        kv_heads=first("num_key_value_heads", "num_kv_heads", default=heads),
+        head_size=first("v_head_dim", "head_dim", default=hidden // heads),
+        ffn=ffn,
+        gated=activation in ("silu", "swiglu", "swish") or "gemma" in str(first("model_type", default="")),
+        vocab=first("vocab_size", default=32000),
+        tied=bool(first("tie_word_embeddings", default=False)),
+        experts=experts,
+        active_experts=first("num_experts_per_tok", "num_experts_per_token", "moe_topk", default=0),
+        expert_ffn=expert_ffn,
+        shared_ffn=int(first("shared_expert_intermediate_size") or expert_ffn * first("n_shared_experts")),
+        dense_layers=first("first_k_dense_replace") if experts else 0,
+        kv_width=latent + first("qk_rope_head_dim", default=64) if latent else 0,
+        attention_params=_latent_params(data, hidden, heads) if latent else 0,
+    )
+
+
+def _latent_params(data: Mapping[str, Any], hidden: int, heads: int) -> int:
+    latent, rope, plain, values = data["kv_lora_rank"], data["qk_rope_head_dim"], data["qk_nope_head_dim"], data["v_head_dim"]
+    query = data.get("q_lora_rank")
+    queries = hidden * query + query * heads * (plain + rope) if query else hidden * heads * (plain + rope)
+    return int(queries + hidden * (latent + rope) + latent * heads * (plain + values) + heads * values * hidden)
+
+
+def model_names() -> tuple[str, ...]:
+    """All built-in models."""
+    return tuple(sorted({shape.name for shape in _by_alias().values()}))
+
+
+def accepted_names() -> tuple[str, ...]:
+    """All built-in models under all of their names."""
+    return tuple(sorted(alias for name, entry in _entries().items() for alias in (name, *entry.get("aliases", ()))))
+
+
+def _plain(name: str) -> str:
+    """Letters and digits only; a decimal point stays visible, so that 1.3b is not 13b."""
+    pointed = re.sub(r"(?<=\d)\.(?=\d)", "p", name.lower().replace("meta-llama-3", "llama-3"))
+    return re.sub(r"[^a-z0-9]", "", pointed)
+
+
+@cache
+def _entries() -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = yaml.safe_load(files("autoscout.catalog").joinpath("data/models.yaml").read_text())["models"]
+    return found
+
+
+@cache
+def _by_alias() -> dict[str, ModelShape]:
+    known: dict[str, ModelShape] = {}
+    for name, entry in _entries().items():
+        shape = model_from({"name": name, **{key: value for key, value in entry.items() if key != "aliases"}})
+        for alias in (name, *entry.get("aliases", ())):
+            if known.get(_plain(alias), shape) is not shape:
+                raise ConfigError(Fault(where="data/models.yaml", value=alias, rule="two models have the same name"))
+            known[_plain(alias)] = shape
+    return known
+
+
+__all__ = ["ModelShape", "accepted_names", "model", "model_from", "model_names", "read_config"]

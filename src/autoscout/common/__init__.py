@@ -1,0 +1,1 @@
+"""What several siblings share: statistics, models, drawing, processes. Imports `core` only."""

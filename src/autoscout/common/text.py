@@ -1,0 +1,66 @@
+"""Values, numbers, gains and durations as people read them."""
+
+from __future__ import annotations
+
+import math
+
+ABSENT = "-"
+"""Shown for what is not there: a knob that a condition makes inactive, a metric that was not reported."""
+
+
+def show(value: object) -> str:
+    """A knob's value as a person would type it."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if value is None:
+        return "none"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)
+
+
+def show_number(value: float | None) -> str:
+    """A metric with four significant digits: enough to compare, few enough to read."""
+    if value is None:
+        return ABSENT
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    size = abs(value)
+    if size >= 1e7 or size < 1e-3:
+        return f"{value:.3e}"
+    decimals = max(0, 3 - math.floor(math.log10(size)))
+    return f"{value:,.{decimals}f}"
+
+
+def show_percent(ratio: float | None) -> str:
+    """A gain ratio as a signed percentage: 1.25 is +25.0 %."""
+    return ABSENT if ratio is None else f"{(ratio - 1.0) * 100.0:+.1f} %"
+
+
+def show_gain(ratio: float | None, *ends: float | None) -> str:
+    """A gain as people say it: `+25.0 %` below twice as good, `2.25x` from there; with its interval when ends are given."""
+    say = show_percent if ratio is None or ratio < 1.995 else _times
+    text = say(ratio)
+    return text if None in ends or not ends else f"{text} ({' to '.join(say(end) for end in ends)})"
+
+
+def _times(ratio: float | None) -> str:
+    return ABSENT if ratio is None else f"{ratio:.2f}x"
+
+
+def show_duration(duration_s: float | None) -> str:
+    """Seconds as `850 ms`, `42 s`, `3 m 20 s`, `2 h 05 m` or `3 d 4 h`."""
+    if duration_s is None or not math.isfinite(duration_s):
+        return ABSENT
+    if duration_s < 1:
+        return f"{duration_s * 1000:.0f} ms"
+    if duration_s < 10:
+        return f"{duration_s:.1f} s"
+    seconds = round(duration_s)
+    if seconds < 60:
+        return f"{seconds} s"
+    if seconds < 3600:
+        return f"{seconds // 60} m {seconds % 60:02d} s"
+    if seconds < 86400:
+        return f"{seconds // 3600} h {seconds % 3600 // 60:02d} m"
+    return f"{seconds // 86400} d {seconds % 86400 // 3600} h"

@@ -1,0 +1,1 @@
+"""What to expect before anything runs: the best layouts by prediction."""

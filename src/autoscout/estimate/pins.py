@@ -1,0 +1,98 @@
+"""What a person asks `estimate` for: the system by name, and knobs that stay as they are."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+
+from autoscout.core.config import Value
+from autoscout.core.errors import ConfigError, Fault
+from autoscout.simulators.serving import read as _serving_read
+from autoscout.simulators.serving.job import NARROW, WEIGHT_ONLY, precision_named
+from autoscout.simulators.training import read as _training_read
+from autoscout.simulators.training.calibration import STACKS
+
+SERVING_SYSTEMS = ("vllm", "sglang", "trtllm", "tensorrt-llm")
+TRAINING_SYSTEMS = (*STACKS, "default")
+_SERVING_NAMES = {
+    "tp": "tensor_parallel_size",
+    "pp": "pipeline_parallel_size",
+    "dp": "data_parallel_size",
+    "max_requests": "max_num_seqs",
+    "max_step_tokens": "max_num_batched_tokens",
+}
+_COUNTS = ("tp", "pp", "dp", "cp", "ep", "expert_tp", "virtual_stages", "micro_batch", "max_requests", "max_step_tokens")
+
+
+def read_system(name: str) -> str:
+    """The system as calibrations know it.
+
+    >>> read_system("Megatron_LM")
+    'megatron-lm'
+    """
+    found = name.lower().replace("_", "-")
+    if found in SERVING_SYSTEMS or found in TRAINING_SYSTEMS:
+        return found
+    training, serving = ", ".join(TRAINING_SYSTEMS), ", ".join(SERVING_SYSTEMS)
+    rule = f"unknown system; for training there are: {training} (any other software); for serving: {serving}"
+    raise ConfigError(
+        Fault(where="estimate", field="SYSTEM", value=repr(name), rule=rule, fix=_meant(found, TRAINING_SYSTEMS + SERVING_SYSTEMS))
+    )
+
+
+def training_pins(fixed: Mapping[str, Value]) -> dict[str, Value]:
+    """Pinned knobs of a training job under the names that `layouts` uses."""
+    short = {field: names[0] for field, names in _training_read.KNOBS.items()}
+    return _pins(fixed, _training_read.KNOBS, short, _training_read.HARDWARE_KNOBS)
+
+
+def serving_pins(fixed: Mapping[str, Value]) -> dict[str, Value]:
+    """Pinned knobs of a server; those that are varied, under the names they are varied by."""
+    pins = _pins(fixed, _serving_read.KNOBS, _SERVING_NAMES, ())
+    faults = []
+    for name, value in pins.items():
+        if name in _serving_read.KNOBS["precision"] and precision_named(str(value)) is None:
+            rule = f"unknown format; there are: bf16, fp8, fp4, {', '.join((*NARROW, *WEIGHT_ONLY))}"
+            faults.append(Fault(where="estimate", field=name, value=repr(value), rule=rule))
+        if name in _serving_read.KNOBS["memory_share"] and not (isinstance(value, int | float) and 0.0 < value <= 1.0):
+            faults.append(
+                Fault(where="estimate", field=name, value=repr(value), rule="must be a share of the memory, above 0 and at most 1")
+            )
+    if faults:
+        raise ConfigError(faults)
+    return pins
+
+
+def _pins(
+    fixed: Mapping[str, Value], knobs: Mapping[str, tuple[str, ...]], names: Mapping[str, str], others: Iterable[str]
+) -> dict[str, Value]:
+    fields = {alias: field for field, aliases in knobs.items() for alias in aliases}
+    known = (*fields, *others)
+    pins: dict[str, Value] = {}
+    faults = []
+    for given, value in fixed.items():
+        field = fields.get(given, "")
+        name = names.get(field, given)
+        if given not in known:
+            usual = ", ".join(names.values())
+            fix = _meant(given, known) or f"The usual ones are: {usual}"
+            faults.append(Fault(where="--set", field=given, value=repr(value), rule="no such knob in this model", fix=fix))
+        elif isinstance(value, list | dict):
+            faults.append(Fault(where="--set", field=given, value=repr(value), rule="must be one number, word or yes/no"))
+        elif field in _COUNTS and not (type(value) is int and value >= 1):
+            faults.append(Fault(where="--set", field=given, value=repr(value), rule="must be a whole number of at least 1"))
+        elif name in pins and pins[name] != value:
+            faults.append(Fault(where="--set", field=given, value=repr(value), rule=f"{name} is already pinned to {pins[name]!r}"))
+        else:
+            pins[name] = value
+    if faults:
+        raise ConfigError(faults)
+    return pins
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
+    return f"Did you mean {' or '.join(close)}?" if close else ""
+
+
+__all__ = ["SERVING_SYSTEMS", "TRAINING_SYSTEMS", "read_system", "serving_pins", "training_pins"]

@@ -1,0 +1,137 @@
+"""The answer of `autoscout estimate` for a terminal: one line per configuration, at any width."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rich.console import Console
+
+from autoscout.estimate.search import Candidate, Estimate
+from autoscout.report.breakdown import PART_NAMES
+
+_SHORT = {
+    "tensor_parallel_size": "tp",
+    "pipeline_parallel_size": "pp",
+    "data_parallel_size": "dp",
+    "max_num_seqs": "seqs",
+    "max_num_batched_tokens": "tokens",
+}
+_FIRST = ("tp", "pp", "dp", "cp", "ep", "mbs", "vp", "ar", "seqs", "tokens")
+_PLAIN: dict[str, tuple[object, ...]] = {"ar": ("none",), "seqs": (), "tokens": (), "mbs": ()}
+"""Knob -> the values that go without saying; any other knob: 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Column:
+    title: str
+    cell: Callable[[Candidate], str]
+    needed: int  # the column with the least goes first when the terminal is narrow
+
+
+def _metric(title: str, name: str, needed: int, form: str = ".4g") -> _Column:
+    def cell(candidate: Candidate) -> str:
+        return format(candidate.metrics[name], form) if name in candidate.metrics else "-"
+
+    return _Column(title=title, cell=cell, needed=needed)
+
+
+_TRAINING = (
+    _metric("step s", "step_s", 9),
+    _metric("tok/s/GPU", "tokens_per_s_per_gpu", 4, ".0f"),
+    _metric("TFLOPS", "tflops_per_gpu", 1, ".0f"),
+    _metric("MFU", "mfu", 3, ".0%"),
+)
+_SERVING = (
+    _metric("tok/s", "output_throughput", 9, ".0f"),
+    _metric("req/s", "request_throughput", 4, ".3g"),
+    _metric("good/s", "request_goodput", 6, ".3g"),
+    _metric("ttft50", "median_ttft_ms", 2, ".0f"),
+    _metric("ttft95", "p95_ttft_ms", 5, ".0f"),
+    _metric("tpot50", "median_tpot_ms", 1, ".1f"),
+    _metric("tpot95", "p95_tpot_ms", 5, ".1f"),
+)
+
+
+def show(found: Estimate, console: Console) -> None:
+    """Print the candidates, one line each, and the first one's breakdown as bars."""
+    serving = "cache_tokens" in found.candidates[0].memory
+    console.print(f"simulated: {found.compared} configurations compared, {found.fitting} likely to fit", highlight=False)
+    for warning in found.warnings:
+        console.print(f"WARNING: {warning}", style="bold red", highlight=False)
+    console.print(f"ranked {found.ranking}\n", highlight=False)
+    columns = [
+        *(_SERVING if serving else _TRAINING),
+        _Column(title="cache tok" if serving else "GiB", cell=_memory, needed=2 if serving else 7),
+        _Column(title="fits", cell=lambda candidate: f"{candidate.feasible:.0%}", needed=10),
+        _Column(title="±", cell=lambda candidate: f"{candidate.spread:.0%}", needed=8),
+    ]
+    lines, dropped = _lines(found.candidates, columns, console.width)
+    for line in lines:
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
+    console.print(f"\n{_legend(serving, dropped)}", highlight=False)
+    _breakdown(found.candidates[0], console)
+    console.print(f"\nconstants from: {found.made_from}", highlight=False)
+
+
+def settings(candidate: Candidate) -> str:
+    """The knobs that say something: those that are 1 or at their default are left out."""
+    knobs = {_SHORT.get(name, name): value for name, value in candidate.config.items()}
+    implied = isinstance(knobs.get("sp"), bool) and knobs["sp"] == (knobs.get("tp", 1) != 1)
+    names = [name for name in _FIRST if name in knobs] + [name for name in knobs if name not in _FIRST and not (name == "sp" and implied)]
+    said = [f"{name}={knobs[name]}" for name in names if name in ("sp",) or knobs[name] not in _PLAIN.get(name, (1,))]
+    return " ".join(said) or "all knobs at 1"
+
+
+def _lines(candidates: tuple[Candidate, ...], columns: list[_Column], width: int) -> tuple[list[str], list[str]]:
+    """Aligned lines with their header, and the titles of the columns that found no room."""
+    first = ["configuration", *(settings(candidate) for candidate in candidates)]
+    cells = {column.title: [column.title, *(column.cell(candidate) for candidate in candidates)] for column in columns}
+    widths = {title: max(map(len, texts)) for title, texts in cells.items()}
+    lead = max(map(len, first))
+    dropped: list[str] = []
+    for column in sorted(columns, key=lambda column: column.needed):
+        if lead + sum(2 + widths[title] for title in cells) <= width or len(cells) <= 2:
+            break
+        dropped.append(column.title)
+        del cells[column.title]
+    rows = zip(first, *cells.values(), strict=True)
+    return [
+        row[0].ljust(lead) + "".join(f"  {text:>{widths[title]}}" for title, text in zip(cells, row[1:], strict=True)) for row in rows
+    ], dropped
+
+
+def _legend(serving: bool, dropped: list[str]) -> str:
+    text = "fits: chance to fit into memory; ±: error to expect; knobs at 1 or their default are left out"
+    if serving:
+        text += (
+            "; tp, dp: tensor_parallel_size, data_parallel_size; seqs: max_num_seqs; tokens: max_num_batched_tokens; "
+            "good/s: requests per second within the limits; ttft, tpot: median and 95th percentile in ms"
+        )
+    else:
+        text += "; GiB: needed of those a GPU has"
+    return f"{text}; no room for: {', '.join(dropped)}" if dropped else text
+
+
+def _breakdown(best: Candidate, console: Console) -> None:
+    if not best.parts:
+        return
+    total_s = sum(best.parts.values())
+    console.print(f"\nwhere the time of the first goes ({total_s:.4g} s per step):")
+    for name, seconds in sorted(best.parts.items(), key=lambda pair: -pair[1]):
+        if seconds > 0.001 * total_s:
+            share = seconds / total_s
+            console.print(f"  {PART_NAMES.get(name, name):24s} {seconds:9.4f} s {share:6.1%} {'█' * round(30 * share)}".rstrip())
+    console.print("and its memory:")
+    for name, size in best.memory.items():
+        console.print(f"  {name.removesuffix('_bytes'):24s} {size / 2**30:9.2f} GiB")
+
+
+def _memory(candidate: Candidate) -> str:
+    if "cache_tokens" in candidate.memory:
+        return f"{candidate.memory['cache_tokens']:,.0f}"
+    need = sum(size for name, size in candidate.memory.items() if name != "capacity_bytes")
+    return f"{need / 2**30:.0f}/{candidate.memory['capacity_bytes'] / 2**30:.0f}"
+
+
+__all__ = ["settings", "show"]

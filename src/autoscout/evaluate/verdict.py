@@ -1,0 +1,79 @@
+"""From what came back of a launch to a measurement: the one border where a backend's mistakes are caught."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Protocol
+
+from autoscout.core.config import Config
+from autoscout.core.launch import Completed, Launch
+from autoscout.core.log import logger
+from autoscout.core.task import Task
+from autoscout.core.trial import Measurement, Status
+from autoscout.evaluate.samples import circumstances
+
+SHELL_NOT_STARTED = (126, 127)
+"""What a shell answers when it finds no such command, or may not run it."""
+
+log = logger(__name__)
+
+
+class Measurable(Protocol):
+    """The half of a `Backend` that measuring needs."""
+
+    def render(self, config: Config, task: Task, seed: int) -> Launch: ...
+
+    def parse(self, completed: Completed, task: Task) -> Measurement: ...
+
+
+def not_started(launch: Launch, completed: Completed) -> str:
+    """Why the launch never ran; empty when it did."""
+    if completed.timed_out or completed.out_of_memory or completed.cancelled:
+        return ""
+    if completed.returncode is None:
+        return completed.error or "nothing was started, and the executor does not say why"
+    if launch.shell and completed.returncode in SHELL_NOT_STARTED:
+        return completed.stderr.strip()[-500:] or f"the shell could not start it (exit code {completed.returncode})"
+    return ""
+
+
+def verdict(system: Measurable, completed: Completed, task: Task) -> Measurement:
+    """What the backend reads from a finished launch, corrected by what the executor knows for certain."""
+    if completed.cancelled:
+        return finished(Measurement(status=Status.ABORTED, reason="stopped before it ended"), completed)
+    try:
+        read = system.parse(completed, task)
+    except Exception as error:  # a parser meets whatever an engine prints
+        log.debug("%s could not be parsed", completed.folder, exc_info=True)
+        read = Measurement(status=Status.WRONG_OUTPUT, reason=f"what it left cannot be read: {error or type(error).__name__}")
+    return finished(_corrected(read, completed, task), completed)
+
+
+def finished(measurement: Measurement, completed: Completed) -> Measurement:
+    """With the executor's cost and circumstances, and a log for every failure. A virtual cluster's answers stay simulated."""
+    tail = "" if measurement.ok else measurement.log_tail or completed.log_tail
+    return replace(
+        measurement,
+        cost_s=completed.wall_s,
+        conditions={**circumstances(completed), **measurement.conditions},
+        log_tail=tail,
+        reason="" if measurement.ok else measurement.reason or _reason(completed),
+    )
+
+
+def _corrected(read: Measurement, completed: Completed, task: Task) -> Measurement:
+    if completed.out_of_memory and not read.status.out_of_memory:
+        return Measurement(status=Status.OOM_RUN, fidelity=read.fidelity, reason=f"killed for memory at {completed.peak_memory_gb:.3g} GB")
+    if completed.timed_out and read.status is not Status.TIMEOUT and not read.status.out_of_memory:
+        return Measurement(status=Status.TIMEOUT, fidelity=read.fidelity, reason=f"did not end within {completed.wall_s:.3g} s")
+    metric = task.objective.metric
+    if read.ok and metric not in read.metrics:
+        there = ", ".join(sorted(read.metrics)) or "none"
+        return Measurement(status=Status.WRONG_OUTPUT, fidelity=read.fidelity, reason=f"reported no {metric}; metrics found: {there}")
+    return read
+
+
+def _reason(completed: Completed) -> str:
+    if completed.returncode is not None and completed.returncode < 0:
+        return f"ended by signal {-completed.returncode}"
+    return f"exit code {completed.returncode}"

@@ -1,0 +1,161 @@
+"""Jobs waiting for their share of a machine, and jobs running on it."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Protocol
+
+from autoscout.core.errors import LaunchError
+from autoscout.core.launch import Completed, Launch
+from autoscout.core.log import logger
+from autoscout.execute._shared.allocation import Pool, Share
+from autoscout.execute._shared.call import refuse_while_reimporting
+
+OVERTAKEN = 4
+"""How often smaller launches may start before an earlier, larger one; after that everybody waits for it."""
+
+log = logger(__name__)
+
+
+class Run(Protocol):
+    """One launch on its share of the machine."""
+
+    def run(self) -> Completed:
+        """Run to the end, on a thread of its own."""
+
+    def stop(self) -> None:
+        """Have `run` return soon with a cancelled Completed; may come before `run`, and more than once."""
+
+
+class QueuedJob:
+    """A launch that waits, runs or has ended."""
+
+    def __init__(self, queue: JobQueue, launch: Launch, prepare: Callable[[Share], Run]) -> None:
+        self.launch = launch
+        self.overtaken = 0
+        self._queue = queue
+        self._prepare = prepare
+        self._ended = threading.Event()
+        self._lock = threading.Lock()
+        self._cancelled = False
+        self._run: Run | None = None
+        self._completed: Completed | None = None
+
+    def done(self) -> bool:
+        return self._ended.is_set()
+
+    def result(self, timeout_s: float | None = None) -> Completed:
+        if not self._ended.wait(timeout_s):
+            raise TimeoutError(f"launch {self.launch.name} has not ended within {timeout_s} s")
+        assert self._completed is not None
+        return self._completed
+
+    def cancel(self) -> None:
+        with self._lock:
+            self._cancelled = True
+            run = self._run
+        if run is not None:
+            run.stop()
+        elif self._queue.forget(self):
+            self.finish(Completed(returncode=None, cancelled=True))
+
+    def work(self, share: Share) -> Completed:
+        """Run the launch; whatever goes wrong becomes a Completed, since nobody would see an exception of this thread."""
+        try:
+            run = self._prepare(share)
+            with self._lock:
+                self._run = run
+                cancelled = self._cancelled
+            if cancelled:
+                run.stop()
+            return run.run()
+        except Exception as error:
+            log.warning("launch %s could not be run", self.launch.name, exc_info=True)
+            reason = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) and error.strerror else traceback.format_exc()
+            return Completed(returncode=None, error=reason)
+
+    def finish(self, completed: Completed) -> None:
+        """Hand the result to whoever waits; the first one stands."""
+        with self._lock:
+            if self._completed is None:
+                self._completed = completed
+        self._ended.set()
+
+
+class JobQueue:
+    """Starts waiting jobs in order as the pool lets it. Thread-safe.
+
+    A launch that does not fit lets smaller ones pass, but not for ever: see `OVERTAKEN`.
+    """
+
+    def __init__(self, pool: Pool, name: str) -> None:
+        self._pool = pool
+        self._name = name
+        self._lock = threading.Lock()
+        self._waiting: list[QueuedJob] = []
+        self._running: dict[QueuedJob, threading.Thread] = {}
+        self._closed = False
+
+    def submit(self, launch: Launch, prepare: Callable[[Share], Run]) -> QueuedJob:
+        """Queue a launch; `prepare` is called once its share is known."""
+        refuse_while_reimporting()
+        faults = self._pool.faults(launch.resources, f"launch {launch.name}".strip())
+        if faults:
+            raise LaunchError(faults)
+        job = QueuedJob(self, launch, prepare)
+        with self._lock:
+            if self._closed:
+                raise LaunchError(f"the {self._name} executor is closed")
+            self._waiting.append(job)
+            self._dispatch()
+        return job
+
+    def forget(self, job: QueuedJob) -> bool:
+        """Drop a job that has not started; False when it has."""
+        with self._lock:
+            if job not in self._waiting:
+                return False
+            self._waiting.remove(job)
+            self._dispatch()  # it may have been the one that everybody waited for
+            return True
+
+    def close(self) -> None:
+        """Cancel everything and wait until it is gone; idempotent."""
+        with self._lock:
+            self._closed = True
+            jobs = [*self._waiting, *self._running]
+        for job in jobs:
+            job.cancel()
+        with self._lock:
+            threads = list(self._running.values())
+        for thread in threads:
+            if thread is not threading.current_thread():
+                thread.join()
+
+    def _dispatch(self) -> None:
+        passed: list[QueuedJob] = []
+        for job in list(self._waiting):
+            share = self._pool.take(job.launch.resources)
+            if share is None:
+                if job.overtaken >= OVERTAKEN:
+                    return
+                passed.append(job)
+                continue
+            for other in passed:
+                other.overtaken += 1
+            self._waiting.remove(job)
+            # A daemon: an interpreter that ends without close() must not hang, and its supervisors notice that it is gone.
+            thread = threading.Thread(target=self._run, args=(job, share), name=f"{self._name}-{job.launch.name}", daemon=True)
+            self._running[job] = thread
+            thread.start()
+
+    def _run(self, job: QueuedJob, share: Share) -> None:
+        completed = job.work(share)
+        with self._lock:
+            self._pool.give(share)
+            del self._running[job]
+            if not self._closed:
+                self._dispatch()
+        job.finish(completed)

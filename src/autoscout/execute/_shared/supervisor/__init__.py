@@ -1,0 +1,1 @@
+"""A process that owns the process tree of one launch, and its client."""

@@ -1,0 +1,258 @@
+"""AutoScout's side of a supervised command: start the supervisor, tell it what to run, read its report."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from autoscout.common import linux as _linux
+from autoscout.core.launch import Completed, Launch
+from autoscout.core.log import logger
+from autoscout.core.worker import is_gone, worker_identity
+from autoscout.execute._shared import call as _call
+from autoscout.execute._shared import folder as _folder
+from autoscout.execute._shared import gpus as _gpus
+from autoscout.execute._shared.allocation import Share
+from autoscout.execute._shared.supervisor import cgroup as _cgroup
+from autoscout.execute._shared.supervisor.logs import tail
+
+MARK = "AUTOSCOUT_JOB"
+"""Environment variable that all processes of a trial inherit: how to find them should their supervisor be killed."""
+
+PACKAGE = Path(__file__).parents[3]  # the folder `autoscout`
+STUCK_S = 60.0  # a supervisor that is so much overdue will not answer any more
+
+# Loads the supervisor without the packages around it: no third-party import, a few hundredths of a second.
+_BOOT = """
+import sys, types
+package = sys.modules["autoscout"] = types.ModuleType("autoscout")
+package.__path__ = [sys.argv[1]]
+from autoscout.execute._shared.supervisor import program
+program.main()
+"""
+
+log = logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manners:
+    """How an executor treats every launch."""
+
+    folder: Path  # trials get their folders below it
+    grace_s: float
+    keep_files: str
+    log_mb: float
+    tail_kb: float
+    output_mb: float
+    memory_gb: float | None = None  # for launches that set none
+    gpu_settle_s: float = 0.0
+
+
+class Supervised:
+    """One launch under a supervisor.
+
+    Args:
+        launch: What to run.
+        share: What it may use; its cores are pinned when there are any.
+        manners: How.
+        extra: Environment that the share implies; the launch's own wins.
+        packed: The launch's call, where it is one.
+        unpack: Whether what the call returned is unpacked here, or left to a process that knows its class.
+    """
+
+    def __init__(
+        self,
+        launch: Launch,
+        share: Share,
+        manners: Manners,
+        extra: Mapping[str, str],
+        packed: bytes | None = None,
+        unpack: bool = True,
+    ) -> None:
+        self._launch = launch
+        self._share = share
+        self._manners = manners
+        self._extra = extra
+        self._packed = packed
+        self._unpack = unpack
+        self._lock = threading.Lock()
+        self._stopped = False
+        self._lifeline: int | None = None
+        self._mark = worker_identity(uuid.uuid4().hex)
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stopped = True
+            if self._lifeline is not None:
+                with contextlib.suppress(OSError):  # it has just ended
+                    os.write(self._lifeline, b"s")
+
+    def run(self) -> Completed:
+        sweep_orphans()
+        if self._stopped:
+            return Completed(returncode=None, cancelled=True)
+        folder = _folder.make(self._manners.folder, self._launch.name)
+        added = {_folder.FOLDER_VARIABLE: str(folder), **self._extra}
+        added |= {name: _folder.expand(value, folder) for name, value in self._launch.env.items()}
+        argv = self._argv(folder)
+        _folder.fill(folder, self._launch, argv, added)
+        gpus, before_mb = self._share.gpus, _gpus.used_mb(self._share.gpus)
+        report = self._supervise(argv, folder, added)
+        if before_mb is not None:
+            report.setdefault("conditions", {})["gpu_memory_before_gb"] = round(before_mb / 1024, 3)
+            if not _gpus.settle(gpus, before_mb, self._manners.gpu_settle_s, time.monotonic, time.sleep):
+                log.warning("GPU memory of %s has not come back after %g s", self._launch.name, self._manners.gpu_settle_s)
+        return self._completed(report, folder)
+
+    def _argv(self, folder: Path) -> list[str]:
+        if self._packed is not None:
+            return _call.command(folder, self._packed)
+        argv = [_folder.expand(part, folder) for part in self._launch.argv]
+        return ["/bin/sh", "-c", *argv] if self._launch.shell else argv
+
+    def _supervise(self, argv: list[str], folder: Path, added: Mapping[str, str]) -> dict[str, Any]:
+        launch, manners = self._launch, self._manners
+        memory_gb = launch.resources.memory_gb if launch.resources.memory_gb is not None else manners.memory_gb
+        memory_bytes = int(memory_gb * 1024**3) if memory_gb else None
+        cgroup = _cgroup.memory_group(uuid.uuid4().hex[:12], memory_bytes) if memory_bytes else None
+        request = {
+            "argv": argv,
+            "cwd": str(folder),
+            "env": {**os.environ, **added, MARK: self._mark},
+            "stdout": str(folder / "stdout.log"),
+            "stderr": str(folder / "stderr.log"),
+            "log_bytes": int(manners.log_mb * 1024**2),
+            "tail_bytes": int(manners.tail_kb * 1024),
+            "limit_s": launch.limit_s,
+            "memory_bytes": memory_bytes,
+            "grace_s": manners.grace_s,
+            "cores": list(self._share.cores) or None,
+            "cgroup": str(cgroup) if cgroup else None,
+        }
+        complaints = folder / "supervisor.log"
+        try:
+            with complaints.open("wb") as stderr:
+                process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", "-c", _BOOT, str(PACKAGE)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=stderr,
+                    start_new_session=True,  # Ctrl-C is for AutoScout, which then decides
+                )
+            report = self._talk(process, json.dumps(request).encode() + b"\n")
+        finally:
+            _cgroup.remove(cgroup)
+        said = tail(complaints, 4000).strip()
+        if not said:
+            complaints.unlink(missing_ok=True)
+        if report is None:
+            _kill_marked(self._mark)
+            report = {"returncode": None, "cancelled": self._stopped, "error": f"the supervisor of this launch was killed. {said}".strip()}
+        return report
+
+    def _talk(self, process: subprocess.Popen[bytes], request: bytes) -> dict[str, Any] | None:
+        """Hand the request over and wait for the report; None when the supervisor ended without one."""
+        assert process.stdin is not None
+        assert process.stdout is not None
+        lifeline = process.stdin.fileno()
+        with process.stdin, process.stdout:
+            with contextlib.suppress(BrokenPipeError):
+                view = memoryview(request)
+                while view:
+                    view = view[os.write(lifeline, view) :]
+            with self._lock:
+                self._lifeline = lifeline
+                stopped = self._stopped
+            if stopped:
+                self.stop()
+            answer = self._read(process)
+            with self._lock:
+                self._lifeline = None
+        process.wait()
+        try:
+            report: dict[str, Any] = json.loads(answer)
+        except ValueError:
+            return None
+        return report
+
+    def _read(self, process: subprocess.Popen[bytes]) -> bytes:
+        assert process.stdout is not None
+        descriptor = process.stdout.fileno()
+        limit_s = self._launch.limit_s
+        overdue_s = None if limit_s is None else time.monotonic() + limit_s + self._manners.grace_s + STUCK_S
+        answer = b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(descriptor, selectors.EVENT_READ)
+            while True:
+                if not selector.select(None if overdue_s is None else max(0.0, overdue_s - time.monotonic())):
+                    log.warning("the supervisor of %s does not answer any more", self._launch.name)
+                    process.kill()
+                    overdue_s = None
+                    continue
+                data = os.read(descriptor, 1 << 16)
+                if not data:
+                    return answer
+                answer += data
+
+    def _completed(self, report: Mapping[str, Any], folder: Path) -> Completed:
+        manners = self._manners
+        size = int(manners.tail_kb * 1024)
+        killed = any(report.get(name) for name in ("timed_out", "out_of_memory", "cancelled"))
+        called = _call.Outcome(error=str(report.get("error", "")))
+        if self._packed is not None and not called.error and not killed:
+            called = _call.outcome(folder)
+        completed = Completed(
+            returncode=report.get("returncode") if called.begun else None,
+            stdout=tail(folder / "stdout.log", size),
+            stderr=tail(folder / "stderr.log", size),
+            outputs=_folder.outputs(folder, self._launch, int(manners.output_mb * 1024**2)),
+            value=called.packed,
+            error=called.error,
+            wall_s=float(report.get("wall_s", 0.0)),
+            cpu_s=float(report.get("cpu_s", 0.0)),
+            peak_memory_gb=float(report.get("peak_bytes", 0)) / 1024**3,
+            timed_out=bool(report.get("timed_out", False)),
+            out_of_memory=bool(report.get("out_of_memory", False)),
+            cancelled=bool(report.get("cancelled", False)),
+            conditions=dict(report.get("conditions", {})),
+            folder=str(folder),
+        )
+        if self._unpack and self._packed is not None:
+            completed = _call.unpacked(completed)
+        return completed if _folder.dispose(folder, completed, manners.keep_files) else replace(completed, folder="")
+
+
+@cache
+def sweep_orphans() -> int:
+    """Once per process: end what is left of trials whose AutoScout and supervisor were both killed; returns how many."""
+    gone = {value for _, value in _linux.marked(MARK) if is_gone(value)}
+    return sum(_kill_marked(mark) for mark in gone)
+
+
+def _kill_marked(mark: str) -> int:
+    """End every process that carries this mark."""
+    killed: set[int] = set()
+    deadline_s = time.monotonic() + STUCK_S
+    while time.monotonic() < deadline_s:
+        found = {pid for pid, value in _linux.marked(MARK) if value == mark and pid != os.getpid()}
+        if not found:
+            break
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        killed |= found
+        time.sleep(0.02)
+    return len(killed)

@@ -1,0 +1,303 @@
+"""Searcher `hybrid-paper`: AutoScout's Algorithm 1, without a surrogate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autoscout.core.config import Config
+from autoscout.core.errors import ConfigError, Fault
+from autoscout.core.history import Past
+from autoscout.core.seeds import stream
+from autoscout.core.task import Task
+from autoscout.core.trial import Fidelity, Proposal, Status, Trial
+from autoscout.search.hybrid.ledger import Ledger
+from autoscout.search.hybrid.orchestrator import Arm, choose
+from autoscout.search.hybrid.tournament import orderings, stage
+from autoscout.search.hybrid_paper.dense import Move, propose
+from autoscout.search.hybrid_paper.known import Known
+from autoscout.search.hybrid_paper.rounds import CELLS, Course, Progress, Round, Turn, asked_for, progress
+from autoscout.search.hybrid_paper.uct import Tree
+from autoscout.space import Space
+
+_NOTHING = Config()
+_BY = "hybrid-paper"
+_TRIES = 40
+"""Descents in a row to known structures before a tree has nothing new."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HybridPaperOptions:
+    """The parts of the algorithm, each of which can be switched off: the paper's ablation.
+
+    Attributes:
+        orderings: K, the orderings that enter the tournament.
+        tournament: Off: one tree, in the order of the declaration.
+        sparse_only: Search structures only; dense knobs stay where the default has them.
+        dense_only: Search dense knobs only, in the structure of the default.
+        orchestrator: Off: sparse and dense take turns instead of UCB1.
+        first: Orderings to enter first: those that won on similar past tasks.
+        past: Similar past studies: the orderings that won there enter after `first`, and the best configuration of each is tried
+            right after the default.
+        uct: The exploration constant of the tree search.
+        exploration: C0 of the orchestrator.
+        decay: gamma of the orchestrator.
+    """
+
+    orderings: int = 5
+    tournament: bool = True
+    sparse_only: bool = False
+    dense_only: bool = False
+    orchestrator: bool = True
+    first: tuple[tuple[str, ...], ...] = ()
+    past: tuple[Past, ...] = ()
+    uct: float = 0.5
+    exploration: float = 0.5
+    decay: float = 0.98
+
+    def __post_init__(self) -> None:
+        faults = []
+        if self.orderings < 1:
+            faults.append(Fault(where=_BY, field="orderings", value=repr(self.orderings), rule="must be at least 1"))
+        if self.sparse_only and self.dense_only:
+            faults.append(Fault(where=_BY, field="dense_only", value="true", rule="sparse_only and dense_only exclude each other"))
+        if not 0 < self.decay <= 1:
+            faults.append(Fault(where=_BY, field="decay", value=repr(self.decay), rule="must lie in (0, 1]"))
+        for name in ("uct", "exploration"):
+            if getattr(self, name) < 0:
+                faults.append(Fault(where=_BY, field=name, value=repr(getattr(self, name)), rule="must not be negative"))
+        if faults:
+            raise ConfigError(faults)
+
+
+class HybridPaperSearcher:
+    """Algorithm 1: a tournament of orderings, then UCB1 between sparse tree search and dense coordinate search on 2x2 grids.
+
+    - Line 5: K orderings take turns, one evaluation each, and halve until one tree is left; nothing else happens meanwhile.
+    - Lines 10-11 and 25-26: the pulled arm brings a new candidate and the other keeps its last one that worked, so that known cells cost
+      nothing. The base is the incumbent.
+    - Line 20: the cells of a grid that are not known. A grid that was begun is finished before the next is planned.
+    - Line 23: difference of differences, from complete grids.
+
+    Readings where the paper is silent: a failed cell costs twice the worst that worked; tree rewards are normalised ranks; an arm whose
+    candidate is known already goes on to its next, and one that has none left gives its iteration to the other. What an iteration
+    was stands in the origins of its trials, so telling alone rebuilds everything.
+    """
+
+    def __init__(self, space: Space, task: Task, seed: int = 0, options: HybridPaperOptions | None = None) -> None:
+        self._space = space
+        self._seed = seed
+        self._options = options or HybridPaperOptions()
+        self._ledger = Ledger(task.objective)
+        winners = (*self._options.first, *(study.ordering for study in self._options.past if study.ordering))
+        entered = orderings(space, self._options.orderings, stream(seed, _BY, "orderings"), winners)
+        self._trees = [Tree(space, ordering) for ordering in (entered if self._options.tournament else (space.sparse,))]
+        self._course = Course()
+        self._instead: dict[Config, Config] = {}
+        self._switched = False
+        self._valid: dict[Config, bool] = {}
+        self._last: tuple[object, Known] | None = None
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        self._ledger.add(trials)
+        stored = [trial for trial in trials if trial.measurement.status is not Status.ABORTED]
+        self._course = self._course.and_also((trial.proposal.origin for trial in stored), _BY)
+        for trial in stored:
+            origin = trial.proposal.origin
+            self._switched |= trial.measurement.fidelity is Fidelity.MEASURED and origin.get("by") in (_BY, "top")
+            if origin.get("key") not in (None, trial.config.key) and (asked := asked_for(origin, _BY)) is not None:
+                self._instead[asked] = min(trial.config, self._instead.get(asked, trial.config), key=lambda config: config.canonical)
+
+    def ask(self, n: int, given: Config = _NOTHING, pending: Sequence[Proposal] = ()) -> list[Proposal]:
+        if n < 1 or not self._space.feasible(given):
+            return []
+        desk = Desk(self._known(), self._ledger.seen, given, self._course.and_also((item.origin for item in pending), _BY), pending)
+        base = desk.known.incumbent(given) or self._space.project(self._space.default(), given)
+        self._open(desk)
+        self._finish(desk, n)
+        self._play(desk, n, base)
+        before = -1
+        while before < len(desk.found) < n and (entry := self._plan(desk, base)) is not None:
+            before = len(desk.found)
+            desk.course = Course(desk.course.turns, (*desk.course.rounds, entry))
+            self._finish(desk, n)
+        if len(desk.found) < n:
+            self._by_chance(desk, n)
+        return desk.found[:n]
+
+    def _open(self, desk: Desk) -> None:
+        """Before the algorithm begins, and only with `past`: the default, and what was best on similar tasks."""
+        options = self._options
+        if not options.past or options.sparse_only or options.dense_only:
+            return
+        wishes = [study.best.config for study in options.past if study.best is not None]
+        for wish in (self._space.default(), *wishes):
+            desk.propose(self._space.project(wish, desk.given), {"arm": "start"})
+
+    def _known(self) -> Known:
+        answers = self._ledger.answers()
+        if self._last is None or self._last[0] is not answers or self._last[1].switched != self._real:
+            for answer in answers:
+                if answer.config not in self._valid:
+                    self._valid[answer.config] = not self._space.check(answer.config)
+            self._last = (answers, Known([answer for answer in answers if self._valid[answer.config]], self._instead, self._real))
+        return self._last[1]
+
+    @property
+    def _real(self) -> bool:
+        """Whether the real system answers the search: it has answered us, or there are no simulators."""
+        return self._switched or all(answer.simulated is None for answer in self._ledger.answers())
+
+    def _finish(self, desk: Desk, n: int) -> None:
+        """Propose the cells of begun grids that are neither known nor under way."""
+        for entry in desk.course.rounds:
+            for cell in CELLS:
+                if len(desk.found) < n and not desk.taken(entry.cells[cell]) and self._allowed(entry.cells[cell], desk.given):
+                    desk.propose(entry.cells[cell], entry.origin(cell))
+
+    def _allowed(self, config: Config, given: Config) -> bool:
+        if config not in self._valid:
+            self._valid[config] = not self._space.check(config)
+        return self._valid[config] and config.extends(given)
+
+    def _play(self, desk: Desk, n: int, base: Config) -> None:
+        """Line 5: the tournament. It is over when a grid was begun."""
+        trees = len(self._trees)
+        if trees < 2 or desk.course.rounds or self._options.dense_only:
+            return
+        if not desk.known.configs:
+            desk.propose(base, {"arm": "start"})
+        number = desk.course.turns[-1].number + 1 if desk.course.turns else 0
+        while len(desk.found) < n and (place := stage(trees, number)) is not None:
+            alive = desk.course.alive(trees, place.number, desk.known)
+            tree = alive[min(place.place, len(alive) - 1)]
+            structure = self._descend(desk, tree, base, ("turn", number))
+            if structure is not None:
+                turn = Turn(number, tree, alive, self._space.project(base, structure))
+                desk.propose(turn.config, turn.origin())
+                desk.course = Course((*desk.course.turns, turn))
+            number += 1
+
+    def _winner(self, desk: Desk) -> int:
+        """The tree that won the tournament: as the first grid says, and the last halving until there is one."""
+        if desk.course.rounds:
+            return min(desk.course.rounds[0].tree, len(self._trees) - 1)
+        halvings = (len(self._trees) - 1).bit_length()
+        return desk.course.alive(len(self._trees), halvings, desk.known)[0]
+
+    def _plan(self, desk: Desk, base: Config) -> Round | None:
+        """Lines 10-11 and 25-26: the next grid; None when neither arm has anything new."""
+        number = desk.course.rounds[-1].number + 1 if desk.course.rounds else 0
+        so_far = progress(desk.course.rounds, desk.known, self._space.dense)
+        tree = self._winner(desk)
+        for arm in self._arms(number, so_far):
+            structure, moved = self._candidates(desk, base, so_far, arm, tree, number)
+            if structure is None or (arm is Arm.DENSE and moved is None):
+                continue
+            beside = self._beside(base, so_far) if moved is None else moved[1]
+            cells = {
+                "bb": base,
+                "bc": beside if beside.extends(desk.given) else base,
+                "cb": self._space.project(base, structure),
+                "cc": self._space.project(beside, structure),
+            }
+            if not all(desk.taken(config) for config in cells.values()):
+                return Round(number, arm, tree, None if moved is None else moved[0], cells, self._trees[tree].ordering)
+        return None
+
+    def _arms(self, number: int, so_far: Progress) -> tuple[Arm, ...]:
+        """The arm that is pulled, and who gets the iteration when it has nothing new."""
+        options = self._options
+        if options.sparse_only or not self._space.dense:
+            return (Arm.SPARSE,)
+        if options.dense_only or not self._space.sparse:
+            return (Arm.DENSE,)
+        arms = (Arm.SPARSE, Arm.DENSE)
+        pulled = choose(so_far.pulls, options.exploration, options.decay) if options.orchestrator else arms[number % 2]
+        return (pulled, *(arm for arm in arms if arm is not pulled))
+
+    def _candidates(
+        self, desk: Desk, base: Config, so_far: Progress, arm: Arm, tree: int, number: int
+    ) -> tuple[Config | None, tuple[Move, Config] | None]:
+        """The structure and the dense move of a grid: new from the arm that was pulled, and from one that never brought any."""
+        space, options = self._space, self._options
+        moved = None
+        if not options.sparse_only and (arm is Arm.DENSE or so_far.point is None):
+            moved = self._move(desk, base, so_far)
+        if options.dense_only:
+            return desk.given.extend(space.structure(base)), moved
+        if arm is Arm.SPARSE:
+            return self._descend(desk, tree, base, ("round", number)), moved
+        last = so_far.structure if so_far.structure is not None and so_far.structure.extends(desk.given) else base
+        return desk.given.extend(space.structure(last)), moved
+
+    def _move(self, desk: Desk, base: Config, so_far: Progress) -> tuple[Move, Config] | None:
+        """The next step of the coordinate search; known ones failed, or the base would have moved."""
+        state, names = so_far.dense, self._space.dense
+        for _ in range(2 * len(names) + 1):
+            found = propose(self._space, state, base, names)
+            if found is None or (not desk.taken(found[1]) and found[1].extends(desk.given)):
+                return found
+            state = state.after(found[0], False, names)
+        return None
+
+    def _beside(self, base: Config, so_far: Progress) -> Config:
+        """The base structure with the last dense candidate that worked."""
+        if so_far.point is None or self._options.sparse_only:
+            return base
+        return self._space.project(so_far.point, self._space.structure(base))
+
+    def _descend(self, desk: Desk, tree: int, base: Config, why: tuple[str, int]) -> Config | None:
+        """A structure that is new with the base's dense point; None when the tree leads to known ones only."""
+        grown, known, given = self._trees[tree], desk.known, desk.given
+        rows = [row for row, config in enumerate(known.configs) if config.extends(given)]
+        count = grown.count([known.configs[row] for row in rows], known.rewards[rows], desk.waiting)
+        rng = stream(self._seed, _BY, *why)
+        for _ in range(_TRIES):
+            structure = grown.descend(count, rng, given, self._options.uct)
+            config = self._space.project(base, structure)
+            if not desk.taken(config):
+                return structure
+            count.visit(grown.path(config))
+        return None
+
+    def _by_chance(self, desk: Desk, n: int) -> None:
+        """When the arms only lead to what is known: anything unknown within what may be searched, and the end is noticed exactly."""
+        space, default = self._space, self._space.default()
+        given = desk.given
+        if self._options.dense_only:
+            given = given.extend(space.structure(space.project(default, given)))
+        rest: Iterable[Config] = space.enumerate(given)
+        if self._options.sparse_only:
+            rest = (space.project(default, structure) for structure in self._trees[0].structures(given))
+        else:
+            rng = stream(self._seed, _BY, "chance", len(desk.seen), len(desk.waiting))
+            for _ in range(20 * (n - len(desk.found))):
+                config = space.sample(rng, given)
+                if config is not None and len(desk.found) < n:
+                    desk.propose(config, {"arm": "chance"})
+        for config in rest:
+            if len(desk.found) >= n:
+                break
+            desk.propose(config, {"arm": "chance"})
+
+
+class Desk:
+    """One ask: what is known, under way and found so far."""
+
+    def __init__(self, known: Known, seen: set[Config], given: Config, course: Course, pending: Sequence[Proposal]) -> None:
+        self.known, self.seen, self.given, self.course = known, seen, given, course
+        self.waiting = {proposal.config: None for proposal in pending}
+        self.found: list[Proposal] = []
+
+    def taken(self, config: Config) -> bool:
+        return config in self.seen or config in self.waiting
+
+    def propose(self, config: Config, why: dict[str, Any]) -> None:
+        if not self.taken(config):
+            self.waiting[config] = None
+            self.found.append(Proposal(config=config, origin={"by": _BY, "key": config.key, **why}))
+
+
+__all__ = ["HybridPaperSearcher"]

@@ -1,0 +1,135 @@
+"""Searcher `metis`: enumerates three-dimensional parallel plans, ranks them by a cost model, measures the promising ones.
+
+After Metis (Um et al., ATC 2024), from its description: plans are enumerated under the constraints, those that do not fit into memory
+are pruned, the rest is ordered by estimated time. Everything that is not part of a plan stays at the engine's default. Its balancing of
+layers over unlike GPUs has no counterpart here, because spaces of AutoScout describe one kind of GPU at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from autoscout.core.config import Config
+from autoscout.core.errors import ConfigError, Fault, require
+from autoscout.core.seeds import stream
+from autoscout.core.task import Task
+from autoscout.core.trial import Proposal, Trial
+from autoscout.search._shared.history import Told
+from autoscout.search._shared.neighbours import fresh
+from autoscout.search.metis.cost import ALIASES, Model, Plan, find_parts
+from autoscout.space import Space
+
+_NOTHING = Config()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetisOptions:
+    """What `metis` enumerates.
+
+    Attributes:
+        tp, pp, dp, mbs: The knobs that set these parts of a plan, where their names are not the usual ones.
+        headroom: Plans whose estimated memory is above this many times a GPU's are tried last.
+        plans: Most plans that are enumerated.
+    """
+
+    tp: str = ""
+    pp: str = ""
+    dp: str = ""
+    mbs: str = ""
+    headroom: float = 1.0
+    plans: int = 20_000
+
+    def __post_init__(self) -> None:
+        rules = {"headroom": (self.headroom > 0, "must be above zero"), "plans": (self.plans >= 1, "must be at least 1")}
+        require("metis", self, rules)
+
+
+class MetisSearcher:
+    """Plans by estimated cost, other knobs at default.
+
+    A plan that ran out of memory prunes those that the model thinks need more. When all plans are measured, nothing is left. In a space
+    without any knob of a plan it has nothing to reason about, and proposes by chance.
+    """
+
+    def __init__(self, space: Space, task: Task, seed: int = 0, options: MetisOptions | None = None) -> None:
+        self._space = space
+        self._seed = seed
+        self._options = options or MetisOptions()
+        self._told = Told(space, task.objective)
+        self._parts = {**find_parts(space.knobs), **{part: name for part in ALIASES if (name := getattr(self._options, part))}}
+        unknown = [name for name in self._parts.values() if name not in space.knobs]
+        if unknown:
+            raise ConfigError([Fault(where="metis", value=name, rule="no such knob") for name in unknown])
+        self._model = Model.of({**space.facts, **task.facts})
+        self._ranked: dict[Config, list[tuple[float, float, Config]]] = {}
+
+    def ask(self, n: int, given: Config = _NOTHING, pending: Sequence[Proposal] = ()) -> list[Proposal]:
+        if n < 1 or not self._space.feasible(given):
+            return []
+        taken = self._told.taken(pending)
+        found: list[Proposal] = []
+        if not self._parts:
+            for place in range(len(pending), len(pending) + n):
+                rng = stream(self._seed, "metis", self._told.count, place)
+                config = fresh(self._space, rng, given, taken)
+                if config is None:
+                    break
+                taken.add(config)
+                found.append(Proposal(config=config, origin={"by": "metis", "round": self._told.count, "place": place}))
+            return found
+        for estimate_s, memory_gb, config in islice(self._open(given, taken), n):
+            origin = {"by": "metis", "round": self._told.count, "place": len(pending) + len(found)}
+            origin |= {"estimate_s": round(estimate_s, 6), "memory_gb": round(memory_gb, 3)}
+            found.append(Proposal(config=config, origin=origin))
+        return found
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        self._told.add(trials)
+
+    def _open(self, given: Config, taken: set[Config]) -> Iterator[tuple[float, float, Config]]:
+        """Plans that may be proposed: those that should fit by cost, then the others by memory."""
+        plans = self._plans(given)
+        needs = {config: memory_gb for _, memory_gb, config in plans}
+        failed = [needs[answer.config] for answer in self._told.answers() if math.isinf(answer.loss) and answer.config in needs]
+        limit = min([self._options.headroom * self._model.memory_gb, *(0.999 * need for need in failed)])
+        free = [plan for plan in plans if plan[2] not in taken]
+        yield from (plan for plan in free if plan[1] <= limit)
+        yield from sorted((plan for plan in free if plan[1] > limit), key=lambda plan: plan[1])
+
+    def _plans(self, given: Config) -> list[tuple[float, float, Config]]:
+        """All plans under `given`: estimated seconds, memory, and the configuration."""
+        if given not in self._ranked:
+            found = {}
+            for plan in islice(self._enumerated(given, list(self._parts.values())), self._options.plans):
+                config = self._space.project(self._space.default(), plan)
+                sized = self._sized(config)
+                found[config] = (sized.step_s(self._model), sized.memory_gb(self._model), config)
+            self._ranked[given] = sorted(found.values(), key=lambda plan: (plan[0], plan[2].key))
+        return self._ranked[given]
+
+    def _enumerated(self, partial: Config, names: Sequence[str]) -> Iterator[Config]:
+        if not names:
+            yield partial
+            return
+        choices = () if names[0] in partial else self._space.choices(names[0], partial)
+        for value in choices:
+            yield from self._enumerated(partial.extend({names[0]: value}), names[1:])
+        if not choices:
+            yield from self._enumerated(partial, names[1:])
+
+    def _sized(self, config: Config) -> Plan:
+        """The plan of a configuration; a degree that no knob sets follows from the number of GPUs."""
+        numbers = {}
+        for part, name in self._parts.items():
+            value = config.get(name)
+            if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
+                numbers[part] = float(value)
+        if "dp" not in numbers and self._model.gpus:
+            numbers["dp"] = max(1.0, self._model.gpus / (numbers.get("tp", 1.0) * numbers.get("pp", 1.0)))
+        return Plan(**numbers)
+
+
+__all__ = ["MetisSearcher"]

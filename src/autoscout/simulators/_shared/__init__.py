@@ -1,0 +1,1 @@
+"""What the plug-ins of this folder share."""

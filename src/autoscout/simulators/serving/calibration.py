@@ -1,0 +1,238 @@
+"""Constants of the serving model: fitted to measured runs, judged with whole models left out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+
+from autoscout.common.fit import fit_positive
+from autoscout.common.stats import mape
+from autoscout.core.errors import ConfigError, Fault
+from autoscout.simulators.serving.job import ServingConstants
+from autoscout.simulators.serving.replay import replay
+from autoscout.simulators.serving.step import token_interval_s
+from autoscout.simulators.serving.tables import ServingTable, serving_rows
+
+PRIORS: dict[str, tuple[float, float, float, float]] = {
+    "memory_scale": (1.1, 0.08, 0.4, 1.4),
+    "reduced_memory": (0.87, 0.1, 0.5, 1.0),
+    "cache_scale": (1.1, 0.1, 0.4, 1.4),
+    "decode_scale": (0.8, 0.3, 0.15, 1.2),
+    "prefill_scale": (0.9, 0.15, 0.2, 1.2),
+    "attention_share": (0.5, 0.3, 0.1, 0.9),
+    "latency_s": (7e-6, 0.4, 1e-6, 4e-5),
+    "bus_scale": (0.6, 0.7, 0.05, 1.2),
+    "prefill_bus_scale": (0.7, 0.4, 0.05, 1.2),
+    "layer_s": (2e-5, 0.5, 1e-6, 6e-5),
+    "eager_layer_s": (6e-5, 0.6, 1e-6, 5e-4),
+    "vllm_s": (1.2e-3, 0.5, 1e-4, 8e-3),
+    "sglang_s": (1e-3, 0.5, 1e-4, 8e-3),
+    "trtllm_s": (5e-4, 0.5, 1e-5, 8e-3),
+    "request_s": (1e-5, 0.7, 1e-7, 1e-4),
+    "expert_scale": (0.9, 0.25, 0.2, 1.3),
+    "expert_prompt_scale": (0.7, 0.4, 0.1, 1.2),
+    "imbalance": (0.3, 0.6, 0.01, 1.5),
+    "expert_layer_s": (4e-5, 0.6, 1e-6, 2e-4),
+    "reduced_share": (0.4, 0.4, 0.1, 1.0),
+}
+"""What physics says of each constant before any run: where it lies, the standard deviation of its logarithm, and its bounds.
+
+Shares of a kernel's known rate are known well, host times hardly: with few models in a table they cannot be told apart otherwise."""
+START = ServingConstants(**{name: prior[0] for name, prior in PRIORS.items()})
+ROWS = 10.0  # rows of one model that count in full: all of them come from few campaigns, whose settings they share
+FEW = 20  # rows from which on a table's own errors outweigh the shipped spread
+NOISE = 0.15  # log error of a run that the model explains
+CAP = 0.07  # errors far above it hardly count: tables hold runs under settings that their columns do not tell
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingCalibration:
+    """Constants and where they hold."""
+
+    name: str
+    constants: ServingConstants = field(default_factory=ServingConstants)
+    spread: float = 0.3  # standard deviation of the log error of TPOT, whole models left out: dense models
+    expert_spread: float = 0.4  # the same of models with experts
+    first_spread: float = 0.6  # the same of the time to the first token
+    margin: float = 0.15  # by how much a predicted time between tokens must undercut a limit to be counted as keeping it
+    first_margin: float = 0.5  # the same for the time to the first token
+    made_from: str = "nothing: textbook values"
+    rows: int = 0
+    mape: float | None = 0.0  # None where the data has only one model
+    models: tuple[str, ...] = ()
+    gpus: tuple[str, ...] = ()
+
+
+def fit_serving(table: ServingTable, chosen: NDArray[np.bool_] | None = None, start: ServingConstants = START) -> ServingConstants:
+    """Fit all constants to the chosen rows' TPOT, each pulled to where it started by its prior; no model counts more than others."""
+    mask = np.ones(len(table.tpot_s), dtype=bool) if chosen is None else chosen
+    mask = mask & np.isfinite(table.tpot_s)
+    models = [model for model, use in zip(table.models, mask, strict=True) if use]
+    counts = Counter(models)
+    weights = np.array([np.sqrt(min(1.0, ROWS / counts[model])) / NOISE for model in models])
+    job, measured = serving_rows(table.job, mask), table.tpot_s[mask]
+    names = list(PRIORS)
+    begin = np.array([getattr(start, name) for name in names])
+    _, width, low, high = (np.array([PRIORS[name][place] for name in names]) for place in range(4))
+
+    def residual(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        constants = replace(start, **dict(zip(names, values.tolist(), strict=True)))
+        errors = np.log(token_interval_s(job, constants) / measured)
+        robust = np.sign(errors) * CAP * np.sqrt(np.log1p((errors / CAP) ** 2))
+        return np.concatenate([weights * robust, np.log(values / begin) / width])
+
+    values = fit_positive(residual, begin, pull=0.0, cap=1e6, low=low, high=high)
+    return replace(start, **{name: float(f"{value:.4g}") for name, value in zip(names, values.tolist(), strict=True)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeftOut:
+    """Predictions of every row by constants that have not seen any row of the same family of models; nan = all rows are one family."""
+
+    tpot_s: NDArray[np.float64]  # closed form, which the constants are fitted to
+    loop_tpot_s: NDArray[np.float64]
+    loop_ttft_s: NDArray[np.float64]
+
+
+def models_left_out(table: ServingTable, families: Sequence[str], *, loop: bool = False, start: ServingConstants = START) -> LeftOut:
+    """Predict each family of models with what the others teach; `loop` replays the rows too, which takes seconds."""
+    tpot_s, loop_tpot_s, loop_ttft_s = (np.full(len(table.tpot_s), np.nan) for _ in range(3))
+    for family in sorted(set(families)):
+        held = np.array([other == family for other in families])
+        if held.all():
+            break
+        constants, job = fit_serving(table, ~held, start), serving_rows(table.job, held)
+        tpot_s[held] = token_interval_s(job, constants)
+        if loop:
+            seen = replay(job, constants)
+            loop_tpot_s[held], loop_ttft_s[held] = seen.interval_s, seen.first_token_s
+    return LeftOut(tpot_s=tpot_s, loop_tpot_s=loop_tpot_s, loop_ttft_s=loop_ttft_s)
+
+
+def spread_of(errors: NDArray[np.float64]) -> float:
+    """One standard deviation for log errors with long tails: between what 68 % of them and half of what 95 % of them keep.
+
+    >>> round(spread_of(np.linspace(-1.0, 1.0, 1001)), 2)
+    0.57
+    """
+    inner, outer = np.quantile(np.abs(errors), [0.683, 0.954])
+    return float(np.round(np.sqrt(inner * outer / 2.0), 3))
+
+
+def calibrate_serving(
+    table: ServingTable, families: Sequence[str], *, name: str, made_from: str, start: ServingConstants | None = None
+) -> ServingCalibration:
+    """Fit, beginning at the shipped constants or at `start`, and state the error on models that were left out.
+
+    With one model alone the shipped spreads and margins stay.
+    """
+    begin = start or serving_calibration().constants
+    unseen = models_left_out(table, families, loop=True, start=begin)
+    good = np.isfinite(unseen.tpot_s) & np.isfinite(table.tpot_s)
+    shipped = ServingCalibration(name=name) if start else serving_calibration()
+    found = replace(
+        shipped,
+        name=name,
+        constants=fit_serving(table, start=begin),
+        made_from=made_from,
+        rows=int(np.isfinite(table.tpot_s).sum()),
+        mape=None,
+        models=tuple(sorted(set(families))),
+        gpus=tuple(sorted({str(row["system"]) for row in table.rows})),
+    )
+    if not good.any():
+        return found
+    errors, experts = np.log(unseen.tpot_s[good] / table.tpot_s[good]), table.job.experts[good] > 0
+    first = np.log(unseen.loop_ttft_s / table.ttft_s)
+    first = first[np.isfinite(first)]
+    kinds: dict[str, Any] = {}
+    for word, part in (("spread", errors[~experts]), ("expert_spread", errors[experts]), ("first_spread", first)):
+        if len(part):
+            kinds[word] = _shrunk(part, getattr(found, word), 0.0 if start else FEW)
+    for word, part in (("margin", errors), ("first_margin", first)):
+        if start or len(part) >= FEW:
+            kinds[word] = _margin(part)
+    error = float(np.round(mape(unseen.tpot_s[good], table.tpot_s[good]), 3))
+    return replace(found, rows=int(good.sum()), mape=error, **kinds)
+
+
+def _shrunk(errors: NDArray[np.float64], before: float, weight: float) -> float:
+    """The spread of errors, drawn to the one from before as if that came from `weight` rows."""
+    count = len(errors)
+    return float(np.round(np.sqrt((count * spread_of(errors) ** 2 + weight * before**2) / (count + weight)), 3))
+
+
+def _margin(errors: NDArray[np.float64]) -> float:
+    """What four of five predictions need: the measured time is above the predicted one by no more."""
+    return float(np.round(np.exp(max(0.0, float(np.quantile(-errors, 0.8)))) - 1.0, 2))
+
+
+def serving_to_json(calibration: ServingCalibration) -> dict[str, Any]:
+    """Plain data for a file."""
+    data = asdict(calibration)
+    data["constants"] = {name: float(f"{value:.4g}") for name, value in data["constants"].items()}
+    return {"kind": "serving", **data, "models": list(calibration.models), "gpus": list(calibration.gpus)}
+
+
+def save_serving(calibration: ServingCalibration, path: str | Path) -> None:
+    """Write a calibration that `serving_calibration(path)` reads."""
+    Path(path).write_text(yaml.safe_dump(serving_to_json(calibration), sort_keys=False, width=140))
+
+
+def serving_calibration(path: str | Path | None = None) -> ServingCalibration:
+    """The calibration in the file at `path`, else the shipped one."""
+    if not path:
+        return _shipped()
+    try:
+        data = yaml.safe_load(Path(path).read_text())
+    except (OSError, yaml.YAMLError) as error:
+        raise ConfigError(Fault(where=str(path), rule=f"the calibration cannot be read: {error}")) from error
+    if not isinstance(data, dict) or data.get("kind") != "serving":
+        raise ConfigError(Fault(where=str(path), field="kind", rule="must say 'serving'", fix="Write it with autoscout calibrate"))
+    return _from_json(data, str(path))
+
+
+def _from_json(data: Mapping[str, Any], where: str) -> ServingCalibration:
+    constants = dict(data.get("constants", {}))
+    unknown = sorted(constants.keys() - set(ServingConstants.names()))
+    if unknown:
+        rule = f"unknown constant; there are: {', '.join(ServingConstants.names())}"
+        raise ConfigError([Fault(where=where, field=f"constants.{name}", rule=rule) for name in unknown])
+    return ServingCalibration(
+        name=str(data.get("name", where)),
+        constants=ServingConstants(**constants),
+        **{name: float(data[name]) for name in ("spread", "expert_spread", "first_spread", "margin", "first_margin") if name in data},
+        made_from=str(data.get("made_from", "")),
+        rows=int(data.get("rows", 0)),
+        mape=None if data.get("mape", 0.0) is None else float(data.get("mape", 0.0)),
+        models=tuple(data.get("models", ())),
+        gpus=tuple(data.get("gpus", ())),
+    )
+
+
+@cache
+def _shipped() -> ServingCalibration:
+    data = yaml.safe_load(files("autoscout.simulators.serving").joinpath("calibrations.yaml").read_text())
+    return _from_json(data, "calibrations.yaml")
+
+
+__all__ = [
+    "LeftOut",
+    "ServingCalibration",
+    "calibrate_serving",
+    "fit_serving",
+    "models_left_out",
+    "save_serving",
+    "serving_calibration",
+    "serving_to_json",
+    "spread_of",
+]

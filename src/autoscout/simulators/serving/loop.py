@@ -1,0 +1,262 @@
+"""Continuous batching, step by step: chunked prefill, admission by budget and cache, preemption, queueing.
+
+Runs of equal steps between two events (a finish, an arrival, a full cache) are taken in one go, so that hundreds of requests
+take milliseconds.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autoscout.simulators.serving.cost import StepCost
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What a client asks for; `arrival_s` is ignored in a closed loop."""
+
+    input_tokens: int
+    output_tokens: int
+    arrival_s: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineLimits:
+    """What bounds a step of the engine."""
+
+    max_requests: int = 256
+    max_step_tokens: int = 8192
+    cache_tokens: float = math.inf
+    chunked: bool = True  # prompts may be cut to fit into a step
+    mixed: bool = True  # prompts share their steps with decoding; otherwise they go first and decoding stands still
+
+
+@dataclass(frozen=True, kw_only=True)
+class Served:
+    """What the clients saw, one entry per request in order."""
+
+    first_token_s: NDArray[np.float64]  # from arrival
+    interval_s: NDArray[np.float64]  # mean between output tokens
+    total_s: NDArray[np.float64]
+    finished_s: float  # when the last one ended
+    preemptions: int
+    output_tokens: int
+
+    @property
+    def output_rate(self) -> float:
+        """Output tokens per second over the whole run."""
+        return self.output_tokens / self.finished_s if self.finished_s > 0 else 0.0
+
+
+@dataclass(eq=False)
+class _Running:
+    number: int
+    prompt: int  # tokens to process before the first (or next) output token
+    remaining: int  # output tokens still to come
+    arrival_s: float
+    done: int = 0  # prompt tokens processed
+    context: int = 0  # tokens in the cache when decoding began
+    since: int = 0  # step at which decoding began
+    first_s: float = math.nan
+    alive: bool = True
+
+
+@dataclass
+class _State:
+    now_s: float = 0.0
+    steps: int = 0
+    waiting: deque[_Running] = field(default_factory=deque)
+    filling: list[_Running] = field(default_factory=list)
+    decoding: dict[int, _Running] = field(default_factory=dict)  # by number, in order of admission
+    finish: list[tuple[int, int, _Running]] = field(default_factory=list)  # heap by step, then by order of entry
+    entries: int = 0
+    context: int = 0  # tokens in the cache of those that decode
+    preemptions: int = 0
+
+    @property
+    def used(self) -> int:
+        return self.context + sum(one.done for one in self.filling)
+
+
+def serve(requests: Sequence[Request], cost: StepCost, limits: EngineLimits, concurrency: int | None = None) -> Served:
+    """Run all requests: at their arrival times, or `concurrency` at a time (each finish lets the next one in)."""
+    loop = _Loop(requests, cost, limits, concurrency)
+    loop.run()
+    return loop.served()
+
+
+class _Loop:
+    def __init__(self, requests: Sequence[Request], cost: StepCost, limits: EngineLimits, concurrency: int | None) -> None:
+        self._requests, self._cost, self._limits = requests, cost, limits
+        order = range(len(requests)) if concurrency else sorted(range(len(requests)), key=lambda number: requests[number].arrival_s)
+        self._coming = deque(order)
+        self._closed = concurrency is not None
+        self._state = _State()
+        self._first = np.full(len(requests), np.nan)
+        self._end = np.full(len(requests), np.nan)
+        self._arrived = np.zeros(len(requests))
+        for _ in range(min(concurrency or 0, len(requests))):
+            self._arrive(0.0)
+
+    def run(self) -> None:
+        state = self._state
+        while self._coming or state.waiting or state.filling or state.decoding:
+            self._arrivals()
+            if not (state.waiting or state.filling or state.decoding):
+                state.now_s = self._requests[self._coming[0]].arrival_s
+                continue
+            self._admit()
+            if state.filling:
+                self._mixed_step()
+            elif state.decoding:
+                self._decode_steps()
+            else:  # nothing can ever be admitted: the prompt alone is larger than the cache
+                self._give_up(state.waiting.popleft())
+
+    def served(self) -> Served:
+        outputs = np.array([request.output_tokens for request in self._requests], dtype=float)
+        good = np.isfinite(self._end)
+        interval = (self._end - self._first) / np.maximum(1.0, outputs - 1.0)
+        return Served(
+            first_token_s=self._first - self._arrived,
+            interval_s=interval,
+            total_s=self._end - self._arrived,
+            finished_s=float(np.max(self._end[good], initial=0.0)),
+            preemptions=self._state.preemptions,
+            output_tokens=int(outputs[good].sum()),
+        )
+
+    def _arrive(self, now_s: float) -> None:
+        number = self._coming.popleft()
+        request = self._requests[number]
+        self._arrived[number] = now_s
+        self._state.waiting.append(_Running(number=number, prompt=request.input_tokens, remaining=request.output_tokens, arrival_s=now_s))
+
+    def _arrivals(self) -> None:
+        while not self._closed and self._coming and self._requests[self._coming[0]].arrival_s <= self._state.now_s:
+            self._arrive(self._requests[self._coming[0]].arrival_s)
+
+    def _admit(self) -> None:
+        state, limits = self._state, self._limits
+        budget = limits.max_step_tokens - len(state.decoding) - sum(one.prompt - one.done for one in state.filling)
+        used = state.context + sum(one.prompt for one in state.filling)
+        while state.waiting and budget > 0 and len(state.filling) + len(state.decoding) < limits.max_requests:
+            first = state.waiting[0]
+            if used + first.prompt + 1 > limits.cache_tokens or (not limits.chunked and first.prompt > budget and state.filling):
+                return
+            state.filling.append(state.waiting.popleft())
+            budget -= first.prompt
+            used += first.prompt
+
+    def _mixed_step(self) -> None:
+        """One step that carries prompt tokens, beside one token for every request that decodes where the engine mixes them."""
+        state, limits = self._state, self._limits
+        decoding = len(state.decoding) if limits.mixed else 0
+        self._make_room(decoding)
+        decoding = min(decoding, len(state.decoding))
+        budget = max(1, limits.max_step_tokens - decoding)
+        prompt_tokens, prompt_work = 0, 0.0
+        for one in state.filling:
+            left = one.prompt - one.done
+            part = min(left, budget) if limits.chunked else left
+            prompt_tokens += part
+            prompt_work += part * (one.done + part / 2.0)
+            one.done += part
+            budget -= part
+            if budget <= 0:
+                break
+        state.now_s += self._cost.step_s(decoding, state.context if decoding else 0, prompt_tokens, prompt_work)
+        if limits.mixed:
+            state.steps += 1  # steps count tokens of those that decode
+            state.context += decoding
+            self._finish_due()
+        for one in [one for one in state.filling if one.done >= one.prompt]:
+            state.filling.remove(one)
+            self._start_decoding(one)
+
+    def _start_decoding(self, one: _Running) -> None:
+        state = self._state
+        if math.isnan(self._first[one.number]):
+            self._first[one.number] = state.now_s
+        one.remaining -= 1
+        one.context, one.since = one.prompt + 1, state.steps
+        if one.remaining <= 0:
+            self._end[one.number] = state.now_s
+            self._next()
+            return
+        state.decoding[one.number] = one
+        state.context += one.context
+        state.entries += 1
+        heapq.heappush(state.finish, (state.steps + one.remaining, state.entries, one))
+
+    def _decode_steps(self) -> None:
+        """As many pure decode steps as pass before anything changes."""
+        state = self._state
+        count = len(state.decoding)
+        until = self._next_finish() - state.steps
+        if not self._closed and self._coming:
+            gap_s = self._requests[self._coming[0]].arrival_s - state.now_s
+            until = min(until, max(1, math.ceil(gap_s / self._cost.step_s(count, state.context, 0, 0.0))))
+        room = self._limits.cache_tokens - state.context
+        if room < count:
+            self._make_room(count)
+            return
+        steps = int(max(1, min(until, room // count if math.isfinite(room) else until)))
+        middle = state.context + count * (steps - 1) / 2.0
+        state.now_s += steps * self._cost.step_s(count, middle, 0, 0.0)
+        state.steps += steps
+        state.context += steps * count
+        self._finish_due()
+
+    def _next_finish(self) -> int:
+        finish = self._state.finish
+        while not finish[0][2].alive:
+            heapq.heappop(finish)
+        return finish[0][0]
+
+    def _finish_due(self) -> None:
+        state = self._state
+        while state.finish and (state.finish[0][0] <= state.steps or not state.finish[0][2].alive):
+            _, _, one = heapq.heappop(state.finish)
+            if one.alive:
+                del state.decoding[one.number]
+                state.context -= one.context + state.steps - one.since
+                self._end[one.number] = state.now_s
+                self._next()
+
+    def _next(self) -> None:
+        if self._closed and self._coming:
+            self._arrive(self._state.now_s)
+
+    def _make_room(self, tokens: int) -> None:
+        """Send the youngest back to the queue until the next step fits; it starts over with what it has written so far."""
+        state = self._state
+        while len(state.decoding) > 1 and state.used + tokens > self._limits.cache_tokens:
+            number, one = state.decoding.popitem()
+            written = state.steps - one.since
+            state.context -= one.context + written
+            one.alive = False
+            again = _Running(number=number, prompt=one.context + written, remaining=one.remaining - written, arrival_s=one.arrival_s)
+            state.waiting.appendleft(again)
+            state.preemptions += 1
+            tokens = len(state.decoding)
+        if len(state.decoding) == 1 and state.used + 1 > self._limits.cache_tokens and not state.filling:
+            _, one = state.decoding.popitem()
+            one.alive = False
+            state.context = 0
+            self._give_up(one)
+
+    def _give_up(self, one: _Running) -> None:
+        """A request that can never fit; it counts as never finished."""
+        self._end[one.number] = np.nan
+        self._next()
+
+
+__all__ = ["EngineLimits", "Request", "Served", "serve"]

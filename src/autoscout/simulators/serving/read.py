@@ -1,0 +1,175 @@
+"""From a task and a config to a serving job, its limits and its load."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from autoscout.catalog.gpus import Cluster, cluster
+from autoscout.catalog.models import ModelShape, model, model_from
+from autoscout.core.errors import ConfigError, Fault
+from autoscout.core.task import Task
+from autoscout.simulators.serving.job import (
+    ENGINES,
+    PROMPTS_FIRST,
+    ServingJob,
+    bytes_per_weight,
+    gpu_serving_fields,
+    model_serving_fields,
+    precision_named,
+)
+from autoscout.simulators.serving.loop import EngineLimits
+from autoscout.simulators.training.read import number
+
+KNOBS: dict[str, tuple[str, ...]] = {
+    "tp": ("tp", "tensor_parallel_size", "tensor_parallel", "tp_size"),
+    "pp": ("pp", "pipeline_parallel_size", "pipeline_parallel", "pp_size"),
+    "dp": ("dp", "data_parallel_size", "data_parallel", "dp_size"),
+    "expert_parallel": ("enable_expert_parallel", "expert_parallel", "ep"),
+    "max_requests": ("max_num_seqs", "max_running_requests", "max_batch_size"),
+    "max_step_tokens": ("max_num_batched_tokens", "chunked_prefill_size", "max_num_tokens"),
+    "memory_share": ("gpu_memory_utilization", "mem_fraction_static", "kv_cache_free_gpu_mem_fraction"),
+    "chunked": ("enable_chunked_prefill", "chunked_prefill"),
+    "mixed": ("enable_mixed_chunk",),
+    "kv_dtype": ("kv_cache_dtype", "kv_dtype"),
+    "precision": ("quantization", "precision", "dtype"),
+}
+"""What the serving model reads -> the knob names it is known by."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingTask:
+    """What a task says about serving besides the knobs."""
+
+    shape: ModelShape
+    cluster: Cluster
+    input_tokens: int
+    output_tokens: int
+    concurrency: int | None
+    request_rate: float | None
+    requests: int
+    engine: int
+    fixed: Mapping[str, Any]
+    limits: Mapping[str, float]  # seconds, by metric name without unit
+
+
+def read_serving_task(task: Task) -> ServingTask:
+    """Read model, GPUs, lengths and load; all faults at once."""
+    load, machine = dict(task.workload), dict(task.hardware)
+    facts = {**task.software, **machine, **load}
+    faults: list[Fault] = []
+
+    def first(*names: str) -> Any:
+        return next((facts[name] for name in names if facts.get(name) not in (None, "")), None)
+
+    shape, machines = None, None
+    try:
+        named = load.get("model")
+        shape = model_from(named) if isinstance(named, Mapping) else model(str(named))
+    except ConfigError as error:
+        faults.extend(error.faults)
+    try:
+        counted = machine.get("gpus")
+        plain = isinstance(counted, str) and not counted.strip().isdigit()
+        machines = cluster(str(counted) if plain else f"{int(counted or 1)}x{machine.get('gpu')}", machine.get("hardware_file"))
+        machines = replace(machines, node_gpus=int(number(first("node_gpus") or 0)), nic_gbps=number(first("nic_gbps") or 0.0))
+    except ConfigError as error:
+        faults.extend(error.faults)
+    lengths = {
+        "input_tokens": first("input_tokens", "isl", "input_len", "random_input_len", "prompt_tokens"),
+        "output_tokens": first("output_tokens", "osl", "output_len", "random_output_len"),
+    }
+    for name, value in lengths.items():
+        if value is None or not number(value) >= 1:
+            faults.append(Fault(where="task", field=f"workload.{name}", value=repr(value), rule="must be a number of tokens"))
+    rate, concurrency = first("request_rate", "qps"), first("concurrency", "max_concurrency")
+    for name, value in (("request_rate", rate), ("concurrency", concurrency)):
+        if value is not None and not number(value) > 0:
+            faults.append(Fault(where="task", field=f"workload.{name}", value=repr(value), rule="must be above 0"))
+    if machines is not None and len(machines.groups) > 1:
+        kinds = " and ".join(one.name for one, _ in machines.groups)
+        rule = "the serving model knows replicas on one kind of GPU"
+        faults.append(Fault(where="task", field="hardware.gpus", value=kinds, rule=rule, fix="Ask for each kind on its own"))
+    if rate is None and concurrency is None:
+        faults.append(Fault(where="task", field="workload.concurrency", rule="give concurrency, or request_rate in requests per second"))
+    if faults or shape is None or machines is None:
+        raise ConfigError(faults)
+    given = first("requests", "num_prompts")
+    rounds = 4 * min(2048, int(number(concurrency))) if concurrency is not None else 0  # enough to see the steady state
+    requests = int(number(given)) if given is not None else max(200, rounds)
+    if rate is not None and number(rate) == float("inf") and concurrency is None:
+        concurrency = requests  # all at once
+    engine = str(first("engine") or task.system).lower().replace("-", "").replace("tensorrt", "trt")
+    return ServingTask(
+        shape=shape,
+        cluster=machines,
+        input_tokens=int(number(lengths["input_tokens"])),
+        output_tokens=int(number(lengths["output_tokens"])),
+        concurrency=int(number(concurrency)) if concurrency is not None else None,
+        request_rate=float(rate) if rate is not None and number(rate) != float("inf") else None,
+        requests=requests,
+        engine=ENGINES.index(engine) if engine in ENGINES else 0,
+        fixed={name: facts[name] for names in KNOBS.values() for name in names if name in facts},
+        limits={limit.metric: limit.value for limit in task.objective.limits if limit.op.startswith("<")},
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deployment:
+    """One config: the job of a replica, its engine limits, and how many replicas share the load."""
+
+    job: ServingJob
+    limits: EngineLimits
+    memory_share: float
+    replicas: int
+    fits: bool
+
+
+def deployment(config: Mapping[str, Any], reading: ServingTask) -> Deployment:
+    """Read a config's knobs; those it leaves out take the engine's usual values."""
+    values = {**reading.fixed, **config}
+
+    def knob(name: str, default: Any) -> Any:
+        return next((values[alias] for alias in KNOBS[name] if values.get(alias) not in (None, "")), default)
+
+    shape, gpu = reading.shape, reading.cluster.groups[0][0]
+    tp, pp = int(number(knob("tp", 1))), int(number(knob("pp", 1)))
+    world = max(1, reading.cluster.gpus // (tp * pp))
+    replicas = int(number(knob("dp", world if "dp" not in values else 1)))
+    spread_experts = bool(shape.experts) and number(knob("expert_parallel", 0)) > 0
+    precision = str(knob("precision", "bf16")).lower()
+    precision = precision_named(precision) or "bf16"
+    weight = bytes_per_weight(precision)
+    together = replicas if spread_experts else 1  # attention replicas that share one set of experts
+    load = reading.concurrency or 64
+    machine = gpu_serving_fields(gpu, precision)
+    machine["node_gpus"] = float(reading.cluster.node_gpus) or machine["node_gpus"]
+    machine["nic_rate"] = reading.cluster.nic_gbps * 1e9 or machine["nic_rate"]
+    job = ServingJob(
+        **model_serving_fields(shape),
+        **machine,
+        weight_bytes=weight,
+        expert_bytes=weight,
+        kv_bytes=1.0 if "fp8" in str(knob("kv_dtype", "")).lower() else 2.0,
+        tp=float(tp),
+        pp=float(pp),
+        attention_dp=float(together),
+        moe_tp=1.0 if spread_experts else float(tp),
+        moe_ep=float(tp * together) if spread_experts else 1.0,
+        engine=float(reading.engine),
+        input_tokens=float(reading.input_tokens),
+        output_tokens=float(reading.output_tokens),
+        batch=float(max(1, -(-load // max(1, replicas)))),
+    )
+    limits = EngineLimits(
+        max_requests=int(number(knob("max_requests", 256))),
+        max_step_tokens=int(number(knob("max_step_tokens", 8192))),
+        chunked=number(knob("chunked", 1)) > 0,
+        mixed=number(knob("mixed", not PROMPTS_FIRST[reading.engine])) > 0,
+    )
+    fits = tp * pp * max(1, replicas) <= reading.cluster.gpus and shape.heads % tp == 0
+    return Deployment(job=job, limits=limits, memory_share=float(knob("memory_share", 0.9)), replicas=max(1, replicas), fits=fits)
+
+
+__all__ = ["KNOBS", "Deployment", "ServingTask", "deployment", "read_serving_task"]

@@ -1,0 +1,230 @@
+"""Fitting the training model to tables: few constants, bounded by physics, judged by grouped cross-validation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autoscout.common.fit import fit_positive
+from autoscout.common.stats import folds, mape
+from autoscout.core.errors import ConfigError, Fault
+from autoscout.core.task import Task
+from autoscout.core.trial import Fidelity, Status, Trial
+from autoscout.simulators.training.calibration import TrainingCalibration, features, save_calibration, training_calibration
+from autoscout.simulators.training.constants import TrainingConstants
+from autoscout.simulators.training.job import TrainingJob
+from autoscout.simulators.training.memory import MemoryConstants
+from autoscout.simulators.training.read import read_task, rows_of
+from autoscout.simulators.training.shapes import LayerShapes, learn_shapes
+from autoscout.simulators.training.step import step_time
+from autoscout.simulators.training.tables import TrainingTable, read_training_table, table_of
+
+BOUNDS: dict[str, tuple[float, float]] = {
+    "gemm_scale": (0.5, 1.15),
+    "unaligned_cost": (0.05, 4.0),
+    "tile_half": (0.005, 0.5),
+    "layer_gap_s": (1e-6, 6e-4),
+    "reduced_share": (0.1, 1.0),
+    "attention_share": (0.15, 0.75),
+    "score_passes": (3.0, 20.0),
+    "element_bytes": (8.0, 80.0),
+    "layer_host_s": (1e-5, 5e-3),
+    "host_skew": (1e-4, 0.05),
+    "head_host_s": (1e-5, 1e-2),
+    "step_host_s": (1e-3, 0.1),
+    "bus_scale": (0.3, 1.1),
+    "nic_share": (0.15, 1.0),
+    "nic_latency_s": (2e-6, 1e-4),
+    "dp_overlap": (0.01, 1.0),
+    "tp_overlap": (0.05, 1.0),
+    "shard_overlap": (0.05, 1.0),
+    "optimizer_bytes": (24.0, 90.0),
+    "expert_share": (0.1, 1.0),
+    "expert_host_s": (1e-6, 5e-3),
+}
+"""What each constant may be, whatever the data says: outside, it would be fitting something else."""
+
+WORTHWHILE = 0.9
+"""Share of the error on unseen workloads that must be left for factors of layer shapes to be used."""
+
+START = TrainingConstants(dp_overlap=0.3, element_bytes=25.0, expert_host_s=1e-4, layer_host_s=6e-4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fitted:
+    """A calibration with its out-of-fold predictions, table by table."""
+
+    calibration: TrainingCalibration
+    predicted_s: tuple[NDArray[np.float64], ...]
+    formula_s: tuple[NDArray[np.float64], ...]  # the same without factors of layer shapes
+
+
+def fit_constants(tables: Sequence[TrainingTable], names: Sequence[str], start: TrainingConstants = START) -> TrainingConstants:
+    """Fit the named constants to all tables at once; every table counts the same, however many rows it has."""
+    unknown = [name for name in names if name not in BOUNDS]
+    if unknown:
+        rule = f"not a constant; there are: {', '.join(BOUNDS)}"
+        raise ConfigError([Fault(where="calibrate", value=name, rule=rule) for name in unknown])
+    parts = _parts(tables)
+    begin = np.array([np.clip(getattr(start, name), *BOUNDS[name]) for name in names])
+
+    def residual(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        constants = replace(start, **dict(zip(names, values.tolist(), strict=True)))
+        errors = [np.log(step_time(job, constants).total_s / step_s) * np.sqrt(50.0 / len(step_s)) for job, step_s in parts if len(step_s)]
+        return np.concatenate(errors)
+
+    low, high = (np.array([BOUNDS[name][side] for name in names]) for side in (0, 1))
+    values = fit_positive(residual, begin, low=low, high=high)
+    return replace(start, **{name: float(f"{value:.4g}") for name, value in zip(names, values.tolist(), strict=True)})
+
+
+def calibrate(
+    tables: Sequence[TrainingTable],
+    names: Sequence[str],
+    *,
+    name: str,
+    made_from: str,
+    start: TrainingConstants = START,
+    memory: MemoryConstants | None = None,
+    assumes: Mapping[str, float] | None = None,
+    spread: float = 0.3,
+    fold_count: int = 5,
+) -> Fitted:
+    """Fit, and measure the error on workloads that the fit has not seen; one workload alone keeps `spread` and has no error.
+
+    Factors of measured layer shapes are kept where they make the error on unseen workloads smaller by at least a tenth.
+    """
+    constants = fit_constants(tables, names, start)
+    plain, shaped = ([np.full(len(table.step_s), np.nan) for table in tables] for _ in range(2))
+    masks = _masks(tables, fold_count)
+    for fold in range(fold_count):
+        held = [mask[fold] if fold < len(mask) else np.zeros(len(table.step_s), bool) for mask, table in zip(masks, tables, strict=True)]
+        kept = [_without(table, mask) for table, mask in zip(tables, held, strict=True)]
+        kept = [table for table in kept if np.isfinite(table.step_s).any()]
+        if not kept:
+            continue
+        unseen = fit_constants(kept, names, start)
+        shapes = learn_shapes(_parts(kept), unseen)
+        for table, mask, one, other in zip(tables, held, plain, shaped, strict=True):
+            if mask.any():
+                job, count = rows_of(table.job, mask), (int(mask.sum()),)
+                one[mask] = np.broadcast_to(step_time(job, unseen).total_s, count)
+                other[mask] = np.broadcast_to(step_time(job, unseen, shapes.factor(job)).total_s, count)
+    use = _error(shaped, tables) < WORTHWHILE * _error(plain, tables)
+    predicted = shaped if use else plain
+    ratios = _ratios(predicted, tables)
+    judged = len(ratios) > 0
+    calibration = TrainingCalibration(
+        name=name,
+        constants=constants,
+        memory=memory or MemoryConstants(),
+        shapes=learn_shapes(_parts(tables), constants) if use else LayerShapes(),
+        spread=float(np.round(np.std(np.log(_ratios(plain, tables))), 3)) if judged else spread,  # shapes are seldom among the measured
+        made_from=made_from,
+        rows=len(ratios) if judged else sum(int(np.isfinite(table.step_s).sum()) for table in tables),
+        mape=float(np.round(mape(ratios, np.ones_like(ratios)), 3)) if judged else None,
+        assumes=dict(assumes or {}),
+        ranges=_ranges(tables),
+    )
+    return Fitted(calibration=calibration, predicted_s=tuple(predicted), formula_s=tuple(plain))
+
+
+def _parts(tables: Sequence[TrainingTable]) -> list[tuple[TrainingJob, NDArray[np.float64]]]:
+    """Rows that ran, table by table."""
+    return [(rows_of(table.job, np.isfinite(table.step_s)), table.step_s[np.isfinite(table.step_s)]) for table in tables]
+
+
+def _ratios(predicted: Sequence[NDArray[np.float64]], tables: Sequence[TrainingTable]) -> NDArray[np.float64]:
+    """Predicted over measured, of all rows that ran."""
+    ratios = np.concatenate([out / table.step_s for out, table in zip(predicted, tables, strict=True)])
+    return np.asarray(ratios[np.isfinite(ratios)])
+
+
+def _error(predicted: Sequence[NDArray[np.float64]], tables: Sequence[TrainingTable]) -> float:
+    """Mean of the tables' mean absolute log errors: each counts the same, as in the fit."""
+    errors = [np.abs(np.log(out / table.step_s)) for out, table in zip(predicted, tables, strict=True)]
+    means = [float(error[np.isfinite(error)].mean()) for error in errors if np.isfinite(error).any()]
+    return float(np.mean(means)) if means else math.inf
+
+
+def _masks(tables: Sequence[TrainingTable], count: int) -> list[list[NDArray[np.bool_]]]:
+    """Held-out rows by table and fold; tables of one workload each are told apart only together."""
+    if any(len(set(table.groups)) > 1 for table in tables):
+        return [folds(table.groups, count) for table in tables]
+    ends = np.cumsum([len(table.groups) for table in tables])[:-1]
+    together = [np.split(mask, ends) for mask in folds([group for table in tables for group in table.groups], count)]
+    return [[parts[place] for parts in together] for place in range(len(tables))]
+
+
+def calibrate_tables(
+    paths: Sequence[Path], names: Sequence[str], *, name: str, stack: str, given: Mapping[str, str], out: Path
+) -> TrainingCalibration:
+    """Read tables, fit the named constants beginning at those of a shipped calibration, and write the result."""
+    begin = training_calibration(stack)
+    tables = [read_training_table(path, given=given) for path in paths]
+    made_from = ", ".join(f"{path.name} ({len(table.rows)} rows)" for path, table in zip(paths, tables, strict=True))
+    found = calibrate(
+        tables,
+        names,
+        name=name,
+        made_from=made_from,
+        start=begin.constants,
+        memory=begin.memory,
+        assumes=begin.assumes,
+        spread=begin.spread,
+    ).calibration
+    save_calibration(found, out)
+    return found
+
+
+def table_of_trials(trials: Sequence[Trial], task: Task) -> TrainingTable:
+    """A user's own measured trials of a training task as a table; failures for want of memory included."""
+    reading = read_task(task)
+    gpu, count = reading.cluster.groups[0]
+    about = {"gpu": gpu.name, "n_gpus": count, "seq": reading.sequence, "gbs": reading.global_batch, "precision": reading.precision}
+    shape = {**{field: getattr(reading.shape, field) for field in _SHAPE}, "model": reading.shape.name}
+    rows = []
+    for trial in trials:
+        if trial.measurement.fidelity is not Fidelity.MEASURED or trial.measurement.status is Status.ABORTED:
+            continue
+        value = task.objective.value(trial.measurement)
+        metric = task.objective.metric
+        outcome: dict[str, Any] = {"status": trial.measurement.status.value}
+        if value is not None and value > 0:
+            outcome["tokens_s_gpu" if "tokens" in metric else "step_s"] = value * _unit(metric, count)
+        rows.append({**shape, **about, **reading.fixed, **trial.config, **outcome})
+    return table_of(task.key, rows)
+
+
+_SHAPE = ("layers", "hidden", "heads", "kv_heads", "ffn", "gated", "vocab", "tied")
+
+
+def _unit(metric: str, gpus: int) -> float:
+    if "tokens" in metric:
+        return 1.0 if "gpu" in metric else 1.0 / gpus
+    return 1e-3 if metric.endswith("_ms") else 1.0
+
+
+def _without(table: TrainingTable, mask: NDArray[np.bool_]) -> TrainingTable:
+    groups = [group for group, out in zip(table.groups, mask, strict=True) if not out]
+    rows = [row for row, out in zip(table.rows, mask, strict=True) if not out]
+    return replace(
+        table, job=rows_of(table.job, ~mask), step_s=table.step_s[~mask], groups=groups, rows=rows, peak_bytes=table.peak_bytes[~mask]
+    )
+
+
+def _ranges(tables: Sequence[TrainingTable]) -> dict[str, tuple[float, float]]:
+    found: dict[str, list[NDArray[np.float64]]] = {}
+    for table in tables:
+        for name, value in features(table.job).items():
+            found.setdefault(name, []).append(np.broadcast_to(value, table.step_s.shape))
+    return {name: (float(min(part.min() for part in parts)), float(max(part.max() for part in parts))) for name, parts in found.items()}
+
+
+__all__ = ["BOUNDS", "START", "Fitted", "calibrate", "calibrate_tables", "fit_constants", "table_of_trials"]

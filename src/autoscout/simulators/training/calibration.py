@@ -1,0 +1,178 @@
+"""Calibrations: fitted constants with a statement of the data that made them, shipped or written by `autoscout calibrate`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+
+from autoscout.core.errors import ConfigError, Fault
+from autoscout.simulators.training.arithmetic import log2
+from autoscout.simulators.training.constants import TrainingConstants
+from autoscout.simulators.training.job import TrainingJob
+from autoscout.simulators.training.memory import MemoryConstants
+from autoscout.simulators.training.shapes import PLACE, LayerShapes
+
+STACKS = {
+    "megatron": "megatron-core",
+    "megatron-core": "megatron-core",
+    "megatron-lm": "megatron-core",
+    "megatron-bridge": "megatron-core",
+    "nemo": "megatron-core",
+    "transformer-engine": "megatron-core",
+    "torchtitan": "fsdp",
+    "fsdp": "fsdp",
+    "llm-foundry": "fsdp",
+    "litgpt": "fsdp",
+    "accelerate": "fsdp",
+    "transformers": "fsdp",
+    "deepspeed": "megatron-deepspeed",
+    "megatron-deepspeed": "megatron-deepspeed",
+}
+"""Software that a task may name -> shipped calibration; anything else takes `default`, pooled over all of them."""
+
+
+NEAR = 0.1
+"""Powers of two beyond the data that still count as inside."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingCalibration:
+    """Constants of one software stack and where they hold."""
+
+    name: str
+    constants: TrainingConstants = field(default_factory=TrainingConstants)
+    memory: MemoryConstants = field(default_factory=MemoryConstants)
+    shapes: LayerShapes = field(default_factory=LayerShapes)
+    spread: float = 0.3  # standard deviation of the log error in grouped cross-validation
+    made_from: str = "nothing: textbook values"
+    rows: int = 0
+    mape: float | None = 0.0  # in grouped cross-validation; None where the data has only one workload
+    assumes: Mapping[str, float] = field(default_factory=dict)  # knobs that this software sets when nobody says anything
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # log2 of each feature, 5th to 95th percentile
+
+    def known(self, job: TrainingJob, count: int) -> NDArray[np.float64]:
+        """1 inside the calibration data, halving with every doubling outside of it."""
+        if not self.ranges:
+            return np.full(count, 0.25)
+        same, away = 0.0, np.zeros(count)
+        for name, value in features(job).items():
+            low, high = self.ranges.get(name, (-np.inf, np.inf))
+            if isinstance(value, np.ndarray):
+                away = away + np.maximum(0.0, np.maximum(low - value, value - high) - NEAR)
+            else:
+                same += max(0.0, low - value - NEAR, value - high - NEAR)
+        return np.asarray(np.exp2(-away - same), dtype=np.float64)
+
+    def covers(self, flops: float) -> bool:
+        """Whether GPUs of about this speed made the constants."""
+        low, high = self.ranges.get("flops", (-np.inf, np.inf))
+        return bool(low - 0.5 <= np.log2(flops) <= high + 0.5)
+
+
+def features(job: TrainingJob) -> dict[str, Any]:
+    """What says how far a job is from others: sizes in powers of two."""
+    lay = job.layout
+    per_layer = job.attention_params + job.ffn_matrices * job.hidden * job.ffn
+    return {
+        "layer_params": log2(per_layer),
+        "tokens": log2(job.tokens),
+        "sequence": log2(job.sequence),
+        "gpus": log2(lay.tp * lay.pp * lay.dp * lay.cp),
+        "tp": log2(lay.tp),
+        "pp": log2(lay.pp),
+        "flops": log2(job.flops),
+        "experts": log2(1.0 + job.experts),
+    }
+
+
+def training_calibration(stack: str = "", path: str | Path | None = None) -> TrainingCalibration:
+    """The calibration of a stack: the file at `path`, else the shipped one whose software is named, else the pooled default."""
+    if path:
+        return _from_json(_read_file(path), str(path))
+    shipped = _shipped()
+    return shipped.get(stack) or shipped.get(STACKS.get(stack.lower().replace("_", "-"), "default")) or TrainingCalibration(name="textbook")
+
+
+def shipped_names() -> tuple[str, ...]:
+    """Names of the calibrations that come with the package."""
+    return tuple(_shipped())
+
+
+def save_calibration(calibration: TrainingCalibration, path: str | Path) -> None:
+    """Write a calibration that `training_calibration(path=...)` reads."""
+    Path(path).write_text(yaml.safe_dump(to_json(calibration), sort_keys=False, width=140))
+
+
+def to_json(calibration: TrainingCalibration) -> dict[str, Any]:
+    """Plain data; numbers with four digits, which is more than they deserve."""
+    data = asdict(calibration)
+    data["assumes"] = dict(calibration.assumes)
+    data["shapes"] = [[*point, log] for point, log in zip(calibration.shapes.points, calibration.shapes.logs, strict=True)]
+    data["ranges"] = {name: [float(f"{value:.4g}") for value in pair] for name, pair in calibration.ranges.items()}
+    for part in ("constants", "memory"):
+        data[part] = {name: float(f"{value:.4g}") for name, value in data[part].items()}
+    return {"kind": "training", **data}
+
+
+def _read_file(path: str | Path) -> dict[str, Any]:
+    try:
+        data = yaml.safe_load(Path(path).read_text())
+    except (OSError, yaml.YAMLError) as error:
+        raise ConfigError(Fault(where=str(path), rule=f"the calibration cannot be read: {error}")) from error
+    if not isinstance(data, dict) or data.get("kind") != "training":
+        raise ConfigError(Fault(where=str(path), field="kind", rule="must say 'training'", fix="Write it with autoscout calibrate"))
+    return data
+
+
+def _from_json(data: Mapping[str, Any], where: str) -> TrainingCalibration:
+    constants, memory = dict(data.get("constants", {})), dict(data.get("memory", {}))
+    known = {"constants": set(TrainingConstants.names()), "memory": {item.name for item in fields(MemoryConstants)}}
+    faults = [
+        Fault(where=where, field=f"{part}.{name}", rule=f"unknown constant; there are: {', '.join(sorted(known[part]))}")
+        for part, values in (("constants", constants), ("memory", memory))
+        for name in values.keys() - known[part]
+    ]
+    if faults:
+        raise ConfigError(faults)
+    return TrainingCalibration(
+        name=str(data.get("name", where)),
+        constants=TrainingConstants(**constants),
+        memory=MemoryConstants(**memory),
+        shapes=_shapes(data.get("shapes") or (), where),
+        spread=float(data.get("spread", 0.3)),
+        made_from=str(data.get("made_from", "")),
+        rows=int(data.get("rows", 0)),
+        mape=None if data.get("mape", 0.0) is None else float(data.get("mape", 0.0)),
+        assumes={str(name): float(value) for name, value in data.get("assumes", {}).items()},
+        ranges={name: (float(pair[0]), float(pair[1])) for name, pair in data.get("ranges", {}).items()},
+    )
+
+
+def _shapes(rows: Sequence[Sequence[float]], where: str) -> LayerShapes:
+    """Each row is a place and the logarithm of measured over predicted."""
+    width = len(PLACE) + 1
+    if any(len(row) != width for row in rows):
+        rule = f"each needs {width} numbers: {', '.join(PLACE)} and the logarithm of measured over predicted"
+        raise ConfigError(Fault(where=where, field="shapes", rule=rule, fix="Write it with autoscout calibrate"))
+    points = tuple(tuple(float(value) for value in row[:-1]) for row in rows)
+    return LayerShapes(points=points, logs=tuple(float(row[-1]) for row in rows))
+
+
+@cache
+def _shipped() -> dict[str, TrainingCalibration]:
+    source = files("autoscout.simulators.training").joinpath("calibrations.yaml")
+    if not source.is_file():
+        return {}
+    entries = yaml.safe_load(source.read_text())["training"]
+    return {entry["name"]: _from_json(entry, "calibrations.yaml") for entry in entries}
+
+
+__all__ = ["STACKS", "TrainingCalibration", "features", "save_calibration", "shipped_names", "to_json", "training_calibration"]

@@ -1,0 +1,139 @@
+"""What the training model is asked: model, load, layout and hardware as numbers or arrays that broadcast together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autoscout.catalog.gpus import Cluster, Gpu
+from autoscout.catalog.models import ModelShape
+from autoscout.simulators.training.arithmetic import Array, ceil, floor, given, larger, where
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """How a training step is laid out over GPUs; each field a number or an array.
+
+    `recompute`: share of a layer's forward that is run again (0 none, 1 full); `selective`: 1 when only the attention core is.
+    `attention`: passes over the score matrix relative to plain kernels (1 plain, about 0.5 fused softmax, 0 flash).
+    `norm_fused`: 1 when norms and residuals run as one kernel. `compiled`: 1 with CUDA graphs or a compiler (no host floor).
+    """
+
+    tp: Array = 1.0
+    pp: Array = 1.0
+    dp: Array = 1.0
+    cp: Array = 1.0
+    ep: Array = 1.0
+    expert_tp: Array = 1.0
+    virtual_stages: Array = 1.0
+    micro_batch: Array = 1.0
+    sequence_parallel: Array = 0.0
+    recompute: Array = 0.0
+    selective: Array = 0.0
+    zero: Array = 0.0
+    zero_group: Array = 0.0  # ranks that share optimizer state; 0 = all of dp
+    attention: Array = 0.0
+    norm_fused: Array = 0.0
+    compiled: Array = 0.0
+    tp_overlap: Array = 0.0
+    tp_comm_sms: Array = 0.0  # SMs set aside for overlapped tensor-parallel communication; 0 = engine's choice
+    dp_overlap: Array = 1.0
+    bucket_mb: Array = 0.0  # 0 = engine's choice
+    bucket_count: Array = 0.0  # instead of bucket_mb
+    gradient_bytes: Array = 4.0
+    loss_parallel: Array = 1.0  # 0 when logits are gathered over tensor-parallel ranks
+    vocab_multiple: Array = 128.0  # the vocabulary is padded to this many words times tp; 1 = not at all
+    trained_share: Array = 1.0  # below 1 for LoRA: no weight gradients for the frozen rest
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingJob:
+    """One question, or n of them."""
+
+    layers: Array
+    hidden: Array
+    heads: Array
+    kv_heads: Array
+    head_size: Array
+    ffn: Array
+    ffn_matrices: Array  # 3 when gated, else 2
+    vocab: Array
+    tied: Array
+    attention_params: Array
+    experts: Array
+    active_experts: Array
+    expert_ffn: Array
+    shared_ffn: Array
+    moe_layers: Array
+
+    sequence: Array
+    global_batch: Array
+    layout: Layout
+
+    gemm_flops: Array  # peak of the precision that linear layers use
+    flops: Array  # bf16 peak
+    gemm_share: Array
+    memory_rate: Array  # bytes/s, reached
+    memory_bytes: Array
+    multiprocessors: Array
+    node_gpus: Array
+    bus_rate: Array  # bytes/s inside a node, reached
+    bus_latency_s: Array
+    nic_rate: Array
+
+    @property
+    def tokens(self) -> Array:
+        """Per rank and micro-batch."""
+        return self.layout.micro_batch * self.sequence / self.layout.cp
+
+    @property
+    def head_columns(self) -> Array:
+        """Words of the vocabulary on one rank, padding included; engines that do not pad leave out what does not divide."""
+        unit = self.layout.vocab_multiple
+        padded = ceil(self.vocab / (unit * self.layout.tp)) * unit
+        return where(unit > 1.0, padded, floor(self.vocab / self.layout.tp)) if given(unit <= 1.0) else padded
+
+    @property
+    def micro_batches(self) -> Array:
+        return larger(1.0, ceil(self.global_batch / (self.layout.micro_batch * self.layout.dp)))
+
+
+def model_fields(shape: ModelShape) -> dict[str, float]:
+    """The part of a job that a model fills in."""
+    return {
+        "layers": float(shape.layers),
+        "hidden": float(shape.hidden),
+        "heads": float(shape.heads),
+        "kv_heads": float(shape.kv_heads),
+        "head_size": float(shape.head_size),
+        "ffn": float(shape.ffn),
+        "ffn_matrices": 2.0 + shape.gated,
+        "vocab": float(shape.vocab),
+        "tied": float(shape.tied),
+        "attention_params": float(shape.attention_params),
+        "experts": float(shape.experts),
+        "active_experts": float(shape.active_experts),
+        "expert_ffn": float(shape.expert_ffn),
+        "shared_ffn": float(shape.shared_ffn),
+        "moe_layers": float(shape.moe_layers),
+    }
+
+
+def hardware_fields(gpu: Gpu, cluster: Cluster | None = None, precision: str = "bf16") -> dict[str, float]:
+    """The part of a job that a GPU and its cluster fill in."""
+    nic_gbps = (cluster.nic_gbps if cluster else 0.0) or gpu.nic_gbps
+    scaleup_gbps = (cluster.scaleup_gbps if cluster else 0.0) or gpu.scaleup_gbps
+    return {
+        "gemm_flops": gpu.flops(precision),
+        "flops": gpu.flops("bf16"),
+        "gemm_share": gpu.gemm,
+        "memory_rate": gpu.memory_gbps * 1e9 * gpu.memory,
+        "memory_bytes": gpu.memory_bytes,
+        "multiprocessors": float(gpu.multiprocessors),
+        "node_gpus": float((cluster.node_gpus if cluster else 0) or gpu.node_gpus),
+        "bus_rate": scaleup_gbps * 1e9 * gpu.bus,
+        "bus_latency_s": gpu.latency_us * 1e-6,
+        "nic_rate": nic_gbps * 1e9,
+    }
+
+
+__all__ = ["Layout", "TrainingJob", "hardware_fields", "model_fields"]

@@ -1,0 +1,130 @@
+"""Device memory of one training step on the fullest rank, and how likely it is to fit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from autoscout.simulators.training.arithmetic import Array, ceil, given, larger, smaller, where
+from autoscout.simulators.training.job import TrainingJob
+from autoscout.simulators.training.step import stage_params
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryConstants:
+    """Calibrated against published peaks and out-of-memory runs."""
+
+    activation_scale: float = 1.0  # of the textbook count
+    norm_bytes: float = 8.0  # kept per token and hidden unit of a layer where norms are separate kernels
+    fixed_bytes: float = 3.0e9  # context, workspaces, communication buffers
+    fragment_share: float = 0.04  # of everything, lost to fragments
+    usable_share: float = 0.97  # of nominal capacity
+    spread: float = 0.3  # standard deviation of the log error of activations; weights and optimizer state are known
+    margin: float = 0.4  # logarithm of how much more than counted must be free for activations at even odds (safe side)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepMemory:
+    """Bytes on the fullest rank, split."""
+
+    total_bytes: Array
+    weights_bytes: Array
+    gradients_bytes: Array
+    optimizer_bytes: Array
+    activations_bytes: Array
+    logits_bytes: Array
+    fixed_bytes: Array
+
+    def parts(self) -> dict[str, Any]:
+        """All parts by name, without the total."""
+        return {item.name: getattr(self, item.name) for item in fields(self) if item.name != "total_bytes"}
+
+
+def step_memory(job: TrainingJob, constants: MemoryConstants) -> StepMemory:
+    """Predict the peak of the fullest rank (first or last stage, whichever holds more)."""
+    lay = job.layout
+    stage_layers = ceil(job.layers / (lay.pp * lay.virtual_stages)) * lay.virtual_stages
+    dense, experts = stage_params(job, stage_layers)
+    weights, gradients, optimizer = _states(job, dense, experts)
+    gathered: Array = 0.0
+    if given(lay.zero >= 3):
+        # two layers at a time; with pipelines weights stay gathered from micro-batch to micro-batch, and gradients are summed unsharded
+        layers = where(lay.pp > 1, (2.0 + lay.gradient_bytes) / 2.0 * stage_layers, 2.0)
+        gathered = where(lay.zero >= 3, 2.0 * layers * (dense + experts) / larger(1.0, stage_layers), 0.0)
+    flight = where(lay.pp > 1, smaller(job.micro_batches, lay.pp), 1.0)
+    if given(lay.virtual_stages > 1):
+        flight = flight * where(lay.virtual_stages > 1, 1.0 + (lay.pp - 1.0) / (lay.pp * lay.virtual_stages), 1.0)
+    kept, working = _layer_bytes(job, constants)
+    activations = constants.activation_scale * (stage_layers * kept * flight + working)
+    columns = job.vocab / where(lay.loss_parallel > 0, lay.tp, 1.0)
+    logits = job.tokens * columns * 12.0  # 2-byte logits, 4-byte copy, the gradients of both
+    last = where(lay.pp > 1, logits + activations / larger(1.0, flight), logits + activations)
+    peak_activations = larger(where(lay.pp > 1, activations, 0.0), last)
+    fixed = constants.fixed_bytes
+    total = (weights + gathered + gradients + optimizer + peak_activations) * (1.0 + constants.fragment_share) + fixed
+    return StepMemory(
+        total_bytes=total,
+        weights_bytes=weights + gathered,
+        gradients_bytes=gradients,
+        optimizer_bytes=optimizer,
+        activations_bytes=activations,
+        logits_bytes=peak_activations - activations,
+        fixed_bytes=total - weights - gathered - gradients - optimizer - peak_activations,
+    )
+
+
+def feasible(memory: StepMemory, job: TrainingJob, constants: MemoryConstants) -> Array:
+    """Probability that the need fits: a logistic of the room for activations, moved to the safe side by the margin."""
+    odds = 1.702 * (spare_room(memory, job.memory_bytes, constants) - constants.margin) / constants.spread
+    return 1.0 / (1.0 + np.exp(np.clip(-odds, -60.0, 60.0)))
+
+
+def spare_room(memory: StepMemory, capacity_bytes: Array, constants: MemoryConstants) -> Array:
+    """Logarithm of what is left for activations over what they are counted at.
+
+    Weights, gradients and optimizer state can be counted to the byte; activations, workspaces of kernels and fragments cannot.
+    """
+    certain = memory.weights_bytes + memory.gradients_bytes + memory.optimizer_bytes + constants.fixed_bytes
+    loose = (memory.activations_bytes + memory.logits_bytes) * (1.0 + constants.fragment_share)
+    return np.log(larger(capacity_bytes * constants.usable_share - certain, 1.0) / larger(loose, 1.0))
+
+
+def _states(job: TrainingJob, dense: Array, experts: Array) -> tuple[Array, Array, Array]:
+    lay = job.layout
+    group = where(lay.zero_group > 0, lay.zero_group, lay.dp * lay.cp)
+    expert_group = larger(1.0, group * lay.tp / (lay.ep * lay.expert_tp))
+
+    def sharded(bytes_each: Array, stage: float) -> Array:
+        split = lay.zero >= stage
+        if not given(split):
+            return bytes_each * (dense + experts)
+        return bytes_each * (dense * where(split, 1.0 / group, 1.0) + experts * where(split, 1.0 / expert_group, 1.0))
+
+    master = where(lay.zero >= 3, 10.0, 12.0)  # fp32 weights, two moments; FSDP keeps fp32 weights instead of both
+    return sharded(2.0, 3), sharded(lay.gradient_bytes * lay.trained_share, 2), sharded(master * lay.trained_share, 1)
+
+
+def _layer_bytes(job: TrainingJob, constants: MemoryConstants) -> tuple[Array, Array]:
+    """(kept for the backward per layer and micro-batch, working space of the layer that is being recomputed)."""
+    lay, tokens = job.layout, job.tokens
+    spread = where(lay.sequence_parallel > 0, lay.tp, 1.0)
+    norms = constants.norm_bytes * (1.0 - lay.norm_fused)
+    whole = (10.0 + norms) * job.hidden / spread  # inputs of norms and linear layers, masks
+    heads = (2.0 * (job.heads + 2.0 * job.kv_heads) + 2.0 * job.heads) * job.head_size / lay.tp
+    scores = 5.0 * job.heads * job.sequence / (lay.cp * lay.tp) * (lay.attention > 0.3) * lay.cp
+    dense_ffn = where(job.ffn_matrices > 2.0, 6.0, 4.0) * job.ffn / lay.tp
+    moe_share = job.moe_layers / job.layers
+    routed = job.active_experts * (6.0 * job.expert_ffn / lay.expert_tp + 6.0 * job.hidden) / where(lay.expert_tp < lay.tp, spread, 1.0)
+    shared = 6.0 * job.shared_ffn / lay.tp
+    ffn = dense_ffn * (1.0 - moe_share) + (routed + shared) * moe_share
+    full = tokens * (whole + heads + scores + ffn)
+    selective = tokens * (whole + heads + ffn)
+    checkpoint = tokens * 2.0 * job.hidden / spread
+    plain = where(lay.selective > 0, selective, full)
+    kept = plain + lay.recompute * (checkpoint - plain)
+    return kept, where(lay.recompute > 0, full, where(lay.selective > 0, full - selective, 0.0))
+
+
+__all__ = ["MemoryConstants", "StepMemory", "feasible", "spare_room", "step_memory"]

@@ -1,0 +1,252 @@
+"""Analytic model of transformer training: dense and MoE, all parallelisms, memory and feasibility."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autoscout.core.config import Config
+from autoscout.core.errors import ConfigError, Fault
+from autoscout.core.protocols import Prediction
+from autoscout.core.task import Direction, Task
+from autoscout.core.trial import Fidelity, Trial
+from autoscout.simulators.training.calibration import TrainingCalibration, training_calibration
+from autoscout.simulators.training.job import Layout, TrainingJob
+from autoscout.simulators.training.memory import StepMemory, feasible, spare_room, step_memory
+from autoscout.simulators.training.read import HARDWARE_KNOBS, KNOBS, TrainingTask, number, read_layout, read_task, training_job
+from autoscout.simulators.training.step import StepTime, step_time
+from autoscout.simulators.training.tables import model_flops
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingOptions:
+    """Settings of the training model.
+
+    Attributes:
+        calibration: File written by `autoscout calibrate`; empty takes the shipped one for the task's software.
+        stack: Name of a shipped calibration, instead of what the task's software says.
+        adapt: Learn one scale factor and one memory shift per job from measured trials.
+    """
+
+    calibration: str = ""
+    stack: str = ""
+    adapt: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingAnswer:
+    """Everything the model knows about n configs: the time and memory of the slowest and fullest kind of GPU."""
+
+    layout: Layout
+    time: StepTime
+    memory: StepMemory
+    capacity_bytes: Any
+    feasible: Vector
+    known: Vector
+    valid: NDArray[np.bool_]
+
+
+_NO_TIMES = ("memory", "bytes", "loss", "energy", "power", "perplexity")
+"""What a metric may be about, other than time; every other unknown one that is to be minimised counts as seconds per step."""
+
+
+class TrainingModel:
+    """Predicts step time and memory of transformer training from model shape, layout, GPUs and a calibration."""
+
+    ready: ClassVar[bool] = True
+
+    def __init__(self, options: TrainingOptions | None = None) -> None:
+        self.options = options or TrainingOptions()
+        self._seen: tuple[Task, TrainingTask, TrainingCalibration] | None = None
+        self._scale = 1.0
+        self._shift = 0.0
+        self._spread: float | None = None
+
+    @property
+    def knobs(self) -> frozenset[str]:
+        return frozenset(name for names in KNOBS.values() for name in names) | frozenset(HARDWARE_KNOBS)
+
+    def predict(self, configs: Sequence[Config], task: Task) -> Prediction:
+        if not configs:
+            empty = np.zeros(0)
+            return Prediction(value=empty, spread=empty, feasible=empty, known=empty)
+        reading, calibration = self._read(task)
+        if task.objective.direction is Direction.MAXIMIZE and not _throughput(task.objective.metric):
+            rule = "to be maximised, and none of the throughputs that this model knows"
+            raise ConfigError(Fault(where="task", field="objective.metric", value=task.objective.metric, rule=rule))
+        if any(word in task.objective.metric for word in _NO_TIMES):
+            rule = "this model predicts times and throughputs"
+            raise ConfigError(Fault(where="task", field="objective.metric", value=task.objective.metric, rule=rule))
+        answer = self.answer(configs, task)
+        count = len(configs)
+        step_s = np.broadcast_to(answer.time.total_s, (count,)) * self._scale
+        spread = (self._spread or calibration.spread) * (2.0 - answer.known)
+        value = metric_of(task.objective.metric, step_s, reading)
+        return Prediction(value=value, spread=spread, feasible=answer.feasible, known=answer.known)
+
+    def fit(self, trials: Sequence[Trial], task: Task) -> None:
+        """Learn one scale from measured times and one shift of the memory margin from what ran and what did not."""
+        self._scale, self._shift, self._spread = 1.0, 0.0, None
+        measured = [trial for trial in trials if trial.measurement.fidelity is Fidelity.MEASURED]
+        if not self.options.adapt or not measured:
+            return
+        prediction = self.predict([trial.config for trial in measured], task)
+        _, calibration = self._read(task)
+        direction = -1.0 if _throughput(task.objective.metric) else 1.0
+        ratios = [
+            direction * float(np.log(value / trial.measurement.metrics[task.objective.metric]))
+            for value, trial in zip(prediction.value, measured, strict=True)
+            if trial.ok and trial.measurement.metrics.get(task.objective.metric, 0.0) > 0
+        ]
+        if ratios:
+            middle = float(np.median(ratios))
+            prior = (calibration.spread / max(calibration.spread, 0.1)) ** 2 * 0.3
+            self._scale = float(np.exp(-middle * len(ratios) / (len(ratios) + prior)))
+            within = np.asarray(ratios) - middle
+            self._spread = float(np.sqrt((4.0 * 0.08**2 + within @ within) / (4.0 + len(ratios))))
+        self._shift = self._learn_memory(measured, task, calibration)
+
+    def answer(self, configs: Sequence[Config], task: Task) -> TrainingAnswer:
+        """Times and memory by part, before the per-job scale."""
+        reading, calibration = self._read(task)
+        rows = [config.to_json() for config in configs]
+        layout = read_layout(rows, {**calibration.assumes, **reading.fixed}, float(reading.cluster.gpus))
+        valid = np.broadcast_to(_valid(layout, reading), (len(rows),))
+        job = training_job(reading, layout)
+        time = step_time(job, calibration.constants, calibration.shapes.factor(job))
+        memory = step_memory(job, calibration.memory)
+        fits, capacity = self._fits(memory, job, calibration), job.memory_bytes
+        if reading.cluster.mixed:
+            used = _kinds_used(rows, layout, reading)
+            time, memory, fits, capacity = self._slowest(reading, layout, used, calibration)
+        count = len(configs)
+        return TrainingAnswer(
+            layout=layout,
+            time=time,
+            memory=memory,
+            capacity_bytes=capacity,
+            feasible=np.where(valid, np.broadcast_to(fits, (count,)), 0.0),
+            known=calibration.known(job, count),
+            valid=valid,
+        )
+
+    def breakdown(self, config: Config, task: Task) -> dict[str, float]:
+        """Seconds of one step by part, as far as each takes any."""
+        parts = self.answer([config], task).time.parts()
+        return {name: float(np.ravel(seconds)[0]) * self._scale for name, seconds in parts.items() if float(np.ravel(seconds)[0]) > 0}
+
+    def calibration(self, task: Task) -> TrainingCalibration:
+        """The constants in use for a task."""
+        return self._read(task)[1]
+
+    def _fits(self, memory: StepMemory, job: TrainingJob, calibration: TrainingCalibration) -> Any:
+        return feasible(memory, job, replace(calibration.memory, margin=calibration.memory.margin + self._shift))
+
+    def _slowest(
+        self, reading: TrainingTask, layout: Layout, used: NDArray[np.bool_], calibration: TrainingCalibration
+    ) -> tuple[StepTime, StepMemory, Any, Any]:
+        """Mixed GPUs with equal shares of work: the slowest kind in use sets the pace, the smallest must hold its share."""
+        jobs = [training_job(reading, layout, kind) for kind in range(len(reading.cluster.groups))]
+        nic_rate = min(float(job.nic_rate) for job in jobs)
+        jobs = [replace(job, nic_rate=nic_rate) for job in jobs]
+        times = [step_time(job, calibration.constants, calibration.shapes.factor(job)) for job in jobs]
+        memories = [step_memory(job, calibration.memory) for job in jobs]
+        shape = used.shape[1:]
+        fits = np.stack([np.broadcast_to(self._fits(memory, job, calibration), shape) for memory, job in zip(memories, jobs, strict=True)])
+        totals = np.where(used, np.stack([np.broadcast_to(time.total_s, shape) for time in times]), -np.inf)
+        pace, tight = np.argmax(totals, axis=0), np.argmin(np.where(used, fits, np.inf), axis=0)
+        rows = np.arange(shape[0])
+
+        def pick(parts: Sequence[Any], chosen: NDArray[np.intp]) -> Any:
+            return np.stack([np.broadcast_to(part, shape) for part in parts])[chosen, rows]
+
+        time = StepTime(total_s=pick([one.total_s for one in times], pace), **_picked(times, pace, pick))
+        memory = StepMemory(total_bytes=pick([one.total_bytes for one in memories], tight), **_picked(memories, tight, pick))
+        return time, memory, pick(list(fits), tight), pick([job.memory_bytes for job in jobs], tight)
+
+    def _read(self, task: Task) -> tuple[TrainingTask, TrainingCalibration]:
+        if self._seen is None or self._seen[0] is not task:
+            reading = read_task(task)
+            calibration = training_calibration(self.options.stack or reading.stack, self.options.calibration or None)
+            gpu = reading.cluster.groups[0][0]
+            if not (self.options.stack or self.options.calibration or calibration.covers(gpu.flops("bf16"))):
+                calibration = training_calibration("default")  # better pooled over software than never seen on such a GPU
+            self._seen = (task, reading, calibration)
+        return self._seen[1], self._seen[2]
+
+    def _learn_memory(self, measured: Sequence[Trial], task: Task, calibration: TrainingCalibration) -> float:
+        """The most likely shift of the margin under a prior of 0.3 around 0, by a grid."""
+        seen = [trial for trial in measured if trial.ok or trial.measurement.status.out_of_memory]
+        if not seen:
+            return 0.0
+        answer = self.answer([trial.config for trial in seen], task)
+        ran = np.array([trial.ok for trial in seen])
+        room = spare_room(answer.memory, answer.capacity_bytes, calibration.memory) - calibration.memory.margin
+        shifts = np.linspace(-0.9, 0.9, 61)
+        odds = 1.702 * (np.broadcast_to(room, ran.shape)[:, None] - shifts[None, :]) / calibration.memory.spread
+        likelihood = -np.logaddexp(0.0, np.where(ran[:, None], -odds, odds)).sum(axis=0) - 0.5 * (shifts / 0.3) ** 2
+        return float(shifts[int(np.argmax(likelihood))])
+
+
+def _picked(parts: Sequence[Any], chosen: NDArray[np.intp], pick: Any) -> dict[str, Any]:
+    return {name: pick([part.parts()[name] for part in parts], chosen) for name in parts[0].parts()}
+
+
+def _kinds_used(rows: Sequence[Any], layout: Layout, reading: TrainingTask) -> NDArray[np.bool_]:
+    """Which kinds of GPU each config occupies: by its own counts (`a100=8, a40=0`), else in placement order."""
+    world = layout.tp * layout.pp * layout.dp * layout.cp
+    used, before = [], 0
+    for kind, count in reading.cluster.groups:
+        knob = kind.name.split("-")[0].lower()
+        if any(knob in row for row in rows):
+            used.append(np.array([number(row.get(knob)) > 0 for row in rows]))
+        else:
+            used.append(np.broadcast_to(world > before, (len(rows),)))
+        before += count
+    found = np.stack(used)
+    found[0] |= ~found.any(axis=0)
+    return found
+
+
+def _valid(layout: Layout, reading: TrainingTask) -> NDArray[np.bool_]:
+    """What every engine refuses: more ranks than GPUs, heads, layers, experts or batch that do not divide."""
+    shape = reading.shape
+    world = layout.tp * layout.pp * layout.dp * layout.cp
+    good = (world <= reading.cluster.gpus) & (shape.heads % layout.tp == 0) & (layout.pp <= shape.layers)
+    good &= reading.global_batch % (layout.micro_batch * layout.dp) == 0
+    good &= (layout.virtual_stages == 1) | (shape.layers % (layout.pp * layout.virtual_stages) == 0)
+    if shape.experts:
+        good &= (shape.experts % layout.ep == 0) & (layout.ep <= world)
+    return np.asarray(good, dtype=bool)
+
+
+def _throughput(metric: str) -> bool:
+    return any(word in metric for word in ("tokens", "tflops", "mfu", "samples", "throughput"))
+
+
+def metric_of(metric: str, step_s: Vector, reading: TrainingTask) -> Vector:
+    """Step time in the unit that the objective asks for; unknown names count as seconds per step."""
+    gpus = float(reading.cluster.gpus)
+    tokens = reading.global_batch * reading.sequence
+    per_gpu = 1.0 / gpus if "gpu" in metric else 1.0
+    if "mfu" in metric or "tflops" in metric:
+        flops = model_flops(reading.shape, reading.sequence, tokens) / step_s / gpus
+        return np.asarray(flops / (reading.cluster.groups[0][0].flops("bf16") if "mfu" in metric else 1e12))
+    if "samples" in metric:
+        return np.asarray(reading.global_batch / step_s * per_gpu)
+    if _throughput(metric):
+        return np.asarray(tokens / step_s * per_gpu)
+    if metric.endswith("_ms"):
+        return np.asarray(step_s * 1e3)
+    if not metric:
+        raise ConfigError(Fault(where="task", field="objective.metric", rule="must name what to predict"))
+    return np.asarray(step_s)
+
+
+__all__ = ["TrainingModel"]

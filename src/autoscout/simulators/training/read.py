@@ -1,0 +1,307 @@
+"""From a task and its configs, or from the rows of a table, to a `TrainingJob`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autoscout.catalog.gpus import PRECISIONS, Cluster, cluster, gpu
+from autoscout.catalog.models import ModelShape, model, model_from
+from autoscout.core.errors import ConfigError, Fault
+from autoscout.core.task import Task
+from autoscout.simulators.training.arithmetic import floor, larger, smaller, where
+from autoscout.simulators.training.job import Layout, TrainingJob, hardware_fields, model_fields
+
+KNOBS: dict[str, tuple[str, ...]] = {
+    "tp": ("tp", "tensor_parallel", "tensor_model_parallel_size", "tensor_parallel_size", "tensor_parallel_degree"),
+    "pp": ("pp", "pipeline_parallel", "pipeline_model_parallel_size", "pipeline_parallel_size", "pipeline_parallel_degree"),
+    "dp": ("dp", "data_parallel", "data_parallel_size", "data_parallel_degree"),
+    "cp": ("cp", "context_parallel", "context_parallel_size", "context_parallel_degree"),
+    "ep": ("ep", "expert_parallel", "expert_model_parallel_size", "expert_parallel_degree"),
+    "expert_tp": ("etp", "expert_tp", "expert_tensor_parallel_size"),
+    "virtual_stages": ("vp", "virtual_stages", "virtual_pipeline_model_parallel_size", "interleave"),
+    "micro_batch": ("mbs", "micro_batch", "micro_batch_size", "local_batch", "per_device_train_batch_size"),
+    "sequence_parallel": ("sp", "sequence_parallel"),
+    "recompute": ("ar", "recompute", "activation_checkpointing", "activation_recompute", "act_ckpt", "recompute_granularity"),
+    "recompute_share": ("recompute_share",),
+    "zero": ("zero", "zero_stage", "sharding", "use_distributed_optimizer", "distributed_optimizer", "zero1"),
+    "zero_group": ("zero_group", "zero1_group"),
+    "attention": ("attention", "kernel", "attention_backend", "use_flash_attn", "attention_kernel"),
+    "compiled": ("compiled", "compile", "cuda_graph", "enable_cuda_graph"),
+    "tp_overlap": ("tp_overlap", "async_tp", "tp_comm_overlap"),
+    "tp_comm_sms": ("tp_comm", "tp_comm_sms", "tp_comm_overlap_sms"),
+    "dp_overlap": ("dp_overlap", "overlap_grad_reduce", "ddp_overlap"),
+    "bucket_mb": ("ddp_bucket", "bucket_mb", "ddp_bucket_mb", "bucket_cap_mb"),
+    "bucket_count": ("ddp", "bucket_count", "ddp_num_buckets"),
+    "gradient_bytes": ("gradient_bytes",),
+    "loss_parallel": ("loss_parallel", "vocab_parallel"),
+    "vocab_multiple": ("vocab_multiple", "make_vocab_size_divisible_by"),
+    "trained_share": ("trained_share",),
+}
+"""Layout field -> the knob names it is known by; the first one that a config assigns counts."""
+
+_FIELD_OF = {name: field for field, names in KNOBS.items() for name in names}
+
+HARDWARE_KNOBS = ("a100", "a40", "h100", "l40s")
+"""Knobs that say how many GPUs of a kind are used, as in the paper's mixed cluster."""
+
+_WORDS: dict[str, float] = {
+    "": 0.0,
+    "none": 0.0,
+    "disabled": 0.0,
+    "false": 0.0,
+    "off": 0.0,
+    "no": 0.0,
+    "n/a": 0.0,
+    "true": 1.0,
+    "on": 1.0,
+    "yes": 1.0,
+    "full": 1.0,
+    "uniform": 1.0,
+    "block": 1.0,
+    "every_layer": 1.0,
+    "enabled": 1.0,
+    "full_recompute": 1.0,
+    "full_shard": 3.0,
+    "shard_grad_op": 2.0,
+    "no_shard": 0.0,
+    "optim": 1.0,
+    "optim_grads": 2.0,
+    "optim_grads_params": 3.0,
+}
+_SELECTIVE = ("selective", "selective_per_op", "sp+selective_recompute")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingTask:
+    """What a task says about a training run besides the knobs."""
+
+    shape: ModelShape
+    cluster: Cluster
+    sequence: float
+    global_batch: float
+    precision: str = "bf16"
+    stack: str = ""
+    fixed: Mapping[str, Any]  # knobs that the task pins
+
+
+def number(value: Any) -> float:
+    """A knob's value as a number; words for on and off are understood.
+
+    >>> number("every_layer"), number(True), number("4")
+    (1.0, 1.0, 4.0)
+    """
+    if isinstance(value, str):
+        word = value.strip().lower()
+        if word in _WORDS:
+            return _WORDS[word]
+        try:
+            return float(word)
+        except ValueError:
+            return 1.0
+    return float(value) if value is not None else 0.0
+
+
+def read_task(task: Task) -> TrainingTask:
+    """Read model, cluster, sequence length and batch; all faults at once."""
+    load, machine = dict(task.workload), dict(task.hardware)
+    facts = {**task.software, **machine, **load}
+    faults: list[Fault] = []
+
+    def attempt(read: Callable[[], Any]) -> Any:
+        try:
+            return read()
+        except ConfigError as error:
+            faults.extend(error.faults)
+            return None
+
+    shape = attempt(lambda: _read_model(load.get("model")))
+    machines = attempt(lambda: _read_cluster({**load, **machine}))
+    sequence = _first(facts, "sequence", "seq_len", "seq", "sequence_length", "seq_length", "max_seq_len")
+    batch = _first(facts, "global_batch", "global_batch_size", "gbs", "train_batch_size")
+    for field, value in (("sequence", sequence), ("global_batch", batch)):
+        if value is None or not number(value) > 0:
+            faults.append(Fault(where="task", field=f"workload.{field}", value=repr(value), rule="must be a positive number"))
+    precision = str(facts.get("precision") or "bf16")
+    if precision.lower() not in PRECISIONS:
+        rule = f"unknown precision; there are: {', '.join(PRECISIONS)}"
+        faults.append(Fault(where="task", field="workload.precision", value=repr(precision), rule=rule))
+    if faults:
+        raise ConfigError(faults)
+    fixed = {name: facts[name] for names in KNOBS.values() for name in names if name in facts}
+    return TrainingTask(
+        shape=shape,
+        cluster=machines,
+        sequence=number(sequence),
+        global_batch=number(batch),
+        precision=precision,
+        stack=str(facts.get("stack") or task.system),
+        fixed=fixed,
+    )
+
+
+def _first(facts: Mapping[str, Any], *names: str) -> Any:
+    return next((facts[name] for name in names if facts.get(name) not in (None, "")), None)
+
+
+def _read_model(given: Any) -> ModelShape:
+    if isinstance(given, ModelShape):
+        return given
+    if isinstance(given, Mapping):
+        return model_from(given)
+    if isinstance(given, str):
+        return model(given)
+    raise ConfigError(Fault(where="task", field="workload.model", value=repr(given), rule="name a model, a config.json, or give its shape"))
+
+
+def _read_cluster(machine: Mapping[str, Any]) -> Cluster:
+    """`gpus` is `8xA100-80+4xA40`, or a count beside `gpu`."""
+    counted, kind, path = machine.get("gpus"), machine.get("gpu"), machine.get("hardware_file")
+    if isinstance(counted, str) and not counted.strip().isdigit():
+        text = counted
+    elif counted and kind:
+        text = f"{int(counted)}x{str(kind).split(',')[0]}"
+    else:
+        rule = "say which GPUs: gpus: 8xA100-80, or gpus: 8 and gpu: A100-80"
+        raise ConfigError(Fault(where="task", field="hardware.gpus", value=repr(counted), rule=rule))
+    return cluster(
+        text,
+        path,
+        node_gpus=int(machine.get("node_gpus") or machine.get("gpus_per_node") or 0),
+        nic_gbps=float(machine.get("nic_gbps") or 0.0),
+        scaleup_gbps=float(machine.get("scaleup_gbps") or 0.0),
+    )
+
+
+def read_layout(rows: Sequence[Mapping[str, Any]], fixed: Mapping[str, Any], gpus: float, zero: float = 1.0) -> Layout:
+    """Columns of a layout from configs; a knob that neither config nor task names takes the engine's usual value."""
+    names: dict[str, list[str]] = {}
+    for name in set().union(*rows) & _FIELD_OF.keys():
+        names.setdefault(_FIELD_OF[name], []).append(name)
+    pinned = {_FIELD_OF[name]: value for name, value in fixed.items()}
+    found: dict[str, Sequence[Any]] = {field: [value] * len(rows) for field, value in pinned.items() if field not in names}
+    for field, used in names.items():
+        default = pinned.get(field)
+        if len(used) == 1:
+            found[field] = [row.get(used[0], default) for row in rows]
+        else:
+            found[field] = [next((row[name] for name in used if row.get(name) is not None), default) for row in rows]
+    return _layout(found, gpus, zero)
+
+
+def _layout(found: Mapping[str, Sequence[Any]], gpus: float, zero: float) -> Layout:
+    def column(field: str, default: float) -> Any:
+        """A column of numbers, or one number: numbers broadcast, and cost nothing."""
+        values = found.get(field)
+        if values is None:
+            return default
+        if len(values) == 1:
+            return default if values[0] in (None, "") else number(values[0])
+        if set(map(type, values)) <= {int, float, bool}:
+            return np.array(values, dtype=np.float64)
+        return np.array([default if value in (None, "") else number(value) for value in values])
+
+    def degree(field: str) -> Any:
+        return larger(1.0, column(field, 1.0)) if field in found else 1.0
+
+    tp, pp, cp = degree("tp"), degree("pp"), degree("cp")
+    dp = degree("dp") if "dp" in found else larger(1.0, floor(gpus / (tp * pp * cp)))
+    selective: Any = 0.0
+    full = smaller(1.0, column("recompute", 0.0))
+    if not set(map(type, found.get("recompute", ()))) <= {bool, int, float}:
+        chosen = [float(str(value).lower() in _SELECTIVE) for value in found["recompute"]]
+        selective = np.array(chosen) if len(chosen) > 1 else chosen[0]
+        full = where(selective > 0, 0.0, full)
+    if "recompute_share" in found:
+        full = full * column("recompute_share", 1.0)
+    attention, fused = _kernels(found.get("attention"))
+    sms = column("tp_comm_sms", 0.0)
+    return Layout(
+        tp=tp,
+        pp=pp,
+        dp=dp,
+        cp=cp,
+        ep=degree("ep"),
+        expert_tp=degree("expert_tp"),
+        virtual_stages=degree("virtual_stages"),
+        micro_batch=degree("micro_batch"),
+        sequence_parallel=where(tp > 1, column("sequence_parallel", 0.0), 0.0),
+        recompute=full,
+        selective=selective,
+        zero=column("zero", zero),
+        zero_group=larger(0.0, column("zero_group", 0.0)),
+        attention=attention,
+        norm_fused=fused,
+        compiled=column("compiled", 0.0),
+        tp_overlap=where(sms > 0, 1.0, column("tp_overlap", 0.0)),
+        tp_comm_sms=sms,
+        dp_overlap=column("dp_overlap", 1.0),
+        bucket_mb=column("bucket_mb", 0.0),
+        bucket_count=column("bucket_count", 0.0),
+        gradient_bytes=column("gradient_bytes", 4.0),
+        loss_parallel=column("loss_parallel", 0.0),
+        vocab_multiple=larger(1.0, column("vocab_multiple", 128.0)),
+        trained_share=column("trained_share", 1.0),
+    )
+
+
+def _kernels(values: Sequence[Any] | None) -> tuple[Any, Any]:
+    """(share of plain score passes, norms fused) from names such as `flash_attention2 + RMS kernel`, `fused`, `torch`."""
+    if values is None:
+        return 0.0, 0.0
+    if len(values) == 1:
+        return _kernel(values[0])
+    known = {value: _kernel(value) for value in set(values)}
+    pairs = np.array([known[value] for value in values])
+    return pairs[:, 0], pairs[:, 1]
+
+
+def _kernel(value: Any) -> tuple[float, float]:
+    word = str(value).lower()
+    if isinstance(value, float):
+        return value, 0.0
+    if value in (True, None, "") or "flash" in word or word in ("te", "auto", "sdpa", "1"):
+        old = "v1" in word or "attention1" in word  # the first flash kernels reach about half of the later ones' rate
+        return (0.08 if old else 0.0), float("rms" in word)
+    return (0.55 if "fused" in word and "unfused" not in word else 1.0), float("rms" in word)
+
+
+def training_job(reading: TrainingTask, layout: Layout, kind: int = 0) -> TrainingJob:
+    """The job on the cluster's GPUs number `kind`."""
+    return TrainingJob(
+        **model_fields(reading.shape),
+        sequence=reading.sequence,
+        global_batch=reading.global_batch,
+        layout=layout,
+        **hardware_fields(reading.cluster.groups[kind][0], reading.cluster, reading.precision),
+    )
+
+
+def stacked(jobs: Sequence[TrainingJob]) -> TrainingJob:
+    """Many one-row jobs as one job of arrays."""
+    plain = {
+        item.name: np.array([float(np.asarray(getattr(job, item.name)).ravel()[0]) for job in jobs])
+        for item in fields(TrainingJob)
+        if item.name != "layout"
+    }
+    layout = {
+        item.name: np.array([float(np.asarray(getattr(job.layout, item.name)).ravel()[0]) for job in jobs]) for item in fields(Layout)
+    }
+    return TrainingJob(**plain, layout=Layout(**layout))
+
+
+def rows_of(job: TrainingJob, chosen: NDArray[Any]) -> TrainingJob:
+    """Some rows of a job of arrays."""
+
+    def cut(value: Any) -> Any:
+        return value[chosen] if isinstance(value, np.ndarray) and value.ndim else value
+
+    plain = {item.name: cut(getattr(job, item.name)) for item in fields(TrainingJob) if item.name != "layout"}
+    return TrainingJob(**plain, layout=Layout(**{item.name: cut(getattr(job.layout, item.name)) for item in fields(Layout)}))
+
+
+__all__ = ["HARDWARE_KNOBS", "KNOBS", "TrainingTask", "gpu", "number", "read_layout", "read_task", "rows_of", "stacked", "training_job"]

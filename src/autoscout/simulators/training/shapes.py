@@ -1,0 +1,107 @@
+"""Layers whose time has been measured: what kernels of one shape do beside the formula, off away from the shapes that were seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autoscout.simulators.training.arithmetic import Array, log2
+from autoscout.simulators.training.constants import TrainingConstants
+from autoscout.simulators.training.job import TrainingJob
+from autoscout.simulators.training.step import step_time
+
+Vector = NDArray[np.float64]
+
+REACH = 0.25
+"""Powers of two to a shape at which its word has lost two fifths of its weight; at a doubling nothing is left of it."""
+WORTH = 2.0
+"""How many rows the formula's own word is worth."""
+WIDEST = 0.5
+"""No layer is believed to be further from the formula than this, as a logarithm."""
+LEAST = 4
+"""Rows of one shape from which on its time counts as measured."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerShapes:
+    """Measured over predicted time of one layer, by shape.
+
+    Libraries choose kernels shape by shape, and host time differs with them; the choice is the same in every job that has the shape,
+    whatever its depth, pipeline, replicas or batch.
+    """
+
+    points: tuple[tuple[float, ...], ...] = ()  # as `place` gives them
+    logs: tuple[float, ...] = ()  # logarithm of measured over predicted
+
+    def factor(self, job: TrainingJob) -> Array | None:
+        """What the layer's predicted time is multiplied by: 1 away from all shapes; None where none is known."""
+        if not self.points:
+            return None
+        asked = np.stack(np.broadcast_arrays(*place(job)), axis=-1)
+        shape, flat = asked.shape[:-1], asked.reshape(-1, asked.shape[-1])
+        away = (flat**2).sum(1)[:, None] + self._squares[None, :] - 2.0 * flat @ self._points.T
+        weight = np.exp(-np.maximum(away, 0.0) / (2.0 * REACH**2))
+        logs = weight @ self._logs / np.maximum(1.0, weight.sum(axis=1))
+        return np.exp(logs).reshape(shape)
+
+    @cached_property
+    def _points(self) -> Vector:
+        return np.array(self.points)
+
+    @cached_property
+    def _squares(self) -> Vector:
+        return np.asarray((self._points**2).sum(axis=1))
+
+    @cached_property
+    def _logs(self) -> Vector:
+        return np.array(self.logs)
+
+
+PLACE = ("layer_params", "tokens", "sequence", "tp", "flops", "gemm_flops", "experts", "recompute")
+"""Names of what `place` gives."""
+
+
+def place(job: TrainingJob) -> tuple[Array, ...]:
+    """What one layer's time on one rank depends on, in powers of two."""
+    per_layer = job.attention_params + job.ffn_matrices * job.hidden * job.ffn
+    lay = job.layout
+    experts = 1.0 + job.experts
+    return (
+        log2(per_layer),
+        log2(job.tokens),
+        log2(job.sequence),
+        log2(lay.tp),
+        log2(job.flops),
+        log2(job.gemm_flops),
+        log2(experts),
+        lay.recompute + lay.selective,
+    )
+
+
+def learn_shapes(parts: Sequence[tuple[TrainingJob, Vector]], constants: TrainingConstants) -> LayerShapes:
+    """From jobs with measured step times: the layer takes the blame for what the rest of the step does not explain."""
+    places, logs = [], []
+    for job, step_s in parts:
+        plain_s = step_time(job, constants).total_s
+        layers_s = np.maximum((step_time(job, constants, 1.02).total_s - plain_s) / 0.02, 1e-12)
+        wanted = np.maximum(1.0 + (step_s - plain_s) / layers_s, 0.05)
+        places.append(np.stack(np.broadcast_arrays(*place(job), step_s)[:-1], axis=-1))
+        logs.append(np.broadcast_to(np.log(wanted), step_s.shape))
+    rows, values = np.round(np.concatenate(places), 2), np.concatenate(logs)
+    shapes, which = np.unique(rows, axis=0, return_inverse=True)
+    points, found = [], []
+    for number, shape in enumerate(shapes):
+        mine = values[np.ravel(which) == number]
+        if len(mine) < LEAST:
+            continue
+        log = float(np.median(mine)) * len(mine) / (len(mine) + WORTH)
+        points.append(tuple(shape.tolist()))
+        found.append(float(np.clip(np.round(log, 4), -WIDEST, WIDEST)))
+    return LayerShapes(points=tuple(points), logs=tuple(found))
+
+
+__all__ = ["PLACE", "LayerShapes", "learn_shapes"]

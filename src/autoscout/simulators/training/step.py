@@ -1,0 +1,161 @@
+"""Time of one training step, term by term. Formulas in docs/guides/simulators.md; everything broadcasts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from autoscout.simulators.training.arithmetic import Array, ceil, floor, given, larger, smaller, where
+from autoscout.simulators.training.constants import TrainingConstants
+from autoscout.simulators.training.job import TrainingJob
+from autoscout.simulators.training.layer import LayerTime, dense_layer, gemm_s, moe_layer
+from autoscout.simulators.training.links import BUCKET_HALF_BYTES, collective_s, send_s
+
+ALIGNED = 8.0
+"""Half-precision numbers in 16 bytes, the widest load: tensor cores are fed at full speed when rows begin on such a border."""
+
+_LAYER_PARTS = tuple(item.name for item in fields(LayerTime) if item.name not in ("total_s", "backward_s"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepTime:
+    """Seconds per optimizer step of one rank, split; the parts add up to `total_s`."""
+
+    total_s: Array
+    gemm_s: Array
+    attention_s: Array
+    elementwise_s: Array
+    recompute_s: Array
+    host_s: Array  # the GPU waits for the host to launch kernels, and per-step constants
+    tensor_parallel_s: Array
+    context_parallel_s: Array
+    expert_parallel_s: Array
+    sharding_s: Array  # ZeRO-3 gathers and scatters that compute does not hide
+    pipeline_s: Array  # sends between stages
+    bubble_s: Array  # fill, drain and uneven stages
+    data_parallel_s: Array
+    optimizer_s: Array
+
+    def parts(self) -> dict[str, Any]:
+        """All parts by name, without the total."""
+        return {item.name: getattr(self, item.name) for item in fields(self) if item.name != "total_s"}
+
+
+def step_time(job: TrainingJob, constants: TrainingConstants, layer_factor: Array | None = None) -> StepTime:
+    """Predict one optimizer step of a uniform cluster; `layer_factor` is what measured layers take of their predicted time."""
+    lay = job.layout
+    plain = dense_layer(job, constants)
+    layer_s, backward_s = plain.total_s, plain.backward_s
+    sums = {name: getattr(plain, name) * job.layers for name in _LAYER_PARTS}
+    if given(job.moe_layers):
+        routed = moe_layer(job, constants)
+        share = job.moe_layers / job.layers
+        layer_s = layer_s + (routed.total_s - layer_s) * share
+        backward_s = backward_s + (routed.backward_s - backward_s) * share
+        sums = {name: value + (getattr(routed, name) - getattr(plain, name)) * job.moe_layers for name, value in sums.items()}
+    if layer_factor is not None:
+        layer_s, backward_s = layer_s * layer_factor, backward_s * layer_factor
+        sums = {name: value * layer_factor for name, value in sums.items()}
+    head_s = _logits_s(job, constants)
+    logits_s = head_s + constants.head_host_s * (1.0 - 0.8 * lay.compiled)
+    sums["gemm_s"] = sums["gemm_s"] + head_s
+    sums["host_s"] = sums["host_s"] + logits_s - head_s
+    count = job.micro_batches
+    chain_s = layer_s * job.layers + logits_s
+    largest = ceil(job.layers / (lay.pp * lay.virtual_stages)) * lay.virtual_stages
+    slowest_s = larger(smaller(largest * layer_s, chain_s), floor(job.layers / lay.pp) * layer_s + logits_s)
+    pipeline_s = count * slowest_s + larger(0.0, chain_s - slowest_s) / lay.virtual_stages
+    mine = count / lay.pp  # what one rank does of all passes over the layers
+    sends_s = _sends_s(job, constants)
+    params = stage_params(job, largest)
+    gradients_s = _data_parallel_s(job, constants, params, backward_s * largest)
+    optimizer_s = _optimizer_s(job, constants, params)
+    parts = {name: value * mine for name, value in sums.items()}
+    parts["host_s"] = parts["host_s"] + constants.step_host_s
+    return StepTime(
+        total_s=pipeline_s + sends_s + gradients_s + optimizer_s + constants.step_host_s,
+        pipeline_s=sends_s,
+        bubble_s=pipeline_s - chain_s * mine,
+        data_parallel_s=gradients_s,
+        optimizer_s=optimizer_s,
+        **parts,
+    )
+
+
+def stage_params(job: TrainingJob, stage_layers: Array) -> tuple[Array, Array]:
+    """Weights of the heaviest rank: (replicated over data parallelism, routed experts)."""
+    lay = job.layout
+    moe_share = job.moe_layers / job.layers
+    ffn = job.ffn_matrices * job.hidden * (job.ffn * (1.0 - moe_share) + job.shared_ffn * moe_share)
+    embedding = job.vocab * job.hidden * where(lay.pp > 1, 1.0, 2.0 - job.tied)
+    dense = (stage_layers * (job.attention_params + ffn) + embedding) / lay.tp
+    experts = stage_layers * moe_share * job.ffn_matrices * job.hidden * job.expert_ffn * job.experts / (lay.ep * lay.expert_tp)
+    return dense, experts
+
+
+def _logits_s(job: TrainingJob, constants: TrainingConstants) -> Array:
+    """Head and loss, forward and backward, one micro-batch."""
+    columns = job.head_columns
+    matmul_s = gemm_s(job.tokens, columns, job.hidden, job, constants)
+    if given(columns % ALIGNED):
+        # the largest power of two that divides the width, up to 8
+        unit = where(columns % 8 == 0, 8.0, where(columns % 4 == 0, 4.0, where(columns % 2 == 0, 2.0, 1.0)))
+        matmul_s = matmul_s * (1.0 + constants.unaligned_cost * (ALIGNED / unit - 1.0) / (ALIGNED - 1.0))
+    return (2.0 + job.layout.trained_share) * matmul_s + 24.0 * job.tokens * columns / job.memory_rate
+
+
+def _sends_s(job: TrainingJob, constants: TrainingConstants) -> Array:
+    """Activations forward and gradients backward over each stage boundary; half of it hides behind other micro-batches."""
+    lay = job.layout
+    bytes_ = 2.0 * job.tokens * job.hidden / where(lay.sequence_parallel > 0, lay.tp, 1.0)
+    once_s = send_s(bytes_, lay.tp * lay.cp * lay.dp, job, constants)
+    return where(lay.pp > 1, (0.5 * job.micro_batches * lay.virtual_stages + lay.pp - 1.0) * 2.0 * once_s, 0.0)
+
+
+def _data_parallel_s(job: TrainingJob, constants: TrainingConstants, params: tuple[Array, Array], window_s: Array) -> Array:
+    """Gradient reduction that the last backward does not hide, bucket by bucket."""
+    lay = job.layout
+    ranks = lay.dp * lay.cp
+    dense, experts = params
+    gradient_bytes = dense * lay.gradient_bytes * lay.trained_share
+    expert_bytes = experts * lay.gradient_bytes * lay.trained_share
+    total_bytes = gradient_bytes + expert_bytes
+    bucket = smaller(total_bytes, 1.6e8)
+    if given(lay.bucket_mb > 0):
+        bucket = where(lay.bucket_mb > 0, lay.bucket_mb * 1e6, bucket)
+    if given(lay.bucket_count > 0):
+        bucket = where(lay.bucket_count > 0, total_bytes / larger(lay.bucket_count, 1.0), bucket)
+    buckets = larger(1.0, ceil(total_bytes / larger(bucket, 1.0)))
+    once_s = _reduce_s(gradient_bytes, ranks, lay.tp, buckets, job, constants)
+    if given(experts):
+        expert_ranks = larger(1.0, ranks * lay.tp / (lay.ep * lay.expert_tp))
+        expert_s = _reduce_s(expert_bytes, expert_ranks, lay.ep * lay.expert_tp, buckets, job, constants)
+        once_s = once_s + where(expert_ranks > 1, expert_s, 0.0)
+    once_s = once_s * (1.0 + BUCKET_HALF_BYTES / larger(bucket, 1.0))
+    exposed_s = larger(once_s / buckets, once_s - constants.dp_overlap * lay.dp_overlap * window_s)
+    return where((ranks > 1) & (lay.zero < 3), exposed_s, 0.0)
+
+
+def _reduce_s(bytes_: Array, ranks: Array, stride: Array, buckets: Array, job: TrainingJob, constants: TrainingConstants) -> Array:
+    """All-reduce, or with sharded optimizer state: scatter gradients, then gather weights (2 bytes) in the sharing group."""
+    lay = job.layout
+    plain_s = buckets * collective_s(bytes_ / buckets, ranks, 2.0, stride, job, constants)
+    if not given(lay.zero > 0):
+        return plain_s
+    group = where(lay.zero_group > 0, smaller(lay.zero_group, ranks), ranks)
+    gather_s = buckets * collective_s(bytes_ * 2.0 / lay.gradient_bytes / buckets, group, 1.0, stride, job, constants)
+    scatter_s = buckets * collective_s(bytes_ / buckets, ranks, 1.0, stride, job, constants)
+    partial_s = where(group < ranks, plain_s, scatter_s)
+    return where(lay.zero > 0, partial_s + gather_s, plain_s)
+
+
+def _optimizer_s(job: TrainingJob, constants: TrainingConstants, params: tuple[Array, Array]) -> Array:
+    lay = job.layout
+    dense, experts = params
+    group = where(lay.zero_group > 0, lay.zero_group, lay.dp * lay.cp)
+    share = where(lay.zero >= 1, 1.0 / group, 1.0)
+    expert_share = where(lay.zero >= 1, 1.0 / larger(1.0, group * lay.tp / (lay.ep * lay.expert_tp)), 1.0)
+    return (dense * share + experts * expert_share) * lay.trained_share * constants.optimizer_bytes / job.memory_rate
+
+
+__all__ = ["StepTime", "stage_params", "step_time"]

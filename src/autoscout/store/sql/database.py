@@ -1,0 +1,111 @@
+"""Transactions on a database that may be shared, busy, full, or gone for a while."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import SQLAlchemyError
+
+from autoscout.core.clock import RealClock
+from autoscout.core.errors import Fault, StoreError
+from autoscout.core.log import logger
+from autoscout.store.sql import schema as schema
+from autoscout.store.sql.engine import WRITES, connect, locate
+from autoscout.store.sql.errors import is_outage, translate, translate_os
+from autoscout.store.sql.journal import sync_folder
+
+log = logger(__name__)
+
+OUTAGE_S = 30.0  # how long to wait for a server that went away in the middle of a study
+
+Answer = TypeVar("Answer")
+
+
+class Database:
+    """A database with the current tables. Every failure leaves it as a `StoreError`."""
+
+    def __init__(self, target: str | os.PathLike[str], create: bool) -> None:
+        url = locate(target)
+        file = Path(str(url.database)) if url.get_backend_name() == "sqlite" else None
+        new = file is not None and not file.exists()
+        self.location = str(file) if file else url.render_as_string(hide_password=True)
+        self._closed = False
+        self._gone = False  # the server did not come back in time: no second wait until it has answered again
+        self._engine = connect(url, create)
+        try:
+            self._prepare()
+            if file and new:
+                sync_folder(file.parent)
+        except BaseException as error:
+            self._engine.dispose()
+            if isinstance(error, SQLAlchemyError):
+                raise translate(error, self.location) from error
+            if isinstance(error, OSError):
+                raise translate_os(error, self.location) from error
+            raise
+
+    def read(self, work: Callable[[Connection], Answer]) -> Answer:
+        """Do `work` in one transaction that changes nothing."""
+
+        def attempt(_: bool) -> Answer:
+            with self._engine.connect() as connection, connection.begin():
+                return work(connection)
+
+        return self._patiently(attempt)
+
+    def write(self, work: Callable[[Connection, bool], Answer]) -> Answer:
+        """Do `work` in one transaction, durable on return.
+
+        Its second argument says whether an earlier attempt may have been committed without our hearing of it.
+        """
+
+        def attempt(again: bool) -> Answer:
+            with self._engine.connect().execution_options(**WRITES) as connection, connection.begin():
+                schema.check_version(connection, self.location)
+                if connection.dialect.name == "postgresql":
+                    # A server may be set to answer before the disk has the commit; not for us.
+                    off = "current_setting('synchronous_commit') = 'off'"
+                    connection.execute(text(f"SELECT set_config('synchronous_commit', 'on', true) WHERE {off}"))
+                return work(connection, again)
+
+        return self._patiently(attempt)
+
+    def close(self) -> None:
+        """Let go of all connections; nothing can be done afterwards."""
+        self._closed = True
+        self._engine.dispose()
+
+    def _prepare(self) -> None:
+        with self._engine.connect() as connection, connection.begin():
+            current = schema.is_current(connection, self.location)
+        if not current:
+            with self._engine.connect().execution_options(**WRITES) as connection, connection.begin():
+                schema.prepare(connection, self.location)
+
+    def _patiently(self, attempt: Callable[[bool], Answer]) -> Answer:
+        """Sit out a short outage of the server: a measured trial is worth waiting for."""
+        if self._closed:
+            raise StoreError(Fault(where=self.location, rule="this store was closed", fix="Open it again"))
+        clock = RealClock()
+        deadline_s = clock.span_s() + (0.0 if self._gone else OUTAGE_S)
+        wait_s, again = 0.1, False
+        while True:
+            try:
+                answer = attempt(again)
+            except SQLAlchemyError as error:
+                outage = is_outage(error)
+                if not outage or clock.span_s() + wait_s > deadline_s:
+                    self._gone = outage
+                    raise translate(error, self.location) from error
+                if not again:
+                    log.warning("%s: the server went away, waiting up to %g s", self.location, OUTAGE_S)
+                again = True
+            else:
+                self._gone = False
+                return answer
+            clock.sleep(wait_s)
+            wait_s = min(2 * wait_s, 2.0)

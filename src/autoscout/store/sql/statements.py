@@ -1,0 +1,115 @@
+"""The statements that the methods of `SqlStore` are made of; each runs inside somebody's transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, Table, delete, insert, select, tuple_
+from sqlalchemy.dialects import postgresql, sqlite
+
+from autoscout.core.protocols import StudyRecord
+from autoscout.core.task import Task
+from autoscout.store._shared.rules import Claim, Slot, unknown_study
+from autoscout.store.sql.schema import claims, studies, trials
+
+CHUNK = 400  # slots in one statement: older SQLite takes 999 variables
+
+
+def columns(record: StudyRecord) -> dict[str, Any]:
+    """A record as a row."""
+    return {
+        "name": record.name,
+        "task": json.dumps(record.task.to_json()),
+        "space": record.space,
+        "spec": json.dumps(dict(record.spec)),
+        "created_s": record.created_s,
+    }
+
+
+def record(row: Row[Any]) -> StudyRecord:
+    """A row as a record."""
+    task = Task.from_json(json.loads(row.task))
+    return StudyRecord(name=row.name, task=task, space=row.space, spec=json.loads(row.spec), created_s=row.created_s)
+
+
+def all_studies(connection: Connection) -> list[StudyRecord]:
+    """All records, newest first."""
+    return [record(row) for row in connection.execute(select(studies).order_by(studies.c.created_s.desc(), studies.c.id.desc()))]
+
+
+def insert_study(connection: Connection, values: dict[str, Any]) -> None:
+    """Add a study unless its name is taken, also when another process is just taking it."""
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    connection.execute(dialect.insert(studies).values(values).on_conflict_do_nothing(index_elements=["name"]))
+
+
+def find_study(connection: Connection, name: str, location: str, lock: bool = False) -> Row[Any]:
+    """The row of a study. Locked, it makes claims and appends to one study wait for each other on every database."""
+    wanted = select(studies).where(studies.c.name == name)
+    row = connection.execute(wanted.with_for_update() if lock else wanted).one_or_none()
+    if row is None:
+        names = connection.execute(select(studies.c.name).order_by(studies.c.id.desc())).scalars().all()
+        raise unknown_study(name, names, location)
+    return row
+
+
+def last_trial(connection: Connection, study_id: int) -> tuple[int, int]:
+    """Number and batch of the newest trial; -1 each before the first."""
+    wanted = select(trials.c.number, trials.c.batch).where(trials.c.study_id == study_id).order_by(trials.c.number.desc()).limit(1)
+    row = connection.execute(wanted).one_or_none()
+    return (-1, -1) if row is None else (row.number, row.batch)
+
+
+def lines_of(study: str, start: int) -> Select[tuple[int, str]]:
+    """Number and line of a study's trials from a number on, in order."""
+    wanted = select(trials.c.number, trials.c.data).join(studies, trials.c.study_id == studies.c.id)
+    return wanted.where(studies.c.name == study, trials.c.number >= start).order_by(trials.c.number)
+
+
+def finished(connection: Connection, study_id: int, places: Iterable[Slot]) -> dict[tuple[str, str, int], str]:
+    """Digest, fidelity and repeat -> line, of all stored trials in the given slots."""
+    rows = _among(connection, study_id, trials, (trials.c.config, trials.c.repeat, trials.c.fidelity, trials.c.data), places)
+    return {(config, fidelity, repeat): line for config, repeat, fidelity, line in rows}
+
+
+def held(connection: Connection, study_id: int, places: Iterable[Slot]) -> dict[Slot, Claim]:
+    """The claims on the given slots, stale ones too."""
+    rows = _among(connection, study_id, claims, (claims.c.config, claims.c.repeat, claims.c.worker, claims.c.until_s), places)
+    return {(config, repeat): Claim(worker=worker, until_s=until_s) for config, repeat, worker, until_s in rows}
+
+
+def all_held(connection: Connection, study_id: int) -> dict[Slot, Claim]:
+    """All claims of a study, stale ones too."""
+    rows = connection.execute(select(claims).where(claims.c.study_id == study_id))
+    return {(row.config, row.repeat): Claim(worker=row.worker, until_s=row.until_s) for row in rows}
+
+
+def hold(connection: Connection, study_id: int, places: Sequence[Slot], claim: Claim) -> None:
+    """Put a claim on slots, in place of older ones."""
+    if places:
+        release(connection, study_id, places)
+        row = {"study_id": study_id, "worker": claim.worker, "until_s": claim.until_s}
+        connection.execute(insert(claims), [{**row, "config": config, "repeat": repeat} for config, repeat in places])
+
+
+def release(connection: Connection, study_id: int, places: Sequence[Slot], worker: str = "") -> None:
+    """Give slots back; only those that `worker` holds, unless it is empty."""
+    for start in range(0, len(places), CHUNK):
+        chosen = tuple_(claims.c.config, claims.c.repeat).in_(places[start : start + CHUNK])
+        gone = delete(claims).where(claims.c.study_id == study_id, chosen)
+        connection.execute(gone.where(claims.c.worker == worker) if worker else gone)
+
+
+def _among(
+    connection: Connection, study_id: int, source: Table, wanted: Sequence[ColumnElement[Any]], places: Iterable[Slot]
+) -> Iterator[tuple[Any, ...]]:
+    """The rows that belong to the given slots; the first two of the wanted columns must be config and repeat."""
+    chosen = set(places)
+    configs = sorted({config for config, _ in chosen})
+    for start in range(0, len(configs), CHUNK):
+        some = source.c.config.in_(configs[start : start + CHUNK])
+        for row in connection.execute(select(*wanted).where(source.c.study_id == study_id, some)):
+            if (row[0], row[1]) in chosen:
+                yield tuple(row)

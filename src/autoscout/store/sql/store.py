@@ -1,0 +1,182 @@
+"""The durable store: a SQLite file in the result folder, or a PostgreSQL database that a team shares."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from sqlalchemy import Connection, Row, insert, select, update
+
+from autoscout.core.clock import Clock, RealClock
+from autoscout.core.errors import Fault, StoreError
+from autoscout.core.journal import decode, encode
+from autoscout.core.log import logger
+from autoscout.core.protocols import StudyRecord
+from autoscout.core.trial import Proposal, Status, Trial
+from autoscout.store._shared.rules import Claim, Slot, check_record, digest, distinct, join, slot
+from autoscout.store.sql import statements as statements
+from autoscout.store.sql.database import Database
+from autoscout.store.sql.journal import Journal, Rows
+from autoscout.store.sql.schema import studies, trials
+
+log = logger(__name__)
+
+PAGE = 256  # batches read at once
+
+
+class SqlStore:
+    """Keeps studies in a SQLite file (default) or, by URL, in a PostgreSQL database shared by a team.
+
+    Args:
+        target: Path of a SQLite file, or a `postgresql://user@host/database` URL.
+        clock: Where dates and leases come from.
+        journal: The `trials.jsonl` that receives one line per trial of every study opened here; None for none.
+        create: Whether a SQLite file that does not exist is begun, or refused.
+
+    Raises:
+        StoreError: it cannot be opened, or was written by a newer AutoScout.
+        PluginError: the PostgreSQL driver is not installed.
+    """
+
+    def __init__(
+        self, target: str | os.PathLike[str], clock: Clock | None = None, journal: Path | None = None, create: bool = True
+    ) -> None:
+        self._clock = clock or RealClock()
+        self._database = Database(target, create)
+        self._journal = Journal(journal) if journal else None
+        self._opened: set[str] = set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def location(self) -> str:
+        """Where it is, for people: a path, or a URL without its password."""
+        return self._database.location
+
+    def open(self, record: StudyRecord) -> StudyRecord:
+        check_record(record, self.location)
+        found = self._database.write(lambda connection, _: self._join(connection, record))
+        self._opened.add(record.name)
+        if self._journal:
+            self._journal.heal(record.name, self._lines(record.name))
+        return found
+
+    def claim(self, study: str, proposals: Sequence[Proposal], worker: str, lease_s: float) -> list[Proposal]:
+        wanted = distinct(proposals)
+        return self._database.write(lambda connection, _: self._take(connection, study, wanted, worker, lease_s))
+
+    def append(self, study: str, trials: Sequence[Trial]) -> list[Trial]:
+        stored = self._database.write(lambda connection, again: self._keep(connection, study, trials, again))
+        if self._journal and stored:
+            self._journal.add(study, self._lines(study))
+        return stored
+
+    def batches(self, study: str, after: int = -1) -> Iterator[list[Trial]]:
+        row: Row[Any] = self._database.read(lambda connection: statements.find_study(connection, study, self.location))
+        return self._pages(row.id, max(after, -1))
+
+    def studies(self) -> list[StudyRecord]:
+        return self._database.read(statements.all_studies)
+
+    def close(self) -> None:
+        """Let go of files and connections; trials that other machines added to our studies reach the journal first."""
+        while self._opened:
+            study = self._opened.pop()
+            try:
+                if self._journal:
+                    self._journal.add(study, self._lines(study))
+            except StoreError as error:
+                log.warning("the journal lacks the last trials of study %r until it is opened again: %s", study, error)
+        self._database.close()
+
+    def _join(self, connection: Connection, record: StudyRecord) -> StudyRecord:
+        statements.insert_study(connection, statements.columns(replace(record, created_s=record.created_s or self._clock.now_s())))
+        row = statements.find_study(connection, record.name, self.location, lock=True)
+        joined = join(statements.record(row), record, self.location)
+        if joined.space != row.space:
+            log.info("study %r goes on with another space; trials stored before stay", record.name)
+        connection.execute(update(studies).where(studies.c.id == row.id).values(statements.columns(joined)))
+        now_s = self._clock.now_s()
+        stale = [place for place, claim in statements.all_held(connection, row.id).items() if claim.stale(now_s)]
+        statements.release(connection, row.id, stale)
+        return joined
+
+    def _take(self, connection: Connection, study: str, wanted: dict[Slot, Proposal], worker: str, lease_s: float) -> list[Proposal]:
+        study_id = statements.find_study(connection, study, self.location, lock=True).id
+        now_s = self._clock.now_s()
+        finished = {(config, repeat) for config, _, repeat in statements.finished(connection, study_id, wanted)}
+        barred = {place for place, claim in statements.held(connection, study_id, wanted).items() if claim.bars(worker, now_s)}
+        granted = {place: proposal for place, proposal in wanted.items() if place not in finished | barred}
+        statements.hold(connection, study_id, list(granted), Claim(worker=worker, until_s=now_s + lease_s))
+        return list(granted.values())
+
+    def _keep(self, connection: Connection, study: str, batch: Sequence[Trial], again: bool) -> list[Trial]:
+        study_id = statements.find_study(connection, study, self.location, lock=True).id
+        done = [trial for trial in batch if trial.measurement.status is not Status.ABORTED]
+        places = [slot(trial.proposal) for trial in done]
+        known = statements.finished(connection, study_id, places)
+        number, last_batch = statements.last_trial(connection, study_id)
+        rows: list[dict[str, Any]] = []
+        stored: list[Trial] = []
+        for trial in done:
+            identity = (digest(trial.config), trial.measurement.fidelity.label, trial.proposal.repeat)
+            if identity in known:
+                before = self._decode(known[identity])
+                if again and _same(before, trial):  # stored by the attempt whose answer never reached us
+                    stored.append(before)
+                continue
+            number += 1
+            line = known[identity] = encode(replace(trial, study=study, number=number, batch=last_batch + 1))
+            stored.append(decode(line))
+            rows.append(
+                {"study_id": study_id, "number": number, "batch": last_batch + 1, "data": line, "status": trial.measurement.status.value}
+                | dict(zip(("config", "fidelity", "repeat"), identity, strict=True))
+            )
+        if rows:
+            connection.execute(insert(trials), rows)
+        statements.release(connection, study_id, places)
+        for trial in batch:
+            if trial.measurement.status is Status.ABORTED:
+                statements.release(connection, study_id, [slot(trial.proposal)], trial.worker)
+        return stored
+
+    def _pages(self, study_id: int, after: int) -> Iterator[list[Trial]]:
+        """Page by page, so that a slow reader keeps no transaction open. Batch numbers have no gaps."""
+        while True:
+            span = trials.c.batch.between(after + 1, after + PAGE)
+            wanted = select(trials.c.batch, trials.c.data).where(trials.c.study_id == study_id, span).order_by(trials.c.number)
+            found: dict[int, list[Trial]] = {}
+            for batch, line in self._rows(wanted):
+                found.setdefault(batch, []).append(self._decode(line))
+            yield from found.values()
+            if len(found) < PAGE:
+                return
+            after += PAGE
+
+    def _lines(self, study: str) -> Rows:
+        return lambda start: self._rows(statements.lines_of(study, start))
+
+    def _rows(self, wanted: Any) -> list[tuple[int, str]]:
+        return self._database.read(lambda connection: [(number, line) for number, line in connection.execute(wanted)])
+
+    def _decode(self, line: str) -> Trial:
+        try:
+            return decode(line)
+        except ValueError as error:
+            rule = f"a stored trial cannot be read: {error}"
+            raise StoreError(Fault(where=self.location, value=line[:60], rule=rule, fix="Was the database edited by hand?")) from error
+
+
+def _same(stored: Trial, mine: Trial) -> bool:
+    return (stored.worker, stored.started_s, stored.finished_s) == (mine.worker, mine.started_s, mine.finished_s)
+
+
+__all__ = ["SqlStore"]

@@ -1,0 +1,100 @@
+"""Spending: how much of a budget the stored trials have used, and when a search must end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+from autoscout.core.task import Budget
+from autoscout.core.trial import Trial
+from autoscout.study.final import PHASE, Finals
+
+
+class Stop(StrEnum):
+    """Why a study ended."""
+
+    TRIALS = "trial budget used"
+    WALL = "wall-clock budget used"
+    COST = "measurement budget used"
+    FAILURES = "too many failures in a row"
+    EXHAUSTED = "nothing left to propose"
+    INTERRUPTED = "interrupted"
+
+
+def counted(trials: Sequence[Trial]) -> list[Trial]:
+    """The trials that a budget of trials counts: those of the search at the highest fidelity it has reached.
+
+    Simulated answers are free once anything real was measured; deliberate repeats of the final are not the search's.
+    """
+    search = [trial for trial in trials if trial.proposal.origin.get("phase") != PHASE]
+    top = max((trial.measurement.fidelity for trial in search), default=None)
+    return [trial for trial in search if trial.measurement.fidelity is top]
+
+
+def busy_s(trials: Sequence[Trial]) -> float:
+    """Wall seconds during which at least one of the trials ran: what earlier sittings of a study have used."""
+    total_s, end_s = 0.0, float("-inf")
+    for start, finish in sorted((trial.started_s, trial.finished_s) for trial in trials):
+        total_s += max(0.0, finish - max(start, end_s))
+        end_s = max(end_s, finish)
+    return total_s
+
+
+def failures_in_a_row(trials: Sequence[Trial], earlier: int = 0) -> int:
+    """How many of the newest trials failed, one after another; what a simulator expects to fail breaks nothing and is passed over.
+
+    Args:
+        trials: Everything stored, oldest first.
+        earlier: How many of them do not count.
+    """
+    top = max((trial.measurement.fidelity for trial in trials), default=None)
+    run = 0
+    for trial in reversed(trials[earlier:]):
+        if trial.measurement.fidelity is not top:
+            continue
+        if not trial.measurement.status.failed:
+            break
+        run += 1
+    return run
+
+
+def out_of_time(budget: Budget, trials: Sequence[Trial], wall_s: float, workers: int, soon: int = 1, later: int = 0) -> Stop | None:
+    """Which bound on time more trials would break, judged by the trials so far.
+
+    Args:
+        budget: The bounds.
+        trials: Everything stored.
+        wall_s: Seconds the study has run, earlier sittings included.
+        workers: How many trials run at once.
+        soon: Trials to be started now.
+        later: Trials to keep time back for; never more than half of the budget, or a short search would have none.
+    """
+    search = counted(trials)
+    mean_s = sum(trial.measurement.cost_s for trial in search) / len(search) if search else 0.0
+    if budget.wall_s is not None:
+        kept_s = min(later * mean_s / workers, budget.wall_s / 2)
+        if wall_s + soon * mean_s / workers + kept_s >= budget.wall_s:
+            return Stop.WALL
+    if budget.cost_s is not None:
+        kept_s = min(later * mean_s, budget.cost_s / 2)
+        if sum(trial.measurement.cost_s for trial in trials) + (soon - 1) * mean_s + kept_s >= budget.cost_s:
+            return Stop.COST
+    return None
+
+
+def over(budget: Budget, trials: Sequence[Trial], wall_s: float, finals: Finals, workers: int, earlier: int = 0) -> Stop | None:
+    """Which bound the search has reached, if any. Time for the final is kept back.
+
+    Args:
+        budget: The bounds.
+        trials: Everything stored, oldest first.
+        wall_s: Seconds the study has run, earlier sittings included.
+        finals: What the final will measure.
+        workers: How many trials run at once.
+        earlier: How many of the trials stem from earlier sittings; what failed then may have been mended since.
+    """
+    if budget.trials is not None and len(counted(trials)) >= budget.trials:
+        return Stop.TRIALS
+    if budget.failures is not None and failures_in_a_row(trials, earlier) >= budget.failures:
+        return Stop.FAILURES
+    return out_of_time(budget, trials, wall_s, workers, later=finals.trials)

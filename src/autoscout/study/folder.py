@@ -1,0 +1,98 @@
+"""The result folder: one study, everything it needs to go on, and what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autoscout.core.errors import ConfigError, Fault, StoreError
+from autoscout.report.files import write_file
+from autoscout.space.document import load
+from autoscout.study.campaign import to_yaml
+
+DEFAULT = Path("autoscout_results")
+
+
+@dataclass(frozen=True)
+class Folder:
+    """Where a study lives.
+
+    campaign.yaml   what was asked, fully resolved: `autoscout resume` needs only this
+    store.db        the trials, durable
+    trials.jsonl    the same, one line each, to read while it runs
+    trials/         a folder per launch: command, logs, outputs
+    summary.csv  report.html  report.json
+    best/           what to run
+    """
+
+    path: Path
+
+    @property
+    def campaign(self) -> Path:
+        return self.path / "campaign.yaml"
+
+    @property
+    def store(self) -> Path:
+        return self.path / "store.db"
+
+    @property
+    def journal(self) -> Path:
+        return self.path / "trials.jsonl"
+
+    @property
+    def best(self) -> Path:
+        return self.path / "best"
+
+    @property
+    def page(self) -> Path:
+        return self.path / "report.html"
+
+    def join(self, name: str) -> None:
+        """Make the folder for the study `name`, or see that it is the one that lives there.
+
+        Raises:
+            ConfigError: the folder holds a study of another name.
+            StoreError: it cannot be written.
+        """
+        known = self.spec() if self.campaign.exists() and self.journal.exists() else None
+        if known is not None and known.get("name") != name:
+            raise ConfigError(
+                Fault(
+                    where=str(self.path),
+                    field="name",
+                    value=repr(name),
+                    rule=f"this folder holds the study {known.get('name')!r}",
+                    fix="Use another --output-dir or --experiment-name; nothing was changed",
+                )
+            )
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except (OSError, ValueError) as error:
+            rule = f"the result folder cannot be made: {getattr(error, 'strerror', None) or error}"
+            raise StoreError(Fault(where=str(self.path), rule=rule, fix="Choose another --output-dir or --experiment-name")) from error
+
+    def keep(self, spec: Mapping[str, Any]) -> None:
+        """Write `campaign.yaml`; only for a study that a store has taken, or a refused call would spoil the next `resume`.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        write_file(self.campaign, to_yaml(spec))
+
+    def spec(self) -> dict[str, Any]:
+        """What `campaign.yaml` holds.
+
+        Raises:
+            ConfigError: there is none, or it cannot be read.
+        """
+        if not (self.campaign.is_file() and self.journal.is_file()):
+            rule = "not a result folder: it must hold campaign.yaml and trials.jsonl"
+            raise ConfigError(Fault(where=str(self.path), rule=rule, fix="Give the folder that `autoscout tune` printed"))
+        faults: list[Fault] = []
+        root = load(self.campaign)
+        root.entries(faults)
+        if faults:
+            raise ConfigError(faults)
+        return dict(root.value)

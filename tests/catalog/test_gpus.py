@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autoscout.catalog.gpus import cluster, gpu, gpu_names, link_gbps
+from autoscout.core.errors import ConfigError
+
+
+def test_the_gpus_of_the_issue_are_there() -> None:
+    for name in ("A100-40", "A100-80", "A40", "H100", "H200", "B200", "L40S", "RTX 4090", "MI300X", "a100_sxm", "DGX-GB200"):
+        assert gpu(name).bf16_tflops > 0
+    assert len(gpu_names()) >= 20
+
+
+def test_narrow_types_fall_back_to_what_the_gpu_has() -> None:
+    assert gpu("A100-80").flops("fp8") == gpu("A100-80").flops("bf16")
+    assert gpu("H100").flops("fp8") == 1979e12
+    assert gpu("H100").flops("nvfp4") == gpu("H100").flops("fp8")
+
+
+def test_a_mixed_cluster_is_read() -> None:
+    mixed = cluster("8xA100-80+4xA40")
+    assert mixed.mixed
+    assert mixed.gpus == 12
+    assert not cluster("16x H100").mixed
+
+
+def test_all_faults_of_a_cluster_come_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        cluster("8xNoSuch+A100")
+    assert len(caught.value.faults) == 2
+    assert "H100" in str(caught.value)
+
+
+def test_a_users_file_adds_and_overrides(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("gpus:\n  Lab-X: {bf16_tflops: 100, memory_gb: 10, memory_gbps: 500, aliases: [labx2]}\n")
+    assert gpu("lab x", path).memory_gb == 10
+    assert gpu("LABX2", path).name == "Lab-X"
+    assert gpu("H100", path).memory_gb == 80
+
+
+def test_a_bad_file_names_every_fault(tmp_path: Path) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text("gpus:\n  X: {bf16_tflops: -1, memory_gbps: 5, colour: red}\n")
+    with pytest.raises(ConfigError) as caught:
+        gpu("X", path)
+    fields = {fault.field for fault in caught.value.faults}
+    assert {"gpus.X.colour", "gpus.X.memory_gb", "gpus.X.bf16_tflops"} <= fields
+
+
+def test_links_by_name_and_by_number() -> None:
+    assert link_gbps("infiniband-ndr") == 50
+    assert link_gbps("7.5") == 7.5
+    with pytest.raises(ConfigError, match="nvlink4"):
+        link_gbps("wet-string")

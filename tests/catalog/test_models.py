@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from autoscout.catalog.models import ModelShape, model, model_from, model_names, read_config
+from autoscout.core.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("name", "billions", "active"),
+    [
+        ("llama-3.1-8b", 8.03, 8.03),
+        ("llama-3.3-70b", 70.6, 70.6),
+        ("llama-3.2-3b", 3.21, 3.21),
+        ("qwen3-30b-a3b", 30.5, 3.3),
+        ("Qwen/Qwen3-235B-A22B-FP8", 235.1, 22.2),
+        ("gpt3-175b", 174.6, 174.6),
+        ("deepseek-v3", 671.0, 37.5),
+        ("mixtral-8x7b", 46.7, 12.9),
+        ("nemotron-340b", 341.0, 341.0),
+    ],
+)
+def test_parameters_match_the_published_counts(name: str, billions: float, active: float) -> None:
+    shape = model(name)
+    assert shape.parameters / 1e9 == pytest.approx(billions, rel=0.01)
+    assert shape.active_parameters / 1e9 == pytest.approx(active, rel=0.02)
+
+
+def test_a_decimal_point_counts() -> None:
+    assert model("gpt3-1.3b").layers == 24
+    assert model("gpt3-13b").layers == 40
+
+
+def test_unknown_models_list_what_there_is() -> None:
+    with pytest.raises(ConfigError, match=r"qwen3-8b.*config\.json"):
+        model("no-such-model")
+    assert len(model_names()) > 60
+
+
+def test_a_hugging_face_config_is_read(tmp_path: Path) -> None:
+    config = {
+        "model_type": "qwen3_moe",
+        "hidden_size": 2048,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 4,
+        "head_dim": 128,
+        "num_hidden_layers": 48,
+        "intermediate_size": 6144,
+        "moe_intermediate_size": 768,
+        "num_experts": 128,
+        "num_experts_per_tok": 8,
+        "vocab_size": 151936,
+        "hidden_act": "silu",
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert read_config(tmp_path / "config.json").parameters == model("qwen3-30b-a3b").parameters
+    assert model(str(tmp_path)).experts == 128
+
+
+def test_latent_attention_of_a_config(tmp_path: Path) -> None:
+    config = {
+        "model_type": "deepseek_v3",
+        "hidden_size": 7168,
+        "num_attention_heads": 128,
+        "num_hidden_layers": 61,
+        "intermediate_size": 18432,
+        "moe_intermediate_size": 2048,
+        "n_routed_experts": 256,
+        "n_shared_experts": 1,
+        "num_experts_per_tok": 8,
+        "first_k_dense_replace": 3,
+        "kv_lora_rank": 512,
+        "q_lora_rank": 1536,
+        "qk_rope_head_dim": 64,
+        "qk_nope_head_dim": 128,
+        "v_head_dim": 128,
+        "vocab_size": 129280,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    shape = read_config(tmp_path / "config.json")
+    assert shape.kv_width == 576
+    assert shape.attention_params == model("deepseek-v3").attention_params
+    assert shape.parameters == pytest.approx(671e9, rel=0.01)
+
+
+def test_a_shape_names_all_its_faults() -> None:
+    with pytest.raises(ConfigError) as caught:
+        model_from({"hidden": 8, "colour": "red"})
+    assert {fault.field for fault in caught.value.faults} == {"colour", "layers", "heads"}
+    with pytest.raises(ConfigError, match="active_experts"):
+        ModelShape(layers=1, hidden=8, heads=1, experts=4, active_experts=5)
+
+
+def test_defaults_of_a_shape() -> None:
+    shape = ModelShape(layers=2, hidden=64, heads=4, gated=False, vocab=100, tied=True)
+    assert (shape.kv_heads, shape.head_size, shape.ffn, shape.kv_width) == (4, 16, 256, 128)
+    # embedding 6400 + two layers of 4 x 64² attention and 2 x 64 x 256 feed-forward
+    assert shape.parameters == 6400 + 2 * (4 * 64 * 64 + 2 * 64 * 256)

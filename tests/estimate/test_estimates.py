@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from autoscout.catalog.models import model
+from autoscout.cli.estimate import estimate
+from autoscout.core.errors import ConfigError
+from autoscout.estimate.pins import read_system, serving_pins, training_pins
+from autoscout.estimate.search import estimate_serving, estimate_training, layouts
+from autoscout.report.breakdown import breakdown_svg
+
+app = typer.Typer()
+app.command()(estimate)
+runner = CliRunner()
+
+
+def test_layouts_use_all_gpus_and_divide_evenly() -> None:
+    found = list(layouts(model("llama-3.1-8b"), 16, 8, 8192, 64, {}))
+    assert found
+    for layout in found:
+        assert layout["tp"] * layout["pp"] * layout["cp"] * layout["dp"] == 16  # type: ignore[operator]
+        assert 64 % (layout["dp"] * layout["mbs"]) == 0  # type: ignore[operator]
+    assert all(layout["tp"] == 4 for layout in layouts(model("llama-3.1-8b"), 16, 8, 8192, 64, {"tp": 4}))
+
+
+def test_the_best_layouts_come_first_with_their_parts() -> None:
+    found = estimate_training("megatron", model="llama-3.1-8b", gpus="8xA100-80", sequence=4096, global_batch=128)
+    times = [candidate.metrics["step_s"] for candidate in found.candidates]
+    assert times == sorted(times)
+    best = found.candidates[0]
+    assert sum(best.parts.values()) == pytest.approx(best.metrics["step_s"])
+    assert best.feasible >= 0.5
+    assert found.made_from
+    assert best.to_json()["fidelity"] == "simulated"
+
+
+def test_faster_gpus_are_faster() -> None:
+    times = [
+        estimate_training("megatron", model="llama-3.1-8b", gpus=f"8x{gpu}", sequence=4096, global_batch=128)
+        .candidates[0]
+        .metrics["step_s"]
+        for gpu in ("A100-80", "H100", "B200")
+    ]
+    assert times[0] > times[1] > times[2]
+
+
+def test_impossible_pins_are_refused() -> None:
+    with pytest.raises(ConfigError, match="no layout"):
+        estimate_training("megatron", model="llama-3.1-8b", gpus="8xA100-80", sequence=4096, global_batch=128, fixed={"tp": 3})
+
+
+def test_serving_picks_layouts_that_hold_the_model() -> None:
+    found = estimate_serving("vllm", model="llama-3.1-70b", gpus="4xH100", input_tokens=512, output_tokens=128, concurrency=32)
+    assert found.candidates[0].config["tensor_parallel_size"] in (2, 4)
+    assert found.candidates[0].metrics["output_throughput"] > 100
+
+
+def test_the_command_prints_breakdown_and_json() -> None:
+    shown = runner.invoke(app, ["megatron", "--model", "llama-3.1-8b", "--gpus", "8xA100-80"], env={"COLUMNS": "200"})
+    assert shown.exit_code == 0
+    assert "simulated" in shown.output
+    assert "matrix products" in shown.output
+    assert "constants from" in shown.output
+    told = runner.invoke(app, ["vllm", "--model", "qwen3-8b", "--gpus", "2xH100", "--json", "--top", "2"])
+    answer = json.loads(told.output)
+    assert len(answer["candidates"]) == 2
+    assert (answer["system"], answer["fidelity"], answer["compared"], answer["warnings"]) == ("vllm", "simulated", 12, [])
+
+
+def test_the_command_predicts_for_a_gpu_one_does_not_own() -> None:
+    args = ["megatron", "--model", "llama-3.1-8b", "--gpus", "8xA40", "--json", "--top", "1"]
+    mine, theirs = runner.invoke(app, args), runner.invoke(app, [*args, "--gpu", "B200"])
+    assert (
+        json.loads(mine.output)["candidates"][0]["metrics"]["step_s"]
+        > 3 * (json.loads(theirs.output)["candidates"][0]["metrics"]["step_s"])
+    )
+
+
+def test_a_bad_pin_is_explained() -> None:
+    result = runner.invoke(app, ["megatron", "--model", "llama-3.1-8b", "--gpus", "8xA100-80", "--set", "tp"])
+    assert isinstance(result.exception, ConfigError)
+    assert "NAME=VALUE" in str(result.exception)
+
+
+def test_the_picture_has_a_part_for_every_share(tmp_path: Path) -> None:
+    path = tmp_path / "x.svg"
+    args = ["megatron", "--model", "llama-3.1-8b", "--gpus", "8xA100-80", "--json", "--top", "1", "--picture", str(path)]
+    parts = json.loads(runner.invoke(app, args).output)["candidates"][0]["parts_s"]
+    root = ElementTree.fromstring(path.read_text())
+    bars = [float(bar.get("width", "0")) for bar in root.iter("{http://www.w3.org/2000/svg}rect") if bar.get("height") == "36"]
+    assert sum(bars) == pytest.approx(720, abs=2)
+    assert bars[0] == pytest.approx(720 * max(parts.values()) / sum(parts.values()), abs=0.1)
+    assert "simulated" in path.read_text()
+
+
+def test_names_cannot_break_the_picture() -> None:
+    ElementTree.fromstring(breakdown_svg({"<a>&": 1.0, "b": 2.0}, 'x="<y>"'))
+
+
+def test_those_that_likely_fit_come_first_then_the_closest() -> None:
+    found = estimate_training("megatron", model="qwen3-30b-a3b", gpus="16xA100-80+8xA40", sequence=4096, global_batch=240, top=10_000)
+    assert 0 < found.fitting < found.compared == len(found.candidates)
+    likely, others = found.candidates[: found.fitting], found.candidates[found.fitting :]
+    assert all(candidate.feasible >= 0.5 for candidate in likely)
+    assert [candidate.metrics["step_s"] for candidate in likely] == sorted(candidate.metrics["step_s"] for candidate in likely)
+    chances = [candidate.feasible for candidate in others]
+    assert max(chances) < 0.5
+    assert chances == sorted(chances, reverse=True)
+    assert not found.warnings
+
+
+def test_where_nothing_fits_the_closest_come_first_with_a_warning() -> None:
+    found = estimate_training("megatron", model="qwen3-30b-a3b", gpus="8xA100-80+4xA40", sequence=4096, global_batch=256, top=10_000)
+    assert found.fitting == 0
+    chances = [candidate.feasible for candidate in found.candidates]
+    assert chances[0] > chances[-1]
+    assert chances == sorted(chances, reverse=True)
+    hopeless = [sum(one.memory.values()) for one in found.candidates if one.feasible == chances[-1]]
+    assert hopeless == sorted(hopeless)
+    assert "nothing is predicted to fit" in found.warnings[0]
+    serving = estimate_serving("vllm", model="llama-3.1-405b", gpus="2xH100", input_tokens=512, output_tokens=128, concurrency=32)
+    assert serving.warnings
+    assert serving.candidates[0].config["tensor_parallel_size"] == 2
+
+
+@pytest.mark.parametrize("rate", [0.5, 4.0, 16.0, 400.0])
+def test_no_server_answers_more_than_it_is_asked(rate: float) -> None:
+    found = estimate_serving(
+        "vllm",
+        model="llama-3.1-8b",
+        gpus="8xH100",
+        input_tokens=1024,
+        output_tokens=16,
+        request_rate=rate,
+        limits=["p95_ttft_ms<=5000"],
+        top=99,
+    )
+    for candidate in found.candidates:
+        assert 0 < candidate.metrics["request_goodput"] <= candidate.metrics["request_throughput"] <= rate * (1 + 1e-9)
+        assert candidate.metrics["output_throughput"] <= rate * 16 * (1 + 1e-9)
+
+
+def test_pins_are_known_by_all_their_names() -> None:
+    found = estimate_training(
+        "megatron", model="llama-3.1-8b", gpus="8xA100-80", sequence=4096, global_batch=128, fixed={"tensor_model_parallel_size": 4}
+    )
+    assert {candidate.config["tp"] for candidate in found.candidates} == {4}
+    served = estimate_serving(
+        "sglang", model="llama-3.1-8b", gpus="8xH100", input_tokens=512, output_tokens=64, concurrency=8, fixed={"tp": 4}
+    )
+    layouts_found = {(each.config["tensor_parallel_size"], each.config["data_parallel_size"]) for each in served.candidates}
+    assert layouts_found == {(4, 2)}
+
+
+def test_all_wrong_pins_are_told_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        training_pins({"zz": 4, "tpp": 2, "tp": 0, "pp": "x", "zero": [1], "mbs": 2, "micro_batch_size": 4})
+    assert [fault.field for fault in caught.value.faults] == ["zz", "tpp", "tp", "pp", "zero", "micro_batch_size"]
+    assert "mbs" in caught.value.faults[0].fix
+    assert caught.value.faults[1].fix.startswith("Did you mean tp")
+    with pytest.raises(ConfigError, match="Did you mean max_num_seqs"):
+        serving_pins({"max_num_seq": 4})
+
+
+def test_unknown_systems_are_refused_with_those_there_are() -> None:
+    with pytest.raises(ConfigError, match=r"megatron, .*vllm"):
+        read_system("nonsense")
+    with pytest.raises(ConfigError, match="Did you mean deepspeed"):
+        read_system("deepspeeed")
+    assert read_system("DEFAULT") == "default"
+
+
+def test_an_unknown_model_is_met_with_names_that_work() -> None:
+    with pytest.raises(ConfigError, match=r"Did you mean llama-3\.1-8b") as caught:
+        model("meta/Llama3.1-8")
+    assert "gpt3-175b" not in str(caught.value)
+    with pytest.raises(ConfigError, match=r"llama-3\.1-8b, .*qwen-moe"):
+        model("zzzz")

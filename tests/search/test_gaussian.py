@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from autoscout.core.config import Config
+from autoscout.search._shared.gaussian import Process
+from autoscout.space import Choice, Flag, Grid, Space
+from autoscout.space.encode import Encoder, Rows
+
+SPACE = Space([Flag("flag"), Choice("name", ["a", "b", "c"]), Grid("number", 1, 5)])
+
+
+def rows(encoder: Encoder, *changes: dict[str, Any]) -> Rows:
+    return encoder.rows([Config({"flag": False, "name": "a", "number": 1, **change}) for change in changes])
+
+
+def test_the_other_value_of_a_switch_is_nearer_than_the_other_end_of_a_range() -> None:
+    """What one trial says about others before anything is known of the knobs: most about the other value of a switch."""
+    encoder = Encoder(SPACE)
+    process = Process(encoder)
+    process.condition(rows(encoder, {}), np.array([0.0]))
+    _, spread = process.predict(rows(encoder, {"flag": True}, {"name": "b"}, {"number": 5}, {"number": 2}))
+    switch, other_name, other_end, next_value = spread
+    assert switch < other_name < other_end
+    assert next_value < switch, "a small step is not an end-to-end one"
+
+
+def test_a_switch_that_turns_everything_round_is_learnt() -> None:
+    encoder = Encoder(SPACE)
+    process = Process(encoder)
+    known = rows(encoder, *({"flag": flag, "number": number} for flag in (False, True) for number in range(1, 6)))
+    targets = np.array([-1.0, -0.5, 0.0, 0.5, 1.0, 1.0, 0.5, 0.0, -0.5, -1.0])
+    before = process.scales.length[0]
+    after = process.fit(known, targets).length[0]
+    assert after < before
+    process.condition(known, targets)
+    mean, _ = process.predict(rows(encoder, {"number": 1}, {"flag": True, "number": 1}))
+    assert mean[0] < -0.5 < 0.5 < mean[1]
+
+
+def test_a_switch_with_knobs_below_it_may_change_everything() -> None:
+    gate = Encoder(Space([Flag("flag"), Flag("other"), Grid("number", 1, 5, when="flag")]))
+    longer = Process(gate).scales.length
+    assert longer[gate.names.index("flag")] < longer[gate.names.index("other")]

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from _toys import ok, toy_task
+from autoscout.core.config import Config
+from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
+from autoscout.study.budget import Stop, busy_s, counted, failures_in_a_row, over
+from autoscout.study.final import Finals
+
+
+def trial(x: int, answer: Measurement | None = None, start_s: float = 0.0, end_s: float = 0.0, **origin: object) -> Trial:
+    proposal = Proposal(config=Config(x=x), origin=origin)
+    return Trial(proposal=proposal, measurement=answer or ok(1.0), started_s=start_s, finished_s=end_s)
+
+
+def test_overlapping_trials_are_counted_once() -> None:
+    trials = [trial(0, start_s=0, end_s=10), trial(1, start_s=5, end_s=12), trial(2, start_s=6, end_s=7), trial(3, start_s=100, end_s=103)]
+    assert busy_s(trials) == 15.0
+    assert busy_s([]) == 0.0
+
+
+def test_simulated_and_final_trials_are_free() -> None:
+    trials = [trial(0), trial(1, ok(1.0, fidelity=Fidelity.SIMULATED)), trial(0, phase="final")]
+    assert len(counted(trials)) == 1
+    assert len(counted(trials[1:2])) == 1, "in a study that only simulates, simulations are what is counted"
+
+
+def test_failures_in_a_row_look_at_the_newest_only() -> None:
+    bad = Measurement(status=Status.TIMEOUT)
+    assert failures_in_a_row([trial(0, bad), trial(1), trial(2, bad), trial(3, bad)]) == 2
+    assert failures_in_a_row([trial(0, bad), trial(1)]) == 0
+
+
+def test_time_for_the_final_is_kept_back() -> None:
+    trials = [trial(x, ok(1.0, cost_s=10.0)) for x in range(4)]
+    budget = toy_task(wall_s=200.0).budget
+    assert over(budget, trials, 40.0, Finals(rounds=0), workers=1) is None
+    assert over(budget, trials, 90.0, Finals(finalists=2, rounds=5), workers=1) is Stop.WALL
+    assert over(budget, trials, 90.0, Finals(finalists=2, rounds=5), workers=4) is None
+    assert over(toy_task(cost_s=150.0).budget, trials * 2, 0.0, Finals(finalists=2, rounds=5), workers=1) is Stop.COST
+
+
+def test_a_long_final_leaves_the_search_half_of_the_budget() -> None:
+    trials = [trial(0, ok(1.0, cost_s=10.0))]
+    long = Finals(finalists=2, rounds=50)
+    assert over(toy_task(wall_s=100.0).budget, trials, 10.0, long, workers=1) is None
+    assert over(toy_task(wall_s=100.0).budget, trials, 41.0, long, workers=1) is Stop.WALL
+    assert over(toy_task(cost_s=100.0).budget, trials, 10.0, long, workers=1) is None
+    assert over(toy_task(cost_s=100.0).budget, trials * 5, 10.0, long, workers=1) is Stop.COST
+
+
+def test_failures_of_earlier_sittings_may_have_been_mended() -> None:
+    trials = [trial(x, Measurement(status=Status.CRASHED)) for x in range(4)]
+    budget = toy_task(failures=3).budget
+    assert over(budget, trials, 0.0, Finals(), workers=1) is Stop.FAILURES
+    assert over(budget, trials, 0.0, Finals(), workers=1, earlier=3) is None
+
+
+def test_failures_that_a_simulator_foresees_break_nothing() -> None:
+    bad, foreseen = Measurement(status=Status.TIMEOUT), Measurement(status=Status.OOM_START, fidelity=Fidelity.SIMULATED)
+    assert failures_in_a_row([trial(0), trial(1, bad), trial(2, foreseen), trial(3, foreseen)]) == 1
+    assert failures_in_a_row([trial(0, bad), trial(1, foreseen), trial(2, bad)]) == 2, "nor do they end a row"
+    assert failures_in_a_row([trial(0), trial(1, foreseen), trial(2, foreseen)], earlier=1) == 0
+    assert failures_in_a_row([trial(1, foreseen), trial(2, foreseen)]) == 2, "on a virtual cluster they are all there is"

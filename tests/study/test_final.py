@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import pytest
+
+from _toys import ok, toy_task
+from autoscout.core.config import Config
+from autoscout.core.errors import ConfigError
+from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
+from autoscout.study.final import Finals, finalists, plan
+
+
+def trial(x: int, answer: Measurement, **origin: object) -> Trial:
+    return Trial(proposal=Proposal(config=Config(x=x), origin=origin), measurement=answer)
+
+
+def test_only_the_highest_fidelity_enters_the_final() -> None:
+    trials = [
+        trial(0, ok(5.0)),
+        trial(1, ok(4.0)),
+        trial(2, ok(0.1, fidelity=Fidelity.SIMULATED)),
+        trial(3, Measurement(status=Status.CRASHED)),
+    ]
+    assert finalists(trials, toy_task(), Config(x=0), 3) == [Config(x=1)]
+
+
+def test_no_final_when_only_the_default_works() -> None:
+    assert plan([trial(0, ok(5.0)), trial(3, Measurement(status=Status.CRASHED))], toy_task(), Config(x=0), Finals()) == []
+    assert plan([], toy_task(), Config(x=0), Finals()) == []
+
+
+def test_rounds_rotate() -> None:
+    rounds = plan([trial(0, ok(5.0)), trial(1, ok(4.0))], toy_task(), Config(x=0), Finals(finalists=1, rounds=2))
+    assert [[proposal.config["x"] for proposal in each] for each in rounds] == [[0, 1], [1, 0]]
+    assert [proposal.repeat for each in rounds for proposal in each] == [1, 1, 2, 2]
+
+
+def test_an_edition_that_comes_back_shares_no_round_with_the_one_between() -> None:
+    """Rounds 1-2 compared x=1, rounds 3-4 compared x=2; now x=1 is ahead again and gets two more rounds."""
+    finals = Finals(finalists=1, rounds=2)
+    search = [trial(0, ok(5.0)), trial(1, ok(4.0))]
+    first = [each for proposals in plan(search, toy_task(), Config(x=0), finals) for each in proposals]
+    measured = search + [Trial(proposal=each, measurement=ok(1.0)) for each in first]
+    other = [each for proposals in plan([*measured, trial(2, ok(3.0))], toy_task(), Config(x=0), finals) for each in proposals]
+    assert [each.repeat for each in other] == [3, 3, 4, 4]
+    measured += [Trial(proposal=each, measurement=ok(1.0)) for each in other]
+    again = plan(measured, toy_task(), Config(x=0), Finals(finalists=1, rounds=4))
+    assert [[each.repeat for each in proposals] for proposals in again] == [[1, 1], [2, 2], [5, 5], [6, 6]]
+
+
+def test_finalists_come_from_the_trials_they_may_come_from() -> None:
+    trials = [trial(0, ok(5.0)), trial(1, ok(4.0)), trial(2, ok(1.0))]
+    rounds = plan(trials, toy_task(), Config(x=0), Finals(finalists=2, rounds=1), among=trials[:2])
+    assert {each.config["x"] for each in rounds[0]} == {0, 1}
+
+
+def test_negative_numbers_are_refused_together() -> None:
+    with pytest.raises(ConfigError) as caught:
+        Finals(finalists=-1, rounds=-2)
+    assert len(caught.value.faults) == 2

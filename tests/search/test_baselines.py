@@ -19,7 +19,7 @@ from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
 from autoscout.search._shared.adapter import history, propose
 from autoscout.search._shared.history import Told, finite_losses
 from autoscout.search._shared.neighbours import fresh, mutate
-from autoscout.search._shared.small_gaussian import Encoding, expected_improvement, fitted, posterior
+from autoscout.search._shared.small_gaussian import Encoding, fitted, posterior
 from autoscout.search.cherrypick import CherrypickOptions, CherrypickSearcher
 from autoscout.search.coordinate import CoordinateSearcher
 from autoscout.search.evolution import EvolutionOptions, EvolutionSearcher
@@ -187,11 +187,6 @@ def test_the_process_goes_through_what_it_knows_and_doubts_the_rest() -> None:
     assert np.abs(mean - targets).max() < 0.4
     far = encoding.scaled(encoding.rows([Config(x=20)]), known, fit.weights)
     assert posterior(fit, scaled, far, targets)[1][0] > deviation.max()
-
-
-def test_expected_improvement_by_hand() -> None:
-    gains = expected_improvement(np.array([0.0, -1.0, 3.0]), np.array([1.0, 1e-6, 1e-6]), 0.0)
-    assert gains.tolist() == pytest.approx([1 / math.sqrt(2 * math.pi), 1.0, 0.0], abs=1e-6)
 
 
 def test_conditions_and_categories_have_distances() -> None:

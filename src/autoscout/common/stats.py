@@ -1,7 +1,11 @@
-"""How good predictions are: error, rank agreement, and what following them would cost."""
+"""Statistics that several packages need: distributions, expected improvement, errors of predictions, folds.
+
+scipy is imported where it is used: it takes longer to import than all of `autoscout`.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,25 +13,64 @@ from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
 
+FLOOR = 1e-60
+"""Expected improvement is at least FLOOR * exp(min(best - mean, 0)): where it underflows to zero, the better mean still decides."""
+
+
+def normal_cdf(z: Vector | float) -> Vector:
+    """Probability that a standard normal variable is below `z`."""
+    from scipy.special import ndtr
+
+    found: Vector = ndtr(z)
+    return found
+
+
+def normal_pdf(z: Vector | float) -> Vector:
+    """Density of the standard normal distribution at `z`."""
+    found: Vector = np.exp(-0.5 * np.square(z)) / math.sqrt(2.0 * math.pi)
+    return found
+
+
+def expected_improvement(mean: Vector | float, deviation: Vector | float, best: float) -> Vector:
+    """Mean of max(best - value, 0) for a normal value: how far below `best` it is expected to come.
+
+    Args:
+        mean: Predicted values; lower is better.
+        deviation: Their standard deviations, above zero.
+        best: The lowest value known.
+    """
+    gap = np.subtract(best, mean)
+    z = gap / deviation
+    found: Vector = np.maximum(gap * normal_cdf(z) + deviation * normal_pdf(z), FLOOR * np.exp(np.minimum(gap, 0.0)))
+    return found
+
+
+def student_quantile(probability: float, freedom: int) -> float:
+    """The quantile of Student's t distribution with `freedom` degrees of freedom."""
+    from scipy.special import stdtrit
+
+    if not 0.0 < probability < 1.0 or freedom < 1:
+        raise ValueError(f"a t quantile needs 0 < probability < 1 and freedom >= 1, not {probability!r}, {freedom!r}")
+    return float(stdtrit(freedom, probability))
+
+
+def standard_error(values: Sequence[float] | Vector) -> float:
+    """Standard error of the mean; infinite for fewer than two values."""
+    array = np.asarray(values, dtype=float)
+    return float(array.std(ddof=1) / math.sqrt(len(array))) if len(array) > 1 else math.inf
+
+
+def variation(values: Sequence[float]) -> float | None:
+    """Standard deviation over mean (coefficient of variation); None for fewer than two values or a mean of zero."""
+    if len(values) < 2:
+        return None
+    centre = float(np.mean(values))
+    return float(np.std(values, ddof=1)) / abs(centre) if centre else None
+
 
 def mape(predicted: Vector, measured: Vector) -> float:
     """Mean absolute percentage error, as a share (0.1 = 10 %)."""
     return float(np.mean(np.abs(predicted / measured - 1.0)))
-
-
-def ranks(values: Vector) -> Vector:
-    """Ranks from 0, ties share their mean."""
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts) - 1
-    return np.asarray((last - (counts - 1) / 2.0)[inverse], dtype=np.float64)
-
-
-def spearman(one: Vector, other: Vector) -> float:
-    """Rank correlation; 0 where one side does not vary."""
-    first, second = ranks(one), ranks(other)
-    first, second = first - first.mean(), second - second.mean()
-    scale = np.sqrt((first @ first) * (second @ second))
-    return float(first @ second / scale) if scale > 0 else 0.0
 
 
 def kendall(one: Vector, other: Vector) -> float:
@@ -36,12 +79,6 @@ def kendall(one: Vector, other: Vector) -> float:
     first, second = np.sign(one[:, None] - one[None, :])[upper], np.sign(other[:, None] - other[None, :])[upper]
     scale = np.sqrt((first @ first) * (second @ second))
     return float(first @ second / scale) if scale > 0 else 0.0
-
-
-def regret(predicted: Vector, measured: Vector, top: int = 1) -> float:
-    """How much worse (share) the best of the predicted `top` is than the best there is; lower values are better."""
-    chosen = np.argsort(predicted, kind="stable")[:top]
-    return float(measured[chosen].min() / measured.min() - 1.0)
 
 
 def grouped(groups: Sequence[object]) -> list[NDArray[np.intp]]:
@@ -61,4 +98,15 @@ def folds(groups: Sequence[object], count: int) -> list[NDArray[np.bool_]]:
     return masks
 
 
-__all__ = ["folds", "grouped", "kendall", "mape", "ranks", "regret", "spearman"]
+__all__ = [
+    "expected_improvement",
+    "folds",
+    "grouped",
+    "kendall",
+    "mape",
+    "normal_cdf",
+    "normal_pdf",
+    "standard_error",
+    "student_quantile",
+    "variation",
+]

@@ -19,9 +19,9 @@ from autoscout.core.config import Config
 from autoscout.core.seeds import stream
 from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Trial
+from autoscout.report.gain import paired_gain
 from autoscout.report.importance import MIN_CONFIGS, observations, response
 from autoscout.report.labels import differences
-from autoscout.report.statistics import paired_gain
 
 _TREES = 100
 

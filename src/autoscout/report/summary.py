@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from autoscout.common.stats import variation
 from autoscout.core.config import Config
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Status, Trial
 from autoscout.report.curves import Point, busy_s, curve, ordered
+from autoscout.report.gain import Gain
 from autoscout.report.labels import Difference, KnobNote, differences, namer, one_line
-from autoscout.report.statistics import Gain, variation
 from autoscout.report.verdict import Finalist, Side, Verdict, decide
 
 NOISY_ABOVE = 0.1

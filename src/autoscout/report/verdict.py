@@ -14,13 +14,14 @@ from enum import StrEnum
 from statistics import median
 from typing import Any
 
+from autoscout.common.stats import variation
 from autoscout.common.text import show_gain, show_number
 from autoscout.core.config import Config
 from autoscout.core.task import Direction, Limit, Task
 from autoscout.core.trial import Fidelity, Measurement, Status, Trial
 from autoscout.report.curves import ordered, phase_of
+from autoscout.report.gain import MIN_PAIRS, Gain, paired_gain
 from autoscout.report.labels import namer
-from autoscout.report.statistics import MIN_PAIRS, Gain, paired_gain, variation
 
 
 class Verdict(StrEnum):

@@ -9,6 +9,7 @@ from itertools import islice
 
 import numpy as np
 
+from autoscout.common.stats import expected_improvement
 from autoscout.core.config import Config
 from autoscout.core.errors import require
 from autoscout.core.seeds import stream
@@ -16,7 +17,7 @@ from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
 from autoscout.search._shared.history import Answer, Told, finite_losses
 from autoscout.search._shared.neighbours import fresh, mutate, spread
-from autoscout.search._shared.small_gaussian import Array, Encoding, Fit, expected_improvement, fitted, posterior
+from autoscout.search._shared.small_gaussian import Array, Encoding, Fit, fitted, posterior
 from autoscout.space import Space
 from autoscout.space.encode import gates
 

@@ -132,19 +132,3 @@ def posterior(fit: Fit, among: Array, across: Array, targets: Array) -> tuple[Ar
     mean = cross @ (inverse @ targets)
     variance = 1.0 - np.einsum("ij,ij->i", cross @ inverse, cross)
     return mean, np.sqrt(np.maximum(variance, 1e-12))
-
-
-def expected_improvement(mean: Array, deviation: Array, best: float) -> Array:
-    """How much below `best` a point is expected to be."""
-    gap = (best - mean) / deviation
-    density = np.exp(-0.5 * gap**2) / math.sqrt(2.0 * math.pi)
-    found: Array = deviation * (gap * _below(gap) + density)
-    return np.maximum(found, 0.0)
-
-
-def _below(gap: Array) -> Array:
-    """The normal distribution function, by the approximation of Abramowitz and Stegun 26.2.17 (error below 1e-7)."""
-    t = 1.0 / (1.0 + 0.2316419 * np.abs(gap))
-    series = t * (0.319381530 + t * (-0.356563782 + t * (1.781477937 + t * (-1.821255978 + t * 1.330274429))))
-    tail = np.exp(-0.5 * gap**2) / math.sqrt(2.0 * math.pi) * series
-    return np.where(gap > 0, 1.0 - tail, tail)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from autoscout.common.stats import expected_improvement
 from autoscout.core.config import Config
 from autoscout.core.protocols import Simulator
 from autoscout.core.seeds import stream
@@ -25,7 +26,6 @@ from autoscout.search.hybrid.prior import Prior
 from autoscout.search.hybrid.reach import Reach, promising
 from autoscout.search.hybrid.sparse import Ordering, guided, rewards
 from autoscout.search.hybrid.surrogate import Memory, Surrogate
-from autoscout.search.hybrid.target import expected_improvement
 from autoscout.search.hybrid.tournament import orderings
 from autoscout.search.hybrid.trust import trusted
 from autoscout.space import Space

@@ -1,4 +1,4 @@
-"""Losses as targets of regression, and the normal distribution."""
+"""Losses as targets of regression."""
 
 from __future__ import annotations
 
@@ -87,20 +87,3 @@ def standardise(losses: Floats) -> tuple[Floats, float]:
 
 def _drawn(plain: Floats) -> Floats:
     return np.where(plain > 0.0, TAIL * np.tanh(plain / TAIL), plain)
-
-
-def normal_cdf(z: Floats) -> Floats:
-    """Standard normal distribution function (Abramowitz and Stegun 7.1.26; error below 2e-7)."""
-    x = np.abs(z) / math.sqrt(2.0)
-    t = 1.0 / (1.0 + 0.3275911 * x)
-    series = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
-    tail = 0.5 * series * np.exp(-x * x)
-    return np.where(z >= 0, 1.0 - tail, tail)
-
-
-def expected_improvement(mean: Floats, spread: Floats, best: float) -> Floats:
-    """How far below `best` a value is expected to come, where it does."""
-    z = (best - mean) / spread
-    density = np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
-    # Where nothing is expected any more, the better mean still decides.
-    return np.maximum(spread * (z * normal_cdf(z) + density), 1e-60 * np.exp(np.minimum(best - mean, 0.0)))

@@ -1,4 +1,4 @@
-"""Intervals for "how many times better", from few and noisy repeats, with numpy and the standard library only."""
+"""How many times better one configuration is than another, with an interval, from few and noisy repeats."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from autoscout.common.stats import standard_error, student_quantile
 
 MIN_PAIRS = 3
 """Below this many pairs no interval is stated: with two, the t interval is 12.7 standard errors wide on each side."""
@@ -21,7 +23,7 @@ class Gain:
         ratio: The point estimate, the median of the pairs; None when it cannot be stated (nothing to compare, or a baseline of zero).
         low: Lower end of the interval; None when there are not enough pairs.
         high: Upper end of the interval.
-        pairs: How many pairs of measurements stand behind it.
+        pairs: How many pairs of measurements it is based on.
         confidence: Coverage of the interval, over all `compared` intervals together.
         compared: How many finalists were compared with the default at the same time.
         method: How the interval was made, for the person who wants to check it.
@@ -118,76 +120,4 @@ def _ratio(step: float, logs: bool) -> float:
     return math.exp(min(step, 700.0)) if logs else 1.0 + step
 
 
-def standard_error(values: Sequence[float] | np.ndarray[Any, np.dtype[np.float64]]) -> float:
-    """Standard error of the mean; infinite for fewer than two values."""
-    array = np.asarray(values, dtype=float)
-    return float(array.std(ddof=1) / math.sqrt(len(array))) if len(array) > 1 else math.inf
-
-
-def mean_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:
-    """The t interval of a mean; None below `MIN_PAIRS` values."""
-    if len(values) < MIN_PAIRS:
-        return None
-    centre = float(np.mean(values))
-    reach = student_quantile(0.5 + confidence / 2.0, len(values) - 1) * standard_error(values)
-    return centre - reach, centre + reach
-
-
-def variation(values: Sequence[float]) -> float | None:
-    """Standard deviation over mean (coefficient of variation); None for fewer than two values or a mean of zero."""
-    if len(values) < 2:
-        return None
-    centre = float(np.mean(values))
-    return float(np.std(values, ddof=1)) / abs(centre) if centre else None
-
-
-def student_quantile(probability: float, freedom: int) -> float:
-    """The quantile of Student's t distribution, by bisection of its distribution function."""
-    if not 0.0 < probability < 1.0 or freedom < 1:
-        raise ValueError(f"a t quantile needs 0 < probability < 1 and freedom >= 1, not {probability!r}, {freedom!r}")
-    if probability < 0.5:
-        return -student_quantile(1.0 - probability, freedom)
-    low, high = 0.0, 1.0
-    while student_distribution(high, freedom) < probability and high < 1e300:
-        high *= 2.0
-    for _ in range(200):
-        middle = (low + high) / 2.0
-        if student_distribution(middle, freedom) < probability:
-            low = middle
-        else:
-            high = middle
-    return (low + high) / 2.0
-
-
-def student_distribution(value: float, freedom: int) -> float:
-    """Probability that Student's t with `freedom` degrees of freedom stays below `value`."""
-    tail = 0.5 * _incomplete_beta(freedom / 2.0, 0.5, freedom / (freedom + value * value))
-    return 1.0 - tail if value >= 0 else tail
-
-
-def _incomplete_beta(one: float, other: float, x: float) -> float:
-    """Regularised incomplete beta function I_x(one, other), by its continued fraction (modified Lentz)."""
-    if x <= 0.0 or x >= 1.0:
-        return 0.0 if x <= 0.0 else 1.0
-    if x > (one + 1.0) / (one + other + 2.0):
-        return 1.0 - _incomplete_beta(other, one, 1.0 - x)
-    front = math.exp(math.lgamma(one + other) - math.lgamma(one) - math.lgamma(other) + one * math.log(x) + other * math.log1p(-x))
-    tiny = 1e-300
-    c, d = 1.0, 1.0 / _away_from_zero(1.0 - (one + other) * x / (one + 1.0), tiny)
-    fraction = d
-    for m in range(1, 500):
-        even = m * (other - m) * x / ((one + 2 * m - 1.0) * (one + 2 * m))
-        odd = -(one + m) * (one + other + m) * x / ((one + 2 * m) * (one + 2 * m + 1.0))
-        step = 1.0
-        for numerator in (even, odd):
-            d = 1.0 / _away_from_zero(1.0 + numerator * d, tiny)
-            c = _away_from_zero(1.0 + numerator / c, tiny)
-            step = c * d
-            fraction *= step
-        if abs(step - 1.0) < 1e-15:
-            break
-    return front * fraction / one
-
-
-def _away_from_zero(value: float, tiny: float) -> float:
-    return value if abs(value) > tiny else tiny
+__all__ = ["MIN_PAIRS", "Gain", "paired_gain"]

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from autoscout.common import linux as _linux
+from autoscout.common import processes
 from autoscout.core.errors import ConfigError, LaunchError
 from autoscout.core.launch import Launch, Resources
-from autoscout.execute._shared.supervisor import client as _supervised
+from autoscout.execute._shared.supervisor import client
 from autoscout.execute.local import THREAD_VARIABLES, LocalExecutor, LocalOptions
 from autoscout.testing.executor import ESCAPE, PATIENCE_S, STAY, finish, python, shell, wait_for
 
@@ -70,7 +70,7 @@ def test_each_slot_has_cores_and_threads_of_its_own() -> None:
     together = "\nimport sys, time; from pathlib import Path; me = Path(sys.argv[1]); me.write_text('')\n"
     together += "while len(list(me.parent.glob('*.here'))) < 2: time.sleep(0.01)\n"
     with LocalExecutor(LocalOptions(slots=2, cores=CORES[:2])) as executor:
-        folder = Path(executor._manners.folder)
+        folder = Path(executor._settings.folder)
         folder.mkdir(parents=True)
         jobs = [executor.submit(python(SHOW + together, folder / f"{number}.here")) for number in range(2)]
         seen = [json.loads(job.result(PATIENCE_S).stdout) for job in jobs]
@@ -332,7 +332,7 @@ def test_when_both_are_killed_the_next_autoscout_cleans_up(start_owner: StartOwn
         os.kill(pid, signal.SIGKILL)
     owner.wait()
     assert alive(escaped), "nobody was left to end it"
-    _supervised.sweep_orphans.cache_clear()
+    client.sweep_orphans.cache_clear()
     with LocalExecutor() as executor:
         finish(executor, shell("true"))
     wait_for(lambda: not alive(escaped), "the orphan is gone")
@@ -359,7 +359,7 @@ time.sleep(3600)
     completed = job.result(PATIENCE_S)
     assert completed.cancelled
     assert completed.error == "", "all of it could be killed"
-    assert not [pid for pid, mark in _linux.marked(_supervised.MARK) if f":{os.getpid()}:" in mark]
+    assert not [pid for pid, mark in processes.marked(client.MARK) if f":{os.getpid()}:" in mark]
 
 
 @linux_only

@@ -10,11 +10,10 @@ import pytest
 
 from autoscout.core.errors import LaunchError
 from autoscout.core.launch import Completed, Launch, Resources
-from autoscout.execute._shared import gpus as _gpus
-from autoscout.execute._shared import machine as _machine
+from autoscout.execute._shared import gpus, machine
 from autoscout.execute._shared.allocation import Pool, Share
 from autoscout.execute._shared.queue import OVERTAKEN, JobQueue, QueuedJob
-from autoscout.execute._shared.supervisor import cgroup as _cgroup
+from autoscout.execute._shared.supervisor import cgroup
 
 
 def test_a_launch_gets_an_even_share_or_what_it_asks_for() -> None:
@@ -148,15 +147,15 @@ def test_a_run_that_breaks_gives_its_share_back_and_says_why(caplog: pytest.LogC
 
 
 def test_cores_are_those_of_this_process() -> None:
-    assert sorted(_machine.cores()) == sorted(os.sched_getaffinity(0))
-    assert _machine.memory_gb() > 0.1
+    assert sorted(machine.machine_cores()) == sorted(os.sched_getaffinity(0))
+    assert machine.machine_memory_gb() > 0.1
 
 
 def test_gpus_that_the_environment_names_are_taken_as_they_stand() -> None:
-    assert _gpus.present({"CUDA_VISIBLE_DEVICES": "2, GPU-8f3a"}) == ("2", "GPU-8f3a")
-    assert _gpus.present({"CUDA_VISIBLE_DEVICES": ""}) == ()
-    assert _gpus.present({"HIP_VISIBLE_DEVICES": "0,1"}) == ("0", "1")
-    assert _gpus.present({"CUDA_VISIBLE_DEVICES": "-1"}) == ()
+    assert gpus.present_gpus({"CUDA_VISIBLE_DEVICES": "2, GPU-8f3a"}) == ("2", "GPU-8f3a")
+    assert gpus.present_gpus({"CUDA_VISIBLE_DEVICES": ""}) == ()
+    assert gpus.present_gpus({"HIP_VISIBLE_DEVICES": "0,1"}) == ("0", "1")
+    assert gpus.present_gpus({"CUDA_VISIBLE_DEVICES": "-1"}) == ()
 
 
 def test_amd_gpus_are_nodes_with_compute_units(tmp_path: Path) -> None:
@@ -164,30 +163,30 @@ def test_amd_gpus_are_nodes_with_compute_units(tmp_path: Path) -> None:
         node = tmp_path / str(number)
         node.mkdir()
         (node / "properties").write_text(f"cpu_cores_count 0\nsimd_count {simds}\nmem_banks_count 1\n")
-    assert _gpus._amd_count(tmp_path) == 2
+    assert gpus._amd_count(tmp_path) == 2
 
 
 def test_waiting_for_gpu_memory_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     readings = iter([9000.0, 5000.0, 10.0])
-    monkeypatch.setattr(_gpus, "used_mb", lambda _gpus: next(readings))
-    assert _gpus.settle(("0",), 8.0, 60.0, lambda: 0.0, lambda _s: None)
-    monkeypatch.setattr(_gpus, "used_mb", lambda _gpus: 9000.0)
+    monkeypatch.setattr(gpus, "gpu_memory_used_mb", lambda _gpus: next(readings))
+    assert gpus.await_gpu_memory(("0",), 8.0, 60.0, lambda: 0.0, lambda _s: None)
+    monkeypatch.setattr(gpus, "gpu_memory_used_mb", lambda _gpus: 9000.0)
     now = iter(range(100))
-    assert not _gpus.settle(("0",), 8.0, 3.0, lambda: float(next(now)), lambda _s: None)
-    assert _gpus.settle(("0",), None, 3.0, lambda: 0.0, lambda _s: None)
+    assert not gpus.await_gpu_memory(("0",), 8.0, 3.0, lambda: float(next(now)), lambda _s: None)
+    assert gpus.await_gpu_memory(("0",), None, 3.0, lambda: 0.0, lambda _s: None)
 
 
 def test_quota_of_a_container(tmp_path: Path) -> None:
-    assert _machine.cpu_quota(tmp_path) is None
+    assert machine.cpu_quota(tmp_path) is None
     (tmp_path / "cpu.max").write_text("150000 100000\n")
-    assert _machine.cpu_quota(tmp_path) == 1.5
+    assert machine.cpu_quota(tmp_path) == 1.5
     (tmp_path / "cpu.max").write_text("max 100000\n")
-    assert _machine.cpu_quota(tmp_path) is None
+    assert machine.cpu_quota(tmp_path) is None
     (tmp_path / "cpu.max").unlink()
     (tmp_path / "cpu").mkdir()
     (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("200000")
     (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000")
-    assert _machine.cpu_quota(tmp_path) == 2.0
+    assert machine.cpu_quota(tmp_path) == 2.0
 
 
 def test_where_a_memory_group_may_be_made(tmp_path: Path) -> None:
@@ -197,15 +196,15 @@ def test_where_a_memory_group_may_be_made(tmp_path: Path) -> None:
     own = mount / "user" / "app"
     own.mkdir(parents=True)
     listing.write_text("1:name=systemd:/\n0::/user/app\n")
-    assert _cgroup._parents(mount, listing) == [], "not a version 2 mount"
+    assert cgroup._parents(mount, listing) == [], "not a version 2 mount"
     (mount / "cgroup.controllers").write_text("cpu memory\n")
     (own / "cgroup.subtree_control").write_text("\n")
     (own / "memory.max").write_text("max\n")
     (own.parent / "cgroup.subtree_control").write_text("cpu memory\n")
-    assert _cgroup._parents(mount, listing) == [own.parent], "beside our own group, since ours holds processes"
+    assert cgroup._parents(mount, listing) == [own.parent], "beside our own group, since ours holds processes"
     (own / "memory.max").write_text("1000000\n")
-    assert _cgroup._parents(mount, listing) == [], "a trial must not escape our own limit"
+    assert cgroup._parents(mount, listing) == [], "a trial must not escape our own limit"
     (own / "cgroup.subtree_control").write_text("memory\n")
-    assert _cgroup._parents(mount, listing) == [own]
-    assert _cgroup.memory_group("x", 1 << 20, mount, listing) is None
+    assert cgroup._parents(mount, listing) == [own]
+    assert cgroup.memory_group("x", 1 << 20, mount, listing) is None
     assert not (own / "autoscout-x").exists(), "what did not work is removed"

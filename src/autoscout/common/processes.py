@@ -1,17 +1,26 @@
-"""Who descends from a process, and how much memory they hold.
+"""Processes: who descends from one, how much memory they hold, and what Linux offers for looking after them.
 
-Linux reads /proc; elsewhere `ps` answers the same questions, slower and without telling shared memory from private. Standard
-library only: the supervisor loads this module in a bare interpreter.
+Linux reads /proc; elsewhere `ps` answers the same questions, slower and without telling shared memory from private, and what only
+Linux offers does nothing. Standard library only: the supervisor of a launch loads this module in a bare interpreter.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+OOM_SCORE = 500
+"""Added to a trial's /proc/PID/oom_score_adj (-1000 to 1000), so that a kernel short of memory ends the trial and not AutoScout."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +46,11 @@ def descendants(root: int, group: int | None = None) -> list[int]:
     if Path("/proc/self/stat").exists():
         return _below(root, _children_by_proc(root))
     return _below(root, _children_by_ps(root, group))
+
+
+def running(pids: Iterable[int]) -> list[int]:
+    """Those of `pids` that still run; a process that has ended and waits for its parent (a zombie) does not."""
+    return [pid for pid in pids if _state(pid) not in ("", "Z", "X")]
 
 
 def usage(pids: Iterable[int]) -> Usage:
@@ -65,6 +79,64 @@ def own_exactly(pids: Iterable[int]) -> int:
         else:
             total += usage([pid]).own
     return total
+
+
+def adopt_orphans() -> bool:
+    """Become the parent of every descendant whose own parent ends, however it was detached; False where not possible."""
+    if sys.platform != "linux":
+        return False
+    return bool(_libc().prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+
+
+def die_with_parent(parent: int) -> None:
+    """Have the kernel kill this process when its parent ends; called between fork and exec."""
+    if sys.platform != "linux":
+        return
+    _libc().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # the parent ended before the request took effect
+        os._exit(1)
+
+
+def volunteer_for_oom() -> None:
+    """Make this process and its children the kernel's first choice when memory runs out."""
+    if sys.platform != "linux":
+        return
+    try:
+        Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE))
+    except OSError:
+        return  # a stricter score is already set, or /proc is read-only: the trial runs all the same
+
+
+def pin(cores: Sequence[int]) -> None:
+    """Keep this process and its children on `cores`."""
+    if sys.platform == "linux" and cores:
+        os.sched_setaffinity(0, cores)
+
+
+def oom_kills() -> int | None:
+    """How many processes the kernel has killed for memory since it started, in all control groups; None if it does not say."""
+    try:
+        for line in Path("/proc/vmstat").read_text().splitlines():
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    except (OSError, ValueError):
+        pass
+    return None
+
+
+def marked(name: str) -> Iterator[tuple[int, str]]:
+    """Processes of ours whose environment holds the variable `name`, with its value."""
+    prefix = name.encode() + b"="
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            environment = (folder / "environ").read_bytes()
+        except OSError:
+            continue  # somebody else's, or gone already
+        if prefix not in environment:
+            continue
+        for entry in environment.split(b"\0"):
+            if entry.startswith(prefix):
+                yield int(folder.name), entry[len(prefix) :].decode(errors="replace")
 
 
 def _below(root: int, children: dict[int, list[int]]) -> list[int]:
@@ -143,6 +215,21 @@ def _kilobytes(path: Path) -> dict[str, int]:
             name, _, rest = line.partition(":")
             found[name] = int(rest[:-3])
     return found
+
+
+def _state(pid: int) -> str:
+    """Letter of a process's state as `ps` shows it; empty when there is no such process."""
+    try:
+        if sys.platform == "linux":
+            return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+        return subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout.strip()[:1]
+    except OSError:
+        return ""
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
 
 
 if sys.platform == "win32":

@@ -14,10 +14,10 @@ from typing import Any, Self
 from autoscout.core.errors import LaunchError, require
 from autoscout.core.launch import Completed, Launch
 from autoscout.core.protocols import Job
-from autoscout.execute._shared import folder as _folder
 from autoscout.execute._shared.allocation import Pool, Share
+from autoscout.execute._shared.folder import launch_faults
 from autoscout.execute._shared.queue import JobQueue, Run
-from autoscout.execute._shared.supervisor.client import Manners, Supervised
+from autoscout.execute._shared.supervisor.client import LaunchSettings, Supervised
 from autoscout.execute._shared.supervisor.contention import Counters, conditions
 
 
@@ -53,7 +53,7 @@ class InlineExecutor:
         self._temporary = tempfile.TemporaryDirectory(prefix="autoscout-") if self.options.folder is None else None
         root = Path(self._temporary.name if self._temporary else self.options.folder or "")
         self._queue = JobQueue(Pool(self.options.slots), "inline")
-        self._manners = Manners(
+        self._settings = LaunchSettings(
             folder=root / "trials", grace_s=self.options.grace_s, keep_files="all", log_mb=64.0, tail_kb=1024.0, output_mb=64.0
         )
 
@@ -62,7 +62,7 @@ class InlineExecutor:
         return self.options.slots
 
     def submit(self, launch: Launch) -> Job:
-        faults = _folder.faults(launch)
+        faults = launch_faults(launch)
         if faults:
             raise LaunchError(faults)
         return self._queue.submit(launch, lambda share: self._prepare(launch, share))
@@ -81,7 +81,7 @@ class InlineExecutor:
     def _prepare(self, launch: Launch, share: Share) -> Run:
         if launch.call is not None:
             return _Call(launch, alone=self.options.slots == 1)
-        return Supervised(launch, share, self._manners, {})
+        return Supervised(launch, share, self._settings, {})
 
 
 class _Call:

@@ -13,13 +13,13 @@ from typing import Self
 from autoscout.core.errors import LaunchError, require
 from autoscout.core.launch import Launch
 from autoscout.core.protocols import Job
-from autoscout.execute._shared import call as _call
-from autoscout.execute._shared import folder as _folder
-from autoscout.execute._shared import gpus as _gpus
-from autoscout.execute._shared import machine as _machine
 from autoscout.execute._shared.allocation import Pool, Share
+from autoscout.execute._shared.call import pack_call
+from autoscout.execute._shared.folder import launch_faults
+from autoscout.execute._shared.gpus import VISIBLE_GPUS, gpu_environment, present_gpus
+from autoscout.execute._shared.machine import cpu_quota, machine_cores, machine_memory_gb
 from autoscout.execute._shared.queue import JobQueue
-from autoscout.execute._shared.supervisor.client import Manners, Supervised
+from autoscout.execute._shared.supervisor.client import LaunchSettings, Supervised
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 KEEP = ("all", "failed", "none")
@@ -58,7 +58,7 @@ class LocalOptions:
     gpu_settle_s: float = 15.0
 
     def __post_init__(self) -> None:
-        there = set(_machine.cores())
+        there = set(machine_cores())
         strange = [core for core in self.cores or () if core not in there]
         checks = {
             "slots": (self.slots >= 1, "must be at least 1"),
@@ -86,10 +86,10 @@ class LocalExecutor:
         self._temporary = tempfile.TemporaryDirectory(prefix="autoscout-") if self.options.folder is None else None
         root = Path(self._temporary.name if self._temporary else self.options.folder or "")
         cores, self._pinned = self._cores()
-        gpus = _gpus.present() if self.options.gpus is None else tuple(map(str, self.options.gpus))
+        gpus = present_gpus() if self.options.gpus is None else tuple(map(str, self.options.gpus))
         self._hide_gpus = bool(gpus) and self.options.slots > 1
-        self._queue = JobQueue(Pool(self.options.slots, cores, gpus, _machine.memory_gb()), "local")
-        self._manners = Manners(
+        self._queue = JobQueue(Pool(self.options.slots, cores, gpus, machine_memory_gb()), "local")
+        self._settings = LaunchSettings(
             folder=root / "trials",
             grace_s=self.options.grace_s,
             keep_files=self.options.keep_files,
@@ -105,10 +105,10 @@ class LocalExecutor:
         return self.options.slots
 
     def submit(self, launch: Launch) -> Job:
-        faults = _folder.faults(launch)
+        faults = launch_faults(launch)
         if faults:
             raise LaunchError(faults)
-        packed = None if launch.call is None else _call.pack(launch.call, launch.name)
+        packed = None if launch.call is None else pack_call(launch.call, launch.name)
         return self._queue.submit(launch, lambda share: self._prepare(launch, share, packed))
 
     def close(self) -> None:
@@ -126,7 +126,7 @@ class LocalExecutor:
         """The cores to hand out, and whether trials can be pinned to them."""
         if self.options.cores is not None:
             return tuple(self.options.cores), self.options.pin
-        cores, quota = _machine.cores(), _machine.cpu_quota()
+        cores, quota = machine_cores(), cpu_quota()
         if quota is not None and quota < len(cores):
             # The container may run on any core but only so much: pinning it to the first few would meet other containers there.
             return cores[: max(1, int(quota))], False
@@ -134,15 +134,15 @@ class LocalExecutor:
 
     def _prepare(self, launch: Launch, share: Share, packed: bytes | None) -> Supervised:
         extra: dict[str, str] = {}
-        if len(share.cores) < len(_machine.cores()) and not any(
+        if len(share.cores) < len(machine_cores()) and not any(
             name in source for name in THREAD_VARIABLES for source in (launch.env, os.environ)
         ):
             extra |= dict.fromkeys(THREAD_VARIABLES, str(len(share.cores)))
         # A trial that runs alone may see GPUs it did not ask for; beside others it must not.
-        if (share.gpus or self._hide_gpus) and not any(name in launch.env for name in _gpus.VISIBLE):
-            extra |= _gpus.visible(share.gpus)
+        if (share.gpus or self._hide_gpus) and not any(name in launch.env for name in VISIBLE_GPUS):
+            extra |= gpu_environment(share.gpus)
         used = share if self._pinned else Share(gpus=share.gpus, memory_gb=share.memory_gb)
-        return Supervised(launch, used, self._manners, extra, packed)
+        return Supervised(launch, used, self._settings, extra, packed)
 
 
 __all__ = ["LocalExecutor"]

@@ -17,12 +17,12 @@ from typing import Any, ClassVar, Self
 from autoscout.core.errors import Fault, LaunchError, require
 from autoscout.core.launch import Completed, Launch, Resources
 from autoscout.core.protocols import Job
-from autoscout.execute._shared import call as _call
-from autoscout.execute._shared import folder as _folder
-from autoscout.execute._shared import machine as _machine
 from autoscout.execute._shared.allocation import Pool, Share
+from autoscout.execute._shared.call import pack_call, refuse_while_reimporting, unpacked
+from autoscout.execute._shared.folder import launch_faults
+from autoscout.execute._shared.machine import machine_cores
 from autoscout.execute._shared.queue import JobQueue
-from autoscout.execute._shared.supervisor.client import STUCK_S, Manners, Supervised
+from autoscout.execute._shared.supervisor.client import STUCK_S, LaunchSettings, Supervised
 
 LOOK_S = 0.2  # how often a launch that waits for its machine looks whether it was cancelled
 KEEP = ("all", "failed", "none")
@@ -92,7 +92,7 @@ class RayExecutor:
         self._crew = _Crew()
         self._connecting = threading.Lock()
         self._connected = self._joined = self._closed = False
-        self._manners = Manners(
+        self._settings = LaunchSettings(
             folder=root / "trials",
             grace_s=self.options.grace_s,
             keep_files=self.options.keep_files,
@@ -107,17 +107,17 @@ class RayExecutor:
         return self.options.slots
 
     def submit(self, launch: Launch) -> Job:
-        _call.refuse_while_reimporting()
-        faults = _folder.faults(launch)
+        refuse_while_reimporting()
+        faults = launch_faults(launch)
         if faults:
             raise LaunchError(faults)
-        packed = None if launch.call is None else _call.pack(launch.call, launch.name)
+        packed = None if launch.call is None else pack_call(launch.call, launch.name)
         self._connect()
         faults = _too_large(launch)
         if faults:
             raise LaunchError(faults)
         bare = replace(launch, call=None)  # the call travels packed: only the process that runs it needs its code
-        return self._queue.submit(launch, lambda _: _Trial(bare, self._manners, packed, self._crew))
+        return self._queue.submit(launch, lambda _: _Trial(bare, self._settings, packed, self._crew))
 
     def close(self) -> None:
         self._queue.close()
@@ -165,8 +165,8 @@ class _Worker:
     def __init__(self) -> None:
         self._run: Supervised | None = None
 
-    def prepare(self, launch: Launch, manners: Manners, packed: bytes | None) -> None:
-        self._run = Supervised(launch, Share(), manners, {}, packed, unpack=False)
+    def prepare(self, launch: Launch, settings: LaunchSettings, packed: bytes | None) -> None:
+        self._run = Supervised(launch, Share(), settings, {}, packed, unpack=False)
 
     def run(self) -> Completed:
         assert self._run is not None
@@ -220,9 +220,9 @@ class _Crew:
 class _Trial:
     """On our side: one launch on an actor of the crew."""
 
-    def __init__(self, launch: Launch, manners: Manners, packed: bytes | None, crew: _Crew) -> None:
+    def __init__(self, launch: Launch, settings: LaunchSettings, packed: bytes | None, crew: _Crew) -> None:
         self._launch = launch
-        self._manners = manners
+        self._settings = settings
         self._packed = packed
         self._crew = crew
         self._stopped = threading.Event()
@@ -253,7 +253,7 @@ class _Trial:
 
     def _wait(self, ray: Any, actor: Any) -> Completed | None:
         """What the actor answers; None when it was cancelled before it had a machine, or does not answer any more."""
-        prepared = actor.prepare.remote(self._launch, self._manners, self._packed)
+        prepared = actor.prepare.remote(self._launch, self._settings, self._packed)
         while not ray.wait([prepared], timeout=LOOK_S)[0]:  # no machine has room yet
             if self._stopped.is_set():
                 return None
@@ -263,11 +263,11 @@ class _Trial:
         while not ray.wait([result], timeout=LOOK_S)[0]:
             if self._stopped.is_set() and give_up_s is None:
                 actor.stop.remote()
-                give_up_s = time.monotonic() + self._manners.grace_s + STUCK_S
+                give_up_s = time.monotonic() + self._settings.grace_s + STUCK_S
             if give_up_s is not None and time.monotonic() > give_up_s:
                 return None
         completed: Completed = ray.get(result)
-        return _call.unpacked(completed) if self._packed is not None else completed
+        return unpacked(completed) if self._packed is not None else completed
 
 
 def _join(options: RayOptions) -> bool:
@@ -284,7 +284,7 @@ def _join(options: RayOptions) -> bool:
             os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
             common: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
             _refuse_silent(options.address)
-            own = {"num_cpus": options.cpus or len(_machine.cores()), "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+            own = {"num_cpus": options.cpus or len(machine_cores()), "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
             try:
                 ray.init(**common, **({"address": options.address} if options.address else {"address": "local", **own}))
             except Exception as error:  # its errors have no common class

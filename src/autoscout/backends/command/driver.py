@@ -6,7 +6,7 @@ in, so that whoever kills that group gets the server too, and adopts orphans, so
 
 from __future__ import annotations
 
-import ctypes
+import contextlib
 import json
 import os
 import re
@@ -21,12 +21,12 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
+from autoscout.common.processes import adopt_orphans, descendants, running
 from autoscout.core.clock import RealClock
 
 RESULT = "autoscout-result.json"
 POLL_S = 0.1
 LOG_CHARS = 100_000  # of each stream that goes into the result
-_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 
 CLOCK = RealClock()
 
@@ -95,7 +95,7 @@ class Driver:
             while process.poll() is None:
                 if self.server is not None and self.server.poll() is not None:
                     self.result["failure"] = "server_ended"
-                    self._end([process.pid, *_descendants(process.pid)])
+                    self._end([process.pid, *descendants(process.pid)])
                 CLOCK.sleep(POLL_S / 10)
         wall_s = CLOCK.span_s() - began_s
         run = {"returncode": process.returncode, "wall_s": wall_s, "stdout": _read(out), "stderr": _read(err), "outputs": self._outputs()}
@@ -122,10 +122,10 @@ class Driver:
     def _stop(self) -> None:
         """End the server and everything either command left behind."""
         if self.server is None:
-            self._end(_descendants(os.getpid()))
+            self._end(descendants(os.getpid()))
             return
         code = self.server.poll()
-        self._end(_descendants(os.getpid()))
+        self._end(descendants(os.getpid()))
         self.server.wait()
         self.result["server"] = {"returncode": code, "log": self._server_log()}
 
@@ -133,10 +133,12 @@ class Driver:
         """Ask processes to stop, then kill what is left of them and of what they started meanwhile."""
         for kind in (signal.SIGTERM, signal.SIGKILL):
             deadline_s = CLOCK.span_s() + self.plan["grace_s"]
-            _signal(pids, kind)
-            while any(_alive(pid) for pid in pids) and CLOCK.span_s() < deadline_s:
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, kind)
+            while running(pids) and CLOCK.span_s() < deadline_s:
                 CLOCK.sleep(POLL_S / 5)
-            pids = [pid for pid in {*pids, *(child for pid in pids for child in _descendants(pid))} if _alive(pid)]
+            pids = running({*pids, *(child for pid in pids for child in descendants(pid))})
 
     def _server_log(self) -> str:
         return _read(self.folder / "server.log")
@@ -176,58 +178,13 @@ def _read(path: Path) -> str:
     return text if len(text) <= LOG_CHARS else f"{text[: LOG_CHARS // 4]}\n[...]\n{text[-LOG_CHARS * 3 // 4 :]}"
 
 
-def _parents() -> dict[int, int]:
-    """Process -> its parent, for all processes that are not dead already."""
-    found: dict[int, int] = {}
-    if Path("/proc/self/stat").exists():
-        for path in Path("/proc").glob("[0-9]*/stat"):
-            try:
-                state, parent = path.read_text(errors="replace").rpartition(")")[2].split()[:2]
-            except (OSError, ValueError):
-                continue
-            if state not in "ZX":
-                found[int(path.parent.name)] = int(parent)
-        return found
-    listed = subprocess.run(["ps", "-axo", "pid=,ppid="], capture_output=True, text=True, check=False).stdout
-    return {int(pid): int(parent) for pid, parent in (line.split() for line in listed.splitlines() if line.strip())}
-
-
-def _descendants(root: int) -> list[int]:
-    parents = _parents()
-    found: list[int] = []
-    level = {root}
-    while level:
-        level = {pid for pid, parent in parents.items() if parent in level}
-        found.extend(sorted(level))
-    return found
-
-
-def _signal(pids: list[int], kind: signal.Signals) -> None:
-    for pid in pids:
-        try:
-            os.kill(pid, kind)
-        except ProcessLookupError:
-            continue
-
-
-def _alive(pid: int) -> bool:
-    return pid in _parents()
-
-
-def _adopt_orphans() -> None:
-    try:
-        ctypes.CDLL(None, use_errno=True).prctl(_SUBREAPER, 1, 0, 0, 0)
-    except (OSError, AttributeError):
-        return  # not Linux: children that leave the tree are left to the executor
-
-
 def _leave(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
     sys.exit(128 + number)
 
 
 def main(arguments: list[str]) -> int:
     """Run the plan in the file named by the only argument."""
-    _adopt_orphans()
+    adopt_orphans()
     signal.signal(signal.SIGTERM, _leave)
     signal.signal(signal.SIGINT, _leave)
     return Driver(json.loads(Path(arguments[0]).read_text(encoding="utf-8"))).run()

@@ -36,7 +36,7 @@ def refuse_while_reimporting() -> None:
         )
 
 
-def pack(call: Callable[[], Any], name: str) -> bytes:
+def pack_call(call: Callable[[], Any], name: str) -> bytes:
     """The call and what it needs to find its code again.
 
     Raises:
@@ -56,14 +56,14 @@ def pack(call: Callable[[], Any], name: str) -> bytes:
         ) from error
 
 
-def command(folder: Path, packed: bytes) -> list[str]:
+def call_command(folder: Path, packed: bytes) -> list[str]:
     """The command that runs a packed call in `folder`."""
     (folder / CALL).write_bytes(packed)
     return [sys.executable, "-P", __file__, str(folder)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class CallOutcome:
     """What became of a call: its value, still packed, or the traceback of why there is none."""
 
     packed: bytes | None = None
@@ -71,13 +71,13 @@ class Outcome:
     begun: bool = True  # False when its code was not even found
 
 
-def outcome(folder: Path) -> Outcome:
+def call_outcome(folder: Path) -> CallOutcome:
     """What the new process left in `folder`."""
     try:
         packed, error, begun = pickle.loads((folder / RESULT).read_bytes())
     except FileNotFoundError:
-        return Outcome(error="the call ended its process before it returned")
-    return Outcome(packed=packed, error=error, begun=begun)
+        return CallOutcome(error="the call ended its process before it returned")
+    return CallOutcome(packed=packed, error=error, begun=begun)
 
 
 def unpacked(completed: Completed) -> Completed:

@@ -18,7 +18,7 @@ FOLDER_VARIABLE = "AUTOSCOUT_FOLDER"
 log = logger(__name__)
 
 
-def faults(launch: Launch) -> list[Fault]:
+def launch_faults(launch: Launch) -> list[Fault]:
     """What makes a launch impossible to start anywhere."""
     where = f"launch {launch.name}".strip()
     found: list[Fault] = []
@@ -36,7 +36,7 @@ def faults(launch: Launch) -> list[Fault]:
     return found
 
 
-def make(parent: Path, name: str) -> Path:
+def make_folder(parent: Path, name: str) -> Path:
     """A new folder below `parent`, called `name` or, where that is taken, `name-2`, `name-3`, ..."""
     stem = re.sub(r"[^\w.=+~-]+", "-", name).strip(".-")[:120] or "launch"
     parent.mkdir(parents=True, exist_ok=True)
@@ -50,7 +50,7 @@ def make(parent: Path, name: str) -> Path:
             number += 1
 
 
-def fill(folder: Path, launch: Launch, argv: list[str], added: Mapping[str, str]) -> None:
+def fill_folder(folder: Path, launch: Launch, argv: list[str], added: Mapping[str, str]) -> None:
     """Write the launch's files, and the command and environment for whoever wants to repeat it by hand."""
     for name, text in launch.files.items():
         path = folder / name
@@ -66,7 +66,7 @@ def expand(text: str, folder: Path) -> str:
     return text.replace("{folder}", str(folder))
 
 
-def outputs(folder: Path, launch: Launch, limit_bytes: int) -> dict[str, str]:
+def read_outputs(folder: Path, launch: Launch, limit_bytes: int) -> dict[str, str]:
     """Those of the launch's outputs that exist, as text."""
     found: dict[str, str] = {}
     for name in launch.outputs:
@@ -83,7 +83,7 @@ def outputs(folder: Path, launch: Launch, limit_bytes: int) -> dict[str, str]:
     return found
 
 
-def dispose(folder: Path, completed: Completed, keep: str) -> bool:
+def dispose_folder(folder: Path, completed: Completed, keep: str) -> bool:
     """Remove the folder unless it is to be kept (`all`, `failed`, `none`); whether it is still there."""
     good = completed.returncode == 0 and not completed.error
     if keep == "all" or (keep == "failed" and not good):

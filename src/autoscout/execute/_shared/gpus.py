@@ -8,17 +8,17 @@ import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+VISIBLE_GPUS = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 _TIMEOUT_S = 30.0
 
 
-def present(environment: dict[str, str] | None = None) -> tuple[str, ...]:
+def present_gpus(environment: dict[str, str] | None = None) -> tuple[str, ...]:
     """Identifiers of the GPUs this process may use, as `CUDA_VISIBLE_DEVICES` names them.
 
     A list that a scheduler or the user already set there is taken as it stands.
     """
     environment = dict(os.environ) if environment is None else environment
-    for name in VISIBLE:
+    for name in VISIBLE_GPUS:
         if name in environment:
             listed = [part.strip() for part in environment[name].split(",")]
             return tuple(part for part in listed if part and part not in ("-1", "NoDevFiles"))
@@ -28,14 +28,14 @@ def present(environment: dict[str, str] | None = None) -> tuple[str, ...]:
     return tuple(str(number) for number in range(_amd_count()))
 
 
-def visible(gpus: Sequence[str]) -> dict[str, str]:
+def gpu_environment(gpus: Sequence[str]) -> dict[str, str]:
     """The environment in which a program sees exactly these GPUs."""
     listed = ",".join(gpus)
     # nvidia-smi counts by bus, CUDA by speed unless told otherwise
     return {"CUDA_VISIBLE_DEVICES": listed, "HIP_VISIBLE_DEVICES": listed, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
-def used_mb(gpus: Sequence[str]) -> float | None:
+def gpu_memory_used_mb(gpus: Sequence[str]) -> float | None:
     """Memory in use on these GPUs together; None when nobody can tell."""
     if not gpus:
         return None
@@ -46,14 +46,14 @@ def used_mb(gpus: Sequence[str]) -> float | None:
         return None  # "[N/A]" on systems whose memory is shared with the CPU
 
 
-def settle(
+def await_gpu_memory(
     gpus: Sequence[str], before_mb: float | None, limit_s: float, span_s: Callable[[], float], pause: Callable[[float], object]
 ) -> bool:
     """Wait until a finished trial's GPU memory has come back, so that it does not fail the next one; whether it did."""
     if before_mb is None:
         return True
     deadline_s = span_s() + limit_s
-    while (now_mb := used_mb(gpus)) is not None and now_mb > before_mb + 64.0:
+    while (now_mb := gpu_memory_used_mb(gpus)) is not None and now_mb > before_mb + 64.0:
         if span_s() >= deadline_s:
             return False
         pause(0.25)

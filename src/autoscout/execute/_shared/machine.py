@@ -10,7 +10,7 @@ from autoscout.execute._shared.supervisor.contention import all_cores
 _CPU = Path("/sys/devices/system/cpu")
 
 
-def cores() -> tuple[int, ...]:
+def machine_cores() -> tuple[int, ...]:
     """The cores this process may use; neighbours in the list share as much hardware as possible.
 
     Handed out in this order, the two threads of a physical core and the cores of a socket go to the same trial.
@@ -33,7 +33,7 @@ def cpu_quota(mount: Path = Path("/sys/fs/cgroup")) -> float | None:
         return None
 
 
-def memory_gb() -> float:
+def machine_memory_gb() -> float:
     """Memory of this machine."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1024**3
 

@@ -29,13 +29,13 @@ def memory_group(name: str, memory_bytes: int, mount: Path = MOUNT, listing: Pat
                 if (folder / file).exists():  # absent without swap accounting, and before Linux 4.19
                     _write(folder / file, text)
         except OSError:
-            remove(folder)
+            remove_group(folder)
             continue
         return folder
     return None
 
 
-def remove(folder: Path | None) -> None:
+def remove_group(folder: Path | None) -> None:
     """Give a group back; nothing happens while it still holds processes."""
     if folder is not None:
         try:

@@ -18,15 +18,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from autoscout.common import linux as _linux
+from autoscout.common import processes
 from autoscout.core.launch import Completed, Launch
 from autoscout.core.log import logger
 from autoscout.core.worker import is_gone, worker_identity
-from autoscout.execute._shared import call as _call
-from autoscout.execute._shared import folder as _folder
-from autoscout.execute._shared import gpus as _gpus
 from autoscout.execute._shared.allocation import Share
-from autoscout.execute._shared.supervisor import cgroup as _cgroup
+from autoscout.execute._shared.call import CallOutcome, call_command, call_outcome, unpacked
+from autoscout.execute._shared.folder import FOLDER_VARIABLE, dispose_folder, expand, fill_folder, make_folder, read_outputs
+from autoscout.execute._shared.gpus import await_gpu_memory, gpu_memory_used_mb
+from autoscout.execute._shared.supervisor.cgroup import memory_group, remove_group
 from autoscout.execute._shared.supervisor.logs import tail
 
 MARK = "AUTOSCOUT_JOB"
@@ -48,7 +48,7 @@ log = logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Manners:
+class LaunchSettings:
     """How an executor treats every launch."""
 
     folder: Path  # trials get their folders below it
@@ -67,7 +67,7 @@ class Supervised:
     Args:
         launch: What to run.
         share: What it may use; its cores are pinned when there are any.
-        manners: How.
+        settings: How.
         extra: Environment that the share implies; the launch's own wins.
         packed: The launch's call, where it is one.
         unpack: Whether what the call returned is unpacked here, or left to a process that knows its class.
@@ -77,14 +77,14 @@ class Supervised:
         self,
         launch: Launch,
         share: Share,
-        manners: Manners,
+        settings: LaunchSettings,
         extra: Mapping[str, str],
         packed: bytes | None = None,
         unpack: bool = True,
     ) -> None:
         self._launch = launch
         self._share = share
-        self._manners = manners
+        self._settings = settings
         self._extra = extra
         self._packed = packed
         self._unpack = unpack
@@ -104,41 +104,41 @@ class Supervised:
         sweep_orphans()
         if self._stopped:
             return Completed(returncode=None, cancelled=True)
-        folder = _folder.make(self._manners.folder, self._launch.name)
-        added = {_folder.FOLDER_VARIABLE: str(folder), **self._extra}
-        added |= {name: _folder.expand(value, folder) for name, value in self._launch.env.items()}
+        folder = make_folder(self._settings.folder, self._launch.name)
+        added = {FOLDER_VARIABLE: str(folder), **self._extra}
+        added |= {name: expand(value, folder) for name, value in self._launch.env.items()}
         argv = self._argv(folder)
-        _folder.fill(folder, self._launch, argv, added)
-        gpus, before_mb = self._share.gpus, _gpus.used_mb(self._share.gpus)
+        fill_folder(folder, self._launch, argv, added)
+        gpus, before_mb = self._share.gpus, gpu_memory_used_mb(self._share.gpus)
         report = self._supervise(argv, folder, added)
         if before_mb is not None:
             report.setdefault("conditions", {})["gpu_memory_before_gb"] = round(before_mb / 1024, 3)
-            if not _gpus.settle(gpus, before_mb, self._manners.gpu_settle_s, time.monotonic, time.sleep):
-                log.warning("GPU memory of %s has not come back after %g s", self._launch.name, self._manners.gpu_settle_s)
+            if not await_gpu_memory(gpus, before_mb, self._settings.gpu_settle_s, time.monotonic, time.sleep):
+                log.warning("GPU memory of %s has not come back after %g s", self._launch.name, self._settings.gpu_settle_s)
         return self._completed(report, folder)
 
     def _argv(self, folder: Path) -> list[str]:
         if self._packed is not None:
-            return _call.command(folder, self._packed)
-        argv = [_folder.expand(part, folder) for part in self._launch.argv]
+            return call_command(folder, self._packed)
+        argv = [expand(part, folder) for part in self._launch.argv]
         return ["/bin/sh", "-c", *argv] if self._launch.shell else argv
 
     def _supervise(self, argv: list[str], folder: Path, added: Mapping[str, str]) -> dict[str, Any]:
-        launch, manners = self._launch, self._manners
-        memory_gb = launch.resources.memory_gb if launch.resources.memory_gb is not None else manners.memory_gb
+        launch, settings = self._launch, self._settings
+        memory_gb = launch.resources.memory_gb if launch.resources.memory_gb is not None else settings.memory_gb
         memory_bytes = int(memory_gb * 1024**3) if memory_gb else None
-        cgroup = _cgroup.memory_group(uuid.uuid4().hex[:12], memory_bytes) if memory_bytes else None
+        cgroup = memory_group(uuid.uuid4().hex[:12], memory_bytes) if memory_bytes else None
         request = {
             "argv": argv,
             "cwd": str(folder),
             "env": {**os.environ, **added, MARK: self._mark},
             "stdout": str(folder / "stdout.log"),
             "stderr": str(folder / "stderr.log"),
-            "log_bytes": int(manners.log_mb * 1024**2),
-            "tail_bytes": int(manners.tail_kb * 1024),
+            "log_bytes": int(settings.log_mb * 1024**2),
+            "tail_bytes": int(settings.tail_kb * 1024),
             "limit_s": launch.limit_s,
             "memory_bytes": memory_bytes,
-            "grace_s": manners.grace_s,
+            "grace_s": settings.grace_s,
             "cores": list(self._share.cores) or None,
             "cgroup": str(cgroup) if cgroup else None,
         }
@@ -154,7 +154,7 @@ class Supervised:
                 )
             report = self._talk(process, json.dumps(request).encode() + b"\n")
         finally:
-            _cgroup.remove(cgroup)
+            remove_group(cgroup)
         said = tail(complaints, 4000).strip()
         if not said:
             complaints.unlink(missing_ok=True)
@@ -192,7 +192,7 @@ class Supervised:
         assert process.stdout is not None
         descriptor = process.stdout.fileno()
         limit_s = self._launch.limit_s
-        overdue_s = None if limit_s is None else time.monotonic() + limit_s + self._manners.grace_s + STUCK_S
+        overdue_s = None if limit_s is None else time.monotonic() + limit_s + self._settings.grace_s + STUCK_S
         answer = b""
         with selectors.DefaultSelector() as selector:
             selector.register(descriptor, selectors.EVENT_READ)
@@ -208,17 +208,17 @@ class Supervised:
                 answer += data
 
     def _completed(self, report: Mapping[str, Any], folder: Path) -> Completed:
-        manners = self._manners
-        size = int(manners.tail_kb * 1024)
+        settings = self._settings
+        size = int(settings.tail_kb * 1024)
         killed = any(report.get(name) for name in ("timed_out", "out_of_memory", "cancelled"))
-        called = _call.Outcome(error=str(report.get("error", "")))
+        called = CallOutcome(error=str(report.get("error", "")))
         if self._packed is not None and not called.error and not killed:
-            called = _call.outcome(folder)
+            called = call_outcome(folder)
         completed = Completed(
             returncode=report.get("returncode") if called.begun else None,
             stdout=tail(folder / "stdout.log", size),
             stderr=tail(folder / "stderr.log", size),
-            outputs=_folder.outputs(folder, self._launch, int(manners.output_mb * 1024**2)),
+            outputs=read_outputs(folder, self._launch, int(settings.output_mb * 1024**2)),
             value=called.packed,
             error=called.error,
             wall_s=float(report.get("wall_s", 0.0)),
@@ -231,14 +231,14 @@ class Supervised:
             folder=str(folder),
         )
         if self._unpack and self._packed is not None:
-            completed = _call.unpacked(completed)
-        return completed if _folder.dispose(folder, completed, manners.keep_files) else replace(completed, folder="")
+            completed = unpacked(completed)
+        return completed if dispose_folder(folder, completed, settings.keep_files) else replace(completed, folder="")
 
 
 @cache
 def sweep_orphans() -> int:
     """Once per process: end what is left of trials whose AutoScout and supervisor were both killed; returns how many."""
-    gone = {value for _, value in _linux.marked(MARK) if is_gone(value)}
+    gone = {value for _, value in processes.marked(MARK) if is_gone(value)}
     return sum(_kill_marked(mark) for mark in gone)
 
 
@@ -247,7 +247,7 @@ def _kill_marked(mark: str) -> int:
     killed: set[int] = set()
     deadline_s = time.monotonic() + STUCK_S
     while time.monotonic() < deadline_s:
-        found = {pid for pid, value in _linux.marked(MARK) if value == mark and pid != os.getpid()}
+        found = {pid for pid, value in processes.marked(MARK) if value == mark and pid != os.getpid()}
         if not found:
             break
         for pid in found:

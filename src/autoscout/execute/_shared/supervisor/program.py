@@ -20,8 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from autoscout.common import linux as _linux
-from autoscout.common import processes as _tree
+from autoscout.common import processes
 from autoscout.execute._shared.supervisor.contention import Counters, conditions
 from autoscout.execute._shared.supervisor.logs import BoundedLog
 
@@ -56,7 +55,7 @@ class Supervisor:
 
     def run(self) -> dict[str, Any]:
         """Everything from start to report."""
-        _linux.adopt_orphans()
+        processes.adopt_orphans()
         self._listen()
         if not self._start():
             return {"returncode": None, "error": self._error}
@@ -192,14 +191,14 @@ class Supervisor:
                 self._strange_kills += 1
 
     def _family(self) -> list[int]:
-        return _tree.descendants(os.getpid(), group=self._main)
+        return processes.descendants(os.getpid(), group=self._main)
 
     def _over_memory(self) -> bool:
         family = self._family()
-        usage = _tree.usage(family)
+        usage = processes.usage(family)
         self._peak_bytes = max(self._peak_bytes, usage.resident)
         limit = self._request["memory_bytes"]
-        return bool(limit) and usage.own > limit and _tree.own_exactly(family) > limit
+        return bool(limit) and usage.own > limit and processes.own_exactly(family) > limit
 
     def _peak(self, usage: resource.struct_rusage) -> int:
         unit = 1 if sys.platform == "darwin" else 1024
@@ -258,7 +257,7 @@ class Supervisor:
                 return int(events["oom_kill"])
             except (OSError, KeyError, ValueError):
                 pass
-        return _linux.oom_kills()
+        return processes.oom_kills()
 
     def _leave_cgroup(self) -> None:
         self._oom_after = self._oom_kills()
@@ -285,10 +284,10 @@ def _become(request: Request, parent: int, streams: dict[int, int], trouble: int
     """In the child: turn into the command. Never returns; what goes wrong is written to `trouble`."""
     try:
         os.setsid()
-        _linux.die_with_parent(parent)
+        processes.die_with_parent(parent)
         _join(request["cgroup"])
-        _linux.pin(request["cores"] or ())
-        _linux.volunteer_for_oom()
+        processes.pin(request["cores"] or ())
+        processes.volunteer_for_oom()
         _, hard = resource.getrlimit(resource.RLIMIT_CORE)
         resource.setrlimit(resource.RLIMIT_CORE, (0, hard))  # the core of a model server would fill the disk
         for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):

@@ -1,4 +1,4 @@
-"""Trees, memory, logs, contention: what the supervisor is made of."""
+"""Logs, contention, kills: what the supervisor is made of."""
 
 from __future__ import annotations
 
@@ -10,81 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from autoscout.common import linux as _linux
-from autoscout.common import processes as _tree
-from autoscout.execute._shared.supervisor import client as _supervised
+from autoscout.execute._shared.supervisor import client
 from autoscout.execute._shared.supervisor.contention import Counters, conditions
 from autoscout.execute._shared.supervisor.logs import BoundedLog, tail
 from autoscout.execute._shared.supervisor.program import killed_for_memory
-from autoscout.testing.executor import wait_for
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
-
-FAMILY = """
-import os, sys, time
-from pathlib import Path
-pids = [os.getpid()]
-if os.fork() == 0:
-    os.fork()
-    Path(sys.argv[1], str(os.getpid())).write_text("")
-    time.sleep(3600)
-Path(sys.argv[1], str(os.getpid())).write_text("")
-time.sleep(3600)
-"""
-
-
-@pytest.fixture
-def family(tmp_path: Path):  # type: ignore[no-untyped-def]
-    process = subprocess.Popen([sys.executable, "-c", FAMILY, str(tmp_path)], start_new_session=True)
-    wait_for(lambda: len(list(tmp_path.iterdir())) == 3, "three processes run")
-    yield process.pid, {int(path.name) for path in tmp_path.iterdir()}
-    os.killpg(process.pid, 9)
-    process.wait()
-
-
-@linux_only
-def test_descendants_are_found_by_every_way_of_looking(family: tuple[int, set[int]]) -> None:
-    root, everybody = family
-    below = everybody - {root}
-    assert set(_tree.descendants(root)) == below
-    assert set(_tree._below(root, _tree._children_by_task(root))) == below
-    assert set(_tree._below(root, _tree._children_by_ps(root, None))) == below
-    assert everybody <= set(_tree._below(os.getpid(), _tree._children_by_ps(os.getpid(), root)))
-
-
-@linux_only
-def test_descendants_without_the_kernels_lists(family: tuple[int, set[int]], monkeypatch: pytest.MonkeyPatch) -> None:
-    root, everybody = family
-    exists = Path.exists
-    monkeypatch.setattr(Path, "exists", lambda path: not str(path).endswith("/children") and exists(path))
-    assert set(_tree.descendants(root)) == everybody - {root}
-
-
-@linux_only
-def test_memory_counts_shared_pages_once_when_it_matters() -> None:
-    code = "import os, time\nhold = bytearray(os.urandom(1 << 20) * 64)\nos.fork()\nos.write(1, b'x\\n')\ntime.sleep(3600)"
-    with subprocess.Popen([sys.executable, "-c", code], start_new_session=True, stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() + process.stdout.readline() == b"x\nx\n"
-            pids = [process.pid, *_tree.descendants(process.pid)]
-            bound, exact = _tree.usage(pids).own, _tree.own_exactly(pids)
-        finally:
-            os.killpg(process.pid, 9)
-    assert bound > 128 << 20, "the cheap bound counts the forked pages twice"
-    assert 64 << 20 < exact < 100 << 20
-
-
-def test_memory_of_the_dead_is_nothing() -> None:
-    process = subprocess.Popen(["true"])
-    process.wait()
-    assert _tree.usage([process.pid]).resident == 0
-    assert _tree.own_exactly([process.pid]) == 0
-    assert _tree.descendants(process.pid) == []
-
-
-def test_ps_tells_memory_too() -> None:
-    assert sum(_tree._resident_by_ps([os.getpid()])) > 1 << 20
 
 
 @pytest.mark.parametrize(
@@ -99,12 +30,6 @@ def test_ps_tells_memory_too() -> None:
 )
 def test_when_the_kernel_killed_for_memory(code: int, strange: int, before: int | None, after: int | None, answer: bool) -> None:
     assert killed_for_memory(code, strange, before, after) is answer
-
-
-@linux_only
-def test_the_kernels_count_of_memory_kills_can_be_read() -> None:
-    assert (_linux.oom_kills() or 0) >= 0
-    assert dict(_linux.marked("PATH")).get(os.getpid()) is not None or "PATH" not in os.environ
 
 
 def test_a_log_within_its_bounds_is_kept_as_it_is(tmp_path: Path) -> None:
@@ -174,6 +99,6 @@ def test_counters_are_read_from_this_machine() -> None:
 
 
 def test_the_supervisor_needs_nothing_but_the_standard_library() -> None:
-    probe = _supervised._BOOT.replace("program.main()", "print('numpy' in sys.modules, 'autoscout.core' in sys.modules)")
-    command = [sys.executable, "-I", "-S", "-c", probe, str(_supervised.PACKAGE)]
+    probe = client._BOOT.replace("program.main()", "print('numpy' in sys.modules, 'autoscout.core' in sys.modules)")
+    command = [sys.executable, "-I", "-S", "-c", probe, str(client.PACKAGE)]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "False False\n"

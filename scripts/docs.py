@@ -10,9 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import typer.main
-
-from autoscout.cli.main import app
+from autoscout.cli.main import whole_program
 from autoscout.study.campaign import campaign_schema
 
 REFERENCE = Path(__file__).parent.parent / "docs" / "reference"
@@ -21,8 +19,8 @@ REFERENCE = Path(__file__).parent.parent / "docs" / "reference"
 def command_page() -> str:
     """Every verb with its arguments and flags."""
     lines = ["# The command line", "", "Written by `scripts/docs.py` from the program itself.", ""]
-    lines += ["Exit codes: 0 an answer, 2 something must be mended (bad input, or no configuration worked), 130 interrupted.", ""]
-    for path, command in verbs(typer.main.get_command(app), "autoscout"):
+    lines += ["Exit codes: 0 an answer, 2 something must be fixed (bad input, or no configuration worked), 130 interrupted.", ""]
+    for path, command in verbs(whole_program(), "autoscout"):
         arguments = " ".join(f"{parameter.name}".upper() for parameter in command.params if parameter.param_type_name == "argument")
         lines += [f"## `{path} {arguments}".rstrip() + "`", "", *(command.help or "").split("\n"), ""]
         lines += ["| flag | meaning |", "|---|---|"]

@@ -8,9 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer.main
 
-from autoscout.cli.main import app
+from autoscout.cli.main import whole_program
 from autoscout.core import plugins
 from autoscout.study.campaign import Campaign
 
@@ -39,7 +38,7 @@ def flags() -> str:
         names = sorted(option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts))  # type: ignore[attr-defined]
         return [f"{path}: {' '.join(names)}"]
 
-    return "\n".join(walk(typer.main.get_command(app), "")) + "\n"
+    return "\n".join(walk(whole_program(), "")) + "\n"
 
 
 def test_flags_change_only_on_purpose() -> None:

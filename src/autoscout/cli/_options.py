@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import sys
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import typer
 from rich.console import Console
 
+from autoscout.cli._streams import mute
 from autoscout.common.hosts import parse_hostfile
 from autoscout.common.templates import unflatten
 from autoscout.core import plugins
@@ -23,12 +22,6 @@ from autoscout.core.launch import Launch
 from autoscout.space.document import compose as read_text
 from autoscout.space.document import load as load_document
 from autoscout.study.campaign import Campaign, build_campaign, read_campaign
-
-
-def mute(stream: TextIO) -> None:
-    """Let everything written to a stream from now on vanish: whoever read it has gone."""
-    with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 class _Console(Console):

@@ -1,4 +1,7 @@
-"""The command line: verb first, target second. Errors print one clear message and exit with a stable code."""
+"""The command line: verb first, target second. Errors print one clear message and exit with a stable code.
+
+Every import here is paid by every call, `--version` and shell completion too: verbs are imported when called (`cli/verbs.py`).
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,11 @@ import sys
 from typing import Annotated
 
 import typer
+import typer.main
 
 from autoscout import __version__
-from autoscout.cli import bench, calibrate, doctor, estimate, explain, profile, render, report, resume, sched, space, tune
-from autoscout.cli._options import mute
+from autoscout.cli._streams import mute
+from autoscout.cli.verbs import Verbs
 from autoscout.core.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, AutoScoutError, ConfigError, Fault
 from autoscout.core.log import logger
 
@@ -20,23 +24,12 @@ log = logger(__name__)
 
 app = typer.Typer(
     name="autoscout",
+    cls=Verbs,
     help="Finds which settings to run an ML system with, by few real measurements.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("tune")(tune.tune)
-app.command("resume")(resume.resume)
-app.command("report")(report.report)
-app.command("explain")(explain.explain)
-app.command("profile")(profile.profile)
-app.command("render")(render.render)
-app.command("estimate")(estimate.estimate)
-app.command("calibrate")(calibrate.calibrate)
-app.command("doctor")(doctor.doctor)
-app.add_typer(space.app, name="space")
-app.add_typer(sched.app, name="sched")
-app.add_typer(bench.app, name="bench")
 
 
 def _version(wanted: bool) -> None:
@@ -52,6 +45,13 @@ def _common(
 ) -> None:
     if verbose:
         logging.basicConfig(level=logging.INFO if verbose == 1 else logging.DEBUG, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+
+def whole_program() -> Verbs:
+    """The program with every verb loaded, for the reference and the tests; a run loads only the verb that is called."""
+    program = typer.main.get_command(app)
+    assert isinstance(program, Verbs)
+    return program.load_all()
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -1,0 +1,92 @@
+"""The table of verbs. A verb's module is imported when the verb is called, not to list it in `--help`."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Any
+
+import typer
+import typer.core
+import typer.main
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verb:
+    """A verb of the program and where it is implemented."""
+
+    name: str
+    home: str  # "module:attribute" below autoscout.cli; the attribute is a function, or a Typer app that has verbs of its own
+    help: str  # first line of its docstring or of the app's help; a test keeps them equal
+
+    def load(self) -> Any:
+        """The command, with its arguments and flags; imports its module."""
+        module, attribute = self.home.split(":")
+        found = getattr(importlib.import_module(f"autoscout.cli.{module}"), attribute)
+        if not isinstance(found, typer.Typer):
+            function, found = found, typer.Typer(add_completion=False)
+            found.command(self.name)(function)
+        command = typer.main.get_command(found)
+        command.name = self.name
+        return command
+
+
+VERBS = (
+    Verb(name="tune", home="tune:tune", help="Find a better configuration by measuring. Run it again to go on: nothing is measured twice."),
+    Verb(name="resume", home="resume:resume", help="Go on where a study was stopped or killed; more budget may be given."),
+    Verb(
+        name="report",
+        home="report:report",
+        help="Write report.html, summary.csv and best/ again from the stored trials, and show the result.",
+    ),
+    Verb(
+        name="explain",
+        home="explain:explain",
+        help="Who proposed what, the steps by which the best was found, and the tree of what was tried.",
+    ),
+    Verb(name="profile", home="profile:profile", help="Measure one configuration for real and print its metrics; nothing is stored."),
+    Verb(name="render", home="render:render", help="Show the command, variables and files of one configuration."),
+    Verb(
+        name="estimate",
+        home="estimate:estimate",
+        help="Predict the best configurations of a system and where their time and memory go. Nothing is run.",
+    ),
+    Verb(
+        name="calibrate",
+        home="calibrate:calibrate",
+        help="Fit the simulators to measured tables, and say how wrong they are on workloads that the fit has not seen.",
+    ),
+    Verb(name="doctor", home="doctor:doctor", help="Say which plug-ins load and why others do not, and what this machine offers."),
+    Verb(name="space", home="space:app", help="Show, count or check a space of configurations."),
+    Verb(name="sched", home="sched:app", help="Simulate and tune the scheduler of a GPU cluster."),
+    Verb(name="bench", home="bench:app", help="Compare searchers on recorded measurements."),
+)
+
+
+class _Listed(typer.core.TyperCommand):
+    """A verb that is listed but not loaded."""
+
+    def __init__(self, verb: Verb) -> None:
+        super().__init__(verb.name, help=verb.help)
+        self.verb = verb
+
+
+class Verbs(typer.core.TyperGroup):
+    """A group whose commands come from `VERBS`."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = {verb.name: _Listed(verb) for verb in VERBS}
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
+        """The command that was called, loaded."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command.verb.load() if isinstance(command, _Listed) else command, rest
+
+    def load_all(self) -> Verbs:
+        """Itself with every verb loaded, for whoever walks the whole program (the reference, tests)."""
+        self.commands = {verb.name: verb.load() for verb in VERBS}
+        return self
+
+
+__all__ = ["VERBS", "Verb", "Verbs"]

@@ -163,21 +163,21 @@ def test_all_wrong_pins_are_told_at_once() -> None:
         training_pins({"zz": 4, "tpp": 2, "tp": 0, "pp": "x", "zero": [1], "mbs": 2, "micro_batch_size": 4})
     assert [fault.field for fault in caught.value.faults] == ["zz", "tpp", "tp", "pp", "zero", "micro_batch_size"]
     assert "mbs" in caught.value.faults[0].fix
-    assert caught.value.faults[1].fix.startswith("Did you mean tp")
-    with pytest.raises(ConfigError, match="Did you mean max_num_seqs"):
+    assert caught.value.faults[1].fix.startswith("Did you mean 'tp'")
+    with pytest.raises(ConfigError, match="Did you mean 'max_num_seqs'"):
         serving_pins({"max_num_seq": 4})
 
 
 def test_unknown_systems_are_refused_with_those_there_are() -> None:
     with pytest.raises(ConfigError, match=r"megatron, .*vllm"):
         read_system("nonsense")
-    with pytest.raises(ConfigError, match="Did you mean deepspeed"):
+    with pytest.raises(ConfigError, match="Did you mean 'deepspeed'"):
         read_system("deepspeeed")
     assert read_system("DEFAULT") == "default"
 
 
 def test_an_unknown_model_is_met_with_names_that_work() -> None:
-    with pytest.raises(ConfigError, match=r"Did you mean llama-3\.1-8b") as caught:
+    with pytest.raises(ConfigError, match=r"Did you mean 'llama-3\.1-8b") as caught:
         model("meta/Llama3.1-8")
     assert "gpt3-175b" not in str(caught.value)
     with pytest.raises(ConfigError, match=r"llama-3\.1-8b, .*qwen-moe"):

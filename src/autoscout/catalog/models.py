@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from autoscout.common.suggest import suggestion
 from autoscout.core.errors import ConfigError, Fault
 
 
@@ -109,11 +109,8 @@ def model(name: str) -> ModelShape:
     starts = [alias for alias in known if wanted.startswith(alias)]  # Llama-3.1-8B-Instruct-FP8 is a llama-3.1-8b
     if starts:
         return known[max(starts, key=len)]
-    names = {alias.lower(): alias for alias in accepted_names()}
-    close = difflib.get_close_matches(name.rsplit("/", 1)[-1].lower(), names, n=5, cutoff=0.6)
-    rule = "unknown model" if close else f"unknown model; there are: {', '.join(accepted_names())}"
-    meant = f"Did you mean {' or '.join(names[match] for match in close)}? " if close else ""
-    raise ConfigError(Fault(where="model", value=repr(name), rule=rule, fix=f"{meant}The path of its config.json works too"))
+    fix = f"The path of its config.json works too. {suggestion(name.rsplit('/', 1)[-1], accepted_names(), listed=1000)}"
+    raise ConfigError(Fault(where="model", value=repr(name), rule="unknown model", fix=fix))
 
 
 def model_from(facts: Mapping[str, Any]) -> ModelShape:

@@ -15,6 +15,7 @@ import numpy as np
 import yaml
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from autoscout.common.fields import faults_from
 from autoscout.core import plugins
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.sched.cluster import Cluster
@@ -112,9 +113,10 @@ def scheduler_fields(scheduler: str, texts: Sequence[str]) -> tuple[tuple[str, o
         try:
             reader: TypeAdapter[Any] = TypeAdapter(hints[name], config=ConfigDict(arbitrary_types_allowed=True))
             found.append((name, reader.validate_python(yaml.safe_load(value) if value else "")))
-        except (ValidationError, yaml.YAMLError) as error:
-            rule = error.errors()[0]["msg"] if isinstance(error, ValidationError) else "cannot be read"
-            faults.append(Fault(where="--option", value=text, rule=rule))
+        except ValidationError as error:
+            faults += [dataclasses.replace(fault, field=name) for fault in faults_from(error, "--option")]
+        except yaml.YAMLError:
+            faults.append(Fault(where="--option", value=text, rule="cannot be read"))
     if faults:
         raise ConfigError(faults)
     return tuple(found)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -154,6 +154,25 @@ class Hinting(Protocol):
 
 
 @runtime_checkable
+class HasExample(Protocol):
+    """A backend that brings a small task of its own, so that the conformance suite can run over every backend there is.
+
+    `example()` is a class method. It gives a description for `task` that needs no special hardware, no download and at most a few
+    seconds per launch here, and whose metric comes from what the launch prints or returns.
+    """
+
+    @classmethod
+    def example(cls) -> Mapping[str, object]: ...
+
+
+@runtime_checkable
+class TakesSpace(Protocol):
+    """A backend whose knobs come from the user. Its class sets `takes_space` to True and its constructor takes `space=`."""
+
+    takes_space: ClassVar[bool]
+
+
+@runtime_checkable
 class Settling(Protocol):
     """An evaluator that has something left to do when the search ends; an evaluator need not.
 
@@ -252,14 +271,17 @@ __all__ = [
     "Backend",
     "Evaluator",
     "Executor",
+    "HasExample",
     "Hinting",
     "Job",
     "Prediction",
     "Searcher",
+    "Settling",
     "Simulator",
     "SpaceLike",
     "Store",
     "StudyRecord",
+    "TakesSpace",
     "Value",
     "best",
 ]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 
+from autoscout.common.suggest import nearest, suggestion
 from autoscout.core.config import Value
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.simulators.serving import read as _serving_read
@@ -36,7 +36,7 @@ def read_system(name: str) -> str:
     training, serving = ", ".join(TRAINING_SYSTEMS), ", ".join(SERVING_SYSTEMS)
     rule = f"unknown system; for training there are: {training} (any other software); for serving: {serving}"
     raise ConfigError(
-        Fault(where="estimate", field="SYSTEM", value=repr(name), rule=rule, fix=_meant(found, TRAINING_SYSTEMS + SERVING_SYSTEMS))
+        Fault(where="estimate", field="SYSTEM", value=repr(name), rule=rule, fix=suggestion(found, TRAINING_SYSTEMS + SERVING_SYSTEMS))
     )
 
 
@@ -75,7 +75,7 @@ def _pins(
         name = names.get(field, given)
         if given not in known:
             usual = ", ".join(names.values())
-            fix = _meant(given, known) or f"The usual ones are: {usual}"
+            fix = suggestion(given, known) if nearest(given, known) else f"The usual ones are: {usual}"
             faults.append(Fault(where="--set", field=given, value=repr(value), rule="no such knob in this model", fix=fix))
         elif isinstance(value, list | dict):
             faults.append(Fault(where="--set", field=given, value=repr(value), rule="must be one number, word or yes/no"))
@@ -88,11 +88,6 @@ def _pins(
     if faults:
         raise ConfigError(faults)
     return pins
-
-
-def _meant(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
-    return f"Did you mean {' or '.join(close)}?" if close else ""
 
 
 __all__ = ["SERVING_SYSTEMS", "TRAINING_SYSTEMS", "read_system", "serving_pins", "training_pins"]

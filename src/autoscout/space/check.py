@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from autoscout.common.suggest import suggestion
 from autoscout.core.config import Config, Value
 from autoscout.space.algebra import UNDEFINED, evaluate
 from autoscout.space.compile import Compiled
-from autoscout.space.constraint import Constraint, close
+from autoscout.space.constraint import Constraint
 from autoscout.space.knobs import Knob, shown
 
 
@@ -58,7 +59,7 @@ def why_not(partial: Config, compiled: Compiled, constraints: Sequence[Constrain
 
 
 def _unknown(config: Config, compiled: Compiled) -> list[str]:
-    return [f"There is no knob {name!r}. {close(name, compiled.index)}" for name in config if name not in compiled.index]
+    return [f"There is no knob {name!r}. {suggestion(name, compiled.index)}" for name in config if name not in compiled.index]
 
 
 def _outside(knob: Knob, value: Value) -> str:

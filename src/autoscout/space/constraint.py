@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from autoscout.common.suggest import suggestion
 from autoscout.core.config import Value
 from autoscout.core.errors import Fault, SpaceError
 from autoscout.space.algebra import FAILED, UNDEFINED, Node, Table, compute
@@ -73,7 +73,7 @@ class Constraint:
         unknown = [name for name in self.names() if name not in scope]
         if unknown:
             rule = f"the function reads {unknown[0]!r}, which is neither a knob nor a fact"
-            raise SpaceError(Fault(rule=rule, value=self.text, fix=close(unknown[0], scope)))
+            raise SpaceError(Fault(rule=rule, value=self.text, fix=suggestion(unknown[0], scope)))
         return table.function(self.rule, [scope[name] for name in self.names()])
 
     def identity(self) -> str:
@@ -95,16 +95,7 @@ def meant(name: str, known: Iterable[str], texts: Iterable[Value] = ()) -> str:
     """Advice for a name that an expression reads and nobody declared; it may be text that lacks its quotes."""
     if name in [text for text in texts if isinstance(text, str)]:
         return f"Text needs quotes: '{name}'"
-    return close(name, known)
-
-
-def close(name: str, known: Iterable[str]) -> str:
-    """Advice naming what was probably meant, else all there is."""
-    names = list(known)
-    matches = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
-    if matches:
-        return f"Did you mean {' or '.join(repr(match) for match in matches)}?"
-    return f"There are: {', '.join(sorted(names)[:30]) or 'none'}"
+    return suggestion(name, known)
 
 
 def build(text: str, table: Table, scope: Mapping[str, Node]) -> Node:

@@ -15,8 +15,8 @@ from typing import Any
 
 import yaml
 
+from autoscout.common.suggest import suggestion
 from autoscout.core.errors import ConfigError, Fault
-from autoscout.space.constraint import close
 
 
 class _Loader(yaml.SafeLoader):
@@ -121,7 +121,7 @@ def unknown_keys(found: Mapping[str, Item], known: Iterable[str]) -> list[Fault]
     """A fault for every key that nobody reads."""
     names = list(known)
     return [
-        Fault(where=item.place, field=item.field, rule=f"there is no setting {key!r} here", fix=close(key, names))
+        Fault(where=item.place, field=item.field, rule=f"there is no setting {key!r} here", fix=suggestion(key, names))
         for key, item in found.items()
         if key not in names
     ]

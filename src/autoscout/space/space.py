@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autoscout.common.suggest import suggestion
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import Fault, SpaceError
 from autoscout.core.seeds import stream
 from autoscout.space import tree
 from autoscout.space.check import faults_of, why_not
 from autoscout.space.compile import compile_space
-from autoscout.space.constraint import Constraint, Rule, close
+from autoscout.space.constraint import Constraint, Rule
 from autoscout.space.counting import Count, OutOfWork, count, draw, estimate, walk
 from autoscout.space.knobs import Knob
 from autoscout.space.mask import nearest, neighbours
@@ -103,7 +104,7 @@ class Space:
 
     def _known(self, name: str) -> str:
         if name not in self.knobs:
-            raise SpaceError(Fault(field=name, rule="there is no such knob", fix=close(name, self.knobs)))
+            raise SpaceError(Fault(field=name, rule="there is no such knob", fix=suggestion(name, self.knobs)))
         return name
 
     def fingerprint(self) -> str:

@@ -22,11 +22,12 @@ from typing import Any
 
 import yaml
 
+from autoscout.common.suggest import suggestion
 from autoscout.core.config import Value
 from autoscout.core.errors import AutoScoutError, ConfigError, Fault, SpaceError
 from autoscout.space import tree
 from autoscout.space.algebra import Table
-from autoscout.space.constraint import Constraint, build, close, meant
+from autoscout.space.constraint import Constraint, build, meant
 from autoscout.space.document import Item, compose, from_plain, load, unknown_keys
 from autoscout.space.knobs import Choice, Flag, Grid, Knob
 from autoscout.space.listed import Listed
@@ -166,7 +167,7 @@ class _Reader:
         form = [key for key in ("values", "range") if key in given]
         kind = values.get("type")
         if "type" in values and kind not in TYPES:
-            self.faults.append(given["type"].fault(f"a type must be one of {', '.join(TYPES)}", close(str(kind), TYPES)))
+            self.faults.append(given["type"].fault(f"a type must be one of {', '.join(TYPES)}", suggestion(str(kind), TYPES)))
         elif len(form) == 2:
             self.faults.append(given["range"].fault("values and range exclude each other", "Keep one", shown=False))
         elif kind == "bool" and form:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from autoscout.common.suggest import suggestion
 from autoscout.core import plugins
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import ConfigError, Fault, SpaceError, StoreError
@@ -22,7 +23,6 @@ from autoscout.core.task import Budget, Task
 from autoscout.core.trial import Trial
 from autoscout.core.worker import worker_identity
 from autoscout.space import Space
-from autoscout.space.constraint import close
 from autoscout.study import simulator_choice as foresight
 from autoscout.study import warm_start as recollection
 from autoscout.study.budget import Stop, busy_s, over
@@ -356,7 +356,7 @@ def pins(space: Space, wanted: Mapping[str, Value], where: str = "set") -> Confi
     for written, value in wanted.items():
         name = written if written in space.knobs else written.replace("-", "_")
         if name not in space.knobs:
-            faults.append(Fault(where=where, field=written, rule="there is no such knob", fix=close(name, space.knobs)))
+            faults.append(Fault(where=where, field=written, rule="there is no such knob", fix=suggestion(name, space.knobs)))
             continue
         try:
             found[name] = value if space.knobs[name].position(value) is not None else space.knobs[name].parse(str(value))

@@ -11,16 +11,13 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
+from autoscout.common.fields import Place, faults_from
 from autoscout.core.config import Value
 from autoscout.core.errors import ConfigError, Fault, SpaceError
 from autoscout.core.task import Limit
 from autoscout.space import Space
-from autoscout.space.constraint import close
 from autoscout.space.document import Item, from_plain, load, unknown_keys
 from autoscout.space.yaml import space_from_item
-
-Path_ = tuple[str | int, ...]
-"""Keys and positions that lead to a value inside a document."""
 
 _UNITS_S = {"": 1.0, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -241,7 +238,7 @@ def read_campaign(path: Path, change: Callable[[Mapping[str, Any]], Mapping[str,
     return campaign
 
 
-def _places(item: Item, faults: list[Fault], path: Path_ = ()) -> dict[Path_, str]:
+def _places(item: Item, faults: list[Fault], path: Place = ()) -> dict[Place, str]:
     """Where every value of a document stands; keys that stand twice go to `faults`."""
     found = {path: item.place}
     inside: dict[str | int, Item] = {}
@@ -254,7 +251,7 @@ def _places(item: Item, faults: list[Fault], path: Path_ = ()) -> dict[Path_, st
     return found
 
 
-def build_campaign(data: Mapping[str, Any], where: str, places: Mapping[Path_, str] | None = None) -> Campaign:
+def build_campaign(data: Mapping[str, Any], where: str, places: Mapping[Place, str] | None = None) -> Campaign:
     """Check a campaign given as plain data.
 
     Args:
@@ -265,27 +262,4 @@ def build_campaign(data: Mapping[str, Any], where: str, places: Mapping[Path_, s
     try:
         return Campaign.model_validate(dict(data))
     except ValidationError as error:
-        raise ConfigError([_fault(dict(detail), where, places or {}) for detail in error.errors(include_url=False)]) from error
-
-
-def _fault(detail: Mapping[str, Any], where: str, places: Mapping[Path_, str]) -> Fault:
-    path = tuple(detail["loc"])
-    # What a flag laid over the file stands nowhere in it; the block around it says where it would.
-    place = next((places[path[:length]] for length in range(len(path), 0, -1) if path[:length] in places), where)
-    rule, fix, value = str(detail["msg"]).removeprefix("Value error, "), "", repr(detail.get("input"))[:80]
-    if detail["type"] == "extra_forbidden":
-        names = _names_beside(path)
-        rule, fix = "unknown key", close(str(path[-1]), names)
-    elif detail["type"] == "missing":
-        rule, value = "is required", ""
-    return Fault(where=place, field=".".join(map(str, path)), value=value, rule=rule, fix=fix)
-
-
-def _names_beside(path: tuple[str | int, ...]) -> list[str]:
-    block: type[BaseModel] = Campaign
-    for part in path[:-1]:
-        inner = block.model_fields[str(part)].annotation if str(part) in block.model_fields else None
-        if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
-            return []
-        block = inner
-    return list(block.model_fields)
+        raise ConfigError(faults_from(error, where, Campaign, places)) from error

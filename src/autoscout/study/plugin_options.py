@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import types
 import typing
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from autoscout.common.fields import faults_from, shown, suggestion
 from autoscout.core.errors import ConfigError, Fault
 
 
@@ -33,23 +33,17 @@ def build_options(kind: type, given: Mapping[str, Any], where: str) -> Any:
             raise ConfigError(Fault(where=where, value=", ".join(given), rule=f"{kind.__name__} takes no options", fix="Leave them out"))
         return None
     names = [field.name for field in dataclasses.fields(wanted)]
-    unknown = [name for name in given if name not in names]
-    faults = []
-    for name in unknown:
-        close = difflib.get_close_matches(name, names, n=1)
-        fix = f"Did you mean {close[0]!r}?" if close else ""
-        faults.append(
-            Fault(where=where, field=name, value=repr(given[name]), rule=f"unknown option; there are: {', '.join(names)}", fix=fix)
-        )
+    faults = [
+        Fault(where=where, field=name, value=shown(value), rule="unknown option", fix=suggestion(name, names))
+        for name, value in given.items()
+        if name not in names
+    ]
+    built = None
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(wanted)
         built = adapter.validate_python({name: value for name, value in given.items() if name in names})
     except ValidationError as error:
-        for detail in error.errors(include_url=False):
-            field = ".".join(map(str, detail["loc"]))
-            faults.append(
-                Fault(where=where, field=field, value=repr(detail.get("input"))[:80], rule=detail["msg"].removeprefix("Value error, "))
-            )
+        faults += faults_from(error, where)
     except ConfigError as error:
         faults += [dataclasses.replace(fault, where=where) for fault in error.faults]
     if faults:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from autoscout.common.suggest import suggestion
 from autoscout.common.templates import holes, resolve
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import ConfigError, Fault
@@ -18,7 +19,6 @@ from autoscout.core.trial import Fidelity, Proposal, Trial
 from autoscout.search.grid.plan import Experiment, Experiments, Plan, coarse
 from autoscout.search.grid.rules import BUILT_IN, Rule
 from autoscout.space import Space
-from autoscout.space.constraint import close
 
 SHUFFLED = 100_000
 """Most configurations of a stage that can be shuffled: they must be listed first."""
@@ -63,7 +63,7 @@ class GridOptions:
                 faults.append(Fault(where="grid", field=f"values.{name}", rule="a list of candidates must not be empty"))
         for name in self.without_rules:
             if name not in BUILT_IN:
-                fix = close(name, BUILT_IN)
+                fix = suggestion(name, BUILT_IN)
                 faults.append(Fault(where="grid", field="without_rules", value=name, rule="no built-in rule has this name", fix=fix))
         if faults:
             raise ConfigError(faults)
@@ -176,7 +176,7 @@ def _check(options: GridOptions, space: Space) -> None:
     named = [("stages", name) for group in options.stages for name in group] + [(f"values.{name}", name) for name in options.values]
     for field_name, name in named:
         if name not in space.knobs:
-            faults.append(Fault(where="grid", field=field_name, value=name, rule="no such knob", fix=close(name, space.knobs)))
+            faults.append(Fault(where="grid", field=field_name, value=name, rule="no such knob", fix=suggestion(name, space.knobs)))
     for name, values in options.values.items():
         knob = space.knobs.get(name)
         for value in values if knob is not None else ():
@@ -188,7 +188,7 @@ def _check(options: GridOptions, space: Space) -> None:
     known = {*space.knobs, *space.facts}
     for name in sorted(holes(options.template)) if options.template is not None else ():
         if resolve(name, known) is None:
-            faults.append(Fault(where="grid", field="template", value=f"${name}", rule="no such knob", fix=close(name, known)))
+            faults.append(Fault(where="grid", field="template", value=f"${name}", rule="no such knob", fix=suggestion(name, known)))
     if faults:
         raise ConfigError(faults)
 

@@ -1,0 +1,280 @@
+"""The blocks of a task description, read the same way by every backend: typed, all faults at once, with "did you mean".
+
+A backend declares the fields of its workload as a `Block` and reads a description like this:
+
+    class Workload(Block):
+        file: str
+        rows: int = Field(1000, gt=0)
+
+    blocks = read_blocks(given)
+    workload, faults = read_fields(Workload, blocks.workload, "workload")
+    objective, more = read_objective(blocks.objective, metrics=("wall_s", "rows_per_s"), default="wall_s")
+    refuse_if([*blocks.faults, *faults, *more])
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
+
+from autoscout.common.suggest import suggestion
+from autoscout.core.errors import ConfigError, Fault
+from autoscout.core.task import Budget, Direction, Limit, Objective
+
+BLOCKS = ("workload", "hardware", "software", "objective", "budget")
+"""The blocks of a task description."""
+
+_SHOWN = 80  # characters of a value that a message repeats
+
+_RULES = {
+    "bool_type": "must be true or false",
+    "dict_type": "must be a mapping with text keys",
+    "finite_number": "must be a finite number",
+    "float_type": "must be a number",
+    "greater_than": "must be above {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "int_type": "must be a whole number",
+    "less_than": "must be below {lt}",
+    "less_than_equal": "must be at most {le}",
+    "list_type": "must be a list",
+    "literal_error": "must be one of: {expected}",
+    "mapping_type": "must be a mapping with text keys",
+    "missing": "is required",
+    "model_type": "must be a mapping with text keys",
+    "string_too_short": "must not be empty",
+    "string_type": "must be text",
+    "tuple_type": "must be a list",
+}
+"""pydantic's kind of error -> the rule in our words; other kinds keep pydantic's sentence."""
+_RULES |= dict.fromkeys(("int_parsing", "int_from_float"), _RULES["int_type"])
+_RULES |= {kind: _RULES[f"{kind.split('_')[0]}_type"] for kind in ("bool_parsing", "float_parsing")}
+
+_MORE = r"throughput|goodput|per_s(ec(ond)?)?(_|$)|_per_gpu|tokens_per|(^|_)([tg]?flops|mfu|qps|rps|tps|fps|iops|accuracy|speedup)(_|$)"
+_LESS = (
+    r"(^|_)(time|latency|ttft|tpot|itl|e2el|jct|makespan|loss|perplexity|ppl|cost|mem|memory|energy|power)(_|$)|_(s|ms|us|ns|gib|gb|mb|j)$"
+)
+
+Place = tuple[str | int, ...]
+"""Keys and positions that lead to a value inside a document."""
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class Refused(ValueError):  # noqa: N818 - named for what a validator does
+    """Raised by a validator that has more to say than one rule; fields of the faults are relative to the value's own."""
+
+    def __init__(self, faults: str | Fault | Iterable[Fault], fix: str = "") -> None:
+        listed = [Fault(rule=faults, fix=fix)] if isinstance(faults, str) else [faults] if isinstance(faults, Fault) else list(faults)
+        self.faults: list[Fault] = listed
+        super().__init__("; ".join(fault.rule for fault in listed))
+
+
+class Block(BaseModel):
+    """A block of a description: unknown fields and other types are faults, values never change, text is no number."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, arbitrary_types_allowed=True, protected_namespaces=())
+
+
+def faults_from(
+    error: ValidationError, where: str, model: type[BaseModel] | None = None, places: Mapping[Place, str] | None = None
+) -> list[Fault]:
+    """What pydantic found wrong, as faults.
+
+    Args:
+        error: Raised by `model_validate`.
+        where: File, flag or block, for messages.
+        model: What was read; its fields are suggested for unknown ones.
+        places: Where each value is in its file; a value that is not there is reported at the closest block around it.
+    """
+    return [fault for detail in error.errors(include_url=False) for fault in _faults(dict(detail), where, model, places or {})]
+
+
+def _faults(detail: Mapping[str, Any], where: str, model: type[BaseModel] | None, places: Mapping[Place, str]) -> list[Fault]:
+    path, kind, context = tuple(detail["loc"]), detail["type"], detail.get("ctx") or {}
+    place = next((places[path[:length]] for length in range(len(path), 0, -1) if path[:length] in places), where)
+    name, found = ".".join(map(str, path)), shown(detail.get("input"))
+    refused = context.get("error")
+    if isinstance(refused, Refused):
+        dotted = [".".join(part for part in (name, fault.field) if part) for fault in refused.faults]
+        return [
+            replace(fault, where=place, field=part, value=fault.value or ("" if fault.field else found))
+            for fault, part in zip(refused.faults, dotted, strict=True)
+        ]
+    if kind == "extra_forbidden":
+        return [Fault(where=place, field=name, value=found, rule="unknown key", fix=suggestion(str(path[-1]), _names(model, path)))]
+    rule = _RULES[kind].format(**context) if kind in _RULES else str(detail["msg"]).removeprefix("Value error, ")
+    return [Fault(where=place, field=name, value="" if kind == "missing" else found, rule=rule)]
+
+
+def _names(model: type[BaseModel] | None, path: Place) -> list[str]:
+    """The fields next to the one at `path`."""
+    for part in path[:-1]:
+        inner = model.model_fields[str(part)].annotation if model and str(part) in model.model_fields else None
+        model = inner if isinstance(inner, type) and issubclass(inner, BaseModel) else None
+    return list(model.model_fields) if model else []
+
+
+def shown(value: object) -> str:
+    """A value as messages repeat it, long ones cut."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+
+
+def refuse_if(faults: Sequence[Fault]) -> None:
+    """Raise `ConfigError` with all faults, if there are any."""
+    if faults:
+        raise ConfigError(faults)
+
+
+def read_fields(model: type[Model], data: Mapping[str, Any], where: str) -> tuple[Model | None, list[Fault]]:
+    """A block, and all that is wrong with it.
+
+    Fields that are null count as left out. Fields with faults are left out too, so that later checks can name what is wrong with the
+    rest; None where a required field is missing or bad.
+    """
+    given = {name: value for name, value in data.items() if value is not None}
+    try:
+        return model.model_validate(given), []
+    except ValidationError as error:
+        faults = faults_from(error, where, model)
+        bad = {detail["loc"][0] for detail in error.errors(include_url=False) if detail["loc"]}
+    try:
+        return model.model_validate({name: value for name, value in given.items() if name not in bad}), faults
+    except ValidationError:
+        return None, faults
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blocks:
+    """A task description taken apart; what is not a mapping is empty here and a fault there."""
+
+    workload: dict[str, Any] = field(default_factory=dict)
+    hardware: dict[str, Any] = field(default_factory=dict)
+    software: dict[str, Any] = field(default_factory=dict)
+    objective: dict[str, Any] = field(default_factory=dict)
+    budget: Budget = field(default_factory=Budget)
+    faults: list[Fault] = field(default_factory=list)
+
+
+def read_blocks(given: Mapping[str, object], also: Collection[str] = ()) -> Blocks:
+    """Take a task description apart.
+
+    A campaign says `goal` for the objective, and may write just the name of its metric.
+
+    Args:
+        given: What `Backend.task` was given.
+        also: Further blocks that this backend reads by itself.
+    """
+    faults: list[Fault] = []
+    found: dict[str, dict[str, Any]] = {}
+    for written, block in given.items():
+        name = "objective" if written == "goal" else str(written)
+        if name == "objective" and isinstance(block, str):
+            block = {"metric": block}
+        if name in BLOCKS and isinstance(block, Mapping):
+            found[name] = {str(key): value for key, value in block.items()}
+        elif name in BLOCKS and block is not None:
+            faults.append(Fault(field=str(written), value=shown(block), rule="must be a mapping"))
+        elif name not in (*BLOCKS, "system", *also):
+            faults.append(Fault(field=name, rule="unknown part of a task", fix=suggestion(name, (*BLOCKS, *also))))
+    budget, wrong = read_fields(_Budget, found.pop("budget", {}), "budget")
+    return Blocks(**found, budget=Budget(**dict(budget or {})), faults=[*faults, *wrong])
+
+
+class _Budget(Block):
+    trials: int | None = Field(None, gt=0)
+    wall_s: float | None = Field(None, gt=0)
+    cost_s: float | None = Field(None, gt=0)
+    failures: int | None = Field(None, gt=0)
+
+
+def _limits(texts: Iterable[Any]) -> tuple[tuple[Limit, ...], list[Fault]]:
+    found: list[Limit] = []
+    faults: list[Fault] = []
+    for text in texts:
+        try:
+            found.append(text if isinstance(text, Limit) else Limit.parse(str(text)))
+        except ConfigError as error:
+            faults += error.faults
+    return tuple(found), faults
+
+
+def _direction(value: object) -> Direction:
+    if value not in list(Direction):
+        raise Refused(f"must be {' or '.join(Direction)}")
+    return Direction(str(value))
+
+
+Listed = Annotated[list[Any], BeforeValidator(lambda value: list(value) if isinstance(value, (list, tuple)) else [value])]
+"""A list; a lone value counts as a list of one."""
+
+
+class _Objective(Block):
+    metric: str | None = None
+    direction: Annotated[Direction, PlainValidator(_direction)] | None = None
+    limits: Listed = []
+    slo: Listed = []
+
+
+def natural_direction(metric: str) -> Direction | None:
+    """Which way is better, where the name of a metric leaves no doubt.
+
+    >>> natural_direction("p95_ttft_ms")
+    <Direction.MINIMIZE: 'minimize'>
+    """
+    if re.search(_MORE, metric):
+        return Direction.MAXIMIZE
+    return Direction.MINIMIZE if re.search(_LESS, metric) else None
+
+
+def read_objective(
+    data: Mapping[str, Any],
+    *,
+    metrics: Collection[str] | None,
+    default: str,
+    direction: Callable[[str], Direction | None] = natural_direction,
+) -> tuple[Objective, list[Fault]]:
+    """What to improve, and all that is wrong with it.
+
+    Args:
+        data: The block `objective`.
+        metrics: The metrics that this system reports; None when they are known only after a run.
+        default: The metric to improve when none is named.
+        direction: Which way is better when the block does not say. A user is asked where it gives None: a wrong guess would cost a
+            whole study.
+    """
+    read, faults = read_fields(_Objective, data, "goal")
+    read = read or _Objective()
+    metric = read.metric or default
+    limits, wrong = _limits([*read.limits, *read.slo])
+    faults += wrong
+    for name, place in [(metric, "metric"), *((limit.metric, "slo") for limit in limits)]:
+        if metrics is not None and name not in metrics:
+            faults.append(Fault(where="goal", field=place, value=repr(name), rule="no such metric", fix=suggestion(name, metrics)))
+    better = read.direction or direction(metric)
+    if better is None and not any(fault.field in ("metric", "direction") for fault in faults):
+        fix = "Write direction: minimize or direction: maximize"
+        faults.append(Fault(where="goal", field="direction", rule=f"is more {metric} better, or less?", fix=fix))
+    return Objective(metric=metric, direction=better or Direction.MINIMIZE, limits=limits), faults
+
+
+__all__ = [
+    "BLOCKS",
+    "Block",
+    "Blocks",
+    "Listed",
+    "Place",
+    "Refused",
+    "faults_from",
+    "natural_direction",
+    "read_blocks",
+    "read_fields",
+    "read_objective",
+    "refuse_if",
+    "shown",
+    "suggestion",  # what a backend also needs for its own names
+]

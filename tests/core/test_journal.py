@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
-from autoscout.core.journal import NAME, decode, encode, read_trials, settled, write_trials
+from autoscout.core.journal import NAME, decode, encode, read_trials, settled
 from autoscout.core.trial import Measurement, Proposal, Status, Trial
 
 JSON = st.recursive(
@@ -54,9 +54,13 @@ def test_foreign_objects_do_not_lose_a_trial() -> None:
     assert stored.proposal.origin == {"array": [0, 1], "float": 0.5, "set": [1, 2], "object": "a", "7": "key", "deep": [[1, 2]]}
 
 
+def write_trials(path: Path, trials: list[Trial]) -> None:
+    path.write_text("".join(encode(trial) + "\n" for trial in trials))
+
+
 def test_a_file_or_its_folder_can_be_read(tmp_path: Path) -> None:
     trials = [_trial(number) for number in range(3)]
-    assert write_trials(tmp_path / NAME, trials) == 3
+    write_trials(tmp_path / NAME, trials)
     assert read_trials(tmp_path) == read_trials(tmp_path / NAME) == read_trials(str(tmp_path)) == trials
     assert [path.name for path in tmp_path.iterdir()] == [NAME]
 
@@ -67,24 +71,6 @@ def test_studies_come_one_after_the_other(tmp_path: Path) -> None:
     assert [(t.study, t.number) for t in read_trials(tmp_path)] == [("b", 0), ("b", 1), ("a", 0), ("a", 1)]
     assert [t.study for t in read_trials(tmp_path, "a")] == ["a", "a"]
     assert read_trials(tmp_path, "c") == []
-
-
-def test_an_export_can_be_renamed(tmp_path: Path) -> None:
-    write_trials(tmp_path / NAME, [_trial(0)], study="other")
-    assert read_trials(tmp_path)[0].study == "other"
-
-
-def test_an_export_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
-    write_trials(tmp_path / NAME, [_trial(0)])
-
-    def broken() -> object:
-        yield _trial(1)
-        raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        write_trials(tmp_path / NAME, broken())  # type: ignore[arg-type]
-    assert [t.number for t in read_trials(tmp_path)] == [0]
-    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_all_bad_lines_are_reported_at_once(tmp_path: Path) -> None:

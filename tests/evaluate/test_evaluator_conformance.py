@@ -14,7 +14,6 @@ from autoscout.core import plugins
 from autoscout.core.config import Config
 from autoscout.core.errors import Infeasible
 from autoscout.core.trial import Proposal, Status
-from autoscout.evaluate.cache import CachedEvaluator
 from autoscout.evaluate.function import FunctionEvaluator
 from autoscout.evaluate.profiler import Profiler, ProfilerOptions
 from autoscout.execute.inline import InlineExecutor, InlineOptions
@@ -64,13 +63,6 @@ class TestProfilerInline(_OfScript):
     def evaluator(self, tmp_path: Path) -> Iterator[Profiler]:
         with InlineExecutor(InlineOptions(grace_s=0.2)) as executor:
             yield Profiler(Script(folder=str(tmp_path)), executor, task(), Behaviours(), CLEAN)
-
-
-class TestCached(_OfScript):
-    @pytest.fixture
-    def evaluator(self, tmp_path: Path) -> Iterator[CachedEvaluator]:
-        with LocalExecutor(LocalOptions(grace_s=0.2)) as executor:
-            yield CachedEvaluator(Profiler(Script(folder=str(tmp_path)), executor, task(), Behaviours(), CLEAN))
 
 
 def objective(config: Config) -> object:
@@ -141,6 +133,6 @@ class TestFunctionLocal(_OfFunction):
 
 
 def test_every_evaluator_of_ours_runs_through_the_suite() -> None:
-    assert {"cache", "function", "profiler"} <= set(plugins.available("evaluator"))
-    tested = {"cache": CachedEvaluator, "function": FunctionEvaluator, "profiler": Profiler}
+    assert {"function", "profiler"} <= set(plugins.available("evaluator"))
+    tested = {"function": FunctionEvaluator, "profiler": Profiler}
     assert {name: plugins.get("evaluator", name) for name in tested} == tested

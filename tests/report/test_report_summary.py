@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import io
 import json
 
 import pytest
 from report_studies import DEFAULT, KNOBS, METRIC, make_study, make_task, make_trial, simulated
+from rich.console import Console
 
 from autoscout.common.text import show, show_duration, show_gain, show_number, show_percent
 from autoscout.core.config import Config
@@ -11,7 +13,14 @@ from autoscout.core.trial import Status
 from autoscout.report.importance import knob_importance
 from autoscout.report.labels import differences, namer, one_line
 from autoscout.report.summary import summarise
-from autoscout.report.text import plain_text
+from autoscout.report.text import render
+
+
+def plain_text(*parts: object, width: int = 100) -> str:
+    console = Console(file=io.StringIO(), width=width, color_system=None, force_terminal=False, highlight=False, emoji=False)
+    with console.capture() as capture:
+        console.print(render(*parts))  # type: ignore[arg-type]
+    return capture.get()
 
 
 def test_a_whole_study() -> None:

@@ -19,7 +19,6 @@ from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
 from autoscout.search._shared.adapter import history, propose
 from autoscout.search._shared.history import Told, finite_losses
 from autoscout.search._shared.neighbours import fresh, mutate
-from autoscout.search._shared.small_gaussian import Encoding, fitted, posterior
 from autoscout.search.cherrypick import CherrypickOptions, CherrypickSearcher
 from autoscout.search.coordinate import CoordinateSearcher
 from autoscout.search.evolution import EvolutionOptions, EvolutionSearcher
@@ -172,31 +171,6 @@ def test_a_new_start_when_nothing_near_is_better() -> None:
 
 
 # --- cherrypick ---------------------------------------------------------------------------------------------------
-
-
-def test_the_process_goes_through_what_it_knows_and_doubts_the_rest() -> None:
-    line = Space([Grid("x", 0, 20)])
-    encoding = Encoding(line)
-    known = encoding.rows([Config(x=x) for x in (0, 5, 10, 15)])
-    targets = np.array([1.0, 0.0, -1.0, 0.0])
-    among = encoding.distances(known, known)
-    fit = fitted(among, targets)
-    scaled = encoding.scaled(known, known, fit.weights)
-    assert scaled == pytest.approx(among @ fit.weights, abs=1e-6)
-    mean, deviation = posterior(fit, scaled, scaled, targets)
-    assert np.abs(mean - targets).max() < 0.4
-    far = encoding.scaled(encoding.rows([Config(x=20)]), known, fit.weights)
-    assert posterior(fit, scaled, far, targets)[1][0] > deviation.max()
-
-
-def test_conditions_and_categories_have_distances() -> None:
-    space = Space([Choice("c", ["a", "b"]), Grid("x", 0, 10, when="c == 'b'")])
-    rows = Encoding(space).rows([Config(c="a"), Config(c="b", x=0), Config(c="b", x=5)])
-    found = Encoding(space).distances(rows, rows)
-    assert found[0, 1].tolist() == [1.0, 1.0]
-    assert found[1, 2].tolist() == [0.0, 0.25]
-    weights = np.array([2.0, 3.0])
-    assert Encoding(space).scaled(rows, rows, weights) == pytest.approx(found @ weights)
 
 
 def test_its_stopping_rule() -> None:

@@ -11,11 +11,9 @@ from typer.testing import CliRunner
 
 from autoscout.cli.calibrate import calibrate as calibrate_command
 from autoscout.common.fit import fit_positive
-from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
 from autoscout.core.task import Objective, Task
-from autoscout.core.trial import Measurement, Proposal, Status, Trial
-from autoscout.simulators.training.calibrate import START, calibrate, fit_constants, table_of_trials
+from autoscout.simulators.training.calibrate import START, calibrate, fit_constants
 from autoscout.simulators.training.calibration import save_calibration, training_calibration
 from autoscout.simulators.training.model import TrainingModel, TrainingOptions
 from autoscout.simulators.training.step import step_time
@@ -140,22 +138,3 @@ def test_the_command_writes_a_file_that_the_model_loads(tmp_path: Path) -> None:
     assert TrainingModel(TrainingOptions(calibration=str(out))).calibration(task).name == "lab"
     missing = CliRunner().invoke(app, [str(tmp_path / "nope.csv")])
     assert isinstance(missing.exception, ConfigError)
-
-
-def test_a_users_own_trials_are_a_table() -> None:
-    task = Task(
-        system="megatron",
-        objective=Objective(metric="step_ms"),
-        workload={"model": "gpt3-1.3b", "seq": 1024, "gbs": 32},
-        hardware={"gpus": "8xA100-80"},
-    )
-    trials = [
-        Trial(proposal=Proposal(config=Config(tp=1, mbs=1)), measurement=Measurement(status=Status.OK, metrics={"step_ms": 500.0})),
-        Trial(proposal=Proposal(config=Config(tp=2, mbs=8)), measurement=Measurement(status=Status.OOM_START)),
-        Trial(proposal=Proposal(config=Config(tp=4, mbs=1)), measurement=Measurement(status=Status.ABORTED)),
-    ]
-    table = table_of_trials(trials, task)
-    assert table.step_s[0] == pytest.approx(0.5)
-    assert np.isnan(table.step_s[1])
-    assert len(table.rows) == 2
-    assert table.job.layout.tp.tolist() == [1.0, 2.0]

@@ -118,22 +118,6 @@ def cluster(text: str, path: str | Path | None = None, *, node_gpus: int = 0, ni
     return Cluster(groups=tuple(groups), node_gpus=node_gpus, nic_gbps=nic_gbps, scaleup_gbps=scaleup_gbps)
 
 
-def gpu_names(path: str | Path | None = None) -> tuple[str, ...]:
-    """All known GPUs."""
-    return tuple(sorted({entry.name for entry in _by_alias(str(path) if path else "").values()}))
-
-
-def link_gbps(name: str) -> float:
-    """Rate of a named link per GPU and direction (`infiniband-ndr`), or the number itself."""
-    try:
-        return float(name)
-    except ValueError:
-        links = _document()["links"]
-    if name.lower() not in links:
-        raise ConfigError(Fault(where="link", value=repr(name), rule=f"unknown link; there are: {', '.join(links)}, or a number in GB/s"))
-    return float(links[name.lower()]["gbps"])
-
-
 def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower().replace("nvidia", ""))
 
@@ -183,4 +167,4 @@ def _add(known: dict[str, Gpu], entries: Mapping[str, Mapping[str, Any]], where:
         raise ConfigError(faults)
 
 
-__all__ = ["PRECISIONS", "Cluster", "Gpu", "cluster", "gpu", "gpu_names", "link_gbps"]
+__all__ = ["PRECISIONS", "Cluster", "Gpu", "cluster", "gpu"]

@@ -178,11 +178,6 @@ def _latent_params(data: Mapping[str, Any], hidden: int, heads: int) -> int:
     return int(queries + hidden * (latent + rope) + latent * heads * (plain + values) + heads * values * hidden)
 
 
-def model_names() -> tuple[str, ...]:
-    """All built-in models."""
-    return tuple(sorted({shape.name for shape in _by_alias().values()}))
-
-
 def accepted_names() -> tuple[str, ...]:
     """All built-in models under all of their names."""
     return tuple(sorted(alias for name, entry in _entries().items() for alias in (name, *entry.get("aliases", ()))))
@@ -212,4 +207,4 @@ def _by_alias() -> dict[str, ModelShape]:
     return known
 
 
-__all__ = ["ModelShape", "accepted_names", "model", "model_from", "model_names", "read_config"]
+__all__ = ["ModelShape", "accepted_names", "model", "model_from", "read_config"]

@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -96,28 +95,6 @@ def read_trials(path: str | os.PathLike[str], study: str | None = None) -> list[
         raise ConfigError(faults)
     order = {name: place for place, name in enumerate(dict.fromkeys(trial.study for trial in found))}
     return sorted(found, key=lambda trial: (order[trial.study], trial.number))
-
-
-def write_trials(path: str | os.PathLike[str], trials: Iterable[Trial], study: str | None = None) -> int:
-    """Export trials as a `trials.jsonl`, whole or not at all; returns how many.
-
-    Args:
-        path: The file to write; one that exists is replaced. Not the journal of a store in use.
-        trials: What to write, in this order.
-        study: A new study name for all of them.
-    """
-    file = Path(path)
-    draft = file.with_name(f".{file.name}.{os.getpid()}")
-    lines = [encode(trial if study is None else replace(trial, study=study)) + "\n" for trial in trials]
-    try:
-        with draft.open("w", encoding="ascii") as stream:
-            stream.writelines(lines)
-            stream.flush()
-            os.fsync(stream.fileno())
-        draft.replace(file)
-    finally:
-        draft.unlink(missing_ok=True)
-    return len(lines)
 
 
 def _plain(value: Any) -> Any:

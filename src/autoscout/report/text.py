@@ -1,10 +1,8 @@
-"""The summary for a terminal: rich renderables, and the same as plain text. Prints nothing itself."""
+"""The summary for a terminal: rich renderables. Prints nothing itself."""
 
 from __future__ import annotations
 
-import io
-
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -34,14 +32,6 @@ def render(summary: Summary, importance: Importance | None = None) -> Renderable
         parts.append(failures_table(summary))
     parts.append(spent_line(summary))
     return Group(*parts)
-
-
-def plain_text(summary: Summary, importance: Importance | None = None, width: int = 100) -> str:
-    """The whole summary as plain text without colour, for logs and files."""
-    console = Console(file=io.StringIO(), width=width, color_system=None, force_terminal=False, highlight=False, emoji=False)
-    with console.capture() as capture:
-        console.print(render(summary, importance))
-    return "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
 
 
 def verdict_panel(summary: Summary) -> Panel:

@@ -15,7 +15,7 @@ from autoscout.core.errors import require
 from autoscout.core.seeds import number
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.search._shared.adapter import DEAR_TRIES, Flat, history, in_turn, propose
+from autoscout.search._shared.adapter import FEW_TRIES, Flat, history, in_turn, propose
 from autoscout.search._shared.history import Told
 from autoscout.space import Knob, Space
 
@@ -71,7 +71,7 @@ class AxSearcher:
 
             set_ax_logger_levels(logging.ERROR)
             draw = in_turn(lambda: self._wishes(given, pending))
-            return propose("ax", n, self._space, self._seed, self._told, given, pending, draw, DEAR_TRIES)
+            return propose("ax", n, self._space, self._seed, self._told, given, pending, draw, FEW_TRIES)
 
     def tell(self, trials: Sequence[Trial]) -> None:
         self._told.add(trials)

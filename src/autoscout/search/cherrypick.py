@@ -15,15 +15,18 @@ from autoscout.core.errors import require
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
+from autoscout.search._shared.gaussian import Beliefs, Process, Scales
 from autoscout.search._shared.history import Answer, Told, finite_losses
 from autoscout.search._shared.neighbours import fresh, mutate, spread
-from autoscout.search._shared.small_gaussian import Array, Encoding, Fit, fitted, posterior
 from autoscout.space import Space
-from autoscout.space.encode import gates
+from autoscout.space.encode import Encoder, Floats, Rows, gates
 
 _NOTHING = Config()
 _FITTED_AT = (3, 5, 7, 10, 14, 20, 28, 40, 56, 80)
-"""Hyperparameters are fitted to the oldest so many answers: they change rarely, and depend on nothing but the told trials."""
+"""Hyperparameters are fitted to the oldest answers, as many as the largest of these numbers that there are: they change rarely, and depend
+on nothing but the told trials."""
+_PLAIN = Beliefs(weight=(-40.0, 0.01))
+"""No effects of single knobs (their variance is exp(-40)): what is left of the process is CherryPick's plain Matérn 5/2."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +36,8 @@ class CherrypickOptions:
     Attributes:
         start: Random points before the model is asked.
         stop: Stop once the expected improvement is below this share of the best value; CherryPick's own is 0.1. 0 never stops.
-        at_least: Never stop before so many answers; CherryPick's own is 6.
-        pool: Random candidates, besides neighbours of the best; spaces up to twice as large are looked at whole.
+        at_least: Answers before it may stop; CherryPick's own is 6.
+        pool: Random candidates, in addition to neighbours of the best; a space of at most twice as many is searched whole.
     """
 
     start: int = 3
@@ -55,8 +58,8 @@ class CherrypickOptions:
 class CherrypickSearcher:
     """Matérn 5/2 on the logarithm of the cost, expected improvement over a pool of candidates.
 
-    It has no notion of failure: a failed configuration counts as the worst that worked. Pending proposals count as if they had come
-    out as predicted.
+    It has no notion of failure: a failed configuration counts as the worst that worked. Pending proposals count as if they had been
+    measured as predicted.
     """
 
     def __init__(self, space: Space, task: Task, seed: int = 0, options: CherrypickOptions | None = None) -> None:
@@ -64,10 +67,10 @@ class CherrypickSearcher:
         self._seed = seed
         self._options = options or CherrypickOptions()
         self._told = Told(space, task.objective)
-        self._encoding = Encoding(space)
+        self._encoder = Encoder(space)
+        self._process = Process(self._encoder, _PLAIN)
         self._pools: dict[Config, list[Config]] = {}
-        self._rows: dict[Config, Array] = {}
-        self._fits: dict[tuple[tuple[Config, float], ...], Fit] = {}
+        self._fits: dict[tuple[tuple[Config, float], ...], Scales] = {}
 
     def ask(self, n: int, given: Config = _NOTHING, pending: Sequence[Proposal] = ()) -> list[Proposal]:
         if n < 1 or not self._space.feasible(given):
@@ -123,40 +126,29 @@ class CherrypickSearcher:
         found = dict.fromkeys([*self._pools[given], *(config for config in near if config is not None and config.extends(given))])
         return [config for config in found if config not in taken]
 
-    def _gains(self, answers: Sequence[Answer], waiting: Sequence[Config], candidates: Sequence[Config]) -> tuple[Array, float]:
+    def _gains(self, answers: Sequence[Answer], waiting: Sequence[Config], candidates: Sequence[Config]) -> tuple[Floats, float]:
         """Expected improvement of the candidates, in units of the returned scale."""
         values, scale = _targets(answers)
-        known = self._encoded([answer.config for answer in answers])
-        fit = self._fit(answers)
-        points = self._encoded(candidates)
+        known = self._encoder.rows(answer.config for answer in answers)
+        self._process.scales = self._fit(answers)
+        self._process.condition(known, values)
         if waiting:
-            more = self._encoded(waiting)
-            believed, _ = posterior(fit, *self._scaled(known, more, fit), values)
-            known, values = np.vstack([known, more]), np.concatenate([values, believed])
-        mean, deviation = posterior(fit, *self._scaled(known, points, fit), values)
+            more = self._encoder.rows(waiting)
+            values = np.concatenate([values, self._process.predict(more)[0]])
+            self._process.condition(Rows.join([known, more]), values)
+        mean, deviation = self._process.predict(self._encoder.rows(candidates))
         return expected_improvement(mean, deviation, float(values.min())), scale
 
-    def _scaled(self, known: Array, points: Array, fit: Fit) -> tuple[Array, Array]:
-        return self._encoding.scaled(known, known, fit.weights), self._encoding.scaled(points, known, fit.weights)
-
-    def _encoded(self, configs: Sequence[Config]) -> Array:
-        new = [config for config in configs if config not in self._rows]
-        if new:
-            self._rows |= dict(zip(new, self._encoding.rows(new), strict=True))
-        return np.array([self._rows[config] for config in configs])
-
-    def _fit(self, answers: Sequence[Answer]) -> Fit:
+    def _fit(self, answers: Sequence[Answer]) -> Scales:
         size = max((size for size in _FITTED_AT if size <= len(answers)), default=len(answers))
         oldest = answers[:size]
         key = tuple((answer.config, answer.loss) for answer in oldest)
         if key not in self._fits:
-            rows = self._encoded([answer.config for answer in oldest])
-            values, _ = _targets(oldest)
-            self._fits = {key: fitted(self._encoding.distances(rows, rows), values)}
+            self._fits = {key: self._process.fit(self._encoder.rows(answer.config for answer in oldest), _targets(oldest)[0])}
         return self._fits[key]
 
 
-def _targets(answers: Sequence[Answer]) -> tuple[Array, float]:
+def _targets(answers: Sequence[Answer]) -> tuple[Floats, float]:
     """Standardised costs, logarithmic where all are positive; and one unit of them."""
     losses = np.array(finite_losses(answers))
     values = np.log(losses) if losses.min() > 0 else losses / max(1e-300, float(np.abs(losses).max()))

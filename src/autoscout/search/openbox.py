@@ -13,7 +13,7 @@ from autoscout.core.errors import require
 from autoscout.core.seeds import number
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.search._shared.adapter import DEAR_TRIES, Flat, history, in_turn, propose
+from autoscout.search._shared.adapter import FEW_TRIES, Flat, history, in_turn, propose
 from autoscout.search._shared.history import Told
 from autoscout.space import Space
 
@@ -67,7 +67,7 @@ class OpenboxSearcher:
             return []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return propose("openbox", n, self._space, self._seed, self._told, given, pending, in_turn(self._wishes), DEAR_TRIES)
+            return propose("openbox", n, self._space, self._seed, self._told, given, pending, in_turn(self._wishes), FEW_TRIES)
 
     def tell(self, trials: Sequence[Trial]) -> None:
         self._told.add(trials)

@@ -46,9 +46,4 @@ class LinearRegression(FittedRegression):
         super().__init__(least_squares, self.options.columns, log_inputs=False, log_target=False, onehot=True)
 
 
-def table_2() -> list[LinearRegression]:
-    """The paper's four simulators, in its order."""
-    return [LinearRegression(LinearOptions(subset=name)) for name in TABLE_2]
-
-
 __all__ = ["LinearRegression"]

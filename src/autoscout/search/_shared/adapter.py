@@ -1,6 +1,6 @@
-"""What adapters to other tuners share: answers as plain pairs in a settled order, and proposals made valid, new and complete.
+"""What adapters to other tuners share: answers as plain pairs in a fixed order, and proposals made valid, new and complete.
 
-Other tuners are objects with memory of their own. To keep the promise that told trials alone decide what is asked next, an adapter tells
+Other tuners are objects with memory of their own. So that told trials alone decide what is asked next, an adapter tells
 a fresh tuner everything, oldest first, and seeds it by the number of told trials.
 """
 
@@ -19,11 +19,11 @@ from autoscout.space import Knob, Space
 TRIES = 10
 """How often a tuner may repeat itself for one proposal."""
 
-DEAR_TRIES = 3
+FEW_TRIES = 3
 """The same for tuners that take long to answer."""
 
 Draw = Callable[[int, int], Mapping[str, Value] | None]
-"""What the tuner wants at a place and a try; None when it has nothing to say."""
+"""What the tuner wants, for a place in the batch and a try; None when it has no more to offer."""
 
 
 def history(told: Told) -> list[tuple[Config, float]]:
@@ -37,7 +37,7 @@ def propose(
 ) -> list[Proposal]:
     """Up to `n` proposals: what `draw` wants, moved to the nearest valid configuration under `given`.
 
-    A tuner that keeps wanting what is known gets a small change of its last wish instead, and chance at the end.
+    A tuner that keeps wanting what is known gets a small change of its last wish instead, and in the end a random configuration.
     """
     if n < 1 or not space.feasible(given):
         return []
@@ -73,7 +73,7 @@ def _one(
 
 
 def in_turn(wishes: Callable[[], Iterator[Mapping[str, Value]]]) -> Draw:
-    """Wishes of a tuner that goes on from one to the next; it is built when the first is asked for."""
+    """Wishes of a tuner that gives one after the other; it is built when the first is asked for."""
     begun: list[Iterator[Mapping[str, Value]]] = []
 
     def draw(place: int, attempt: int) -> Mapping[str, Value] | None:  # noqa: ARG001 - it keeps its own count
@@ -85,7 +85,7 @@ def in_turn(wishes: Callable[[], Iterator[Mapping[str, Value]]]) -> Draw:
 
 
 class Flat:
-    """A space for tuners that know no conditions: every knob is a position, inactive ones stand at their default.
+    """A space for tuners that know no conditions: every knob is a position, inactive ones are at their default.
 
     Knobs have plain names, and those with a single value are left out.
     """

@@ -49,11 +49,6 @@ class Served:
     preemptions: int
     output_tokens: int
 
-    @property
-    def output_rate(self) -> float:
-        """Output tokens per second over the whole run."""
-        return self.output_tokens / self.finished_s if self.finished_s > 0 else 0.0
-
 
 @dataclass(eq=False)
 class _Running:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,16 +13,14 @@ from numpy.typing import NDArray
 from autoscout.common.fit import fit_positive
 from autoscout.common.stats import folds, mape
 from autoscout.core.errors import ConfigError, Fault
-from autoscout.core.task import Task
-from autoscout.core.trial import Fidelity, Status, Trial
 from autoscout.simulators.training.calibration import TrainingCalibration, features, save_calibration, training_calibration
 from autoscout.simulators.training.constants import TrainingConstants
 from autoscout.simulators.training.job import TrainingJob
 from autoscout.simulators.training.memory import MemoryConstants
-from autoscout.simulators.training.read import read_task, rows_of
+from autoscout.simulators.training.read import rows_of
 from autoscout.simulators.training.shapes import LayerShapes, learn_shapes
 from autoscout.simulators.training.step import step_time
-from autoscout.simulators.training.tables import TrainingTable, read_training_table, table_of
+from autoscout.simulators.training.tables import TrainingTable, read_training_table
 
 BOUNDS: dict[str, tuple[float, float]] = {
     "gemm_scale": (0.5, 1.15),
@@ -183,34 +180,6 @@ def calibrate_tables(
     return found
 
 
-def table_of_trials(trials: Sequence[Trial], task: Task) -> TrainingTable:
-    """A user's own measured trials of a training task as a table; failures for want of memory included."""
-    reading = read_task(task)
-    gpu, count = reading.cluster.groups[0]
-    about = {"gpu": gpu.name, "n_gpus": count, "seq": reading.sequence, "gbs": reading.global_batch, "precision": reading.precision}
-    shape = {**{field: getattr(reading.shape, field) for field in _SHAPE}, "model": reading.shape.name}
-    rows = []
-    for trial in trials:
-        if trial.measurement.fidelity is not Fidelity.MEASURED or trial.measurement.status is Status.ABORTED:
-            continue
-        value = task.objective.value(trial.measurement)
-        metric = task.objective.metric
-        outcome: dict[str, Any] = {"status": trial.measurement.status.value}
-        if value is not None and value > 0:
-            outcome["tokens_s_gpu" if "tokens" in metric else "step_s"] = value * _unit(metric, count)
-        rows.append({**shape, **about, **reading.fixed, **trial.config, **outcome})
-    return table_of(task.key, rows)
-
-
-_SHAPE = ("layers", "hidden", "heads", "kv_heads", "ffn", "gated", "vocab", "tied")
-
-
-def _unit(metric: str, gpus: int) -> float:
-    if "tokens" in metric:
-        return 1.0 if "gpu" in metric else 1.0 / gpus
-    return 1e-3 if metric.endswith("_ms") else 1.0
-
-
 def _without(table: TrainingTable, mask: NDArray[np.bool_]) -> TrainingTable:
     groups = [group for group, out in zip(table.groups, mask, strict=True) if not out]
     rows = [row for row, out in zip(table.rows, mask, strict=True) if not out]
@@ -227,4 +196,4 @@ def _ranges(tables: Sequence[TrainingTable]) -> dict[str, tuple[float, float]]:
     return {name: (float(min(part.min() for part in parts)), float(max(part.max() for part in parts))) for name, parts in found.items()}
 
 
-__all__ = ["BOUNDS", "START", "Fitted", "calibrate", "calibrate_tables", "fit_constants", "table_of_trials"]
+__all__ = ["BOUNDS", "START", "Fitted", "calibrate", "calibrate_tables", "fit_constants"]

@@ -101,11 +101,6 @@ def training_calibration(stack: str = "", path: str | Path | None = None) -> Tra
     return shipped.get(stack) or shipped.get(STACKS.get(stack.lower().replace("_", "-"), "default")) or TrainingCalibration(name="textbook")
 
 
-def shipped_names() -> tuple[str, ...]:
-    """Names of the calibrations that come with the package."""
-    return tuple(_shipped())
-
-
 def save_calibration(calibration: TrainingCalibration, path: str | Path) -> None:
     """Write a calibration that `training_calibration(path=...)` reads."""
     Path(path).write_text(yaml.safe_dump(to_json(calibration), sort_keys=False, width=140))
@@ -175,4 +170,4 @@ def _shipped() -> dict[str, TrainingCalibration]:
     return {entry["name"]: _from_json(entry, "calibrations.yaml") for entry in entries}
 
 
-__all__ = ["STACKS", "TrainingCalibration", "features", "save_calibration", "shipped_names", "to_json", "training_calibration"]
+__all__ = ["STACKS", "TrainingCalibration", "features", "save_calibration", "to_json", "training_calibration"]

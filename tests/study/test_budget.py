@@ -3,19 +3,13 @@ from __future__ import annotations
 from _toys import ok, toy_task
 from autoscout.core.config import Config
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
-from autoscout.study.budget import Stop, busy_s, counted, failures_in_a_row, over
+from autoscout.study.budget import Stop, counted, failures_in_a_row, over
 from autoscout.study.final import Finals
 
 
 def trial(x: int, answer: Measurement | None = None, start_s: float = 0.0, end_s: float = 0.0, **origin: object) -> Trial:
     proposal = Proposal(config=Config(x=x), origin=origin)
     return Trial(proposal=proposal, measurement=answer or ok(1.0), started_s=start_s, finished_s=end_s)
-
-
-def test_overlapping_trials_are_counted_once() -> None:
-    trials = [trial(0, start_s=0, end_s=10), trial(1, start_s=5, end_s=12), trial(2, start_s=6, end_s=7), trial(3, start_s=100, end_s=103)]
-    assert busy_s(trials) == 15.0
-    assert busy_s([]) == 0.0
 
 
 def test_simulated_and_final_trials_are_free() -> None:

@@ -22,10 +22,11 @@ from autoscout.core.protocols import Backend, Evaluator, Executor, Hinting, Sear
 from autoscout.core.task import Budget, Task
 from autoscout.core.trial import Trial
 from autoscout.core.worker import worker_identity
+from autoscout.report.curves import busy_s
 from autoscout.space import Space
 from autoscout.study import simulator_choice as foresight
 from autoscout.study import warm_start as recollection
-from autoscout.study.budget import Stop, busy_s, over
+from autoscout.study.budget import Stop, over
 from autoscout.study.campaign import Campaign
 from autoscout.study.dispatch import Observer, Pace, slot
 from autoscout.study.final import Finals, plan

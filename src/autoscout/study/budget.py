@@ -31,15 +31,6 @@ def counted(trials: Sequence[Trial]) -> list[Trial]:
     return [trial for trial in search if trial.measurement.fidelity is top]
 
 
-def busy_s(trials: Sequence[Trial]) -> float:
-    """Wall seconds during which at least one of the trials ran: what earlier sittings of a study have used."""
-    total_s, end_s = 0.0, float("-inf")
-    for start, finish in sorted((trial.started_s, trial.finished_s) for trial in trials):
-        total_s += max(0.0, finish - max(start, end_s))
-        end_s = max(end_s, finish)
-    return total_s
-
-
 def failures_in_a_row(trials: Sequence[Trial], earlier: int = 0) -> int:
     """How many of the newest trials failed, one after another; what a simulator expects to fail breaks nothing and is passed over.
 

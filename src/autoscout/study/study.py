@@ -14,7 +14,8 @@ from autoscout.core.config import Config
 from autoscout.core.log import logger
 from autoscout.core.protocols import Evaluator, Searcher, SpaceLike, Store, StudyRecord
 from autoscout.core.trial import Proposal, Trial
-from autoscout.study.budget import Stop, busy_s, counted, out_of_time, over
+from autoscout.report.curves import busy_s
+from autoscout.study.budget import Stop, counted, out_of_time, over
 from autoscout.study.dispatch import Crew, Observer, Pace, Slot, slot
 from autoscout.study.final import Finals, plan
 

@@ -1,38 +1,33 @@
 """A small parser for the expressions in conditions and constraints: text in, a syntax tree out, nothing ever run.
 
-The language: knobs and facts by name (dotted names are one name, odd names stand in backticks), numbers, text in quotes,
+The language: knobs and facts by name (a dotted name is one name, an odd name goes in backticks), numbers, text in quotes,
 `True False None`, `+ - * / // % **`, comparisons (chained too), `in` a list or a text, `and or not`, `a if c else b`, and
-the functions of `FUNCTIONS`. There are no attributes, subscripts, comprehensions or other calls to refuse: the grammar
-has no words for them.
+the functions of `FUNCTIONS`.
+
+This is Python's grammar but for the names, so Python parses it. Before that, `_mask` replaces every name, number and text by
+underscores of the same length, which keeps the columns, and refuses every word and sign that is not in the language. What
+Python sees is underscores, brackets and operators; `_Reader` takes the nodes of its tree that have a meaning here.
 """
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from autoscout.core.config import Value
 from autoscout.core.errors import Fault, SpaceError
 
 FUNCTIONS = {
-    "abs": (1, 1),
-    "active": (1, 1),
-    "ceil": (1, 1),
-    "floor": (1, 1),
-    "gcd": (2, 2),
-    "log2": (1, 1),
-    "max": (2, 50),
-    "min": (2, 50),
-    "round": (1, 2),
-    "sqrt": (1, 1),
-}
+    "abs": (1, 1), "active": (1, 1), "ceil": (1, 1), "floor": (1, 1), "gcd": (2, 2),
+    "log2": (1, 1), "max": (2, 50), "min": (2, 50), "round": (1, 2), "sqrt": (1, 1),
+}  # fmt: skip
 """Function -> fewest and most arguments."""
 
-MAX_LENGTH = 200_000  # tables of allowed combinations may be long
-MAX_DEPTH = 30
-MAX_CHAIN = 150  # operators in a row; each nests one level deeper
+MAX_LENGTH = 200_000  # characters; tables of allowed combinations may be long
+MAX_DEPTH = 30  # brackets inside one another
+MAX_CHAIN = 150  # operators inside one another; `a + b + c` nests one level per sign
 
 _TOKEN = re.compile(
     r"""
@@ -48,25 +43,16 @@ _TOKEN = re.compile(
 _CONSTANTS: dict[str, Value] = {"True": True, "False": False, "None": None, "true": True, "false": False, "null": None}
 _WORDS = {"and", "or", "not", "in", "is", "if", "else"}
 _REFUSED = {
-    "lambda",
-    "for",
-    "while",
-    "import",
-    "yield",
-    "await",
-    "async",
-    "def",
-    "class",
-    "return",
-    "exec",
-    "eval",
-    "del",
-    "with",
-    "global",
-}
-_COMPARISONS = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+    "lambda", "for", "while", "import", "yield", "await", "async", "def", "class", "return", "exec", "eval", "del", "with", "global",
+}  # fmt: skip
 _HINTS = {"=": "==", "&&": "and", "||": "or", "!": "not", "&": "and", "|": "or", "<>": "!=", "^": "**"}
+_NO_CODE = set(".{}:;@\\~?$")
 _ESCAPES = {"n": "\n", "t": "\t"}
+_OPERATORS: dict[type[ast.AST], str] = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.FloorDiv: "floordiv", ast.Mod: "mod", ast.Pow: "pow",
+    ast.And: "and", ast.Or: "or", ast.Not: "not", ast.USub: "neg", ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le",
+    ast.Gt: "gt", ast.GtE: "ge", ast.In: "in", ast.NotIn: "notin", ast.Is: "eq", ast.IsNot: "ne",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +72,6 @@ class Syntax:
             yield from arg.names()
 
 
-class _Token(NamedTuple):
-    kind: str
-    text: str
-    at: int
-
-
 def parse(text: str) -> Syntax:
     """The syntax tree of an expression.
 
@@ -102,7 +82,16 @@ def parse(text: str) -> Syntax:
         raise refuse(str(text), 0, "an expression must not be empty", "Write a comparison such as tp * pp <= gpus")
     if len(text) > MAX_LENGTH:
         raise refuse(text[:40] + "...", 0, f"an expression may have {MAX_LENGTH} characters at most", "Split it into several constraints")
-    return _Parser(text).whole()
+    masked, leaves = _mask(text)
+    start = len(masked) - len(masked.lstrip())
+    try:
+        tree = ast.parse(masked.strip(), mode="eval").body
+    except SyntaxError as error:
+        raise _misplaced(text, start, error) from error
+    except (MemoryError, RecursionError) as error:  # what CPython's parser raises for deep nesting
+        raise _too_deep(text, 0) from error
+    reader = _Reader(text, masked, start, leaves)
+    return reader.no_list(reader.read(tree, MAX_CHAIN))
 
 
 def name_text(name: str) -> str:
@@ -127,263 +116,189 @@ def refuse(text: str, at: int, rule: str, fix: str = "") -> SpaceError:
     return SpaceError(Fault(rule=f"column {at + 1}: {rule}", value=f"`{shown}`", fix=fix))
 
 
-class _Parser:
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.tokens = list(self._tokens())
-        self.next = 0
-        self.depth = 0
+def _mask(text: str) -> tuple[str, dict[int, Syntax]]:
+    """The text with every leaf as underscores and every space as a blank, and the leaves by their offset."""
+    masked: list[str] = []
+    leaves: dict[int, Syntax] = {}
+    depth, ended = 0, False  # whether an operand has just ended, so that another one cannot follow
+    for token in _tokens(text):
+        kind, written, at = str(token.lastgroup), token[0], token.start()
+        leaf = _leaf(kind, written, at, text)
+        if leaf is not None:
+            if ended:
+                raise refuse(text, at, f"unexpected {written!r}")
+            leaves[at] = leaf
+        depth += (written in "([") - (written in ")]") if kind == "op" else 0
+        if depth > MAX_DEPTH:
+            raise refuse(text, at, f"nested deeper than {MAX_DEPTH} levels", "Split it into several constraints")
+        ended = leaf is not None or written in (")", "]") or (ended and kind == "space")
+        masked.append("_" * len(written) if leaf is not None else " " * len(written) if kind == "space" else written)
+    if not ended:
+        raise refuse(text, len(text), "the expression ends too early")
+    return "".join(masked), leaves
 
-    def _tokens(self) -> Iterator[_Token]:
-        at = 0
-        while at < len(self.text):
-            match = _TOKEN.match(self.text, at)
-            if match is None:
-                raise refuse(
-                    self.text, at, f"unexpected character {self.text[at]!r}", "Text needs a closing quote, odd names need backticks"
-                )
-            kind = str(match.lastgroup)
-            if kind != "space":
-                yield _Token(kind, match[0], at)
-            at = match.end()
-        yield _Token("end", "", at)
 
-    @property
-    def token(self) -> _Token:
-        return self.tokens[self.next]
+def _tokens(text: str) -> Iterator[re.Match[str]]:
+    at = 0
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if match is None:
+            raise refuse(text, at, f"unexpected character {text[at]!r}", "Text needs a closing quote, odd names need backticks")
+        yield match
+        at = match.end()
 
-    def error(self, rule: str, fix: str = "", at: int | None = None) -> SpaceError:
-        return refuse(self.text, self.token.at if at is None else at, rule, fix)
 
-    def take(self, *texts: str) -> _Token | None:
-        """The next token if it is one of these operators or words."""
-        token = self.token
-        if token.kind in ("op", "name") and token.text in texts:
-            self.next += 1
-            return token
+def _misplaced(text: str, start: int, error: SyntaxError) -> SpaceError:
+    at = start + max(0, (error.offset or 1) - 1)
+    if "never closed" in error.msg:
+        return refuse(text, at, f"{text[at]!r} is never closed")
+    if "expected 'else'" in error.msg:
+        return refuse(text, start + (error.end_offset or 1) - 1, "expected 'else'")
+    token = _TOKEN.match(text, at)
+    return refuse(text, at, f"unexpected {token[0] if token else 'end'!r}")
+
+
+def _too_deep(text: str, at: int) -> SpaceError:
+    return refuse(text, at, f"more than {MAX_CHAIN} operators in a row or inside one another", "Split it into several constraints")
+
+
+def _no_code(text: str, token: str, at: int) -> SpaceError:
+    rule = f"{token!r} is not allowed: there are no attributes, subscripts or statements in expressions"
+    return refuse(text, at, rule, "Use knobs, facts, numbers, arithmetic, comparisons, and, or, not, in, if else")
+
+
+def _leaf(kind: str, token: str, at: int, text: str) -> Syntax | None:
+    """The name or constant that a token is; None for operators, brackets and words."""
+    if kind == "text":
+        body = re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), token[1:-1], flags=re.DOTALL)
+        return Syntax("constant", at, value=body)
+    if kind == "quoted":
+        return Syntax("name", at, value=token[1:-1])
+    if kind == "number":
+        return Syntax("constant", at, value=_number(token.replace("_", ""), at, text))
+    if kind == "op" and token in _HINTS:
+        raise refuse(text, at, f"{token!r} is not an operator here", f"Write {_HINTS[token]!r}")
+    if kind == "op" and token in _NO_CODE:
+        raise _no_code(text, token, at)
+    if kind != "name" or token in _WORDS:
         return None
+    if token in _REFUSED:
+        raise refuse(text, at, f"{token!r} is not allowed: expressions compute, they run no code")
+    if "__" in token:
+        raise refuse(text, at, f"{token!r}: names with a double underscore are refused")
+    return Syntax("constant", at, value=_CONSTANTS[token]) if token in _CONSTANTS else Syntax("name", at, value=token)
 
-    def expect(self, text: str) -> None:
-        if not self.take(text):
-            raise self.error(f"expected {text!r} before {self.token.text or 'the end'!r}")
 
-    def whole(self) -> Syntax:
-        tree = self.ternary()
-        if self.token.kind != "end":
-            raise self.unexpected()
+def _number(digits: str, at: int, text: str) -> Value:
+    if len(digits) > 40:
+        raise refuse(text, at, "a number may have 40 characters at most")
+    value = int(digits) if digits.isdigit() else float(digits)
+    if isinstance(value, float) and value == float("inf"):
+        raise refuse(text, at, "the number is too large")
+    return value
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Python's tree of a masked expression -> ours."""
+
+    text: str
+    masked: str
+    start: int  # offset of the tree in the text
+    leaves: dict[int, Syntax]
+
+    def read(self, node: ast.expr, depth: int) -> Syntax:
+        """One node; a list only where one may be."""
+        at = self.start + node.col_offset
+        if depth < 0:
+            raise _too_deep(self.text, at)
+        match node:
+            case ast.Name():
+                return self.leaves[at]
+            case ast.Tuple() if not node.elts:
+                raise refuse(self.text, at, "empty parentheses")
+            case ast.Tuple() | ast.List():
+                return Syntax("list", at, tuple(self.read(item, depth - 1) for item in node.elts))
+            case ast.BoolOp():
+                parts = tuple(self.read(part, depth - 1) for part in node.values)
+                return Syntax(_OPERATORS[type(node.op)], parts[0].at, parts)
+            case ast.UnaryOp():
+                inner = self.read(node.operand, depth - 1)
+                if not isinstance(node.op, ast.Not):
+                    self.no_list(inner)
+                return inner if isinstance(node.op, ast.UAdd) else Syntax(_OPERATORS[type(node.op)], at, (inner,))
+            case ast.BinOp():
+                sides = (self.scalar(node.left, depth), self.scalar(node.right, depth))
+                return Syntax(_OPERATORS[type(node.op)], self.sign(node.left), sides)
+            case ast.IfExp():
+                parts = tuple(self.read(part, depth - 1) for part in (node.test, node.body, node.orelse))
+                return Syntax("if", self.sign(node.body), parts)
+            case ast.Compare():
+                return self.comparison(node, depth)
+            case ast.Call():
+                return self.call(node, depth)
+        at = self.sign(node.value) if isinstance(node, ast.Subscript) else at
+        raise _no_code(self.text, self.text[at], at)
+
+    def sign(self, left: ast.expr) -> int:
+        """Where the operator after an operand is."""
+        at = self.start + (left.end_col_offset or 0)
+        while self.masked[at] in " )":
+            at += 1
+        return at
+
+    def scalar(self, node: ast.expr, depth: int) -> Syntax:
+        return self.no_list(self.read(node, depth - 1))
+
+    def no_list(self, tree: Syntax) -> Syntax:
+        if tree.op == "list":
+            raise refuse(self.text, tree.at, "a list may only stand after 'in'")
         return tree
 
-    def unexpected(self) -> SpaceError:
-        token = self.token
-        if token.kind == "end":
-            return self.error("the expression ends too early")
-        if token.text in _HINTS:
-            return self.error(f"{token.text!r} is not an operator here", f"Write {_HINTS[token.text]!r}")
-        if token.text in (".", "[", "{", ":", ";", "@", "\\"):
-            return self.error(
-                f"{token.text!r} is not allowed: there are no attributes, subscripts or statements in expressions",
-                "Use knobs, facts, numbers, arithmetic, comparisons, and, or, not, in, if else",
-            )
-        if token.text in _REFUSED:
-            return self.error(f"{token.text!r} is not allowed: expressions compute, they run no code")
-        return self.error(f"unexpected {token.text!r}")
+    def comparison(self, node: ast.Compare, depth: int) -> Syntax:
+        sides = [node.left, *node.comparators]
+        trees = [self.read(side, depth - 1) for side in sides]
+        links = tuple(self.link(op, self.sign(sides[n]), trees[n], trees[n + 1]) for n, op in enumerate(node.ops))
+        return links[0] if len(links) == 1 else Syntax("and", links[0].at, links)
 
-    def ternary(self) -> Syntax:
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise self.error(f"nested deeper than {MAX_DEPTH} levels", "Split it into several constraints")
-        tree = self.disjunction()
-        if token := self.take("if"):
-            condition = self.disjunction()
-            self.expect("else")
-            tree = Syntax("if", token.at, (condition, tree, self.ternary()))
-        self.depth -= 1
-        return tree
-
-    def disjunction(self) -> Syntax:
-        parts = [self.conjunction()]
-        while self.take("or"):
-            parts.append(self.conjunction())
-        return parts[0] if len(parts) == 1 else Syntax("or", parts[0].at, tuple(parts))
-
-    def conjunction(self) -> Syntax:
-        parts = [self.negation()]
-        while self.take("and"):
-            parts.append(self.negation())
-        return parts[0] if len(parts) == 1 else Syntax("and", parts[0].at, tuple(parts))
-
-    def chained(self, number: int) -> None:
-        if number > MAX_CHAIN:
-            raise self.error(f"more than {MAX_CHAIN} operators in a row", "Split it into several constraints")
-
-    def negation(self) -> Syntax:
-        tokens = []
-        while token := self.take("not"):
-            tokens.append(token)
-            self.chained(len(tokens))
-        tree = self.comparison()
-        for token in reversed(tokens):
-            tree = Syntax("not", token.at, (tree,))
-        return tree
-
-    def comparison(self) -> Syntax:
-        left = self.sum()
-        links: list[Syntax] = []
-        while (found := self.comparator()) is not None:
-            token, op = found
-            right = self.sum()
-            links.append(self.link(op, token, left, right))
-            left = right
-        if not links:
-            return left
-        return links[0] if len(links) == 1 else Syntax("and", links[0].at, tuple(links))
-
-    def comparator(self) -> tuple[_Token, str] | None:
-        if token := self.take(*_COMPARISONS):
-            return token, _COMPARISONS[token.text]
-        if token := self.take("in"):
-            return token, "in"
-        if token := self.take("is"):
-            return token, "isnot" if self.take("not") else "is"
-        if self.token.text == "not" and self.tokens[self.next + 1].text == "in":
-            token = self.token
-            self.next += 2
-            return token, "notin"
-        return None
-
-    def link(self, op: str, token: _Token, left: Syntax, right: Syntax) -> Syntax:
-        if op in ("is", "isnot"):
-            if right.op != "constant" or not (right.value is None or isinstance(right.value, bool)):
-                raise self.error("'is' compares with None, True or False only", "Use ==", at=token.at)
-            op = "eq" if op == "is" else "ne"
+    def link(self, operator: ast.cmpop, at: int, left: Syntax, right: Syntax) -> Syntax:
+        op = _OPERATORS[type(operator)]
+        if isinstance(operator, ast.Is | ast.IsNot) and (right.op != "constant" or right.value not in (None, True, False)):
+            raise refuse(self.text, at, "'is' compares with None, True or False only", "Use ==")
         if op in ("in", "notin"):
             if left.op == "list" or any(item.op == "list" for item in right.args if right.op == "list"):
-                tree = self.table(token, left, right)
-                return tree if op == "in" else Syntax("not", token.at, (tree,))
-            tree = Syntax("in", token.at, (left, *(right.args if right.op == "list" else (right,))), value=right.op == "list")
-            return tree if op == "in" else Syntax("not", token.at, (tree,))
+                tree = self.table(at, left, right)
+            else:
+                tree = Syntax("in", at, (left, *(right.args if right.op == "list" else (right,))), value=right.op == "list")
+            return tree if op == "in" else Syntax("not", at, (tree,))
         if "list" in (left.op, right.op):
-            raise self.error("a list may only stand after 'in'", at=token.at)
-        return Syntax(op, token.at, (left, right))
+            raise refuse(self.text, at, "a list may only stand after 'in'")
+        return Syntax(op, at, (left, right))
 
-    def table(self, token: _Token, left: Syntax, right: Syntax) -> Syntax:
+    def table(self, at: int, left: Syntax, right: Syntax) -> Syntax:
         """`(a, b) in ((1, 2), (3, 4))`: one of the rows, column by column."""
         width = len(left.args) if left.op == "list" else 0
         if right.op != "list" or not width or any(row.op != "list" or len(row.args) != width for row in right.args):
-            raise self.error("a row such as (a, b) needs a list of rows of the same length after 'in'", at=token.at)
+            raise refuse(self.text, at, "a row such as (a, b) needs a list of rows of the same length after 'in'")
         if any(cell.op == "list" for row in (left, *right.args) for cell in row.args):
-            raise self.error("a row holds plain values only", at=token.at)
-        rows = tuple(
-            Syntax("and", row.at, tuple(Syntax("eq", row.at, pair) for pair in zip(left.args, row.args, strict=True))) for row in right.args
-        )
-        return Syntax("or", token.at, rows) if rows else Syntax("constant", token.at, value=False)
+            raise refuse(self.text, at, "a row holds plain values only")
+        rows = tuple(Syntax("and", row.at, _equal(row.at, left.args, row.args)) for row in right.args)
+        return Syntax("or", at, rows) if rows else Syntax("constant", at, value=False)
 
-    def sum(self) -> Syntax:
-        tree, number = self.term(), 0
-        while token := self.take("+", "-"):
-            number += 1
-            self.chained(number)
-            tree = Syntax("add" if token.text == "+" else "sub", token.at, (self.operand(tree), self.operand(self.term())))
-        return tree
-
-    def term(self) -> Syntax:
-        names = {"*": "mul", "/": "div", "//": "floordiv", "%": "mod"}
-        tree, number = self.factor(), 0
-        while token := self.take(*names):
-            number += 1
-            self.chained(number)
-            tree = Syntax(names[token.text], token.at, (self.operand(tree), self.operand(self.factor())))
-        return tree
-
-    def factor(self) -> Syntax:
-        signs = []
-        while token := self.take("-", "+"):
-            signs.append(token)
-            self.chained(len(signs))
-        tree = self.power()
-        for token in reversed(signs):
-            if token.text == "-":
-                tree = Syntax("neg", token.at, (self.operand(tree),))
-        return tree
-
-    def power(self) -> Syntax:
-        tree = self.atom()
-        if token := self.take("**"):
-            self.depth += 1
-            if self.depth > MAX_DEPTH:
-                raise self.error(f"nested deeper than {MAX_DEPTH} levels")
-            tree = Syntax("pow", token.at, (self.operand(tree), self.operand(self.factor())))
-            self.depth -= 1
-        return tree
-
-    def operand(self, tree: Syntax) -> Syntax:
-        if tree.op == "list":
-            raise self.error("a list may only stand after 'in'", at=tree.at)
-        return tree
-
-    def atom(self) -> Syntax:
-        token = self.token
-        if token.kind == "number":
-            self.next += 1
-            return Syntax("constant", token.at, value=self.number(token))
-        if token.kind == "text":
-            self.next += 1
-            body = re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), token.text[1:-1], flags=re.DOTALL)
-            return Syntax("constant", token.at, value=body)
-        if token.kind == "quoted":
-            self.next += 1
-            return Syntax("name", token.at, value=token.text[1:-1])
-        if token.kind == "name" and token.text not in _WORDS and token.text not in _REFUSED:
-            self.next += 1
-            return self.named(token)
-        if opening := self.take("(", "["):
-            return self.group(opening)
-        raise self.unexpected()
-
-    def number(self, token: _Token) -> Value:
-        text = token.text.replace("_", "")
-        if len(text) > 40:
-            raise self.error("a number may have 40 characters at most", at=token.at)
-        value = int(text) if text.isdigit() else float(text)
-        if isinstance(value, float) and value in (float("inf"), float("-inf")):
-            raise self.error("the number is too large", at=token.at)
-        return value
-
-    def named(self, token: _Token) -> Syntax:
-        if token.text in _CONSTANTS:
-            return Syntax("constant", token.at, value=_CONSTANTS[token.text])
-        if "__" in token.text:
-            raise self.error(f"{token.text!r}: names with a double underscore are refused", at=token.at)
-        if not self.take("("):
-            return Syntax("name", token.at, value=token.text)
-        if token.text not in FUNCTIONS:
-            raise self.error(f"{token.text!r} cannot be called", f"The functions are: {', '.join(FUNCTIONS)}", at=token.at)
-        args = tuple(self.operand(item) for item in self.items(")"))
-        fewest, most = FUNCTIONS[token.text]
+    def call(self, node: ast.Call, depth: int) -> Syntax:
+        called = self.read(node.func, depth - 1)
+        name = str(called.value)
+        if called.op != "name" or name not in FUNCTIONS:
+            raise refuse(self.text, called.at, f"{name!r} cannot be called", f"The functions are: {', '.join(FUNCTIONS)}")
+        args = tuple(self.scalar(item, depth) for item in node.args)
+        fewest, most = FUNCTIONS[name]
         if not fewest <= len(args) <= most:
             count = str(fewest) if fewest == most else f"{fewest} to {most}"
-            raise self.error(f"{token.text}() takes {count} arguments, not {len(args)}", at=token.at)
-        if token.text == "active" and args[0].op != "name":
-            raise self.error("active() takes the name of a knob", at=token.at)
-        return Syntax(token.text, token.at, args)
+            raise refuse(self.text, called.at, f"{name}() takes {count} arguments, not {len(args)}")
+        if name == "active" and args[0].op != "name":
+            raise refuse(self.text, called.at, "active() takes the name of a knob")
+        return Syntax(name, called.at, args)
 
-    def items(self, closing: str) -> tuple[Syntax, ...]:
-        found: list[Syntax] = []
-        while not self.take(closing):
-            if found:
-                self.expect(",")
-                if self.take(closing):
-                    break
-            found.append(self.ternary())
-        return tuple(found)
 
-    def group(self, opening: _Token) -> Syntax:
-        if opening.text == "[":
-            return Syntax("list", opening.at, self.items("]"))
-        start = self.next
-        items = self.items(")")
-        if len(items) == 1 and self.tokens[self.next - 2].text != ",":
-            return items[0]
-        if not items and self.next == start + 1:
-            raise self.error("empty parentheses", at=opening.at)
-        return Syntax("list", opening.at, items)
+def _equal(at: int, left: Sequence[Syntax], right: Sequence[Syntax]) -> tuple[Syntax, ...]:
+    return tuple(Syntax("eq", at, pair) for pair in zip(left, right, strict=True))

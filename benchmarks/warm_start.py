@@ -15,6 +15,7 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -101,13 +102,22 @@ def recorded_jobs() -> list[Job]:
 
 
 def kernel_jobs() -> list[Job]:
-    return [_recorded(table) for source in find_tables("recorded") if (table := load_table(source)).family == "triton_matmul"]
+    return [
+        _recorded(table)
+        for source in find_tables(str(Path(__file__).parent / "tables"))
+        if (table := load_table(source)).family == "triton_matmul"
+    ]
 
 
 def _recorded(table: Table) -> Job:
     workload = {name: value for name, value in table.task.workload.items() if name != "table"}
     task = replace(table.task, workload=workload)
-    return Job(table.name, task, table.space, lambda seed: Replay(table, seed).answer, table.optimum, table.middle)
+    return Job(table.name, task, table.space, lambda _: _replaying(table), table.optimum, table.middle)
+
+
+def _replaying(table: Table) -> Callable[[Proposal], list[Trial]]:
+    source = Replay(table)
+    return lambda proposal: [source.answer(proposal)]
 
 
 def study(job: Job, searcher: Searcher, seed: int) -> tuple[list[Trial], list[float]]:

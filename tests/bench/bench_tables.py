@@ -44,7 +44,7 @@ def square(side: int = 6, hole: bool = False) -> Table:
     space = Space([Grid("x", 0, side - 1), Grid("y", 0, side - 1), Choice("c", ["p", "q"])])
     kept = [config for config in space.enumerate() if not hole or (int(config["x"]) + int(config["y"])) % 2 == 0]  # type: ignore[arg-type]
     values = np.array([_bowl(config) for config in kept])
-    return Table("square", space, kept, values, task_of("square", Direction.MINIMIZE), complete=not hole)
+    return Table("square", space, kept, values, task_of("square", Direction.MINIMIZE))
 
 
 def _bowl(config: Config) -> float:

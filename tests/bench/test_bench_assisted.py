@@ -1,19 +1,32 @@
-"""Replay behind simulators: who answers, what counts, and that noise is answered by measuring."""
+"""Replay behind simulators, and the ablations: who answers, what counts, and that noise is answered by measuring."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from test_bench_simulated import training_folder
 
-from autoscout.bench import Entry, Race, Run, Table, find_tables, load_table, run_race
-from autoscout.bench.ablation import ABLATIONS
-from autoscout.bench.assisted import Assistance, replay_assisted
-from autoscout.bench.replay import Replay
-from autoscout.bench.synthetic import table as synthetic
-from autoscout.core.trial import Fidelity, Measurement, Proposal
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.ablation import ABLATIONS  # noqa: E402
+from benchmarks.assisted import Assistance  # noqa: E402
+from benchmarks.synthetic import write  # noqa: E402
+
+from autoscout.bench import Entry, Race, Run, Table, find_tables, load_table, run_race  # noqa: E402
+from autoscout.core.trial import Fidelity, Measurement, Proposal  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(write(tmp_path_factory.mktemp("synthetic")))
+
+
+def synthetic(folder: str, name: str = "megatron-5dp") -> Table:
+    return load_table(find_tables(folder, [name])[0])
 
 
 class Idle:
@@ -32,21 +45,19 @@ class Idle:
 
 def assisted(table: Table, noise: float, seed: int = 0, budget: int = 12) -> Run:
     searcher = Entry.parse("hybrid-paper").build(table.space, table.task, seed)
-    return replay_assisted(table, searcher, Assistance(noise=noise), name="x", seed=seed, budget=budget)
+    return Assistance(noise=noise)(table, searcher, name="x", seed=seed, budget=budget)
 
 
-@pytest.mark.parametrize(
-    "make", [lambda folder: load_table(find_tables(str(training_folder(folder)))[0]), lambda _: synthetic("megatron-5dp")]
-)
-def test_simulators_answer_what_the_search_proposes(make: object, tmp_path: Path) -> None:
-    table = make(tmp_path)  # type: ignore[operator]
+@pytest.mark.parametrize("trained", [True, False])
+def test_simulators_answer_what_the_search_proposes(trained: bool, folder: str, tmp_path: Path) -> None:
+    table = synthetic(folder) if trained else load_table(find_tables(str(training_folder(tmp_path)))[0])
     evaluator = Assistance().evaluator(table, Idle(), 0)
     (answer,) = evaluator.evaluate([Proposal(config=table.configs[-1], origin={"by": "hybrid-paper"})])
     assert answer.fidelity is Fidelity.SIMULATED
 
 
-def test_noise_is_added_and_differs_by_configuration() -> None:
-    table = synthetic("megatron-5dp")
+def test_noise_is_added_and_differs_by_configuration(folder: str) -> None:
+    table = synthetic(folder)
     answers = [
         Assistance(noise=noise).evaluator(table, Idle(), 0).evaluate([Proposal(config=config) for config in table.configs[:4]])
         for noise in (0.0, 0.4)
@@ -57,26 +68,32 @@ def test_noise_is_added_and_differs_by_configuration() -> None:
     assert len(factors) > 1
 
 
-def test_only_measured_rows_count_and_the_default_comes_first() -> None:
-    table = synthetic("megatron-5dp")
+def test_only_measured_rows_count_and_the_default_comes_first(folder: str) -> None:
+    table = synthetic(folder)
     run = assisted(table, 0.0)
     assert len(run.losses) == len(run.cpu_ms) == 12
-    first = table.losses[Replay(table, 0).table.row(table.space.default())]
+    first = table.losses[table.row(table.space.default())]
     assert run.losses[0] == (None if first == float("inf") else first)
 
 
-def test_runs_repeat_and_noise_changes_them() -> None:
-    table = synthetic("megatron-5dp")
+def test_runs_repeat_and_noise_changes_them(folder: str) -> None:
+    table = synthetic(folder)
     assert assisted(table, 0.4).losses == assisted(table, 0.4).losses != assisted(table, 0.8).losses
 
 
-def test_a_small_table_ends_the_run() -> None:
-    table = synthetic("megatron-3dp")
+def test_a_small_table_ends_the_run(folder: str) -> None:
+    table = synthetic(folder, "megatron-3dp")
     assert len(assisted(table, 0.8, budget=1000).losses) <= len(table)
 
 
-def test_the_ablation_races_both() -> None:
+def test_the_ablation_races_both(folder: str) -> None:
     entries = ABLATIONS["noise"].entries
     assert [entry.label for entry in entries] == ["hybrid-paper", *(f"hybrid-paper, simulators {noise}% off" for noise in (0, 40, 80))]
-    race = Race(entries=entries, tables=tuple(find_tables("synthetic:megatron-3dp")), seeds=(0,), budget=4, jobs=0)
+    race = Race(entries=entries, tables=tuple(find_tables(folder, ["megatron-3dp"])), seeds=(0,), budget=4, jobs=0)
     assert [len(run.losses) for run in run_race(race)] == [4, 4, 4, 4]
+
+
+@pytest.mark.parametrize("name", ABLATIONS)
+def test_every_variant_of_an_ablation_can_be_entered(name: str) -> None:
+    assert all(Entry.parse(text).label == text for text in ABLATIONS[name].searchers)
+    assert len({entry.label for entry in ABLATIONS[name].entries}) == len(ABLATIONS[name].entries)

@@ -15,7 +15,6 @@ from bench_tables import square, write_folder
 from typer.testing import CliRunner
 
 from autoscout.bench import Entry, Race, Run, find_tables, load_table, run_race, score
-from autoscout.bench.ablation import ABLATIONS
 from autoscout.bench.page import HEAD, as_page, cells, write_png
 from autoscout.bench.race import RUNS, read_runs
 from autoscout.bench.score import evaluations_to, regrets
@@ -145,20 +144,9 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "coordinate" in capsys.readouterr().out
 
 
-def test_bad_commands_name_the_choices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as leave:
-        main(["bench", "ablation", "nothing"])
-    assert leave.value.code == 2
-    assert "tournament" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("name", ABLATIONS)
-def test_every_variant_of_an_ablation_can_be_entered(name: str) -> None:
-    assert all(Entry.parse(text).label == text for text in ABLATIONS[name].searchers)
-
-
-def test_workers_end_with_a_race_that_is_killed() -> None:
-    words = ["bench", "search", "--tables", "synthetic:megatron-5dp", "--searchers", "cherrypick", "--seeds", "99", "--jobs", "1"]
+def test_workers_end_with_a_race_that_is_killed(tmp_path: Path) -> None:
+    tables = str(write_folder(tmp_path))
+    words = ["bench", "search", "--tables", tables, "--searchers", "cherrypick", "--seeds", "9999", "--jobs", "1"]
     race = subprocess.Popen([sys.executable, "-c", "from autoscout.cli.main import main; main()", *words], stderr=subprocess.DEVNULL)
     try:
         children = wait_for(lambda: workers(race.pid))
@@ -189,10 +177,11 @@ def wait_for(what: Callable[[], Any], patience_s: float = 60.0) -> Any:
 
 
 def test_numbers_of_workers_are_compared(tmp_path: Path) -> None:
-    common = ["bench", "search", "--tables", "synthetic:megatron-3dp", "--searchers", "random,evolution", "--seeds", "2", "--budget", "8"]
-    done = CliRunner().invoke(app, [*common, "--workers", "1,4", "--jobs", "1", "--json", "--output", str(tmp_path)])
+    tables, output = str(write_folder(tmp_path / "tables")), tmp_path / "out"
+    common = ["bench", "search", "--tables", tables, "--searchers", "random,evolution", "--seeds", "2", "--budget", "8"]
+    done = CliRunner().invoke(app, [*common, "--workers", "1,4", "--jobs", "1", "--json", "--output", str(output)])
     names = {line["searcher"] for line in json.loads(done.stdout)["overall"]}
     assert names == {"random, 1 at once", "random, 4 at once", "evolution, 1 at once", "evolution, 4 at once"}
-    assert {run.workers for run in read_runs(tmp_path)} == {1, 4}
+    assert {run.workers for run in read_runs(output)} == {1, 4}
     for wrong in ("0", "two", ""):
         assert isinstance(CliRunner().invoke(app, [*common, "--workers", wrong]).exception, ConfigError)

@@ -15,8 +15,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks import record_gpu  # noqa: E402
 
-from autoscout.bench.tables import RECORDED  # noqa: E402
-
+RECORDED = ROOT / "benchmarks" / "tables"
 MANIFEST = json.loads((RECORDED / "manifest.json").read_text())
 
 

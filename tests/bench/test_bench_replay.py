@@ -2,12 +2,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
 from bench_tables import square
 
 from autoscout.bench import Replay, replay
-from autoscout.bench.replay import FREE, ReplayEvaluator, Run
+from autoscout.bench.replay import FREE, Run
 from autoscout.core.config import Config
-from autoscout.core.protocols import Evaluator
+from autoscout.core.errors import ConfigError
 from autoscout.core.trial import Proposal, Status, Trial
 from autoscout.search.random import RandomSearcher
 
@@ -36,7 +37,7 @@ def test_a_run_measures_distinct_rows() -> None:
     table = square()
     run = replay(table, RandomSearcher(table.space, table.task, 3), name="random", seed=3, budget=20)
     assert len(run.losses) == len(run.cpu_ms) == 20
-    assert run.known == run.outside == 0
+    assert run.known == 0
     assert Run.from_json(run.to_json()) == run
 
 
@@ -56,29 +57,23 @@ def test_the_whole_table_ends_a_run() -> None:
     assert sum(loss is None for loss in run.losses) == 2
 
 
-def test_known_rows_cost_nothing_ten_times_in_a_row() -> None:
-    table = square()
-    searcher = Stubborn([Config(x=1, y=1, c="p")])
-    run = replay(table, searcher, name="stubborn", seed=0, budget=3)
-    assert len(run.losses) == 3
-    assert run.known == 2 * FREE
-    assert len(searcher.told) == 3 + 2 * FREE
-    second = searcher.told[1 + FREE][0]
-    assert second.config != Config(x=1, y=1, c="p"), "then the nearest row that nobody measured"
-    assert abs(int(second.config["x"]) - 1) + abs(int(second.config["y"]) - 1) == 1  # type: ignore[arg-type]
+def test_known_rows_cost_nothing_and_end_a_run_that_asks_for_nothing_else() -> None:
+    searcher = Stubborn([Config(x=1, y=1, c="p"), Config(x=2, y=1, c="p")])
+    run = replay(square(), searcher, name="stubborn", seed=0, budget=5)
+    assert len(run.losses) == 2
+    assert run.known == FREE + 1
+    assert run.stopped
 
 
-def test_a_proposal_outside_goes_to_the_nearest_row() -> None:
+def test_only_rows_can_be_proposed() -> None:
     table = square(hole=True)
-    wanted = Config(x=2, y=3, c="p")
-    source = Replay(table, 0)
-    row, itself = source.answer(Proposal(config=wanted, origin={"arm": "dense"}))
-    assert row.config in table.configs
-    assert row.ok
-    assert row.proposal.origin == {"arm": "dense"}, "credit stays with who asked"
-    assert itself.config == wanted
-    assert itself.measurement.status is Status.ABORTED
-    assert source.outside == 1
+    missing = Config(x=2, y=3, c="p")
+    assert table.space.check(missing)
+    with pytest.raises(ConfigError, match="does not list"):
+        Replay(table).answer(Proposal(config=missing))
+    trial = Replay(table).answer(Proposal(config=Config(x=3, y=3, c="p"), origin={"by": "test"}))
+    assert trial.measurement.metrics == {"value": 2.0}
+    assert trial.proposal.origin == {"by": "test"}
 
 
 def test_failures_cost_one_and_are_told() -> None:
@@ -105,13 +100,3 @@ def test_a_searcher_that_stops_ends_its_run() -> None:
     run = replay(square(), Tired(square().configs[3:9]), name="tired", seed=0, budget=5)
     assert run.stopped
     assert len(run.losses) == 2
-
-
-def test_a_table_as_an_evaluator() -> None:
-    table = square(hole=True)
-    evaluator = ReplayEvaluator(table)
-    assert isinstance(evaluator, Evaluator)
-    exact, near = evaluator.evaluate([Proposal(config=Config(x=3, y=3, c="p")), Proposal(config=Config(x=3, y=2, c="p"))])
-    assert exact.metrics == {"value": 2.0}
-    assert near.ok
-    assert evaluator.recheck() == []

@@ -161,14 +161,6 @@ def test_tables_that_nobody_understands_are_raced_as_before(tmp_path: Path, caps
     assert informants([Entry.parse("random")], [load_table(*find_tables(str(training_folder(tmp_path / "t"))))]) == {}
 
 
-def test_ablations_are_not_informed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = training_folder(tmp_path / "tables")
-    line = ["bench", "ablation", "spaces", "--tables", str(folder), "--seeds", "1", "--budget", "4", "--jobs", "1"]
-    assert run(*line, "--output", str(tmp_path / "out")) == 0
-    assert {entry["informed"] for entry in lines_of(tmp_path / "out" / "spaces")} == {""}
-    capsys.readouterr()
-
-
 def test_the_comparison_reads_aloud() -> None:
     row = {"table": "t", "searchers": ["h", "h+s"], "evaluations": [20.0, 5.0], "wasted": [4.0, 1.0], "failures": [0.4, 0.1]}
     assert "h+s 5.0, h 20.0 (ratio 0.25); failed 1.0, 4.0; 10.0 %, 40.0 %" in as_comparison([row])

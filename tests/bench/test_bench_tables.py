@@ -4,16 +4,13 @@ import gzip
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 from bench_tables import rows, square, write_folder
 
 from autoscout.bench import find_tables, load_table
-from autoscout.bench.synthetic import MEMORY_GB, SPACES, memory_gb, step_s, table
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
 from autoscout.core.journal import encode
-from autoscout.core.seeds import stream
 from autoscout.core.trial import Measurement, Proposal, Status, Trial
 
 SHARED = Path(__file__).parents[3] / "shared" / "tables"
@@ -22,7 +19,7 @@ SHARED = Path(__file__).parents[3] / "shared" / "tables"
 def test_a_manifest_folder(tmp_path: Path) -> None:
     (source,) = find_tables(str(write_folder(tmp_path / "tables")))
     found = load_table(source)
-    assert (found.name, len(found), found.failures, found.unit, found.complete) == ("toy", 12, 1, "s", True)
+    assert (found.name, len(found), found.failures, found.unit) == ("toy", 12, 1, "s")
     assert found.space.check(found.configs[0]) == []
     row = found.row(Config(x=2, kind="b", extra=5))
     assert row is not None
@@ -115,18 +112,21 @@ def test_a_past_study(tmp_path: Path) -> None:
     assert found.measurement(found.row(Config(x=4, kind="a")) or 0).metrics == {"value": 4.0}
 
 
-def test_the_nearest_row() -> None:
+def test_the_rows_are_the_space() -> None:
     holed = square(hole=True)
-    rng = stream(0, "test")
-    assert holed.nearest(Config(x=2, y=2, c="q"), rng) == holed.row(Config(x=2, y=2, c="q"))
-    wanted = Config(x=2, y=3, c="q")
-    near = {holed.configs[holed.nearest(wanted, rng)] for _ in range(60)}
-    assert near == {Config(x=x, y=y, c="q") for x, y in ((1, 3), (3, 3), (2, 2), (2, 4))}, (
-        "ties at random, and a step is less than a category"
-    )
-    free = np.zeros(len(holed), dtype=np.bool_)
-    free[5] = True
-    assert holed.nearest(wanted, rng, free) == 5
+    assert set(holed.space.enumerate()) == set(holed.configs)
+    assert holed.space.check(Config(x=2, y=3, c="q"))
+
+
+def test_a_manifest_may_say_the_default(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "tables")
+    entries = json.loads((folder / "manifest.json").read_text())
+    assert load_table(find_tables(str(folder))[0]).space.default() == Config(x=2, kind="a")
+    entries["toy"]["params"][0]["default"] = 4
+    entries["toy"]["params"][1]["default"] = "b"
+    other = write_folder(tmp_path / "others")
+    (other / "manifest.json").write_text(json.dumps(entries))
+    assert load_table(find_tables(str(other))[0]).space.default() == Config(x=4, kind="b", extra=0)
 
 
 def test_regret_runs_from_optimum_to_median() -> None:
@@ -137,29 +137,7 @@ def test_regret_runs_from_optimum_to_median() -> None:
     assert 0 < found.regret(found.optimum + 1) < 1
 
 
-@pytest.mark.parametrize("name", ["megatron-3dp", "megatron-5dp"])
-def test_synthetic_tables_are_whole_spaces(name: str) -> None:
-    found = table(name)
-    assert set(found.space.knobs) == set(SPACES[name])
-    assert len(found) == found.space.count().value
-    assert 0 < found.failures < len(found)
-    assert found.task.workload["synthetic"] is True
-    default = found.row(found.space.default())
-    assert default is not None
-    assert 1.2 * found.optimum < found.losses[default] < 4 * found.optimum, "the default works, and leaves something to find"
-
-
-def test_the_synthetic_model_has_the_trade_offs_of_the_real_thing() -> None:
-    base = Config(tp=2, pp=2, dp=4, cp=1, ep=4, sp=False, mbs=1, ar=False, tp_comm=14, ddp=4, ddp_bucket=4)
-    recomputed = base.extend(ar=True)
-    assert memory_gb(recomputed) < memory_gb(base) < memory_gb(base.extend(mbs=4))
-    assert step_s(recomputed) > step_s(base)
-    assert memory_gb(base.extend(sp=True)) < memory_gb(base)
-    buckets = [step_s(base.extend(ddp=count)) for count in (1, 4, 16)]
-    assert buckets[1] < min(buckets[0], buckets[2]), "neither one bucket nor very many"
-    assert MEMORY_GB == 80.0
-
-
+@pytest.mark.external
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the shared tables are not here")
 def test_the_shared_tables_are_what_their_manifest_says() -> None:
     pytest.importorskip("pyarrow")
@@ -168,22 +146,3 @@ def test_the_shared_tables_are_what_their_manifest_says() -> None:
         found = load_table(source)
         assert (len(found), found.failures) == (manifest[source.name]["rows"], manifest[source.name]["failures"])
         assert found.space.check(found.configs[-1]) == []
-
-
-def test_recorded_tables_come_with_the_package() -> None:
-    found = {source.name: load_table(source) for source in find_tables("recorded")}
-    assert len(found) == 16
-    for name, one in found.items():
-        assert one.complete, name
-        assert one.row(one.space.default()) is not None, name
-        assert one.optimum < one.middle, name
-    assert found["triton_matmul"].failures == 90, "out of shared memory"
-    assert found["torch_training"].failures == 54, "out of memory"
-    assert found["torch_decoding"].failures == 148, "out of memory"
-    sizes = [one for one in found.values() if one.family == "triton_matmul"]
-    assert sorted(one.task.workload["m"] for one in sizes) == [128, 512, 512, 2048]
-    assert len({one.space.fingerprint() for one in sizes}) == 1
-    assert len({one.configs[int(np.nanargmin(one.losses))] for one in sizes}) > 1, "what is best depends on the size"
-    assert [source.name for source in find_tables("recorded:triton_norm")] == ["triton_norm"]
-    with pytest.raises(ConfigError, match=r"there are: .*triton_matmul"):
-        find_tables("recorded:nothing")

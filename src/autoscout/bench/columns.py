@@ -55,9 +55,6 @@ def build(name: str, entry: Mapping[str, Any], columns: Mapping[str, Sequence[An
     configs, faults = _configs(params, knobs, columns, where)
     if faults:
         raise ConfigError(faults[:_SHOWN])
-    complete = bool(entry.get("complete", False))
-    if complete:  # the rows are all that the system's rules allow, whatever these rules are
-        space = space.among(configs)
     values = [None if value is None else float(value) for value in columns[METRIC]]
     kept = list({config: row for row, config in reversed(list(enumerate(configs)))}.values())[::-1]  # the first of equal rows
     return Table(
@@ -67,15 +64,13 @@ def build(name: str, entry: Mapping[str, Any], columns: Mapping[str, Sequence[An
         np.array([math.nan if values[row] is None else values[row] for row in kept], dtype=np.float64),
         task_of(name, Direction.MAXIMIZE if entry.get("objective") == "max" else Direction.MINIMIZE, workload),
         unit=str(entry.get("unit", "")),
-        complete=complete,
-        ordinal=frozenset(item["name"] for item in params if item["kind"] == "ordinal"),
         family=str(entry.get("family", "")),
     )
 
 
 def _knob(item: Mapping[str, Any]) -> Knob:
-    """A knob of the manifest. The engine's own default is not recorded: the middle of an order, the first category."""
-    name, values = item["name"], list(item["values"])
+    """A knob of the manifest; where that gives no default: the middle of an order, the first category."""
+    name, values, default = item["name"], list(item["values"]), item.get("default")
     condition = " and ".join(
         f"{name_text(parent)} in [{', '.join(value_text(value) for value in allowed)}]"
         for parent, allowed in (item.get("when") or {}).items()
@@ -83,8 +78,9 @@ def _knob(item: Mapping[str, Any]) -> Knob:
     sparse = item.get("role", "sparse" if item["kind"] == "categorical" else "dense") == "sparse"
     if item["kind"] == "ordinal" and all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
         ascending = sorted(values)
-        return Grid(name, values=ascending, default=ascending[(len(ascending) - 1) // 2], sparse=sparse, when=condition or None)
-    return Choice(name, values, sparse=sparse, when=condition or None)
+        middle = ascending[(len(ascending) - 1) // 2]
+        return Grid(name, values=ascending, default=middle if default is None else default, sparse=sparse, when=condition or None)
+    return Choice(name, values, default=values[0] if default is None else default, sparse=sparse, when=condition or None)
 
 
 def _configs(

@@ -1,4 +1,4 @@
-"""Races: searchers × tables × seeds, on all cores, each run written to disk when it is finished so that a race can go on."""
+"""Races: searchers × tables × seeds, on all cores, each run written to disk when it is finished so that a race can be resumed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
-from autoscout.bench.assisted import Assistance, replay_assisted
 from autoscout.bench.replay import Run, replay
 from autoscout.bench.simulated import Simulated, read_plugin
 from autoscout.bench.tables import Source, load_table
@@ -29,13 +28,13 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A searcher with options, as people write it: `hybrid`, `hybrid:trees=10`, `hybrid-paper:tournament=1:dense=false`."""
+    """A searcher with options, as people write it: `hybrid`, `hybrid:start=8`, `hybrid-paper:tournament=false`."""
 
     label: str
     plugin: str
     options: tuple[tuple[str, Any], ...] = ()
     simulator: Simulated | None = None  # what it is told beforehand
-    assistance: Assistance | None = None  # who answers it, besides the table
+    play: Callable[..., Run] = replay  # runs it; called as `autoscout.bench.replay.replay`, and sent to other processes
 
     @property
     def informed(self) -> str:
@@ -56,7 +55,7 @@ class Entry:
 
     def informed_by(self, name: str) -> Entry:
         """The same, told what a simulator predicts where it can be; an entry with a simulator of its own stays as it is."""
-        able = name and self.simulator is None and self.assistance is None and can_be_told(self.plugin)
+        able = name and self.simulator is None and self.play is replay and can_be_told(self.plugin)
         return replace(self, simulator=Simulated.parse(name)) if able else self
 
     def build(self, space: Any, task: Any, seed: int) -> Any:
@@ -166,9 +165,8 @@ def _end_with_parent() -> None:
 def _one(entry: Entry, source: Source, seed: int, budget: int, workers: int) -> Run:
     table = load_table(source)
     searcher = entry.build(table.space, table.task, seed)
-    if entry.assistance is not None:
-        return replay_assisted(table, searcher, entry.assistance, name=entry.label, seed=seed, budget=budget)
-    return replace(replay(table, searcher, name=entry.label, seed=seed, budget=budget, workers=workers), informed=entry.informed)
+    run = entry.play(table, searcher, name=entry.label, seed=seed, budget=budget, workers=workers)
+    return replace(run, informed=entry.informed)
 
 
 @contextmanager

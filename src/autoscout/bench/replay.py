@@ -1,9 +1,7 @@
 """Replay: a searcher against a table, by rules that make figures of different searchers comparable.
 
-- The budget counts distinct measured rows. Asking for a known one costs nothing, at most `FREE` times in a row; then the nearest
-  row that nobody measured is taken.
-- A proposal outside the table goes to the nearest row, and the searcher is told which row was measured. It is told the proposal
-  itself as aborted, which says nothing about it except that it need not be asked again.
+- The space of a table is the list of its rows, so every proposal has an answer.
+- The budget counts distinct rows. Asking for a known one costs nothing; after more than `FREE` of these in a row the run ends.
 - A recorded failure costs one evaluation and is told as a failure.
 """
 
@@ -11,19 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
-
-import numpy as np
 
 from autoscout.bench.table import Table
 from autoscout.core.clock import cpu_s
+from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.protocols import Searcher
-from autoscout.core.seeds import stream
-from autoscout.core.trial import Measurement, Proposal, Status, Trial
+from autoscout.core.trial import Proposal, Trial
 
 FREE = 10
-"""How often in a row a known configuration may be asked for."""
+"""Proposals in a row that may be known rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +35,7 @@ class Run:
         losses: Of the rows in the order they were measured; None for a failure.
         cpu_ms: CPU of this process for each of them, asking and telling.
         known: Answers that cost nothing because the row was known.
-        outside: Proposals that were not in the table.
-        stopped: Whether the searcher had nothing left to propose before the budget ended.
+        stopped: Whether the searcher had nothing new to propose before the budget ended.
         informed: The simulator whose predictions it was told; empty for none.
     """
 
@@ -52,7 +47,6 @@ class Run:
     losses: tuple[float | None, ...]
     cpu_ms: tuple[float, ...]
     known: int = 0
-    outside: int = 0
     stopped: bool = False
     informed: str = ""
 
@@ -74,37 +68,33 @@ class Replay:
 
     Args:
         table: The answers.
-        seed: Decides ties between equally near rows.
     """
 
-    def __init__(self, table: Table, seed: int) -> None:
+    def __init__(self, table: Table) -> None:
         self.table = table
         self.order: list[int] = []  # rows as they were measured
         self.known = 0
-        self.outside = 0
-        self._rng = stream(seed, "replay", "ties")
-        self._free = np.ones(len(table), dtype=np.bool_)
-        self._in_a_row = 0
+        self.repeated = 0  # known rows asked for in a row
+        self._measured: set[int] = set()
 
-    def answer(self, proposal: Proposal) -> list[Trial]:
-        """The trials to tell: the row that was measured (or was known), and the proposal itself where it is no row."""
-        row = self.table.nearest(proposal.config, self._rng)
-        if not self._free[row]:
-            self._in_a_row += 1
-            if self._in_a_row > FREE and self._free.any():
-                row = self.table.nearest(proposal.config, self._rng, self._free)
-            else:
-                self.known += 1
-        if self._free[row]:
-            self._in_a_row = 0
-            self._free[row] = False
+    def answer(self, proposal: Proposal) -> Trial:
+        """The trial to tell.
+
+        Raises:
+            ConfigError: the proposal is no row of the table, which the searcher's space does not allow.
+        """
+        row = self.table.row(proposal.config)
+        if row is None:
+            rule = "a searcher proposed a configuration that its space does not list"
+            raise ConfigError(Fault(where=self.table.name, value=str(proposal.config), rule=rule))
+        if row in self._measured:
+            self.known += 1
+            self.repeated += 1
+        else:
+            self.repeated = 0
+            self._measured.add(row)
             self.order.append(row)
-        config = self.table.configs[row]
-        trials = [Trial(proposal=replace(proposal, config=config), measurement=self.table.measurement(row), number=len(self.order) - 1)]
-        if config != proposal.config:
-            self.outside += 1
-            trials.append(Trial(proposal=proposal, measurement=Measurement(status=Status.ABORTED, reason="not in the table")))
-        return trials
+        return Trial(proposal=proposal, measurement=self.table.measurement(row), number=len(self.order) - 1)
 
     def run(self, name: str, seed: int, budget: int, costs_ms: Sequence[float], *, stopped: bool, workers: int = 1) -> Run:
         """What was measured so far, as the run of a searcher."""
@@ -118,29 +108,8 @@ class Replay:
             losses=losses,
             cpu_ms=tuple(round(cost, 3) for cost in costs_ms),
             known=self.known,
-            outside=self.outside,
             stopped=stopped,
         )
-
-
-class ReplayEvaluator:
-    """The table as an Evaluator, so that a whole study can be replayed: every proposal gets the answer of the nearest row."""
-
-    slots = 1
-
-    def __init__(self, table: Table, seed: int = 0) -> None:
-        self._table = table
-        self._seed = seed
-
-    def evaluate(self, proposals: Sequence[Proposal]) -> list[Measurement]:
-        rows = (self._table.nearest(item.config, stream(self._seed, "replay", item.config.key)) for item in proposals)
-        return [self._table.measurement(row) for row in rows]
-
-    def recheck(self) -> list[Proposal]:
-        return []
-
-    def cancel(self) -> None:
-        """Nothing is ever under way."""
 
 
 def replay(table: Table, searcher: Searcher, *, name: str, seed: int, budget: int, workers: int = 1) -> Run:
@@ -148,7 +117,7 @@ def replay(table: Table, searcher: Searcher, *, name: str, seed: int, budget: in
 
     With several workers, that many proposals are kept under way; their answers come back in the order they were asked for.
     """
-    source = Replay(table, seed)
+    source = Replay(table)
     pending: list[Proposal] = []
     costs: list[float] = []
     spent = 0.0
@@ -157,13 +126,13 @@ def replay(table: Table, searcher: Searcher, *, name: str, seed: int, budget: in
         before = cpu_s()
         pending += searcher.ask(workers - len(pending), pending=pending)
         spent += cpu_s() - before
-        if not pending:
+        if not pending or source.repeated > FREE:
             stopped = True
             break
         measured = len(source.order)
-        trials = source.answer(pending.pop(0))
+        trial = source.answer(pending.pop(0))
         before = cpu_s()
-        searcher.tell(trials)
+        searcher.tell([trial])
         spent += cpu_s() - before
         if len(source.order) > measured:
             costs.append(spent * 1000.0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,14 +22,12 @@ class Table:
 
     Args:
         name: For people and files.
-        space: The knobs; what it allows beyond the rows goes to the nearest row. Of a complete table it should allow nothing beyond.
+        space: The knobs and their conditions. The table's own space is this one, listed: the rows are all that a search may propose.
         configs: One valid configuration per row, none twice.
         values: The metric of each row; NaN where it failed.
         task: What was measured; its objective says which way is better.
         statuses: How the rows fared that failed; `crashed` where it is not known.
         unit: Of the values.
-        complete: Whether every valid configuration of the system is a row.
-        ordinal: Knobs whose values stand in a meaningful order; the ordered ones of the space when left out.
         family: Tables of one family are alike.
     """
 
@@ -43,17 +40,13 @@ class Table:
         task: Task,
         statuses: Sequence[Status] | None = None,
         unit: str = "",
-        complete: bool = False,
-        ordinal: frozenset[str] | None = None,
         family: str = "",
     ) -> None:
         self.name = name
-        self.space = space
         self.configs = tuple(configs)
         self.values = values
         self.task = task
         self.unit = unit
-        self.complete = complete
         self.family = family
         worked = np.isfinite(values)
         sign = 1.0 if task.objective.direction is Direction.MINIMIZE else -1.0
@@ -68,8 +61,7 @@ class Table:
             raise ConfigError(Fault(where=name, value=str(double), rule="a configuration may be a row once only"))
         if not worked.any():
             raise ConfigError(Fault(where=name, rule="a table needs at least one row that worked"))
-        named = frozenset(knob for knob in space.knobs if space.knobs[knob].ordered) if ordinal is None else ordinal
-        self._ordinal = [knob in named for knob in space.knobs]
+        self.space = space.among(self.configs)
 
     def __len__(self) -> int:
         return len(self.configs)
@@ -100,7 +92,7 @@ class Table:
         return 1.0 if span <= 0 else min(1.0, (loss - self.optimum) / span)
 
     def row(self, config: Config) -> int | None:
-        """Where exactly this configuration stands."""
+        """Which row a configuration is; None when it is none."""
         return self._rows.get(config)
 
     def measurement(self, row: int) -> Measurement:
@@ -110,45 +102,7 @@ class Table:
             return Measurement(status=status, cost_s=1.0, reason="recorded as a failure")
         return Measurement(status=status, metrics={METRIC: float(self.values[row])}, cost_s=1.0)
 
-    def nearest(self, config: Config, rng: np.random.Generator, free: NDArray[np.bool_] | None = None) -> int:
-        """The row closest to a configuration: ordinals by rank, categories 0 or 1, ties at random.
-
-        Ranks run from 0 to 1, so that the ends of an ordered knob are as far apart as two categories; a knob that is active in
-        one of the two only counts 1.
-
-        Args:
-            config: Anything the space allows.
-            rng: For ties.
-            free: Look among these rows only.
-        """
-        if free is None and (exact := self.row(config)) is not None:
-            return exact
-        distances = np.zeros(len(self))
-        for column, (name, knob) in enumerate(self.space.knobs.items()):
-            codes = self._codes[:, column]
-            wanted = knob.position(config[name]) if name in config else -1
-            code = -1 if wanted is None else wanted
-            if code >= 0 and self._ordinal[column]:
-                steps = np.abs(codes - code) / max(1, len(knob.values) - 1)
-                distances += np.where(codes < 0, 1.0, steps)
-            else:
-                distances += codes != code
-        if free is not None:
-            distances[~free] = np.inf
-        closest = np.flatnonzero(distances <= distances.min() + 1e-9)
-        return int(closest[0] if len(closest) == 1 else rng.choice(closest))
-
-    @cached_property
-    def _codes(self) -> NDArray[np.int32]:
-        """Position of every value in its knob; -1 where the knob is inactive."""
-        found = np.full((len(self), len(self.space.knobs)), -1, dtype=np.int32)
-        for column, (name, knob) in enumerate(self.space.knobs.items()):
-            for row, config in enumerate(self.configs):
-                if name in config:
-                    found[row, column] = -1 if (position := knob.position(config[name])) is None else position
-        return found
-
 
 def task_of(name: str, direction: Direction, workload: dict[str, object] | None = None) -> Task:
-    """The task that a table without one of its own stands for."""
+    """The task of a table that brings none of its own."""
     return Task(system="table", objective=Objective(metric=METRIC, direction=direction), workload={"table": name, **(workload or {})})

@@ -7,8 +7,7 @@ Three formats are read:
 - results of Kernel Tuner and its kin in the T4 format (`*.json`, `*.json.gz`);
 - `trials.jsonl` of a past study, or the result folder that holds one.
 
-`synthetic:NAME` names the analytic tables of `autoscout.bench.synthetic`, `recorded:NAME` those that were measured for this package
-(`benchmarks/record_gpu.py`) and come with it.
+Whatever the format, the space of a table is the list of its rows.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from autoscout.bench import columns as _columns
-from autoscout.bench import synthetic
 from autoscout.bench.table import Table
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.journal import NAME as JOURNAL
@@ -29,7 +27,6 @@ from autoscout.core.journal import read_trials
 from autoscout.core.trial import Status
 
 MANIFEST = "manifest.json"
-RECORDED = Path(__file__).parent / "recorded"
 _T4_STATUS = {"compile": Status.INVALID, "constraints": Status.INVALID, "runtime": Status.CRASHED, "timeout": Status.TIMEOUT}
 _ENDINGS = (".json", ".json.gz")
 _RATES = ("flop", "throughput", "bandwidth", "/s", "per_s")
@@ -42,11 +39,11 @@ class Source:
 
     name: str
     path: str
-    kind: str  # manifest, t4, trials, synthetic
+    kind: str  # manifest, t4, trials
 
 
 def find_tables(target: str, only: Iterable[str] = ()) -> list[Source]:
-    """The tables of a folder, a file, `recorded:NAME` or `synthetic:NAME` (without a name for all of them).
+    """The tables of a folder or a file.
 
     Args:
         target: Where to look.
@@ -55,25 +52,15 @@ def find_tables(target: str, only: Iterable[str] = ()) -> list[Source]:
     Raises:
         ConfigError: nothing is there, or a wanted name is not.
     """
-    found = _embedded(target) if target.split(":")[0] in ("recorded", "synthetic") else _on_disk(Path(target))
+    found = _on_disk(Path(target))
     wanted = list(only)
     missing = [name for name in wanted if name not in {source.name for source in found}]
     if missing or not found:
         known = ", ".join(source.name for source in found) or "none"
         rule = f"no such table; there are: {known}" if missing else "no tables here"
-        fix = "Give a folder with manifest.json, T4 JSON files, a trials.jsonl, recorded, or synthetic"
+        fix = "Give a folder with manifest.json, T4 JSON files or a trials.jsonl"
         raise ConfigError(Fault(where=target, value=", ".join(missing), rule=rule, fix=fix))
     return [source for source in found if not wanted or source.name in wanted]
-
-
-def _embedded(target: str) -> list[Source]:
-    kind, _, name = target.partition(":")
-    found = {source.name: source for source in _on_disk(RECORDED)}
-    if kind == "synthetic":
-        found = {item: Source(name=f"synthetic_{item}", path=item, kind=kind) for item in synthetic.SPACES}
-    if name and name not in found:
-        raise ConfigError(Fault(where="tables", value=target, rule=f"there are: {', '.join(found)}"))
-    return [found[name]] if name else list(found.values())
 
 
 def _on_disk(path: Path) -> list[Source]:
@@ -100,8 +87,6 @@ def load_table(source: Source) -> Table:
     Raises:
         ConfigError: the file is not what it should be, with all faults found.
     """
-    if source.kind == "synthetic":
-        return synthetic.table(source.path)
     path = Path(source.path)
     if source.kind == "manifest":
         return _from_manifest(path, source.name)

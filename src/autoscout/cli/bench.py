@@ -13,7 +13,6 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from autoscout.bench import Entry, Race, Run, Scores, find_tables, load_table, run_race, score
-from autoscout.bench.ablation import ABLATIONS
 from autoscout.bench.page import as_page, as_text, write_png
 from autoscout.bench.simulated import Simulated, as_comparison, as_informants, compare, informants, informed
 from autoscout.cli import _options as options
@@ -22,14 +21,14 @@ from autoscout.study.simulator_choice import AUTO, NONE
 
 app = typer.Typer(help="Compare searchers on recorded measurements.", no_args_is_help=True)
 
-Tables = Annotated[str, typer.Option("--tables", help="Folder of tables, T4 JSON, trials.jsonl, recorded[:NAME] or synthetic[:NAME].")]
+Tables = Annotated[str, typer.Option("--tables", help="Folder of tables, T4 JSON or trials.jsonl.")]
 Only = Annotated[str, typer.Option("--only", help="Comma-separated names of tables.")]
 Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Runs per searcher and table.")]
 First = Annotated[int, typer.Option("--first-seed", min=0, help="Seeds count from here.")]
 BudgetOf = Annotated[int, typer.Option("--budget", min=1, help="Distinct evaluations of a run.")]
 Workers = Annotated[str, typer.Option("--workers", help="Proposals under way at once; several as 1,4,16 to compare them.")]
 Jobs = Annotated[int, typer.Option("--jobs", min=0, help="Processes; 0 for one per core.")]
-Output = Annotated[Path | None, typer.Option("--output", help="Folder for runs, scores and page; a race goes on from there.")]
+Output = Annotated[Path | None, typer.Option("--output", help="Folder for runs, scores and page; a race is resumed from there.")]
 Png = Annotated[bool, typer.Option("--png", help="Also curves.png (needs matplotlib).")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 
@@ -76,39 +75,6 @@ def search(
         typer.echo(f"\n{as_comparison(compared)}")
 
 
-@app.command("ablation")
-def ablation(
-    name: Annotated[str, typer.Argument(help="breakdown, tournament, spaces, noise, parts, or all.")] = "all",
-    tables: Annotated[str, typer.Option("--tables", help="Where to run; the synthetic Megatron spaces by default.")] = "",
-    only: Only = "",
-    seeds: Seeds = 20,
-    first_seed: First = 0,
-    budget: BudgetOf = 100,
-    jobs: Jobs = 0,
-    output: Output = None,
-    png: Png = False,
-    as_json: AsJson = False,
-) -> None:
-    """Switch parts of the paper's search off, one at a time (its Figures 8 to 11)."""
-    names = list(ABLATIONS) if name == "all" else [name]
-    unknown = [item for item in names if item not in ABLATIONS]
-    if unknown:
-        raise ConfigError(Fault(where="ablation", value=name, rule=f"there are: {', '.join(ABLATIONS)}, all"))
-    found = {}
-    for item in names:
-        plan = ABLATIONS[item]
-        folder = None if output is None else output / item
-        where = tables or plan.tables
-        race = _race(where, plan.entries, _listed(only), range(first_seed, first_seed + seeds), budget, 1, jobs, folder)
-        scores = _scores(race, _runs(race, quiet=as_json))
-        found[item] = scores.to_json()
-        if not as_json:
-            typer.echo(f"{item}: {plan.help}")
-        _show(scores, folder, png, as_json=False, silent=as_json)
-    if as_json:
-        options.emit(found)
-
-
 def _listed(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
@@ -139,7 +105,7 @@ def _informed(race: Race, simulator: Simulated) -> Race:
         options.errors.print(f"{source.name} is left out: {simulator.label} cannot predict it ({why})")
     kept = tuple(source for source in race.tables if source not in silent)
     if not kept:
-        fix = "Describe their model and GPUs in tasks.json beside them"
+        fix = "Describe their model and GPUs in tasks.json next to them"
         raise ConfigError(Fault(where="--simulator", value=simulator.label, rule="it can predict none of these tables", fix=fix))
     return replace(race, entries=informed(race.entries, simulator), tables=kept)
 
@@ -164,7 +130,6 @@ def _show(
     output: Path | None,
     png: bool,
     as_json: bool,
-    silent: bool = False,
     more: Mapping[str, Any] = MappingProxyType({}),
     note: str = "",
 ) -> None:
@@ -175,8 +140,6 @@ def _show(
             write_png(scores, output / "curves.png")
     if as_json:
         options.emit({**scores.to_json(), **more})
-        return
-    if silent:
         return
     typer.echo(as_text(scores))
     if output is not None:

@@ -40,6 +40,40 @@ class Assistance:
 
     noise: float = 0.0
 
+    def __call__(self, table: Table, searcher: Searcher, *, name: str, seed: int, budget: int, workers: int = 1) -> Run:
+        """Run a searcher on a table until the budget of measured rows is spent, as `Entry.play` wants it; one proposal at a time.
+
+        As in a study, the default is measured first, and what the evaluator wants checked comes before what the searcher proposes.
+        """
+        assert workers == 1, "simulators answer one proposal at a time"
+        source = Replay(table)
+        evaluator = self.evaluator(table, _Profiler(source), seed)
+        costs: list[float] = []
+        spent, settled = 0.0, False
+        wanted = [Proposal(config=table.space.default(), origin={"by": "default"})]
+        for _ in range(ASKS * budget):
+            if len(source.order) >= min(budget, len(table)):
+                break
+            before = cpu_s()
+            proposals = wanted or evaluator.recheck()[:1] or searcher.ask(1)
+            spent += cpu_s() - before
+            wanted = []
+            if not proposals:
+                if settled:
+                    break
+                settled = True
+                evaluator.settle()
+                continue
+            measured = len(source.order)
+            (answer,) = evaluator.evaluate(proposals)
+            before = cpu_s()
+            searcher.tell([Trial(proposal=proposals[0], measurement=answer)])
+            spent += cpu_s() - before
+            if answer.fidelity is Fidelity.MEASURED and len(source.order) > measured:
+                costs.append(spent * 1000.0)
+                spent = 0.0
+        return source.run(name, seed, budget, costs, stopped=len(source.order) < min(budget, len(table)))
+
     def evaluator(self, table: Table, profiler: Evaluator, seed: int) -> Any:
         """Simulators and profiler behind the switch."""
         simulated = _Fixed(self._ensemble(table, seed))
@@ -91,44 +125,10 @@ class _Profiler:
         self._replay = replay
 
     def evaluate(self, proposals: Sequence[Proposal]) -> list[Measurement]:
-        return [self._replay.answer(proposal)[0].measurement for proposal in proposals]
+        return [self._replay.answer(proposal).measurement for proposal in proposals]
 
     def recheck(self) -> list[Proposal]:
         return []
 
     def cancel(self) -> None:
         """Answers take no time."""
-
-
-def replay_assisted(table: Table, searcher: Searcher, assistance: Assistance, *, name: str, seed: int, budget: int) -> Run:
-    """Run a searcher on a table with simulators until the budget of measured rows is spent.
-
-    As in a study, the default is measured first, and what the evaluator wants checked comes before what the searcher proposes.
-    """
-    source = Replay(table, seed)
-    evaluator = assistance.evaluator(table, _Profiler(source), seed)
-    costs: list[float] = []
-    spent, settled = 0.0, False
-    wanted = [Proposal(config=table.space.default(), origin={"by": "default"})]
-    for _ in range(ASKS * budget):
-        if len(source.order) >= min(budget, len(table)):
-            break
-        before = cpu_s()
-        proposals = wanted or evaluator.recheck()[:1] or searcher.ask(1)
-        spent += cpu_s() - before
-        wanted = []
-        if not proposals:
-            if settled:
-                break
-            settled = True
-            evaluator.settle()
-            continue
-        measured = len(source.order)
-        (answer,) = evaluator.evaluate(proposals)
-        before = cpu_s()
-        searcher.tell([Trial(proposal=proposals[0], measurement=answer)])
-        spent += cpu_s() - before
-        if answer.fidelity is Fidelity.MEASURED and len(source.order) > measured:
-            costs.append(spent * 1000.0)
-            spent = 0.0
-    return source.run(name, seed, budget, costs, stopped=len(source.order) < min(budget, len(table)))

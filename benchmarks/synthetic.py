@@ -1,4 +1,6 @@
-"""Synthetic tables: a small analytic cost model of training a mixture-of-experts transformer on 16 GPUs. Nothing here was measured.
+"""Synthetic tables, for ablations: `python -m benchmarks.synthetic FOLDER` writes them.
+
+A small analytic cost model of training a mixture-of-experts transformer on 16 GPUs. Nothing here was measured.
 
 The knobs are those of the paper's appendix A, their ranges coarser, so that every configuration can be a row. Three sizes, for its
 scalability study: `3dp` (three-dimensional parallelism and the micro batch), `5dp` (context, expert and sequence parallelism
@@ -8,15 +10,13 @@ bubbles, bandwidth that drops outside a node, overlap that depends on two knobs 
 
 from __future__ import annotations
 
+import csv
+import json
 import math
-from functools import lru_cache
+import sys
+from pathlib import Path
 
-import numpy as np
-
-from autoscout.bench.table import Table, task_of
 from autoscout.core.config import Config
-from autoscout.core.task import Direction
-from autoscout.core.trial import Status
 from autoscout.space import Choice, Flag, Grid, Knob, Space
 
 GPUS, PER_NODE, LAYERS, HIDDEN, EXPERTS, SEQUENCE, GLOBAL_BATCH = 16, 8, 48, 4096, 32, 8192, 64
@@ -114,14 +114,45 @@ def _number(config: Config, key: str, default: float = 1.0) -> float:
     return float(value)
 
 
-@lru_cache(maxsize=4)
-def table(name: str) -> Table:
-    """Every valid configuration with its cost; those beyond the memory of a GPU have failed."""
-    where = space(name)
-    configs = list(where.enumerate())
-    fits = [memory_gb(config) <= MEMORY_GB for config in configs]
-    values = np.array([step_s(config) if good else math.nan for config, good in zip(configs, fits, strict=True)])
-    statuses = [Status.OK if good else Status.OOM_START for good in fits]
-    workload = {"synthetic": True, "layers": LAYERS, "hidden": HIDDEN, "gpus": GPUS, "global_batch": GLOBAL_BATCH, "seq_len": SEQUENCE}
-    task = task_of(f"synthetic_{name}", Direction.MINIMIZE, dict(workload))
-    return Table(f"synthetic_{name}", where, configs, values, task, statuses, unit="s/step", complete=True, family="synthetic")
+def write(folder: Path) -> Path:
+    """Every valid configuration of each space with its cost, as tables that `autoscout bench` reads; what does not fit has failed.
+
+    Args:
+        folder: Made if it is not there.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    manifest, tasks = {}, {}
+    facts = {"synthetic": True, "layers": LAYERS, "hidden": HIDDEN, "gpus": GPUS, "global_batch": GLOBAL_BATCH, "seq_len": SEQUENCE}
+    for name in SPACES:
+        where = space(name)
+        params = [_param(knob) for knob in where.knobs.values()]
+        manifest[name] = {"family": "synthetic", "objective": "min", "unit": "s/step", "params": params}
+        tasks[name] = facts
+        with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
+            rows = csv.writer(file)
+            rows.writerow([*where.knobs, "value"])
+            for config in where.enumerate():
+                cost = step_s(config) if memory_gb(config) <= MEMORY_GB else ""
+                rows.writerow([*(config.get(key, "") for key in where.knobs), cost])
+    (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    (folder / "tasks.json").write_text(json.dumps(tasks), encoding="utf-8")
+    return folder
+
+
+def _param(knob: Knob) -> dict[str, object]:
+    """An entry of the manifest; all conditions here are `PARENT > 1`."""
+    found: dict[str, object] = {
+        "name": knob.name,
+        "kind": "ordinal" if knob.ordered and not knob.sparse else "categorical",
+        "role": "sparse" if knob.sparse else "dense",
+        "values": list(knob.values),
+        "default": knob.default,
+    }
+    if knob.when:
+        parent = str(knob.when).partition(" > ")[0]
+        found["when"] = {parent: [value for value in _knobs()[parent].values if isinstance(value, int) and value > 1]}
+    return found
+
+
+if __name__ == "__main__":
+    print(write(Path(sys.argv[1])))

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 import zlib
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from autoscout.bench import Table, replay
 from autoscout.core.config import Config
 from autoscout.core.seeds import stream
-from autoscout.core.task import Objective
 from autoscout.core.trial import Measurement, Proposal, Status, Trial
 from autoscout.search._shared.gaussian import Process
 from autoscout.search.hybrid import HybridSearcher
@@ -244,26 +241,6 @@ def test_answers_are_expected_to_be_off_as_earlier_ones_were() -> None:
     outside = Config(x=20, kind="a", on=False, more=1)
     same, times = Reach(encoder, [(outside, given)]).likely(rows, stream(0, "reach"))
     assert (times, same.codes.tolist()) == (1, rows.codes.tolist()), "what is not of this space says nothing"
-
-
-def test_the_good_part_of_a_sparse_record_is_found() -> None:
-    space = Space([*(Grid(f"k{index}", 1, 60) for index in range(6)), Flag("on", default=False), Flag("eager", default=True)])
-    rng = stream(5, "record")
-    rows = list(dict.fromkeys(space.sample(rng) or space.default() for _ in range(300)))
-    noise = rng.normal(0.0, 0.01, len(rows))
-    pairs = zip(rows, noise, strict=True)
-    values = np.array(
-        [2.0 - 0.6 * bool(row["on"]) + abs(int(str(row["k0"])) - 30) / 100 + bool(row["eager"]) * 2.0 + e for row, e in pairs]
-    )
-    record = Table("record", space, rows, values, replace(TASK, objective=Objective(metric="value")))
-    found = []
-    for seed in range(3):
-        run = replay(record, HybridSearcher(space, record.task, seed=seed), name="hybrid", seed=seed, budget=40)
-        assert run.outside > 35, "hardly anything can be had as asked"
-        found.append(sorted(loss for loss in run.losses if loss is not None))
-    best = np.sort(values)
-    assert np.mean([losses[0] for losses in found]) < best[3]
-    assert np.mean([losses[15] for losses in found]) < best[40], "most of what is measured is from the best tenth or so"
 
 
 GRID = Space([Grid("x", 1, 12, default=6), Grid("y", 1, 12, default=6)])

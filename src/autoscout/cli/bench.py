@@ -33,6 +33,11 @@ Png = Annotated[bool, typer.Option("--png", help="Also curves.png (needs matplot
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 
 
+@app.callback()
+def bench() -> None:
+    """Compare searchers on recorded measurements."""  # a group of one verb: without this, `search` would have no name of its own
+
+
 @app.command("search")
 def search(
     tables: Tables,

@@ -10,9 +10,9 @@ import typer
 from typer.testing import CliRunner
 
 from autoscout.cli.calibrate import calibrate as calibrate_command
-from autoscout.common.fit import fit_positive
 from autoscout.core.errors import ConfigError
 from autoscout.core.task import Objective, Task
+from autoscout.simulators._shared.fit import fit_positive
 from autoscout.simulators.training.calibrate import START, calibrate, fit_constants
 from autoscout.simulators.training.calibration import save_calibration, training_calibration
 from autoscout.simulators.training.model import TrainingModel, TrainingOptions

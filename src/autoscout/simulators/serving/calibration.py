@@ -14,9 +14,9 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from autoscout.common.fit import fit_positive
 from autoscout.common.stats import mape
 from autoscout.core.errors import ConfigError, Fault
+from autoscout.simulators._shared.fit import fit_positive
 from autoscout.simulators.serving.job import ServingConstants
 from autoscout.simulators.serving.replay import replay
 from autoscout.simulators.serving.step import token_interval_s

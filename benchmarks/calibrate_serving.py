@@ -1,4 +1,4 @@
-"""Makes src/autoscout/simulators/data/serving.yaml from the silicon sample: `python -m benchmarks.calibrate_serving`."""
+"""Makes src/autoscout/simulators/serving/calibrations.yaml from the silicon sample: `python -m benchmarks.calibrate_serving`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from pathlib import Path
 
 import yaml
 
-from autoscout.simulators.serving import calibration as _serving_calibration
+from autoscout.simulators.serving import calibration
 from autoscout.simulators.serving.calibration import START, calibrate_serving, serving_to_json
 from benchmarks._simulator_tables import families, serving_sample
 
-OUT = Path(_serving_calibration.__file__).parent / "data" / "serving.yaml"
+OUT = Path(calibration.__file__).parent / "calibrations.yaml"
 
 
 def main() -> None:

@@ -7,12 +7,12 @@ from typing import Any
 
 import yaml
 
-from autoscout.simulators.training import calibration as _calibration
+from autoscout.simulators.training import calibration
 from autoscout.simulators.training.calibrate import calibrate
 from autoscout.simulators.training.calibration import to_json
 from benchmarks._simulator_tables import training_tables
 
-OUT = Path(_calibration.__file__).parent / "data" / "calibrations.yaml"
+OUT = Path(calibration.__file__).parent / "calibrations.yaml"
 HOST = ["layer_host_s", "layer_gap_s", "step_host_s"]
 MODERN = ["gemm_scale", "attention_share", "element_bytes", "nic_share", "reduced_share"]
 OLD = ["host_skew", "head_host_s", "unaligned_cost", "score_passes"]  # what newer stacks fuse, pad or launch beside

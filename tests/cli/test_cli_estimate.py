@@ -26,7 +26,7 @@ def run(arguments: list[str]) -> int:
     [
         (["nonsense", *LLAMA], "megatron"),
         (["megatron", *LLAMA, "--set", "zz=4"], "no such knob"),
-        (["megatron", *LLAMA, "--set", "tp=["], "cannot be read"),
+        (["megatron", *LLAMA, "--set", "tp=["], "must be a whole number"),
         (["megatron", "--model", "lama-3.1-8b", "--gpus", "8xA100-80"], "llama-3.1-8b"),
         (["vllm", "--model", "qwen3-8b", "--gpus", "eight"], "COUNTxGPU"),
         (["vllm", *LLAMA, "--rate", "-1"], "must be above 0"),

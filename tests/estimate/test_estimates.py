@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from autoscout.catalog.models import model
 from autoscout.cli.estimate import estimate
 from autoscout.core.errors import ConfigError
+from autoscout.estimate import search
 from autoscout.estimate.pins import read_system, serving_pins, training_pins
 from autoscout.estimate.search import estimate_serving, estimate_training, layouts
 from autoscout.report.breakdown import breakdown_svg
@@ -52,7 +53,7 @@ def test_faster_gpus_are_faster() -> None:
 
 def test_impossible_pins_are_refused() -> None:
     with pytest.raises(ConfigError, match="no layout"):
-        estimate_training("megatron", model="llama-3.1-8b", gpus="8xA100-80", sequence=4096, global_batch=128, fixed={"tp": 3})
+        estimate_training("megatron", model="llama-3.1-8b", gpus="8xA100-80", sequence=4096, global_batch=128, pins={"tp": 3})
 
 
 def test_serving_picks_layouts_that_hold_the_model() -> None:
@@ -148,11 +149,11 @@ def test_no_server_answers_more_than_it_is_asked(rate: float) -> None:
 
 def test_pins_are_known_by_all_their_names() -> None:
     found = estimate_training(
-        "megatron", model="llama-3.1-8b", gpus="8xA100-80", sequence=4096, global_batch=128, fixed={"tensor_model_parallel_size": 4}
+        "megatron", model="llama-3.1-8b", gpus="8xA100-80", sequence=4096, global_batch=128, pins={"tensor_model_parallel_size": 4}
     )
     assert {candidate.config["tp"] for candidate in found.candidates} == {4}
     served = estimate_serving(
-        "sglang", model="llama-3.1-8b", gpus="8xH100", input_tokens=512, output_tokens=64, concurrency=8, fixed={"tp": 4}
+        "sglang", model="llama-3.1-8b", gpus="8xH100", input_tokens=512, output_tokens=64, concurrency=8, pins={"tp": 4}
     )
     layouts_found = {(each.config["tensor_parallel_size"], each.config["data_parallel_size"]) for each in served.candidates}
     assert layouts_found == {(4, 2)}
@@ -182,3 +183,13 @@ def test_an_unknown_model_is_met_with_names_that_work() -> None:
     assert "gpt3-175b" not in str(caught.value)
     with pytest.raises(ConfigError, match=r"llama-3\.1-8b, .*qwen-moe"):
         model("zzzz")
+
+
+def test_one_function_answers_for_training_and_for_serving() -> None:
+    trained = search.estimate("megatron", model="llama-3.1-8b", gpus="8xA100-80", global_batch=128, pins={"tp": 4})
+    assert trained.candidates[0].config["tp"] == 4
+    served = search.estimate("vllm", model="llama-3.1-8b", gpus="1xH100", precision="fp8", limits=["p95_ttft_ms<=500"])
+    assert served.objective == "request_goodput"
+    assert served.candidates[0].config["precision"] == "fp8"
+    with pytest.raises(ConfigError, match="give the load once"):
+        search.estimate("vllm", model="llama-3.1-8b", gpus="1xH100", concurrency=3, request_rate=1.0)

@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-import yaml
 from rich.console import Console
 
-from autoscout.core.config import Value
-from autoscout.core.errors import ConfigError, Fault
-from autoscout.estimate.pins import SERVING_SYSTEMS, read_system
-from autoscout.estimate.search import estimate_serving, estimate_training
+from autoscout.cli import _options as options
+from autoscout.estimate import search
+from autoscout.estimate.pins import read_system
 from autoscout.estimate.table import settings, show
 from autoscout.report.breakdown import PART_NAMES, breakdown_svg
 
@@ -41,44 +39,26 @@ def estimate(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Predict the best configurations of a system and where their time and memory go. Nothing is run."""
-    system, fixed = read_system(system), _pins(pin or [])
+    system = read_system(system)
     machines = f"{gpus.split('x', 1)[0]}x{gpu}" if gpu else gpus
-    hardware = {
-        name: value for name, value in (("nic_gbps", nic_gbps), ("node_gpus", node_gpus), ("hardware_file", hardware_file)) if value
-    }
-    if system in SERVING_SYSTEMS:
-        if rate and concurrency:
-            rule = "give the load once: requests in flight, or requests per second"
-            raise ConfigError(Fault(where="estimate", field="--rate and --concurrency", value=f"{rate:g} and {concurrency}", rule=rule))
-        if precision != "bf16" and not {"precision", "quantization", "dtype"} & fixed.keys():
-            fixed["precision"] = precision
-        found = estimate_serving(
-            system,
-            model=model,
-            gpus=machines,
-            input_tokens=input_tokens,
-            output_tokens=output_tokens,
-            concurrency=concurrency or (None if rate else 64),
-            request_rate=rate or None,
-            limits=slo or [],
-            fixed=fixed,
-            top=top,
-            calibration=calibration,
-            hardware=hardware,
-        )
-    else:
-        found = estimate_training(
-            system,
-            model=model,
-            gpus=machines,
-            sequence=sequence,
-            global_batch=batch,
-            precision=precision,
-            fixed=fixed,
-            top=top,
-            calibration=calibration,
-            hardware=hardware,
-        )
+    hardware = {"nic_gbps": nic_gbps, "node_gpus": node_gpus, "hardware_file": hardware_file}
+    found = search.estimate(
+        system,
+        model=model,
+        gpus=machines,
+        sequence=sequence,
+        global_batch=batch,
+        precision=precision,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        concurrency=concurrency,
+        request_rate=rate,
+        limits=slo or [],
+        pins=options.assignments(pin or [], "--set"),
+        top=top,
+        calibration=calibration,
+        hardware={name: value for name, value in hardware.items() if value},
+    )
     if picture and found.candidates[0].parts:
         best = found.candidates[0]
         parts = {PART_NAMES.get(name, name): seconds for name, seconds in best.parts.items()}
@@ -87,25 +67,6 @@ def estimate(
         typer.echo(json.dumps({"system": system, "model": model, "gpus": machines, **found.to_json()}, indent=1, allow_nan=False))
         return
     show(found, Console())
-
-
-def _pins(texts: list[str]) -> dict[str, Value]:
-    pins: dict[str, Value] = {}
-    faults = []
-    for text in texts:
-        name, sign, value = text.partition("=")
-        if not sign or not name.strip():
-            faults.append(Fault(where="--set", value=repr(text), rule="a pinned knob reads NAME=VALUE", fix="Example: --set tp=4"))
-        else:
-            try:
-                pins[name.strip()] = yaml.safe_load(value)
-            except yaml.YAMLError:
-                faults.append(
-                    Fault(where="--set", field=name.strip(), value=repr(value), rule="the value cannot be read", fix="Example: --set tp=4")
-                )
-    if faults:
-        raise ConfigError(faults)
-    return pins
 
 
 __all__ = ["estimate"]

@@ -1,4 +1,4 @@
-"""What a person asks `estimate` for: the system by name, and knobs that stay as they are."""
+"""What a person gives `estimate`: the system by name, and knobs that stay as they are."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping
 from autoscout.common.suggest import nearest, suggestion
 from autoscout.core.config import Value
 from autoscout.core.errors import ConfigError, Fault
-from autoscout.simulators.serving import read as _serving_read
 from autoscout.simulators.serving.job import NARROW, WEIGHT_ONLY, precision_named
-from autoscout.simulators.training import read as _training_read
+from autoscout.simulators.serving.read import KNOBS as SERVING_KNOBS
 from autoscout.simulators.training.calibration import STACKS
+from autoscout.simulators.training.read import HARDWARE_KNOBS
+from autoscout.simulators.training.read import KNOBS as TRAINING_KNOBS
 
 SERVING_SYSTEMS = ("vllm", "sglang", "trtllm", "tensorrt-llm")
 TRAINING_SYSTEMS = (*STACKS, "default")
@@ -42,19 +43,19 @@ def read_system(name: str) -> str:
 
 def training_pins(fixed: Mapping[str, Value]) -> dict[str, Value]:
     """Pinned knobs of a training job under the names that `layouts` uses."""
-    short = {field: names[0] for field, names in _training_read.KNOBS.items()}
-    return _pins(fixed, _training_read.KNOBS, short, _training_read.HARDWARE_KNOBS)
+    short = {field: names[0] for field, names in TRAINING_KNOBS.items()}
+    return _pins(fixed, TRAINING_KNOBS, short, HARDWARE_KNOBS)
 
 
 def serving_pins(fixed: Mapping[str, Value]) -> dict[str, Value]:
     """Pinned knobs of a server; those that are varied, under the names they are varied by."""
-    pins = _pins(fixed, _serving_read.KNOBS, _SERVING_NAMES, ())
+    pins = _pins(fixed, SERVING_KNOBS, _SERVING_NAMES, ())
     faults = []
     for name, value in pins.items():
-        if name in _serving_read.KNOBS["precision"] and precision_named(str(value)) is None:
+        if name in SERVING_KNOBS["precision"] and precision_named(str(value)) is None:
             rule = f"unknown format; there are: bf16, fp8, fp4, {', '.join((*NARROW, *WEIGHT_ONLY))}"
             faults.append(Fault(where="estimate", field=name, value=repr(value), rule=rule))
-        if name in _serving_read.KNOBS["memory_share"] and not (isinstance(value, int | float) and 0.0 < value <= 1.0):
+        if name in SERVING_KNOBS["memory_share"] and not (isinstance(value, int | float) and 0.0 < value <= 1.0):
             faults.append(
                 Fault(where="estimate", field=name, value=repr(value), rule="must be a share of the memory, above 0 and at most 1")
             )
@@ -76,13 +77,13 @@ def _pins(
         if given not in known:
             usual = ", ".join(names.values())
             fix = suggestion(given, known) if nearest(given, known) else f"The usual ones are: {usual}"
-            faults.append(Fault(where="--set", field=given, value=repr(value), rule="no such knob in this model", fix=fix))
+            faults.append(Fault(where="pins (--set)", field=given, value=repr(value), rule="no such knob in this model", fix=fix))
         elif isinstance(value, list | dict):
-            faults.append(Fault(where="--set", field=given, value=repr(value), rule="must be one number, word or yes/no"))
+            faults.append(Fault(where="pins (--set)", field=given, value=repr(value), rule="must be one number, word or yes/no"))
         elif field in _COUNTS and not (type(value) is int and value >= 1):
-            faults.append(Fault(where="--set", field=given, value=repr(value), rule="must be a whole number of at least 1"))
+            faults.append(Fault(where="pins (--set)", field=given, value=repr(value), rule="must be a whole number of at least 1"))
         elif name in pins and pins[name] != value:
-            faults.append(Fault(where="--set", field=given, value=repr(value), rule=f"{name} is already pinned to {pins[name]!r}"))
+            faults.append(Fault(where="pins (--set)", field=given, value=repr(value), rule=f"{name} is already pinned to {pins[name]!r}"))
         else:
             pins[name] = value
     if faults:

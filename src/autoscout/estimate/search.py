@@ -1,4 +1,4 @@
-"""What to expect before anything is run: the best layouts by prediction, with their breakdown."""
+"""What to expect before anything is run: the best configurations by prediction, with where their time and memory go."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from autoscout.simulators.training.model import TrainingAnswer, TrainingModel, T
 from autoscout.simulators.training.read import read_task
 
 LIKELY = 0.5
-"""Chance to fit from which on a configuration is ranked by speed; those below follow, by their chance."""
+"""Configurations with at least this chance to fit are ranked by speed; the others follow, by their chance."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,9 +33,9 @@ class Candidate:
     metrics: Mapping[str, float]
     parts: Mapping[str, float]
     memory: Mapping[str, float]
-    feasible: float
-    known: float
-    spread: float
+    feasible: float  # chance to fit into memory
+    known: float  # 1 inside the data that made the constants, near 0 far from it
+    spread: float  # standard deviation of the error to expect, as a share of the value
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, marked as simulated."""
@@ -88,10 +88,90 @@ class Estimate:
 
 
 def _order(feasible: NDArray[np.float64], cost: NDArray[np.float64], need: NDArray[np.float64] | None = None) -> NDArray[np.intp]:
-    """Likely to fit first, by cost; then the others, by chance to fit; of equally hopeless ones the smallest need first."""
+    """Likely to fit first, by cost; then the others, by chance to fit, and among equal chances by the memory they need."""
     likely = feasible >= LIKELY
     need = np.zeros(len(cost)) if need is None else np.where(likely, 0.0, need)
     return np.lexsort((cost, need, np.where(likely, 0.0, -feasible), ~likely))
+
+
+def estimate(
+    system: str,
+    *,
+    model: str | Mapping[str, Any],
+    gpus: str,
+    sequence: int = 4096,
+    global_batch: int = 256,
+    precision: str = "bf16",
+    input_tokens: int = 1024,
+    output_tokens: int = 256,
+    concurrency: int | None = None,
+    request_rate: float | None = None,
+    limits: Sequence[str] = (),
+    pins: Mapping[str, Value] | None = None,
+    top: int = 5,
+    calibration: str = "",
+    hardware: Mapping[str, Any] | None = None,
+) -> Estimate:
+    """Predict the best configurations of a training job or a server. Nothing is run, no GPU is needed.
+
+    >>> found = estimate("megatron", model="llama-3.1-8b", gpus="8xA100-80", pins={"tp": 4})
+    >>> found.candidates[0].config["tp"], found.candidates[0].metrics["step_s"] > 0
+    (4, True)
+
+    Args:
+        system: Software: `megatron`, `fsdp`, `deepspeed`, ... for training; `vllm`, `sglang`, `trtllm` for serving.
+        model: A known model, a Hugging Face path, a config.json, or the fields of one.
+        gpus: COUNTxGPU, joined by + for mixed clusters: `8xA100-80+4xA40`.
+        sequence: Training: tokens per sequence.
+        global_batch: Training: sequences per step.
+        precision: Of the linear layers: `bf16`, `fp8` or `fp4`. For serving, a pinned `precision`, `quantization` or `dtype` wins.
+        input_tokens: Serving: tokens per prompt.
+        output_tokens: Serving: tokens per answer.
+        concurrency: Serving: requests in flight; 64 when neither this nor `request_rate` is given.
+        request_rate: Serving: requests per second.
+        limits: Serving: bounds on latencies such as `p95_ttft_ms<=500`; then the requests per second within them count.
+        pins: Knobs that stay as they are.
+        top: How many candidates to return.
+        calibration: File of `autoscout calibrate`; the shipped one when empty.
+        hardware: More facts: `nic_gbps`, `node_gpus`, `hardware_file`.
+
+    Raises:
+        ConfigError: unknown system, model, GPU, knob or latency, or nothing is possible under the pins.
+    """
+    system, pins = read_system(system), dict(pins or {})
+    if system not in SERVING_SYSTEMS:
+        return estimate_training(
+            system,
+            model=model,
+            gpus=gpus,
+            sequence=sequence,
+            global_batch=global_batch,
+            precision=precision,
+            pins=pins,
+            top=top,
+            calibration=calibration,
+            hardware=hardware,
+        )
+    if request_rate and concurrency:
+        rule = "give the load once: requests in flight, or requests per second"
+        value = f"{request_rate:g} and {concurrency}"
+        raise ConfigError(Fault(where="estimate", field="request rate and concurrency", value=value, rule=rule))
+    if precision != "bf16" and not {"precision", "quantization", "dtype"} & pins.keys():
+        pins["precision"] = precision
+    return estimate_serving(
+        system,
+        model=model,
+        gpus=gpus,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        concurrency=concurrency or (None if request_rate else 64),
+        request_rate=request_rate or None,
+        limits=limits,
+        pins=pins,
+        top=top,
+        calibration=calibration,
+        hardware=hardware,
+    )
 
 
 def estimate_training(
@@ -102,13 +182,13 @@ def estimate_training(
     sequence: int,
     global_batch: int,
     precision: str = "bf16",
-    fixed: Mapping[str, Value] | None = None,
+    pins: Mapping[str, Value] | None = None,
     top: int = 5,
     calibration: str = "",
     hardware: Mapping[str, Any] | None = None,
 ) -> Estimate:
     """Predict every sensible layout of a training job and return the fastest that fit."""
-    fixed = training_pins(fixed or {})
+    pins = training_pins(pins or {})
     task = Task(
         system=read_system(system),
         objective=Objective(metric="step_s"),
@@ -118,9 +198,9 @@ def estimate_training(
     simulator = TrainingModel(TrainingOptions(calibration=calibration))
     reading = read_task(task)
     node_gpus = reading.cluster.node_gpus or reading.cluster.groups[0][0].node_gpus
-    configs = [Config(layout) for layout in layouts(reading.shape, reading.cluster.gpus, node_gpus, sequence, global_batch, fixed)]
+    configs = [Config(layout) for layout in layouts(reading.shape, reading.cluster.gpus, node_gpus, sequence, global_batch, pins)]
     if not configs:
-        raise ConfigError(Fault(where="estimate", rule="no layout fits the pinned knobs and the GPUs", value=repr(fixed)))
+        raise ConfigError(Fault(where="estimate", rule="no layout fits the pinned knobs and the GPUs", value=repr(pins)))
     answer, prediction = simulator.answer(configs, task), simulator.predict(configs, task)
     order = _order(prediction.feasible, prediction.value, np.broadcast_to(answer.memory.total_bytes, (len(configs),)))
     metrics = {name: metric_of(name, prediction.value, reading) for name in ("step_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu")}
@@ -145,7 +225,7 @@ def estimate_training(
 
 
 def layouts(
-    shape: ModelShape, gpus: int, node_gpus: int, sequence: int, global_batch: int, fixed: Mapping[str, Value]
+    shape: ModelShape, gpus: int, node_gpus: int, sequence: int, global_batch: int, pins: Mapping[str, Value]
 ) -> Iterator[dict[str, Value]]:
     """Layouts that use all GPUs and divide evenly, with the pinned knobs as they are."""
     powers = [2**power for power in range(12) if 2**power <= gpus]
@@ -160,17 +240,17 @@ def layouts(
         "ar": ["none", "selective", "full"],
         "vp": [1, 2, 4],
     }
-    choices = {name: [fixed[name]] if name in fixed else values for name, values in choices.items()}
+    choices = {name: [pins[name]] if name in pins else values for name, values in choices.items()}
     for values in itertools.product(*choices.values()):
         layout: dict[str, Any] = dict(zip(choices, values, strict=True))
         tp, pp, cp, vp = (int(layout[name]) for name in ("tp", "pp", "cp", "vp"))
         if gpus % (tp * pp * cp) or (vp > 1 and (pp == 1 or shape.layers % (pp * vp))):
             continue
         dp = gpus // (tp * pp * cp)
-        if global_batch % (dp * int(layout["mbs"])) or int(layout["ep"]) > dp * cp * tp or fixed.get("dp", dp) != dp:
+        if global_batch % (dp * int(layout["mbs"])) or int(layout["ep"]) > dp * cp * tp or pins.get("dp", dp) != dp:
             continue
         layout["dp"] = dp
-        yield {**layout, "sp": tp > 1, **fixed}
+        yield {**layout, "sp": tp > 1, **pins}
 
 
 def _divisors(number: int) -> list[int]:
@@ -195,13 +275,13 @@ def estimate_serving(
     concurrency: int | None = None,
     request_rate: float | None = None,
     limits: Sequence[str] = (),
-    fixed: Mapping[str, Value] | None = None,
+    pins: Mapping[str, Value] | None = None,
     top: int = 5,
     calibration: str = "",
     hardware: Mapping[str, Any] | None = None,
 ) -> Estimate:
     """Predict layouts and batching limits of a server and return the best: most output, or most requests within the limits."""
-    fixed = serving_pins(fixed or {})
+    pins = serving_pins(pins or {})
     metric = "request_goodput" if limits else "output_throughput"
     load = {"concurrency": concurrency, "request_rate": request_rate}
     task = Task(
@@ -213,11 +293,11 @@ def estimate_serving(
     simulator = ServingModel(ServingOptions(calibration=calibration))
     _check_limits(task)
     reading = read_serving_task(task)
-    tp = int(fixed.get("tensor_parallel_size") or 1)
+    tp = int(pins.get("tensor_parallel_size") or 1)
     if reading.shape.heads % tp:
         rule = f"must divide the model's {reading.shape.heads} attention heads"
-        raise ConfigError(Fault(where="--set", field="tensor_parallel_size", value=str(tp), rule=rule))
-    configs = _deployments(reading.cluster.groups[0][1], fixed)
+        raise ConfigError(Fault(where="pins (--set)", field="tensor_parallel_size", value=str(tp), rule=rule))
+    configs = _deployments(reading.cluster.groups[0][1], pins)
     prediction = simulator.predict(configs, task)
     values = [simulator.metrics(config, task) for config in configs]
     replicas = np.array([float(config["data_parallel_size"] or 1) for config in configs])  # fewer, larger ones come closer to fitting
@@ -247,7 +327,7 @@ def _check_limits(task: Task) -> None:
     known = ("ttft", "tpot", "itl", "e2e")
     rule = f"not a latency that the model predicts; it must name one of: {', '.join(known)}"
     faults = [
-        Fault(where="--slo", value=repr(limit.metric), rule=rule, fix="Example: --slo 'p95_ttft_ms<=500'")
+        Fault(where="limits (--slo)", value=repr(limit.metric), rule=rule, fix="Example: p95_ttft_ms<=500")
         for limit in task.objective.limits
         if not any(word in limit.metric for word in known)
     ]
@@ -256,7 +336,7 @@ def _check_limits(task: Task) -> None:
 
 
 def _distinct(order: Sequence[int], configs: Sequence[Config], values: Sequence[Mapping[str, float]]) -> list[int]:
-    """Without those that the load does not tell from a better one: same layout, same prediction."""
+    """Rows without those that have the layout and the prediction of an earlier one: batching limits that this load never reaches."""
     seen: set[tuple[object, ...]] = set()
     found = []
     for row in order:
@@ -268,21 +348,21 @@ def _distinct(order: Sequence[int], configs: Sequence[Config], values: Sequence[
     return found
 
 
-def _deployments(count: int, fixed: Mapping[str, Value]) -> list[Config]:
+def _deployments(count: int, pins: Mapping[str, Value]) -> list[Config]:
     choices: dict[str, Sequence[Value]] = {
         "tensor_parallel_size": [2**power for power in range(4) if count % 2**power == 0 and 2**power <= count],
         "max_num_seqs": [256, 64, 1024],
         "max_num_batched_tokens": [8192, 2048],
     }
-    choices = {name: [fixed[name]] if name in fixed else values for name, values in choices.items()}
+    choices = {name: [pins[name]] if name in pins else values for name, values in choices.items()}
     found = [dict(zip(choices, values, strict=True)) for values in itertools.product(*choices.values())]
-    stages = int(fixed.get("pipeline_parallel_size") or 1)
+    stages = int(pins.get("pipeline_parallel_size") or 1)
     replicas = [count // (int(values["tensor_parallel_size"] or 1) * stages) for values in found]
     if not any(replicas):
         least = min(int(values["tensor_parallel_size"] or 1) for values in found) * stages
         rule = f"one replica needs {least} GPUs, there are {count}"
-        raise ConfigError(Fault(where="--set", field="tensor_parallel_size x pipeline_parallel_size", value=str(least), rule=rule))
-    return [Config({**values, "data_parallel_size": each, **fixed}) for values, each in zip(found, replicas, strict=True) if each]
+        raise ConfigError(Fault(where="pins (--set)", field="tensor_parallel_size x pipeline_parallel_size", value=str(least), rule=rule))
+    return [Config({**values, "data_parallel_size": each, **pins}) for values, each in zip(found, replicas, strict=True) if each]
 
 
-__all__ = ["SERVING_SYSTEMS", "Candidate", "Estimate", "estimate_serving", "estimate_training", "layouts"]
+__all__ = ["Candidate", "Estimate", "estimate", "estimate_serving", "estimate_training", "layouts"]

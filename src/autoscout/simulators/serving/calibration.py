@@ -15,7 +15,7 @@ import yaml
 from numpy.typing import NDArray
 
 from autoscout.common.stats import mape
-from autoscout.core.errors import ConfigError, Fault
+from autoscout.simulators._shared.calibration import check_constants, mape_of, read_calibration
 from autoscout.simulators._shared.fit import fit_positive
 from autoscout.simulators.serving.job import ServingConstants
 from autoscout.simulators.serving.replay import replay
@@ -190,30 +190,18 @@ def save_serving(calibration: ServingCalibration, path: str | Path) -> None:
 
 def serving_calibration(path: str | Path | None = None) -> ServingCalibration:
     """The calibration in the file at `path`, else the shipped one."""
-    if not path:
-        return _shipped()
-    try:
-        data = yaml.safe_load(Path(path).read_text())
-    except (OSError, yaml.YAMLError) as error:
-        raise ConfigError(Fault(where=str(path), rule=f"the calibration cannot be read: {error}")) from error
-    if not isinstance(data, dict) or data.get("kind") != "serving":
-        raise ConfigError(Fault(where=str(path), field="kind", rule="must say 'serving'", fix="Write it with autoscout calibrate"))
-    return _from_json(data, str(path))
+    return _from_json(read_calibration(path, "serving"), str(path)) if path else _shipped()
 
 
 def _from_json(data: Mapping[str, Any], where: str) -> ServingCalibration:
-    constants = dict(data.get("constants", {}))
-    unknown = sorted(constants.keys() - set(ServingConstants.names()))
-    if unknown:
-        rule = f"unknown constant; there are: {', '.join(ServingConstants.names())}"
-        raise ConfigError([Fault(where=where, field=f"constants.{name}", rule=rule) for name in unknown])
+    check_constants(data, {"constants": ServingConstants.names()}, where)
     return ServingCalibration(
         name=str(data.get("name", where)),
-        constants=ServingConstants(**constants),
+        constants=ServingConstants(**data.get("constants", {})),
         **{name: float(data[name]) for name in ("spread", "expert_spread", "first_spread", "margin", "first_margin") if name in data},
         made_from=str(data.get("made_from", "")),
         rows=int(data.get("rows", 0)),
-        mape=None if data.get("mape", 0.0) is None else float(data.get("mape", 0.0)),
+        mape=mape_of(data),
         models=tuple(data.get("models", ())),
         gpus=tuple(data.get("gpus", ())),
     )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from autoscout.catalog.gpus import Cluster, cluster
-from autoscout.catalog.models import ModelShape, model, model_from
+from autoscout.catalog.gpus import Cluster
+from autoscout.catalog.models import ModelShape
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Task
+from autoscout.simulators._shared.task import first_given, number, read_cluster, read_model
 from autoscout.simulators.serving.job import (
     ENGINES,
     PROMPTS_FIRST,
@@ -20,7 +21,6 @@ from autoscout.simulators.serving.job import (
     precision_named,
 )
 from autoscout.simulators.serving.loop import EngineLimits
-from autoscout.simulators.training.read import number
 
 KNOBS: dict[str, tuple[str, ...]] = {
     "tp": ("tp", "tensor_parallel_size", "tensor_parallel", "tp_size"),
@@ -56,34 +56,27 @@ class ServingTask:
 
 def read_serving_task(task: Task) -> ServingTask:
     """Read model, GPUs, lengths and load; all faults at once."""
-    load, machine = dict(task.workload), dict(task.hardware)
-    facts = {**task.software, **machine, **load}
+    load = dict(task.workload)
+    facts = {**task.software, **task.hardware, **load}
     faults: list[Fault] = []
-
-    def first(*names: str) -> Any:
-        return next((facts[name] for name in names if facts.get(name) not in (None, "")), None)
 
     shape, machines = None, None
     try:
-        named = load.get("model")
-        shape = model_from(named) if isinstance(named, Mapping) else model(str(named))
+        shape = read_model(load.get("model"))
     except ConfigError as error:
         faults.extend(error.faults)
     try:
-        counted = machine.get("gpus")
-        plain = isinstance(counted, str) and not counted.strip().isdigit()
-        machines = cluster(str(counted) if plain else f"{int(counted or 1)}x{machine.get('gpu')}", machine.get("hardware_file"))
-        machines = replace(machines, node_gpus=int(number(first("node_gpus") or 0)), nic_gbps=number(first("nic_gbps") or 0.0))
+        machines = read_cluster(facts, count=1)
     except ConfigError as error:
         faults.extend(error.faults)
     lengths = {
-        "input_tokens": first("input_tokens", "isl", "input_len", "random_input_len", "prompt_tokens"),
-        "output_tokens": first("output_tokens", "osl", "output_len", "random_output_len"),
+        "input_tokens": first_given(facts, "input_tokens", "isl", "input_len", "random_input_len", "prompt_tokens"),
+        "output_tokens": first_given(facts, "output_tokens", "osl", "output_len", "random_output_len"),
     }
     for name, value in lengths.items():
         if value is None or not number(value) >= 1:
             faults.append(Fault(where="task", field=f"workload.{name}", value=repr(value), rule="must be a number of tokens"))
-    rate, concurrency = first("request_rate", "qps"), first("concurrency", "max_concurrency")
+    rate, concurrency = first_given(facts, "request_rate", "qps"), first_given(facts, "concurrency", "max_concurrency")
     for name, value in (("request_rate", rate), ("concurrency", concurrency)):
         if value is not None and not number(value) > 0:
             faults.append(Fault(where="task", field=f"workload.{name}", value=repr(value), rule="must be above 0"))
@@ -95,12 +88,12 @@ def read_serving_task(task: Task) -> ServingTask:
         faults.append(Fault(where="task", field="workload.concurrency", rule="give concurrency, or request_rate in requests per second"))
     if faults or shape is None or machines is None:
         raise ConfigError(faults)
-    given = first("requests", "num_prompts")
+    given = first_given(facts, "requests", "num_prompts")
     rounds = 4 * min(2048, int(number(concurrency))) if concurrency is not None else 0  # enough to see the steady state
     requests = int(number(given)) if given is not None else max(200, rounds)
     if rate is not None and number(rate) == float("inf") and concurrency is None:
         concurrency = requests  # all at once
-    engine = str(first("engine") or task.system).lower().replace("-", "").replace("tensorrt", "trt")
+    engine = str(first_given(facts, "engine") or task.system).lower().replace("-", "").replace("tensorrt", "trt")
     return ServingTask(
         shape=shape,
         cluster=machines,

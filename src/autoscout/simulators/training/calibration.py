@@ -14,6 +14,7 @@ import yaml
 from numpy.typing import NDArray
 
 from autoscout.core.errors import ConfigError, Fault
+from autoscout.simulators._shared.calibration import check_constants, mape_of, read_calibration
 from autoscout.simulators.training.arithmetic import log2
 from autoscout.simulators.training.constants import TrainingConstants
 from autoscout.simulators.training.job import TrainingJob
@@ -96,7 +97,7 @@ def features(job: TrainingJob) -> dict[str, Any]:
 def training_calibration(stack: str = "", path: str | Path | None = None) -> TrainingCalibration:
     """The calibration of a stack: the file at `path`, else the shipped one whose software is named, else the pooled default."""
     if path:
-        return _from_json(_read_file(path), str(path))
+        return _from_json(read_calibration(path, "training"), str(path))
     shipped = _shipped()
     return shipped.get(stack) or shipped.get(STACKS.get(stack.lower().replace("_", "-"), "default")) or TrainingCalibration(name="textbook")
 
@@ -107,7 +108,7 @@ def save_calibration(calibration: TrainingCalibration, path: str | Path) -> None
 
 
 def to_json(calibration: TrainingCalibration) -> dict[str, Any]:
-    """Plain data; numbers with four digits, which is more than they deserve."""
+    """Plain data; constants with four significant digits, more than the data supports."""
     data = asdict(calibration)
     data["assumes"] = dict(calibration.assumes)
     data["shapes"] = [[*point, log] for point, log in zip(calibration.shapes.points, calibration.shapes.logs, strict=True)]
@@ -117,35 +118,18 @@ def to_json(calibration: TrainingCalibration) -> dict[str, Any]:
     return {"kind": "training", **data}
 
 
-def _read_file(path: str | Path) -> dict[str, Any]:
-    try:
-        data = yaml.safe_load(Path(path).read_text())
-    except (OSError, yaml.YAMLError) as error:
-        raise ConfigError(Fault(where=str(path), rule=f"the calibration cannot be read: {error}")) from error
-    if not isinstance(data, dict) or data.get("kind") != "training":
-        raise ConfigError(Fault(where=str(path), field="kind", rule="must say 'training'", fix="Write it with autoscout calibrate"))
-    return data
-
-
 def _from_json(data: Mapping[str, Any], where: str) -> TrainingCalibration:
-    constants, memory = dict(data.get("constants", {})), dict(data.get("memory", {}))
-    known = {"constants": set(TrainingConstants.names()), "memory": {item.name for item in fields(MemoryConstants)}}
-    faults = [
-        Fault(where=where, field=f"{part}.{name}", rule=f"unknown constant; there are: {', '.join(sorted(known[part]))}")
-        for part, values in (("constants", constants), ("memory", memory))
-        for name in values.keys() - known[part]
-    ]
-    if faults:
-        raise ConfigError(faults)
+    known = {"constants": TrainingConstants.names(), "memory": [item.name for item in fields(MemoryConstants)]}
+    check_constants(data, known, where)
     return TrainingCalibration(
         name=str(data.get("name", where)),
-        constants=TrainingConstants(**constants),
-        memory=MemoryConstants(**memory),
+        constants=TrainingConstants(**data.get("constants", {})),
+        memory=MemoryConstants(**data.get("memory", {})),
         shapes=_shapes(data.get("shapes") or (), where),
         spread=float(data.get("spread", 0.3)),
         made_from=str(data.get("made_from", "")),
         rows=int(data.get("rows", 0)),
-        mape=None if data.get("mape", 0.0) is None else float(data.get("mape", 0.0)),
+        mape=mape_of(data),
         assumes={str(name): float(value) for name, value in data.get("assumes", {}).items()},
         ranges={name: (float(pair[0]), float(pair[1])) for name, pair in data.get("ranges", {}).items()},
     )

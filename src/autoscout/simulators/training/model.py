@@ -14,10 +14,11 @@ from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.protocols import Prediction
 from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Fidelity, Trial
+from autoscout.simulators._shared.task import number
 from autoscout.simulators.training.calibration import TrainingCalibration, training_calibration
 from autoscout.simulators.training.job import Layout, TrainingJob
 from autoscout.simulators.training.memory import StepMemory, feasible, spare_room, step_memory
-from autoscout.simulators.training.read import HARDWARE_KNOBS, KNOBS, TrainingTask, number, read_layout, read_task, training_job
+from autoscout.simulators.training.read import HARDWARE_KNOBS, KNOBS, TrainingTask, read_layout, read_task, training_job
 from autoscout.simulators.training.step import StepTime, step_time
 from autoscout.simulators.training.tables import model_flops
 

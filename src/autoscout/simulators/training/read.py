@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autoscout.catalog.gpus import PRECISIONS, Cluster, cluster, gpu
-from autoscout.catalog.models import ModelShape, model, model_from
+from autoscout.catalog.gpus import PRECISIONS, Cluster
+from autoscout.catalog.models import ModelShape
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Task
+from autoscout.simulators._shared.task import first_given, number, read_cluster, read_model
 from autoscout.simulators.training.arithmetic import floor, larger, smaller, where
 from autoscout.simulators.training.job import Layout, TrainingJob, hardware_fields, model_fields
 
@@ -49,30 +50,6 @@ _FIELD_OF = {name: field for field, names in KNOBS.items() for name in names}
 HARDWARE_KNOBS = ("a100", "a40", "h100", "l40s")
 """Knobs that say how many GPUs of a kind are used, as in the paper's mixed cluster."""
 
-_WORDS: dict[str, float] = {
-    "": 0.0,
-    "none": 0.0,
-    "disabled": 0.0,
-    "false": 0.0,
-    "off": 0.0,
-    "no": 0.0,
-    "n/a": 0.0,
-    "true": 1.0,
-    "on": 1.0,
-    "yes": 1.0,
-    "full": 1.0,
-    "uniform": 1.0,
-    "block": 1.0,
-    "every_layer": 1.0,
-    "enabled": 1.0,
-    "full_recompute": 1.0,
-    "full_shard": 3.0,
-    "shard_grad_op": 2.0,
-    "no_shard": 0.0,
-    "optim": 1.0,
-    "optim_grads": 2.0,
-    "optim_grads_params": 3.0,
-}
 _SELECTIVE = ("selective", "selective_per_op", "sp+selective_recompute")
 
 
@@ -89,23 +66,6 @@ class TrainingTask:
     fixed: Mapping[str, Any]  # knobs that the task pins
 
 
-def number(value: Any) -> float:
-    """A knob's value as a number; words for on and off are understood.
-
-    >>> number("every_layer"), number(True), number("4")
-    (1.0, 1.0, 4.0)
-    """
-    if isinstance(value, str):
-        word = value.strip().lower()
-        if word in _WORDS:
-            return _WORDS[word]
-        try:
-            return float(word)
-        except ValueError:
-            return 1.0
-    return float(value) if value is not None else 0.0
-
-
 def read_task(task: Task) -> TrainingTask:
     """Read model, cluster, sequence length and batch; all faults at once."""
     load, machine = dict(task.workload), dict(task.hardware)
@@ -119,10 +79,10 @@ def read_task(task: Task) -> TrainingTask:
             faults.extend(error.faults)
             return None
 
-    shape = attempt(lambda: _read_model(load.get("model")))
-    machines = attempt(lambda: _read_cluster({**load, **machine}))
-    sequence = _first(facts, "sequence", "seq_len", "seq", "sequence_length", "seq_length", "max_seq_len")
-    batch = _first(facts, "global_batch", "global_batch_size", "gbs", "train_batch_size")
+    shape = attempt(lambda: read_model(load.get("model")))
+    machines = attempt(lambda: read_cluster({**load, **machine}))
+    sequence = first_given(facts, "sequence", "seq_len", "seq", "sequence_length", "seq_length", "max_seq_len")
+    batch = first_given(facts, "global_batch", "global_batch_size", "gbs", "train_batch_size")
     for field, value in (("sequence", sequence), ("global_batch", batch)):
         if value is None or not number(value) > 0:
             faults.append(Fault(where="task", field=f"workload.{field}", value=repr(value), rule="must be a positive number"))
@@ -141,39 +101,6 @@ def read_task(task: Task) -> TrainingTask:
         precision=precision,
         stack=str(facts.get("stack") or task.system),
         fixed=fixed,
-    )
-
-
-def _first(facts: Mapping[str, Any], *names: str) -> Any:
-    return next((facts[name] for name in names if facts.get(name) not in (None, "")), None)
-
-
-def _read_model(given: Any) -> ModelShape:
-    if isinstance(given, ModelShape):
-        return given
-    if isinstance(given, Mapping):
-        return model_from(given)
-    if isinstance(given, str):
-        return model(given)
-    raise ConfigError(Fault(where="task", field="workload.model", value=repr(given), rule="name a model, a config.json, or give its shape"))
-
-
-def _read_cluster(machine: Mapping[str, Any]) -> Cluster:
-    """`gpus` is `8xA100-80+4xA40`, or a count beside `gpu`."""
-    counted, kind, path = machine.get("gpus"), machine.get("gpu"), machine.get("hardware_file")
-    if isinstance(counted, str) and not counted.strip().isdigit():
-        text = counted
-    elif counted and kind:
-        text = f"{int(counted)}x{str(kind).split(',')[0]}"
-    else:
-        rule = "say which GPUs: gpus: 8xA100-80, or gpus: 8 and gpu: A100-80"
-        raise ConfigError(Fault(where="task", field="hardware.gpus", value=repr(counted), rule=rule))
-    return cluster(
-        text,
-        path,
-        node_gpus=int(machine.get("node_gpus") or machine.get("gpus_per_node") or 0),
-        nic_gbps=float(machine.get("nic_gbps") or 0.0),
-        scaleup_gbps=float(machine.get("scaleup_gbps") or 0.0),
     )
 
 
@@ -304,4 +231,4 @@ def rows_of(job: TrainingJob, chosen: NDArray[Any]) -> TrainingJob:
     return TrainingJob(**plain, layout=Layout(**{item.name: cut(getattr(job.layout, item.name)) for item in fields(Layout)}))
 
 
-__all__ = ["HARDWARE_KNOBS", "KNOBS", "TrainingTask", "gpu", "number", "read_layout", "read_task", "rows_of", "stacked", "training_job"]
+__all__ = ["HARDWARE_KNOBS", "KNOBS", "TrainingTask", "read_layout", "read_task", "rows_of", "stacked", "training_job"]

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from autoscout.catalog.gpus import Cluster, gpu
 from autoscout.catalog.models import ModelShape, model
 from autoscout.core.errors import ConfigError, Fault
+from autoscout.simulators._shared.task import number
 from autoscout.simulators.training.job import TrainingJob
-from autoscout.simulators.training.read import TrainingTask, number, read_layout, stacked, training_job
+from autoscout.simulators.training.read import TrainingTask, read_layout, stacked, training_job
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,73 @@
+"""What the training and the serving simulator read alike from a task: numbers, the model, the GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from autoscout.catalog.gpus import Cluster, cluster
+from autoscout.catalog.models import ModelShape, model, model_from
+from autoscout.core.errors import ConfigError, Fault
+
+_WORDS: dict[str, float] = {
+    **dict.fromkeys(("", "none", "disabled", "false", "off", "no", "n/a", "no_shard"), 0.0),
+    **dict.fromkeys(("true", "on", "yes", "full", "uniform", "block", "every_layer", "enabled", "full_recompute", "optim"), 1.0),
+    **dict.fromkeys(("shard_grad_op", "optim_grads"), 2.0),
+    **dict.fromkeys(("full_shard", "optim_grads_params"), 3.0),
+}
+"""Words that engines use for switches and for stages of sharding."""
+
+
+def number(value: Any) -> float:
+    """A knob's value as a number; words for on and off are understood, any other word is on.
+
+    >>> number("every_layer"), number(True), number("4")
+    (1.0, 1.0, 4.0)
+    """
+    if isinstance(value, str):
+        word = value.strip().lower()
+        if word in _WORDS:
+            return _WORDS[word]
+        try:
+            return float(word)
+        except ValueError:
+            return 1.0
+    return float(value) if value is not None else 0.0
+
+
+def first_given(facts: Mapping[str, Any], *names: str) -> Any:
+    """The value under the first of `names` that is set; None when none is."""
+    return next((facts[name] for name in names if facts.get(name) not in (None, "")), None)
+
+
+def read_model(given: Any) -> ModelShape:
+    """A model by name, by the path of its config.json, or by its shape."""
+    if isinstance(given, ModelShape):
+        return given
+    if isinstance(given, Mapping):
+        return model_from(given)
+    if isinstance(given, str):
+        return model(given)
+    raise ConfigError(Fault(where="task", field="workload.model", value=repr(given), rule="name a model, a config.json, or give its shape"))
+
+
+def read_cluster(facts: Mapping[str, Any], count: int | None = None) -> Cluster:
+    """GPUs as `gpus: 8xA100-80+4xA40`, or as a count in `gpus` (`count` when it is not set) and a kind in `gpu`."""
+    counted, kind = facts.get("gpus") or count, facts.get("gpu")
+    if isinstance(counted, str) and not counted.strip().isdigit():
+        text = counted
+    elif counted and kind:
+        text = f"{int(counted)}x{str(kind).split(',')[0]}"
+    else:
+        rule = "say which GPUs: gpus: 8xA100-80, or gpus: 8 and gpu: A100-80"
+        raise ConfigError(Fault(where="task", field="hardware.gpus", value=repr(counted), rule=rule))
+    return cluster(
+        text,
+        facts.get("hardware_file"),
+        node_gpus=int(number(first_given(facts, "node_gpus", "gpus_per_node"))),
+        nic_gbps=number(facts.get("nic_gbps")),
+        scaleup_gbps=number(facts.get("scaleup_gbps")),
+    )
+
+
+__all__ = ["first_given", "number", "read_cluster", "read_model"]

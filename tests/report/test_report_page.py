@@ -7,8 +7,6 @@ from html.parser import HTMLParser
 import pytest
 from report_studies import DEFAULT, KNOBS, Note, make_study, make_task, make_trial, simulated
 
-from autoscout.common.draw import Axis, Scale
-from autoscout.common.markup import clean, embedded_json, escape, tag
 from autoscout.core.config import Config
 from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Status, Trial
@@ -219,41 +217,3 @@ def test_a_huge_study_draws_a_choice_of_lines_but_lists_every_trial() -> None:
     assert isinstance(rows, list)
     index = int(lines[0]["data-i"] or -1)
     assert rows[index]["places"] is not None
-
-
-def test_markup_escapes_unless_told_otherwise() -> None:
-    assert tag("p", "<b>", tag("i", "&"), title='"', data_x=None, hidden=True) == '<p title="&quot;" hidden>&lt;b&gt;<i>&amp;</i></p>'
-    assert escape(3) == "3"
-    assert clean("a\x1b[1;31mb\x1b]0;title\x07c\x00d\n\te") == "abc�d\n\te"
-    assert "<" not in embedded_json({"</script>": "<!--"})
-    assert json.loads(embedded_json({"k": "</script>&"})) == {"k": "</script>&"}
-    with pytest.raises(ValueError, match="JSON"):
-        embedded_json({"x": float("nan")})
-
-
-def test_scales() -> None:
-    linear = Scale.over([0.0, 100.0], 200.0, 0.0, margin=0.0)
-    assert linear.place(0.0) == 200.0
-    assert linear.place(100.0) == 0.0
-    assert linear.ticks() == [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]
-    wide = Scale.over([1.0, 10000.0], 0.0, 100.0, margin=0.0)
-    assert wide.log
-    assert wide.place(100.0) == pytest.approx(50.0)
-    assert wide.ticks() == [1.0, 10.0, 100.0, 1000.0, 10000.0]
-    single = Scale.over([5.0], 0.0, 10.0)
-    assert 0.0 < single.place(5.0) < 10.0
-
-
-def test_axes_of_words_few_numbers_and_many_numbers() -> None:
-    words = Axis.of("kv", ["q8", "f16", "q8"], 100.0, 0.0, 120.0)
-    assert words.marks == (("f16", 100.0), ("q8", 0.0))
-    few = Axis.of("threads", [8, 1, 4], 100.0, 0.0, 120.0)
-    assert [text for text, _ in few.marks] == ["1", "4", "8"]
-    assert few.place(4) == 50.0
-    assert few.place(99) == 120.0
-    many = Axis.of("size", list(range(1, 100)), 100.0, 0.0, 120.0)
-    assert many.scale is not None
-    assert many.place(1) == 100.0
-    assert many.place(99) == pytest.approx(0.0)
-    flags = Axis.of("flag", [True, 1, "on"], 100.0, 0.0, 120.0)
-    assert len(flags.marks) == 3

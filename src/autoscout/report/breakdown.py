@@ -3,22 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from html import escape
 
-COLOURS = (
-    "#4477aa",
-    "#66ccee",
-    "#228833",
-    "#ccbb44",
-    "#ee6677",
-    "#aa3377",
-    "#bbbbbb",
-    "#332288",
-    "#88ccee",
-    "#117733",
-    "#999933",
-    "#cc6677",
-)
+from autoscout.common.draw import PALETTE, box, label, picture_file
+from autoscout.common.markup import tag
+
 PART_NAMES = {
     "gemm_s": "matrix products",
     "attention_s": "attention",
@@ -41,22 +29,16 @@ def breakdown_svg(parts: Mapping[str, float], title: str = "") -> str:
     """One bar split by share, with a legend in seconds and percent; parts below a thousandth are left out."""
     total = sum(parts.values())
     shown = sorted(((name, value) for name, value in parts.items() if value > 0.001 * total), key=lambda pair: -pair[1])
-    height = 2 * ROW + BAR + ROW * len(shown) + ROW
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" font-family="sans-serif" font-size="13" role="img">',
-        f"<title>{escape(title)}</title>",
-        f'<text x="0" y="15">{escape(title)}: {total:.4g} s per step, simulated</text>',
-    ]
+    items = [label(f"{title}: {total:.4g} s per step, simulated", 0, 15)]
     left = 0.0
     for number, (name, value) in enumerate(shown):
-        colour, width = COLOURS[number % len(COLOURS)], WIDTH * value / total
-        lines.append(f'<rect x="{left:.1f}" y="{ROW + 4}" width="{width:.1f}" height="{BAR}" fill="{colour}"/>')
+        colour, width = PALETTE[number % len(PALETTE)], WIDTH * value / total
         top = 2 * ROW + BAR + ROW * number
-        lines.append(f'<rect x="0" y="{top}" width="12" height="12" fill="{colour}"/>')
-        lines.append(f'<text x="20" y="{top + 11}">{escape(name)}</text>')
-        lines.append(f'<text x="300" y="{top + 11}">{value:.4f} s</text><text x="400" y="{top + 11}">{value / total:.1%}</text>')
+        items += [box(left, ROW + 4, width, BAR, fill=colour), box(0, top, 12, 12, fill=colour), label(name, 20, top + 11)]
+        items += [label(f"{value:.4f} s", 300, top + 11), label(f"{value / total:.1%}", 400, top + 11)]
         left += width
-    return "\n".join([*lines, "</svg>"]) + "\n"
+    height = 3 * ROW + BAR + ROW * len(shown)
+    return picture_file(tag("g", *items, font_size=13), width=WIDTH, height=height, title=title)
 
 
 __all__ = ["PART_NAMES", "breakdown_svg"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from autoscout.common.draw import Axis, Scale
+from autoscout.common.draw import Axis, Scale, label, line, picture
 from autoscout.common.markup import Markup, join, tag
 from autoscout.common.text import show_gain
 from autoscout.core.config import Config
@@ -22,17 +22,7 @@ _FAILED_Y = 270
 
 
 def _svg(*children: object, width: float, height: float, title: str, kind: str) -> Markup:
-    head = tag("title", title)
-    box = f"0 0 {width:g} {height:g}"
-    return tag("svg", head, *children, viewBox=box, role="img", class_=f"plot {kind}", style=f"--wide:{width:g}px")
-
-
-def _label(text: object, x: float, y: float, **attributes: object) -> Markup:
-    return tag("text", text, x=f"{x:.1f}", y=f"{y:.1f}", **attributes)
-
-
-def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
-    return tag("line", x1=f"{x1:.1f}", y1=f"{y1:.1f}", x2=f"{x2:.1f}", y2=f"{y2:.1f}", class_=kind)
+    return picture(*children, width=width, height=height, title=title, class_=f"plot {kind}", style=f"--wide:{width:g}px")
 
 
 def convergence(task: Task, points: Sequence[Point], default_value: float | None) -> Markup | None:
@@ -46,7 +36,7 @@ def convergence(task: Task, points: Sequence[Point], default_value: float | None
     parts = [*_grid(scale, task.objective.metric), *_final_band(points, places), *_numbers(points, places)]
     if default_value is not None:
         y = scale.place(default_value)
-        parts += [_line(_LEFT, y, _RIGHT, y, "default"), _label("default", _RIGHT + 6, y + 4, class_="default-label")]
+        parts += [line(_LEFT, y, _RIGHT, y, "default"), label("default", _RIGHT + 6, y + 4, class_="default-label")]
     for fidelity in sorted({point.fidelity for point in points}):
         parts.append(_best_path(points, places, scale, fidelity))
     parts += [_dot(i, point, places[i], scale) for i, point in enumerate(points)]
@@ -58,17 +48,17 @@ def _grid(scale: Scale, metric: str) -> list[Markup]:
     parts = []
     for tick in scale.ticks():
         y = scale.place(tick)
-        parts += [_line(_LEFT, y, _RIGHT, y, "grid"), _label(f"{tick:g}", _LEFT - 8, y + 4, text_anchor="end", class_="tick")]
-    parts.append(_label(metric + (" (log)" if scale.log else ""), _LEFT, _TOP - 8, class_="axis-name"))
+        parts += [line(_LEFT, y, _RIGHT, y, "grid"), label(f"{tick:g}", _LEFT - 8, y + 4, text_anchor="end", class_="tick")]
+    parts.append(label(metric + (" (log)" if scale.log else ""), _LEFT, _TOP - 8, class_="axis-name"))
     return parts
 
 
 def _numbers(points: Sequence[Point], places: Sequence[float]) -> list[Markup]:
     every = max(1, len(points) // 10)
-    parts = [_label(f"#{points[i].number}", places[i], 296, class_="tick", text_anchor="middle") for i in range(0, len(points), every)]
-    parts.append(_label("trial", (_LEFT + _RIGHT) / 2, 314, class_="axis-name", text_anchor="middle"))
+    parts = [label(f"#{points[i].number}", places[i], 296, class_="tick", text_anchor="middle") for i in range(0, len(points), every)]
+    parts.append(label("trial", (_LEFT + _RIGHT) / 2, 314, class_="axis-name", text_anchor="middle"))
     if any(point.value is None for point in points):
-        parts.append(_label("failed", _LEFT - 8, _FAILED_Y + 4, class_="tick", text_anchor="end"))
+        parts.append(label("failed", _LEFT - 8, _FAILED_Y + 4, class_="tick", text_anchor="end"))
     return parts
 
 
@@ -79,7 +69,7 @@ def _final_band(points: Sequence[Point], places: Sequence[float]) -> list[Markup
     gap = (places[1] - places[0]) / 2 if len(places) > 1 else 8.0
     start, end = places[inside[0]] - gap, places[inside[-1]] + gap
     band = tag("rect", x=f"{start:.1f}", y=_TOP, width=f"{end - start:.1f}", height=_FAILED_Y + 8 - _TOP, class_="band")
-    return [band, _label("final", (start + end) / 2, _FAILED_Y + 4, class_="tick", text_anchor="middle")]
+    return [band, label("final", (start + end) / 2, _FAILED_Y + 4, class_="tick", text_anchor="middle")]
 
 
 def _best_path(points: Sequence[Point], places: Sequence[float], scale: Scale, fidelity: str) -> Markup:
@@ -102,7 +92,7 @@ def _dot(index: int, point: Point, x: float, scale: Scale) -> Markup:
 
 
 def intervals(finalists: Sequence[Finalist]) -> Markup | None:
-    """Each finalist's gain with its interval, beside the line of the default; None when there is no interval."""
+    """Each finalist's gain with its interval, and the line of the default; None when there is no interval."""
     shown = [finalist for finalist in finalists if finalist.gain.enough][:6]
     if not shown:
         return None
@@ -114,20 +104,20 @@ def intervals(finalists: Sequence[Finalist]) -> Markup | None:
     parts = []
     for tick in scale.ticks(5):
         x = scale.place(tick)
-        parts += [_line(x, 8, x, height - 30, "grid"), _label(f"{tick:g}x", x, height - 14, class_="tick", text_anchor="middle")]
+        parts += [line(x, 8, x, height - 30, "grid"), label(f"{tick:g}x", x, height - 14, class_="tick", text_anchor="middle")]
     one = scale.place(1.0)
-    parts += [_line(one, 4, one, height - 26, "default"), _label("default", one, height - 2, class_="default-label", text_anchor="middle")]
+    parts += [line(one, 4, one, height - 26, "default"), label("default", one, height - 2, class_="default-label", text_anchor="middle")]
     for row, finalist in enumerate(shown):
         gain = finalist.gain
         if gain.low is None or gain.high is None or gain.ratio is None:
             continue
         y = 32 + 40 * row
         kind = "range" + (" better" if gain.better and finalist.eligible else "")
-        parts += [_line(scale.place(gain.low), y, scale.place(gain.high), y, kind)]
+        parts += [line(scale.place(gain.low), y, scale.place(gain.high), y, kind)]
         parts += [tag("circle", cx=f"{scale.place(gain.ratio):.1f}", cy=y, r=6, class_=kind)]
         middle = min(max(scale.place(gain.ratio), 140.0), 320.0)
         text = f"{shorten(finalist.side.name, 32)}  {show_gain(gain.ratio)}"
-        parts.append(_label(text, middle, y - 12, class_="range-label", text_anchor="middle"))
+        parts.append(label(text, middle, y - 12, class_="range-label", text_anchor="middle"))
     return _svg(*parts, width=460, height=height, title="Gain over the default with 95 % intervals", kind="intervals")
 
 
@@ -139,8 +129,8 @@ def importance_bars(importance: Importance) -> Markup | None:
     parts = []
     for tick in (0.0, 0.25, 0.5, 0.75, 1.0):
         x = _share_place(tick)
-        parts += [_line(x, 4, x, 8 + 26 * len(shown), "grid")]
-        parts.append(_label(f"{tick:.0%}", x, 24 + 26 * len(shown), class_="tick", text_anchor="middle"))
+        parts += [line(x, 4, x, 8 + 26 * len(shown), "grid")]
+        parts.append(label(f"{tick:.0%}", x, 24 + 26 * len(shown), class_="tick", text_anchor="middle"))
     for row, knob in enumerate(shown):
         parts += _bar(knob, 8 + 26 * row)
     height = 30 + 26 * len(shown)
@@ -157,8 +147,8 @@ def _bar(knob: KnobShare, y: float) -> list[Markup]:
         "rect", x=start, y=y + 3, width=f"{max(1.5, end - start):.1f}", height=14, rx=2, class_="bar" + (" certain" if knob.certain else "")
     )
     tip = tag("title", f"{knob.name}: {knob.share:.0%}, 90 % interval {knob.low:.0%} to {knob.high:.0%}")
-    whisker = _line(_share_place(knob.low), y + 10, _share_place(knob.high), y + 10, "whisker")
-    return [tag("g", tip, _label(shorten(knob.name, 22), start - 8, y + 14, text_anchor="end", class_="knob"), bar, whisker)]
+    whisker = line(_share_place(knob.low), y + 10, _share_place(knob.high), y + 10, "whisker")
+    return [tag("g", tip, label(shorten(knob.name, 22), start - 8, y + 14, text_anchor="end", class_="knob"), bar, whisker)]
 
 
 _AXIS_TOP, _AXIS_BOTTOM, _ABSENT_Y = 46.0, 300.0, 326.0
@@ -230,7 +220,7 @@ def _curve(one: tuple[float, float], other: tuple[float, float]) -> str:
 
 
 def _axis(axis: Axis, x: float, number: int, *, last: bool) -> Markup:
-    parts: list[object] = [_line(x, _AXIS_TOP, x, _AXIS_BOTTOM, "axis")]
+    parts: list[object] = [line(x, _AXIS_TOP, x, _AXIS_BOTTOM, "axis")]
     parts.append(
         tag(
             "text",
@@ -243,9 +233,9 @@ def _axis(axis: Axis, x: float, number: int, *, last: bool) -> Markup:
         )
     )
     for text, y in axis.marks:
-        parts.append(_label(shorten(text, 11), x + 6, y + 4, class_="tick on-lines"))
+        parts.append(label(shorten(text, 11), x + 6, y + 4, class_="tick on-lines"))
     if axis.gaps:
-        parts.append(_label("failed" if last else "not used", x, _ABSENT_Y + 16, class_="tick absent", text_anchor="middle"))
+        parts.append(label("failed" if last else "not used", x, _ABSENT_Y + 16, class_="tick absent", text_anchor="middle"))
     parts.append(
         tag("rect", x=f"{x - 16:.1f}", y=_AXIS_TOP - 6, width=32, height=_ABSENT_Y + 8 - _AXIS_TOP, class_="brush-area", data_axis=number)
     )

@@ -94,7 +94,7 @@ def test_the_picture_has_a_part_for_every_share(tmp_path: Path) -> None:
     args = ["megatron", "--model", "llama-3.1-8b", "--gpus", "8xA100-80", "--json", "--top", "1", "--picture", str(path)]
     parts = json.loads(runner.invoke(app, args).output)["candidates"][0]["parts_s"]
     root = ElementTree.fromstring(path.read_text())
-    bars = [float(bar.get("width", "0")) for bar in root.iter("{http://www.w3.org/2000/svg}rect") if bar.get("height") == "36"]
+    bars = [float(bar.get("width", "0")) for bar in root.iter("{http://www.w3.org/2000/svg}rect") if bar.get("height") == "36.0"]
     assert sum(bars) == pytest.approx(720, abs=2)
     assert bars[0] == pytest.approx(720 * max(parts.values()) / sum(parts.values()), abs=0.1)
     assert "simulated" in path.read_text()

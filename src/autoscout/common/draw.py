@@ -147,8 +147,8 @@ def picture(*children: object, width: float, height: float, title: str, **attrib
 
 def picture_file(*children: object, width: float, height: float, title: str) -> str:
     """An SVG file of a fixed size on white."""
-    name_space = {"xmlns": "http://www.w3.org/2000/svg", "width": f"{width:g}", "height": f"{height:g}", "font_family": "sans-serif"}
-    return picture(box(0, 0, width, height, fill="white"), *children, width=width, height=height, title=title, **name_space) + "\n"
+    inside = picture(box(0, 0, width, height, fill="white"), *children, width=width, height=height, title=title, font_family="sans-serif")
+    return inside.replace("<svg ", f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" ', 1) + "\n"
 
 
 def chart(title: str, lines: Mapping[str, Line], across: str, *, log: bool = False, colours: Mapping[str, str] | None = None) -> Markup:

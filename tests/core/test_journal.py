@@ -97,7 +97,7 @@ def test_all_bad_lines_are_reported_at_once(tmp_path: Path) -> None:
     assert [fault.where for fault in caught.value.faults] == [f"{path}:{line}" for line in [*range(2, 12), 13]]
     texts = [str(fault) for fault in caught.value.faults]
     assert "'status' is missing" in texts[2]
-    assert "already stands in line 1" in texts[-1]
+    assert "is already in line 1" in texts[-1]
     assert all(len(text) < len(str(path)) + 400 for text in texts), "long lines are shortened"
     assert all(fault.fix for fault in caught.value.faults)
 

@@ -31,7 +31,7 @@ def escape(value: object) -> Markup:
 
 
 def tag(name: str, /, *children: object, **attributes: object) -> Markup:
-    """An element. Attributes whose value is None are left out; `class_` stands for `class`, `_` for `-`."""
+    """An element. Attributes whose value is None are left out; `class_` is written `class`, `_` is written `-`."""
     parts = [name]
     for key, value in attributes.items():
         if value is not None and value is not False:
@@ -71,6 +71,6 @@ def badge(text: object, kind: str) -> Markup:
 
 
 def embedded_json(data: Any) -> Markup:
-    """JSON that cannot end the script element it stands in, whatever strings it holds."""
+    """JSON for a script element, which no string in it can end."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))

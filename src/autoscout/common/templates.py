@@ -33,7 +33,7 @@ def holes(tree: Any) -> set[str]:
 
 
 def resolve(name: str, known: Iterable[str]) -> str | None:
-    """The known name that `name` stands for: itself, or the only one that differs in case alone."""
+    """The known name that `name` means: itself, or the only one that differs in case alone."""
     known = set(known)
     if name in known:
         return name
@@ -52,7 +52,7 @@ def fill(tree: Any, values: Mapping[str, Value]) -> Any:
 
 
 def prune(tree: Mapping[str, Any], keep: Iterable[str] = ()) -> dict[str, Any]:
-    """The sections of a template that some knob touches, and the plain values beside them.
+    """The sections of a template that some knob touches, and the plain values next to them.
 
     Two configurations that differ only in sections nobody varies are one experiment, and a section without a hole cannot tell
     two experiments apart.

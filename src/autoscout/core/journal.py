@@ -22,7 +22,7 @@ NAME = "trials.jsonl"
 def encode(trial: Trial) -> str:
     """The line of a trial, without the newline: strict JSON in ASCII.
 
-    Never fails, because a trial that was paid for must not be lost over a curious value: numbers that JSON does not
+    Never fails, because a trial that was paid for must not be lost over an unusual value: numbers that JSON does not
     know become the strings that `float` reads, foreign objects in an origin become lists or text.
     """
     return json.dumps(_plain(trial.to_json()), separators=(",", ":"), allow_nan=False)
@@ -62,7 +62,7 @@ def read_trials(path: str | os.PathLike[str], study: str | None = None) -> list[
         study: Only this study's trials.
 
     Raises:
-        ConfigError: the file cannot be read, or has lines that are no trials or stand there twice: all of them at once.
+        ConfigError: the file cannot be read, or has lines that are not trials or that are there twice; all of them at once.
     """
     file = Path(path)
     file = file / NAME if file.is_dir() else file
@@ -87,7 +87,7 @@ def read_trials(path: str | os.PathLike[str], study: str | None = None) -> list[
             continue
         before = lines.setdefault((trial.study, trial.number), line)
         if before != line and trial.number >= 0:
-            rule = f"trial {trial.number} of study {trial.study!r} already stands in line {before}"
+            rule = f"trial {trial.number} of study {trial.study!r} is already in line {before}"
             faults.append(Fault(where=f"{file}:{line}", rule=rule, fix="Delete one of the two lines"))
         elif study is None or trial.study == study:
             found.append(trial)

@@ -1,6 +1,6 @@
 """Readable names of configurations: acronyms of the knobs with their values (`tmbspg8_gas4`).
 
-The example stands for `train_micro_batch_size_per_gpu=8, gradient_accumulation_steps=4`. Within one set of knobs, two
+The example means `train_micro_batch_size_per_gpu=8, gradient_accumulation_steps=4`. Within one set of knobs, two
 configurations with different values never share a name.
 """
 
@@ -33,9 +33,9 @@ class Names:
     def name(self, config: Mapping[str, Value]) -> str:
         """The name of `config`; knobs this object was not told of are appended under their whole names."""
         known = [knob for knob in self.acronyms if knob in config]
-        strange = sorted(knob for knob in config if knob not in self.acronyms)
+        others = sorted(knob for knob in config if knob not in self.acronyms)
         parts = [_join(self.acronyms[knob], config[knob]) for knob in known]
-        parts += [f"{re.sub(r'[^A-Za-z0-9]+', '-', knob)}={_encode(config[knob])}" for knob in strange]
+        parts += [f"{re.sub(r'[^A-Za-z0-9]+', '-', knob)}={_encode(config[knob])}" for knob in others]
         name = "_".join(parts) or "exp"
         return name if len(name) <= LENGTH else f"{name[: LENGTH - 9]}~{Config(config).key[:8]}"
 

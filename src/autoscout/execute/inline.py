@@ -89,7 +89,7 @@ class _Call:
 
     def __init__(self, launch: Launch, alone: bool) -> None:
         self._launch = launch
-        self._cpu_s = time.process_time if alone else time.thread_time  # threads of the call count only when nobody else's could
+        self._cpu_s = time.process_time if alone else time.thread_time  # threads of the call are counted only when no other call runs
         self._over = threading.Event()
         self._stopped = False
         self._ended: tuple[Any, str, float] | None = None
@@ -99,12 +99,12 @@ class _Call:
         self._over.set()
 
     def run(self) -> Completed:
-        begun_s = time.monotonic()
+        started_s = time.monotonic()
         before = Counters.read(None)
         if not self._over.is_set():
             threading.Thread(target=self._work, name=f"call-{self._launch.name}", daemon=True).start()
         self._over.wait(self._launch.limit_s)
-        wall_s, ended = time.monotonic() - begun_s, self._ended
+        wall_s, ended = time.monotonic() - started_s, self._ended
         if ended is None:
             return Completed(returncode=None, wall_s=wall_s, cancelled=self._stopped, timed_out=not self._stopped)
         value, error, cpu_s = ended
@@ -115,12 +115,12 @@ class _Call:
         assert self._launch.call is not None
         value: Any = None
         error = ""
-        begun_s = self._cpu_s()
+        started_s = self._cpu_s()
         try:
             value = self._launch.call()
         except BaseException:  # SystemExit and KeyboardInterrupt of a user's function are an end like any other
             error = traceback.format_exc()
-        self._ended = (value, error, self._cpu_s() - begun_s)
+        self._ended = (value, error, self._cpu_s() - started_s)
         self._over.set()
 
 

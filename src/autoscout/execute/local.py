@@ -59,10 +59,10 @@ class LocalOptions:
 
     def __post_init__(self) -> None:
         there = set(machine_cores())
-        strange = [core for core in self.cores or () if core not in there]
+        unknown = [core for core in self.cores or () if core not in there]
         checks = {
             "slots": (self.slots >= 1, "must be at least 1"),
-            "cores": (not strange and (self.cores is None or len(self.cores) > 0), f"must name cores among {sorted(there)}"),
+            "cores": (not unknown and (self.cores is None or len(self.cores) > 0), f"must name cores among {sorted(there)}"),
             "memory_gb": (self.memory_gb is None or self.memory_gb > 0, "must be above zero; leave it out for no limit"),
             "grace_s": (self.grace_s >= 0, "must not be negative"),
             "keep_files": (self.keep_files in KEEP, f"must be one of: {', '.join(KEEP)}"),
@@ -128,7 +128,7 @@ class LocalExecutor:
             return tuple(self.options.cores), self.options.pin
         cores, quota = machine_cores(), cpu_quota()
         if quota is not None and quota < len(cores):
-            # The container may run on any core but only so much: pinning it to the first few would meet other containers there.
+            # Pinned to the first few cores, the container would compete with others there: its quota is of time, not of cores.
             return cores[: max(1, int(quota))], False
         return cores, self.options.pin
 
@@ -138,7 +138,7 @@ class LocalExecutor:
             name in source for name in THREAD_VARIABLES for source in (launch.env, os.environ)
         ):
             extra |= dict.fromkeys(THREAD_VARIABLES, str(len(share.cores)))
-        # A trial that runs alone may see GPUs it did not ask for; beside others it must not.
+        # A trial that runs alone may see GPUs it did not ask for; one that shares the machine must not.
         if (share.gpus or self._hide_gpus) and not any(name in launch.env for name in VISIBLE_GPUS):
             extra |= gpu_environment(share.gpus)
         used = share if self._pinned else Share(gpus=share.gpus, memory_gb=share.memory_gb)

@@ -294,7 +294,7 @@ def _join(options: RayOptions) -> bool:
 
 
 def _refuse_silent(address: str) -> None:
-    """Ray ends the whole process when nobody answers at an address; look first."""
+    """Ray ends the whole process when nothing answers at an address, so this looks first."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if colon and port.isdigit():
         try:

@@ -1,4 +1,4 @@
-"""Gradient-boosted trees on the knobs: the best inside its data, worthless outside (it says so in `known`)."""
+"""Gradient-boosted trees on the knobs: the most accurate inside its data, useless outside it (which `known` says)."""
 
 from __future__ import annotations
 

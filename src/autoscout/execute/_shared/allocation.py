@@ -22,7 +22,7 @@ class Pool:
     """The parts of a machine, handed out in shares that never overlap. Not thread-safe: its owner locks.
 
     A launch gets the cores it asks for, or an even share of the machine where that is more: the same launch always gets as many,
-    whoever else is running, or else its measurements could not be compared.
+    whatever else is running; otherwise its measurements could not be compared.
 
     Args:
         slots: Shares at once.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from autoscout.core.launch import Completed
 
 REIMPORTING = "AUTOSCOUT_REIMPORTING_MAIN"
-"""Set while the new process imports the caller's script, which must not start trials of its own then."""
+"""Set while the new process imports the caller's script, which must not start trials of its own while that happens."""
 
 CALL, RESULT = "call.pickle", "result.pickle"
 
@@ -43,7 +43,7 @@ def pack_call(call: Callable[[], Any], name: str) -> bytes:
         LaunchError: it does not pickle.
     """
     preparation = spawn.get_preparation_data("autoscout-call")
-    preparation.pop("authkey", None)  # a secret of this process; nobody needs it there, and the file stays on disk
+    preparation.pop("authkey", None)  # a secret of this process; not needed there, and the file stays on disk
     try:
         return pickle.dumps((preparation, pickle.dumps(call)))
     except Exception as error:  # whatever a user's own reduce methods raise
@@ -64,20 +64,20 @@ def call_command(folder: Path, packed: bytes) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class CallOutcome:
-    """What became of a call: its value, still packed, or the traceback of why there is none."""
+    """The result of a call: its value, still packed, or the traceback of its failure."""
 
     packed: bytes | None = None
     error: str = ""
-    begun: bool = True  # False when its code was not even found
+    started: bool = True  # False when its code was not found
 
 
 def call_outcome(folder: Path) -> CallOutcome:
     """What the new process left in `folder`."""
     try:
-        packed, error, begun = pickle.loads((folder / RESULT).read_bytes())
+        packed, error, started = pickle.loads((folder / RESULT).read_bytes())
     except FileNotFoundError:
         return CallOutcome(error="the call ended its process before it returned")
-    return CallOutcome(packed=packed, error=error, begun=begun)
+    return CallOutcome(packed=packed, error=error, started=started)
 
 
 def unpacked(completed: Completed) -> Completed:
@@ -95,21 +95,21 @@ def main(folder: Path) -> int:
     preparation, packed = pickle.loads((folder / CALL).read_bytes())
     value: Any = None
     error = ""
-    begun = False
+    started = False
     try:
         os.environ[REIMPORTING] = "1"
         spawn.prepare(preparation)
         call = pickle.loads(packed)
         del os.environ[REIMPORTING]
-        begun = True
+        started = True
         value = call()
     except BaseException:
         error = traceback.format_exc()
         sys.stderr.write(error)
     try:
-        result = pickle.dumps((None if value is None else pickle.dumps(value), error, begun))
+        result = pickle.dumps((None if value is None else pickle.dumps(value), error, started))
     except Exception as problem:  # whatever a user's own reduce methods raise
-        result = pickle.dumps((None, f"the call returned {type(value).__name__}, which does not pickle: {problem}", begun))
+        result = pickle.dumps((None, f"the call returned {type(value).__name__}, which does not pickle: {problem}", started))
     partial = folder / f"{RESULT}.partial"
     partial.write_bytes(result)
     partial.rename(folder / RESULT)

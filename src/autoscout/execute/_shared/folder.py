@@ -1,4 +1,4 @@
-"""The folder of one launch: what it gets, what it leaves, what is brought back."""
+"""The folder of one launch: what is put into it, what the launch leaves there, what is read back."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def make_folder(parent: Path, name: str) -> Path:
 
 
 def fill_folder(folder: Path, launch: Launch, argv: list[str], added: Mapping[str, str]) -> None:
-    """Write the launch's files, and the command and environment for whoever wants to repeat it by hand."""
+    """Write the launch's files, and the command and environment for people who want to repeat it by hand."""
     for name, text in launch.files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

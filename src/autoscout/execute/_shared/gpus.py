@@ -1,4 +1,4 @@
-"""GPUs of this machine, asked from the vendor's own tools; none found is no error."""
+"""GPUs of this machine, asked from the vendor's own tools; finding none is not an error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TIMEOUT_S = 30.0
 def present_gpus(environment: dict[str, str] | None = None) -> tuple[str, ...]:
     """Identifiers of the GPUs this process may use, as `CUDA_VISIBLE_DEVICES` names them.
 
-    A list that a scheduler or the user already set there is taken as it stands.
+    A list that a scheduler or the user already set there is used unchanged.
     """
     environment = dict(os.environ) if environment is None else environment
     for name in VISIBLE_GPUS:
@@ -36,7 +36,7 @@ def gpu_environment(gpus: Sequence[str]) -> dict[str, str]:
 
 
 def gpu_memory_used_mb(gpus: Sequence[str]) -> float | None:
-    """Memory in use on these GPUs together; None when nobody can tell."""
+    """Memory in use on these GPUs together; None when no tool can tell."""
     if not gpus:
         return None
     rows = _nvidia("memory.used", gpus)

@@ -1,4 +1,4 @@
-"""What this machine has: cores in an order worth handing out, a CPU quota, memory."""
+"""What this machine has: cores in the order in which to hand them out, a CPU quota, memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def machine_cores() -> tuple[int, ...]:
 
 
 def cpu_quota(mount: Path = Path("/sys/fs/cgroup")) -> float | None:
-    """How many cores' worth of time a container may use; None for no bound."""
+    """CPU time that a container may use, in cores; None for no bound."""
     try:
         quota, period = (mount / "cpu.max").read_text().split()
         return None if quota == "max" else int(quota) / int(period)

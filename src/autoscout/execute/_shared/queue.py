@@ -14,7 +14,7 @@ from autoscout.execute._shared.allocation import Pool, Share
 from autoscout.execute._shared.call import refuse_while_reimporting
 
 OVERTAKEN = 4
-"""How often smaller launches may start before an earlier, larger one; after that everybody waits for it."""
+"""How often smaller launches may start before an earlier, larger one; after that all wait for it."""
 
 log = logger(__name__)
 
@@ -62,7 +62,7 @@ class QueuedJob:
             self.finish(Completed(returncode=None, cancelled=True))
 
     def work(self, share: Share) -> Completed:
-        """Run the launch; whatever goes wrong becomes a Completed, since nobody would see an exception of this thread."""
+        """Run the launch; whatever goes wrong becomes a Completed, since an exception of this thread would be lost."""
         try:
             run = self._prepare(share)
             with self._lock:
@@ -77,7 +77,7 @@ class QueuedJob:
             return Completed(returncode=None, error=reason)
 
     def finish(self, completed: Completed) -> None:
-        """Hand the result to whoever waits; the first one stands."""
+        """Hand the result to those who wait; the first one counts."""
         with self._lock:
             if self._completed is None:
                 self._completed = completed
@@ -87,7 +87,7 @@ class QueuedJob:
 class JobQueue:
     """Starts waiting jobs in order as the pool lets it. Thread-safe.
 
-    A launch that does not fit lets smaller ones pass, but not for ever: see `OVERTAKEN`.
+    A launch that does not fit lets smaller ones pass, but only a few times: see `OVERTAKEN`.
     """
 
     def __init__(self, pool: Pool, name: str) -> None:
@@ -118,7 +118,7 @@ class JobQueue:
             if job not in self._waiting:
                 return False
             self._waiting.remove(job)
-            self._dispatch()  # it may have been the one that everybody waited for
+            self._dispatch()  # it may have been the one that all waited for
             return True
 
     def close(self) -> None:

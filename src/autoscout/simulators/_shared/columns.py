@@ -1,4 +1,8 @@
-"""Configs as a matrix of numbers, learned from the configs that were measured."""
+"""Configs as a matrix of numbers, learned from the configs that were measured.
+
+Not `common.forest.Encoder`: a regression extrapolates, so it needs values (or logarithms) and one column per word, where a tree needs
+ranks and codes; and its trials may come from several spaces, so that `space.encode` does not apply either.
+"""
 
 from __future__ import annotations
 

@@ -44,14 +44,14 @@ PRIORS: dict[str, tuple[float, float, float, float]] = {
     "expert_layer_s": (4e-5, 0.6, 1e-6, 2e-4),
     "reduced_share": (0.4, 0.4, 0.1, 1.0),
 }
-"""What physics says of each constant before any run: where it lies, the standard deviation of its logarithm, and its bounds.
+"""Prior of each constant: (value, standard deviation of its logarithm, lower bound, upper bound).
 
-Shares of a kernel's known rate are known well, host times hardly: with few models in a table they cannot be told apart otherwise."""
+Shares of a kernel's nominal rate are known well, host times hardly: without the priors a table of few models could not separate them."""
 START = ServingConstants(**{name: prior[0] for name, prior in PRIORS.items()})
-ROWS = 10.0  # rows of one model that count in full: all of them come from few campaigns, whose settings they share
-FEW = 20  # rows from which on a table's own errors outweigh the shipped spread
+ROWS = 10.0  # a row of a model with n rows has the weight sqrt(min(1, ROWS / n)): its rows come from few campaigns and share their settings
+FEW = 20  # weight of the shipped spread, in rows: with this many the table's own errors count as much
 NOISE = 0.15  # log error of a run that the model explains
-CAP = 0.07  # errors far above it hardly count: tables hold runs under settings that their columns do not tell
+CAP = 0.07  # a log error e counts as CAP * sqrt(log(1 + (e / CAP)^2)): tables hold runs under settings that their columns do not say
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +119,7 @@ def models_left_out(table: ServingTable, families: Sequence[str], *, loop: bool 
 
 
 def spread_of(errors: NDArray[np.float64]) -> float:
-    """One standard deviation for log errors with long tails: between what 68 % of them and half of what 95 % of them keep.
+    """Standard deviation of log errors with long tails: sqrt(q68 * q95 / 2), the quantiles of their absolute values.
 
     >>> round(spread_of(np.linspace(-1.0, 1.0, 1001)), 2)
     0.57

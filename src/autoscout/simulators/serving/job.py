@@ -137,7 +137,7 @@ def gpu_serving_fields(gpu: Gpu, precision: str) -> dict[str, float]:
 
 
 def precision_named(word: str) -> str | None:
-    """The format that a name stands for: `bf16`, `fp8`, `fp4`, or a weight-only one by its name; None = unknown.
+    """The format that a name means: `bf16`, `fp8`, `fp4`, or a weight-only one by its name; None = unknown.
 
     >>> precision_named("FP8_block"), precision_named("awq"), precision_named("fp9")
     ('fp8', 'awq', None)

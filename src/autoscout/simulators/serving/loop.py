@@ -35,7 +35,7 @@ class EngineLimits:
     max_step_tokens: int = 8192
     cache_tokens: float = math.inf
     chunked: bool = True  # prompts may be cut to fit into a step
-    mixed: bool = True  # prompts share their steps with decoding; otherwise they go first and decoding stands still
+    mixed: bool = True  # prompts share their steps with decoding; otherwise they go first and decoding waits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +151,7 @@ class _Loop:
             used += first.prompt
 
     def _mixed_step(self) -> None:
-        """One step that carries prompt tokens, beside one token for every request that decodes where the engine mixes them."""
+        """One step that carries prompt tokens and, where the engine mixes them, one token for every request that decodes."""
         state, limits = self._state, self._limits
         decoding = len(state.decoding) if limits.mixed else 0
         self._make_room(decoding)

@@ -126,7 +126,7 @@ class ServingModel:
         capacity = float(cache_tokens(found.job, found.memory_share))
         cost = step_cost(found.job, self._calibration.constants)
         limits = replace(found.limits, cache_tokens=capacity)
-        # the replicas share the load evenly: one of them stands for all
+        # the replicas share the load evenly: one of them represents all
         count = max(8, -(-reading.requests // found.replicas))
         draw = seeds.stream(self.options.seed, "serving")
         spread = self.options.length_spread

@@ -45,10 +45,10 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "expert_share": (0.1, 1.0),
     "expert_host_s": (1e-6, 5e-3),
 }
-"""What each constant may be, whatever the data says: outside, it would be fitting something else."""
+"""Bounds of each constant, in its own unit: outside them it would make up for an error elsewhere in the model."""
 
 WORTHWHILE = 0.9
-"""Share of the error on unseen workloads that must be left for factors of layer shapes to be used."""
+"""Factors of layer shapes are used when the error on unseen workloads with them is below this share of the error without."""
 
 START = TrainingConstants(dp_overlap=0.3, element_bytes=25.0, expert_host_s=1e-4, layer_host_s=6e-4)
 
@@ -122,7 +122,7 @@ def calibrate(
         constants=constants,
         memory=memory or MemoryConstants(),
         shapes=learn_shapes(_parts(tables), constants) if use else LayerShapes(),
-        spread=float(np.round(np.std(np.log(_ratios(plain, tables))), 3)) if judged else spread,  # shapes are seldom among the measured
+        spread=float(np.round(np.std(np.log(_ratios(plain, tables))), 3)) if judged else spread,  # most shapes asked for were not measured
         made_from=made_from,
         rows=len(ratios) if judged else sum(int(np.isfinite(table.step_s).sum()) for table in tables),
         mape=float(np.round(mape(ratios, np.ones_like(ratios)), 3)) if judged else None,
@@ -151,7 +151,7 @@ def _error(predicted: Sequence[NDArray[np.float64]], tables: Sequence[TrainingTa
 
 
 def _masks(tables: Sequence[TrainingTable], count: int) -> list[list[NDArray[np.bool_]]]:
-    """Held-out rows by table and fold; tables of one workload each are told apart only together."""
+    """Held-out rows by table and fold; tables of one workload each are split together."""
     if any(len(set(table.groups)) > 1 for table in tables):
         return [folds(table.groups, count) for table in tables]
     ends = np.cumsum([len(table.groups) for table in tables])[:-1]

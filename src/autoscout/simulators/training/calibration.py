@@ -56,11 +56,11 @@ class TrainingCalibration:
     made_from: str = "nothing: textbook values"
     rows: int = 0
     mape: float | None = 0.0  # in grouped cross-validation; None where the data has only one workload
-    assumes: Mapping[str, float] = field(default_factory=dict)  # knobs that this software sets when nobody says anything
+    assumes: Mapping[str, float] = field(default_factory=dict)  # values of knobs that this software uses when a task does not set them
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # log2 of each feature, 5th to 95th percentile
 
     def known(self, job: TrainingJob, count: int) -> NDArray[np.float64]:
-        """1 inside the calibration data, halving with every doubling outside of it."""
+        """1 inside the calibration data; halved for every doubling of a feature outside it."""
         if not self.ranges:
             return np.full(count, 0.25)
         same, away = 0.0, np.zeros(count)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConstants:
-    """Fitted per software stack; each has a physical meaning, and a default that stands without any data."""
+    """Fitted per software stack; each has a physical meaning, and a default that holds without any data."""
 
     gemm_scale: float = 1.0  # of the rate that bare GEMM kernels reach
     unaligned_cost: float = 2.0  # extra time of a GEMM whose width is odd, as a share: no 16-byte loads

@@ -125,7 +125,7 @@ def _forward(
 
 
 def _overlap(matmul_s: Array, tensor_s: Array, job: TrainingJob, constants: TrainingConstants) -> tuple[Array, Array]:
-    """Tensor-parallel traffic beside GEMMs: hidden up to a share of them, at the price of the SMs it holds."""
+    """Tensor-parallel traffic during GEMMs: hidden up to a share of their time, at the price of the SMs it occupies."""
     lay = job.layout
     if not given(lay.tp_overlap):
         return matmul_s, tensor_s

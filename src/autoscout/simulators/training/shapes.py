@@ -1,4 +1,4 @@
-"""Layers whose time has been measured: what kernels of one shape do beside the formula, off away from the shapes that were seen."""
+"""Layers whose time has been measured: measured over predicted for each shape, faded out away from the shapes that were measured."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from autoscout.simulators.training.step import step_time
 Vector = NDArray[np.float64]
 
 REACH = 0.25
-"""Powers of two to a shape at which its word has lost two fifths of its weight; at a doubling nothing is left of it."""
+"""Width of a shape's weight, exp(-d^2 / (2 REACH^2)) at a distance of d powers of two: nothing is left at a doubling."""
 WORTH = 2.0
-"""How many rows the formula's own word is worth."""
+"""Weight of the formula, in rows: with n rows the log factor is their median times n / (n + WORTH)."""
 WIDEST = 0.5
-"""No layer is believed to be further from the formula than this, as a logarithm."""
+"""Bound of the log factor in both directions."""
 LEAST = 4
-"""Rows of one shape from which on its time counts as measured."""
+"""Rows that a shape needs for a factor of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ def place(job: TrainingJob) -> tuple[Array, ...]:
 
 
 def learn_shapes(parts: Sequence[tuple[TrainingJob, Vector]], constants: TrainingConstants) -> LayerShapes:
-    """From jobs with measured step times: the layer takes the blame for what the rest of the step does not explain."""
+    """From jobs with measured step times: what the rest of the step does not explain is attributed to the layer."""
     places, logs = [], []
     for job, step_s in parts:
         plain_s = step_time(job, constants).total_s

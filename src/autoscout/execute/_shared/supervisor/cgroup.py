@@ -14,7 +14,7 @@ MOUNT = Path("/sys/fs/cgroup")
 def memory_group(name: str, memory_bytes: int, mount: Path = MOUNT, listing: Path = Path("/proc/self/cgroup")) -> Path | None:
     """A new, empty control group with this memory limit and no swap; None where the system does not let us.
 
-    It is made below our own group, or beside it when ours holds processes (a group cannot have both) and has no limit of its own
+    It is made below our own group, or next to it when ours holds processes (a group cannot have both) and has no limit of its own
     that the trial would escape.
     """
     for parent in _parents(mount, listing):

@@ -33,7 +33,7 @@ MARK = "AUTOSCOUT_JOB"
 """Environment variable that all processes of a trial inherit: how to find them should their supervisor be killed."""
 
 PACKAGE = Path(__file__).parents[3]  # the folder `autoscout`
-STUCK_S = 60.0  # a supervisor that is so much overdue will not answer any more
+STUCK_S = 60.0  # a supervisor that is overdue by this many seconds is taken for dead
 
 # Loads the supervisor without the packages around it: no third-party import, a few hundredths of a second.
 _BOOT = """
@@ -215,7 +215,7 @@ class Supervised:
         if self._packed is not None and not called.error and not killed:
             called = call_outcome(folder)
         completed = Completed(
-            returncode=report.get("returncode") if called.begun else None,
+            returncode=report.get("returncode") if called.started else None,
             stdout=tail(folder / "stdout.log", size),
             stderr=tail(folder / "stderr.log", size),
             outputs=read_outputs(folder, self._launch, int(settings.output_mb * 1024**2)),

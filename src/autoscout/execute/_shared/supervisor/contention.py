@@ -19,7 +19,7 @@ class Counters:
     Attributes:
         cores: The cores whose use is counted.
         stall_us: Total time during which some task waited, by resource (pressure stall information).
-        busy_ticks: Time the cores were not idle, whoever used them, stolen time included.
+        busy_ticks: Time the cores were not idle, for any process, stolen time included.
         load_1min: Load average of the machine.
     """
 
@@ -34,7 +34,7 @@ class Counters:
         used = tuple(cores) if cores else all_cores()
         stalls = {resource: total for resource in ("cpu", "memory") if (total := _stall_us(resource)) is not None}
         load: float | None = None
-        with contextlib.suppress(OSError):  # not to be had in some sandboxes
+        with contextlib.suppress(OSError):  # not available in some sandboxes
             load = os.getloadavg()[0]
         return cls(cores=used, stall_us=stalls, busy_ticks=_busy_ticks(used), load_1min=load)
 
@@ -44,7 +44,7 @@ def conditions(before: Counters, after: Counters, wall_s: float, cpu_s: float) -
 
     - `cpu_pressure`, `memory_pressure`: share of the time in which something on the machine waited for it;
     - `cpu_share`: CPU time of the trial over what its cores could have given;
-    - `other_cpu_share`: the same for everybody else on the trial's cores;
+    - `other_cpu_share`: the same for all other processes on the trial's cores;
     - `load_1min`: load average of the machine at the end; `cores`: how many cores the trial had.
     """
     wall_s = max(wall_s, 1e-6)

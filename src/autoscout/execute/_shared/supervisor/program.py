@@ -46,7 +46,7 @@ class Supervisor:
         self._main = 0
         self._main_status: int | None = None
         self._childless = False
-        self._strange_kills = 0  # processes ended by a SIGKILL that was not ours
+        self._foreign_kills = 0  # processes ended by a SIGKILL that was not ours
         self._killing = False
         self._ended_s = 0.0
         self._peak_bytes = 0
@@ -76,7 +76,7 @@ class Supervisor:
 
     def _outcome(self, why: str) -> dict[str, Any]:
         code = None if self._main_status is None else os.waitstatus_to_exitcode(self._main_status)
-        by_kernel = killed_for_memory(code, self._strange_kills, self._oom_before, self._oom_after)
+        by_kernel = killed_for_memory(code, self._foreign_kills, self._oom_before, self._oom_after)
         return {
             "returncode": code if why == ENDED else None,
             "timed_out": why == TIMED_OUT,
@@ -124,7 +124,7 @@ class Supervisor:
         return not self._error
 
     def _watch(self) -> str:
-        """Wait for the first of: the end of the command, a limit, a wish to stop, the end of AutoScout."""
+        """Wait for the first of: the end of the command, a limit, a request to stop, the end of AutoScout."""
         request = self._request
         deadline_s = self._started_s + request["limit_s"] if request["limit_s"] is not None else float("inf")
         period_s = LIMIT_POLL_S if request["memory_bytes"] else POLL_S
@@ -188,7 +188,7 @@ class Supervisor:
             if pid == self._main:
                 self._main_status = status
             if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL and not self._killing:
-                self._strange_kills += 1
+                self._foreign_kills += 1
 
     def _family(self) -> list[int]:
         return processes.descendants(os.getpid(), group=self._main)
@@ -216,7 +216,7 @@ class Supervisor:
         deadline_s = time.monotonic() + STUCK_S
         while not self._gone() and time.monotonic() < deadline_s:
             family = self._family()
-            self._signal(family, signal.SIGSTOP)  # nobody forks while we count
+            self._signal(family, signal.SIGSTOP)  # so that none forks while we count
             self._signal({*family, *self._family()}, signal.SIGKILL)
             self._until_gone(0.05)
         if not self._gone():
@@ -270,14 +270,14 @@ class Supervisor:
                 return  # still holds a process that cannot be killed
 
 
-def killed_for_memory(code: int | None, strange_kills: int, before: int | None, after: int | None) -> bool:
+def killed_for_memory(code: int | None, foreign_kills: int, before: int | None, after: int | None) -> bool:
     """Whether a command that ended by itself was a victim of the kernel's memory killer.
 
-    The kernel counted a victim meanwhile, and something here fits: a SIGKILL that nobody of us sent, or a command that failed
+    The kernel counted a victim meanwhile, and something here fits: a SIGKILL that we did not send, or a command that failed
     (engines answer the death of a worker with an error of their own).
     """
     counted = before is not None and after is not None and after > before
-    return counted and (strange_kills > 0 or code not in (0, None))
+    return counted and (foreign_kills > 0 or code not in (0, None))
 
 
 def _become(request: Request, parent: int, streams: dict[int, int], trouble: int) -> None:
@@ -310,7 +310,7 @@ def _join(cgroup: str | None) -> None:
         try:
             Path(cgroup, "cgroup.procs").write_text(str(os.getpid()))
         except OSError:
-            return  # not ours to move into; the supervisor's own look at memory still stands
+            return  # not ours to move into; the supervisor still checks memory itself
 
 
 def main() -> None:
@@ -326,4 +326,4 @@ def main() -> None:
     try:
         os.write(1, json.dumps(report).encode() + b"\n")
     except BrokenPipeError:
-        return  # nobody is left to read it
+        return  # no reader is left

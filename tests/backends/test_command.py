@@ -306,7 +306,7 @@ def test_all_faults_of_a_workload_at_once() -> None:
     }
     found = faults_of({"workload": workload})
     places = ["comand", "bad name", "../x", "y.txt", "metrics.tps.regex", "checks.0", "repeats", "limit_s", "gpus", "tpus", "health"]
-    rules = ["Did you mean command", "Did you mean batch", "{bach}", "{nope}", "bathc", "no value unless fast"]
+    rules = ["Did you mean 'command'", "Did you mean 'batch'", "{bach}", "{nope}", "bathc", "no value unless fast"]
     rules += ["can never be left out", "knob kind is used nowhere", "not on this machine"]
     for part in (*places, *rules):
         assert any(part in fault for fault in found), (part, found)

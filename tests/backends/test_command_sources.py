@@ -7,16 +7,19 @@ from typing import Any
 
 import pytest
 
-from autoscout.backends.command.fields import Reader
 from autoscout.backends.command.sources import Check, Run, Source, UnreadableError, calculate, documents
+from autoscout.backends.command.workload import read_workload, try_workload
+from autoscout.core.errors import Fault
+
+
+def faults_of(**workload: Any) -> list[Fault]:
+    return try_workload({"command": "true", **workload})[1]
 
 
 def read(spec: Any, run: Run, name: str = "tps") -> float:
-    reader = Reader("test")
-    source = reader.source(name, spec)
-    assert source is not None, reader.faults
-    assert reader.source(name, source.to_json()) == source, "what is written back must read the same"
-    return source.read(name, run)[0]
+    workload = read_workload({"command": "true", "metrics": {name: spec}})
+    assert read_workload(workload.to_json()) == workload, "what is written back must read the same"
+    return workload.metrics[name].read(name, run)[0]
 
 
 def test_json_from_the_last_line_of_a_chatty_program() -> None:
@@ -113,23 +116,18 @@ def test_all_numbers_of_an_object() -> None:
     ],
 )
 def test_bad_sources_are_faults(spec: Any) -> None:
-    reader = Reader("test")
-    assert reader.source("tps", spec) is None or reader.faults
-    assert reader.faults
+    assert faults_of(metrics={"tps": spec})
 
 
 def test_several_faults_of_one_source_together() -> None:
-    reader = Reader("test")
-    reader.source("tps", {"regex": "(", "pick": "best", "scale": "x"})
-    assert [fault.field for fault in reader.faults] == ["metrics.tps.regex", "metrics.tps.pick", "metrics.tps.scale"]
+    faults = faults_of(metrics={"tps": {"regex": "(", "pick": "best", "scale": "x"}})
+    assert [fault.field for fault in faults] == ["metrics.tps.regex", "metrics.tps.pick", "metrics.tps.scale"]
 
 
 def check(spec: Any, run: Run, **metrics: float) -> str:
-    reader = Reader("test")
-    found = reader.check("check", spec)
-    assert found is not None, reader.faults
-    assert reader.check("check", found.to_json()) == found
-    return found.broken(run, metrics)
+    workload = read_workload({"command": "true", "check": spec})
+    assert read_workload(workload.to_json()) == workload
+    return workload.checks[0].broken(run, metrics)
 
 
 def test_checks() -> None:
@@ -152,14 +150,11 @@ def test_checks() -> None:
     "spec", [5, {}, {"regex": "("}, {"json": "a"}, {"equals": 1}, {"regex": "a", "json": "b", "equals": 1}, {"expression": "("}]
 )
 def test_bad_checks_are_faults(spec: Any) -> None:
-    reader = Reader("test")
-    assert reader.check("check", spec) is None
-    assert reader.faults
+    assert faults_of(check=spec)
 
 
 def test_expressions_cannot_run_code() -> None:
-    reader = Reader("test")
-    assert reader.check("check", {"expression": "__import__('os').system('true')"}) is None
+    assert faults_of(check={"expression": "__import__('os').system('true')"})
     assert calculate("tp * pp", {"tp": 2, "pp": 4}) == 8
     assert calculate("1 / zero", {"zero": 0}) is None
 

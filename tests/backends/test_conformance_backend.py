@@ -1,8 +1,7 @@
-"""The shipped suite over every backend there is."""
+"""The shipped suite over every backend there is; each brings the task that it is tried on."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,49 +9,42 @@ import pytest
 
 from autoscout.core import plugins
 from autoscout.core.protocols import Backend
-from autoscout.testing.backend import BackendSuite
-
-COMMAND: dict[str, Any] = {
-    "workload": {
-        "command": [sys.executable, "-c", "print('{{\"time_s\": 1}}')", "--batch", "{batch}", "{fast:flag}", ["--bucket", "{bucket_mb}"]],
-        "metrics": {"time_s": "json:time_s"},
-    },
-    "objective": {"metric": "time_s", "direction": "minimize"},
-    "space": {
-        "knobs": {
-            "batch": {"values": [1, 2, 4], "help": "samples at once"},
-            "fast": {"type": "bool", "help": "take the short cut"},
-            "bucket_mb": {"range": [1, 64], "log": True, "when": "fast", "help": "size of the pieces"},
-        }
-    },
-}
-GIVEN: dict[str, dict[str, Any]] = {
-    "command": COMMAND,
-    "llamacpp": {"workload": {"model": "random-tiny"}},
-    "virtual": {},
-}
-"""Backend -> the least its `task` needs; a new backend wants an entry."""
+from autoscout.core.trial import Status
+from autoscout.execute.local import LocalExecutor, LocalOptions
+from autoscout.testing.backend import BackendSuite, example
 
 
-@pytest.fixture(params=plugins.available("backend"))
-def name(request: pytest.FixtureRequest) -> str:
-    health = plugins.health("backend", request.param)
+def usable(name: str) -> type:
+    health = plugins.health("backend", name)
     if not health.usable:
         pytest.skip(health.why)
-    return str(request.param)
+    found: type = plugins.get("backend", name)
+    return found
 
 
 class TestEveryBackend(BackendSuite):
+    @pytest.fixture(params=plugins.available("backend"))
+    def kind(self, request: pytest.FixtureRequest) -> type:
+        return usable(request.param)
+
     @pytest.fixture
-    def backend(self, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Backend:
+    def backend(self, kind: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Backend:
         monkeypatch.setenv("AUTOSCOUT_CACHE", str(tmp_path))
-        made: Backend = plugins.get("backend", name)()
+        monkeypatch.setenv("OMP_WAIT_POLICY", "passive")  # tests share their cores, and spinning threads would wait for each other
+        made: Backend = kind()
         return made
 
     @pytest.fixture
-    def given(self, name: str) -> dict[str, Any]:
-        assert name in GIVEN, f"the backend {name} wants an entry in GIVEN"
-        return GIVEN[name]
+    def given(self, kind: type) -> dict[str, Any]:
+        return example(kind)
+
+    def test_the_example_can_be_measured_here(self, backend: Backend, given: dict[str, Any], tmp_path: Path) -> None:
+        task = backend.task(given)
+        launch = backend.render(backend.space(task).default(), task, seed=1)
+        with LocalExecutor(LocalOptions(folder=tmp_path / "trials")) as executor:
+            done = backend.parse(executor.submit(launch).result(600.0), task)
+        assert done.status is Status.OK, done.reason
+        assert task.objective.metric in done.metrics
 
 
 class TestLossyLlamaCpp(BackendSuite):
@@ -61,11 +53,17 @@ class TestLossyLlamaCpp(BackendSuite):
     @pytest.fixture
     def backend(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Backend:
         monkeypatch.setenv("AUTOSCOUT_CACHE", str(tmp_path))
-        if not (health := plugins.health("backend", "llamacpp")).usable:
-            pytest.skip(health.why)
-        made: Backend = plugins.get("backend", "llamacpp")()
+        made: Backend = usable("llamacpp")()
         return made
 
     @pytest.fixture
     def given(self) -> dict[str, Any]:
         return {"workload": {"model": "random-tiny", "allow_lossy": True, "engine_defaults": "llama-server", "concurrency": 3}}
+
+
+def test_a_backend_without_an_example_is_told_what_to_write() -> None:
+    class Bare:
+        pass
+
+    with pytest.raises(AssertionError, match=r"Bare brings no example: write `@classmethod def example"):
+        example(Bare)

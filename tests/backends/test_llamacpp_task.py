@@ -52,7 +52,7 @@ def test_all_faults_come_together() -> None:
     told = "\n".join(found)
     assert len(found) == 13
     assert "prompt_tokens" in told, "a close match is suggested"
-    assert "Did you mean output_throughput" in told
+    assert "Did you mean 'output_throughput'" in told
     assert "p95_ttft_ms" in told
     for field in ("concurrency", "repeats", "allow_lossy", "engine_defaults", "limit_s", "cores", "numa_nodes", "direction", "budgets"):
         assert field in told
@@ -93,7 +93,7 @@ def test_a_model_file_that_is_none(tmp_path: Path, name: str, content: bytes | s
 
 def test_a_misspelt_random_model() -> None:
     (fault,) = faults_of(workload={"model": "random-tny"})
-    assert "Did you mean random-tiny?" in fault
+    assert "Did you mean 'random-tiny'" in fault
 
 
 def test_a_users_own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,7 +69,7 @@ def test_bad_input_is_explained_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         VirtualBackend().task({"workload": {"model": "no-such"}, "hardware": {"gpus": "8xAbacus"}})
     assert len(caught.value.faults) == 2
-    with pytest.raises(ConfigError, match="mapping"):
+    with pytest.raises(ConfigError, match="Did you mean 'workload'"):
         VirtualBackend().task({"wrkload": 3})
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from autoscout.common.fields import read_blocks
 from autoscout.core import plugins
 from autoscout.core.clock import VirtualClock
 from autoscout.core.config import Config
@@ -29,7 +30,6 @@ _WORDS = {
 }
 """What a workload may say besides the knobs that the simulator reads."""
 _STEP_METRICS = ("step", "tokens", "tflops", "mfu", "samples", "throughput")
-_PARTS = ("workload", "hardware", "software", "objective", "budget")
 
 
 class VirtualBackend:
@@ -39,27 +39,31 @@ class VirtualBackend:
     `autoscout estimate` (`gpus: 8xA100-80+4xA40`).
     """
 
+    @classmethod
+    def example(cls) -> Mapping[str, object]:
+        return {}
+
     def task(self, given: Mapping[str, object]) -> Task:
-        parts, faults = _parts(given)
-        serving = any(word in parts["workload"] for word in _SERVING_WORDS)
+        blocks = read_blocks(given)
+        serving = any(word in blocks.workload for word in _SERVING_WORDS)
         usual: dict[str, Any] = dict(SERVING if serving else TRAINING)
-        if "request_rate" in parts["workload"]:
+        if "request_rate" in blocks.workload:
             usual.pop("concurrency", None)
-        objective = parts["objective"]
+        objective = blocks.objective
         metric = str(objective.get("metric") or ("output_throughput" if serving else "step_s"))
         better = Direction.MAXIMIZE if "throughput" in metric or "goodput" in metric or "tokens" in metric else Direction.MINIMIZE
         task = Task(
             system="virtual",
-            workload={**usual, **parts["workload"], "kind": "serving" if serving else "training"},
-            hardware={"gpus": "8xA100-80", **parts["hardware"], "virtual": True},
-            software=parts["software"],
+            workload={**usual, **blocks.workload, "kind": "serving" if serving else "training"},
+            hardware={"gpus": "8xA100-80", **blocks.hardware, "virtual": True},
+            software=blocks.software,
             objective=Objective(
                 metric=metric,
                 direction=Direction(str(objective.get("direction") or better)),
                 limits=tuple(limit if isinstance(limit, Limit) else Limit.parse(str(limit)) for limit in objective.get("limits", ())),
             ),
         )
-        _check(task, faults)
+        _check(task, blocks.faults)
         return task
 
     def space(self, task: Task) -> Space:
@@ -153,16 +157,6 @@ def _gpus(task: Task) -> int:
 
 def _powers(highest: int) -> list[int]:
     return [2**power for power in range(highest.bit_length()) if 2**power <= highest and highest % 2**power == 0]
-
-
-def _parts(given: Mapping[str, object]) -> tuple[dict[str, dict[str, Any]], list[Fault]]:
-    blocks = {("objective" if name == "goal" else name): block for name, block in given.items() if name != "system"}
-    faults = [
-        Fault(field=name, value=repr(block)[:80], rule=f"must be a mapping, one of: {', '.join(_PARTS)}")
-        for name, block in blocks.items()
-        if name not in _PARTS or not isinstance(block, Mapping)
-    ]
-    return {name: dict(block) if isinstance(block := blocks.get(name), Mapping) else {} for name in _PARTS}, faults
 
 
 __all__ = ["VirtualBackend"]

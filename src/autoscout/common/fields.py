@@ -96,7 +96,7 @@ def faults_from(
 def _faults(detail: Mapping[str, Any], where: str, model: type[BaseModel] | None, places: Mapping[Place, str]) -> list[Fault]:
     path, kind, context = tuple(detail["loc"]), detail["type"], detail.get("ctx") or {}
     place = next((places[path[:length]] for length in range(len(path), 0, -1) if path[:length] in places), where)
-    name, found = ".".join(map(str, path)), shown(detail.get("input"))
+    name, found = ".".join(str(part) for part in path if part != ""), shown(detail.get("input"))
     refused = context.get("error")
     if isinstance(refused, Refused):
         dotted = [".".join(part for part in (name, fault.field) if part) for fault in refused.faults]
@@ -115,7 +115,7 @@ def _names(model: type[BaseModel] | None, path: Place) -> list[str]:
     for part in path[:-1]:
         inner = model.model_fields[str(part)].annotation if model and str(part) in model.model_fields else None
         model = inner if isinstance(inner, type) and issubclass(inner, BaseModel) else None
-    return list(model.model_fields) if model else []
+    return [field.alias or name for name, field in model.model_fields.items()] if model else []
 
 
 def shown(value: object) -> str:
@@ -133,19 +133,31 @@ def refuse_if(faults: Sequence[Fault]) -> None:
 def read_fields(model: type[Model], data: Mapping[str, Any], where: str) -> tuple[Model | None, list[Fault]]:
     """A block, and all that is wrong with it.
 
-    Fields that are null count as left out. Fields with faults are left out too, so that later checks can name what is wrong with the
-    rest; None where a required field is missing or bad.
+    Fields that are null count as left out. Fields and entries of mappings that have faults are left out too, so that later checks can
+    name what is wrong with the rest; None where a required field is missing or bad.
     """
     given = {name: value for name, value in data.items() if value is not None}
     try:
         return model.model_validate(given), []
     except ValidationError as error:
         faults = faults_from(error, where, model)
-        bad = {detail["loc"][0] for detail in error.errors(include_url=False) if detail["loc"]}
-    try:
-        return model.model_validate({name: value for name, value in given.items() if name not in bad}), faults
-    except ValidationError:
-        return None, faults
+        paths = [tuple(detail["loc"]) for detail in error.errors(include_url=False)]
+    for depth in (2, 1):  # without the bad entries, else without the bad fields
+        try:
+            return model.model_validate(_without(given, [path[:depth] for path in paths])), faults
+        except ValidationError:
+            continue
+    return None, faults
+
+
+def _without(data: Mapping[str, Any], paths: Iterable[Place]) -> dict[str, Any]:
+    kept: dict[str | int, Any] = {name: dict(value) if isinstance(value, Mapping) else value for name, value in data.items()}
+    for name, *rest in paths:
+        if rest and isinstance(kept.get(name), dict):
+            kept[name].pop(rest[0], None)
+        else:
+            kept.pop(name, None)
+    return {str(name): value for name, value in kept.items()}
 
 
 @dataclass(frozen=True, kw_only=True)

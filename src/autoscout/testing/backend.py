@@ -6,8 +6,10 @@
             return MyBackend()
 
         @pytest.fixture
-        def given(self):     # the least that `task` needs, with a metric that comes from the program's output
-            return {"workload": {"model": "tiny"}}
+        def given(self):
+            return example(MyBackend)
+
+`example` is the task that the backend brings for this purpose (`core.protocols.HasExample`).
 
 Needs no pytest itself and starts nothing: backends are pure. That the launches really run is for a backend's own tests.
 """
@@ -24,7 +26,7 @@ from typing import Any
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
 from autoscout.core.launch import Completed, Launch
-from autoscout.core.protocols import Backend, SpaceLike
+from autoscout.core.protocols import Backend, HasExample, SpaceLike
 from autoscout.core.seeds import stream
 from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Fidelity, Measurement, Status
@@ -52,8 +54,7 @@ class TaskSuite:
         assert task.system
         assert task.objective.metric
         assert isinstance(task.objective.direction, Direction)
-        again = type(backend)().task(given) if not given.get("space") else backend.task(given)
-        assert again == task, "the same description gives the same task"
+        assert backend.task(given) == task, "the same description gives the same task"
 
     def test_a_task_survives_files_and_stores(self, backend: Backend, given: Mapping[str, Any]) -> None:
         task = backend.task(given)
@@ -88,7 +89,7 @@ class SpaceSuite:
         assert backend.space(task).fingerprint() == backend.space(Task.from_json(task.to_json())).fingerprint()
 
     def test_every_value_of_every_knob_makes_a_difference(self, backend: Backend, given: Mapping[str, Any]) -> None:
-        """A knob that changes nothing wastes trials and tells the user a lie."""
+        """A knob that changes nothing wastes trials and misleads the user."""
         task = backend.task(given)
         space = backend.space(task)
         assert isinstance(space, Space)
@@ -199,7 +200,18 @@ class ExportSuite:
 
 
 class BackendSuite(TaskSuite, SpaceSuite, LaunchSuite, OutcomeSuite, ExportSuite):
-    """The contract of `autoscout.core.protocols.Backend`, one method per promise."""
+    """The contract of `autoscout.core.protocols.Backend`, one method per rule."""
+
+
+def example(kind: type) -> dict[str, Any]:
+    """The description that a backend brings for this suite."""
+    found = kind.example() if issubclass(kind, HasExample) else None
+    advice = (
+        "write `@classmethod def example(cls)` that returns a small task description, such as {'workload': {'model': 'tiny'}}, "
+        "which `task` accepts and whose launches run here in seconds without special hardware"
+    )
+    assert isinstance(found, Mapping), f"{kind.__name__} brings no example: {advice}"
+    return dict(found)
 
 
 def refusal(backend: Backend, given: Mapping[str, Any]) -> ConfigError:

@@ -7,7 +7,7 @@ import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from autoscout.backends.command.check import check, missing
 from autoscout.backends.command.driver import RESULT
@@ -18,12 +18,13 @@ from autoscout.backends.command.outcome import outcome
 from autoscout.backends.command.sources import calculate
 from autoscout.backends.command.template import Scope, plain
 from autoscout.backends.command.workload import IN_FOLDER, Command, Workload, read_workload, try_workload
+from autoscout.common.fields import read_blocks, refuse_if
 from autoscout.common.templates import canonical
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.launch import Completed, Launch, Resources
 from autoscout.core.names import Names
-from autoscout.core.task import Budget, Task
+from autoscout.core.task import Task
 from autoscout.core.trial import Measurement
 from autoscout.space import Space
 from autoscout.space.yaml import read_space
@@ -36,12 +37,14 @@ class CommandBackend:
     """Any program: a command with {knob} slots, and a metric from JSON, a regular expression or the clock.
 
     The knobs come from outside: as a `Space`, as the `space:` block of a campaign, or with the task, as `workload.space`; the
-    first two leave the task alone, so that a study may go on with a changed space. A task is refused when a slot names no knob, a
-    knob is used nowhere, or a conditional knob stands where it would leave a hole.
+    first two leave the task alone, so that a study may continue with a changed space. A task is refused when a slot names no knob, a
+    knob is used nowhere, or a slot would stay empty because its knob is inactive.
 
     Args:
         space: The knobs, as a space or as the block that declares one; None when tasks bring them.
     """
+
+    takes_space: ClassVar = True
 
     def __init__(self, space: Space | Mapping[str, Any] | None = None) -> None:
         self._space = space if isinstance(space, Space) else None
@@ -49,23 +52,33 @@ class CommandBackend:
         self._read: dict[str, Workload] = {}  # by the text of the workload; both are caches and change nothing
         self._spaces: dict[str, Space] = {}
 
+    @classmethod
+    def example(cls) -> Mapping[str, object]:
+        show = "import sys, json; print(json.dumps(dict(time_s=1 / int(sys.argv[1]), arguments=sys.argv[2:])))"
+        command = [sys.executable, "-c", show, "{batch}", "{fast:flag}", ["--bucket", "{bucket_mb}"]]
+        knobs = {
+            "batch": {"values": [1, 2, 4], "help": "samples at once"},
+            "fast": {"type": "bool", "help": "take the short cut"},
+            "bucket_mb": {"range": [1, 64], "log": True, "when": "fast", "help": "size of the pieces"},
+        }
+        workload = {"command": command, "metrics": {"time_s": "json:time_s"}}
+        return {"workload": workload, "objective": {"metric": "time_s"}, "space": {"knobs": knobs}}
+
     def task(self, given: Mapping[str, object]) -> Task:
-        faults: list[Fault] = []
-        blocks = _blocks(given, faults)
-        workload_data = {name: value for name, value in blocks["workload"].items() if name != "facts"}
+        blocks = read_blocks(given, also=("space",))
+        written = {name: value for name, value in blocks.workload.items() if name != "facts"}
         if given.get("space") is not None:
-            workload_data["space"] = given["space"]
-        hardware = {**(blocks["workload"].get("facts") or {}), **blocks["hardware"]}
-        workload, workload_faults = try_workload(workload_data)
-        objective, workload, goal_faults = read_objective(blocks["objective"], workload)
-        faults += workload_faults + goal_faults + missing(workload)
+            written["space"] = given["space"]
+        workload, wrong = try_workload(written)
+        objective, workload, more = read_objective(blocks.objective, workload)
+        faults = [*blocks.faults, *wrong, *more, *missing(workload)]
         task = Task(
             system="command",
             workload=workload.to_json(),
-            hardware=hardware,
-            software=blocks["software"],
+            hardware={**(blocks.workload.get("facts") or {}), **blocks.hardware},
+            software=blocks.software,
             objective=objective,
-            budget=Budget(**blocks["budget"]),
+            budget=blocks.budget,
         )
         space = self._known_space(task, workload)
         if space is not None and not mentioned(workload, {*space.knobs, "flags"}):
@@ -73,8 +86,7 @@ class CommandBackend:
             task = replace(task, workload=workload.to_json())
         if space is not None and workload.run.raw:
             faults += check(workload, space, _facts(task))
-        if faults:
-            raise ConfigError(faults)
+        refuse_if(faults)
         return task
 
     def space(self, task: Task) -> Space:
@@ -83,9 +95,7 @@ class CommandBackend:
         if space is None:
             fix = "Add a `space:` block to the campaign, or build the backend with CommandBackend(space=Space([...]))"
             raise ConfigError(Fault(where="space", rule="the knobs of a command must be declared", fix=fix))
-        faults = check(workload, space, _facts(task))
-        if faults:
-            raise ConfigError(faults)
+        refuse_if(check(workload, space, _facts(task)))
         return space
 
     def render(self, config: Config, task: Task, seed: int) -> Launch:
@@ -152,21 +162,6 @@ class CommandBackend:
         return {name: write_file(name, content, scope.values, known) for name, content in workload.files.items()}
 
 
-def _blocks(given: Mapping[str, object], faults: list[Fault]) -> dict[str, dict[str, Any]]:
-    """The parts of a task description, each as a mapping; a campaign says `goal` and `slo` for objective and limits."""
-    goal = given.get("objective", given.get("goal"))
-    parts = {"objective": {"metric": goal} if isinstance(goal, str) else goal}
-    parts |= {name: given.get(name) for name in ("workload", "hardware", "software", "budget")}
-    found: dict[str, dict[str, Any]] = {}
-    for name, part in parts.items():
-        if part is not None and not isinstance(part, Mapping):
-            faults.append(Fault(field=name, rule="must be a mapping", value=repr(part)))
-        found[name] = dict(part) if isinstance(part, Mapping) else {}
-    strange = set(given) - {*parts, "goal", "system", "space"}
-    faults += [Fault(field=name, rule="unknown part of a task", fix=f"There are: {', '.join(parts)}") for name in sorted(strange)]
-    return found
-
-
 def _facts(task: Task) -> dict[str, Value]:
     """What templates and constraints may read besides knobs: scalars of hardware and software, not the fields of the workload."""
     merged = {**task.software, **task.hardware}
@@ -207,7 +202,7 @@ def _plain_command(command: Command, scope: Scope) -> dict[str, Any]:
 
 def _resources(workload: Workload, scope: Scope) -> Resources:
     found: dict[str, Any] = {}
-    for name, amount in workload.resources.items():
+    for name, amount in workload.resources.given.items():
         number = calculate(amount, scope.values) if isinstance(amount, str) else amount
         found[name] = number if name == "memory_gb" or number is None else int(number)
     return Resources(**found)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import shlex
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from autoscout.backends.command.fields import Reader, suggest
 from autoscout.backends.command.files import mentioned, text_names
 from autoscout.backends.command.sources import calculate
 from autoscout.backends.command.template import HELPERS, RESERVED, RUNTIME, Scope, Template, slot_words
-from autoscout.backends.command.workload import IN_FOLDER, Command, Workload
+from autoscout.backends.command.workload import IN_FOLDER, Command, Workload, fault
+from autoscout.common.suggest import nearest, suggestion
 from autoscout.common.templates import holes, resolve
 from autoscout.core.config import Value
 from autoscout.core.errors import ConfigError, Fault, SpaceError
@@ -25,45 +24,37 @@ _SHELL_WORDS = re.compile(
 )
 
 
-def check(workload: Workload, space: Space, facts: Mapping[str, Value], where: str = "workload") -> list[Fault]:
+def check(workload: Workload, space: Space, facts: Mapping[str, Value]) -> list[Fault]:
     """Everything about the workload that does not fit the space."""
-    reader = Reader(where)
     facts = {**space.facts, **facts}
     known = {*space.knobs, *facts, *RESERVED}
-    for name in space.knobs:
-        if name in RESERVED:
-            reader.fault("space", f"a knob must not be called {name}: templates use that word for something else")
-    for field, command in (("serve", workload.serve), ("bench" if workload.serve else "command", workload.run)):
-        if command is not None:
-            _check_command(field, command, space, known, reader)
-    for name, template in workload.env.items():
-        _check_template(f"env.{name}", template, space, known, reader)
-    if workload.health.url is not None:
-        _check_template("health.url", workload.health.url, space, known, reader)
+    taken = [name for name in space.knobs if name in RESERVED]
+    faults = [fault("space", f"a knob must not be called {name}: templates use that word for something else") for name in taken]
+    for field, template in workload.templates():
+        faults += _template(field, template, space, known)
+    for field, command in workload.commands.items():
+        faults += _holes(field, command, space)
     for name, content in workload.files.items():
-        _check_file(f"files.{name}", content, known, reader)
-    _check_resources(workload, space, facts, reader)
-    _check_output_names(workload, reader)
-    _check_use(workload, space, reader)
-    return reader.faults
+        faults += _file(f"files.{name}", content, known)
+    return [*faults, *_resources(workload, space, facts), *_output_names(workload), *_unused(workload, space)]
 
 
 def missing(workload: Workload) -> list[Fault]:
     """Faults for a folder or programs that are not on this machine; nothing is said about words the shell must work out first."""
-    reader = Reader("workload")
+    faults: list[Fault] = []
     if workload.cwd != IN_FOLDER and not Path(workload.cwd).is_dir():
-        reader.fault("cwd", "must be a folder that exists, or {folder} for the folder of the trial", workload.cwd)
+        faults.append(fault("cwd", "must be a folder that exists, or {folder} for the folder of the trial", workload.cwd))
     if not workload.find_program or "PATH" in workload.env:
-        return reader.faults
-    for field, command in (("serve", workload.serve), ("bench" if workload.serve else "command", workload.run)):
-        word = _program(command) if command is not None else ""
+        return faults
+    for field, command in workload.commands.items():
+        word = _program(command)
         if not word or shutil.which(word) is not None:
             continue
         if "/" in word and workload.cwd != IN_FOLDER and shutil.which(str(Path(workload.cwd, word))):
             continue
-        rule = "the program is not on this machine (not on PATH, or not executable)"
-        reader.fault(field, rule, word, "Install it or correct its name; with find_program: false it is looked for only when it runs")
-    return reader.faults
+        fix = "Install it or correct its name; with find_program: false it is looked for only when it runs"
+        faults.append(fault(field, "the program is not on this machine (not on PATH, or not executable)", word, fix))
+    return faults
 
 
 def _program(command: Command) -> str:
@@ -80,42 +71,41 @@ def _program(command: Command) -> str:
     return "" if _SHELL_WORDS.fullmatch(word) or re.search(r"[{}$`*?<>|&;()~#\n]", word) else word
 
 
-def _check_command(field: str, command: Command, space: Space, known: set[str], reader: Reader) -> None:
-    for template in command.templates:
-        _check_template(field, template, space, known, reader)
+def _holes(field: str, command: Command, space: Space) -> Iterator[Fault]:
+    """Slots that would stay empty for some configurations, and optional parts that never are."""
     for name in sorted(command.bare):
         knob = space.knobs.get(name)
         if knob is not None and knob.when is not None:
             form = f"[... {{{name}}}]" if command.line is not None else f"a nested list around {{{name}}}"
             fix = f"Write {form}, {{{name}:flag}}, or {{{name}|value}} for that case"
-            reader.fault(field, f"{name} has no value unless {knob.when}, so its slot would stay empty", f"{{{name}}}", fix)
+            yield fault(field, f"{name} has no value unless {knob.when}, so its slot would stay empty", f"{{{name}}}", fix)
     for names in command.line.segments if command.line is not None else ():
         if not any(space.knobs[name].when for name in names if name in space.knobs):
             shown = ", ".join(sorted(names))
-            reader.fault(
+            yield fault(
                 field, f"the part in [ ] around {shown} can never be left out: none of it is ever inactive", fix="For brackets write [[ ]]"
             )
 
 
-def _check_template(field: str, template: Template, space: Space, known: set[str], reader: Reader) -> None:
+def _template(field: str, template: Template, space: Space, known: set[str]) -> Iterator[Fault]:
     for slot in template.slots:
         if slot.name not in known:
-            fix = f"{suggest(slot.name, known)} Write {{{{{slot.name}}}}} to keep the text as it is"
-            reader.fault(field, "unknown name in a slot", f"{{{slot.name}}}", fix)
+            fix = f"{suggestion(slot.name, known)} Write {{{{{slot.name}}}}} to keep the text as it is"
+            yield fault(field, "unknown name in a slot", f"{{{slot.name}}}", fix)
         elif (knob := space.knobs.get(slot.name)) is not None:
             if slot.helper == "switch" and not all(isinstance(value, bool) for value in _ends(knob)):
-                reader.fault(field, f"{slot.name} is not a boolean, so it cannot be a switch", f"{{{slot.name}:{slot.spec}}}", "Use :flag")
+                yield fault(field, f"{slot.name} is not a boolean, so it cannot be a switch", f"{{{slot.name}:{slot.spec}}}", "Use :flag")
             elif slot.spec and slot.helper not in HELPERS:
-                _check_format(field, slot.name, template, knob, reader)
+                yield from _format(field, slot.name, template, knob)
 
 
-def _check_format(field: str, name: str, template: Template, knob: Knob, reader: Reader) -> None:
+def _format(field: str, name: str, template: Template, knob: Knob) -> Iterator[Fault]:
     for slot in template.slots:
         for value in _ends(knob) if slot.name == name else ():
             try:
                 slot_words(slot, Scope({name: value}))
             except ConfigError as error:
-                reader.fault(field, error.faults[0].rule, f"{name}={value!r}")
+                yield fault(field, error.faults[0].rule, f"{name}={value!r}")
                 return
 
 
@@ -123,35 +113,35 @@ def _ends(knob: Knob) -> tuple[Value, ...]:
     return knob.values[0], knob.values[-1], knob.default
 
 
-def _check_file(field: str, content: Any, known: set[str], reader: Reader) -> None:
+def _file(field: str, content: Any, known: set[str]) -> Iterator[Fault]:
     if isinstance(content, str):
         names = text_names(content)
-        close = {name: difflib.get_close_matches(name, known, n=1, cutoff=0.85) for name in names if name not in known}
-        strange = [name for name, matches in close.items() if matches]  # other braces and dollars belong to the file's own language
+        # Other braces and dollars belong to the file's own language.
+        strange = [name for name in names if name not in known and nearest(name, known, most=1, cutoff=0.85)]
     else:
         names = holes(content)
         strange = [name for name in names if resolve(name, known) is None]
     for name in sorted(strange):
-        reader.fault(field, "unknown name in a slot", name, suggest(name, known - set(RUNTIME)))
+        yield fault(field, "unknown name in a slot", name, suggestion(name, known - set(RUNTIME)))
     for name in sorted(names & (set(RUNTIME) | {"flags"})):
         fix = "Write paths relative to the file" if name == "folder" else "Pass it on the command line"
-        reader.fault(field, f"{name} is not known when files are written", name, fix)
+        yield fault(field, f"{name} is not known when files are written", name, fix)
 
 
-def _check_resources(workload: Workload, space: Space, facts: Mapping[str, Value], reader: Reader) -> None:
+def _resources(workload: Workload, space: Space, facts: Mapping[str, Value]) -> Iterator[Fault]:
     values = {**facts, **{name: knob.default for name, knob in space.knobs.items()}}
-    for name, amount in workload.resources.items():
+    for name, amount in workload.resources.given.items():
         if isinstance(amount, str):
             try:
                 found = calculate(amount, values)
             except SpaceError as error:
-                reader.fault(f"resources.{name}", error.faults[0].rule, amount, error.faults[0].fix)
+                yield fault(f"resources.{name}", error.faults[0].rule, amount, error.faults[0].fix)
                 continue
             if not isinstance(found, (int, float)) or isinstance(found, bool):
-                reader.fault(f"resources.{name}", "must come to a number", amount)
+                yield fault(f"resources.{name}", "must come to a number", amount)
 
 
-def _check_output_names(workload: Workload, reader: Reader) -> None:
+def _output_names(workload: Workload) -> Iterator[Fault]:
     """A result file named in the command without {folder} would be written where all trials write theirs."""
     if workload.cwd == IN_FOLDER:
         return
@@ -159,18 +149,20 @@ def _check_output_names(workload: Workload, reader: Reader) -> None:
         for template in workload.run.templates:
             if re.search(rf"(?<![\w./}}-]){re.escape(name)}(?![\w.-])", template.text) and f"{{folder}}/{name}" not in template.text:
                 rule = f"{name} would be written to {workload.cwd}, not to the folder of the trial"
-                reader.fault("command", rule, fix=f"Write {{folder}}/{name}, or set cwd: '{{folder}}'")
+                yield fault("command", rule, fix=f"Write {{folder}}/{name}, or set cwd: '{{folder}}'")
 
 
-def _check_use(workload: Workload, space: Space, reader: Reader) -> None:
+def _unused(workload: Workload, space: Space) -> Iterator[Fault]:
     used = mentioned(workload, space.knobs)
-    if any("flags" in command.names for command in (workload.run, workload.serve) if command is not None):
+    if any("flags" in command.names for command in workload.commands.values()):
         return
     gates = {parent for name in space.knobs for parent in space.parents(name)}
     gates |= {name for constraint in space.constraints for name in constraint.names()}
-    gates |= set(space.knobs if isinstance(space, Listed) else ())  # what is listed beside a value goes with it
-    gates |= {name for name in space.knobs for amount in workload.resources.values() if re.search(rf"\b{re.escape(name)}\b", str(amount))}
+    gates |= set(space.knobs if isinstance(space, Listed) else ())  # what is listed with a value goes with it
+    gates |= {
+        name for name in space.knobs for amount in workload.resources.given.values() if re.search(rf"\b{re.escape(name)}\b", str(amount))
+    }
     for name in space.knobs:
         if name not in used | gates:
             fix = f"Add {{{name}}} where its value belongs, {{flags}} for all unused knobs, or remove the knob"
-            reader.fault("space", f"knob {name} is used nowhere: command, env and files do not mention it", fix=fix)
+            yield fault("space", f"knob {name} is used nowhere: command, env and files do not mention it", fix=fix)

@@ -12,7 +12,7 @@ PORT = 8000
 
 
 def script(workload: Workload, command: Command, scope: Scope) -> str:
-    """`run.sh` for one of the workload's commands; its files lie beside it."""
+    """`run.sh` for one of the workload's commands; its files are next to it."""
     lines = ["#!/bin/sh", f'{RUNTIME["folder"]}="$(cd "$(dirname "$0")" && pwd)"', f"export {RUNTIME['folder']}"]
     templates = [*workload.env.values(), *command.templates]
     if any("port" in template.names for template in templates):

@@ -41,7 +41,7 @@ def write_file(name: str, content: Any, values: Mapping[str, Value], known: Iter
     """The text of one file.
 
     In text, a line that mentions an inactive knob (`known`, but without a value) is left out; in sections, the entry is.
-    Names nobody knows are left alone in text, since braces and dollars are part of many a file's own language.
+    Names nobody knows are left alone in text, since many file formats use braces and dollars themselves.
     """
     if isinstance(content, str):
         known = set(known)

@@ -8,12 +8,25 @@ import re
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Literal
 
+from pydantic import (
+    AfterValidator,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+
+from autoscout.common.fields import Block, Refused
 from autoscout.core.config import Value
-from autoscout.core.errors import SpaceError
+from autoscout.core.errors import Fault, SpaceError
 from autoscout.space import algebra
 from autoscout.space.constraint import build
+from autoscout.space.parser import parse
 
 PICKS: dict[str, Callable[[Sequence[float]], float]] = {
     "last": lambda values: values[-1],
@@ -26,7 +39,7 @@ PICKS: dict[str, Callable[[Sequence[float]], float]] = {
 }
 """How several numbers of one run become one."""
 
-STREAMS = ("both", "stdout", "stderr")
+_SOURCE_FIX = "Write {json: path.to.value}, {regex: 'time: ([0-9.]+)'} or wall"
 
 
 class UnreadableError(Exception):
@@ -47,18 +60,86 @@ class Run:
         return {"stdout": self.stdout, "stderr": self.stderr}.get(name, f"{self.stdout}\n{self.stderr}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Source:
+def _pattern(value: Any) -> re.Pattern[str]:
+    if isinstance(value, re.Pattern):
+        return value
+    if not isinstance(value, str) or not value:
+        raise Refused("must be a regular expression")
+    try:
+        return re.compile(value, re.MULTILINE)
+    except re.error as error:
+        raise Refused(f"not a regular expression: {error}") from error
+
+
+def inner_path(value: Any) -> str:
+    """A relative path that stays inside the trial folder."""
+    text = value.removeprefix("{folder}/") if isinstance(value, str) else ""
+    path = PurePosixPath(text)
+    if not text or path.is_absolute() or ".." in path.parts or "{" in text:
+        raise Refused("must be a relative path inside the trial folder")
+    return str(path)
+
+
+def _expression(text: str) -> str:
+    try:
+        parse(text)
+    except SpaceError as error:
+        raise Refused(error.faults[0].rule, error.faults[0].fix) from error
+    return text
+
+
+Pattern = Annotated[re.Pattern[str], PlainValidator(_pattern), PlainSerializer(lambda pattern: pattern.pattern)]
+"""A regular expression that looks at all lines."""
+InnerPath = Annotated[str, PlainValidator(inner_path)]
+Expression = Annotated[str, AfterValidator(_expression)]
+
+
+class Source(Block):
     """Where one metric comes from; exactly one of `json`, `regex` and `wall` is set."""
 
-    json: str | None = None  # dotted path; empty for the whole document
-    regex: re.Pattern[str] | None = None
+    json_path: str | None = Field(None, alias="json")  # dotted; empty for the whole document
+    regex: Pattern | None = None
     wall: bool = False
-    file: str = ""  # relative path in the trial folder; the streams when empty
-    stream: str = "both"
-    pick: str = "last"
-    skip: int = 0  # values to drop first (warm-up steps)
+    file: InnerPath = ""  # in the trial folder; the streams when empty
+    stream: Literal["both", "stdout", "stderr"] = "both"
+    pick: Literal["last", "first", "mean", "median", "min", "max", "sum"] = "last"
+    skip: int = Field(0, ge=0)  # values to drop first (warm-up steps)
     scale: float = 1.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _long(cls, value: Any) -> Any:
+        """The long form of `wall`, `json:a.b`, `json:file.json#a.b` and `regex:PATTERN`."""
+        if not isinstance(value, str):
+            return value
+        kind, colon, rest = value.partition(":")
+        if value == "wall":
+            return {"wall": True}
+        if kind == "regex" and rest:
+            return {"regex": rest}
+        if kind == "json" and colon:
+            file, hash_sign, path = rest.rpartition("#")
+            return {"json": path, "file": file} if hash_sign else {"json": rest}
+        raise Refused("is not a source of a metric", _SOURCE_FIX)
+
+    @model_validator(mode="after")
+    def _one(self) -> Source:
+        given = {"json": self.json_path is not None, "regex": self.regex is not None, "wall": self.wall}
+        chosen = [kind for kind, there in given.items() if there]
+        if len(chosen) != 1:
+            raise Refused(f"takes one source, not {' and '.join(chosen)}" if chosen else "says nowhere to look", _SOURCE_FIX)
+        if self.wall and self.model_fields_set - {"wall", "scale"}:
+            raise Refused("the wall time takes no further settings but scale")
+        if not self.scale:
+            raise Refused(Fault(field="scale", rule="must be a number other than 0"))
+        return self
+
+    def suits(self, name: str) -> Iterator[tuple[str, str, str]]:
+        """What of it does not suit a metric of this name: field, rule, fix."""
+        if name == "*" and self.json_path is None:
+            yield "", "`*` takes all numbers of a JSON object, so it needs a json source", ""
+        if self.regex is not None and self.regex.groups > 1 and not {name, "value"} & set(self.regex.groupindex):
+            yield ".regex", "has several groups; one must be named", f"Write (?P<value>...) or (?P<{name}>...)"
 
     def read(self, name: str, run: Run) -> tuple[float, tuple[float, ...]]:
         """The metric and the values behind it.
@@ -79,7 +160,7 @@ class Source:
     def read_all(self, run: Run) -> dict[str, float]:
         """For the metric named `*`: every finite number at the top of the last JSON document."""
         document = self._documents(run)[-1:]
-        found = _follow(document[0], self.json or "") if document else None
+        found = _follow(document[0], self.json_path or "") if document else None
         if not isinstance(found, Mapping):
             raise UnreadableError(f"{self._sought()} was not found, or is no object")
         numbers = {str(key): float(value) for key, value in found.items() if _is_number(value) and math.isfinite(value)}
@@ -95,7 +176,7 @@ class Source:
                     yield _number(match[group], name)
         else:
             for document in self._documents(run):
-                found = _follow(document, self.json or "")
+                found = _follow(document, self.json_path or "")
                 if found is not _MISSING:
                     yield _number(found, name)
 
@@ -111,51 +192,50 @@ class Source:
 
     def _sought(self) -> str:
         place = self.file or ("the output" if self.stream == "both" else self.stream)
-        return f"`{self.regex.pattern}` in {place}" if self.regex else f"JSON value `{self.json}` in {place}"
-
-    def to_json(self) -> dict[str, Any]:
-        if self.wall:
-            data: dict[str, Any] = {"wall": True}
-        else:
-            data = {"regex": self.regex.pattern} if self.regex else {"json": self.json}
-        plain = Source()
-        data.update({name: getattr(self, name) for name in _SETTINGS if getattr(self, name) != getattr(plain, name)})
-        return data
+        return f"`{self.regex.pattern}` in {place}" if self.regex else f"JSON value `{self.json_path}` in {place}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Check:
-    """Something that must hold of a run that claims success."""
+class Check(Block):
+    """Something that must hold of a run that claims success; a bare text is a regular expression."""
 
-    regex: re.Pattern[str] | None = None
+    regex: Pattern | None = None
     absent: bool = False  # the pattern must not occur
-    expression: str = ""  # over the metrics
-    json: str | None = None
+    expression: Expression = ""  # over the metrics
+    json_path: str | None = Field(None, alias="json")
     equals: Any = None
-    file: str = ""
+    file: InnerPath = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _long(cls, value: Any) -> Any:
+        return {"regex": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _one(self) -> Check:
+        kinds = [self.regex is not None, bool(self.expression), self.json_path is not None]
+        if sum(kinds) != 1 or ("equals" in self.model_fields_set) != kinds[2]:
+            fix = "Write {regex: PASS}, {expression: accuracy >= 0.9} or {json: ok, equals: true}"
+            raise Refused("takes one of regex, expression, or json with equals", fix)
+        return self
+
+    @model_serializer(mode="wrap")
+    def _plain(self, usual: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {**usual(self), **({"equals": self.equals} if self.json_path is not None else {})}
 
     def broken(self, run: Run, metrics: Mapping[str, float]) -> str:
         """Why it does not hold; empty when it does."""
-        source = Source(json=self.json, regex=self.regex, file=self.file)
+        source = Source.model_construct(json_path=self.json_path, regex=self.regex, file=self.file)
         if self.expression:
             return _broken_expression(self.expression, metrics)
         try:
             if self.regex is not None:
                 found = self.regex.search(source._text(run)) is not None
                 return "" if found != self.absent else f"`{self.regex.pattern}` {'occurs' if found else 'does not occur'} in the output"
-            values = [_follow(document, self.json or "") for document in source._documents(run)]
+            values = [_follow(document, self.json_path or "") for document in source._documents(run)]
         except UnreadableError as error:
             return str(error)
         last = next((value for value in reversed(values) if value is not _MISSING), None)
-        return "" if last == self.equals and isinstance(last, bool) == isinstance(self.equals, bool) else f"`{self.json}` is {last!r}"
-
-    def to_json(self) -> dict[str, Any]:
-        if self.expression:
-            return {"expression": self.expression}
-        data: dict[str, Any] = {"file": self.file} if self.file else {}
-        if self.regex is not None:
-            return {"regex": self.regex.pattern, **data, **({"absent": True} if self.absent else {})}
-        return {"json": self.json, "equals": self.equals, **data}
+        return "" if last == self.equals and isinstance(last, bool) == isinstance(self.equals, bool) else f"`{self.json_path}` is {last!r}"
 
 
 def calculate(expression: str, values: Mapping[str, Value]) -> Any:
@@ -197,7 +277,6 @@ def documents(text: str) -> Iterator[Any]:
         yield document
 
 
-_SETTINGS = ("file", "stream", "pick", "skip", "scale")
 _MISSING = object()
 
 

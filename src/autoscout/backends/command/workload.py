@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any
 
 import yaml
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, PlainValidator, ValidationInfo, model_validator
 
-from autoscout.backends.command.fields import Reader
-from autoscout.backends.command.sources import Check, Source
+from autoscout.backends.command.sources import Check, Pattern, Source, inner_path
 from autoscout.backends.command.template import RUNTIME, Piece, Scope, Template, parse
-from autoscout.core.errors import ConfigError, Fault, SpaceError
-from autoscout.core.launch import Resources
+from autoscout.common.fields import Block, Refused, read_fields, refuse_if, shown
+from autoscout.core.errors import Fault, SpaceError
 from autoscout.space.parser import parse as parse_expression
 
-FIELDS = (
-    "command", "serve", "bench", "env", "files", "metrics", "checks", "ready", "health", "oom_patterns", "invalid_patterns",
-    "limit_s", "start_limit_s", "resources", "repeats", "warmups", "cwd", "find_program", "space",
-)  # fmt: skip
 ALIASES = {"metric": "metrics", "check": "checks", "serve_cmd": "serve", "bench_cmd": "bench", "serve-cmd": "serve", "bench-cmd": "bench"}
 IN_FOLDER = "{folder}"
 STRUCTURED = (".json", ".yaml", ".yml")
+WHERE = "workload"
+_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True)
@@ -65,39 +63,137 @@ class Command:
         return found
 
 
-@dataclass(frozen=True, kw_only=True)
-class Health:
+def _command(value: Any) -> Command:
+    if isinstance(value, Command):
+        return value
+    if isinstance(value, str):
+        return Command(raw=value, line=parse(value.strip(), shell=True))
+    if isinstance(value, (list, tuple)) and all(isinstance(item, (str, int, float, list, tuple)) for item in value):
+        nested = tuple(isinstance(item, (list, tuple)) for item in value)
+        parts = [item if isinstance(item, (list, tuple)) else [item] for item in value]
+        return Command(raw=list(value), groups=tuple(tuple(parse(str(part)) for part in group) for group in parts), nested=nested)
+    raise Refused("must be a line for the shell or a list of arguments")
+
+
+def _template(value: Any) -> Template:
+    if isinstance(value, Template):
+        return value
+    if value is None or isinstance(value, (list, Mapping)):
+        raise Refused("takes a text or number")
+    return parse(json.dumps(value) if isinstance(value, bool) else str(value))
+
+
+def _folder(value: str) -> str:
+    return value if value == IN_FOLDER else str(Path(value).expanduser().absolute())
+
+
+def _named_sources(value: Any) -> Any:
+    """Name -> source; a lone source belongs to the metric of the goal, which is named `""` until the goal is known."""
+    return {"": value} if isinstance(value, str) or (isinstance(value, Mapping) and {"json", "regex", "wall"} & set(value)) else value
+
+
+def _content(value: Any, info: ValidationInfo) -> Any:
+    """What a file holds: text, sections, or `@` and the template on disk to take it from."""
+    if not isinstance(value, (str, Mapping, list)):
+        raise Refused("must be text, or the sections of a JSON or YAML file")
+    if not isinstance(value, str) or not re.match("@(?!@)", value):
+        return value
+    path = Path(value[1:]).expanduser()
+    path = path if info.data.get("cwd", IN_FOLDER) == IN_FOLDER else Path(info.data["cwd"], path)
+    try:
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".json":
+            return json.loads(text)
+        return yaml.safe_load(text) if path.suffix in STRUCTURED else re.sub("^@", "@@", text)
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise Refused(f"the template cannot be read: {error}") from error
+
+
+def _amount(value: Any) -> float | str:
+    """A number, or an expression over knobs and facts, in braces or not."""
+    if isinstance(value, str):
+        text = value.strip().removeprefix("{").removesuffix("}")
+        try:
+            parse_expression(text)
+        except SpaceError as error:
+            raise Refused(error.faults[0].rule) from error
+        return text
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
+        raise Refused("must be a number of at least 0, or an expression")
+    return value
+
+
+Text = Annotated[Template, PlainValidator(_template), PlainSerializer(lambda template: template.text)]
+Line = Annotated[Command, PlainValidator(_command), PlainSerializer(lambda command: command.raw)]
+Amount = Annotated[float | str, PlainValidator(_amount)]
+Patterns = Annotated[list[Pattern], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
+
+
+class Health(Block):
     """How to know that a server is up: a URL that answers, a pattern in its log, or its port."""
 
-    url: Template | None = None
-    log: re.Pattern[str] | None = None
+    url: Text | None = None
+    log: Pattern | None = None
 
-    def to_json(self) -> dict[str, str]:
-        return {"url": self.url.text} if self.url else {"log": self.log.pattern} if self.log else {}
+    @model_validator(mode="before")
+    @classmethod
+    def _long(cls, value: Any) -> Any:
+        return {"url" if value.startswith("http") else "log": value} if isinstance(value, str) else value
 
 
-@dataclass(frozen=True, kw_only=True)
-class Workload:
+class Needs(Block):
+    """What one run occupies."""
+
+    cpus: Amount | None = None
+    gpus: Amount | None = None
+    memory_gb: Amount | None = None
+
+    @property
+    def given(self) -> dict[str, float | str]:
+        return {name: amount for name, amount in self if amount is not None}
+
+
+class Workload(Block):
     """Everything the backend needs to know about a program."""
 
-    run: Command  # the command, or the benchmark of a server
-    serve: Command | None = None
-    env: Mapping[str, Template] = field(default_factory=dict)
-    files: Mapping[str, Any] = field(default_factory=dict)  # text, or a tree with $holes
-    metrics: Mapping[str, Source] = field(default_factory=dict)
-    checks: tuple[Check, ...] = ()
-    ready: re.Pattern[str] | None = None
-    health: Health = field(default_factory=Health)
-    oom_patterns: tuple[re.Pattern[str], ...] = ()
-    invalid_patterns: tuple[re.Pattern[str], ...] = ()
-    limit_s: float | None = None
-    start_limit_s: float = 600.0
-    resources: Mapping[str, float | str] = field(default_factory=dict)
-    repeats: int = 1
-    warmups: int = 0
-    cwd: str = IN_FOLDER
+    command: Line | None = None
+    serve: Line | None = None
+    bench: Line | None = None  # of a server
+    cwd: Annotated[str, AfterValidator(_folder)] = Field(default_factory=lambda: _folder("."))  # before files, which need it
+    env: dict[str, Text] = Field({})
+    files: dict[str, Annotated[Any, PlainValidator(_content)]] = Field({})  # text, or a tree with $holes
+    metrics: Annotated[dict[str, Source], BeforeValidator(_named_sources)] = Field({})
+    checks: Annotated[list[Check], BeforeValidator(lambda value: value if isinstance(value, list) else [value])] = Field([])
+    ready: Pattern | None = None
+    health: Health = Health()
+    oom_patterns: Patterns = Field([])
+    invalid_patterns: Patterns = Field([])
+    limit_s: float | None = Field(None, gt=0)
+    start_limit_s: float = Field(600.0, gt=0)
+    resources: Needs = Needs()
+    repeats: int = Field(1, ge=1)
+    warmups: int = Field(0, ge=0)
     find_program: bool = True
     space: Mapping[str, Any] | None = None
+
+    @property
+    def run(self) -> Command:
+        """The command, or the benchmark of a server."""
+        return self.command or self.bench or Command(raw="")
+
+    @property
+    def commands(self) -> dict[str, Command]:
+        """The commands there are, by the name of their field."""
+        found = {"serve": self.serve, "bench": self.bench, "command": self.command}
+        return {name: command for name, command in found.items() if command is not None}
+
+    def templates(self) -> Iterator[tuple[str, Template]]:
+        """Every template with the field it is in."""
+        for name, command in self.commands.items():
+            yield from ((name, template) for template in command.templates)
+        yield from ((f"env.{name}", template) for name, template in self.env.items())
+        if self.health.url is not None:
+            yield "health.url", self.health.url
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -122,25 +218,11 @@ class Workload:
         else:
             line = f"{command.raw.strip()} {{flags}}"
             longer = replace(command, raw=line, line=parse(line, shell=True))
-        return replace(self, serve=longer) if self.serve is not None else replace(self, run=longer)
+        return self.model_copy(update={"serve" if self.serve is not None else "command": longer})
 
     def to_json(self) -> dict[str, Any]:
         """The fields as plain data, those at their defaults left out; reading it gives this workload again."""
-        data: dict[str, Any] = {"serve": self.serve.raw, "bench": self.run.raw} if self.serve else {"command": self.run.raw}
-        data["env"] = {name: template.text for name, template in self.env.items()}
-        data["files"] = dict(self.files)
-        data["metrics"] = {name: source.to_json() for name, source in self.metrics.items()}
-        data["checks"] = [check.to_json() for check in self.checks]
-        data["ready"] = self.ready.pattern if self.ready else None
-        data["health"] = self.health.to_json()
-        data["oom_patterns"] = [pattern.pattern for pattern in self.oom_patterns]
-        data["invalid_patterns"] = [pattern.pattern for pattern in self.invalid_patterns]
-        data["resources"] = dict(self.resources)
-        data["space"] = dict(self.space) if self.space is not None else None
-        kept = {name: value for name, value in data.items() if value not in (None, {}, [])}
-        usual = {"limit_s": None, "start_limit_s": 600.0, "repeats": 1, "warmups": 0, "find_program": True}
-        kept.update({name: getattr(self, name) for name, value in usual.items() if getattr(self, name) != value})
-        return {**kept, "cwd": self.cwd}
+        return {**self.model_dump(mode="json", by_alias=True, exclude_defaults=True), "cwd": self.cwd}
 
 
 def read_workload(raw: Mapping[str, Any]) -> Workload:
@@ -150,159 +232,63 @@ def read_workload(raw: Mapping[str, Any]) -> Workload:
         ConfigError: everything that is wrong with it.
     """
     workload, faults = try_workload(raw)
-    if faults:
-        raise ConfigError(faults)
+    refuse_if(faults)
     return workload
 
 
-def try_workload(raw: Mapping[str, Any], where: str = "workload") -> tuple[Workload, list[Fault]]:
+def try_workload(raw: Mapping[str, Any]) -> tuple[Workload, list[Fault]]:
     """As much of a workload as can be read, and what is wrong with the rest."""
-    reader = Reader(where)
-    data = _renamed(raw, reader)
-    reader.keys("", data, FIELDS)
-    run, serve = _commands(data, reader)
-    cwd = _cwd(data.get("cwd"), reader)
-    metrics = {name: reader.source(name, value) for name, value in _metrics(data.get("metrics"), reader).items()}
-    listed = data.get("checks") or []
-    checks = [reader.check(f"checks.{at}", item) for at, item in enumerate(listed if isinstance(listed, list) else [listed])]
-    workload = Workload(
-        run=run or Command(raw=""),
-        serve=serve,
-        env={name: _variable(name, value, reader) for name, value in reader.mapping("env", data.get("env")).items()},
-        files=_files(data.get("files"), cwd, reader),
-        metrics={name: source or Source(wall=True) for name, source in metrics.items()},
-        checks=tuple(check for check in checks if check is not None),
-        ready=reader.pattern("ready", data.get("ready")),
-        health=_health(data.get("health"), serve, reader),
-        oom_patterns=reader.patterns("oom_patterns", data.get("oom_patterns")),
-        invalid_patterns=reader.patterns("invalid_patterns", data.get("invalid_patterns")),
-        limit_s=reader.number("limit_s", data.get("limit_s"), above=0),
-        start_limit_s=float(reader.number("start_limit_s", data.get("start_limit_s"), above=0) or 600.0),
-        resources=_resources(data.get("resources"), reader),
-        repeats=reader.number("repeats", data.get("repeats"), above=0, whole=True) or 1,
-        warmups=reader.number("warmups", data.get("warmups"), above=-1, whole=True) or 0,
-        cwd=cwd,
-        find_program=bool(data.get("find_program", True)),
-        space=reader.mapping("space", data.get("space")) or None,
-    )
-    return workload, reader.faults
-
-
-def _renamed(raw: Mapping[str, Any], reader: Reader) -> dict[str, Any]:
     data: dict[str, Any] = {}
+    faults: list[Fault] = []
     for key, value in raw.items():
         name = ALIASES.get(key, key)
         if name in data:
-            reader.fault(str(key), f"is the same field as {name}; only one may be given")
+            faults.append(fault(str(key), f"is the same field as {name}; only one may be given"))
         data[name] = value
-    return data
+    workload, found = read_fields(Workload, data, WHERE)
+    workload = workload or Workload()
+    faults += [*found, *_rules(workload, [name for name in ("command", "serve", "bench") if data.get(name)])]
+    unread = {name: Source(wall=True) for name in _named_sources(data.get("metrics") or {}) if name not in workload.metrics}
+    files = {_plain_path(name): content for name, content in workload.files.items()}
+    return workload.model_copy(update={"metrics": {**unread, **workload.metrics}, "files": files}), faults
 
 
-def _commands(data: Mapping[str, Any], reader: Reader) -> tuple[Command | None, Command | None]:
-    given = [name for name in ("command", "serve", "bench") if data.get(name)]
+def fault(field: str, rule: str, value: object = None, fix: str = "") -> Fault:
+    """Something wrong with a field of a workload."""
+    return Fault(where=WHERE, field=field, value="" if value is None else shown(value), rule=rule, fix=fix)
+
+
+def _plain_path(name: str) -> str:
+    return str(PurePosixPath(name.removeprefix("{folder}/")))
+
+
+def _rules(workload: Workload, given: list[str]) -> Iterator[Fault]:
+    """What concerns several fields, or names and not values."""
     if given not in (["command"], ["serve", "bench"]):
-        fix = "Write command: 'program --batch {batch}', or both serve and bench"
-        reader.fault("command", f"takes `command`, or `serve` with `bench`, not {' and '.join(given) or 'none of them'}", fix=fix)
-    commands = {name: _command(name, data[name], reader) for name in given}
-    return commands.get("command") or commands.get("bench"), commands.get("serve")
-
-
-def _command(name: str, value: Any, reader: Reader) -> Command | None:
-    if isinstance(value, str):
-        command = Command(raw=value, line=parse(value.strip(), shell=True))
-    elif isinstance(value, Sequence) and all(isinstance(item, (str, int, float, list, tuple)) for item in value):
-        nested = tuple(isinstance(item, (list, tuple)) for item in value)
-        parts = [item if isinstance(item, (list, tuple)) else [item] for item in value]
-        groups = tuple(tuple(parse(str(part)) for part in group) for group in parts)
-        command = Command(raw=list(value), groups=groups, nested=nested)
-    else:
-        reader.fault(name, "must be a line for the shell or a list of arguments", value)
-        return None
-    for template in command.templates:
+        rule = f"takes `command`, or `serve` with `bench`, not {' and '.join(given) or 'none of them'}"
+        yield fault("command", rule, fix="Write command: 'program --batch {batch}', or both serve and bench")
+    for field, template in workload.templates():
         for rule in template.faults:
-            reader.fault(name, rule)
-    return command
-
-
-def _cwd(value: Any, reader: Reader) -> str:
-    if value is not None and not isinstance(value, str):
-        reader.fault("cwd", "must be a path, or {folder} for the folder of the trial", value)
-    return IN_FOLDER if value == IN_FOLDER else str(Path(str(value or ".")).expanduser().absolute())
-
-
-def _metrics(value: Any, reader: Reader) -> dict[str, Any]:
-    """Name -> source; a lone source belongs to the metric of the goal, which the backend names `""` until it knows it."""
-    if isinstance(value, str) or (isinstance(value, Mapping) and {"json", "regex", "wall"} & set(value)):
-        return {"": value}
-    found = reader.mapping("metrics", value)
-    for name in found:
-        if name != "*" and not re.fullmatch(r"[A-Za-z_]\w*", name) and name:
-            reader.fault(f"metrics.{name}", "the name of a metric is made of letters, digits and underscores")
-    return found
-
-
-def _variable(name: str, value: Any, reader: Reader) -> Template:
-    if not re.fullmatch(r"[A-Za-z_]\w*", name) or isinstance(value, (list, Mapping)) or value is None:
-        reader.fault(f"env.{name}", "a variable takes a text or number", value)
-    template = parse(json.dumps(value) if isinstance(value, bool) else str(value))
-    for rule in template.faults:
-        reader.fault(f"env.{name}", rule)
-    return template
-
-
-def _files(value: Any, cwd: str, reader: Reader) -> dict[str, Any]:
-    files: dict[str, Any] = {}
-    for name, content in reader.mapping("files", value).items():
-        path = reader.path(f"files.{name}", name)
-        if isinstance(content, str) and re.match("@(?!@)", content):
-            content = _from_file(f"files.{name}", content[1:], cwd, reader)
-        if not isinstance(content, (str, Mapping, list)):
-            reader.fault(f"files.{name}", "must be text, or the sections of a JSON or YAML file", content)
-        elif not isinstance(content, str) and not path.endswith(STRUCTURED):
-            reader.fault(f"files.{name}", f"sections can be written as {', '.join(STRUCTURED)} only", path, "Rename it, or give its text")
-        files[path] = content
-    return files
-
-
-def _from_file(field_name: str, name: str, cwd: str, reader: Reader) -> Any:
-    path = Path(name).expanduser() if cwd == IN_FOLDER else Path(cwd, Path(name).expanduser())
-    try:
-        text = path.read_text(encoding="utf-8")
-        if path.suffix == ".json":
-            return json.loads(text)
-        return yaml.safe_load(text) if path.suffix in STRUCTURED else re.sub("^@", "@@", text)
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        reader.fault(field_name, f"the template cannot be read: {error}", name)
-        return ""
-
-
-def _health(value: Any, serve: Command | None, reader: Reader) -> Health:
-    data = {"url" if value.startswith("http") else "log": value} if isinstance(value, str) else reader.mapping("health", value)
-    reader.keys("health", data, ("url", "log"))
-    if len(data) > 1 or (data and serve is None):
-        reader.fault("health", "takes a url or a log pattern, and only beside serve", value)
-    if serve is not None and not data and "port" not in serve.names:
+            yield fault(field, rule)
+    for name in workload.env:
+        if not _NAME.fullmatch(name):
+            yield fault(f"env.{name}", "the name of a variable is made of letters, digits and underscores")
+    for name, source in workload.metrics.items():
+        if name not in ("", "*") and not _NAME.fullmatch(name):
+            yield fault(f"metrics.{name}", "the name of a metric is made of letters, digits and underscores")
+        for part, rule, fix in source.suits(name):
+            yield fault(f"metrics.{name}{part}", rule, fix=fix)
+    for name, content in workload.files.items():
+        try:
+            inner_path(name)
+        except Refused as error:
+            yield fault(f"files.{name}", str(error))
+        if not isinstance(content, str) and not name.endswith(STRUCTURED):
+            rule = f"sections can be written as {', '.join(STRUCTURED)} only"
+            yield fault(f"files.{name}", rule, fix="Rename it, or give its text")
+    health = [name for name, value in workload.health if value is not None]
+    if len(health) > 1 or (health and "serve" not in given):
+        yield fault("health", "takes a url or a log pattern, and only next to serve")
+    if workload.serve is not None and not health and "port" not in workload.serve.names:
         fix = "Write health: http://127.0.0.1:{port}/health, or a pattern of its log"
-        reader.fault("health", "how is one to know that the server is up?", fix=fix)
-    url = parse(str(data["url"])) if "url" in data else None
-    for rule in url.faults if url else ():
-        reader.fault("health.url", rule)
-    return Health(url=url, log=reader.pattern("health.log", data.get("log")))
-
-
-def _resources(value: Any, reader: Reader) -> dict[str, float | str]:
-    found: dict[str, float | str] = {}
-    data = reader.mapping("resources", value)
-    reader.keys("resources", data, tuple(Resources.__dataclass_fields__))
-    for name, amount in data.items():
-        if isinstance(amount, str):
-            text = amount.strip().removeprefix("{").removesuffix("}")
-            try:
-                parse_expression(text)
-                found[name] = text
-            except SpaceError as error:
-                reader.faults.append(Fault(where=reader.where, field=f"resources.{name}", value=repr(amount), rule=error.faults[0].rule))
-        elif name in Resources.__dataclass_fields__:
-            least = -1 if name == "gpus" else 0
-            found[name] = reader.number(f"resources.{name}", amount, above=least, whole=name != "memory_gb") or 0
-    return found
+        yield fault("health", "how is one to know that the server is up?", fix=fix)

@@ -6,26 +6,39 @@ import hashlib
 import json
 import sys
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from autoscout.backends.llamacpp import engine, machine
 from autoscout.backends.llamacpp.export import export_files
 from autoscout.backends.llamacpp.outcome import outcome
 from autoscout.backends.llamacpp.space import build_space
 from autoscout.backends.llamacpp.stages import INPUT, RESULT, STAGE
-from autoscout.backends.llamacpp.workload import Workload, read_objective, read_workload, suggest
+from autoscout.backends.llamacpp.workload import METRICS, Workload, natural_direction, read_workload
+from autoscout.common.fields import read_blocks, read_fields, read_objective, refuse_if
+from autoscout.common.templates import canonical
 from autoscout.core.config import Config, Value
-from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.launch import Completed, Launch, Resources
 from autoscout.core.names import Names
-from autoscout.core.task import Budget, Task
+from autoscout.core.task import Task
 from autoscout.core.trial import Measurement
 from autoscout.space import Space
 
 NOT_SETTINGS = ("weights", "omp_wait_policy")
 """Knobs that are no parameter of the engine: a model file, an environment variable."""
 
-_PARTS = ("workload", "hardware", "software", "objective", "budget")
+
+class Hardware(BaseModel):
+    """The facts of the machine that the knobs depend on; others may be given and are kept."""
+
+    model_config = ConfigDict(strict=True)
+
+    cores: int = Field(ge=1)
+    physical_cores: int = Field(ge=1)
+    numa_nodes: int = Field(1, ge=1)
+    gpus: int = Field(0, ge=0)
+    lockable_gb: float = Field(0.0, ge=0)
 
 
 class LlamaCppBackend:
@@ -38,28 +51,37 @@ class LlamaCppBackend:
     requires: ClassVar = ("xllamacpp", "gguf")
     extra: ClassVar = "llamacpp"
 
+    def __init__(self) -> None:
+        self._spaces: dict[str, Space] = {}  # by the facts they depend on: building one takes longer than rendering a launch
+
+    @classmethod
+    def example(cls) -> Mapping[str, object]:
+        load = {"prompt_tokens": 16, "output_tokens": 8, "concurrency": 2, "repeats": 1}
+        return {"workload": {"model": "random-tiny", **load}}
+
     def task(self, given: Mapping[str, object]) -> Task:
-        faults: list[Fault] = []
-        parts = _parts(given, faults)
-        workload, found = read_workload(parts["workload"])
-        objective, more = read_objective(parts["objective"])
-        hardware = {**machine.detect(), **parts["hardware"]}
-        faults += [*found, *more, *_hardware_faults(hardware)]
-        if faults or workload is None:
-            raise ConfigError(faults)
+        blocks = read_blocks(given)
+        workload, wrong = read_workload(blocks.workload)
+        objective, more = read_objective(blocks.objective, metrics=METRICS, default="output_throughput", direction=natural_direction)
+        hardware = {**machine.detect(), **blocks.hardware}
+        refuse_if([*blocks.faults, *wrong, *more, *read_fields(Hardware, hardware, "hardware")[1]])
         build = engine.installed()
         own = {"xllamacpp": build.version, "openmp": build.openmp, "gpu_build": build.gpu}
         return Task(
             system="llamacpp",
             workload=workload.to_json(),
             hardware=hardware,
-            software={**own, **parts["software"]},
+            software={**own, **blocks.software},
             objective=objective,
-            budget=Budget(**parts["budget"]),
+            budget=blocks.budget,
         )
 
     def space(self, task: Task) -> Space:
-        return build_space(Workload.from_json(task.workload), task.hardware, task.software, engine.installed().defaults)
+        facts = canonical([dict(task.workload), dict(task.hardware), dict(task.software)])
+        if facts not in self._spaces:
+            defaults = engine.installed().defaults
+            self._spaces[facts] = build_space(Workload.from_json(task.workload), task.hardware, task.software, defaults)
+        return self._spaces[facts]
 
     def hints(self, task: Task) -> tuple[Config, ...]:
         """Configurations that often do well, worth trying right after the default: a slot for every client."""
@@ -119,36 +141,3 @@ def _gpus(config: Config, task: Task) -> int:
 def _environment(config: Config) -> dict[str, str]:
     policy = config.get("omp_wait_policy", "default")
     return {} if policy == "default" else {"OMP_WAIT_POLICY": str(policy)}
-
-
-def _parts(given: Mapping[str, object], faults: list[Fault]) -> dict[str, dict[str, Any]]:
-    """The blocks of a task description; a campaign says `goal` for the objective."""
-    blocks = {("objective" if name == "goal" else name): block for name, block in given.items()}
-    found: dict[str, dict[str, Any]] = {name: {} for name in _PARTS}
-    for name, block in blocks.items():
-        if name == "system":
-            continue
-        if name not in _PARTS:
-            faults.append(Fault(field=str(name), rule="unknown part of a task", fix=suggest(str(name), _PARTS)))
-        elif name == "objective" and isinstance(block, str):
-            found[name] = {"metric": block}
-        elif block is not None and not isinstance(block, Mapping):
-            faults.append(Fault(field=name, value=repr(block)[:80], rule="must be a mapping"))
-        else:
-            found[name] = dict(block or {})
-    return found
-
-
-def _hardware_faults(hardware: Mapping[str, Any]) -> list[Fault]:
-    rules: dict[str, tuple[Any, int]] = {
-        "cores": (int, 1),
-        "physical_cores": (int, 1),
-        "numa_nodes": (int, 1),
-        "gpus": (int, 0),
-        "lockable_gb": ((int, float), 0),
-    }
-    return [
-        Fault(where="hardware", field=name, value=repr(hardware[name])[:80], rule=f"must be a number from {least} on")
-        for name, (kind, least) in rules.items()
-        if name in hardware and (isinstance(hardware[name], bool) or not isinstance(hardware[name], kind) or hardware[name] < least)
-    ]

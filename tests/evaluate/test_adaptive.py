@@ -186,7 +186,7 @@ def test_after_the_switch_good_simulators_still_screen_and_old_answers_come_up_a
 def test_two_that_are_called_equal_are_not_ranked() -> None:
     """Favourites are alike: who errs by 10 % cannot order them, and is still far better than no simulator."""
     said = {x: 1.0 + x / 100 for x in range(8)}
-    done = {x: said[x] * (1.1 if x % 2 else 0.9) * (1.05 - x / 80) for x in range(8)}  # measured apart, but not as foretold
+    done = {x: said[x] * (1.1 if x % 2 else 0.9) * (1.05 - x / 80) for x in range(8)}  # measured apart, but not as predicted
     evaluator = AdaptiveEvaluator(
         FromFunction(lambda config: simulated(said[int(config["x"])])),  # type: ignore[call-overload]
         FromFunction(lambda config: ok(done[int(config["x"])])),  # type: ignore[call-overload]

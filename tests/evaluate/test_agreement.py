@@ -5,7 +5,7 @@ import math
 import pytest
 
 from autoscout.core.config import Config
-from autoscout.evaluate.agreement import Check, Foretold, complete, error_of, pairs_of, scale_of
+from autoscout.evaluate.agreement import Check, Predicted, complete, error_of, pairs_of, scale_of
 
 
 def check(predicted: float | None, measured: float | None) -> Check:
@@ -21,7 +21,7 @@ def test_a_constant_factor_is_no_error() -> None:
     assert error_of([(1.0, 3.0)]) == 0.0
 
 
-def test_the_error_is_that_beside_the_middle() -> None:
+def test_the_error_is_that_around_the_median() -> None:
     assert error_of([(1.0, 1.0), (1.0, 0.8), (1.0, 1.25)]) == pytest.approx((0.25 + 0.2) / 2)
     assert error_of([(-1.0, -1.0), (-1.0, -0.8), (-1.0, -1.25)]) == pytest.approx((0.25 + 0.2) / 2)  # maximised
 
@@ -32,19 +32,19 @@ def test_only_pairs_that_differ_in_both_are_counted() -> None:
     assert pairs_of([(1.0, 1.0), (2.0, 1.05)], 0.1) == []
 
 
-def test_promise_grows_with_lead_and_chance_and_shrinks_to_nothing() -> None:
-    ahead, level, behind = (Foretold(loss=loss, chance=1.0, runs=True) for loss in (0.8, 1.0, 1.4))
-    promises = [one.promise(1.0, 1.0, 0.1) for one in (ahead, level, behind)]
-    assert promises[0] == pytest.approx(0.2, abs=0.01)
-    assert promises[0] > promises[1] > promises[2] >= 0.0
-    assert level.promise(1.0, 1.0, 0.1) == pytest.approx(0.1 / math.sqrt(2 * math.pi))
-    assert Foretold(loss=0.8, chance=0.25, runs=False).promise(1.0, 1.0, 0.1) == pytest.approx(promises[0] / 4)
-    assert Foretold(loss=math.inf, chance=1.0, runs=False).promise(1.0, 1.0, 0.1) == 0.0
-    assert ahead.promise(math.inf, 1.0, 0.1) == 0.0  # nothing to compare with
-    assert Foretold(loss=-12.0, chance=1.0, runs=True).promise(-10.0, 1.0, 0.01) == pytest.approx(0.2)  # maximised
+def test_expected_improvement_grows_with_lead_and_chance_and_shrinks_to_nothing() -> None:
+    ahead, level, behind = (Predicted(loss=loss, chance=1.0, runs=True) for loss in (0.8, 1.0, 1.4))
+    gains = [one.improvement(1.0, 1.0, 0.1) for one in (ahead, level, behind)]
+    assert gains[0] == pytest.approx(0.2, abs=0.01)
+    assert gains[0] > gains[1] > gains[2] >= 0.0
+    assert level.improvement(1.0, 1.0, 0.1) == pytest.approx(0.1 / math.sqrt(2 * math.pi))
+    assert Predicted(loss=0.8, chance=0.25, runs=False).improvement(1.0, 1.0, 0.1) == pytest.approx(gains[0] / 4)
+    assert Predicted(loss=math.inf, chance=1.0, runs=False).improvement(1.0, 1.0, 0.1) == 0.0
+    assert ahead.improvement(math.inf, 1.0, 0.1) == 0.0  # nothing to compare with
+    assert Predicted(loss=-12.0, chance=1.0, runs=True).improvement(-10.0, 1.0, 0.01) == pytest.approx(0.2)  # maximised
 
 
-def test_hope_is_the_chance_to_win() -> None:
-    assert Foretold(loss=1.0, chance=0.5, runs=True).hope(1.0, 1.0, 0.1) == pytest.approx(0.25)
-    assert Foretold(loss=0.5, chance=1.0, runs=True).hope(1.0, 2.0, 0.1) == pytest.approx(0.5)  # scaled to 1
-    assert Foretold(loss=math.inf, chance=1.0, runs=False).hope(1.0, 1.0, 0.1) == 0.0
+def test_the_chance_to_win() -> None:
+    assert Predicted(loss=1.0, chance=0.5, runs=True).chance_to_win(1.0, 1.0, 0.1) == pytest.approx(0.25)
+    assert Predicted(loss=0.5, chance=1.0, runs=True).chance_to_win(1.0, 2.0, 0.1) == pytest.approx(0.5)  # scaled to 1
+    assert Predicted(loss=math.inf, chance=1.0, runs=False).chance_to_win(1.0, 1.0, 0.1) == 0.0

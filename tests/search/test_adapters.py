@@ -18,7 +18,7 @@ from autoscout.search.smac import SmacOptions, _drawn_lean, _known_as, _scaled
 from autoscout.space import Flag, Grid, Space
 from autoscout.space.interchange import write_configspace
 
-DEAR = ("ax", "openbox", "optuna-gp", "smac")
+SLOW = ("ax", "openbox", "optuna-gp", "smac")
 
 LIFE = """
 import json, sys
@@ -37,7 +37,7 @@ def _life(name: str, hashes: int) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize(
-    "name", ["hybrid", "cherrypick", "optuna-tpe", *(pytest.param(name, marks=pytest.mark.slow) for name in DEAR)], ids=str
+    "name", ["hybrid", "cherrypick", "optuna-tpe", *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)], ids=str
 )
 def test_another_process_proposes_the_same(name: str) -> None:
     health = plugins.health("searcher", name)

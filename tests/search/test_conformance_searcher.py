@@ -22,12 +22,12 @@ class _OverSpaces(SearcherSuite):
         return SPACES[request.param]()
 
 
-DEAR = ("ax", "openbox", "optuna-gp", "smac")
+SLOW = ("ax", "openbox", "optuna-gp", "smac")
 """Adapters that take about a second for a proposal."""
 
 
 class TestEverySearcher(_OverSpaces):
-    @pytest.fixture(params=[pytest.param(name, marks=pytest.mark.slow) if name in DEAR else name for name in plugins.available("searcher")])
+    @pytest.fixture(params=[pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in plugins.available("searcher")])
     def make(self, request: pytest.FixtureRequest) -> Make:
         health = plugins.health("searcher", request.param)
         if not health.usable:

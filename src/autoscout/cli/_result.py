@@ -25,15 +25,15 @@ def show_result(result: Result, findings: Findings, *, as_json: bool) -> None:
         if findings.handed_over:
             files["best"] = folder.best
         told: dict[str, Any] = report_json(summary, findings.importance, findings.ablation)
-        if findings.foreseen is not None:
-            told["predicted"] = findings.foreseen.to_json()
+        if findings.predictions is not None:
+            told["predicted"] = findings.predictions.to_json()
         options.emit(
             {**told, "stop": result.stop.value if result.stop else None, "files": {name: str(path) for name, path in files.items()}}
         )
         return
     options.console.print(render(summary, findings.importance))
-    if findings.foreseen is not None:
-        options.console.print(findings.foreseen.sentence, highlight=False, markup=False)
+    if findings.predictions is not None:
+        options.console.print(findings.predictions.sentence, highlight=False, markup=False)
     options.console.print(f"ended: {result.stop.value}" if result.stop else "not finished yet", highlight=False)
     if "run.sh" in findings.handed_over:
         options.console.print(f"run it:  {folder.best / 'run.sh'}", highlight=False, markup=False, soft_wrap=True)

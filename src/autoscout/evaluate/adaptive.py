@@ -1,4 +1,4 @@
-"""Simulate while the simulators can be trusted, then measure: the fidelity switch of the paper's section 3.3."""
+"""Simulate while the simulators prove to be right, then measure: the fidelity switch of the paper's section 3.3."""
 
 from __future__ import annotations
 
@@ -13,29 +13,30 @@ from autoscout.core.log import logger
 from autoscout.core.protocols import Evaluator
 from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
-from autoscout.evaluate.agreement import NOTABLE, Check, Foretold, complete, error_of, pairs_of, scale_of
+from autoscout.evaluate.agreement import NOTABLE, Check, Predicted, complete, error_of, pairs_of, scale_of
 
 log = logger(__name__)
 
 REAL_FROM_THE_START = ("default", "given")
-"""Origins that are measured at once: the baseline everybody compares with, and what a person asked for."""
+"""Origins that are measured at once: the baseline of all comparisons, and what a person asked for."""
 
 DIFFERENT = 0.2
-"""Values further apart than this share are different, however wrong the simulators are."""
+"""Two values count as different when they are further apart than the simulators' error, but never more than this share is required."""
 HOPELESS = 0.05
-"""Chance to fit below which nothing is gambled on, whatever it promises."""
+"""A configuration with a smaller chance to fit into memory is not measured, however good it is predicted to be."""
 GAMBLE = 4
-"""One in so many of the measurements after the switch goes to what promises most but may not fit into memory."""
+"""After the switch, one in this many measurements is of the configuration with the largest expected improvement that may not fit into
+memory."""
 WORTH = 0.02
-"""Chance to be the new best below which something is hardly worth a measurement."""
+"""A configuration with a smaller chance to be the new best is not worth a measurement."""
 GOOD = 0.5
-"""Kendall's tau from which on simulators are followed."""
+"""Kendall's tau of simulators that are followed, at least."""
 TRUST = 6
-"""Checks that are made whatever they promise: fewer say nothing about ranking."""
+"""Checks that are made in any case: fewer say nothing about ranking."""
 FEW = 6
-"""Pairs of checks from which on a bad rank counts: in fewer a single outlier decides."""
+"""Pairs of checks that a rank needs: in fewer a single outlier decides."""
 PAIRS = 12
-"""Pairs of checks that must agree for a good rank to outweigh a large error: a few agree by luck."""
+"""Pairs of checks that a good rank needs to outweigh a large error: a few agree by luck."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,9 +90,9 @@ class AdaptiveOptions:
 class AdaptiveEvaluator:
     """An evaluator of two: cheap simulated answers, checked by real ones, until they stop being worth it.
 
-    Every `interval` batches `recheck` names the best simulated configuration if it promises more than what was measured; the study
+    Every `interval` batches `recheck` names the best simulated configuration if it is predicted to beat what was measured; the study
     measures it and so learns how wrong the simulators are. Answers are corrected by one scale factor from the checks so far. The switch to
-    measuring is for good; then `recheck` names the best simulated configurations first, and later one more now and then, all of them once
+    measuring is permanent; then `recheck` names the best simulated configurations first, and later one more now and then, all of them once
     the search has ended: a search does not ask again for what it was told. Nothing is forgotten: searchers keep what simulated trials
     taught them. Deliberate repeats and the baseline are always measured. A measured answer carries what was predicted for it in its
     conditions (`predicted`).
@@ -116,7 +117,7 @@ class AdaptiveEvaluator:
         self._cheap = Fidelity.PREDICTED if self._options.virtual else Fidelity.SIMULATED
         self._lock = threading.RLock()
         self._teach: Callable[[Sequence[Trial]], None] | None = getattr(simulated, "learn", None)
-        self._foretold: dict[Config, Foretold] = {}  # in the order in which the search asked
+        self._predicted: dict[Config, Predicted] = {}  # in the order in which the search asked
         self._stale = False  # the simulators have learned since they were asked
         self._measured: dict[Config, Trial] = {}
         self._checks: list[Check] = []
@@ -143,18 +144,18 @@ class AdaptiveEvaluator:
 
     @property
     def checks(self) -> tuple[Check, ...]:
-        """Predicted beside measured, oldest first."""
+        """Predicted and measured, oldest first."""
         return tuple(self._checks)
 
     def evaluate(self, proposals: Sequence[Proposal]) -> list[Measurement]:
         with self._lock:
             screened = self._screened(proposals)
             real = [self._is_real(proposal) and proposal.config not in screened for proposal in proposals]
-            foretold = {proposal.config: self._predict(proposal) for proposal, yes in zip(proposals, real, strict=True) if yes}
+            predictions = {proposal.config: self._predict(proposal) for proposal, yes in zip(proposals, real, strict=True) if yes}
         cheap = [proposal for proposal, yes in zip(proposals, real, strict=True) if not yes]
-        dear = [proposal for proposal, yes in zip(proposals, real, strict=True) if yes]
+        costly = [proposal for proposal, yes in zip(proposals, real, strict=True) if yes]
         simulated = iter(self._simulate(cheap))
-        measured = iter(self._measure(dear, foretold))
+        measured = iter(self._measure(costly, predictions))
         return [next(measured if yes else simulated) for yes in real]
 
     def recheck(self) -> list[Proposal]:
@@ -175,7 +176,7 @@ class AdaptiveEvaluator:
         """The search has nothing more to propose: measure what was simulated, the best first, as long as the study lasts."""
         with self._lock:
             self._settled = True
-            if not self._switched and self._foretold:
+            if not self._switched and self._predicted:
                 self._switch("the search has nothing more to propose")
 
     def _screened(self, proposals: Sequence[Proposal]) -> set[Config]:
@@ -186,7 +187,7 @@ class AdaptiveEvaluator:
         for proposal, answer in zip(fresh, self._simulated.evaluate(fresh), strict=True):
             self._note(proposal.config, answer)
         best, scale, error = self._standard()
-        return {proposal.config for proposal in fresh if self._foretold[proposal.config].hope(best, scale, error) < WORTH}
+        return {proposal.config for proposal in fresh if self._predicted[proposal.config].chance_to_win(best, scale, error) < WORTH}
 
     def _is_real(self, proposal: Proposal) -> bool:
         return bool(self._switched) or proposal.repeat != 0 or proposal.origin.get("by") in REAL_FROM_THE_START
@@ -202,8 +203,8 @@ class AdaptiveEvaluator:
             self._fresh += len(proposals)
             if self._switched:
                 pass
-            elif len(self._foretold) >= self._options.simulations:
-                self._switch(f"{len(self._foretold)} configurations were simulated")
+            elif len(self._predicted) >= self._options.simulations:
+                self._switch(f"{len(self._predicted)} configurations were simulated")
             elif self._batches % self._interval() == 0 and not self.recheck():
                 self._plan_check()
             factor = self._scale()
@@ -213,14 +214,14 @@ class AdaptiveEvaluator:
         """Twice as many checks until the simulators are proven: less is then owed to the search if they are not worth it."""
         return self._options.interval if self._trusted() else max(1, self._options.interval // 2)
 
-    def _measure(self, proposals: Sequence[Proposal], foretold: dict[Config, float]) -> list[Measurement]:
+    def _measure(self, proposals: Sequence[Proposal], predictions: dict[Config, float]) -> list[Measurement]:
         if not proposals:
             return []
         answers = self._profiler.evaluate(proposals)
         out = []
         with self._lock:
             for proposal, answer in zip(proposals, answers, strict=True):
-                predicted = foretold[proposal.config]
+                predicted = predictions[proposal.config]
                 if math.isfinite(predicted) and answer.status is not Status.ABORTED:
                     answer = replace(answer, conditions={**answer.conditions, "predicted": abs(predicted) * self._scale()})
                 self._fresh += self._options.interval * (proposal.repeat == 0)
@@ -236,17 +237,17 @@ class AdaptiveEvaluator:
 
         They are asked after the switch, too: who lost trust by bad luck can win it back.
         """
-        if proposal.config not in self._foretold:
+        if proposal.config not in self._predicted:
             self._note(proposal.config, self._simulated.evaluate([proposal])[0])
-        foretold = self._foretold[proposal.config]
-        return foretold.loss if foretold.runs else math.inf
+        said = self._predicted[proposal.config]
+        return said.loss if said.runs else math.inf
 
     def _note(self, config: Config, answer: Measurement, scale: float = 1.0) -> None:
         """Remember a simulated answer; of one that will probably not fit, also what it would be worth and its chance."""
         loss, chance = self._task.objective.loss(answer) / scale, answer.conditions.get("feasible", float(answer.ok))
         if answer.status.out_of_memory and "value" in answer.conditions:
             loss = (1.0 if self._task.objective.direction is Direction.MINIMIZE else -1.0) * answer.conditions["value"]
-        self._foretold[config] = Foretold(loss=loss, chance=chance, runs=answer.ok)
+        self._predicted[config] = Predicted(loss=loss, chance=chance, runs=answer.ok)
 
     def _take(self, trial: Trial, predicted: float) -> None:
         if trial.config in self._measured:
@@ -271,38 +272,38 @@ class AdaptiveEvaluator:
             self._note(trial.config, answer, answer.conditions.get("scale", 1.0))
             return
         if answer.fidelity > self._cheap and trial.proposal.repeat <= 0:
-            foretold = self._foretold.get(trial.config)
-            self._take(trial, foretold.loss if foretold is not None and foretold.runs else math.inf)
+            said = self._predicted.get(trial.config)
+            self._take(trial, said.loss if said is not None and said.runs else math.inf)
             if trial.proposal.origin.get("by") == "top":
                 self._switched = "the study had switched before it was resumed"
 
     def _learn(self) -> None:
         if self._teach is not None:
             self._stale = True
-            # To the simulators a virtual cluster is the world.
+            # For the simulators, answers of a virtual cluster are measurements.
             self._teach(
                 [replace(trial, measurement=replace(trial.measurement, fidelity=Fidelity.MEASURED)) for trial in self._measured.values()]
             )
 
     def _scale(self) -> float:
-        """A constant bias is mended, not punished. Simulators that learn mend it themselves."""
+        """Factor that corrects a constant bias; 1 for simulators that learn, which correct it themselves."""
         return 1.0 if self._teach is not None else scale_of(self._checks)
 
     def _judge(self) -> None:
         if self._switched:
             return
         checks = self._checks[-self._options.window :]
-        foretold = [check for check in checks if check.predicted is not None]
+        predicted = [check for check in checks if check.predicted is not None]
         if self._idle >= self._options.patience:
             self._switch(f"the last {self._idle} checks found nothing better")
-        if len(foretold) < self._options.least or self._switched:
+        if len(predicted) < self._options.least or self._switched:
             return
         if len(self._checks) >= 2 * self._options.window and not self._trusted():
             self._switch(f"{len(self._checks)} checks have not proven the simulators")
             return
         error = self.error() if len(self._recent()) >= self._options.least else 0.0
         rank = self.rank()
-        failed = sum(check.measured is None for check in foretold) / len(foretold)
+        failed = sum(check.measured is None for check in predicted) / len(predicted)
         if failed > self._options.failures:
             self._switch(f"{failed:.0%} of what was predicted to run failed")
         elif rank is not None and rank < self._options.rank:
@@ -322,7 +323,7 @@ class AdaptiveEvaluator:
         return 2.0 * sum(agreed) / len(agreed) - 1.0 if len(agreed) >= FEW else None
 
     def _pairs(self, both: Sequence[tuple[float, float]]) -> list[bool]:
-        """How close equals are the error says, within limits."""
+        """Whether pairs were ordered rightly; values closer than the error (within bounds) count as equal."""
         return pairs_of(both, max(NOTABLE, min(self.error(), DIFFERENT)))
 
     def _known(self) -> list[tuple[float, float]]:
@@ -335,8 +336,8 @@ class AdaptiveEvaluator:
     def _trusted(self) -> bool:
         """Whether the simulators have proven that they tell good from bad.
 
-        A small error is not enough: where all is alike, everybody has one. So they must have ordered enough pairs of all checks,
-        the last of which are all alike; with a large error also the last.
+        A small error is not enough: where all values are alike, every simulator has one. So the simulators must have ordered enough
+        pairs of all checks (the last of which are all alike) and, with a large error, enough pairs of the last ones too.
         """
         if sum(check.predicted is not None for check in self._checks) < max(TRUST, self._options.least):
             return False
@@ -355,58 +356,58 @@ class AdaptiveEvaluator:
         self._wanted = self._best(count - len(gambles), "top") + gambles
 
     def _revisit(self) -> list[Proposal]:
-        """What trusted simulators like best of all that was only simulated, at last all others.
+        """What trusted simulators expect most of among all that was only simulated, in the end all others.
 
-        Now and then it is one that may not fit; the other way round when nothing that should run has much hope left, but never always,
-        lest a row of failures looks like a broken system.
+        Every GAMBLE-th is one that may not fit; the other way round when nothing that should run is likely to win any more, but never
+        all of them, because a row of failures looks like a broken system.
         """
         self._turns += 1
         likely, gambles = self._best(1, "top"), self._best(1, "top", runs=False)
-        dry = not any(self._foretold[proposal.config].hope(*self._standard()) >= WORTH for proposal in likely)
+        dry = not any(self._predicted[proposal.config].chance_to_win(*self._standard()) >= WORTH for proposal in likely)
         return (gambles if (self._turns % GAMBLE == 0) is not dry else []) or likely or self._oldest()
 
     def _oldest(self) -> list[Proposal]:
         """What the search had wanted first, before anything new: simulators that were not worth it shall have cost it nothing."""
-        oldest = next((config for config in self._foretold if config not in self._measured), None)
+        oldest = next((config for config in self._predicted if config not in self._measured), None)
         return [] if oldest is None else [Proposal(config=oldest, origin={"by": "top"}, repeat=-1)]
 
     def _plan_check(self) -> None:
         """Have the incumbent measured; once the simulators are trusted only if it looks better than all that was measured."""
         best, scale, _ = self._standard()
         trusted = self._trusted()
-        promising = [
+        better = [
             proposal
             for proposal in self._best(1, "check")
-            if not trusted or not self._measured or self._foretold[proposal.config].ahead(best, scale) > 0
+            if not trusted or not self._measured or self._predicted[proposal.config].ahead(best, scale) > 0
         ]
-        if promising:
-            self._wanted = promising
+        if better:
+            self._wanted = better
         else:
             self._idle += 1
             self._judge()
 
     def _best(self, count: int, by: str, *, runs: bool = True) -> list[Proposal]:
-        """What promises most of all that was only simulated and should run, or should not but may; of equals the oldest first."""
+        """Largest expected improvements of what was only simulated and should run (or should not but may); of equals the oldest."""
         if self._stale:
             self._stale = False
-            asked = list(self._foretold)
+            asked = list(self._predicted)
             answers = self._simulated.evaluate([Proposal(config=config) for config in asked])
             for config, answer in zip(asked, answers, strict=True):
                 self._note(config, answer)
         standard = self._standard()
         left = [
-            (-foretold.promise(*standard), foretold.loss, place, config)
-            for place, (config, foretold) in enumerate(self._foretold.items())
-            if config not in self._measured and foretold.runs is runs and foretold.chance > HOPELESS
+            (-said.improvement(*standard), said.loss, place, config)
+            for place, (config, said) in enumerate(self._predicted.items())
+            if config not in self._measured and said.runs is runs and said.chance > HOPELESS
         ]
         return [Proposal(config=config, origin={"by": by}, repeat=-1) for *_, config in sorted(left)[:count]]
 
     def _standard(self) -> tuple[float, float, float]:
-        """What promises are measured by: the best loss so far, the scale of predictions and their error."""
+        """What expected improvements refer to: the best loss so far, the scale of predictions and their error."""
         scale = self._scale()
         best = min((self._loss(trial) for trial in self._measured.values()), default=math.inf)
         if not math.isfinite(best):
-            best = min((foretold.loss * scale for foretold in self._foretold.values() if foretold.runs), default=math.inf)
+            best = min((said.loss * scale for said in self._predicted.values() if said.runs), default=math.inf)
         known = len(self._recent()) >= self._options.least
         return best, scale, max(NOTABLE, self.error() if known else self._options.error)
 

@@ -1,19 +1,18 @@
-"""What simulators said beside what was measured: how far they were off, how well they ordered, what they promise."""
+"""Predictions compared with measurements: how far they were off, how well they ordered, what improvement to expect."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 
+from autoscout.common.stats import expected_improvement, normal_cdf
 from autoscout.core.config import Config
 
 NOTABLE = 0.05
-"""Values closer than this share are equals, and no simulator is taken to be closer to the truth."""
-_NORMAL = NormalDist()
+"""Values closer than this share count as equal, and no simulator is assumed to be more accurate."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,11 +25,11 @@ class Check:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Foretold:
+class Predicted:
     """What simulators say of a configuration.
 
     Attributes:
-        loss: Before any correction; infinite for want of a number.
+        loss: Before any correction; infinite when they give no number.
         chance: To fit into memory.
         runs: Whether it is expected to.
     """
@@ -40,20 +39,17 @@ class Foretold:
     runs: bool
 
     def ahead(self, best: float, scale: float) -> float:
-        """By which share of the best it looks better than that."""
+        """By which share of the best it is predicted to be better than that."""
         return (best - self.loss * scale) / (abs(best) or 1.0) if math.isfinite(best) else -math.inf
 
-    def hope(self, best: float, scale: float, error: float) -> float:
+    def chance_to_win(self, best: float, scale: float, error: float) -> float:
         """Chance to be better than the best, when simulators err by this standard deviation."""
-        return self.chance * _NORMAL.cdf(self.ahead(best, scale) / error)
+        return self.chance * float(normal_cdf(self.ahead(best, scale) / error))
 
-    def promise(self, best: float, scale: float, error: float) -> float:
+    def improvement(self, best: float, scale: float, error: float) -> float:
         """Expected improvement on the best as a share of it."""
         ahead = self.ahead(best, scale)
-        if not math.isfinite(ahead):
-            return 0.0
-        z = ahead / error
-        return self.chance * max(0.0, error * _NORMAL.pdf(z) + ahead * _NORMAL.cdf(z))
+        return self.chance * float(expected_improvement(-ahead, error, 0.0)) if math.isfinite(ahead) else 0.0
 
 
 def complete(checks: Sequence[Check]) -> list[tuple[float, float]]:
@@ -77,10 +73,10 @@ def error_of(both: Sequence[tuple[float, float]]) -> float:
 
 
 def pairs_of(both: Sequence[tuple[float, float]], notable: float) -> list[bool]:
-    """For every two that differ notably, as foretold and as measured: whether they were foretold in the right order.
+    """For every two that differ notably, as predicted and as measured: whether they were predicted in the right order.
 
     Checks are all near the top. Among equals no simulator can rank, and of two that it calls equal it has not said which is better:
-    it should not be blamed for either.
+    neither counts against it.
     """
     return [
         (one[0] < other[0]) == (one[1] < other[1])

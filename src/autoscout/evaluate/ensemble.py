@@ -88,8 +88,8 @@ class EnsembleEvaluator:
         main = self.predict(configs)
         metric = self._task.objective.metric
         others = {limit.metric for limit in self._task.objective.limits} - {metric}
-        beside = {name: self.predict(configs, name) for name in sorted(others)}
-        return [self._measurement(row, main, beside) for row in range(len(configs))]
+        others_said = {name: self.predict(configs, name) for name in sorted(others)}
+        return [self._measurement(row, main, others_said) for row in range(len(configs))]
 
     def predict(self, configs: Sequence[Config], metric: str = "") -> Prediction:
         """The joint prediction of one metric, the task's own when none is named."""
@@ -140,10 +140,10 @@ class EnsembleEvaluator:
         scores = np.where((known > 0).any(axis=1), scores, 0.0)
         return scores if scores.sum() > 0 else np.ones(len(self._simulators))
 
-    def _measurement(self, row: int, main: Prediction, beside: dict[str, Prediction]) -> Measurement:
+    def _measurement(self, row: int, main: Prediction, others_said: dict[str, Prediction]) -> Measurement:
         told = {"known": float(main.known[row]), "spread": float(main.spread[row]), "feasible": float(main.feasible[row])}
         conditions = {name: value for name, value in told.items() if np.isfinite(value)}
-        metrics = {self._task.objective.metric: main.value, **{name: answer.value for name, answer in beside.items()}}
+        metrics = {self._task.objective.metric: main.value, **{name: answer.value for name, answer in others_said.items()}}
         values = {name: float(value[row]) for name, value in metrics.items() if np.isfinite(value[row])}
         shared = Measurement(status=Status.OK, fidelity=Fidelity.SIMULATED, cost_s=self._options.cost_s, conditions=conditions)
         if main.feasible[row] < self._options.feasible:

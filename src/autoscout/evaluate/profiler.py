@@ -38,7 +38,7 @@ class ProfilerOptions:
             sample itself took.
         dirty_limit_s: A sample that took longer than this is not taken again, however disturbed; None is no bound.
         seed: Root of the seeds handed to the backend: each launch gets fresh inputs, the same in every run of the study.
-        limit_s: Wall-clock limit of one launch; a shorter one of the backend's own stands.
+        limit_s: Wall-clock limit of one launch; a shorter one that the backend sets counts.
     """
 
     repeats: int = 1
@@ -153,8 +153,8 @@ class Profiler:
                 tries = min(tries, 1)  # the dearest of all samples
             elif not measured.ok:
                 samples = [measured]  # a failure under load is a failure, a stop is a stop
-            dear = self._options.dirty_limit_s is not None and measured.cost_s > self._options.dirty_limit_s
-            if not self._disturbed(measured) or len(samples) > tries or dear:
+            expensive = self._options.dirty_limit_s is not None and measured.cost_s > self._options.dirty_limit_s
+            if not self._disturbed(measured) or len(samples) > tries or expensive:
                 break
             progress.dirty_repeats += 1
             log.info("%s was disturbed by other work and is measured again", progress.proposal.config)
@@ -196,7 +196,7 @@ class Profiler:
                         where=self._task.system,
                         value=launch.argv[0] if launch.argv else "",
                         rule=f"could not be started: {reason}",
-                        fix="Install it, or mend its path; `autoscout doctor` tells more",
+                        fix="Install it, or fix its path; `autoscout doctor` says more",
                     )
                 )
             return finished(Measurement(status=Status.INVALID, reason=reason), completed)

@@ -44,7 +44,7 @@ def circumstances(completed: Completed) -> dict[str, float]:
 def joined(kept: Sequence[Measurement], launched: Sequence[Measurement], dirty_repeats: int, dirty: bool) -> Measurement:
     """One measurement of several: medians of what was kept, the cost of everything launched.
 
-    A configuration that failed once has failed: nobody wants to be recommended one that works most of the time.
+    A configuration that failed once has failed: one that works only most of the time must not be recommended.
 
     Args:
         kept: One per repeat.

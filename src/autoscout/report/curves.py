@@ -43,7 +43,7 @@ class Point:
 
 
 def ordered(trials: Iterable[Trial]) -> list[Trial]:
-    """Trials as they happened; predictions of a searcher's own model are left out, they are nobody's result."""
+    """Trials as they happened; predictions of a searcher's own model are left out: they are not results."""
     kept = [trial for trial in trials if trial.measurement.fidelity is not Fidelity.PREDICTED]
     return sorted(kept, key=lambda trial: (trial.number, trial.finished_s))
 

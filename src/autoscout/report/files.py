@@ -13,7 +13,7 @@ from autoscout.core.errors import ConfigError, Fault, StoreError
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a text file; whoever reads it meanwhile sees the old one or the new one, never half of it.
+    """Write a text file; a reader sees the old one or the new one, never half of it.
 
     Raises:
         StoreError: it cannot be written.
@@ -41,7 +41,7 @@ def write_folder(path: Path, files: Mapping[str, str]) -> None:
 
     Raises:
         ConfigError: a name that would leave the folder.
-        StoreError: it cannot be written; the earlier folder then still stands.
+        StoreError: it cannot be written; the earlier folder is still there then.
     """
     _check_names(files)
     with _translated(path):
@@ -73,7 +73,7 @@ def _pour(handle: int, text: str) -> None:
 
 
 def _swap(fresh: Path, path: Path) -> None:
-    """Put `fresh` in the place of `path`. The old folder waits beside it until the new one stands."""
+    """Put `fresh` in the place of `path`. The old folder is kept next to it until the new one is in place."""
     if not path.is_symlink() and not path.exists():
         fresh.rename(path)
         return

@@ -15,10 +15,10 @@ from autoscout.core.task import Direction
 from autoscout.core.trial import Trial
 from autoscout.report.ablation import Ablation
 from autoscout.report.curves import ordered
-from autoscout.report.foreseen import Foreseen, foreseen_section
 from autoscout.report.importance import Importance
 from autoscout.report.labels import KnobNote, namer, one_line
 from autoscout.report.plots import axes_of, parallel, places_of
+from autoscout.report.predicted import Predictions, predicted_section
 from autoscout.report.sections import (
     comparison,
     convergence_section,
@@ -45,7 +45,7 @@ def page(
     importance: Importance | None = None,
     ablation: Ablation | None = None,
     commands: Sequence[str] = (),
-    foreseen: Foreseen | None = None,
+    predictions: Predictions | None = None,
     name_of: Callable[[Config], str] | None = None,
 ) -> str:
     """The whole page.
@@ -58,7 +58,7 @@ def page(
         importance: From `knob_importance`, if wanted.
         ablation: From `ablate`, if wanted.
         commands: How to run the answer, line by line.
-        foreseen: What a simulator had predicted, where one was used.
+        predictions: What a simulator had predicted, where one was used.
         name_of: Gives configurations their readable names.
     """
     kept = ordered(trials)
@@ -74,7 +74,7 @@ def page(
         how_to_run(commands if summary.answer is not None else ()),
         comparison(summary),
         convergence_section(summary),
-        foreseen_section(foreseen),
+        predicted_section(predictions),
         explanation(importance, ablation),
         drawing,
         failures(summary),

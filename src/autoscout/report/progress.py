@@ -61,7 +61,7 @@ class Progress:
         self._running: dict[tuple[str, int], tuple[str, float]] = {}
         self._failures: deque[tuple[Trial, str]] = deque(maxlen=_FAILURES_SHOWN)
         self._phase = ""
-        self._begun_s = self._clock.span_s()
+        self._started_s = self._clock.span_s()
         is_live = self._console.is_terminal and not self._console.is_dumb_terminal if live is None else live
         self._live = Live(get_renderable=self.render, console=self._console, refresh_per_second=4) if is_live else None
         self._closed = False
@@ -80,7 +80,7 @@ class Progress:
             self._phase = name
             found = self._tally.done
             if first:
-                self._begun_s = self._clock.span_s()
+                self._started_s = self._clock.span_s()
                 self._tally.begin()
         # The display is never touched with the lock held: its own thread takes the two locks the other way round.
         if self._live is not None and first and not self._closed:
@@ -115,7 +115,7 @@ class Progress:
             self._live.stop()
 
     def render(self) -> RenderableType:
-        """The display as it stands; the last one drawn when somebody is busy changing it.
+        """The display now; the last one drawn while another thread changes it.
 
         Never waits for long: a signal handler that prints may have stopped a thread that holds our lock, and then waits for
         the display's own lock, which the thread that calls this holds.
@@ -143,7 +143,7 @@ class Progress:
 
     def _head(self) -> Table:
         tally = self._tally
-        elapsed_s = self._clock.span_s() - self._begun_s
+        elapsed_s = self._clock.span_s() - self._started_s
         table = Table.grid(padding=(0, 2))
         share = tally.share(elapsed_s)
         bar: RenderableType = ProgressBar(total=1.0, completed=share or 0.0, width=28, pulse=share is None)

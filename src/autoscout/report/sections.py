@@ -90,7 +90,7 @@ def facts(summary: Summary) -> Markup:
 
 
 def comparison(summary: Summary) -> Markup:
-    """Default beside best, metric by metric, and the knobs that differ."""
+    """Default and best, metric by metric, and the knobs that differ."""
     sides = (summary.default, summary.best)
     if not any(side and side.runs for side in sides):
         return Markup("")
@@ -114,9 +114,9 @@ def comparison(summary: Summary) -> Markup:
     head = ["metric", *(tag("th", text, scope="col", class_="number") for text in ("default", summary.contender, "change"))]
     metrics = table(head, rows, f"Default and {summary.contender}, metric by metric")
     body = tag("div", metrics, changes(summary), class_="columns")
-    lead = f"The {summary.contender} did best when measured again beside the default; values are medians of the runs."
+    lead = f"The {summary.contender} did best when measured again together with the default; values are medians of the runs."
     if not summary.gain.pairs:
-        lead = "Not measured again beside the default: single measurements of the search, which flatter the best."
+        lead = "Single measurements of the search, which make the best look better than it is: there was no final."
     return section("comparison", f"Default and {summary.contender}", body, lead=lead)
 
 
@@ -213,7 +213,7 @@ def failures(summary: Summary) -> Markup:
 
 
 def environment(task: Task) -> Markup:
-    """What the result depends on besides the configuration."""
+    """What the result depends on in addition to the configuration."""
     blocks = []
     for title, facts_ in (("Workload", task.workload), ("Hardware", task.hardware), ("Software", task.software)):
         rows = [join([tag("dt", name), tag("dd", _fact(value))]) for name, value in facts_.items()]

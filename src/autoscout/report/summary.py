@@ -105,7 +105,7 @@ class Summary:
 
     @property
     def contender(self) -> str:
-        """What to call `best` to people: it is the best only once that is shown."""
+        """What to call `best` in messages: it is the best only once the final has shown it."""
         return "best" if self.verdict is Verdict.GAIN else "contender"
 
     @property
@@ -196,7 +196,7 @@ def summarise(
 
 
 def is_dirty(trial: Trial) -> bool:
-    """Whether other work on the machine disturbed what was kept, all repeats notwithstanding."""
+    """Whether other work on the machine disturbed what was kept, in spite of all repeats."""
     return trial.measurement.conditions.get("dirty", 0.0) > 0.0
 
 

@@ -96,7 +96,7 @@ def _harmless(text: str) -> str:
 
 
 def report_json(summary: Summary, importance: Importance | None = None, ablation: Ablation | None = None) -> dict[str, Any]:
-    """Everything the page shows besides the trials, as JSON."""
+    """Everything the page shows except the trials, as JSON."""
     data = summary.to_json()
     data["importance"] = importance.to_json() if importance else None
     data["ablation"] = ablation.to_json() if ablation else None

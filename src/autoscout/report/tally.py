@@ -62,7 +62,7 @@ class Tally:
 
     @property
     def gain(self) -> float | None:
-        """Of the best single measurement over the default's first, which flatters the best; the final corrects it."""
+        """Of the best single measurement over the default's first, which is too good on average; the final corrects it."""
         if self._default is None or self.best_value is None:
             return None
         gain = self.task.objective.gain(self._default, self.best_value)
@@ -105,7 +105,7 @@ class Tally:
         self._earlier_s = busy_s(self._trials)
 
     def progress_text(self) -> str:
-        """`12/40`, with the final's trials beside it."""
+        """`12/40`, followed by the trials of the final."""
         budget = self.task.budget.trials
         text = f"{self.searched}/{budget}" if budget is not None else f"{self.searched}"
         if self._finals:

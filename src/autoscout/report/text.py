@@ -53,7 +53,7 @@ def verdict_panel(summary: Summary) -> Panel:
 
 
 def comparison_table(summary: Summary) -> Table:
-    """Default beside best: objective, limits, every metric both report."""
+    """Default and best: objective, limits, every metric both report."""
     objective = summary.task.objective
     table = Table(title=f"Default and {summary.contender}", title_justify="left")
     table.add_column("metric", no_wrap=True)
@@ -98,7 +98,7 @@ def changes_table(summary: Summary) -> Table:
 
 def finalists_table(summary: Summary) -> Table:
     """The contenders of the final phase."""
-    table = Table(title=f"Finalists, {_word(summary)} again beside the default", title_justify="left")
+    table = Table(title=f"Finalists, {_word(summary)} again together with the default", title_justify="left")
     for name in ("name", summary.task.objective.metric, "gain", "95 % interval", "pairs", ""):
         table.add_column(Text(name), justify="left" if name in ("name", "") else "right")
     for finalist in summary.finalists:

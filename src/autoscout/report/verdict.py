@@ -1,6 +1,6 @@
 """The decision: is a configuration better than the engine's default, by how much, and which one should run?
 
-The search picks winners from noisy single measurements, so its own numbers flatter the winner. The final phase measures
+The search picks winners from noisy single measurements, so its own numbers make the winner look better than it is. The final phase measures
 the default and the finalists again, in rounds; only those rounds make the interval. The answer is the default unless
 the whole interval lies above it.
 """
@@ -35,7 +35,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class LimitCheck:
-    """A limit beside what was measured; a metric that was not reported breaks it."""
+    """A limit and what was measured; a metric that was not reported breaks it."""
 
     limit: Limit
     value: float | None
@@ -161,7 +161,7 @@ def decide(task: Task, trials: Sequence[Trial], default_config: Config, name_of:
     if fidelity is Fidelity.SIMULATED and best is not None and not best.gain.enough and default is not None and default.allowed:
         verdict, reason = _simulated(best)
     if best is not None and default is not None and best.side.rounds.keys() & default.rounds.keys():
-        # Later editions of the final have other finalists: show the default as it was beside this one.
+        # Later editions of the final have other finalists: show the default as it was in the rounds of this one.
         default = _side(task, default_config, [t for t in baseline if _round(t) in best.side.rounds], final, name_of)
     answer = None if verdict is Verdict.NONE else best.side.config if verdict is Verdict.GAIN and best else default_config
     return Decision(

@@ -44,9 +44,9 @@ class AxOptions:
 
 
 class AxSearcher:
-    """Ax over the flat space: ordered knobs are integer ranges over their positions, inactive ones stand at their default.
+    """Ax over the flat space: ordered knobs are integer ranges over their positions, inactive ones are at their default.
 
-    Products and conditions Ax cannot be told; its wishes are moved to the nearest valid configuration, and it is told what was
+    Ax cannot express products and conditions; what it suggests is moved to the nearest valid configuration, and it is told what was
     measured. Failures count as the worst value that worked.
     """
 
@@ -70,13 +70,13 @@ class AxSearcher:
             from ax.utils.common.logger import set_ax_logger_levels
 
             set_ax_logger_levels(logging.ERROR)
-            draw = in_turn(lambda: self._wishes(given, pending))
+            draw = in_turn(lambda: self._suggestions(given, pending))
             return propose("ax", n, self._space, self._seed, self._told, given, pending, draw, FEW_TRIES)
 
     def tell(self, trials: Sequence[Trial]) -> None:
         self._told.add(trials)
 
-    def _wishes(self, given: Config, pending: Sequence[Proposal]) -> Iterator[Mapping[str, Value]]:
+    def _suggestions(self, given: Config, pending: Sequence[Proposal]) -> Iterator[Mapping[str, Value]]:
         """What a client that has heard all that was told wants next; nothing more once Ax itself gives up."""
         if not self._flat.names:
             return
@@ -94,10 +94,10 @@ class AxSearcher:
         while True:
             try:
                 with with_rng_seed(seed):
-                    (wish,) = client.get_next_trials(max_trials=1, fixed_parameters=fixed).values()
-            except Exception:  # Ax raises many kinds for exhausted or degenerate data; chance goes on where it cannot
+                    (suggestion,) = client.get_next_trials(max_trials=1, fixed_parameters=fixed).values()
+            except Exception:  # Ax raises many kinds for exhausted or degenerate data; random configurations take over then
                 return
-            yield self._flat.values(wish)
+            yield self._flat.values(suggestion)
 
     def _spread(self, fixed: dict[str, int] | None) -> Iterator[Mapping[str, Value]]:
         """Ax's start, the same however often it is asked for: the middle and then a Sobol sequence."""
@@ -106,10 +106,10 @@ class AxSearcher:
         client.configure_generation_strategy(method="random_search", initialization_random_seed=seed)
         while True:
             try:
-                (wish,) = client.get_next_trials(max_trials=1, fixed_parameters=fixed).values()
+                (suggestion,) = client.get_next_trials(max_trials=1, fixed_parameters=fixed).values()
             except Exception:  # a small space has an end
                 return
-            yield self._flat.values(wish)
+            yield self._flat.values(suggestion)
 
     def _asked(self, told: list[tuple[Config, float]]) -> Any:
         """A client to be asked: a copy, since Ax remembers what it was asked for, with a strategy that has forgotten its fits."""

@@ -1,4 +1,4 @@
-"""Searcher `evolution`: regularised evolution (Real et al., 2019). The oldest dies, not the worst."""
+"""Searcher `evolution`: regularised evolution (Real et al., 2019). The oldest is removed, not the worst."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from autoscout.search._shared.neighbours import fresh, mutate
 from autoscout.space import Space
 
 _NOTHING = Config()
-_TRIES = 30  # mutations that meet known configurations before chance takes over
+_TRIES = 30  # mutations that give known configurations before a random one is taken
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvolutionOptions:
-    """How `evolution` breeds.
+    """How `evolution` makes new configurations.
 
     Attributes:
-        population: The youngest so many configurations may become parents; as many are drawn at random first.
-        sample: Of these so many, drawn at random, the best becomes the parent.
+        population: Number of youngest configurations that may become parents; as many are drawn at random first.
+        sample: Number drawn at random from these; the best of them becomes the parent.
         second: Chance that a child is changed in a second knob too.
     """
 

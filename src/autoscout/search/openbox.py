@@ -44,9 +44,9 @@ class OpenboxOptions:
 
 
 class OpenboxSearcher:
-    """OpenBox over the flat space: ordered knobs are integers over their positions, inactive ones stand at their default.
+    """OpenBox over the flat space: ordered knobs are integers over their positions, inactive ones are at their default.
 
-    Its wishes are moved to the nearest valid configuration, and it is told what was measured. Failures count as the worst value that
+    What it suggests is moved to the nearest valid configuration, and it is told what was measured. Failures count as the worst value that
     worked. Pending proposals are only not repeated.
     """
 
@@ -67,12 +67,12 @@ class OpenboxSearcher:
             return []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return propose("openbox", n, self._space, self._seed, self._told, given, pending, in_turn(self._wishes), FEW_TRIES)
+            return propose("openbox", n, self._space, self._seed, self._told, given, pending, in_turn(self._suggestions), FEW_TRIES)
 
     def tell(self, trials: Sequence[Trial]) -> None:
         self._told.add(trials)
 
-    def _wishes(self) -> Iterator[Mapping[str, Value]]:
+    def _suggestions(self) -> Iterator[Mapping[str, Value]]:
         """What a fresh advisor wants after hearing all that was told."""
         if not self._flat.names:
             return

@@ -24,8 +24,8 @@ from autoscout.space import Space
 from autoscout.space.interchange import write_configspace
 
 _NOTHING = Config()
-_WISHES = 12
-_PERCENTILE = 5  # what SMAC takes for the usual good cost
+_SUGGESTIONS = 12  # that SMAC is asked for at once
+_PERCENTILE = 5  # percentile of the costs that SMAC scales by
 _LEAST = 2  # answers that a forest needs, however many proposals are under way
 _FORBIDDEN = 100  # more clauses than this make ConfigSpace's neighbourhoods too slow to use
 
@@ -73,18 +73,18 @@ class SmacSearcher:
     def ask(self, n: int, given: Config = _NOTHING, pending: Sequence[Proposal] = ()) -> list[Proposal]:
         if n < 1:
             return []
-        wishes: Iterator[Mapping[str, Value]] | None = None
+        suggestions: Iterator[Mapping[str, Value]] | None = None
 
         def draw(place: int, attempt: int) -> Mapping[str, Value] | None:
-            nonlocal wishes
+            nonlocal suggestions
             rng = stream(self._seed, "smac", self._told.count, place, attempt)
             known = len(self._told.answers())
             early = known < _LEAST or known + place < self._options.startup
             if early or (attempt == 0 and rng.random() < self._options.random):
                 return self._space.sample(rng, given)
-            if wishes is None:
-                wishes = iter(self._wishes(n + len(pending)))
-            return next(wishes, None)
+            if suggestions is None:
+                suggestions = iter(self._suggestions(n + len(pending)))
+            return next(suggestions, None)
 
         from joblib import parallel_config
 
@@ -109,7 +109,7 @@ class SmacSearcher:
                 self._known = _drawn_lean(ConfigurationSpace.from_json(file))
         return self._known
 
-    def _wishes(self, wanted: int) -> list[Mapping[str, Value]]:
+    def _suggestions(self, wanted: int) -> list[Mapping[str, Value]]:
         """The configurations with the best acquisition after a forest was grown from all that was told."""
         from smac import HyperparameterOptimizationFacade as Facade
         from smac import Scenario
@@ -132,7 +132,7 @@ class SmacSearcher:
         gain.update(model=model, eta=float(costs[best]), incumbent_array=rows[best], num_data=len(costs), X=rows)
         search.acquisition_function = gain
         found = search.maximize(previous_configs=configs)
-        return [{name: _plain(value) for name, value in dict(config).items()} for config in islice(found, _WISHES * wanted)]
+        return [{name: _plain(value) for name, value in dict(config).items()} for config in islice(found, _SUGGESTIONS * wanted)]
 
 
 def _drawn_lean(space: Any) -> Any:

@@ -19,7 +19,7 @@ from autoscout.search._shared.neighbours import fresh, mutate
 from autoscout.space import Space
 
 _NOTHING = Config()
-_TRIES = 12  # walks to exhausted settings before chance takes over
+_TRIES = 12  # walks to exhausted settings before a random configuration is taken
 _CHANGES = 4  # of a light setting that is known
 
 
@@ -32,7 +32,7 @@ class UdoOptions:
         light_steps: Light settings that are tried under one heavy setting before the next one is set up.
         delay: Heavy settings that are chosen together when several proposals are asked for; they are put in an order in which
             neighbours share most heavy knobs, so that little has to be set up anew.
-        heavy: Knobs that are dear to change; by default those that need a restart, or the sparse ones where all or none do.
+        heavy: Knobs that are expensive to change; by default those that need a restart, or the sparse ones where all or none do.
     """
 
     exploration: float = 0.2

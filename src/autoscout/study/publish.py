@@ -12,11 +12,11 @@ from autoscout.core.trial import Fidelity, Status, Trial
 from autoscout.report.ablation import Ablation, ablate
 from autoscout.report.breakdown import PART_NAMES, breakdown_svg
 from autoscout.report.files import write_file
-from autoscout.report.foreseen import Foreseen, Foretold
 from autoscout.report.handover import hand_over
 from autoscout.report.importance import Importance, knob_importance
 from autoscout.report.labels import namer
 from autoscout.report.page import page
+from autoscout.report.predicted import PredictedTrial, Predictions
 from autoscout.report.summary import Summary, summarise
 from autoscout.report.tables import report_json, summary_csv, t4
 from autoscout.study.assemble import Result, simulator
@@ -29,7 +29,7 @@ class Findings:
     summary: Summary
     importance: Importance
     ablation: Ablation | None
-    foreseen: Foreseen | None
+    predictions: Predictions | None
     handed_over: tuple[str, ...]
 
 
@@ -46,17 +46,19 @@ def write_findings(result: Result) -> Findings:
         variables = setup.backend.render(summary.answer, setup.task, setup.campaign.search.seed).env
         handed = hand_over(folder.best, summary, files, setup.baseline, knobs=knobs, variables=variables)
     write_file(folder.path / "summary.csv", summary_csv(setup.task, result.trials, knobs))
-    foreseen = _foreseen(result, summary)
-    told = {**report_json(summary, importance, steps), **({"predicted": foreseen.to_json()} if foreseen else {})}
+    predicted = _predictions(result, summary)
+    told = {**report_json(summary, importance, steps), **({"predicted": predicted.to_json()} if predicted else {})}
     write_file(folder.path / "report.json", json.dumps(told, indent=2) + "\n")
     write_file(folder.path / "t4.json", json.dumps(t4(setup.task, trials)) + "\n")
     commands = [str(folder.best / "run.sh")] if "run.sh" in handed else []
-    html = page(summary, trials, setup.baseline, knobs=knobs, importance=importance, ablation=steps, commands=commands, foreseen=foreseen)
+    html = page(
+        summary, trials, setup.baseline, knobs=knobs, importance=importance, ablation=steps, commands=commands, predictions=predicted
+    )
     write_file(folder.page, html)
-    return Findings(summary=summary, importance=importance, ablation=steps, foreseen=foreseen, handed_over=handed)
+    return Findings(summary=summary, importance=importance, ablation=steps, predictions=predicted, handed_over=handed)
 
 
-def _foreseen(result: Result, summary: Summary) -> Foreseen | None:
+def _predictions(result: Result, summary: Summary) -> Predictions | None:
     """What the study's simulator says, or said before measuring, of what was measured; with pictures where it knows the parts."""
     setup = result.setup
     if not setup.simulates:
@@ -70,7 +72,7 @@ def _foreseen(result: Result, summary: Summary) -> Foreseen | None:
     values = made.predict(list(first), setup.task).value.tolist()
     name_of = namer([setup.baseline, *first], tuple(setup.space.knobs.values()))
     rows = [
-        Foretold(
+        PredictedTrial(
             trial=trial.number,
             name=name_of(config),
             predicted=trial.measurement.conditions.get("predicted", value),
@@ -86,4 +88,4 @@ def _foreseen(result: Result, summary: Summary) -> Foreseen | None:
         for title, config in chosen.items()
         if breakdown is not None and config is not None
     ]
-    return Foreseen(simulator=setup.simulator, metric=setup.task.objective.metric, rows=tuple(rows), pictures=tuple(pictures))
+    return Predictions(simulator=setup.simulator, metric=setup.task.objective.metric, rows=tuple(rows), pictures=tuple(pictures))

@@ -37,7 +37,7 @@ def propose(
 ) -> list[Proposal]:
     """Up to `n` proposals: what `draw` wants, moved to the nearest valid configuration under `given`.
 
-    A tuner that keeps wanting what is known gets a small change of its last wish instead, and in the end a random configuration.
+    A tuner that keeps wanting what is known gets a small change of its last suggestion instead, and in the end a random configuration.
     """
     if n < 1 or not space.feasible(given):
         return []
@@ -72,14 +72,14 @@ def _one(
     return fresh(space, rng, given, taken), "chance"
 
 
-def in_turn(wishes: Callable[[], Iterator[Mapping[str, Value]]]) -> Draw:
-    """Wishes of a tuner that gives one after the other; it is built when the first is asked for."""
-    begun: list[Iterator[Mapping[str, Value]]] = []
+def in_turn(suggestions: Callable[[], Iterator[Mapping[str, Value]]]) -> Draw:
+    """Suggestions of a tuner that gives one after the other; it is built when the first is asked for."""
+    started: list[Iterator[Mapping[str, Value]]] = []
 
     def draw(place: int, attempt: int) -> Mapping[str, Value] | None:  # noqa: ARG001 - it keeps its own count
-        if not begun:
-            begun.append(wishes())
-        return next(begun[0], None)
+        if not started:
+            started.append(suggestions())
+        return next(started[0], None)
 
     return draw
 

@@ -19,7 +19,7 @@ class OptunaStudy:
     """An Optuna study that follows the told trials.
 
     Ordered knobs are integer ranges over their positions, others categories. Optuna defines by run, so conditions hold exactly: an
-    inactive knob is not suggested. Constraints it does not know; its wishes are moved to the nearest valid configuration, and it is
+    inactive knob is not suggested. It does not know constraints; what it suggests is moved to the nearest valid configuration, and it is
     told what was measured.
 
     Args:
@@ -61,7 +61,7 @@ class OptunaStudy:
             warnings.simplefilter("ignore")  # experimental features are named in our own documentation
             waiting = [self._running(proposal.config) for proposal in pending if not self._space.check(proposal.config)]
             found = propose(
-                self._name, n, self._space, self._seed, self._told, given, pending, lambda *key: self._wish(given, *key), self._tries
+                self._name, n, self._space, self._seed, self._told, given, pending, lambda *key: self._suggestion(given, *key), self._tries
             )
             for trial in waiting:
                 self._study.tell(trial, state=self._optuna.trial.TrialState.FAIL)  # forgotten: `pending` is an argument
@@ -96,7 +96,7 @@ class OptunaStudy:
             self._suggested(trial, name)
         return trial
 
-    def _wish(self, given: Config, place: int, attempt: int) -> Mapping[str, Value]:
+    def _suggestion(self, given: Config, place: int, attempt: int) -> Mapping[str, Value]:
         self._study.sampler = self._sampler(number(self._seed, self._name, self._told.count, place, attempt) % 2**32)
         trial = self._study.ask()
         partial = given

@@ -44,7 +44,7 @@ class Experiments:
     Args:
         template: A tree with `$knob` holes; None when the knobs themselves are the configuration.
         rules: What a whole configuration must keep.
-        facts: What the template may read besides knobs.
+        facts: What the template may read in addition to knobs.
     """
 
     def __init__(self, template: Mapping[str, Any] | None, rules: Sequence[Rule], facts: Mapping[str, Value]) -> None:

@@ -4,7 +4,7 @@
     when: {zero_optimization.stage: [2, 3], zero_optimization.offload_optimizer.device: [cpu, nvme]}
     need: {optimizer.type: [adam, adamw]}
 
-Both are mappings from dotted paths of the filled template (or of the knobs, when there is no template) to what must stand there:
+Both are mappings from dotted paths of the filled template (or of the knobs, when there is no template) to what must be there:
 a value, a list of values, or one of `{present: true}`, `{not: value}`, `{min: number}`, `{max: number}`. Text is compared without
 regard to case, as DeepSpeed does. A path that is not there matches only `{present: false}` and `{not: ...}`.
 """
@@ -106,7 +106,7 @@ DEEPSPEED = tuple(
             "name": "zero-offload-param-needs-native-optimizer",
             "when": {"zero_optimization.stage": 3, "zero_optimization.offload_param.device": _OFFLOAD, **_CLIENT_OPTIMIZER_REFUSED},
             "need": {"optimizer.type": _NATIVE},
-            "why": "ZeRO 3 offloads parameters only beside an optimizer that DeepSpeed brings",
+            "why": "ZeRO 3 offloads parameters only together with an optimizer of DeepSpeed",
         },
         {
             "name": "zero-cpu-offload-needs-native-optimizer",

@@ -31,12 +31,12 @@ class GridOptions:
     """What `grid` enumerates, and in which order.
 
     Attributes:
-        points: How many values of a knob with a range, its default beside them; lists are kept whole.
+        points: How many values of a knob with a range, plus its default; lists are kept whole.
         values: Candidate values by knob, instead of the coarse ones.
         stages: Groups of knobs, searched one after the other: the rest at its default, earlier groups at the best found. Knobs in no
             group stay at their default. Empty for one stage of all knobs.
         template: A tree with `$knob` holes that the system is configured by; combinations that fill it alike are one experiment.
-        rules: Rules that whole configurations must keep, beside the built-in ones; one with the name of a built-in one replaces it.
+        rules: Rules that whole configurations must keep, in addition to the built-in ones; one with the name of a built-in one replaces it.
         without_rules: Names of built-in rules to leave out.
         shuffle: Propose a stage in random order, so that a budget smaller than the grid does not see one corner only.
     """
@@ -55,7 +55,7 @@ class GridOptions:
             faults.append(Fault(where="grid", field="points", value=repr(self.points), rule="must be at least 1"))
         named = [name for group in self.stages for name in group]
         for name in sorted({name for name in named if named.count(name) > 1}):
-            faults.append(Fault(where="grid", field="stages", value=name, rule="a knob may stand in one stage only"))
+            faults.append(Fault(where="grid", field="stages", value=name, rule="a knob may be in one stage only"))
         if any(not group for group in self.stages):
             faults.append(Fault(where="grid", field="stages", rule="a stage names at least one knob"))
         for name, values in self.values.items():

@@ -1,4 +1,4 @@
-"""Searcher `metis`: enumerates three-dimensional parallel plans, ranks them by a cost model, measures the promising ones.
+"""Searcher `metis`: enumerates three-dimensional parallel plans, ranks them by a cost model, measures the best of them.
 
 After Metis (Um et al., ATC 2024), from its description: plans are enumerated under the constraints, those that do not fit into memory
 are pruned, the rest is ordered by estimated time. Everything that is not part of a plan stays at the engine's default. Its balancing of

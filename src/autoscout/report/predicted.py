@@ -1,4 +1,4 @@
-"""What a simulator had predicted, beside what was measured."""
+"""What a simulator predicted, compared with what was measured."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHOWN = 60
 
 
 @dataclass(frozen=True, kw_only=True)
-class Foretold:
+class PredictedTrial:
     """One measured configuration and its prediction."""
 
     trial: int
@@ -34,16 +34,16 @@ class Foretold:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Foreseen:
-    """All of them, in the order of measuring; `pictures` are SVG of where the predicted time goes."""
+class Predictions:
+    """Predictions of a study, in the order of measuring; `pictures` are SVG of where the predicted time goes."""
 
     simulator: str
     metric: str
-    rows: tuple[Foretold, ...]
+    rows: tuple[PredictedTrial, ...]
     pictures: tuple[str, ...] = ()
 
     @property
-    def good(self) -> list[Foretold]:
+    def good(self) -> list[PredictedTrial]:
         return [row for row in self.rows if row.error is not None]
 
     @property
@@ -65,33 +65,33 @@ class Foreseen:
             return f"{self.simulator}: no measured configuration to compare its predictions with"
         agreement = f", rank agreement {self.rank:.2f}" if self.rank is not None else ""
         failed = len(self.rows) - len(self.good)
-        unforeseen = f"; {failed} failed" if failed else ""
+        failures = f"; {failed} failed" if failed else ""
         count, error = len(self.good), f"{self.mean_error:.0%}"
-        return f"{self.simulator} predicted {count} measured configurations with a mean error of {error}{agreement}{unforeseen}"
+        return f"{self.simulator} predicted {count} measured configurations with a mean error of {error}{agreement}{failures}"
 
     def to_json(self) -> dict[str, Any]:
         rows = [{**vars(row), "error": row.error} for row in self.rows]
         return {"simulator": self.simulator, "mean_error": self.mean_error, "rank": self.rank, "rows": rows}
 
 
-def foreseen_section(foreseen: Foreseen | None) -> Markup:
+def predicted_section(predictions: Predictions | None) -> Markup:
     """The part of the page; nothing for a study without a simulator."""
-    if foreseen is None or not foreseen.rows:
+    if predictions is None or not predictions.rows:
         return Markup("")
     head = ["trial", "name", *(tag("th", text, scope="col", class_="number") for text in ("predicted", "measured", "error"))]
-    parts: list[object] = [table(head, [_cells(row) for row in _shown(foreseen.rows)], f"{foreseen.metric}, predicted and measured")]
-    if len(foreseen.rows) > SHOWN:
-        parts.append(tag("p", f"Shown: the last {SHOWN} of {len(foreseen.rows)}.", class_="quiet small"))
+    parts: list[object] = [table(head, [_cells(row) for row in _shown(predictions.rows)], f"{predictions.metric}, predicted and measured")]
+    if len(predictions.rows) > SHOWN:
+        parts.append(tag("p", f"Shown: the last {SHOWN} of {len(predictions.rows)}.", class_="quiet small"))
     # the pictures are ours, made from numbers and escaped names
-    parts += [tag("div", Markup(picture), class_="scroll") for picture in foreseen.pictures]
-    return section("foreseen", "Predicted and measured", *parts, lead=f"{foreseen.sentence}.")
+    parts += [tag("div", Markup(picture), class_="scroll") for picture in predictions.pictures]
+    return section("predicted", "Predicted and measured", *parts, lead=f"{predictions.sentence}.")
 
 
-def _shown(rows: Sequence[Foretold]) -> Sequence[Foretold]:
+def _shown(rows: Sequence[PredictedTrial]) -> Sequence[PredictedTrial]:
     return rows[-SHOWN:]
 
 
-def _cells(row: Foretold) -> list[object]:
+def _cells(row: PredictedTrial) -> list[object]:
     measured: object = show_number(row.measured) if row.measured is not None else badge(row.status, "bad")
     error = show_percent(1.0 + row.error) if row.error is not None else ""
     return [f"#{row.trial}", row.name, number_cell(show_number(row.predicted)), number_cell(measured), number_cell(error)]

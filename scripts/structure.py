@@ -1,0 +1,190 @@
+"""Checks that keep the house in order; each rule names the file, the line and what to do.
+
+Run from the root of the repository: `python scripts/structure.py`. The rules:
+
+- a folder of plug-ins holds plug-ins only; helpers live in the plug-in's package, in the folder's `_shared/`, or in `common/`;
+- what begins with an underscore is not imported from outside the package that contains it;
+- one place builds a `Study`;
+- guides have at most 1,200 words;
+- prose uses the ordinary word.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+PLUGIN_FOLDERS = ("backends", "search", "simulators", "execute", "store", "sched/schedulers")
+GUIDE_WORDS = 1200
+PRIVATE_USERS = {
+    "benchmarks/serving_side_by_side.py": "calls the estimator that simulators/aiconfigurator.py wraps, to time it next to ours",
+    "benchmarks/simulators.py": "compares the regressions that the simulators share",
+}
+"""File outside src -> why it may use names that begin with an underscore. Tests may use those of the folder they mirror."""
+
+ODD_WORDS = {
+    r"foretold|foretells?": "predicted",
+    r"foreseen|foresees?": "predicted",
+    r"by lot": "at random",
+    r"mend(s|ed|ing)?": "fix",
+    r"cannot be had": "is not available",
+    r"goes on with": "resumes",
+}
+"""Words that a reader stumbles over -> the ordinary one."""
+COUNTED = {"constructions of Study", "long guides", "odd words"}
+"""Rules that print their count and do not fail yet; `--all` prints what they find."""
+
+Finding = tuple[str, int, str]
+"""Path, line, what is wrong and what to do."""
+
+
+def helpers_among_plugins(root: Path) -> Iterator[Finding]:
+    """Modules with a leading underscore directly in a folder of plug-ins; `_shared/` is the one place for helpers."""
+    for folder in PLUGIN_FOLDERS:
+        for path in sorted((root / "src/autoscout" / folder).glob("_*")):
+            is_package = path.is_dir() and path.name not in ("_shared", "__pycache__")
+            if is_package or (path.suffix == ".py" and path.name != "__init__.py"):
+                yield str(path.relative_to(root)), 1, "a helper among plug-ins: move it into its plug-in's package, _shared/ or common/"
+
+
+def private_imports(root: Path) -> Iterator[Finding]:
+    """Underscore names and modules used from outside the package that contains them."""
+    packages = {_module(path.parent / "__init__.py", root) for path in (root / "src").rglob("__init__.py")}
+    for path in _python(root, "src", "tests", "benchmarks", "scripts", "examples"):
+        where = path.relative_to(root).as_posix()
+        if where in PRIVATE_USERS:
+            continue
+        importer = _module(path, root) if where.startswith("src/") else ""
+        mirrored = ".".join(("autoscout", *path.relative_to(root).parts[1:-1])) if where.startswith("tests/") else ""
+        for line, owner, name in _private_uses(ast.parse(path.read_text()), importer, packages):
+            tested = mirrored.count(".") and f"{owner}.".startswith(f"{mirrored}.")
+            if not tested and not f"{importer}.".startswith(f"{owner}."):
+                yield where, line, f"{name} belongs to {owner}: import a public name, or give it one"
+
+
+def _private_uses(tree: ast.Module, importer: str, packages: set[str]) -> Iterator[tuple[int, str, str]]:
+    """(line, package that contains the name, full name) of every underscore name of autoscout that is used."""
+    modules: dict[str, str] = {}  # local name -> module it stands for
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.asname:
+                    modules[alias.asname] = alias.name
+                yield from _owned(node.lineno, alias.name, packages)
+        elif isinstance(node, ast.ImportFrom):
+            base = _absolute(node, importer, packages)
+            for alias in node.names:
+                modules[alias.asname or alias.name] = f"{base}.{alias.name}"
+                yield from _owned(node.lineno, f"{base}.{alias.name}", packages)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr.startswith("_") and (base := _dotted(node.value)):
+            first, _, rest = base.partition(".")
+            whole = ".".join(part for part in (modules.get(first, first), rest, node.attr) if part)
+            if _is_module(whole.rpartition(".")[0], packages):
+                yield from _owned(node.lineno, whole, packages)
+
+
+def _owned(line: int, name: str, packages: set[str]) -> Iterator[tuple[int, str, str]]:
+    """The innermost package around each underscore part of a dotted name below `autoscout`."""
+    parts = name.split(".")
+    if parts[0] != "autoscout":
+        return
+    for at, part in enumerate(parts):
+        if part.startswith("_") and not part.endswith("__"):
+            owner = ".".join(parts[:at])
+            yield line, owner if owner in packages else owner.rpartition(".")[0], ".".join(parts[: at + 1])
+
+
+def _absolute(node: ast.ImportFrom, importer: str, packages: set[str]) -> str:
+    """The module that a `from ... import` names, relative ones too."""
+    if not node.level:
+        return node.module or ""
+    here = importer.split(".") if importer in packages else importer.split(".")[:-1]
+    return ".".join([*here[: len(here) - node.level + 1], *([node.module] if node.module else [])])
+
+
+def _dotted(node: ast.expr) -> str:
+    """`a.b.c` of an attribute chain, or nothing when it begins with something else than a name."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and (base := _dotted(node.value)):
+        return f"{base}.{node.attr}"
+    return ""
+
+
+def _is_module(name: str, packages: set[str]) -> bool:
+    """Whether a dotted name is a module of autoscout, and no class or object in one: those begin with a capital or sit deeper."""
+    return name.startswith("autoscout") and (name in packages or name.rpartition(".")[0] in packages) and name.split(".")[-1].islower()
+
+
+def studies(root: Path) -> Iterator[Finding]:
+    """More than one construction of `Study` in the source."""
+    found = []
+    for path in _python(root, "src"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and _dotted(node.func).rpartition(".")[2] == "Study":
+                found.append((path.relative_to(root).as_posix(), node.lineno))
+    for where, line in found if len(found) > 1 else []:
+        yield where, line, f"Study( is written in {len(found)} places: only study/assemble.py puts a study together"
+
+
+def long_guides(root: Path) -> Iterator[Finding]:
+    """Guides that nobody will read to the end."""
+    for path in sorted((root / "docs/guides").rglob("*.md")):
+        if (words := len(path.read_text().split())) > GUIDE_WORDS:
+            yield (
+                path.relative_to(root).as_posix(),
+                1,
+                f"{words} words; a guide has at most {GUIDE_WORDS}: split it, or move figures to results",
+            )
+
+
+def odd_words(root: Path) -> Iterator[Finding]:
+    """Words for which English has an ordinary one; the page that lists them (vocabulary.md) is left out."""
+    pattern = re.compile(r"\b(" + "|".join(f"(?:{words})" for words in ODD_WORDS) + r")\b", re.IGNORECASE)
+    pages = [root / "README.md", *sorted((root / "docs").rglob("*.md")), *_python(root, "src"), *sorted((root / "src").rglob("*.md"))]
+    for path in pages:
+        if not path.exists() or path.name == "vocabulary.md":
+            continue
+        for number, text in enumerate(path.read_text().splitlines(), start=1):
+            for found in pattern.finditer(text):
+                usual = next(usual for words, usual in ODD_WORDS.items() if re.fullmatch(words, found[0], re.IGNORECASE))
+                yield path.relative_to(root).as_posix(), number, f"'{found[0]}': write '{usual}'"
+
+
+RULES: dict[str, Callable[[Path], Iterator[Finding]]] = {
+    "helpers among plug-ins": helpers_among_plugins,
+    "private names used from outside": private_imports,
+    "constructions of Study": studies,
+    "long guides": long_guides,
+    "odd words": odd_words,
+}
+
+
+def _python(root: Path, *folders: str) -> list[Path]:
+    return sorted(path for folder in folders for path in (root / folder).rglob("*.py"))
+
+
+def _module(path: Path, root: Path) -> str:
+    parts = path.relative_to(root / "src").with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def main(root: Path) -> int:
+    """Print what is out of order; 1 when anything is."""
+    failed = False
+    for rule, check in RULES.items():
+        found = list(check(root))
+        fails = rule not in COUNTED
+        print(f"{rule}: {len(found)}")
+        for where, line, what in found if fails or "--all" in sys.argv else []:
+            print(f"{where}:{line}: {what}", file=sys.stderr)
+        failed = failed or (fails and bool(found))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path.cwd()))

@@ -361,7 +361,7 @@ def test_a_space_may_come_with_the_task(tmp_path: Path) -> None:
     given = {"workload": {"command": "echo {threads} {cores} {pin:switch}"}, "space": space}
     task = CommandBackend().task(given)
     own = CommandBackend(space=space)
-    assert "space" not in own.task({"workload": given["workload"]}).workload, "a study may go on with a changed space"
+    assert "space" not in own.task({"workload": given["workload"]}).workload, "a study may continue with a changed space"
     assert own.space(own.task({"workload": given["workload"]})) == CommandBackend().space(task)
     backend = CommandBackend()  # another process that knows only the task
     assert backend.space(task).count().value == 5

@@ -46,7 +46,7 @@ def test_shell_lines(text: str, expected: str) -> None:
     assert template.shell(SCOPE) == expected
 
 
-def test_what_is_known_only_at_run_time_is_quoted_where_it_stands() -> None:
+def test_what_is_known_only_at_run_time_is_quoted_in_place() -> None:
     line = parse("cat {folder}/a \"{folder}/b\" '{folder}/c' --port={port}", shell=True).shell(SCOPE)
     assert line == 'cat "$AUTOSCOUT_FOLDER"/a "${AUTOSCOUT_FOLDER}/b" \'\'"$AUTOSCOUT_FOLDER"\'/c\' --port="$AUTOSCOUT_PORT"'
     shown = subprocess.run(

@@ -36,7 +36,7 @@ def test_it_reads_what_the_gguf_package_reads(path: Path) -> None:
 def test_facts(path: Path) -> None:
     facts, model = GgufFile(path).facts, RANDOM_MODELS["random-tiny"].facts
     for name in ("architecture", "layers", "context", "head_size", "window", "experts", "weights", "parts"):
-        assert getattr(facts, name) == getattr(model, name), f"the random model promises another {name} than it writes"
+        assert getattr(facts, name) == getattr(model, name), f"the random model declares another {name} than it writes"
 
 
 def test_per_layer_numbers_and_windows(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def test_what_is_left_of_a_space_is_exact(space: Space, data: Any) -> None:
 
 
 def apart(space: Space, one: Config, other: Config) -> float:
-    """The distance that `project` promises, spelt out."""
+    """The distance that `project` documents, spelt out."""
     total = 0.0
     for name, knob in space.knobs.items():
         if (name in one) != (name in other):

@@ -72,7 +72,7 @@ def test_a_range_of_a_billion_is_cheap() -> None:
     [
         (lambda: Choice("x", []), "at least one value"),
         (lambda: Choice("x", "abc"), "must be a list"),
-        (lambda: Choice("x", [1, 1]), "stand there once"),
+        (lambda: Choice("x", [1, 1]), "listed once"),
         (lambda: Choice("x", [[1]]), "number, text, true, false or null"),
         (lambda: Choice("x", [float("nan")]), "finite"),
         (lambda: Choice("x", ["a"], default="b"), r"one of the values \['a'\]"),

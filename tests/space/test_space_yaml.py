@@ -114,7 +114,7 @@ extra: 1
         ("bad.yaml:3: knobs.tp.default", "one of the values [1, 2, 4] (found 3)"),
         ("bad.yaml:4: knobs.pp", "needs values, a range"),
         ("bad.yaml:4: knobs.pp.valus", "Did you mean 'values'?"),
-        ("bad.yaml:5: knobs.tp", "stands there twice"),
+        ("bad.yaml:5: knobs.tp", "is there twice"),
         ("bad.yaml:6: knobs.sp.when", "'tpp' is neither a knob nor a fact (found `tpp > 1`). Did you mean 'tp'"),
         ("bad.yaml:7: knobs.mb.range", "'gpu' is neither"),
         ("bad.yaml:8: knobs.up.range", "must not be above"),

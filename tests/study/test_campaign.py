@@ -48,7 +48,7 @@ def test_faults_point_at_the_line_and_flags_at_their_block(tmp_path: Path) -> No
 def test_a_key_that_stands_twice(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     path.write_text("system: command\nbudget: {trials: 3}\nbudget: {trials: 30}\n")
-    with pytest.raises(ConfigError, match=r"c\.yaml:3: budget: the key stands there twice"):
+    with pytest.raises(ConfigError, match=r"c\.yaml:3: budget: the key is there twice"):
         read_campaign(path)
 
 

@@ -46,7 +46,7 @@ class Column:
         if len(seen) and seen[0] == INACTIVE:
             seen, places = seen[1:], places - 1
         self._seen: NDArray[np.int64] = seen  # positions that occur, ascending
-        self._places: NDArray[np.intp] = np.ascontiguousarray(places.reshape(-1))  # by row, where its position stands in _seen; -1 inactive
+        self._places: NDArray[np.intp] = np.ascontiguousarray(places.reshape(-1))  # by row, the index of its position in _seen; -1 inactive
         self._place_of = {int(position): place for place, position in enumerate(seen)}
         self._bits: list[int | None] = [None] * len(seen)
         self.active = bits_of(self._places >= 0)

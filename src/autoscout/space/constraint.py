@@ -125,7 +125,7 @@ def _build(syntax: Syntax, text: str, table: Table, scope: Mapping[str, Node]) -
             raise refuse(text, syntax.at, f"{name!r} is neither a knob nor a fact", meant(name, scope, table.texts()))
         return scope[name]
     if syntax.op == "list":
-        raise refuse(text, syntax.at, "a list may only stand after 'in'")
+        raise refuse(text, syntax.at, "a list is allowed only after 'in'")
     args = [_build(arg, text, table, scope) for arg in syntax.args]
     op = syntax.op
     if op in _ARITHMETIC:

@@ -1,7 +1,7 @@
-"""YAML documents that remember where everything stands.
+"""YAML documents that remember the line of every value.
 
 Differs from plain PyYAML as people expect of YAML 1.2: `on`, `off`, `yes` and `no` are text, `1e-5` is a number, dates are
-text, and a key may stand once in a mapping.
+text, and a key may occur once in a mapping.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _Loader.add_constructor("tag:yaml.org,2002:float", _float)
 
 @dataclass(frozen=True)
 class Item:
-    """One value of a document, with the place it stands at."""
+    """One value of a document, with its place in the file."""
 
     node: yaml.Node
     where: str  # name of the document
@@ -102,9 +102,7 @@ class Item:
             if not name:
                 faults.append(key.fault("a key must be text"))
             elif name in found:
-                faults.append(
-                    Fault(where=key.place, field=path, rule="the key stands there twice", fix=f"The first is at {found[name].place}")
-                )
+                faults.append(Fault(where=key.place, field=path, rule="the key is there twice", fix=f"The first is at {found[name].place}"))
             else:
                 found[name] = Item(value_node, self.where, path)
         return {**merged, **found}

@@ -83,7 +83,7 @@ class Knob:
         return self.position(value) is not None
 
     def position(self, value: object) -> int | None:
-        """Where `value` stands in `values`; None when it is not there. `1`, `1.0` and `True` are three values."""
+        """The position of `value` in `values`; None when it is not there. `1`, `1.0` and `True` are three values."""
         if isinstance(self.values, range):
             return self.values.index(value) if type(value) is int and value in self.values else None
         if isinstance(self.values, Steps):
@@ -312,7 +312,7 @@ def _listed(name: str, values: Sequence[Value]) -> tuple[Value, ...]:
             raise _fault(name, "values", repr(value), "a number must be finite", "")
     doubles = [value for index, value in enumerate(listed) if (type(value), value) in {(type(other), other) for other in listed[:index]}]
     if doubles:
-        raise _fault(name, "values", repr(doubles[0]), "a value may stand there once", "Remove the second one")
+        raise _fault(name, "values", repr(doubles[0]), "every value may be listed once", "Remove the second one")
     return listed
 
 
@@ -359,7 +359,7 @@ def _reach(name: str, made: Sequence[Value], default: float | _Unset, low: Any, 
     if isinstance(default, _Unset):
         return made
     if isinstance(default, bool) or not isinstance(default, (int, float)) or not low <= default <= high:
-        raise _fault(name, "default", repr(default), f"the default must lie in the range [{low}, {high}]", "")
+        raise _fault(name, "default", repr(default), f"the default must be in the range [{low}, {high}]", "")
     return with_default(made, default)
 
 

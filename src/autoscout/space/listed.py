@@ -40,7 +40,7 @@ class Listed(Space):
 
     Args:
         knobs: In the order they should be shown.
-        configs: Every valid configuration; one that stands twice counts once.
+        configs: Every valid configuration; one that is listed twice counts once.
         constraints: As of `Space`. They add nothing to the list, but every configuration of it must satisfy them.
         facts: As of `Space`.
 

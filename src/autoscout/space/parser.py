@@ -252,7 +252,7 @@ class _Reader:
 
     def no_list(self, tree: Syntax) -> Syntax:
         if tree.op == "list":
-            raise refuse(self.text, tree.at, "a list may only stand after 'in'")
+            raise refuse(self.text, tree.at, "a list is allowed only after 'in'")
         return tree
 
     def comparison(self, node: ast.Compare, depth: int) -> Syntax:
@@ -272,7 +272,7 @@ class _Reader:
                 tree = Syntax("in", at, (left, *(right.args if right.op == "list" else (right,))), value=right.op == "list")
             return tree if op == "in" else Syntax("not", at, (tree,))
         if "list" in (left.op, right.op):
-            raise refuse(self.text, at, "a list may only stand after 'in'")
+            raise refuse(self.text, at, "a list is allowed only after 'in'")
         return Syntax(op, at, (left, right))
 
     def table(self, at: int, left: Syntax, right: Syntax) -> Syntax:

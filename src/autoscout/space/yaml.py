@@ -81,7 +81,7 @@ def space_from_node(node: yaml.Node, where: str, facts: Mapping[str, Value] | No
 
     Args:
         node: As `yaml.compose` gives it.
-        where: Name of the document; faults stand at `where:line`.
+        where: Name of the document; faults are reported at `where:line`.
         facts: Facts of the task; they win over those in the block.
         field: Dotted path of the node in the document, put before the fields of the faults.
     """
@@ -97,7 +97,7 @@ class _Reader:
     def __init__(self, root: Item, facts: Mapping[str, Value]) -> None:
         self.root = root
         self.faults: list[Fault] = []
-        self.items: dict[str, Item] = {}  # field as knobs and spaces name it -> where it stands
+        self.items: dict[str, Item] = {}  # field as knobs and spaces name it -> its place in the file
         self.block = root.entries(self.faults)
         self.faults += unknown_keys(self.block, BLOCK_KEYS)
         self.facts = {**self._facts(), **facts}
@@ -276,7 +276,7 @@ class _Reader:
         return found
 
     def _expressions(self, constraints: Sequence[Constraint], texts: Collection[Value]) -> None:
-        """Syntax, unknown names and circles, so that they are reported beside the faults of knobs."""
+        """Syntax, unknown names and circles, so that they are reported together with the faults of knobs."""
         known = [*self.declared, *self.facts]
         parents: dict[str, list[str]] = {name: [] for name in self.declared}
         for name in self.declared:

@@ -1,4 +1,4 @@
-"""Whether a workload and a space fit together: every name known, every knob used, nothing inactive where a value must stand."""
+"""Whether a workload and a space fit together: every name known, every knob used, no inactive knob where a value is needed."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _DOUBLE = re.compile(r"\[\[(?=[^\s\[])([^\[\]]*\{[^\[\]]*)\]\](?=\s|$)")
 
 @dataclass(frozen=True)
 class Slot:
-    """A place for a value, and the quotes of the shell it stands in."""
+    """A place for a value, and the quotes of the shell around it."""
 
     name: str
     spec: str = ""
@@ -114,7 +114,7 @@ class Template:
                 yield {inner.name for inner in node.nodes if isinstance(inner, Slot)}
 
     def shell(self, scope: Scope) -> str:
-        """As a line for the shell, every value quoted for the place where it stands."""
+        """As a line for the shell, every value quoted for the place it is in."""
         return "".join(_shell(node, scope) for node in self.nodes)
 
     def words(self, scope: Scope) -> list[tuple[Piece, ...]]:

@@ -179,7 +179,7 @@ class GgufFile:
         )
 
     def prompt_tokens(self) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """Tokens that may stand in a random prompt: words, no control characters.
+        """Tokens for random prompts: words, no control characters.
 
         Raises:
             GgufError: the file has no vocabulary.

@@ -166,7 +166,7 @@ def model_facts(model: str) -> ModelFacts:
 
 
 def cache_folder(given: str = "") -> Path:
-    """Where made files lie: the given folder, else `$AUTOSCOUT_CACHE`, else the user's cache folder."""
+    """Folder of the files that are made: the given one, else `$AUTOSCOUT_CACHE`, else the user's cache folder."""
     if given:
         return Path(given)
     own = os.environ.get("AUTOSCOUT_CACHE")
@@ -257,7 +257,7 @@ def _keeps(name: str, shape: tuple[int, ...], block: int) -> bool:
 
 
 def weights_types(facts: ModelFacts, model: str) -> tuple[str, ...]:
-    """Types that the weights can be had in, the file's own first; just that one where nothing can be made from it."""
+    """Types that the weights can be converted to, the file's own first; only that one where nothing can be converted."""
     if model in RANDOM_MODELS:
         return (facts.weights, *(kind for kind in TARGETS if kind != facts.weights))
     if facts.weights not in CONVERTIBLE or facts.parts > 1:

@@ -1,4 +1,4 @@
-"""Whether a configuration still gives the model's answers: next-token probabilities beside those of the default settings.
+"""Whether a configuration still gives the model's answers: next-token probabilities compared with those of the default settings.
 
 Kullback-Leibler divergence over fixed prompts, in nats per token, is what llama.cpp's own quantisation studies report: about 0.0001 for
 the rounding of another kernel, 0.001 for q8_0, 0.01 to 0.05 for 4 bits on a trained model, above 1 for garbage.
@@ -35,7 +35,7 @@ def probe(server: Answers, tokens: np.ndarray[Any, np.dtype[np.int64]], context:
     """What the server thinks comes next, after a few fixed prompts.
 
     Raises:
-        Refused, WrongAnswer: no such answer could be had.
+        Refused, WrongAnswer: there was no such answer.
     """
     length = min(LENGTH, context - 2)
     found = []
@@ -63,7 +63,7 @@ def _distribution(answer: Any) -> Distribution:
 
 
 def divergence(reference: Sequence[Distribution], seen: Sequence[Distribution]) -> float:
-    """Mean KL divergence of `seen` from `reference`, in nats; what lies beyond the most probable tokens counts as one token."""
+    """Mean KL divergence of `seen` from `reference`, in nats; all but the most probable tokens count as one token."""
     if len(reference) != len(seen) or not reference:
         return math.inf
     return sum(_kl(one, other) for one, other in zip(reference, seen, strict=True)) / len(reference)

@@ -2,7 +2,7 @@
 
     python server.py server.json [--host 127.0.0.1] [--port 8080]
 
-Needs the `xllamacpp` wheel and nothing else: AutoScout hands this very file over beside `run.sh`.
+Needs the `xllamacpp` wheel and nothing else: AutoScout hands this very file over together with `run.sh`.
 """
 
 from __future__ import annotations

@@ -6,4 +6,4 @@ INPUT = "bench_input.json"
 RESULT = "bench.json"
 STAGE = "stage.txt"  # the step under way, so that a kill can be dated
 STAGES = ("preparing", "loading", "checking", "warming", "measuring", "done")
-FAILED = 3  # exit code beside a result that says why
+FAILED = 3  # exit code that goes with a result that says why

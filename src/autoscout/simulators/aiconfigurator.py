@@ -70,7 +70,7 @@ class AiconfiguratorModel:
         answered = np.isfinite(values)
         return Prediction(
             value=np.where(answered, value, np.nan),
-            spread=np.full(len(configs), 0.27),  # measured on the silicon sample, see docs/guides/simulators.md
+            spread=np.full(len(configs), 0.27),  # measured on the silicon sample, see docs/results/simulators.md
             feasible=answered.astype(float),
             known=answered.astype(float),
         )

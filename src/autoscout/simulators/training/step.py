@@ -1,4 +1,4 @@
-"""Time of one training step, term by term. Formulas in docs/guides/simulators.md; everything broadcasts."""
+"""Time of one training step, term by term. Formulas in docs/reference/simulators.md; everything broadcasts."""
 
 from __future__ import annotations
 

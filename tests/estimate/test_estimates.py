@@ -13,7 +13,7 @@ from autoscout.cli.estimate import estimate
 from autoscout.core.errors import ConfigError
 from autoscout.estimate import search
 from autoscout.estimate.pins import read_system, serving_pins, training_pins
-from autoscout.estimate.search import estimate_serving, estimate_training, layouts
+from autoscout.estimate.search import layouts
 from autoscout.report.breakdown import breakdown_svg
 
 app = typer.Typer()
@@ -31,7 +31,7 @@ def test_layouts_use_all_gpus_and_divide_evenly() -> None:
 
 
 def test_the_best_layouts_come_first_with_their_parts() -> None:
-    found = estimate_training("megatron", model="llama-3.1-8b", gpus="8xA100-80", sequence=4096, global_batch=128)
+    found = search.estimate("megatron", model="llama-3.1-8b", gpus="8xA100-80", sequence=4096, global_batch=128)
     times = [candidate.metrics["step_s"] for candidate in found.candidates]
     assert times == sorted(times)
     best = found.candidates[0]
@@ -43,9 +43,7 @@ def test_the_best_layouts_come_first_with_their_parts() -> None:
 
 def test_faster_gpus_are_faster() -> None:
     times = [
-        estimate_training("megatron", model="llama-3.1-8b", gpus=f"8x{gpu}", sequence=4096, global_batch=128)
-        .candidates[0]
-        .metrics["step_s"]
+        search.estimate("megatron", model="llama-3.1-8b", gpus=f"8x{gpu}", sequence=4096, global_batch=128).candidates[0].metrics["step_s"]
         for gpu in ("A100-80", "H100", "B200")
     ]
     assert times[0] > times[1] > times[2]
@@ -53,11 +51,11 @@ def test_faster_gpus_are_faster() -> None:
 
 def test_impossible_pins_are_refused() -> None:
     with pytest.raises(ConfigError, match="no layout"):
-        estimate_training("megatron", model="llama-3.1-8b", gpus="8xA100-80", sequence=4096, global_batch=128, pins={"tp": 3})
+        search.estimate("megatron", model="llama-3.1-8b", gpus="8xA100-80", sequence=4096, global_batch=128, pins={"tp": 3})
 
 
 def test_serving_picks_layouts_that_hold_the_model() -> None:
-    found = estimate_serving("vllm", model="llama-3.1-70b", gpus="4xH100", input_tokens=512, output_tokens=128, concurrency=32)
+    found = search.estimate("vllm", model="llama-3.1-70b", gpus="4xH100", input_tokens=512, output_tokens=128, concurrency=32)
     assert found.candidates[0].config["tensor_parallel_size"] in (2, 4)
     assert found.candidates[0].metrics["output_throughput"] > 100
 
@@ -105,7 +103,7 @@ def test_names_cannot_break_the_picture() -> None:
 
 
 def test_those_that_likely_fit_come_first_then_the_closest() -> None:
-    found = estimate_training("megatron", model="qwen3-30b-a3b", gpus="16xA100-80+8xA40", sequence=4096, global_batch=240, top=10_000)
+    found = search.estimate("megatron", model="qwen3-30b-a3b", gpus="16xA100-80+8xA40", sequence=4096, global_batch=240, top=10_000)
     assert 0 < found.fitting < found.compared == len(found.candidates)
     likely, others = found.candidates[: found.fitting], found.candidates[found.fitting :]
     assert all(candidate.feasible >= 0.5 for candidate in likely)
@@ -117,7 +115,7 @@ def test_those_that_likely_fit_come_first_then_the_closest() -> None:
 
 
 def test_where_nothing_fits_the_closest_come_first_with_a_warning() -> None:
-    found = estimate_training("megatron", model="qwen3-30b-a3b", gpus="8xA100-80+4xA40", sequence=4096, global_batch=256, top=10_000)
+    found = search.estimate("megatron", model="qwen3-30b-a3b", gpus="8xA100-80+4xA40", sequence=4096, global_batch=256, top=10_000)
     assert found.fitting == 0
     chances = [candidate.feasible for candidate in found.candidates]
     assert chances[0] > chances[-1]
@@ -125,14 +123,14 @@ def test_where_nothing_fits_the_closest_come_first_with_a_warning() -> None:
     hopeless = [sum(one.memory.values()) for one in found.candidates if one.feasible == chances[-1]]
     assert hopeless == sorted(hopeless)
     assert "nothing is predicted to fit" in found.warnings[0]
-    serving = estimate_serving("vllm", model="llama-3.1-405b", gpus="2xH100", input_tokens=512, output_tokens=128, concurrency=32)
+    serving = search.estimate("vllm", model="llama-3.1-405b", gpus="2xH100", input_tokens=512, output_tokens=128, concurrency=32)
     assert serving.warnings
     assert serving.candidates[0].config["tensor_parallel_size"] == 2
 
 
 @pytest.mark.parametrize("rate", [0.5, 4.0, 16.0, 400.0])
 def test_no_server_answers_more_than_it_is_asked(rate: float) -> None:
-    found = estimate_serving(
+    found = search.estimate(
         "vllm",
         model="llama-3.1-8b",
         gpus="8xH100",
@@ -148,11 +146,11 @@ def test_no_server_answers_more_than_it_is_asked(rate: float) -> None:
 
 
 def test_pins_are_known_by_all_their_names() -> None:
-    found = estimate_training(
+    found = search.estimate(
         "megatron", model="llama-3.1-8b", gpus="8xA100-80", sequence=4096, global_batch=128, pins={"tensor_model_parallel_size": 4}
     )
     assert {candidate.config["tp"] for candidate in found.candidates} == {4}
-    served = estimate_serving(
+    served = search.estimate(
         "sglang", model="llama-3.1-8b", gpus="8xH100", input_tokens=512, output_tokens=64, concurrency=8, pins={"tp": 4}
     )
     layouts_found = {(each.config["tensor_parallel_size"], each.config["data_parallel_size"]) for each in served.candidates}

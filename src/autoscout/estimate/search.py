@@ -138,67 +138,35 @@ def estimate(
     Raises:
         ConfigError: unknown system, model, GPU, knob or latency, or nothing is possible under the pins.
     """
-    system, pins = read_system(system), dict(pins or {})
+    system, chosen, facts = read_system(system), dict(pins or {}), {"gpus": gpus, **(hardware or {})}
     if system not in SERVING_SYSTEMS:
-        return estimate_training(
-            system,
-            model=model,
-            gpus=gpus,
-            sequence=sequence,
-            global_batch=global_batch,
-            precision=precision,
-            pins=pins,
-            top=top,
-            calibration=calibration,
-            hardware=hardware,
-        )
+        work: dict[str, Any] = {"model": model, "sequence": sequence, "global_batch": global_batch, "precision": precision}
+        task = Task(system=system, objective=Objective(metric="step_s"), workload=work, hardware=facts)
+        return _training(task, training_pins(chosen), top, calibration)
     if request_rate and concurrency:
         rule = "give the load once: requests in flight, or requests per second"
         value = f"{request_rate:g} and {concurrency}"
         raise ConfigError(Fault(where="estimate", field="request rate and concurrency", value=value, rule=rule))
-    if precision != "bf16" and not {"precision", "quantization", "dtype"} & pins.keys():
-        pins["precision"] = precision
-    return estimate_serving(
-        system,
-        model=model,
-        gpus=gpus,
-        input_tokens=input_tokens,
-        output_tokens=output_tokens,
-        concurrency=concurrency or (None if request_rate else 64),
-        request_rate=request_rate or None,
-        limits=limits,
-        pins=pins,
-        top=top,
-        calibration=calibration,
-        hardware=hardware,
-    )
-
-
-def estimate_training(
-    system: str,
-    *,
-    model: str | Mapping[str, Any],
-    gpus: str,
-    sequence: int,
-    global_batch: int,
-    precision: str = "bf16",
-    pins: Mapping[str, Value] | None = None,
-    top: int = 5,
-    calibration: str = "",
-    hardware: Mapping[str, Any] | None = None,
-) -> Estimate:
-    """Predict every sensible layout of a training job and return the fastest that fit."""
-    pins = training_pins(pins or {})
+    if precision != "bf16" and not {"precision", "quantization", "dtype"} & chosen.keys():
+        chosen["precision"] = precision
+    load = {"request_rate": request_rate} if request_rate else {"concurrency": concurrency or 64}
+    metric = "request_goodput" if limits else "output_throughput"
     task = Task(
-        system=read_system(system),
-        objective=Objective(metric="step_s"),
-        workload={"model": model, "sequence": sequence, "global_batch": global_batch, "precision": precision},
-        hardware={"gpus": gpus, **(hardware or {})},
+        system=system.replace("tensorrt-llm", "trtllm"),
+        objective=Objective(metric=metric, direction=Direction.MAXIMIZE, limits=tuple(Limit.parse(text) for text in limits)),
+        workload={"model": model, "input_tokens": input_tokens, "output_tokens": output_tokens, **load},
+        hardware=facts,
     )
+    return _serving(task, serving_pins(chosen), top, calibration)
+
+
+def _training(task: Task, pins: Mapping[str, Value], top: int, calibration: str) -> Estimate:
+    """Predict every sensible layout of a training job; the fastest that fit come first."""
     simulator = TrainingModel(TrainingOptions(calibration=calibration))
     reading = read_task(task)
     node_gpus = reading.cluster.node_gpus or reading.cluster.groups[0][0].node_gpus
-    configs = [Config(layout) for layout in layouts(reading.shape, reading.cluster.gpus, node_gpus, sequence, global_batch, pins)]
+    sequence, batch = int(reading.sequence), int(reading.global_batch)
+    configs = [Config(layout) for layout in layouts(reading.shape, reading.cluster.gpus, node_gpus, sequence, batch, pins)]
     if not configs:
         raise ConfigError(Fault(where="estimate", rule="no layout fits the pinned knobs and the GPUs", value=repr(pins)))
     answer, prediction = simulator.answer(configs, task), simulator.predict(configs, task)
@@ -265,31 +233,8 @@ def _capacity(answer: TrainingAnswer, row: int, count: int) -> float:
     return float(np.broadcast_to(answer.capacity_bytes, (count,))[row])
 
 
-def estimate_serving(
-    system: str,
-    *,
-    model: str | Mapping[str, Any],
-    gpus: str,
-    input_tokens: int,
-    output_tokens: int,
-    concurrency: int | None = None,
-    request_rate: float | None = None,
-    limits: Sequence[str] = (),
-    pins: Mapping[str, Value] | None = None,
-    top: int = 5,
-    calibration: str = "",
-    hardware: Mapping[str, Any] | None = None,
-) -> Estimate:
-    """Predict layouts and batching limits of a server and return the best: most output, or most requests within the limits."""
-    pins = serving_pins(pins or {})
-    metric = "request_goodput" if limits else "output_throughput"
-    load = {"concurrency": concurrency, "request_rate": request_rate}
-    task = Task(
-        system=read_system(system).replace("tensorrt-llm", "trtllm"),
-        objective=Objective(metric=metric, direction=Direction.MAXIMIZE, limits=tuple(Limit.parse(text) for text in limits)),
-        workload={"model": model, "input_tokens": input_tokens, "output_tokens": output_tokens, **{k: v for k, v in load.items() if v}},
-        hardware={"gpus": gpus, **(hardware or {})},
-    )
+def _serving(task: Task, pins: Mapping[str, Value], top: int, calibration: str) -> Estimate:
+    """Predict layouts and batching limits of a server; most output, or most requests within the limits, comes first."""
     simulator = ServingModel(ServingOptions(calibration=calibration))
     _check_limits(task)
     reading = read_serving_task(task)
@@ -319,7 +264,7 @@ def estimate_serving(
         compared=len(configs),
         fitting=int((prediction.feasible >= LIKELY).sum()),
         made_from=serving_calibration(calibration or None).made_from,
-        objective=metric,
+        objective=task.objective.metric,
     )
 
 
@@ -365,4 +310,4 @@ def _deployments(count: int, pins: Mapping[str, Value]) -> list[Config]:
     return [Config({**values, "data_parallel_size": each, **pins}) for values, each in zip(found, replicas, strict=True) if each]
 
 
-__all__ = ["Candidate", "Estimate", "estimate", "estimate_serving", "estimate_training", "layouts"]
+__all__ = ["Candidate", "Estimate", "estimate", "layouts"]

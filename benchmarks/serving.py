@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autoscout.catalog.gpus import gpu
+from autoscout.catalog.gpus import gpu, gpu_fields
 from autoscout.catalog.models import model as shape_of
 from autoscout.common.boosting import BoostedTrees, TreeOptions
 from autoscout.common.stats import mape
@@ -24,7 +24,7 @@ from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
 from autoscout.core.task import Objective, Task
 from autoscout.simulators.serving.calibration import models_left_out, serving_calibration, spread_of
-from autoscout.simulators.serving.job import ServingJob, bytes_per_weight, gpu_serving_fields, model_serving_fields
+from autoscout.simulators.serving.job import ServingJob, bytes_per_weight, model_serving_fields
 from autoscout.simulators.serving.model import ServingModel
 from autoscout.simulators.serving.step import running_requests, token_interval_s
 from autoscout.simulators.serving.tables import ServingTable, read_serving_table
@@ -243,7 +243,7 @@ def _loaded(row: dict[str, Any]) -> dict[str, float]:
     weight = bytes_per_weight(precision)
     return {
         **model_serving_fields(shape_of(name)),
-        **gpu_serving_fields(gpu(_GPUS.get(row["gpu"], row["gpu"])), precision),
+        **gpu_fields(gpu(_GPUS.get(row["gpu"], row["gpu"])), precision=precision),
         "weight_bytes": weight,
         "expert_bytes": weight,
         "kv_bytes": 2.0 if precision == "bf16" else 1.0,  # quantised checkpoints of this engine carry scales for an fp8 cache

@@ -104,7 +104,8 @@ def test_rows_that_cannot_be_read_are_counted() -> None:
         table_of("none", [{**base, "model": "nope"}])
 
 
-@pytest.mark.skipif(not GROUND_TRUTH.is_dir(), reason="the ground-truth tables are not beside this checkout")
+@pytest.mark.external
+@pytest.mark.skipif(not GROUND_TRUTH.is_dir(), reason="the ground-truth tables are not there")
 def test_shipped_constants_hold_on_the_single_node_table() -> None:
     given = {"ar": 0, "attention": "torch", "gradient_bytes": 2.0, "zero": 0, "vocab": 50257, "vocab_multiple": 1}
     table = read_training_table(GROUND_TRUTH / "train_vtrain_a100_1node.csv", given=given)

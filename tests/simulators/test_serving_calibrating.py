@@ -85,6 +85,7 @@ def test_the_spread_of_normal_errors_is_their_standard_deviation() -> None:
     assert spread_of(errors) == pytest.approx(0.2, rel=0.03)
 
 
+@pytest.mark.external
 @pytest.mark.skipif(not SILICON.is_file(), reason="the ground-truth tables are not there")
 def test_models_that_were_left_out_are_met() -> None:
     found = read_serving_table(SILICON)

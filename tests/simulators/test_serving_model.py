@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from autoscout.catalog.gpus import gpu
+from autoscout.catalog.gpus import gpu, gpu_fields
 from autoscout.catalog.models import model
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
@@ -14,7 +14,7 @@ from autoscout.core.task import Limit, Objective, Task
 from autoscout.core.trial import Measurement, Proposal, Status, Trial
 from autoscout.simulators.serving.calibration import serving_calibration
 from autoscout.simulators.serving.cost import StepCost, step_cost
-from autoscout.simulators.serving.job import ServingConstants, ServingJob, bytes_per_weight, gpu_serving_fields, model_serving_fields
+from autoscout.simulators.serving.job import ServingConstants, ServingJob, bytes_per_weight, model_serving_fields
 from autoscout.simulators.serving.loop import EngineLimits, Request, serve
 from autoscout.simulators.serving.model import ServingModel
 from autoscout.simulators.serving.step import cache_tokens, decode_step, prefill_token_s, running_requests, token_interval_s
@@ -43,7 +43,7 @@ BARE = StepCost(
 def job(name: str = "llama-3.1-8b", **changes: float) -> ServingJob:
     values = {
         **model_serving_fields(model(name)),
-        **gpu_serving_fields(gpu("H100"), "bf16"),
+        **gpu_fields(gpu("H100")),
         "weight_bytes": 2.0,
         "expert_bytes": 2.0,
         "kv_bytes": 2.0,

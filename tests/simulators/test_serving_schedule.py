@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from autoscout.catalog.gpus import gpu
+from autoscout.catalog.gpus import gpu, gpu_fields
 from autoscout.catalog.models import model
 from autoscout.core.config import Config
 from autoscout.core.task import Objective, Task
 from autoscout.simulators.serving.calibration import serving_calibration
 from autoscout.simulators.serving.cost import step_cost
-from autoscout.simulators.serving.job import ServingConstants, ServingJob, gpu_serving_fields, model_serving_fields
+from autoscout.simulators.serving.job import ServingConstants, ServingJob, model_serving_fields
 from autoscout.simulators.serving.loop import EngineLimits, Request, serve
 from autoscout.simulators.serving.model import ServingModel
 from autoscout.simulators.serving.replay import replay
@@ -25,7 +25,7 @@ VLLM, SGLANG = 0.0, 1.0
 def job(name: str = "qwen3-32b", **changes: float) -> ServingJob:
     values = {
         **model_serving_fields(model(name)),
-        **gpu_serving_fields(gpu("H100"), "bf16"),
+        **gpu_fields(gpu("H100")),
         **dict.fromkeys(("weight_bytes", "expert_bytes", "kv_bytes"), 2.0),
         **dict.fromkeys(("pp", "attention_dp", "moe_tp", "moe_ep"), 1.0),
         "tp": 4.0,

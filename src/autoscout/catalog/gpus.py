@@ -118,6 +118,22 @@ def cluster(text: str, path: str | Path | None = None, *, node_gpus: int = 0, ni
     return Cluster(groups=tuple(groups), node_gpus=node_gpus, nic_gbps=nic_gbps, scaleup_gbps=scaleup_gbps)
 
 
+def gpu_fields(gpu: Gpu, cluster: Cluster | None = None, precision: str = "bf16") -> dict[str, float]:
+    """Rates of a GPU for either simulator, in FLOP/s, bytes and bytes/s; what the cluster states replaces the usual value."""
+    nic_gbps = (cluster.nic_gbps if cluster else 0.0) or gpu.nic_gbps
+    scaleup_gbps = (cluster.scaleup_gbps if cluster else 0.0) or gpu.scaleup_gbps
+    return {
+        "gemm_flops": gpu.flops(precision),
+        "flops": gpu.flops("bf16"),
+        "gemm_share": gpu.gemm,
+        "memory_rate": gpu.memory_gbps * 1e9 * gpu.memory,
+        "memory_bytes": gpu.memory_bytes,
+        "node_gpus": float((cluster.node_gpus if cluster else 0) or gpu.node_gpus),
+        "bus_rate": scaleup_gbps * 1e9 * gpu.bus,
+        "nic_rate": nic_gbps * 1e9,
+    }
+
+
 def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower().replace("nvidia", ""))
 
@@ -167,4 +183,4 @@ def _add(known: dict[str, Gpu], entries: Mapping[str, Mapping[str, Any]], where:
         raise ConfigError(faults)
 
 
-__all__ = ["PRECISIONS", "Cluster", "Gpu", "cluster", "gpu"]
+__all__ = ["PRECISIONS", "Cluster", "Gpu", "cluster", "gpu", "gpu_fields"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from autoscout.catalog.gpus import PRECISIONS, Gpu
+from autoscout.catalog.gpus import PRECISIONS
 from autoscout.catalog.models import ModelShape
 
 Array = Any
@@ -102,37 +102,16 @@ class ServingJob:
 
 def model_serving_fields(shape: ModelShape) -> dict[str, float]:
     """The part of a job that a model fills in."""
+    names = ("layers", "hidden", "heads", "head_size", "experts", "active_experts", "moe_layers", "kv_width", "attention_layers")
     routed = shape.moe_layers * shape.experts * shape.expert_params
     embedding = shape.vocab * shape.hidden if not shape.tied else 0
     latent = shape.kv_width != 2 * shape.kv_heads * shape.head_size
     return {
-        "layers": float(shape.layers),
-        "hidden": float(shape.hidden),
-        "heads": float(shape.heads),
-        "head_size": float(shape.head_size),
+        **{name: float(getattr(shape, name)) for name in names},
         "dense_params": float(shape.parameters - routed - embedding),
         "expert_params": float(shape.expert_params if shape.experts else 0),
-        "experts": float(shape.experts),
-        "active_experts": float(shape.active_experts),
-        "moe_layers": float(shape.moe_layers),
         "active_params": float(shape.active_parameters - embedding),
-        "kv_width": float(shape.kv_width),
-        "attention_layers": float(shape.attention_layers),
         "kv_shards": 1.0 if latent else float(shape.kv_heads),
-    }
-
-
-def gpu_serving_fields(gpu: Gpu, precision: str) -> dict[str, float]:
-    """The part of a job that a GPU fills in."""
-    return {
-        "gemm_flops": gpu.flops(precision_named(precision) or "bf16"),
-        "flops": gpu.flops("bf16"),
-        "gemm_share": gpu.gemm,
-        "memory_rate": gpu.memory_gbps * 1e9 * gpu.memory,
-        "memory_bytes": gpu.memory_bytes,
-        "bus_rate": gpu.scaleup_gbps * 1e9 * gpu.bus,
-        "node_gpus": float(gpu.node_gpus),
-        "nic_rate": gpu.nic_gbps * 1e9,
     }
 
 
@@ -168,7 +147,6 @@ __all__ = [
     "ServingConstants",
     "ServingJob",
     "bytes_per_weight",
-    "gpu_serving_fields",
     "model_serving_fields",
     "precision_named",
 ]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from autoscout.catalog.gpus import Cluster
+from autoscout.catalog.gpus import Cluster, gpu_fields
 from autoscout.catalog.models import ModelShape
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Task
@@ -16,7 +16,6 @@ from autoscout.simulators.serving.job import (
     PROMPTS_FIRST,
     ServingJob,
     bytes_per_weight,
-    gpu_serving_fields,
     model_serving_fields,
     precision_named,
 )
@@ -136,12 +135,9 @@ def deployment(config: Mapping[str, Any], reading: ServingTask) -> Deployment:
     weight = bytes_per_weight(precision)
     together = replicas if spread_experts else 1  # attention replicas that share one set of experts
     load = reading.concurrency or 64
-    machine = gpu_serving_fields(gpu, precision)
-    machine["node_gpus"] = float(reading.cluster.node_gpus) or machine["node_gpus"]
-    machine["nic_rate"] = reading.cluster.nic_gbps * 1e9 or machine["nic_rate"]
     job = ServingJob(
         **model_serving_fields(shape),
-        **machine,
+        **gpu_fields(gpu, reading.cluster, precision),
         weight_bytes=weight,
         expert_bytes=weight,
         kv_bytes=1.0 if "fp8" in str(knob("kv_dtype", "")).lower() else 2.0,

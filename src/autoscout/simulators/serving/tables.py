@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autoscout.catalog.gpus import gpu
+from autoscout.catalog.gpus import gpu, gpu_fields
 from autoscout.catalog.models import model
 from autoscout.core.errors import ConfigError
 from autoscout.simulators.serving.job import (
     ENGINES,
     ServingJob,
     bytes_per_weight,
-    gpu_serving_fields,
     model_serving_fields,
     precision_named,
 )
@@ -100,7 +99,7 @@ def _read(row: Mapping[str, str]) -> dict[str, float]:
         batch *= booked[1] / attention_dp
     return {
         **model_serving_fields(shape),
-        **gpu_serving_fields(gpu(row["system"]), precision),
+        **gpu_fields(gpu(row["system"]), precision=precision),
         "weight_bytes": bytes_per_weight(precision),
         "expert_bytes": bytes_per_weight(_precision(routed)),
         "kv_bytes": kv,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autoscout.catalog.gpus import Cluster, Gpu
+from autoscout.catalog.gpus import Cluster, Gpu, gpu_fields
 from autoscout.catalog.models import ModelShape
 from autoscout.simulators.training.arithmetic import Array, ceil, floor, given, larger, where
 
@@ -99,41 +99,15 @@ class TrainingJob:
 
 def model_fields(shape: ModelShape) -> dict[str, float]:
     """The part of a job that a model fills in."""
-    return {
-        "layers": float(shape.layers),
-        "hidden": float(shape.hidden),
-        "heads": float(shape.heads),
-        "kv_heads": float(shape.kv_heads),
-        "head_size": float(shape.head_size),
-        "ffn": float(shape.ffn),
-        "ffn_matrices": 2.0 + shape.gated,
-        "vocab": float(shape.vocab),
-        "tied": float(shape.tied),
-        "attention_params": float(shape.attention_params),
-        "experts": float(shape.experts),
-        "active_experts": float(shape.active_experts),
-        "expert_ffn": float(shape.expert_ffn),
-        "shared_ffn": float(shape.shared_ffn),
-        "moe_layers": float(shape.moe_layers),
-    }
+    names = ("layers", "hidden", "heads", "kv_heads", "head_size", "ffn", "vocab", "tied", "attention_params")
+    experts = ("experts", "active_experts", "expert_ffn", "shared_ffn", "moe_layers")
+    return {name: float(getattr(shape, name)) for name in (*names, *experts)} | {"ffn_matrices": 2.0 + shape.gated}
 
 
 def hardware_fields(gpu: Gpu, cluster: Cluster | None = None, precision: str = "bf16") -> dict[str, float]:
     """The part of a job that a GPU and its cluster fill in."""
-    nic_gbps = (cluster.nic_gbps if cluster else 0.0) or gpu.nic_gbps
-    scaleup_gbps = (cluster.scaleup_gbps if cluster else 0.0) or gpu.scaleup_gbps
-    return {
-        "gemm_flops": gpu.flops(precision),
-        "flops": gpu.flops("bf16"),
-        "gemm_share": gpu.gemm,
-        "memory_rate": gpu.memory_gbps * 1e9 * gpu.memory,
-        "memory_bytes": gpu.memory_bytes,
-        "multiprocessors": float(gpu.multiprocessors),
-        "node_gpus": float((cluster.node_gpus if cluster else 0) or gpu.node_gpus),
-        "bus_rate": scaleup_gbps * 1e9 * gpu.bus,
-        "bus_latency_s": gpu.latency_us * 1e-6,
-        "nic_rate": nic_gbps * 1e9,
-    }
+    more = {"multiprocessors": float(gpu.multiprocessors), "bus_latency_s": gpu.latency_us * 1e-6}
+    return gpu_fields(gpu, cluster, precision) | more
 
 
 __all__ = ["Layout", "TrainingJob", "hardware_fields", "model_fields"]

@@ -14,7 +14,7 @@ from autoscout.common.templates import fill
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
 from autoscout.space import Choice, Constraint, Flag, Grid, Space, read_space
-from autoscout.space.interchange import read_configspace, read_sweep, read_tuning_space, sweep_points, tuning_template, write_configspace
+from autoscout.space.interchange import read_configspace, read_sweep, read_tuning_space, tuning_template, write_configspace
 
 cs = pytest.importorskip("ConfigSpace", reason="the package ConfigSpace proves that the files load there")
 RECIPE = Path(__file__).parents[2] / "recipes" / "megatron_space.yaml"
@@ -218,8 +218,6 @@ def test_a_sweep_whose_points_differ_in_what_they_set() -> None:
         Config({"_benchmark_name": "large", "seqs": 64, "eager": True, "sizes": "[1, 2]"}),
         Config({"_benchmark_name": "plain"}),
     ]
-    assert sweep_points(source)["large"]["eager"] is True
-    assert list(sweep_points([{"a": 1}, {"a": 2}])) == ["a=1", "a=2"]
 
 
 def test_a_sweep_of_hundreds_of_points() -> None:

@@ -9,8 +9,9 @@ import yaml
 
 from autoscout.core.config import Config
 from autoscout.core.errors import EXIT_BAD_INPUT, AutoScoutError, ConfigError, SpaceError
-from autoscout.space import Choice, Flag, Grid, Space, json_schema, read_space, space_from_node, write_space
-from autoscout.space.document import compose
+from autoscout.space import Choice, Flag, Grid, Space, json_schema, read_space, write_space
+from autoscout.space.document import Item, compose
+from autoscout.space.yaml import space_from_item
 
 ROOT = Path(__file__).parents[2]
 GOOD = """\
@@ -78,10 +79,10 @@ def test_a_node_of_a_larger_document_keeps_its_lines() -> None:
     node = yaml.compose(text)
     block = node.value[1][1].value[0][1]
     with pytest.raises(SpaceError) as caught:
-        space_from_node(block, "campaign.yaml", field="search.space")
+        space_from_item(Item(block, "campaign.yaml", "search.space"))
     (fault,) = caught.value.faults
     assert (fault.where, fault.field) == ("campaign.yaml:7", "search.space.constraints[0]")
-    assert space_from_node(block, "campaign.yaml", facts={"b": 1}).count().value == 1
+    assert space_from_item(Item(block, "campaign.yaml"), facts={"b": 1}).count().value == 1
 
 
 def test_all_faults_at_once_in_order_of_lines() -> None:

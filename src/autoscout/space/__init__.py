@@ -6,7 +6,7 @@ from autoscout.space.knobs import Choice, Flag, Grid, Knob
 from autoscout.space.listed import Listed
 from autoscout.space.schema import json_schema
 from autoscout.space.space import Space
-from autoscout.space.yaml import read_space, space_from_node, write_space
+from autoscout.space.yaml import read_space, write_space
 
 __all__ = [
     "Choice",
@@ -19,6 +19,5 @@ __all__ = [
     "Space",
     "json_schema",
     "read_space",
-    "space_from_node",
     "write_space",
 ]

@@ -5,15 +5,15 @@ The language: knobs and facts by name (a dotted name is one name, an odd name go
 the functions of `FUNCTIONS`.
 
 This is Python's grammar but for the names, so Python parses it. Before that, `_mask` replaces every name, number and text by
-underscores of the same length, which keeps the columns, and refuses every word and sign that is not in the language. What
-Python sees is underscores, brackets and operators; `_Reader` takes the nodes of its tree that have a meaning here.
+a placeholder of the same length, which keeps the columns, and refuses every word and sign that is not in the language. What
+Python sees is placeholders, brackets and operators; `_Reader` takes the nodes of its tree that have a meaning here.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from autoscout.core.config import Value
@@ -47,6 +47,14 @@ _REFUSED = {
 }  # fmt: skip
 _HINTS = {"=": "==", "&&": "and", "||": "or", "!": "not", "&": "and", "|": "or", "<>": "!=", "^": "**"}
 _NO_CODE = set(".{}:;@\\~?$")
+_PLACEHOLDERS: dict[str, Callable[[str], str]] = {
+    "space": lambda written: " " * len(written),
+    "name": lambda written: "_" * len(written),
+    "number": lambda written: "_" * len(written),
+    "text": lambda written: f'"{"_" * (len(written) - 2)}"',  # a word may follow or precede it without a space
+    "quoted": lambda written: f'"{"_" * (len(written) - 2)}"',
+}
+"""What Python sees in place of a token, of the same length."""
 _ESCAPES = {"n": "\n", "t": "\t"}
 _OPERATORS: dict[type[ast.AST], str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.FloorDiv: "floordiv", ast.Mod: "mod", ast.Pow: "pow",
@@ -117,7 +125,7 @@ def refuse(text: str, at: int, rule: str, fix: str = "") -> SpaceError:
 
 
 def _mask(text: str) -> tuple[str, dict[int, Syntax]]:
-    """The text with every leaf as underscores and every space as a blank, and the leaves by their offset."""
+    """The text with placeholders for leaves and blanks for spaces, and the leaves by their offset."""
     masked: list[str] = []
     leaves: dict[int, Syntax] = {}
     depth, ended = 0, False  # whether an operand has just ended, so that another one cannot follow
@@ -132,7 +140,10 @@ def _mask(text: str) -> tuple[str, dict[int, Syntax]]:
         if depth > MAX_DEPTH:
             raise refuse(text, at, f"nested deeper than {MAX_DEPTH} levels", "Split it into several constraints")
         ended = leaf is not None or written in (")", "]") or (ended and kind == "space")
-        masked.append("_" * len(written) if leaf is not None else " " * len(written) if kind == "space" else written)
+        piece = _PLACEHOLDERS[kind](written) if leaf is not None or kind == "space" else written
+        if masked and (masked[-1][-1] + piece[0]).isidentifier():  # such as 1if, which would become one name
+            raise refuse(text, at, f"unexpected {written!r}", "Write a space before it")
+        masked.append(piece)
     if not ended:
         raise refuse(text, len(text), "the expression ends too early")
     return "".join(masked), leaves
@@ -213,7 +224,7 @@ class _Reader:
         if depth < 0:
             raise _too_deep(self.text, at)
         match node:
-            case ast.Name():
+            case ast.Name() | ast.Constant():
                 return self.leaves[at]
             case ast.Tuple() if not node.elts:
                 raise refuse(self.text, at, "empty parentheses")
@@ -224,7 +235,7 @@ class _Reader:
                 return Syntax(_OPERATORS[type(node.op)], parts[0].at, parts)
             case ast.UnaryOp():
                 inner = self.read(node.operand, depth - 1)
-                if not isinstance(node.op, ast.Not):
+                if isinstance(node.op, ast.USub):
                     self.no_list(inner)
                 return inner if isinstance(node.op, ast.UAdd) else Syntax(_OPERATORS[type(node.op)], at, (inner,))
             case ast.BinOp():
@@ -263,7 +274,8 @@ class _Reader:
 
     def link(self, operator: ast.cmpop, at: int, left: Syntax, right: Syntax) -> Syntax:
         op = _OPERATORS[type(operator)]
-        if isinstance(operator, ast.Is | ast.IsNot) and (right.op != "constant" or right.value not in (None, True, False)):
+        plain = right.op == "constant" and (right.value is None or isinstance(right.value, bool))
+        if isinstance(operator, ast.Is | ast.IsNot) and not plain:
             raise refuse(self.text, at, "'is' compares with None, True or False only", "Use ==")
         if op in ("in", "notin"):
             if left.op == "list" or any(item.op == "list" for item in right.args if right.op == "list"):

@@ -76,18 +76,6 @@ def read_space(source: Path | str | Mapping[str, Any], facts: Mapping[str, Value
     return space_from_item(root, facts)
 
 
-def space_from_node(node: yaml.Node, where: str, facts: Mapping[str, Value] | None = None, field: str = "") -> Space:
-    """A space from a node of a larger YAML document, for instance the `space` block of a campaign file.
-
-    Args:
-        node: As `yaml.compose` gives it.
-        where: Name of the document; faults are reported at `where:line`.
-        facts: Facts of the task; they win over those in the block.
-        field: Dotted path of the node in the document, put before the fields of the faults.
-    """
-    return space_from_item(Item(node, where, field), facts)
-
-
 def space_from_item(root: Item, facts: Mapping[str, Value] | None = None) -> Space:
     """A space from a located value of a document (see `autoscout.space.document`)."""
     return _Reader(root, facts or {}).space()

@@ -7,7 +7,7 @@ from autoscout.space.interchange.configspace_export import Export, write_configs
 from autoscout.space.interchange.configspace_import import read_configspace
 from autoscout.space.interchange.deepspeed import read_tuning_space, tuning_template
 from autoscout.space.interchange.detect import read_foreign
-from autoscout.space.interchange.vllm_sweep import read_sweep, sweep_points
+from autoscout.space.interchange.vllm_sweep import read_sweep
 
 __all__ = [
     "Export",
@@ -15,7 +15,6 @@ __all__ = [
     "read_foreign",
     "read_sweep",
     "read_tuning_space",
-    "sweep_points",
     "tuning_template",
     "write_configspace",
 ]

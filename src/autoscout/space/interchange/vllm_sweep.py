@@ -19,19 +19,8 @@ LABEL = "_benchmark_name"
 """vLLM's key for the name of a point; not a parameter of the engine there, nor here."""
 
 
-def sweep_points(source: Source) -> dict[str, Config]:
-    """The points of a sweep file by name, in order, without the doubles; unnamed points are called by their values.
-
-    Nested mappings become dotted names, dashes in names underscores (both as on vLLM's command line); a list becomes its
-    JSON text.
-
-    Raises:
-        ConfigError: the file is not a sweep; all faults at once.
-    """
-    return {name: Config(point) for name, point in _points(source).items()}
-
-
 def _points(source: Source) -> dict[str, dict[str, Value]]:
+    """The points by name, in order, without the doubles; unnamed points are called by their values."""
     data, where = read_json(source)
     if isinstance(data, Mapping):
         records: list[Any] = [{LABEL: name, **point} if isinstance(point, Mapping) else point for name, point in data.items()]
@@ -62,7 +51,8 @@ def _points(source: Source) -> dict[str, dict[str, Value]]:
 def read_sweep(source: Source) -> Space:
     """The space of exactly the points of a sweep file; the first one is the default.
 
-    When some points leave parameters out, a knob `_benchmark_name` tells the points apart and the others depend on it.
+    Nested mappings become dotted names, dashes in names underscores (both as on vLLM's command line); a list becomes its
+    JSON text. When some points leave parameters out, a knob `_benchmark_name` tells the points apart and the others depend on it.
 
     Raises:
         ConfigError: the file is not a sweep; all faults at once.

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,36 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # likewise under nohup
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+"""Measured data that is not part of the repository; tests marked `external(path)` read what is at `path` below it."""
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test whose data is not here."""
+    for mark in item.iter_markers("external"):
+        if missing := [name for name in mark.args if not (SHARED / name).exists()]:
+            pytest.skip(f"measured data is not next to the repository: {', '.join(missing)}")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many tests were skipped for which reason: a skip that nobody sees is a test that nobody runs."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = Counter(_reason(report) for report in skipped)
+    terminalreporter.section(f"{sum(reasons.values())} skipped")
+    for reason, count in reasons.most_common():
+        terminalreporter.line(f"{count:5d}  {reason}")
+    ran = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, []) if report.when == "call"]
+    terminalreporter.line(f"external tests: {_external(ran)} ran, {_external(skipped)} skipped")
+
+
+def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+    told = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return told.removeprefix("Skipped: ").strip().splitlines()[0] if told.strip() else "NO REASON GIVEN"
+
+
+def _external(reports: list[pytest.TestReport]) -> int:
+    return sum("external" in getattr(report, "keywords", ()) for report in reports)
 
 
 @pytest.fixture(scope="session")

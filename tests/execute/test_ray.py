@@ -12,14 +12,16 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("ray", reason="ray is not installed: pip install 'autoscout[ray]'")
-
 from autoscout.core.errors import ConfigError, LaunchError
 from autoscout.core.launch import Launch, Resources
 from autoscout.execute.ray import RayExecutor, RayOptions
 from autoscout.testing.executor import ExecutorSuite
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # Ray's own warnings change from release to release
+pytestmark = [
+    pytest.mark.adapters,
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore"),
+]  # Ray's own warnings change from release to release
 
 
 @pytest.fixture(scope="module")

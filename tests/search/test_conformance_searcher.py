@@ -15,6 +15,11 @@ from autoscout.search.random import RandomOptions
 from autoscout.space import Space
 from autoscout.testing.searcher import SPACES, Make, SearcherSuite
 
+ADAPTERS = ("optuna-gp", "optuna-tpe", "smac")
+"""Adapters to other tuners that answer quickly."""
+SLOW_ADAPTERS = ("ax", "openbox")
+"""Adapters to other tuners that take about a second for a proposal."""
+
 
 class _OverSpaces(SearcherSuite):
     @pytest.fixture(params=SPACES)
@@ -22,23 +27,61 @@ class _OverSpaces(SearcherSuite):
         return SPACES[request.param]()
 
 
-SLOW = ("ax", "openbox", "optuna-gp", "smac")
-"""Adapters that take about a second for a proposal."""
+def _maker(name: str) -> Make:
+    kind: Any = plugins.get("searcher", name)
+
+    def make(space: Space, task: Task, seed: int) -> Searcher:
+        searcher: Searcher = kind(space, task, seed)
+        return searcher
+
+    return make
 
 
 class TestEverySearcher(_OverSpaces):
-    @pytest.fixture(params=[pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in plugins.available("searcher")])
+    @pytest.fixture(params=[name for name in plugins.available("searcher") if name not in (*ADAPTERS, *SLOW_ADAPTERS)])
     def make(self, request: pytest.FixtureRequest) -> Make:
-        health = plugins.health("searcher", request.param)
-        if not health.usable:
-            pytest.skip(health.why)
-        kind: Any = plugins.get("searcher", request.param)
+        return _maker(request.param)
 
-        def make(space: Space, task: Task, seed: int) -> Searcher:
-            searcher: Searcher = kind(space, task, seed)
-            return searcher
 
-        return make
+@pytest.mark.adapters
+class TestEveryAdapter(SearcherSuite):
+    @pytest.fixture(params=["conditional", "constrained", "dense", "listed"])
+    def space(self, request: pytest.FixtureRequest) -> Space:
+        return SPACES[request.param]()
+
+    @pytest.fixture(params=ADAPTERS)
+    def make(self, request: pytest.FixtureRequest) -> Make:
+        return _maker(request.param)
+
+
+@pytest.mark.adapters
+@pytest.mark.slow
+class TestEverySlowAdapter:
+    """The parts of the suite that another tuner's memory could break; `make soak` runs all of it."""
+
+    @pytest.fixture(params=["constrained"])
+    def space(self, request: pytest.FixtureRequest) -> Space:
+        return SPACES[request.param]()
+
+    @pytest.fixture(params=SLOW_ADAPTERS)
+    def make(self, request: pytest.FixtureRequest) -> Make:
+        return _maker(request.param)
+
+    test_is_a_searcher = SearcherSuite.test_is_a_searcher
+    test_pending_is_not_proposed_again = SearcherSuite.test_pending_is_not_proposed_again
+    test_replay_one_by_one_from_files = SearcherSuite.test_replay_one_by_one_from_files
+    test_tell_takes_anything = SearcherSuite.test_tell_takes_anything
+    test_trials_of_an_older_space_do_no_harm = SearcherSuite.test_trials_of_an_older_space_do_no_harm
+    test_a_life_of_failures = SearcherSuite.test_a_life_of_failures
+    test_a_stopped_trial_is_no_answer = SearcherSuite.test_a_stopped_trial_is_no_answer
+
+
+@pytest.mark.adapters
+@pytest.mark.soak
+class TestEveryAdapterInFull(_OverSpaces):
+    @pytest.fixture(params=[*ADAPTERS, *SLOW_ADAPTERS])
+    def make(self, request: pytest.FixtureRequest) -> Make:
+        return _maker(request.param)
 
 
 class TestRandomThatSamples(_OverSpaces):

@@ -21,7 +21,7 @@ def test_without_its_package_the_extra_is_named() -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.skipif(not INSTALLED, reason="needs pip install 'autoscout[aiconfigurator]'")
+@pytest.mark.adapters
 def test_it_answers_and_learns_a_scale() -> None:
     model = plugins.get("simulator", "aiconfigurator")()
     task = Task(

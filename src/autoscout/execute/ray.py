@@ -282,6 +282,8 @@ def _join(options: RayOptions) -> bool:
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
             # Trials that ask for no GPU may still look at what there is, as on the local executor.
             os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+            # A worker that exits would kill our supervisor, which then could not end the descendants of its trial.
+            os.environ.setdefault("RAY_kill_child_processes_on_worker_exit", "false")
             common: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
             _refuse_silent(options.address)
             own = {"num_cpus": options.cpus or len(machine_cores()), "include_dashboard": False, "_node_ip_address": "127.0.0.1"}

@@ -3,36 +3,52 @@ SHELL := /bin/bash
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
+READY := $(VENV)/.ready-test $(VENV)-adapters/.ready $(VENV)-openbox/.ready
+SET_UP := pyproject.toml scripts/setup scripts/constraints.txt
 
-.PHONY: help tune test check fast bench clean
+.PHONY: help tune test check fast soak bench clean environments
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
 
-$(VENV)/.ready-tune: pyproject.toml scripts/setup
+$(VENV)/.ready-tune: $(SET_UP)
 	PYTHON=$(PYTHON) scripts/setup $(VENV) llamacpp
 	@touch $@
 
-$(VENV)/.ready-test: pyproject.toml scripts/setup
+$(VENV)/.ready-test: $(SET_UP)
 	PYTHON=$(PYTHON) scripts/setup $(VENV) dev,llamacpp,postgres,sched,bench
 	@touch $@ $(VENV)/.ready-tune
+
+$(VENV)-adapters/.ready: $(SET_UP)
+	PYTHON=$(PYTHON) scripts/setup $(VENV)-adapters test,optuna,smac,ax,ray,aiconfigurator
+	@touch $@
+
+$(VENV)-openbox/.ready: $(SET_UP) # OpenBox needs older packages than SMAC and Ax
+	PYTHON=$(PYTHON) scripts/setup $(VENV)-openbox test,openbox
+	@touch $@
+
+environments: $(READY)
 
 tune: $(VENV)/.ready-tune ## tune real llama.cpp on this machine, about six minutes
 	$(BIN)/autoscout tune llamacpp --experiment-name llamacpp --budget 6m
 
-test: $(VENV)/.ready-test ## everything CI runs: lint, types, import contract, all tests
+test: ## everything CI runs: lint, types, import contract, all tests
 	scripts/system-packages
+	$(MAKE) --no-print-directory -j2 environments
 	scripts/check $(VENV)
 	scripts/test $(VENV)
 
-check: $(VENV)/.ready-test ## lint, types, import contract, sizes
+check: $(VENV)/.ready-test ## lint, types, import contract, sizes, structure
 	scripts/check $(VENV)
 
 fast: $(VENV)/.ready-test ## the tests that take seconds
-	$(BIN)/pytest -q -m "not slow"
+	$(BIN)/pytest -q -n auto --dist worksteal -m "not slow and not adapters and not soak"
 
-bench: $(VENV)/.ready-test ## figures of speed, beside peers
+soak: $(READY) ## the tests that take many minutes or hours: long fuzzing, every adapter on every space
+	scripts/soak $(VENV)
+
+bench: $(VENV)/.ready-test ## figures of speed, compared with peers
 	$(BIN)/python -m benchmarks.space
 
-clean: ## remove the virtual environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+clean: ## remove the virtual environments and caches
+	rm -rf $(VENV) $(VENV)-adapters $(VENV)-openbox .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from autoscout.cli.main import main
+
 PROGRAM = [sys.executable, "-c", "from autoscout.cli.main import main; main()"]
+
+
+def run(here: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """The command in this process, in a folder. Signals, kills and broken pipes need a program of their own: `PROGRAM`."""
+    out, errors = io.StringIO(), io.StringIO()
+    words = [str(argument) for argument in arguments]
+    code: Any = 0
+    with contextlib.chdir(here), contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+        try:
+            main(words)
+        except SystemExit as ended:
+            code = ended.code
+    return subprocess.CompletedProcess(words, int(code or 0), out.getvalue(), errors.getvalue())
+
 
 SUM = """\
 import sys

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import tempfile
 import threading
 import time
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from autoscout.core.errors import LaunchError, require
+from autoscout.core.errors import require
 from autoscout.core.launch import Completed, Launch
 from autoscout.core.protocols import Job
 from autoscout.execute._shared.allocation import Pool, Share
-from autoscout.execute._shared.folder import launch_faults
-from autoscout.execute._shared.queue import JobQueue, Run
-from autoscout.execute._shared.supervisor.client import LaunchSettings, Supervised
+from autoscout.execute._shared.executor import LaunchOptions, QueuedExecutor, check_launch
+from autoscout.execute._shared.queue import Run
+from autoscout.execute._shared.supervisor.client import Supervised
 from autoscout.execute._shared.supervisor.contention import Counters, conditions
 
 
@@ -40,7 +38,7 @@ class InlineOptions:
         require("executor inline", self, checks)
 
 
-class InlineExecutor:
+class InlineExecutor(QueuedExecutor):
     """Runs calls on threads of this process, and commands as processes without pinning.
 
     A call cannot be killed: one that is cancelled or passes its limit is left to itself while its job and its slot are free
@@ -50,33 +48,12 @@ class InlineExecutor:
 
     def __init__(self, options: InlineOptions | None = None) -> None:
         self.options = options or InlineOptions()
-        self._temporary = tempfile.TemporaryDirectory(prefix="autoscout-") if self.options.folder is None else None
-        root = Path(self._temporary.name if self._temporary else self.options.folder or "")
-        self._queue = JobQueue(Pool(self.options.slots), "inline")
-        self._settings = LaunchSettings(
-            folder=root / "trials", grace_s=self.options.grace_s, keep_files="all", log_mb=64.0, tail_kb=1024.0, output_mb=64.0
-        )
-
-    @property
-    def slots(self) -> int:
-        return self.options.slots
+        chosen = LaunchOptions(slots=self.options.slots, folder=self.options.folder, grace_s=self.options.grace_s)
+        super().__init__(chosen, Pool(self.options.slots), "inline")
 
     def submit(self, launch: Launch) -> Job:
-        faults = launch_faults(launch)
-        if faults:
-            raise LaunchError(faults)
+        check_launch(launch)
         return self._queue.submit(launch, lambda share: self._prepare(launch, share))
-
-    def close(self) -> None:
-        self._queue.close()
-        if self._temporary is not None:
-            self._temporary.cleanup()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
     def _prepare(self, launch: Launch, share: Share) -> Run:
         if launch.call is not None:

@@ -5,75 +5,45 @@ from __future__ import annotations
 import logging
 import os
 import socket
-import tempfile
 import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
-from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from autoscout.core.errors import Fault, LaunchError, require
 from autoscout.core.launch import Completed, Launch, Resources
 from autoscout.core.protocols import Job
 from autoscout.execute._shared.allocation import Pool, Share
 from autoscout.execute._shared.call import pack_call, refuse_while_reimporting, unpacked
-from autoscout.execute._shared.folder import launch_faults
+from autoscout.execute._shared.executor import LaunchOptions, QueuedExecutor, check_launch
 from autoscout.execute._shared.machine import machine_cores
-from autoscout.execute._shared.queue import JobQueue
 from autoscout.execute._shared.supervisor.client import STUCK_S, LaunchSettings, Supervised
 
 LOOK_S = 0.2  # how often a launch that waits for its machine looks whether it was cancelled
-KEEP = ("all", "failed", "none")
 
 _lock = threading.Lock()
 _users = 0  # executors of this process that use the connection we made
 
 
 @dataclass(frozen=True, kw_only=True)
-class RayOptions:
-    """Which Ray to use, and how it treats a trial.
+class RayOptions(LaunchOptions):
+    """Which Ray to use, and how it treats a trial; Ray holds back trials for which no machine has room.
 
     Attributes:
-        slots: Trials at once; Ray holds back those for which no machine has room.
         address: Of the cluster: `auto`, `HOST:PORT` or `ray://HOST:PORT`. Empty starts a Ray on this machine, which ends with AutoScout.
         cpus: CPUs of a Ray that is started here; all that this process may use when None.
-        folder: Trials get `<folder>/trials/<name>/` on the machine they run on; a temporary folder when None.
-        memory_gb: Memory limit of trials that set none; no limit when None.
-        grace_s: Seconds between asking a trial to end and killing it.
-        keep_files: Which trial folders stay: all, failed, none.
-        log_mb: How much of each log stays on disk; of a longer one the beginning and the end.
-        tail_kb: How much of the end of each log is handed to the backend.
-        output_mb: Largest output file that is brought back.
     """
 
-    slots: int = 1
     address: str = ""
     cpus: int | None = None
-    folder: str | Path | None = None
-    memory_gb: float | None = None
-    grace_s: float = 5.0
-    keep_files: str = "all"
-    log_mb: float = 64.0
-    tail_kb: float = 1024.0
-    output_mb: float = 64.0
 
     def __post_init__(self) -> None:
-        checks = {
-            "slots": (self.slots >= 1, "must be at least 1"),
-            "cpus": (self.cpus is None or (self.cpus >= 1 and not self.address), "must be at least 1, and is for a Ray started here"),
-            "memory_gb": (self.memory_gb is None or self.memory_gb > 0, "must be above zero; leave it out for no limit"),
-            "grace_s": (self.grace_s >= 0, "must not be negative"),
-            "keep_files": (self.keep_files in KEEP, f"must be one of: {', '.join(KEEP)}"),
-            "log_mb": (self.log_mb > 0, "must be above zero"),
-            "tail_kb": (self.tail_kb > 0, "must be above zero"),
-            "output_mb": (self.output_mb > 0, "must be above zero"),
-        }
-        require("executor ray", self, checks)
+        cpus = (self.cpus is None or (self.cpus >= 1 and not self.address), "must be at least 1, and is for a Ray started here")
+        require("executor ray", self, self.checks() | {"cpus": cpus})
 
 
-class RayExecutor:
+class RayExecutor(QueuedExecutor):
     """Runs trials on a Ray cluster, each under a supervisor on the machine that Ray finds for it.
 
     A trial runs in an actor with the cores, GPUs and memory the launch asks for. Inside it the supervisor of the local executor
@@ -86,31 +56,14 @@ class RayExecutor:
 
     def __init__(self, options: RayOptions | None = None) -> None:
         self.options = options or RayOptions()
-        self._temporary = tempfile.TemporaryDirectory(prefix="autoscout-") if self.options.folder is None else None
-        root = Path(self._temporary.name if self._temporary else self.options.folder or "").absolute()
-        self._queue = JobQueue(_Slots(self.options.slots), "ray")
+        super().__init__(self.options, _Slots(self.options.slots), "ray")
         self._crew = _Crew()
         self._connecting = threading.Lock()
         self._connected = self._joined = self._closed = False
-        self._settings = LaunchSettings(
-            folder=root / "trials",
-            grace_s=self.options.grace_s,
-            keep_files=self.options.keep_files,
-            log_mb=self.options.log_mb,
-            tail_kb=self.options.tail_kb,
-            output_mb=self.options.output_mb,
-            memory_gb=self.options.memory_gb,
-        )
-
-    @property
-    def slots(self) -> int:
-        return self.options.slots
 
     def submit(self, launch: Launch) -> Job:
         refuse_while_reimporting()
-        faults = launch_faults(launch)
-        if faults:
-            raise LaunchError(faults)
+        check_launch(launch)
         packed = None if launch.call is None else pack_call(launch.call, launch.name)
         self._connect()
         faults = _too_large(launch)
@@ -128,14 +81,7 @@ class RayExecutor:
             if self._connected:
                 self._connected = False
                 _leave()
-        if self._temporary is not None:
-            self._temporary.cleanup()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+        super().close()
 
     def _connect(self) -> None:
         with self._connecting:

@@ -23,6 +23,7 @@ import numpy as np
 
 from autoscout.backends.virtual import VirtualBackend
 from autoscout.core.config import Config
+from autoscout.core.origin import By, Origin
 from autoscout.core.protocols import Evaluator
 from autoscout.core.seeds import stream
 from autoscout.core.task import Objective, Task
@@ -116,7 +117,7 @@ def run(evaluator: Evaluator, profiler: Evaluator, order: Sequence[Config], budg
                 settled = True
                 evaluator.settle()
                 continue
-            proposals = [Proposal(config=config, origin={"by": "default" if config is order[0] else "random"})]
+            proposals = [Proposal(config=config, origin=Origin(by=By.DEFAULT if config is order[0] else "random"))]
         (answer,) = evaluator.evaluate(proposals)
         if answer.fidelity is not Fidelity.MEASURED:
             continue

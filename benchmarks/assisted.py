@@ -17,6 +17,7 @@ from autoscout.bench.simulated import Simulated
 from autoscout.bench.table import Table
 from autoscout.core import plugins
 from autoscout.core.clock import cpu_s
+from autoscout.core.origin import By, Origin
 from autoscout.core.protocols import Evaluator, Searcher
 from autoscout.core.seeds import stream
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Trial

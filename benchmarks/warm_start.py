@@ -19,12 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from autoscout.study.warm_start import begin
 
 from autoscout.backends.virtual import VirtualBackend
 from autoscout.bench import Table, find_tables, load_table
 from autoscout.bench.replay import Replay
 from autoscout.core.config import Config
 from autoscout.core.history import Past
+from autoscout.core.origin import By, Origin
 from autoscout.core.protocols import Evaluator, Searcher, StudyRecord
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
@@ -36,7 +38,6 @@ from autoscout.search.hybrid_paper.searcher import HybridPaperOptions, HybridPap
 from autoscout.simulators.training.model import TrainingModel
 from autoscout.space import Space
 from autoscout.store.memory import MemoryStore
-from autoscout.study.warm_start import begin
 from benchmarks._simulator_tables import TABLES
 
 BUDGET, NEAR, DRAWN = 40, 0.10, 1500
@@ -124,7 +125,7 @@ def study(job: Job, searcher: Searcher, seed: int) -> tuple[list[Trial], list[fl
     """Ask and tell; the default first, as studies do. Answers that cost nothing (known rows of a table) do not count."""
     answer, told = job.answer(seed), []
     losses: dict[Config, float] = {}
-    first = [Proposal(config=job.space.default(), origin={"by": "default"})]
+    first = [Proposal(config=job.space.default(), origin=Origin(by=By.DEFAULT))]
     for _ in range(10 * BUDGET):
         if len(losses) >= BUDGET or not (proposals := first or searcher.ask(1)):
             break

@@ -17,7 +17,7 @@ _HOMES = {
     "Config": "core.config",
     "Fidelity": "core.trial",
     "Flag": "space",
-    "Found": "api",
+    "Outcome": "study.outcome",
     "Grid": "space",
     "Infeasible": "core.errors",
     "Measurement": "core.trial",
@@ -36,13 +36,14 @@ _HOMES = {
 }
 
 if TYPE_CHECKING:
-    from autoscout.api import Found, maximize, minimize, optimize, tune
+    from autoscout.api import maximize, minimize, optimize, tune
     from autoscout.core.config import Config
     from autoscout.core.errors import Infeasible
     from autoscout.core.task import Budget, Objective, Task
     from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
     from autoscout.space import Choice, Flag, Grid, Space, read_space
     from autoscout.study.campaign import Campaign
+    from autoscout.study.outcome import Outcome
     from autoscout.study.study import Study
 
 
@@ -63,11 +64,11 @@ __all__ = [
     "Config",
     "Fidelity",
     "Flag",
-    "Found",
     "Grid",
     "Infeasible",
     "Measurement",
     "Objective",
+    "Outcome",
     "Proposal",
     "Space",
     "Status",

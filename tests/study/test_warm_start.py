@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from autoscout.study.warm_start import begin, chosen, kept, written
 from typer.testing import CliRunner
 
 from _studies import campaign, tuned
@@ -21,7 +22,6 @@ from autoscout.core.task import Objective, Task
 from autoscout.store.memory import MemoryStore
 from autoscout.study.assemble import remember
 from autoscout.study.folder import Folder
-from autoscout.study.warm_start import begin, chosen, kept, written
 
 SPACE = {"block": [16, 32, 64, 128, 256, 512], "tile": range(1, 17), "fused": bool}
 

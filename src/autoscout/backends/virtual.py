@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 
 from autoscout.common.fields import read_blocks
-from autoscout.core import plugins
 from autoscout.core.clock import VirtualClock
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.launch import Completed, Launch
 from autoscout.core.task import Direction, Limit, Objective, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status
+from autoscout.evaluate.virtual import VirtualEvaluator
+from autoscout.simulators.serving import ServingModel
+from autoscout.simulators.training import TrainingModel
 from autoscout.space import Choice, Flag, Grid, Knob, Space
 
 TRAINING = {"model": "llama-3.2-3b", "sequence": 4096, "global_batch": 128}
@@ -55,7 +57,7 @@ class VirtualBackend:
         task = Task(
             system="virtual",
             workload={**usual, **blocks.workload, "kind": "serving" if serving else "training"},
-            hardware={"gpus": "8xA100-80", **blocks.hardware, "virtual": True},
+            hardware={"gpus": "8xA100-80", **blocks.hardware},
             software=blocks.software,
             objective=Objective(
                 metric=metric,
@@ -92,16 +94,19 @@ class VirtualBackend:
         constraints = ["tp * pp * cp * dp == gpus", "global_batch % (dp * mbs) == 0"]
         return Space(knobs, constraints, facts={"gpus": gpus, "global_batch": int(task.workload["global_batch"])})
 
+    def fidelity(self, task: Task) -> Fidelity:  # noqa: ARG002 - nothing runs for real
+        return Fidelity.SIMULATED
+
     def render(self, config: Config, task: Task, seed: int) -> Launch:
         return Launch(call=_Measure(config=config, task=json.dumps(task.to_json()), seed=seed), name=f"virtual-{config.key[:8]}")
 
     def parse(self, completed: Completed, task: Task) -> Measurement:  # noqa: ARG002
         if completed.cancelled or completed.timed_out or completed.out_of_memory:
             ended = Status.ABORTED if completed.cancelled else Status.TIMEOUT if completed.timed_out else Status.OOM_RUN
-            return Measurement(status=ended, fidelity=Fidelity.SIMULATED, reason="the executor ended the virtual launch")
+            return Measurement(status=ended, reason="the executor ended the virtual launch")
         if not isinstance(completed.value, Measurement):
             reason = completed.error.strip()[:500] or "the virtual cluster gave no answer"
-            return Measurement(status=Status.CRASHED, fidelity=Fidelity.SIMULATED, reason=reason)
+            return Measurement(status=Status.CRASHED, reason=reason)
         found = completed.value
         return replace(found, conditions={**found.conditions, "virtual": 1.0, "virtual_cost_s": found.cost_s})
 
@@ -121,10 +126,9 @@ class _Measure:
 
     def __call__(self) -> Measurement:
         task = Task.from_json(json.loads(self.task))
-        cluster = plugins.get("evaluator", "virtual")(_simulator(task), task, clock=VirtualClock())
+        cluster = VirtualEvaluator(_simulator(task), task, clock=VirtualClock())
         (answer,) = cluster.evaluate([Proposal(config=self.config, repeat=self.seed)])
-        found: Measurement = answer
-        return found
+        return answer
 
 
 def _check(task: Task, faults: list[Fault]) -> None:
@@ -147,8 +151,8 @@ def _check(task: Task, faults: list[Fault]) -> None:
         raise ConfigError(faults)
 
 
-def _simulator(task: Task) -> Any:
-    return plugins.get("simulator", str(task.workload["kind"]))()
+def _simulator(task: Task) -> ServingModel | TrainingModel:
+    return ServingModel() if task.workload["kind"] == "serving" else TrainingModel()
 
 
 def _gpus(task: Task) -> int:

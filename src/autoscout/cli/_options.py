@@ -6,7 +6,6 @@ import json
 import shlex
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -59,90 +58,21 @@ def assignments(texts: Iterable[str], flag: str) -> dict[str, Any]:
     return found
 
 
-def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Dots make nested keys, and dashes are underscores in the first of them, as vLLM's flags have it."""
-    split = [(name.partition("."), value) for name, value in values.items()]
-    return unflatten({head.replace("-", "_") + dot + rest: value for (head, dot, rest), value in split})
-
-
-def _lay_over(base: Any, top: Any) -> Any:
-    if not (isinstance(base, Mapping) and isinstance(top, Mapping)):
+def lay_over(base: Any, top: Any) -> Any:
+    """`top` over `base`: mappings are merged, anything else is replaced; None and empty leave what is there."""
+    if top is None or (isinstance(top, (Mapping, list, tuple)) and not top):
+        return base
+    if not isinstance(top, Mapping):
         return top
-    return {**base, **{name: _lay_over(base.get(name), value) for name, value in top.items()}}
+    under = base if isinstance(base, Mapping) else {}
+    changed = {name: lay_over(under.get(name), value) for name, value in top.items()}
+    return {**under, **{name: value for name, value in changed.items() if value is not None}}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Flags:
-    """The flags of `tune` and its kin that change a campaign; None and empty mean: leave what the file says."""
-
-    model: str | None = None
-    gpus: int | None = None
-    workload: tuple[str, ...] = ()
-    commands: Mapping[str, str] = field(default_factory=dict)  # workload of the `command` backend, taken as it is
-    hardware: tuple[str, ...] = ()
-    hostfile: Path | None = None
-    space: Path | None = None
-    pinned: tuple[str, ...] = ()
-    metric: str | None = None
-    direction: str | None = None
-    slo: tuple[str, ...] = ()
-    trials: int | None = None
-    wall: str | None = None
-    cost: str | None = None
-    failures: int | None = None
-    searcher: str | None = None
-    simulator: str | None = None
-    seed: int | None = None
-    workers: int | None = None
-    together: bool | None = None
-    warm_start: bool | None = None
-    learn_from: tuple[str, ...] = ()
-    executor: str | None = None
-    limit: str | None = None
-    finalists: int | None = None
-    rounds: int | None = None
-    store: str | None = None
-    name: str | None = None
-
-    def merge(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """`data` (a campaign as a plain dict) with these flags laid over it."""
-        merged: dict[str, Any] = {name: dict(value) if isinstance(value, Mapping) else value for name, value in data.items()}
-        given: dict[str, dict[str, Any]] = {
-            "workload": {**_nested(assignments(self.workload, "--workload")), **self.commands, **_present(model=self.model)},
-            "hardware": {
-                **({} if self.hostfile is None else host_facts(self.hostfile)),
-                **_nested(assignments(self.hardware, "--hardware")),
-                **_present(gpus=self.gpus),
-            },
-            "set": assignments(self.pinned, "--set"),
-        }
-        blocks: dict[str, dict[str, Any]] = {
-            "goal": {"metric": self.metric, "direction": self.direction, "slo": list(self.slo) or None},
-            "budget": {"trials": self.trials, "wall": self.wall, "cost": self.cost, "failures": self.failures},
-            "search": {
-                "searcher": self.searcher,
-                "seed": self.seed,
-                "workers": self.workers,
-                "together": self.together,
-                "warm_start": self.warm_start,
-                "learn_from": list(self.learn_from) or None,
-            },
-            "simulate": {"simulator": self.simulator},
-            "execute": {"executor": self.executor},
-            "measure": {"limit": self.limit},
-            "finals": {"finalists": self.finalists, "rounds": self.rounds},
-        }
-        given |= {block: _present(**values) for block, values in blocks.items()}
-        for block, values in given.items():
-            if values:
-                merged[block] = _lay_over(merged.get(block) or {}, values)
-        declared = None if self.space is None else read_mapping(self.space)
-        space = declared and declared.get("space", declared)
-        return {**merged, **_present(space=space, store=self.store, name=self.name)}
-
-
-def _present(**values: Any) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
+def settings(texts: Iterable[str] | None, flag: str) -> dict[str, Any]:
+    """`NAME=VALUE` flags as nested settings: dots make nested keys, and dashes are underscores in the first of them, as in vLLM's flags."""
+    split = [(name.partition("."), value) for name, value in assignments(texts or (), flag).items()]
+    return unflatten({head.replace("-", "_") + dot + rest: value for (head, dot, rest), value in split})
 
 
 def names_a_file(target: str) -> bool:
@@ -151,11 +81,18 @@ def names_a_file(target: str) -> bool:
     return path.suffix in (".yaml", ".yml", ".json") or (path.is_file() and target not in plugins.available("backend"))
 
 
-def load(target: str, flags: Flags, extra: Mapping[str, Any] | None = None) -> Campaign:
-    """The campaign that a target (a backend's name or a campaign file) and flags describe together."""
+def load(target: str, flags: Mapping[str, Any] | None = None) -> Campaign:
+    """The campaign that a target (a backend's name or a campaign file) and flags describe together.
+
+    Args:
+        target: The backend's name, or the file.
+        flags: Blocks of a campaign as the flags give them; None and empty leave what the file says.
+    """
+    top = dict(flags or {})
+    space = {"space": block} if (block := top.pop("space", None)) is not None else {}  # a space is replaced as a whole
     if names_a_file(target):
-        return read_campaign(Path(target), lambda data: flags.merge({**data, **(extra or {})}))
-    return build_campaign(flags.merge({"system": target, **(extra or {})}), where="command line")
+        return read_campaign(Path(target), lambda data: {**lay_over(data, top), **space})
+    return build_campaign({**lay_over({"system": target}, top), **space}, where="command line")
 
 
 def emit(data: Mapping[str, Any]) -> None:

@@ -3,50 +3,45 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any
 
 from autoscout.cli import _options as options
 from autoscout.core.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, EXIT_OK
-from autoscout.report.tables import report_json
 from autoscout.report.text import render
-from autoscout.study.assemble import Result
 from autoscout.study.budget import Stop
-from autoscout.study.publish import Findings
+from autoscout.study.outcome import Outcome
+from autoscout.study.publish import compare_predictions, facts
 
 MORE = {Stop.TRIALS: " --max-trials N", Stop.WALL: " --budget TIME", Stop.COST: " --max-cost TIME"}
-"""What a study that used up its budget must be given to go on."""
+"""What a study that used up its budget must be given to be resumed."""
 
 
-def show_result(result: Result, findings: Findings, *, as_json: bool) -> None:
+def show_outcome(outcome: Outcome, *, as_json: bool) -> None:
     """The result on standard output: tables for people, one object with `--json`."""
-    summary, folder = findings.summary, result.folder
+    summary, folder = outcome.summary, outcome.folder
+    assert folder is not None  # every study of the command line has one
+    predicted = compare_predictions(outcome)
     if as_json:
         files = {"folder": folder.path, "report": folder.page, "journal": folder.journal}
-        if findings.handed_over:
+        if outcome.handed_over:
             files["best"] = folder.best
-        told: dict[str, Any] = report_json(summary, findings.importance, findings.ablation)
-        if findings.predictions is not None:
-            told["predicted"] = findings.predictions.to_json()
-        options.emit(
-            {**told, "stop": result.stop.value if result.stop else None, "files": {name: str(path) for name, path in files.items()}}
-        )
+        stop = outcome.stop.value if outcome.stop else None
+        options.emit({**facts(outcome, predicted), "stop": stop, "files": {name: str(path) for name, path in files.items()}})
         return
-    options.console.print(render(summary, findings.importance))
-    if findings.predictions is not None:
-        options.console.print(findings.predictions.sentence, highlight=False, markup=False)
-    options.console.print(f"ended: {result.stop.value}" if result.stop else "not finished yet", highlight=False)
-    if "run.sh" in findings.handed_over:
-        options.console.print(f"run it:  {folder.best / 'run.sh'}", highlight=False, markup=False, soft_wrap=True)
-    options.console.print(f"report:  {folder.page}", highlight=False, markup=False, soft_wrap=True)
-    if result.stop is not Stop.EXHAUSTED:
-        more = MORE.get(result.stop, "") if result.stop else ""
-        options.console.print(
-            f"go on:   autoscout resume {shlex.quote(str(folder.path))}{more}", highlight=False, markup=False, soft_wrap=True
-        )
+    options.console.print(render(summary, outcome.importance))
+    lines = [predicted.sentence] if predicted is not None else []
+    lines.append(f"ended: {outcome.stop.value}" if outcome.stop else "not finished yet")
+    if "run.sh" in outcome.handed_over:
+        lines.append(f"run it:  {folder.best / 'run.sh'}")
+    lines.append(f"report:  {folder.page}")
+    if outcome.stop is not Stop.EXHAUSTED:
+        more = MORE.get(outcome.stop, "") if outcome.stop else ""
+        lines.append(f"resume:  autoscout resume {shlex.quote(str(folder.path))}{more}")
+    for line in lines:
+        options.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
-def exit_code(result: Result, findings: Findings) -> int:
-    """0 with an answer, 2 when nothing worked and something must be mended first, 130 when interrupted."""
-    if result.stop is Stop.INTERRUPTED:
+def exit_code(outcome: Outcome) -> int:
+    """0 with an answer, 2 when nothing worked and something must be fixed first, 130 when interrupted."""
+    if outcome.stop is Stop.INTERRUPTED:
         return EXIT_INTERRUPTED
-    return EXIT_OK if findings.summary.answer is not None else EXIT_BAD_INPUT
+    return EXIT_OK if outcome.summary.answer is not None else EXIT_BAD_INPUT

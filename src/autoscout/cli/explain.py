@@ -13,10 +13,9 @@ from autoscout.core.journal import read_trials
 from autoscout.core.trial import Trial
 from autoscout.report.importance import knob_importance
 from autoscout.report.lineage import Branch, Lineage, lineage, role_of
-from autoscout.study import simulator_choice as foresight
-from autoscout.study.assemble import began, prepare
 from autoscout.study.folder import Folder
-from autoscout.study.warm_start import sentence
+from autoscout.study.setup import prepare
+from autoscout.study.start import PRIOR, StartingPoint
 
 
 def explain(
@@ -32,17 +31,16 @@ def explain(
     if trial is not None:
         _one(trials, trial, as_json)
         return
-    setup, past = began(prepare(options.load(str(home.campaign), options.Flags())), home)
+    setup = prepare(options.load(str(home.campaign)))
+    start = StartingPoint.recorded(setup, home)
     shares = [share.name for share in knob_importance(setup.task, trials).knobs]
     names = [*shares, *(name for name in setup.space.knobs if name not in shares)]
     story = lineage(setup.task, trials, names, depth)
-    informed = setup.simulator if setup.simulates == "prior" else ""
     if as_json:
-        options.emit({**story.to_json(), "informed_by": informed, "learnt_from": [study.study for study in past]})
+        informed = start.simulator if start.use == PRIOR else ""
+        options.emit({**story.to_json(), "informed_by": informed, "learnt_from": [study.study for study in start.past]})
         return
-    told = [sentence(past)] if past else []
-    told += [foresight.sentence(informed)] if informed else []
-    typer.echo("".join(f"{line}\n" for line in told) + _text(story, setup.task.objective.metric))
+    typer.echo("".join(f"{sentence}.\n" for sentence in start.describe()) + _text(story, setup.task.objective.metric))
 
 
 def _one(trials: list[Trial], number: int, as_json: bool) -> None:
@@ -55,7 +53,7 @@ def _one(trials: list[Trial], number: int, as_json: bool) -> None:
         return
     typer.echo(f"#{number} proposed by {role_of(found)}: {found.measurement.status.value} {dict(found.measurement.metrics)}")
     typer.echo("config: " + ", ".join(f"{name}={value}" for name, value in found.config.items()))
-    typer.echo("origin: " + ", ".join(f"{name}={value}" for name, value in found.proposal.origin.items()))
+    typer.echo("origin: " + ", ".join(f"{name}={value}" for name, value in found.proposal.origin.to_json().items()))
 
 
 def _text(story: Lineage, metric: str) -> str:
@@ -66,7 +64,8 @@ def _text(story: Lineage, metric: str) -> str:
     lines += ["", f"how the best {metric} was found"]
     for step in story.advances:
         changes = ", ".join(f"{name} {before} -> {after}" for name, (before, after) in step.changed.items()) or "the first"
-        lines.append(f"#{step.number:<4d} {step.value:g}  {changes}  [{', '.join(f'{k}={v}' for k, v in list(step.origin.items())[:4])}]")
+        why = {"by": step.origin.by, **step.origin.notes}
+        lines.append(f"#{step.number:<4d} {step.value:g}  {changes}  [{', '.join(f'{k}={v}' for k, v in list(why.items())[:4])}]")
     lines += ["", "what was tried (trials, failures, best)"]
     return "\n".join([*lines, *_branches(story.tree, "")])
 

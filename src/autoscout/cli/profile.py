@@ -12,8 +12,10 @@ from rich.table import Table
 from autoscout.cli import _options as options
 from autoscout.cli.tune import interruptible
 from autoscout.core.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED
+from autoscout.core.origin import By, Origin
 from autoscout.core.trial import Measurement, Proposal
-from autoscout.study.assemble import executor, prepare, profiler
+from autoscout.study.assemble import build_executor, build_profiler
+from autoscout.study.setup import prepare
 
 
 def profile(
@@ -27,17 +29,22 @@ def profile(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
     """Measure one configuration for real and print its metrics; nothing is stored."""
-    flags = options.Flags(pinned=tuple(pinned or ()), model=model, gpus=gpus, workload=tuple(workload or ()), limit=limit)
+    flags = {
+        "set": options.assignments(pinned or (), "--set"),
+        "workload": {**options.settings(workload, "--workload"), "model": model},
+        "hardware": {"gpus": gpus},
+        "measure": {"limit": limit},
+    }
     setup = prepare(options.load(target, flags))
     with tempfile.TemporaryDirectory(prefix="autoscout-profile-") as folder, interruptible() as attach:
-        place = executor(setup, Path(folder))
+        place = build_executor(setup, Path(folder))
         try:
-            evaluator = profiler(setup, place)
+            evaluator = build_profiler(setup, place)
             stopping = attach(evaluator)
             found: list[Measurement] = []
             for number in range(repeats):
                 if not stopping.is_set():
-                    found += evaluator.evaluate([Proposal(config=setup.baseline, origin={"by": "profile"}, repeat=number)])
+                    found += evaluator.evaluate([Proposal(config=setup.baseline, origin=Origin(by=By.PROFILE), repeat=number)])
         finally:
             place.close()
     if as_json:

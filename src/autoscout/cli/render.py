@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from autoscout.cli import _options as options
-from autoscout.study.assemble import prepare
+from autoscout.study.setup import prepare
 
 
 def render(
@@ -19,7 +19,9 @@ def render(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
     """Show the command, variables and files of one configuration."""
-    setup = prepare(options.load(target, options.Flags(pinned=tuple(pinned or ()), model=model, workload=tuple(workload or ()))))
+    given = {**options.settings(workload, "--workload"), "model": model}
+    flags = {"set": options.assignments(pinned or (), "--set"), "workload": given}
+    setup = prepare(options.load(target, flags))
     launch = setup.backend.render(setup.baseline, setup.task, setup.campaign.search.seed)
     files = setup.backend.export(setup.baseline, setup.task) if export else launch.files
     if as_json:

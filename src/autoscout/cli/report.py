@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 
 from autoscout.cli import _options as options
-from autoscout.cli._result import show_result
-from autoscout.study.assemble import look, prepare
+from autoscout.cli._result import show_outcome
+from autoscout.study.assemble import look
 from autoscout.study.folder import Folder
-from autoscout.study.publish import write_findings
+from autoscout.study.publish import publish
+from autoscout.study.setup import prepare
 
 
 def report(
@@ -22,6 +23,5 @@ def report(
     """Write report.html, summary.csv and best/ again from the stored trials, and show the result."""
     home = Folder(folder)
     home.spec()
-    setup = prepare(options.load(str(home.campaign), options.Flags(store=store)))
-    result = look(setup, home)
-    show_result(result, write_findings(result), as_json=as_json)
+    setup = prepare(options.load(str(home.campaign), {"store": store}))
+    show_outcome(publish(look(setup, home)), as_json=as_json)

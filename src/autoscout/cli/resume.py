@@ -1,4 +1,4 @@
-"""`autoscout resume`: go on with the study of a result folder."""
+"""`autoscout resume`: continue the study of a result folder."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import typer
 
 from autoscout.cli import _options as options
 from autoscout.cli.tune import start
-from autoscout.study.assemble import prepare
 from autoscout.study.folder import Folder
+from autoscout.study.setup import prepare
 
 
 def resume(
@@ -19,23 +19,19 @@ def resume(
     budget: Annotated[str | None, typer.Option(help="Time to spend in all: 90s, 10m, 2h.")] = None,
     max_cost: Annotated[str | None, typer.Option(help="Sum of the trials' own time in all.")] = None,
     workers: Annotated[int | None, typer.Option(help="Trials at once.")] = None,
-    searcher_name: Annotated[str | None, typer.Option("--searcher", help="Go on with another searcher; it is told all trials.")] = None,
+    searcher_name: Annotated[str | None, typer.Option("--searcher", help="Continue with another searcher; it is told all trials.")] = None,
     finalists: Annotated[int | None, typer.Option(help="How many of the best meet the default again in the final.")] = None,
     rounds: Annotated[int | None, typer.Option(help="How often each is measured in the final.")] = None,
     store: Annotated[str | None, typer.Option(help="postgresql:// URL, when the one on record lacks its password.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
-    """Go on where a study was stopped or killed; more budget may be given."""
+    """Continue where a study was stopped or killed; more budget may be given."""
     home = Folder(folder)
     home.spec()  # says so when this is no result folder
-    flags = options.Flags(
-        trials=max_trials,
-        wall=budget,
-        cost=max_cost,
-        workers=workers,
-        searcher=searcher_name,
-        finalists=finalists,
-        rounds=rounds,
-        store=store,
-    )
+    flags = {
+        "budget": {"trials": max_trials, "wall": budget, "cost": max_cost},
+        "search": {"workers": workers, "searcher": searcher_name},
+        "finals": {"finalists": finalists, "rounds": rounds},
+        "store": store,
+    }
     start(prepare(options.load(str(home.campaign), flags)), home, as_json=as_json)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,11 +17,14 @@ from autoscout.sched.cluster import Cluster
 from autoscout.sched.engine import Run, simulate
 from autoscout.sched.export import result_columns, trace_columns, write_table
 from autoscout.sched.metrics import by_size, by_vc, summary
-from autoscout.sched.readers import read
 from autoscout.sched.simulation import Simulation
+from autoscout.sched.source import load_trace
 from autoscout.sched.trace import Trace, counted
 from autoscout.sched.workload.synthetic import Recipe, generate
 from autoscout.space import Space
+from autoscout.study.folder import DEFAULT
+
+TRIALS = 40  # simulations that `tune` spends without a bound
 
 app = typer.Typer(help="Simulate and tune the scheduler of a GPU cluster.", no_args_is_help=True)
 traces = typer.Typer(help="Describe, convert, generate, slice and plot traces.", no_args_is_help=True)
@@ -82,7 +84,9 @@ def simulate_command(
     """Run a trace through a scheduler and print what came of it."""
     if detail not in ("", "vc", "size"):
         raise ConfigError(Fault(where="--by", value=detail, rule="must be vc or size"))
-    jobs = with_columns(in_order(_load(trace, form, begin, end, status, drop_bad), ties), columns or ())
+    jobs = with_columns(
+        in_order(load_trace(trace, form=form, begin=begin, end=end, status=status or (), drop_bad=drop_bad), ties), columns or ()
+    )
     fixed = scheduler_fields(scheduler, fields or ())
     simulation = Simulation(trace=jobs, cluster=Cluster.parse(cluster), scheduler=scheduler, fixed=fixed)
     config = _config(simulation.space(), pinned)
@@ -117,65 +121,47 @@ def tune(
     trace: Source,
     cluster: Nodes,
     scheduler: Scheduler = "tiresias",
-    trials: Annotated[int, typer.Option("--trials", min=1, help="Simulations to spend.")] = 40,
+    trials: Annotated[int | None, typer.Option("--trials", "--max-trials", min=1, help="Simulations to spend; 40 without a bound.")] = None,
+    budget: Annotated[str | None, typer.Option(help="Time to spend: 90s, 10m, 2h.")] = None,
     metric: Annotated[str, typer.Option("--metric", help="Metric to improve, as `simulate` names it.")] = "mean_jct_s",
-    searcher: Annotated[str, typer.Option("--searcher", help="Who proposes configurations.")] = "hybrid",
-    seed: Annotated[int, typer.Option("--seed", help="Same seed, same proposals.")] = 0,
-    workers: Annotated[int, typer.Option("--workers", min=1, help="Simulations at once.")] = 1,
+    slo: Annotated[list[str] | None, typer.Option("--slo", help="Limit to keep, such as 'p99_queue_s<=3600'; may be repeated.")] = None,
+    searcher: Annotated[str | None, typer.Option("--searcher", help="Who proposes configurations.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Same seed, same proposals.")] = None,
+    workers: Annotated[int | None, typer.Option("--workers", min=1, help="Simulations at once.")] = None,
     executor: Annotated[
-        str, typer.Option("--executor", help="Where they run: inline on threads, local in processes, ray on a cluster.")
-    ] = "inline",
+        str | None, typer.Option("--executor", help="Where they run: inline on threads (default), local in processes, ray on a cluster.")
+    ] = None,
     pinned: Pinned = None,
-    fields: Fields = None,
     form: Form = "",
     begin: Begin = "",
     end: End = "",
     status: Status = None,
     drop_bad: DropBad = False,
-    columns: Columns = None,
+    store: Annotated[str | None, typer.Option(help="URL of a store that a team shares.")] = None,
+    output_dir: Annotated[Path, typer.Option("--output-dir", "-o", help="Where result folders go.")] = DEFAULT,
+    experiment_name: Annotated[str | None, typer.Option("--experiment-name", "-e", help="Name of the study and its folder.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would run; start and write nothing.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Look for better settings of a scheduler by simulating a trace under many."""
-    from autoscout.api import optimize
+    """Look for better settings of a scheduler by simulating a trace under many. Run it again to resume.
 
-    jobs = with_columns(_load(trace, form, begin, end, status, drop_bad), columns or ())
-    fixed = scheduler_fields(scheduler, fields or ())
-    simulation = Simulation(trace=jobs, cluster=Cluster.parse(cluster), scheduler=scheduler, fixed=fixed)
-    space = simulation.space()
-    given = {name: value for name, value in _config(space, pinned).items() if name in _names(pinned)}
-    default = simulation(space.default())
-    if metric not in default:
-        raise ConfigError(Fault(where="--metric", value=metric, rule=f"must be one of {', '.join(default)}"))
-    found = optimize(
-        simulation,
-        space,
-        simulation.task(metric).objective,
-        trials,
-        searcher=searcher,
-        seed=seed,
-        workers=workers,
-        executor=executor,
-        given=given,
-    )
-    best = found.best or space.default()
-    if as_json:
-        options.emit(
-            {
-                "scheduler": scheduler,
-                "metric": metric,
-                "default": default[metric],
-                "best": found.value,
-                "config": best.to_json(),
-                "trials": len(found.trials),
-                "metrics": simulation(best),
-            }
-        )
-        return
-    better = simulation.task(metric).objective.gain(default[metric], found.value) if found.value is not None else 1.0
-    spent = counted(len(found.trials), "simulation")
-    options.console.print(f"{metric}: {_shown(found.value)} (default {_shown(default[metric])}, {better:.2f}x) after {spent}")
-    for name, value in best.items():
-        options.console.print(f"  {name} = {value}", highlight=False)
+    The same as `autoscout tune` on a campaign with `system: sched`; results go to ./autoscout_results/NAME.
+    """
+    from autoscout.cli.tune import begin as begin_study
+
+    jobs = {"trace": trace, "scheduler": scheduler, "format": form, "from": begin, "to": end, "status": status, "drop_bad": drop_bad}
+    flags = {
+        "name": experiment_name,
+        "store": store,
+        "workload": {name: value for name, value in jobs.items() if value},
+        "hardware": {"cluster": cluster},
+        "set": options.assignments(pinned or (), "--set"),
+        "goal": {"metric": metric, "slo": slo},
+        "budget": {"trials": trials if trials or budget else TRIALS, "wall": budget},
+        "search": {"searcher": searcher, "seed": seed, "workers": workers},
+        "execute": {"executor": executor},
+    }
+    begin_study(options.load("sched", flags), output_dir, dry_run=dry_run, as_json=as_json, show_file=True)
 
 
 @traces.command("describe")
@@ -183,7 +169,7 @@ def describe_command(path: TracePath, form: Form = "", drop_bad: DropBad = False
     """Say what a trace is like."""
     from autoscout.sched.describe import describe
 
-    found = describe(_load(path, form, "", "", None, drop_bad))
+    found = describe(load_trace(path, form=form, drop_bad=drop_bad))
     if as_json:
         options.emit(found)
         return
@@ -196,13 +182,13 @@ def describe_command(path: TracePath, form: Form = "", drop_bad: DropBad = False
 @traces.command("convert")
 def convert(path: TracePath, output: Output, form: Form = "", status: Status = None, drop_bad: DropBad = False) -> None:
     """Write a trace of any known format as a plain one."""
-    _save(_load(path, form, "", "", status, drop_bad), output)
+    _save(load_trace(path, form=form, status=status or (), drop_bad=drop_bad), output)
 
 
 @traces.command("slice")
 def slice_command(path: TracePath, output: Output, begin: Begin = "", end: End = "", form: Form = "", drop_bad: DropBad = False) -> None:
     """Write the part of a trace that arrives between two moments."""
-    _save(_load(path, form, begin, end, None, drop_bad), output)
+    _save(load_trace(path, form=form, begin=begin, end=end, drop_bad=drop_bad), output)
 
 
 @traces.command("generate")
@@ -228,56 +214,7 @@ def plot_command(
     """Draw arrivals, durations and sizes."""
     from autoscout.sched.plot import trace_page
 
-    output.write_text(trace_page(_load(path, form, "", "", None, drop_bad)), encoding="utf-8")
-
-
-def _load(source: str, form: str, begin: str, end: str, status: list[str] | None, drop_bad: bool) -> Trace:
-    trace = _synthetic(source) if source.startswith("synthetic:") else read(Path(source), form=form, drop_bad=drop_bad)
-    if not len(trace):
-        raise ConfigError(Fault(where=source, rule="there is no job in it", fix="A trace has a header and one row per job"))
-    if begin or end:
-        trace = trace.between(_moment(begin, "--from", float("-inf")), _moment(end, "--to", float("inf")))
-    if status:
-        trace = trace.with_status(*status)
-    if not len(trace):
-        raise ConfigError(Fault(where=source, rule="no job is left", fix="Widen --from, --to and --status"))
-    return trace
-
-
-def _synthetic(source: str) -> Trace:
-    parts = source.split(":")[1:]
-    names = ("profile", "jobs", "days", "seed")
-    kinds: tuple[Any, ...] = (str, int, float, int)
-    try:
-        given = {name: kind(text) for name, kind, text in zip(names, kinds, parts, strict=False) if text}
-    except ValueError as error:
-        raise ConfigError(
-            Fault(
-                where="--trace",
-                value=source,
-                rule=f"must read synthetic:PROFILE[:JOBS[:DAYS[:SEED]]]: {error}",
-                fix="synthetic:venus:20000:14:1",
-            )
-        ) from error
-    return generate(Recipe(**given))
-
-
-def _moment(text: str, flag: str, otherwise: float) -> float:
-    if not text:
-        return otherwise
-    try:
-        return float(text)
-    except ValueError:
-        pass
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise ConfigError(Fault(where=flag, value=text, rule="must be seconds or a date such as 2017-09-22 or 2017-09-22T08:00")) from error
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-
-
-def _names(pinned: list[str] | None) -> set[str]:
-    return {text.partition("=")[0].strip() for text in pinned or ()}
+    output.write_text(trace_page(load_trace(path, form=form, drop_bad=drop_bad)), encoding="utf-8")
 
 
 def _config(space: Space, pinned: list[str] | None) -> Config:

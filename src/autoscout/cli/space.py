@@ -14,7 +14,7 @@ from autoscout.cli import _options as options
 from autoscout.core.errors import EXIT_BAD_INPUT, SpaceError
 from autoscout.space import Listed, Space, read_space, write_space
 from autoscout.space.knobs import shown
-from autoscout.study.assemble import pins, prepare
+from autoscout.study.setup import pins, prepare
 
 app = typer.Typer(help="Show, count or check a space of configurations.", no_args_is_help=True)
 
@@ -85,4 +85,4 @@ def _load(target: str, pinned: list[str] | None) -> Space:
         space = read_space(path)
         given = pins(space, options.assignments(pinned or (), "--set"))
         return space.pin(given) if given else space
-    return prepare(options.load(target, options.Flags(pinned=tuple(pinned or ())))).space
+    return prepare(options.load(target, {"set": options.assignments(pinned or (), "--set")})).space

@@ -1,10 +1,10 @@
-"""`autoscout tune`: run a study, or go on with it."""
+"""`autoscout tune`: run a study, or resume it."""
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -13,17 +13,18 @@ from typing import Annotated, Any
 import typer
 
 from autoscout.cli import _options as options
-from autoscout.cli._result import exit_code, show_result
+from autoscout.cli._result import exit_code, show_outcome
 from autoscout.core.errors import Fault
-from autoscout.core.history import Past
+from autoscout.core.origin import By, Origin
 from autoscout.core.protocols import Evaluator
-from autoscout.core.trial import Proposal
-from autoscout.study import simulator_choice as foresight
-from autoscout.study.assemble import Result, Setup, inform, prepare, remember, run, searcher
-from autoscout.study.assemble import executor as executor_of
+from autoscout.core.trial import Fidelity, Proposal
+from autoscout.study.assemble import build_executor, build_searcher, run
+from autoscout.study.campaign import Campaign
 from autoscout.study.folder import DEFAULT, Folder
-from autoscout.study.publish import Findings, write_findings
-from autoscout.study.warm_start import sentence
+from autoscout.study.outcome import Outcome
+from autoscout.study.publish import publish
+from autoscout.study.setup import Setup, prepare
+from autoscout.study.start import StartingPoint
 
 DRY_PROPOSALS = 3
 ENOUGH_ROUNDS = 3  # pairs that an interval needs
@@ -50,7 +51,7 @@ def tune(
     budget: Annotated[str | None, typer.Option(help="Time to spend, the final included: 90s, 10m, 2h.")] = None,
     max_cost: Annotated[str | None, typer.Option(help="Sum of the trials' own time: 90s, 10m, 2h.")] = None,
     max_failures: Annotated[int | None, typer.Option(help="Failures in a row after which to stop.")] = None,
-    continue_on_error: Annotated[bool, typer.Option(help="Go on after a failed trial.")] = True,
+    continue_on_error: Annotated[bool, typer.Option(help="Continue after a failed trial.")] = True,
     limit: Annotated[str | None, typer.Option(help="Wall-clock limit of one trial.")] = None,
     searcher_name: Annotated[str | None, typer.Option("--searcher", help="Who proposes (see `autoscout doctor`).")] = None,
     simulator: Annotated[str | None, typer.Option(help="Its predictions save trials: auto, none, or a name.")] = None,
@@ -73,123 +74,129 @@ def tune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would run; start and write nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
-    """Find a better configuration by measuring. Run it again to go on: nothing is measured twice.
+    """Find a better configuration by measuring. Run it again to resume: nothing is measured twice.
 
     Results go to ./autoscout_results/NAME: trials.jsonl, report.html, and best/ with files that run.
     """
     short = {"p95_ttft_ms": ttft, "p95_tpot_ms": tpot, "p95_e2el_ms": request_latency}
-    limits = [*(slo or ()), *(f"{name}<={value!r}" for name, value in short.items() if value is not None)]
     commands = {"serve": serve_cmd, "bench": bench_cmd, "command": train_cmd}
-    flags = options.Flags(
-        model=model,
-        gpus=gpus,
-        workload=tuple(workload or ()),
-        commands={name: value for name, value in commands.items() if value is not None},
-        hardware=tuple(hardware or ()),
-        hostfile=hostfile,
-        space=space,
-        pinned=tuple(pinned or ()),
-        metric=metric,
-        direction=direction,
-        slo=tuple(limits),
-        trials=max_trials,
-        wall=budget,
-        cost=max_cost,
-        failures=max_failures if continue_on_error else 1,
-        searcher=searcher_name,
-        simulator=simulator,
-        seed=seed,
-        workers=workers,
-        together=together,
-        warm_start=warm_start,
-        learn_from=tuple(learn_from or ()),
-        executor=executor,
-        limit=limit,
-        finalists=finalists,
-        rounds=rounds,
-        store=store,
-        name=experiment_name,
-    )
-    begin(target, flags, output_dir or DEFAULT, dry_run=dry_run, as_json=as_json)
+    flags: dict[str, Any] = {
+        "name": experiment_name,
+        "store": store,
+        "space": space and space_block(space),
+        "workload": {**options.settings(workload, "--workload"), **commands, "model": model},
+        "hardware": {**(options.host_facts(hostfile) if hostfile else {}), **options.settings(hardware, "--hardware"), "gpus": gpus},
+        "set": options.assignments(pinned or (), "--set"),
+        "goal": {
+            "metric": metric,
+            "direction": direction,
+            "slo": [*(slo or ()), *(f"{name}<={value!r}" for name, value in short.items() if value is not None)],
+        },
+        "budget": {"trials": max_trials, "wall": budget, "cost": max_cost, "failures": max_failures if continue_on_error else 1},
+        "search": {
+            "searcher": searcher_name,
+            "seed": seed,
+            "workers": workers,
+            "together": together,
+            "warm_start": warm_start,
+            "learn_from": learn_from,
+        },
+        "simulate": {"simulator": simulator},
+        "execute": {"executor": executor},
+        "measure": {"limit": limit},
+        "finals": {"finalists": finalists, "rounds": rounds},
+    }
+    begin(options.load(target, flags), output_dir or DEFAULT, dry_run=dry_run, as_json=as_json, show_file=not options.names_a_file(target))
 
 
-def begin(target: str, flags: options.Flags, output_dir: Path, *, dry_run: bool, as_json: bool) -> None:
-    """Put the study together, and run it or show what would run."""
-    setup = prepare(options.load(target, flags))
+def space_block(path: Path) -> Any:
+    """The space that a file declares, on its own or as the `space` block of a campaign."""
+    declared = options.read_mapping(path)
+    return declared.get("space", declared)
+
+
+def begin(campaign: Campaign, output_dir: Path, *, dry_run: bool = False, as_json: bool = False, show_file: bool = False) -> None:
+    """Put the study together, and run it or show what would run.
+
+    Args:
+        campaign: The study.
+        output_dir: Its result folder goes below this one.
+        dry_run: Only show.
+        as_json: One JSON object instead of text for people.
+        show_file: Show the campaign as a file, for one that came from flags.
+    """
+    setup = prepare(campaign)
     folder = Folder(output_dir / setup.name)
     if dry_run:
-        executor_of(setup, folder.path).close()  # its name and options are looked at too
+        build_executor(setup, folder.path).close()  # its name and options are looked at too
         show_dry_run(setup, folder, as_json=as_json)
     else:
-        start(setup, folder, as_json=as_json, from_flags=not options.names_a_file(target))
+        start(setup, folder, as_json=as_json, show_file=show_file)
 
 
-def start(setup: Setup, folder: Folder, *, as_json: bool, from_flags: bool = False) -> None:
+def start(setup: Setup, folder: Folder, *, as_json: bool, show_file: bool = False) -> None:
     """Run a study and tell what came of it; ends the program with the study's exit code."""
-    past = remember(setup, folder)
-    setup = inform(setup, folder, past)
+    known = StartingPoint.decide(setup, folder)
     if not as_json:
-        introduce(setup, folder, from_flags=from_flags, past=past)
-    with interruptible() as stopping:  # the report included: an impatient third Ctrl-C must not cost it
+        introduce(setup, folder, known, show_file=show_file)
+    with interruptible() as attach:  # the report included: an impatient third Ctrl-C must not cost it
         with watch(setup) as progress:
-            result = run(setup, folder, progress, stopping, past)
-        findings = write_findings(result)
-        show_result(result, findings, as_json=as_json)
-    if findings.summary.answer is None and result.inside:
-        fix = f"Logs are in {folder.path / 'trials'}. When mended, try `autoscout profile`, and begin afresh with another --experiment-name"
-        fault = Fault(where=str(folder.path), rule=f"no configuration worked: {_why(result, findings)}", fix=fix)
+            outcome = run(setup, folder, start=known, observer=progress, attach=attach)
+        outcome = publish(outcome)
+        show_outcome(outcome, as_json=as_json)
+    if outcome.summary.answer is None and outcome.inside:
+        fix = f"Logs are in {folder.path / 'trials'}. When fixed, try `autoscout profile`, and start afresh with another --experiment-name"
+        fault = Fault(where=str(folder.path), rule=f"no configuration worked: {_why(outcome)}", fix=fix)
         options.errors.print(f"autoscout: {fault}", style="red", markup=False, highlight=False, soft_wrap=True)
-    raise typer.Exit(exit_code(result, findings))
+    raise typer.Exit(exit_code(outcome))
 
 
-def _why(result: Result, findings: Findings) -> str:
+def _why(outcome: Outcome) -> str:
     """Why there is no answer, with the failure that tells most: the default's, or else the newest."""
-    failed = [trial for trial in result.inside if trial.measurement.status.failed]
+    reason = outcome.summary.reason
+    failed = [trial for trial in outcome.inside if trial.measurement.status.failed]
     if not failed:
-        return findings.summary.reason
-    default = result.setup.baseline
+        return reason
+    default = outcome.setup.baseline
     shown = max(failed, key=lambda trial: (trial.config == default, trial.number))
     title = "the default" if shown.config == default else f"trial #{shown.number}"
-    return f"{findings.summary.reason}; {title} ended {shown.measurement.status.value}: {shown.measurement.reason or 'no reason given'}"
+    return f"{reason}; {title} ended {shown.measurement.status.value}: {shown.measurement.reason or 'no reason given'}"
 
 
-def introduce(setup: Setup, folder: Folder, *, from_flags: bool, past: Sequence[Past] = ()) -> None:
-    """Say what will be tuned, how large the choice is, and how to keep it as a file."""
+def introduce(setup: Setup, folder: Folder, known: StartingPoint, *, show_file: bool) -> None:
+    """Say what will be tuned, how large the choice is, what is known already, and how to keep it as a file."""
     count = setup.space.count()
     objective = setup.task.objective
     size = f"{count.value:,}" if count.exact else f"about {count.value:,.0f}"
+    simulated = ", simulated" if setup.fidelity is not Fidelity.MEASURED else ""
     options.errors.print(
-        f"{setup.task.system}: {objective.direction.value} {objective.metric} over {len(setup.space.knobs)} knobs, "
+        f"{setup.task.system}: {objective.direction.value} {objective.metric}{simulated}, over {len(setup.space.knobs)} knobs, "
         f"{size} valid configurations; searcher {setup.campaign.search.searcher}; results in {folder.path}",
         style="bold",
         markup=False,
         highlight=False,
     )
-    begins = not folder.journal.exists()  # one that goes on does as it began
-    told = [(sentence(past), "--no-warm-start")] if past else []
-    if setup.informant and setup.simulates == "prior":  # one that was named is known, and may not be there
-        told.append((foresight.sentence(setup.informant), "--simulator none"))
-    for known, flag in told:
-        options.errors.print(known + f"; {flag} begins without" * begins, markup=False, highlight=False, soft_wrap=True)
+    new = not folder.campaign.exists()  # a study that is resumed keeps what it started from
+    for sentence, flag in known.describe().items():
+        options.errors.print(sentence + f" (disable with {flag})" * new + ".", markup=False, highlight=False, soft_wrap=True)
     if 0 < setup.finals.rounds < ENOUGH_ROUNDS:
         options.errors.print(f"{setup.finals.rounds} rounds cannot show a gain beyond noise: it takes {ENOUGH_ROUNDS}.", style="yellow")
-    if from_flags:
+    if show_file:
         options.errors.print("The same as a file, for `autoscout tune FILE`:", style="dim")
         options.errors.print(setup.campaign.to_yaml().rstrip(), style="dim", markup=False, highlight=False)
 
 
 def show_dry_run(setup: Setup, folder: Folder, *, as_json: bool) -> None:
     """The launches of the default and of the first proposals; nothing is started or written."""
-    opening = [Proposal(config=setup.baseline, origin={"by": "default"})]
-    past = remember(setup, folder)
-    setup = inform(setup, folder, past)
-    proposals = [*opening, *searcher(setup, past).ask(DRY_PROPOSALS, setup.given, opening)]
+    opening = [Proposal(config=setup.baseline, origin=Origin(by=By.DEFAULT))]
+    known = StartingPoint.decide(setup, folder)
+    proposals = [*opening, *build_searcher(setup, known).ask(DRY_PROPOSALS, setup.given, opening)]
     launches = [(proposal, setup.backend.render(proposal.config, setup.task, setup.campaign.search.seed)) for proposal in proposals]
     if as_json:
         shown = [{"config": p.config.to_json(), "argv": list(x.argv), "env": dict(x.env), "files": sorted(x.files)} for p, x in launches]
         options.emit({"campaign": setup.spec, "folder": str(folder.path), "launches": shown})
         return
-    introduce(setup, folder, from_flags=True, past=past)
+    introduce(setup, folder, known, show_file=True)
     for proposal, launch in launches:
         options.console.print(f"\n# {proposal.config}", markup=False, highlight=False, soft_wrap=True)
         options.console.print(options.shell_line(launch), markup=False, highlight=False, soft_wrap=True)

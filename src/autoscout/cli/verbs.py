@@ -32,8 +32,10 @@ class Verb:
 
 
 VERBS = (
-    Verb(name="tune", home="tune:tune", help="Find a better configuration by measuring. Run it again to go on: nothing is measured twice."),
-    Verb(name="resume", home="resume:resume", help="Go on where a study was stopped or killed; more budget may be given."),
+    Verb(
+        name="tune", home="tune:tune", help="Find a better configuration by measuring. Run it again to resume: nothing is measured twice."
+    ),
+    Verb(name="resume", home="resume:resume", help="Continue where a study was stopped or killed; more budget may be given."),
     Verb(
         name="report",
         home="report:report",

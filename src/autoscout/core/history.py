@@ -10,7 +10,7 @@ from typing import Any
 
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import ConfigError, Fault
-from autoscout.core.protocols import Store, StudyRecord, best
+from autoscout.core.protocols import Store, StudyRecord
 from autoscout.core.task import Task, similarity
 from autoscout.core.trial import Fidelity, Status, Trial
 
@@ -59,6 +59,20 @@ class Past:
         return asdict(self)
 
 
+def best(trials: Iterable[Trial], task: Task) -> Trial | None:
+    """The best finished trial: highest fidelity first, then lowest loss, then the earliest."""
+    found: Trial | None = None
+    rank: tuple[int, float] | None = None
+    for trial in trials:
+        loss = task.objective.loss(trial.measurement)
+        if loss == float("inf") or trial.measurement.fidelity is Fidelity.PREDICTED:
+            continue
+        candidate = (-int(trial.measurement.fidelity), loss)
+        if rank is None or candidate < rank:
+            found, rank = trial, candidate
+    return found
+
+
 def similar(store: Store, task: Task, limit: int = 5, exclude: Collection[str] = ()) -> list[tuple[float, StudyRecord]]:
     """Past studies whose task is like this one, the most alike first, newer ones first among equals.
 
@@ -96,11 +110,15 @@ def bring(store: Store, study: str, trials: Iterable[Trial]) -> int:
 
 
 def recall(
-    store: Store, task: Task, limit: int = 3, most: int = 200, exclude: Collection[str] = (), least: float = 0.0
+    store: Store,
+    task: Task,
+    limit: int = 3,
+    most: int = 200,
+    exclude: Collection[str] = (),
+    least: float = 0.0,
+    fidelity: Fidelity = Fidelity.MEASURED,
 ) -> tuple[Past, ...]:
     """What the most similar past studies of a store measured, judged by the objective at hand.
-
-    Only measurements count; on a virtual cluster, which never measures, its simulated ones.
 
     Args:
         store: Where to look.
@@ -109,30 +127,30 @@ def recall(
         most: How many trials of each: the best half of them, and evenly from the rest, which says where not to look.
         exclude: Studies to leave out: the one that asks.
         least: How similar they must be.
+        fidelity: Answers below it do not count: that of the system's own answers.
     """
     found: list[Past] = []
     for alike, record in similar(store, task, len(store.studies()), exclude):
         if alike < least or len(found) == limit:
             break
-        past = _past(alike, record, trials_of(store, record.name), task, most)
+        past = _past(alike, record, trials_of(store, record.name), task, most, fidelity)
         if past is not None:
             found.append(past)
     return tuple(found)
 
 
-def _past(alike: float, record: StudyRecord, trials: Iterable[Trial], task: Task, most: int) -> Past | None:
+def _past(alike: float, record: StudyRecord, trials: Iterable[Trial], task: Task, most: int, fidelity: Fidelity) -> Past | None:
     """One study; None when nothing in it worked."""
-    real = Fidelity.SIMULATED if task.hardware.get("virtual") else Fidelity.MEASURED
     losses: dict[Config, float] = {}
     orderings: list[tuple[int, list[str]]] = []
     for trial in trials:
-        if trial.measurement.fidelity < real or trial.measurement.status is Status.ABORTED:
+        if trial.measurement.fidelity < fidelity or trial.measurement.status is Status.ABORTED:
             continue
         loss = task.objective.loss(trial.measurement)
         losses[trial.config] = min(loss, losses.get(trial.config, math.inf))
-        origin = trial.proposal.origin
-        if isinstance(origin.get("ordering"), list) and isinstance(origin.get("round"), int):
-            orderings.append((origin["round"], list(map(str, origin["ordering"]))))
+        notes = trial.proposal.origin.notes
+        if isinstance(notes.get("ordering"), list) and isinstance(notes.get("round"), int):
+            orderings.append((notes["round"], list(map(str, notes["ordering"]))))
     ranked = sorted(losses, key=lambda config: (losses[config], config.key))
     if not ranked or math.isinf(losses[ranked[0]]):
         return None

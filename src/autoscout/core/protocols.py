@@ -6,13 +6,13 @@ and through plain data.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
-from autoscout.core.config import Config, Value
+from autoscout.core.config import Config
 from autoscout.core.launch import Completed, Launch
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Trial
@@ -39,7 +39,7 @@ class SpaceLike(Protocol):
 class Searcher(Protocol):
     """Proposes configurations.
 
-    Built by `cls(space, task, seed, options)`. Called by one thread only.
+    Built by `cls(space, task, seed, options)`. Called by one thread only. See `LearnsFromPast` and `TakesPredictions` for more.
 
     - `ask` returns up to `n` valid, complete, distinct proposals that extend `given` (knobs pinned by the user) and are
       neither told nor pending; fewer or none means that nothing is left to propose for now.
@@ -106,8 +106,7 @@ class Simulator(Protocol):
     `predict` is vectorised and pure between calls of `fit`; `fit` learns from measured trials of the task (failed ones
     included) and may be called often with a growing list; `knobs` names the knobs it reads, others are ignored.
 
-    A class whose `ready` is True predicts a task it was told no trial of (physics, not regression) and refuses one it does
-    not understand with `ConfigError`. Only such a simulator informs a search without being named; leaving `ready` out is False.
+    See `NeedsNoTrials` and `ExplainsTime` for what a simulator may offer besides.
     """
 
     @property
@@ -129,6 +128,8 @@ class Backend(Protocol):
     - `parse(completed, task)` reads the outcome, and classifies every failure.
     - `export(config, task)` gives the files of the hand-over folder: at least `run.sh`, which runs the system for
       real use with this configuration, not the benchmark.
+
+    See `Hints`, `TakesSpace`, `Simulated`, `Deterministic` and `PrefersExecutor` for what a backend may offer besides.
     """
 
     def task(self, given: Mapping[str, object]) -> Task: ...
@@ -140,46 +141,6 @@ class Backend(Protocol):
     def parse(self, completed: Completed, task: Task) -> Measurement: ...
 
     def export(self, config: Config, task: Task) -> Mapping[str, str]: ...
-
-
-@runtime_checkable
-class Hinting(Protocol):
-    """A backend that knows configurations which often do well; a backend need not.
-
-    `hints(task)` gives complete valid configurations, few and best first. They are tried right after the default, where the
-    user's pinned knobs allow them, and count as trials like any other.
-    """
-
-    def hints(self, task: Task) -> Sequence[Config]: ...
-
-
-@runtime_checkable
-class HasExample(Protocol):
-    """A backend that brings a small task of its own, so that the conformance suite can run over every backend there is.
-
-    `example()` is a class method. It gives a description for `task` that needs no special hardware, no download and at most a few
-    seconds per launch here, and whose metric comes from what the launch prints or returns.
-    """
-
-    @classmethod
-    def example(cls) -> Mapping[str, object]: ...
-
-
-@runtime_checkable
-class TakesSpace(Protocol):
-    """A backend whose knobs come from the user. Its class sets `takes_space` to True and its constructor takes `space=`."""
-
-    takes_space: ClassVar[bool]
-
-
-@runtime_checkable
-class Settling(Protocol):
-    """An evaluator that has something left to do when the search ends; an evaluator need not.
-
-    `settle()` is called once when the searcher has nothing more to propose; what `recheck` names after that is still evaluated.
-    """
-
-    def settle(self) -> None: ...
 
 
 @runtime_checkable
@@ -253,35 +214,143 @@ class Store(Protocol):
     def close(self) -> None: ...
 
 
-def best(trials: Iterable[Trial], task: Task) -> Trial | None:
-    """The best finished trial: highest fidelity first, then lowest loss, then the earliest."""
-    found: Trial | None = None
-    rank: tuple[int, float] | None = None
-    for trial in trials:
-        loss = task.objective.loss(trial.measurement)
-        if loss == float("inf") or trial.measurement.fidelity is Fidelity.PREDICTED:
-            continue
-        candidate = (-int(trial.measurement.fidelity), loss)
-        if rank is None or candidate < rank:
-            found, rank = trial, candidate
-    return found
+# What a plug-in may offer besides its protocol. A class that offers nothing leaves the name out.
+
+
+@runtime_checkable
+class Hints(Protocol):
+    """A backend that knows configurations which often do well.
+
+    `hints(task)` gives complete valid configurations, few and best first. They are tried right after the default, where the
+    user's pinned knobs allow them, and count as trials like any other.
+    """
+
+    def hints(self, task: Task) -> Sequence[Config]: ...
+
+
+@runtime_checkable
+class TakesSpace(Protocol):
+    """A backend class whose knobs come from the campaign: it is built by `cls(space=...)`."""
+
+    takes_space: bool
+
+
+@runtime_checkable
+class HasExample(Protocol):
+    """A backend that brings a small task of its own, so that the conformance suite can run over every backend there is.
+
+    `example()` is a class method. It gives a description for `task` that needs no special hardware, no download and at most a few
+    seconds per launch here, and whose metric comes from what the launch prints or returns.
+    """
+
+    @classmethod
+    def example(cls) -> Mapping[str, object]: ...
+
+
+@runtime_checkable
+class Simulated(Protocol):
+    """A backend whose answers may not come from the real system: `fidelity(task)` labels every one of them."""
+
+    def fidelity(self, task: Task) -> Fidelity: ...
+
+
+@runtime_checkable
+class Deterministic(Protocol):
+    """A backend that may give the same answer to the same configuration every time.
+
+    Where `deterministic(task)` is true nothing is measured twice: a busy machine does not matter, and there is no final.
+    """
+
+    def deterministic(self, task: Task) -> bool: ...
+
+
+@runtime_checkable
+class PrefersExecutor(Protocol):
+    """A backend class that names the executor to use where the campaign names none; without it, `local`."""
+
+    executor: str
+
+
+@runtime_checkable
+class LearnsFromPast(Protocol):
+    """A searcher class that takes past studies itself, as the option `past`; for others their winners are tried first."""
+
+    learns_from_past: bool
+
+
+@runtime_checkable
+class TakesPredictions(Protocol):
+    """A searcher class that takes a simulator as the keyword `simulator` and uses its predictions as a prior."""
+
+    takes_predictions: bool
+
+
+@runtime_checkable
+class NeedsNoTrials(Protocol):
+    """A simulator class that predicts a task it was told no trial of (physics, not regression).
+
+    It refuses a task that it does not understand with `ConfigError`. Only such a simulator is used without being named.
+    """
+
+    needs_no_trials: bool
+
+
+@runtime_checkable
+class ExplainsTime(Protocol):
+    """A simulator that can say where the predicted time goes: `breakdown(config, task)` gives seconds by part."""
+
+    def breakdown(self, config: Config, task: Task) -> Mapping[str, float]: ...
+
+
+@runtime_checkable
+class Learns(Protocol):
+    """An evaluator that learns from finished trials between two batches."""
+
+    def learn(self, trials: Sequence[Trial]) -> None: ...
+
+
+@runtime_checkable
+class Settles(Protocol):
+    """An evaluator that has something left to do when the search ends.
+
+    `settle()` is called once when the searcher has nothing more to propose; what `recheck` names after that is still evaluated.
+    """
+
+    def settle(self) -> None: ...
+
+
+class Observer(Protocol):
+    """Somebody who watches a study; called from the thread that runs it."""
+
+    def phase(self, name: str) -> None: ...
+
+    def started(self, proposal: Proposal) -> None: ...
+
+    def finished(self, trial: Trial) -> None: ...
 
 
 __all__ = [
     "Backend",
+    "Deterministic",
     "Evaluator",
     "Executor",
+    "ExplainsTime",
     "HasExample",
-    "Hinting",
+    "Hints",
     "Job",
+    "Learns",
+    "LearnsFromPast",
+    "NeedsNoTrials",
+    "Observer",
     "Prediction",
+    "PrefersExecutor",
     "Searcher",
-    "Settling",
+    "Settles",
+    "Simulated",
     "Simulator",
     "SpaceLike",
     "Store",
     "StudyRecord",
+    "TakesPredictions",
     "TakesSpace",
-    "Value",
-    "best",
 ]

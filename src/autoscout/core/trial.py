@@ -9,6 +9,7 @@ from enum import IntEnum, StrEnum
 from typing import Any
 
 from autoscout.core.config import Config
+from autoscout.core.origin import Origin
 
 
 class Status(StrEnum):
@@ -51,21 +52,21 @@ class Proposal:
 
     Attributes:
         config: A complete, valid configuration.
-        origin: Who proposed it and why (JSON): searcher, tree, arm, 2x2 cell, round. Credit is routed by it.
+        origin: Who proposed it and why.
         repeat: 0 for the first look at a configuration; 1, 2, ... for its rounds in the final; -1, -2, ... for a recheck of
             an answer (a simulated one, say) that is no longer trusted. Only one trial per config, fidelity and repeat.
     """
 
     config: Config
-    origin: Mapping[str, Any] = field(default_factory=dict)
+    origin: Origin = field(default_factory=Origin)
     repeat: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        return {"config": self.config.to_json(), "origin": dict(self.origin), "repeat": self.repeat}
+        return {"config": self.config.to_json(), "origin": self.origin.to_json(), "repeat": self.repeat}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Proposal:
-        return cls(config=Config(data["config"]), origin=dict(data.get("origin", {})), repeat=int(data.get("repeat", 0)))
+        return cls(config=Config(data["config"]), origin=Origin.from_json(data.get("origin", {})), repeat=int(data.get("repeat", 0)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,14 +10,15 @@ from dataclasses import dataclass, replace
 from autoscout.core.config import Config
 from autoscout.core.errors import require
 from autoscout.core.log import logger
-from autoscout.core.protocols import Evaluator
+from autoscout.core.origin import By, Origin
+from autoscout.core.protocols import Evaluator, Learns
 from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
 from autoscout.evaluate.agreement import NOTABLE, Check, Predicted, complete, error_of, pairs_of, scale_of
 
 log = logger(__name__)
 
-REAL_FROM_THE_START = ("default", "given")
+REAL_FROM_THE_START = (By.DEFAULT, By.GIVEN)
 """Origins that are measured at once: the baseline of all comparisons, and what a person asked for."""
 
 DIFFERENT = 0.2
@@ -57,7 +58,8 @@ class AdaptiveOptions:
         simulations: Simulated answers after which measuring begins anyway, so that every study ends with real numbers.
         screen: After the switch, answer proposals that look far behind with a simulated value, as long as the simulators are trusted.
         patience: Checks in a row that nothing simulated was worth, after which simulation has done its work.
-        virtual: The profiler itself simulates (a virtual cluster): cheap answers then count as predicted, one step below its own.
+        profiler_fidelity: Of the profiler's answers. Where it simulates itself (a virtual cluster), cheap answers count as predicted, one
+            step below its own.
     """
 
     interval: int = 4
@@ -70,7 +72,7 @@ class AdaptiveOptions:
     simulations: int = 600
     patience: int = 150
     screen: bool = True
-    virtual: bool = False
+    profiler_fidelity: Fidelity = Fidelity.MEASURED
 
     def __post_init__(self) -> None:
         checks = {
@@ -114,9 +116,9 @@ class AdaptiveEvaluator:
     ) -> None:
         self._simulated, self._profiler, self._task = simulated, profiler, task
         self._options = options or AdaptiveOptions()
-        self._cheap = Fidelity.PREDICTED if self._options.virtual else Fidelity.SIMULATED
+        self._cheap = Fidelity(self._options.profiler_fidelity - 1)
         self._lock = threading.RLock()
-        self._teach: Callable[[Sequence[Trial]], None] | None = getattr(simulated, "learn", None)
+        self._teach: Callable[[Sequence[Trial]], None] | None = simulated.learn if isinstance(simulated, Learns) else None
         self._predicted: dict[Config, Predicted] = {}  # in the order in which the search asked
         self._stale = False  # the simulators have learned since they were asked
         self._measured: dict[Config, Trial] = {}
@@ -181,7 +183,7 @@ class AdaptiveEvaluator:
 
     def _screened(self, proposals: Sequence[Proposal]) -> set[Config]:
         """After the switch: proposals not worth a measurement, because trusted simulators see them far behind or failing."""
-        fresh = [proposal for proposal in proposals if proposal.repeat == 0 and proposal.origin.get("by") not in REAL_FROM_THE_START]
+        fresh = [proposal for proposal in proposals if proposal.repeat == 0 and proposal.origin.by not in REAL_FROM_THE_START]
         if not (self._switched and self._options.screen and fresh and self._trusted()):
             return set()
         for proposal, answer in zip(fresh, self._simulated.evaluate(fresh), strict=True):
@@ -190,7 +192,7 @@ class AdaptiveEvaluator:
         return {proposal.config for proposal in fresh if self._predicted[proposal.config].chance_to_win(best, scale, error) < WORTH}
 
     def _is_real(self, proposal: Proposal) -> bool:
-        return bool(self._switched) or proposal.repeat != 0 or proposal.origin.get("by") in REAL_FROM_THE_START
+        return bool(self._switched) or proposal.repeat != 0 or proposal.origin.by in REAL_FROM_THE_START
 
     def _simulate(self, proposals: Sequence[Proposal]) -> list[Measurement]:
         if not proposals:
@@ -262,7 +264,7 @@ class AdaptiveEvaluator:
                 measured=loss if math.isfinite(loss) else None,
             )
         )
-        if trial.proposal.origin.get("by") == "check":
+        if trial.proposal.origin.by == By.CHECK:
             self._idle = 0 if loss < before else self._idle + 1
 
     def _replay(self, trial: Trial) -> None:
@@ -274,7 +276,7 @@ class AdaptiveEvaluator:
         if answer.fidelity > self._cheap and trial.proposal.repeat <= 0:
             said = self._predicted.get(trial.config)
             self._take(trial, said.loss if said is not None and said.runs else math.inf)
-            if trial.proposal.origin.get("by") == "top":
+            if trial.proposal.origin.by == By.TOP:
                 self._switched = "the study had switched before it was resumed"
 
     def _learn(self) -> None:
@@ -352,8 +354,8 @@ class AdaptiveEvaluator:
         rank = self.rank()
         trust = 1.0 if rank is None else max(0.0, rank)  # the favourites of a simulator that cannot rank are not worth much
         count = math.ceil(self._options.top * trust)
-        gambles = self._best(count // GAMBLE, "top", runs=False)
-        self._wanted = self._best(count - len(gambles), "top") + gambles
+        gambles = self._best(count // GAMBLE, By.TOP, runs=False)
+        self._wanted = self._best(count - len(gambles), By.TOP) + gambles
 
     def _revisit(self) -> list[Proposal]:
         """What trusted simulators expect most of among all that was only simulated, in the end all others.
@@ -362,14 +364,16 @@ class AdaptiveEvaluator:
         all of them, because a row of failures looks like a broken system.
         """
         self._turns += 1
-        likely, gambles = self._best(1, "top"), self._best(1, "top", runs=False)
-        dry = not any(self._predicted[proposal.config].chance_to_win(*self._standard()) >= WORTH for proposal in likely)
+            said = self._predicted.get(trial.config)
+            self._take(trial, said.loss if said is not None and said.runs else math.inf)
+            if trial.proposal.origin.by == By.TOP:
         return (gambles if (self._turns % GAMBLE == 0) is not dry else []) or likely or self._oldest()
 
     def _oldest(self) -> list[Proposal]:
         """What the search had wanted first, before anything new: simulators that were not worth it shall have cost it nothing."""
-        oldest = next((config for config in self._predicted if config not in self._measured), None)
-        return [] if oldest is None else [Proposal(config=oldest, origin={"by": "top"}, repeat=-1)]
+            said = self._predicted.get(trial.config)
+            self._take(trial, said.loss if said is not None and said.runs else math.inf)
+            if trial.proposal.origin.by == By.TOP:
 
     def _plan_check(self) -> None:
         """Have the incumbent measured; once the simulators are trusted only if it looks better than all that was measured."""
@@ -377,8 +381,9 @@ class AdaptiveEvaluator:
         trusted = self._trusted()
         better = [
             proposal
-            for proposal in self._best(1, "check")
-            if not trusted or not self._measured or self._predicted[proposal.config].ahead(best, scale) > 0
+            said = self._predicted.get(trial.config)
+            self._take(trial, said.loss if said is not None and said.runs else math.inf)
+            if trial.proposal.origin.by == By.TOP:
         ]
         if better:
             self._wanted = better
@@ -386,8 +391,9 @@ class AdaptiveEvaluator:
             self._idle += 1
             self._judge()
 
-    def _best(self, count: int, by: str, *, runs: bool = True) -> list[Proposal]:
-        """Largest expected improvements of what was only simulated and should run (or should not but may); of equals the oldest."""
+            said = self._predicted.get(trial.config)
+            self._take(trial, said.loss if said is not None and said.runs else math.inf)
+            if trial.proposal.origin.by == By.TOP:
         if self._stale:
             self._stale = False
             asked = list(self._predicted)
@@ -400,7 +406,7 @@ class AdaptiveEvaluator:
             for place, (config, said) in enumerate(self._predicted.items())
             if config not in self._measured and said.runs is runs and said.chance > HOPELESS
         ]
-        return [Proposal(config=config, origin={"by": by}, repeat=-1) for *_, config in sorted(left)[:count]]
+        return [Proposal(config=config, origin=Origin(by=by), repeat=-1) for *_, config in sorted(left)[:count]]
 
     def _standard(self) -> tuple[float, float, float]:
         """What expected improvements refer to: the best loss so far, the scale of predictions and their error."""

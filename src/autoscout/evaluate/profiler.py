@@ -14,7 +14,7 @@ from autoscout.core.launch import Completed, Launch
 from autoscout.core.log import logger
 from autoscout.core.protocols import Executor, Job, SpaceLike
 from autoscout.core.task import Task
-from autoscout.core.trial import Measurement, Proposal, Status
+from autoscout.core.trial import Fidelity, Measurement, Proposal, Status
 from autoscout.evaluate.samples import Cleanliness, dirt, joined
 from autoscout.evaluate.verdict import Measurable, finished, not_started, verdict
 
@@ -49,6 +49,7 @@ class ProfilerOptions:
     dirty_limit_s: float | None = None
     seed: int = 0
     limit_s: float | None = None
+    fidelity: Fidelity = Fidelity.MEASURED
 
     def __post_init__(self) -> None:
         checks = {
@@ -139,7 +140,7 @@ class Profiler:
                 except BaseException:
                     self.cancel()  # the world is broken: do not wait for the others
                     raise
-        return [one.measurement() for one in progress]
+        return [replace(one.measurement(), fidelity=self._options.fidelity) for one in progress]
 
     def _sample(self, progress: _Progress, round_of: int) -> None:
         """One repeat: a launch, and more of them while the machine is too busy for its number to count."""
@@ -150,7 +151,7 @@ class Profiler:
             progress.launched.append(measured)
             samples = progress.launched[first:]
             if measured.status is Status.TIMEOUT:
-                tries = min(tries, 1)  # the dearest of all samples
+                tries = min(tries, 1)  # the most expensive of all samples
             elif not measured.ok:
                 samples = [measured]  # a failure under load is a failure, a stop is a stop
             expensive = self._options.dirty_limit_s is not None and measured.cost_s > self._options.dirty_limit_s

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from autoscout.core.origin import Phase
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Trial
 
@@ -48,11 +49,6 @@ def ordered(trials: Iterable[Trial]) -> list[Trial]:
     return sorted(kept, key=lambda trial: (trial.number, trial.finished_s))
 
 
-def phase_of(trial: Trial) -> str:
-    """The part of the study a trial belongs to; plain search when its origin does not say."""
-    return str(trial.proposal.origin.get("phase", "search"))
-
-
 def curve(task: Task, trials: Sequence[Trial]) -> tuple[Point, ...]:
     """The convergence curve of a study, one point per trial."""
     best: dict[Fidelity, float] = {}
@@ -65,7 +61,7 @@ def curve(task: Task, trials: Sequence[Trial]) -> tuple[Point, ...]:
         fidelity = trial.measurement.fidelity
         value = task.objective.value(trial.measurement)
         allowed = task.objective.loss(trial.measurement) != float("inf")
-        looking = phase_of(trial) != "final"  # the final judges what the search has found; it finds nothing itself
+        looking = trial.proposal.origin.phase is not Phase.FINAL  # the final judges what the search has found; it finds nothing itself
         improved = looking and allowed and value is not None and (fidelity not in best or task.objective.better(value, best[fidelity]))
         if improved and value is not None:
             best[fidelity] = value
@@ -79,7 +75,7 @@ def curve(task: Task, trials: Sequence[Trial]) -> tuple[Point, ...]:
                 improved=improved,
                 fidelity=fidelity.label,
                 status=trial.measurement.status.value,
-                phase=phase_of(trial),
+                phase=trial.proposal.origin.phase.value,
                 allowed=allowed,
             )
         )

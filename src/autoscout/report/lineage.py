@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from autoscout.core.config import Config, Value
+from autoscout.core.origin import Origin, Phase
 from autoscout.core.task import Task
 from autoscout.core.trial import Trial
-from autoscout.report.curves import ordered, phase_of
+from autoscout.report.curves import ordered
 
 _SHOWN = ("arm", "cell", "level", "how", "stage")
-"""Parts of an origin that name a role; numbers and keys in it name occasions."""
+"""Notes that name a role; numbers and keys name occasions."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +37,7 @@ class Advance:
     number: int
     value: float
     changed: Mapping[str, tuple[Value, Value]]
-    origin: Mapping[str, Any]
+    origin: Origin
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +63,7 @@ class Lineage:
         return {
             "roles": [dict(vars(role)) for role in self.roles],
             "advances": [
-                {**vars(step), "changed": {name: list(pair) for name, pair in step.changed.items()}, "origin": dict(step.origin)}
+                {**vars(step), "changed": {name: list(pair) for name, pair in step.changed.items()}, "origin": step.origin.to_json()}
                 for step in self.advances
             ],
             "tree": _branch_json(self.tree),
@@ -78,7 +79,7 @@ def lineage(task: Task, trials: Sequence[Trial], knobs: Sequence[str], depth: in
         knobs: The knobs the tree branches by, the most telling first.
         depth: Levels of the tree.
     """
-    search = [trial for trial in ordered(trials) if phase_of(trial) == "search"]
+    search = [trial for trial in ordered(trials) if trial.proposal.origin.phase is Phase.SEARCH]
     advances = _advances(task, search)
     winners = {step.number for step in advances}
     roles = {role: [trial for trial in search if role_of(trial) == role] for role in dict.fromkeys(map(role_of, search))}
@@ -93,8 +94,8 @@ def lineage(task: Task, trials: Sequence[Trial], knobs: Sequence[str], depth: in
 def role_of(trial: Trial) -> str:
     """Who proposed a trial, in a few words: `hybrid, arm dense`."""
     origin = trial.proposal.origin
-    parts = [str(origin.get("by", "unknown"))]
-    parts += [f"{name} {origin[name]}" for name in _SHOWN if isinstance(origin.get(name), (str, int))]
+    parts = [origin.by or "unknown"]
+    parts += [f"{name} {origin.notes[name]}" for name in _SHOWN if isinstance(origin.notes.get(name), (str, int))]
     return ", ".join(parts)
 
 

@@ -12,7 +12,6 @@ from autoscout.core.config import Config
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Trial
 from autoscout.report.ablation import Ablation
-from autoscout.report.curves import phase_of
 from autoscout.report.importance import Importance
 from autoscout.report.labels import one_line
 from autoscout.report.plots import convergence, importance_bars, intervals
@@ -254,7 +253,7 @@ def trials_table(
                 badge(role.strip(), "plain") if role else "",
             ),
             tag("td", _status(task, trial)),
-            tag("td", phase_of(trial)),
+            tag("td", trial.proposal.origin.phase.value),
             *(number_cell(show_number(answer.metrics.get(metric)), data_sort=answer.metrics.get(metric)) for metric in metrics),
             number_cell(show_number(answer.cost_s), data_sort=answer.cost_s),
             *(tag("td", show(trial.config[knob]) if knob in trial.config else "-", data_sort=trial.config.get(knob)) for knob in knobs),

@@ -151,6 +151,7 @@ def summarise(
     knobs: Iterable[KnobNote] = (),
     study: str = "",
     name_of: Callable[[Config], str] | None = None,
+    exact: bool = False,
 ) -> Summary:
     """Gather the result of a study from its trials; pure, so that it may be called at any moment of a running one.
 
@@ -161,11 +162,12 @@ def summarise(
         knobs: The space's knobs, for units, help and order.
         study: Name shown to people; taken from the trials when empty.
         name_of: Gives configurations their readable names.
+        exact: Every answer is the same each time it is asked for, so that one of each tells all.
     """
     kept = ordered(trials)
     knobs = tuple(knobs)
     name_of = name_of or namer([default_config, *(trial.config for trial in kept)], knobs)
-    decision = decide(task, kept, default_config, name_of)
+    decision = decide(task, kept, default_config, name_of, exact=exact)
     counts: dict[str, Counter[str]] = {}
     for trial in kept:
         counts.setdefault(trial.measurement.fidelity.label, Counter())[trial.measurement.status.value] += 1

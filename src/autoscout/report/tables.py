@@ -16,7 +16,7 @@ from autoscout.core.config import Config
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Status, Trial
 from autoscout.report.ablation import Ablation
-from autoscout.report.curves import ordered, phase_of
+from autoscout.report.curves import ordered
 from autoscout.report.importance import Importance
 from autoscout.report.labels import KnobNote, namer, one_line
 from autoscout.report.summary import Summary, is_dirty
@@ -59,7 +59,7 @@ def summary_csv(task: Task, trials: Sequence[Trial], knobs: Iterable[KnobNote] =
                 trial.config.key,
                 answer.status.value,
                 answer.fidelity.label,
-                phase_of(trial),
+                trial.proposal.origin.phase.value,
                 trial.proposal.repeat,
                 _flag(task.objective.loss(answer) != float("inf")),
                 *(answer.metrics.get(name, "") for name in metrics),
@@ -69,7 +69,7 @@ def summary_csv(task: Task, trials: Sequence[Trial], knobs: Iterable[KnobNote] =
                 trial.finished_s,
                 trial.worker,
                 _flag(is_dirty(trial)),
-                json.dumps(dict(trial.proposal.origin), sort_keys=True, default=str),
+                json.dumps(trial.proposal.origin.to_json(), sort_keys=True, default=str),
                 _harmless(one_line(answer.reason, 500)),
             ]
         )

@@ -7,9 +7,10 @@ from collections import deque
 from collections.abc import Callable
 
 from autoscout.core.config import Config
+from autoscout.core.origin import Phase
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Trial
-from autoscout.report.curves import busy_s, phase_of
+from autoscout.report.curves import busy_s
 from autoscout.report.verdict import Decision, decide
 
 _RECENT = 20  # trials that the estimate of the next one's length looks back on
@@ -77,7 +78,7 @@ class Tally:
         self._cost_s += answer.cost_s
         self.failed += answer.status.failed
         self._lengths_s.append(max(answer.cost_s, trial.finished_s - trial.started_s))
-        if phase_of(trial) == "final":
+        if trial.proposal.origin.phase is Phase.FINAL:
             self._finals += 1
             self.final = decide(self.task, self._trials, self._default_config, self._name_of)
             return False

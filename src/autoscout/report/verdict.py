@@ -17,9 +17,10 @@ from typing import Any
 from autoscout.common.stats import variation
 from autoscout.common.text import show_gain, show_number
 from autoscout.core.config import Config
+from autoscout.core.origin import Phase
 from autoscout.core.task import Direction, Limit, Task
 from autoscout.core.trial import Fidelity, Measurement, Status, Trial
-from autoscout.report.curves import ordered, phase_of
+from autoscout.report.curves import ordered
 from autoscout.report.gain import MIN_PAIRS, Gain, paired_gain
 from autoscout.report.labels import namer
 
@@ -137,7 +138,9 @@ class Decision:
     fidelity: Fidelity
 
 
-def decide(task: Task, trials: Sequence[Trial], default_config: Config, name_of: Callable[[Config], str] | None = None) -> Decision:
+def decide(
+    task: Task, trials: Sequence[Trial], default_config: Config, name_of: Callable[[Config], str] | None = None, *, exact: bool = False
+) -> Decision:
     """Compare what was found with the default.
 
     Args:
@@ -145,6 +148,7 @@ def decide(task: Task, trials: Sequence[Trial], default_config: Config, name_of:
         trials: All trials of the study, in any order.
         default_config: The engine's default.
         name_of: Gives configurations their readable names.
+        exact: Every answer is the same each time it is asked for, so that one of each tells all.
     """
     kept = ordered(trials)
     name_of = name_of or namer([default_config, *(trial.config for trial in kept)])
@@ -153,13 +157,14 @@ def decide(task: Task, trials: Sequence[Trial], default_config: Config, name_of:
     for trial in kept:
         if trial.measurement.fidelity is fidelity and (trial.ok or trial.measurement.status.failed):
             groups.setdefault(trial.config, []).append(trial)
-    final = any(phase_of(trial) == "final" for group in groups.values() for trial in group)
+    final = any(trial.proposal.origin.phase is Phase.FINAL for group in groups.values() for trial in group)
     baseline = groups.get(default_config, [])
     default = _side(task, default_config, baseline, final, name_of)
     finalists = _finalists(task, groups, default_config, default, final, name_of)
     verdict, reason, best = _weigh(default, finalists)
-    if fidelity is Fidelity.SIMULATED and best is not None and not best.gain.enough and default is not None and default.allowed:
-        verdict, reason = _simulated(best)
+    once = exact or fidelity is Fidelity.SIMULATED
+    if once and best is not None and not best.gain.enough and default is not None and default.allowed:
+        verdict, reason = _exact(best, fidelity)
     if best is not None and default is not None and best.side.rounds.keys() & default.rounds.keys():
         # Later editions of the final have other finalists: show the default as it was in the rounds of this one.
         default = _side(task, default_config, [t for t in baseline if _round(t) in best.side.rounds], final, name_of)
@@ -178,8 +183,8 @@ def decide(task: Task, trials: Sequence[Trial], default_config: Config, name_of:
 
 def _side(task: Task, config: Config, trials: Sequence[Trial], final: bool, name_of: Callable[[Config], str]) -> Side | None:
     """Pool a configuration's trials: those of the final phase where it has any, else all."""
-    if final and any(phase_of(trial) == "final" for trial in trials):
-        trials = [trial for trial in trials if phase_of(trial) == "final"]
+    if final and any(trial.proposal.origin.phase is Phase.FINAL for trial in trials):
+        trials = [trial for trial in trials if trial.proposal.origin.phase is Phase.FINAL]
     if not trials:
         return None
     good = [trial for trial in trials if task.objective.value(trial.measurement) is not None]
@@ -209,7 +214,8 @@ def _side(task: Task, config: Config, trials: Sequence[Trial], final: bool, name
 
 def _round(trial: Trial) -> int | None:
     """The round of the final that a trial belongs to; None for a trial of the search."""
-    return int(trial.proposal.origin.get("round", trial.proposal.repeat)) if phase_of(trial) == "final" else None
+    origin = trial.proposal.origin
+    return (origin.round or trial.proposal.repeat) if origin.phase is Phase.FINAL else None
 
 
 def _pool(measurements: Iterable[Mapping[str, float]]) -> dict[str, float]:
@@ -230,7 +236,7 @@ def _finalists(
 ) -> tuple[Finalist, ...]:
     """All contenders, best first: those of the final phase, or everything that ran where there was none."""
     contenders = {config: trials for config, trials in groups.items() if config != default_config}
-    again = {config: trials for config, trials in contenders.items() if any(phase_of(trial) == "final" for trial in trials)}
+    again = {config: trials for config, trials in contenders.items() if any(trial.proposal.origin.phase is Phase.FINAL for trial in trials)}
     sides = [side for config, trials in (again or contenders).items() if (side := _side(task, config, trials, final, name_of))]
     rounds = default.rounds if default else {}
     compared = sum(len(side.rounds.keys() & rounds.keys()) >= MIN_PAIRS for side in sides)
@@ -301,11 +307,13 @@ def _without_contender(default: Side | None, finalists: Sequence[Finalist]) -> t
     return Verdict.NONE, "no configuration kept the limits" if ran else "no configuration ran", None
 
 
-def _simulated(best: Finalist) -> tuple[Verdict, str]:
-    """A simulator answers the same question the same way: one pair is all there is to know about its opinion."""
+def _exact(best: Finalist, fidelity: Fidelity) -> tuple[Verdict, str]:
+    """The same question has the same answer each time: one pair is all there is to know."""
+    simulated = fidelity is Fidelity.SIMULATED
     if best.gain.ratio is not None and best.gain.ratio > 1.0 + 1e-9:
-        return Verdict.GAIN, "simulated, not measured: exact for the simulator, not for the machine"
-    return Verdict.NO_GAIN, "nothing simulated better than the default"
+        exact = "simulated, not measured: exact for the simulator, not for the machine"
+        return Verdict.GAIN, exact if simulated else "each configuration was tried once, because its answer is always the same"
+    return Verdict.NO_GAIN, f"nothing {'simulated' if simulated else 'measured'} better than the default"
 
 
 def _runs(side: Side) -> str:

@@ -13,6 +13,16 @@ from autoscout.sched.result import Result
 TOLERANCE = 1.1
 """A job counts as fairly treated, forgivingly, up to this rho: a round or a tick pushes thousands of short jobs just above 1."""
 
+METRICS = (
+    "jobs", "ended",
+    "mean_jct_s", "median_jct_s", "p90_jct_s", "p99_jct_s", "p999_jct_s", "gpu_weighted_jct_s",
+    "mean_queue_s", "p90_queue_s", "p99_queue_s", "p999_queue_s", "mean_slowdown", "makespan_s",
+    "utilisation", "load", "fragmentation", "preemptions", "preemptions_per_job", "gpus_per_job", "run_slowdown",
+    "fair_share", "fair_share_forgiving", "mean_rho", "p99_rho", "packed_share", "profiler_wait_s",
+)  # fmt: skip
+"""All that `summary` may name; the last two only for schedulers that pack jobs and profile them."""
+HIGHER_IS_BETTER = frozenset({"utilisation", "fair_share", "fair_share_forgiving"})
+
 SIZES = ((0.0, 1.0, "up to 1"), (1.0, 7.0, "2-7"), (7.0, 8.0, "8"), (8.0, np.inf, "more than 8"))
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from autoscout.common.stats import expected_improvement
 from autoscout.core.config import Config
 from autoscout.core.errors import require
+from autoscout.core.origin import Origin
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
@@ -84,8 +85,8 @@ class CherrypickSearcher:
                 break
             taken.add(config)
             waiting.append(config)
-            origin = {"by": "cherrypick", "round": self._told.count, "place": place}
-            found.append(Proposal(config=config, origin=origin if expected is None else {**origin, "expected": round(expected, 6)}))
+            notes = {"round": self._told.count, "place": place, **({} if expected is None else {"expected": round(expected, 6)})}
+            found.append(Proposal(config=config, origin=Origin(by="cherrypick", notes=notes)))
         return found
 
     def tell(self, trials: Sequence[Trial]) -> None:

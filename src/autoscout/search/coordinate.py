@@ -9,6 +9,7 @@ from typing import Any
 
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import require
+from autoscout.core.origin import Origin
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
@@ -54,12 +55,12 @@ class CoordinateSearcher:
             return []
         taken = self._told.taken(pending)
         found: list[Proposal] = []
-        for config, origin in self._candidates(given, taken, len(pending)):
+        for config, notes in self._candidates(given, taken, len(pending)):
             if config in taken:
                 continue
             taken.add(config)
-            origin |= {"by": "coordinate", "round": self._told.count, "place": len(pending) + len(found)}
-            found.append(Proposal(config=config, origin=origin))
+            notes |= {"round": self._told.count, "place": len(pending) + len(found)}
+            found.append(Proposal(config=config, origin=Origin(by="coordinate", notes=notes)))
             if len(found) == n:
                 break
         return found
@@ -86,7 +87,7 @@ class CoordinateSearcher:
 
     def _around(self, best: Answer, given: Config) -> Iterator[tuple[Config, str, int]]:
         """Moves from the best point: on along the knob that led there, then the other knobs in turn."""
-        last, step = best.origin.get("knob"), best.origin.get("step")
+        last, step = best.origin.notes.get("knob"), best.origin.notes.get("step")
         at = self._order.index(last) if last in self._order else 0
         turn = self._order[at:] + self._order[:at]
         if isinstance(last, str) and isinstance(step, int) and last in best.config and self._space.knobs[last].ordered:
@@ -120,8 +121,8 @@ class CoordinateSearcher:
 
 
 def _start(answer: Answer) -> int:
-    start = answer.origin.get("start")
-    return start if answer.origin.get("by") == "coordinate" and isinstance(start, int) else 0
+    start = answer.origin.notes.get("start")
+    return start if answer.origin.by == "coordinate" and isinstance(start, int) else 0
 
 
 def _place(knob: Knob, value: Value, values: Sequence[Value]) -> int:

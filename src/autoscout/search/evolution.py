@@ -9,6 +9,7 @@ import numpy as np
 
 from autoscout.core.config import Config
 from autoscout.core.errors import require
+from autoscout.core.origin import Origin
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
@@ -64,8 +65,8 @@ class EvolutionSearcher:
             if config is None:
                 break
             taken.add(config)
-            origin = {"by": "evolution", "round": self._told.count, "place": place, "parent": parent}
-            found.append(Proposal(config=config, origin=origin))
+            notes = {"round": self._told.count, "place": place, "parent": parent}
+            found.append(Proposal(config=config, origin=Origin(by="evolution", notes=notes)))
         return found
 
     def tell(self, trials: Sequence[Trial]) -> None:

@@ -8,6 +8,7 @@ from itertools import islice
 
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
+from autoscout.core.origin import Origin
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Status, Trial
@@ -51,7 +52,7 @@ class RandomSearcher:
         configs = self._listed(n, given, taken)
         if configs is None:
             configs = self._sampled(n, given, taken)
-        return [Proposal(config=config, origin={"by": "random", "round": self._told}) for config in configs]
+        return [Proposal(config=config, origin=Origin(by="random", notes={"round": self._told})) for config in configs]
 
     def tell(self, trials: Sequence[Trial]) -> None:
         self._seen.update(trial.config for trial in trials)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import require
+from autoscout.core.origin import Origin
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
@@ -100,8 +100,8 @@ class UdoSearcher:
     def tell(self, trials: Sequence[Trial]) -> None:
         self._told.add(trials)
 
-    def _origin(self, why: str, place: int) -> dict[str, Any]:
-        return {"by": "udo", "round": self._told.count, "place": place, "level": why}
+    def _origin(self, why: str, place: int) -> Origin:
+        return Origin(by="udo", notes={"round": self._told.count, "place": place, "level": why})
 
     def _setting(self, config: Config) -> Config:
         return config.only(self._heavy)

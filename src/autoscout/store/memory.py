@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import ClassVar, Self
 
 from autoscout.core.clock import Clock, RealClock
+from autoscout.core.errors import Fault, StoreError
 from autoscout.core.journal import settled
 from autoscout.core.protocols import StudyRecord
 from autoscout.core.trial import Proposal, Status, Trial
@@ -25,9 +28,23 @@ class _Shelf:
 
 
 class MemoryStore:
-    """Keeps trials in this process only: for tests and quick use from Python."""
+    """Keeps trials in this process only: for tests and quick use from Python.
 
-    def __init__(self, clock: Clock | None = None) -> None:
+    Args:
+        target: Anything: every memory store is a new one.
+        clock: Where dates and leases come from.
+        journal: Not written.
+        create: Without it there is nothing to open, because nothing outlives the process.
+    """
+
+    schemes: ClassVar[tuple[str, ...]] = ("memory",)
+
+    def __init__(
+        self, target: str | os.PathLike[str] = "memory:", clock: Clock | None = None, journal: Path | None = None, create: bool = True
+    ) -> None:
+        if not create:
+            raise StoreError(Fault(where=str(target), rule="a store in memory is empty when it is opened"))
+        del journal  # there is nothing that it could be the readable twin of
         self.location = "memory"
         self._clock = clock or RealClock()
         self._lock = threading.Lock()

@@ -1,13 +1,14 @@
-"""Spending: how much of a budget the stored trials have used, and when a search must end."""
+"""How much of a budget the stored trials have used, and when a search must end."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
 
+from autoscout.core.origin import Phase
 from autoscout.core.task import Budget
 from autoscout.core.trial import Trial
-from autoscout.study.final import PHASE, Finals
+from autoscout.study.final import Finals
 
 
 class Stop(StrEnum):
@@ -26,7 +27,7 @@ def counted(trials: Sequence[Trial]) -> list[Trial]:
 
     Simulated answers are free once anything real was measured; deliberate repeats of the final are not the search's.
     """
-    search = [trial for trial in trials if trial.proposal.origin.get("phase") != PHASE]
+    search = [trial for trial in trials if trial.proposal.origin.phase is Phase.SEARCH]
     top = max((trial.measurement.fidelity for trial in search), default=None)
     return [trial for trial in search if trial.measurement.fidelity is top]
 
@@ -55,7 +56,7 @@ def out_of_time(budget: Budget, trials: Sequence[Trial], wall_s: float, workers:
     Args:
         budget: The bounds.
         trials: Everything stored.
-        wall_s: Seconds the study has run, earlier sittings included.
+        wall_s: Seconds the study has run, earlier runs included.
         workers: How many trials run at once.
         soon: Trials to be started now.
         later: Trials to keep time back for; never more than half of the budget, or a short search would have none.
@@ -79,10 +80,10 @@ def over(budget: Budget, trials: Sequence[Trial], wall_s: float, finals: Finals,
     Args:
         budget: The bounds.
         trials: Everything stored, oldest first.
-        wall_s: Seconds the study has run, earlier sittings included.
+        wall_s: Seconds the study has run, earlier runs included.
         finals: What the final will measure.
         workers: How many trials run at once.
-        earlier: How many of the trials stem from earlier sittings; what failed then may have been mended since.
+        earlier: How many of the trials stem from earlier runs; what failed then may have been fixed since.
     """
     if budget.trials is not None and len(counted(trials)) >= budget.trials:
         return Stop.TRIALS

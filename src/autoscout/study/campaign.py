@@ -122,15 +122,15 @@ class Simulate(Block):
 class Execute(Block):
     """Where trials run."""
 
-    executor: str = Field("local", description="name of the executor plug-in")
+    executor: str | None = Field(None, description="name of the executor plug-in; local, or what the backend prefers, when left out")
     options: dict[str, Any] = Field(default_factory=dict, description="options of the executor")
 
 
 class FinalBlock(Block):
     """The final: best few against the default, again."""
 
-    finalists: int = Field(2, ge=0)
-    rounds: int = Field(5, ge=0)
+    finalists: int = Field(2, ge=0, description="how many of the best meet the default again")
+    rounds: int | None = Field(None, ge=0, description="how often each is measured; 5 when left out, 0 where answers are exact")
 
 
 class Measure(Block):
@@ -158,7 +158,9 @@ class Campaign(Block):
     execute: Execute = Field(default_factory=Execute)
     measure: Measure = Field(default_factory=Measure)
     finals: FinalBlock = Field(default_factory=FinalBlock)
-    store: str | None = Field(None, description="postgresql:// URL for teams; a file in the result folder when left out")
+    store: str | None = Field(
+        None, description="store: a path, or a URL (postgresql:// for teams); a file in the result folder when left out"
+    )
 
     _space_block: Item | None = PrivateAttr(None)  # the block where it stands in its file, for messages
 

@@ -1,4 +1,4 @@
-"""The crew: the trials a study has under way, here and in other processes."""
+"""Dispatch: the trials a study has under way, here and in other processes."""
 
 from __future__ import annotations
 
@@ -7,42 +7,32 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from autoscout.core.clock import Clock
 from autoscout.core.config import Config
-from autoscout.core.protocols import Evaluator, Settling, Store
+from autoscout.core.protocols import Evaluator, Observer, Settles, Store
 from autoscout.core.trial import Measurement, Proposal, Status, Trial
 
 POLL_S = 0.5  # how often to look again for trials that another process is measuring
 
-Slot = tuple[Config, int]
-"""A configuration and which look at it: what only one worker may be measuring."""
+TrialKey = tuple[Config, int]
+"""A configuration and which repeat of it: what only one worker may be measuring."""
 
 
-def slot(proposal: Proposal) -> Slot:
-    """The slot a proposal asks for."""
+def trial_key(proposal: Proposal) -> TrialKey:
+    """The trial that a proposal asks for."""
     return proposal.config, proposal.repeat
 
 
-class Observer(Protocol):
-    """Somebody who watches a study; called from the thread that runs it."""
-
-    def phase(self, name: str) -> None: ...
-
-    def started(self, proposal: Proposal) -> None: ...
-
-    def finished(self, trial: Trial) -> None: ...
-
-
 @dataclass(frozen=True, kw_only=True)
-class Pace:
+class Parallelism:
     """How trials are started.
 
     Attributes:
         workers: Trials at once; the evaluator's slots when None.
         together: Wait for all trials of a batch before asking again (a searcher may want the whole batch), instead of
-            refilling each slot the moment it is free.
+            starting a new one the moment a worker is free.
         lease_s: How long other machines believe that a trial of ours is still under way.
     """
 
@@ -52,7 +42,7 @@ class Pace:
 
 
 @dataclass(kw_only=True)
-class Crew:
+class Dispatcher:
     """Claims proposals, evaluates them on threads, and makes what comes back durable. A context manager."""
 
     study: str
@@ -60,12 +50,12 @@ class Crew:
     store: Store
     observer: Observer
     worker: str
-    pace: Pace
+    parallelism: Parallelism
     clock: Clock
-    elsewhere: dict[Slot, Proposal] = field(default_factory=dict, init=False)  # held by other processes
+    held_by_others: dict[TrialKey, Proposal] = field(default_factory=dict, init=False)  # held by other processes
 
     def __post_init__(self) -> None:
-        self.workers = max(1, min(self.pace.workers or self.evaluator.slots, self.evaluator.slots))
+        self.workers = max(1, min(self.parallelism.workers or self.evaluator.slots, self.evaluator.slots))
         self._flight: dict[Future[list[Trial]], list[Proposal]] = {}
         self._settled = False
 
@@ -88,42 +78,42 @@ class Crew:
     @property
     def free(self) -> int:
         """How many more may start now."""
-        return 0 if self.pace.together and self._flight else self.workers - self.busy
+        return 0 if self.parallelism.together and self._flight else self.workers - self.busy
 
     @property
     def pending(self) -> list[Proposal]:
-        """Everything under way, here and elsewhere."""
-        return [proposal for unit in self._flight.values() for proposal in unit] + list(self.elsewhere.values())
+        """Everything under way, here and in other processes."""
+        return [proposal for unit in self._flight.values() for proposal in unit] + list(self.held_by_others.values())
 
     def start(self, proposals: Sequence[Proposal]) -> None:
-        """Start those that nobody else holds; the others are remembered in `elsewhere`."""
+        """Start those that nobody else holds; the others are remembered in `held_by_others`."""
         if not proposals:
             return
-        claimed = self.store.claim(self.study, proposals, self.worker, self.pace.lease_s)
-        held = {slot(proposal) for proposal in claimed}
-        self.elsewhere.update((slot(proposal), proposal) for proposal in proposals if slot(proposal) not in held)
-        units = [claimed] if self.pace.together else [[proposal] for proposal in claimed]
+        claimed = self.store.claim(self.study, proposals, self.worker, self.parallelism.lease_s)
+        held = {trial_key(proposal) for proposal in claimed}
+        self.held_by_others.update((trial_key(proposal), proposal) for proposal in proposals if trial_key(proposal) not in held)
+        units = [claimed] if self.parallelism.together else [[proposal] for proposal in claimed]
         for unit in filter(None, units):
             self._flight[self._pool.submit(self._evaluate, unit)] = unit
         for proposal in claimed:
             self.observer.started(proposal)
 
     def collect(self) -> list[Proposal]:
-        """Wait until at least one unit is done and append what is. Returns what was given up (aborted)."""
+        """Wait until at least one batch is done, append what is, and return the proposals that were given up (aborted)."""
         done, _ = wait(self._flight, return_when=FIRST_COMPLETED)
         return self._keep(done)
 
     def await_others(self) -> bool:
         """With nothing of ours to do: give other processes time. False when they hold nothing either."""
-        if not self.elsewhere:
+        if not self.held_by_others:
             return False
         self.clock.sleep(POLL_S)
-        self.elsewhere.clear()  # a holder may have died: claim again, the store knows who is alive
+        self.held_by_others.clear()  # a holder may have died: claim again, the store knows who is alive
         return True
 
     def settle(self) -> bool:
         """The search has nothing more to propose: let the evaluator name what it still wants, once. False when that was done."""
-        if self._settled or not isinstance(self.evaluator, Settling):
+        if self._settled or not isinstance(self.evaluator, Settles):
             return False
         self._settled = True
         self.evaluator.settle()

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 
 from autoscout.core.config import Config
 from autoscout.core.errors import require
+from autoscout.core.origin import Origin, Phase
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Proposal, Trial
-
-PHASE = "final"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +35,7 @@ class Finals:
 
 def finalists(trials: Sequence[Trial], task: Task, default: Config, count: int) -> list[Config]:
     """The best distinct configurations of the search at its highest fidelity, the default aside."""
-    search = [trial for trial in trials if trial.proposal.origin.get("phase") != PHASE and trial.ok]
+    search = [trial for trial in trials if trial.proposal.origin.phase is Phase.SEARCH and trial.ok]
     if not search:
         return []
     top = max(trial.measurement.fidelity for trial in search)
@@ -69,14 +68,14 @@ def plan(
     if not chosen:
         return []
     field = [default, *chosen]
-    names = sorted(config.key for config in field)
-    past = [trial.proposal.origin for trial in trials if trial.proposal.origin.get("phase") == PHASE]
-    numbers = sorted({origin["round"] for origin in past if origin.get("field") == names})
-    last = max((origin["round"] for origin in past), default=0)
+    names = tuple(sorted(config.key for config in field))
+    past = [trial.proposal.origin for trial in trials if trial.proposal.origin.phase is Phase.FINAL]
+    numbers = sorted({origin.round for origin in past if origin.contenders == names})
+    last = max((origin.round for origin in past), default=0)
     numbers += range(last + 1, last + 1 + finals.rounds - len(numbers))
     rounds = []
     for number in numbers[: finals.rounds]:
         start = (number - 1) % len(field)
-        origin = {"phase": PHASE, "round": number, "field": names}
+        origin = Origin(phase=Phase.FINAL, round=number, contenders=names)
         rounds.append([Proposal(config=config, origin=origin, repeat=number) for config in field[start:] + field[:start]])
     return rounds

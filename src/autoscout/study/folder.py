@@ -1,4 +1,4 @@
-"""The result folder: one study, everything it needs to go on, and what was found."""
+"""The result folder: one study, everything it needs to be resumed, and what was found."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from autoscout.space.document import load
 from autoscout.study.campaign import to_yaml
 
 DEFAULT = Path("autoscout_results")
+STORE = "store.db"
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Folder:
 
     @property
     def store(self) -> Path:
-        return self.path / "store.db"
+        return self.path / STORE
 
     @property
     def journal(self) -> Path:
@@ -56,7 +57,7 @@ class Folder:
             ConfigError: the folder holds a study of another name.
             StoreError: it cannot be written.
         """
-        known = self.spec() if self.campaign.exists() and self.journal.exists() else None
+        known = self.spec() if self.campaign.exists() else None
         if known is not None and known.get("name") != name:
             raise ConfigError(
                 Fault(
@@ -87,8 +88,8 @@ class Folder:
         Raises:
             ConfigError: there is none, or it cannot be read.
         """
-        if not (self.campaign.is_file() and self.journal.is_file()):
-            rule = "not a result folder: it must hold campaign.yaml and trials.jsonl"
+        if not self.campaign.is_file():
+            rule = "not a result folder: it holds no campaign.yaml"
             raise ConfigError(Fault(where=str(self.path), rule=rule, fix="Give the folder that `autoscout tune` printed"))
         faults: list[Fault] = []
         root = load(self.campaign)

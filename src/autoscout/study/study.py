@@ -1,6 +1,6 @@
 """The study: ask -> evaluate -> append -> tell until the budget ends, then the final.
 
-Knows only protocols. Everything it remembers is in the store: a study that was killed goes on by reading it again.
+Knows only protocols. Everything it remembers is in the store: a study that was killed resumes by reading it again.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from autoscout.core.clock import Clock, RealClock
 from autoscout.core.config import Config
 from autoscout.core.log import logger
-from autoscout.core.protocols import Evaluator, Searcher, SpaceLike, Store, StudyRecord
+from autoscout.core.origin import By, Origin
+from autoscout.core.protocols import Evaluator, Observer, Searcher, SpaceLike, Store, StudyRecord
 from autoscout.core.trial import Proposal, Trial
 from autoscout.report.curves import busy_s
 from autoscout.study.budget import Stop, counted, out_of_time, over
-from autoscout.study.dispatch import Crew, Observer, Pace, Slot, slot
+from autoscout.study.dispatch import Dispatcher, Parallelism, TrialKey, trial_key
 from autoscout.study.final import Finals, plan
 
 log = logger(__name__)
@@ -24,7 +25,7 @@ log = logger(__name__)
 
 @dataclass(kw_only=True)
 class Study:
-    """One search over one task. `run()` starts it, or goes on with what the store holds."""
+    """One search over one task. `run()` starts it, or resumes from what the store holds."""
 
     record: StudyRecord
     space: SpaceLike
@@ -37,7 +38,7 @@ class Study:
     given: Config = field(default_factory=Config)  # the pinned knobs
     first: Sequence[Config] = ()  # known-good configurations, tried right after the baseline
     finals: Finals = field(default_factory=Finals)
-    pace: Pace = field(default_factory=Pace)
+    parallelism: Parallelism = field(default_factory=Parallelism)
     clock: Clock = field(default_factory=RealClock)
     stopping: threading.Event = field(default_factory=threading.Event)  # set it to end the study early
     trials: list[Trial] = field(default_factory=list, init=False)
@@ -45,16 +46,16 @@ class Study:
 
     def __post_init__(self) -> None:
         self._told = -1  # number of the last batch that was read back and told
-        self._seen: set[Slot] = set()
+        self._seen: set[TrialKey] = set()
         self._given_up: list[Proposal] = []
         self._begun_s, self._earlier = 0.0, 0
-        self._crew = Crew(
+        self._dispatcher = Dispatcher(
             study=self.record.name,
             evaluator=self.evaluator,
             store=self.store,
             observer=self.observer,
             worker=self.worker,
-            pace=self.pace,
+            parallelism=self.parallelism,
             clock=self.clock,
         )
 
@@ -62,7 +63,7 @@ class Study:
         """Search, then the final. Returns why the study ended; the trials are in `trials` and in the store."""
         self._read()
         self._begun_s, self._earlier = self.clock.span_s() - busy_s(self.inside), len(self.inside)
-        with self._crew:
+        with self._dispatcher:
             self.observer.phase("search")
             stop = self._search()
             if stop not in (Stop.INTERRUPTED, Stop.FAILURES):
@@ -74,44 +75,44 @@ class Study:
             stop = Stop.INTERRUPTED if self.stopping.is_set() else self._over()
             if stop is None:
                 self._fill()
-            if self._crew.busy:
+            if self._dispatcher.busy:
                 self._collect()
             elif stop is not None:
                 return stop
-            elif not (self._crew.await_others() or self._crew.settle()):
+            elif not (self._dispatcher.await_others() or self._dispatcher.settle()):
                 return Stop.EXHAUSTED
             self._read()
 
     def _over(self) -> Stop | None:
         wall_s = self.clock.span_s() - self._begun_s
-        return over(self.record.task.budget, self.inside, wall_s, self.finals, self._crew.workers, self._earlier)
+        return over(self.record.task.budget, self.inside, wall_s, self.finals, self._dispatcher.workers, self._earlier)
 
     def _collect(self) -> None:
-        given_up = self._crew.collect()
-        if not self.stopping.is_set():  # hopeless, says the evaluator: not again in this sitting
+        given_up = self._dispatcher.collect()
+        if not self.stopping.is_set():  # hopeless, says the evaluator: not again in this run
             self._given_up += given_up
-            self._seen.update(map(slot, given_up))
+            self._seen.update(map(trial_key, given_up))
 
     def _fill(self) -> None:
-        """Give every free slot something to do, as far as the budget, the searcher and the other processes let us."""
+        """Give every free worker something to do, as far as the budget, the searcher and the other processes let us."""
         limit = self.record.task.budget.trials
-        while (count := self._crew.free) > 0:
+        while (count := self._dispatcher.free) > 0:
             if limit is not None:
-                count = min(count, limit - self._crew.busy - len(counted(self.inside)))
+                count = min(count, limit - self._dispatcher.busy - len(counted(self.inside)))
             proposals = self._next(count) if count > 0 else []
             if not proposals:
                 return
-            self._crew.start(proposals)
+            self._dispatcher.start(proposals)
 
     def _next(self, count: int) -> list[Proposal]:
-        opening = [Proposal(config=self.baseline, origin={"by": "default"})]
-        opening += [Proposal(config=config, origin={"by": "given"}) for config in self.first]
-        pending = [*self._crew.pending, *self._given_up]
-        taken = self._seen | {slot(proposal) for proposal in pending}
-        wanted = [proposal for proposal in [*opening, *self.evaluator.recheck()] if slot(proposal) not in taken][:count]
+        opening = [Proposal(config=self.baseline, origin=Origin(by=By.DEFAULT))]
+        opening += [Proposal(config=config, origin=Origin(by=By.GIVEN)) for config in self.first]
+        pending = [*self._dispatcher.pending, *self._given_up]
+        taken = self._seen | {trial_key(proposal) for proposal in pending}
+        wanted = [proposal for proposal in [*opening, *self.evaluator.recheck()] if trial_key(proposal) not in taken][:count]
         if len(wanted) < count:
             wanted += self.searcher.ask(count - len(wanted), self.given, [*pending, *wanted])
-        return list({slot(proposal): proposal for proposal in wanted if slot(proposal) not in taken}.values())
+        return list({trial_key(proposal): proposal for proposal in wanted if trial_key(proposal) not in taken}.values())
 
     def _read(self) -> None:
         """Take in everything stored since the last look, ours and that of other processes alike, in the store's order."""
@@ -119,9 +120,9 @@ class Study:
             self._told = batch[-1].batch
             self.trials += batch
             for trial in batch:
-                self._seen.add(slot(trial.proposal))
-                self._crew.elsewhere.pop(slot(trial.proposal), None)
-                log.info("%s #%d %s %s", trial.study, trial.number, trial.measurement.status, dict(trial.proposal.origin))
+                self._seen.add(trial_key(trial.proposal))
+                self._dispatcher.held_by_others.pop(trial_key(trial.proposal), None)
+                log.info("%s #%d %s %s", trial.study, trial.number, trial.measurement.status, trial.proposal.origin.to_json())
             inside = [trial for trial in batch if not self.space.check(trial.config)]
             self.inside += inside
             for trial in inside:
@@ -131,20 +132,20 @@ class Study:
     def _final(self) -> Stop | None:
         task, phase = self.record.task, ""
         for proposals in plan(self.trials, task, self.baseline, self.finals, among=self.inside):
-            missing = [proposal for proposal in proposals if slot(proposal) not in self._seen]
+            missing = [proposal for proposal in proposals if trial_key(proposal) not in self._seen]
             if missing and not phase:
                 self.observer.phase(phase := "final")
             wall_s = self.clock.span_s() - self._begun_s
-            if missing and (stop := out_of_time(task.budget, self.inside, wall_s, self._crew.workers, len(missing))):
+            if missing and (stop := out_of_time(task.budget, self.inside, wall_s, self._dispatcher.workers, len(missing))):
                 return stop
-            while missing := [proposal for proposal in missing if slot(proposal) not in self._seen]:
+            while missing := [proposal for proposal in missing if trial_key(proposal) not in self._seen]:
                 if not self.stopping.is_set():
-                    taken = {slot(proposal) for proposal in self._crew.pending}
-                    free = [proposal for proposal in missing if slot(proposal) not in taken]
-                    self._crew.start(free[: self._crew.free])
-                if self._crew.busy:
+                    taken = {trial_key(proposal) for proposal in self._dispatcher.pending}
+                    free = [proposal for proposal in missing if trial_key(proposal) not in taken]
+                    self._dispatcher.start(free[: self._dispatcher.free])
+                if self._dispatcher.busy:
                     self._collect()
-                elif self.stopping.is_set() or not self._crew.await_others():
+                elif self.stopping.is_set() or not self._dispatcher.await_others():
                     return Stop.INTERRUPTED
                 self._read()
         return None

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from autoscout.core.config import Config
+from autoscout.core.origin import By, Origin
 from autoscout.core.protocols import Searcher
 from autoscout.core.seeds import number, stream
 from autoscout.core.task import Direction, Limit, Objective, Task
@@ -206,7 +207,7 @@ class SearcherSuite:
         assert not set(configs(more)) & {*configs(pending), *told}
 
     def test_pending_from_elsewhere_is_respected(self, make: Make, space: Space) -> None:
-        elsewhere = Proposal(config=space.default(), origin={"by": "somebody else"})
+        elsewhere = Proposal(config=space.default(), origin=Origin(by="somebody else"))
         assert space.default() not in configs(make(space, TASK, 4).ask(50, pending=[elsewhere]))
 
     # --- purity and replay -------------------------------------------------------------------------------------
@@ -271,7 +272,7 @@ class SearcherSuite:
     def test_tell_takes_anything(self, make: Make, space: Space) -> None:
         searcher = make(space, TASK, 12)
         rng = stream(12, "suite", "unasked")
-        unasked = [Proposal(config=config, origin={"by": "given"}) for _ in range(3) if (config := space.sample(rng)) is not None]
+        unasked = [Proposal(config=config, origin=Origin(by=By.GIVEN)) for _ in range(3) if (config := space.sample(rng)) is not None]
         ok = Measurement(status=Status.OK, metrics={"time_s": 1.0})
         searcher.tell([])
         searcher.tell([Trial(proposal=unasked[0], measurement=Measurement(status=status)) for status in Status if status is not Status.OK])
@@ -288,7 +289,9 @@ class SearcherSuite:
         searcher = make(space, TASK, 13)
         strange = [Config(no_such_knob=1), Config(), space.default().extend({next(iter(space.knobs)): "no such value"})]
         ok = Measurement(status=Status.OK, metrics={"time_s": 0.5})
-        searcher.tell([Trial(proposal=Proposal(config=config, origin={"odd": [1, None]}), measurement=ok) for config in strange])
+        searcher.tell(
+            [Trial(proposal=Proposal(config=config, origin=Origin(notes={"odd": [1, None]})), measurement=ok) for config in strange]
+        )
         for batch in live(searcher, batches=3):
             assert all(space.check(config) == [] for config in configs(batch))
 

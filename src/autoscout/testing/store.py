@@ -30,6 +30,7 @@ import numpy as np
 from autoscout.core.config import Config
 from autoscout.core.errors import AutoScoutError, ConfigError, StoreError
 from autoscout.core.history import best_of, bring, similar, trials_of
+from autoscout.core.origin import Origin
 from autoscout.core.protocols import Store, StudyRecord
 from autoscout.core.task import Budget, Direction, Limit, Objective, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
@@ -54,7 +55,7 @@ def record(name: str = "study", **changes: Any) -> StudyRecord:
 
 def proposal(x: int, repeat: int = 0) -> Proposal:
     """The proposal to look at configuration number `x`."""
-    return Proposal(config=Config(x=x, kind="a"), origin={"by": "suite", "round": x}, repeat=repeat)
+    return Proposal(config=Config(x=x, kind="a"), origin=Origin(by="suite", notes={"round": x}), repeat=repeat)
 
 
 def trial(x: int, repeat: int = 0, worker: str = ELSEWHERE, **measured: Any) -> Trial:
@@ -175,7 +176,7 @@ class StoreSuite:
         )
         config = Config({"flag": True, "one": 1, "float": 1.0, "text": "é\0", "none": None, "long": "k" * 5000})
         sent = Trial(
-            proposal=Proposal(config=config, origin={"by": "suite", "cell": [0, 1], "why": {"gain": 0.5}}, repeat=-2),
+            proposal=Proposal(config=config, origin=Origin(by="suite", notes={"cell": [0, 1], "why": {"gain": 0.5}}), repeat=-2),
             measurement=measurement,
             started_s=1.5,
             finished_s=1700000000.123456,
@@ -188,8 +189,8 @@ class StoreSuite:
 
     def test_live_and_replayed_trials_are_the_same(self, store: Store) -> None:
         store.open(record())
-        origin: dict[Any, Any] = {"cell": (0, 1), 3: {"set"}, "number": math.nan, "array": np.arange(3), "float": np.float32(0.5)}
-        odd = replace(trial(0), proposal=replace(proposal(0), origin=origin))
+        notes: dict[Any, Any] = {"cell": (0, 1), 3: {"set"}, "number": math.nan, "array": np.arange(3), "float": np.float32(0.5)}
+        odd = replace(trial(0), proposal=replace(proposal(0), origin=Origin(notes=notes)))
         stored = store.append("study", [odd])
         assert list(store.batches("study")) == [stored]
 

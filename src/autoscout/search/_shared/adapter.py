@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from autoscout.core.config import Config, Value
+from autoscout.core.origin import Origin
 from autoscout.core.seeds import stream
 from autoscout.core.trial import Proposal
 from autoscout.search._shared.history import Told, finite_losses
@@ -48,7 +49,7 @@ def propose(
         if config is None:
             break
         taken.add(config)
-        found.append(Proposal(config=config, origin={"by": name, "round": told.count, "place": place, "how": how}))
+        found.append(Proposal(config=config, origin=Origin(by=name, notes={"round": told.count, "place": place, "how": how})))
     return found
 
 

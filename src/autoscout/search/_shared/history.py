@@ -7,11 +7,11 @@ they were made, and that is their age. Trials from elsewhere count as older than
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from autoscout.core.config import Config
+from autoscout.core.origin import Origin
 from autoscout.core.task import Objective
 from autoscout.core.trial import Fidelity, Proposal, Status, Trial
 from autoscout.space import Space
@@ -23,7 +23,7 @@ class Answer:
 
     config: Config
     loss: float
-    origin: Mapping[str, Any]
+    origin: Origin
     age: tuple[int, int, str]  # round, place within it, key
 
 
@@ -39,7 +39,7 @@ class Told:
         self._space = space
         self._objective = objective
         self._losses: dict[Config, dict[Fidelity, list[float]]] = {}
-        self._ages: dict[Config, tuple[tuple[int, int, str], Mapping[str, Any]]] = {}
+        self._ages: dict[Config, tuple[tuple[int, int, str], Origin]] = {}
         self._answers: list[Answer] | None = None
         self.seen: set[Config] = set()
         self.count = 0
@@ -78,7 +78,7 @@ class Told:
 
 
 def _age(proposal: Proposal) -> tuple[int, int, str]:
-    made, place = proposal.origin.get("round"), proposal.origin.get("place")
+    made, place = proposal.origin.notes.get("round"), proposal.origin.notes.get("place")
     return (made if isinstance(made, int) else -1, place if isinstance(place, int) else 0, proposal.config.key)
 
 

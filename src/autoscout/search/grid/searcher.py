@@ -13,6 +13,7 @@ from autoscout.common.templates import holes, resolve
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.names import Names
+from autoscout.core.origin import Origin
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Proposal, Trial
@@ -109,11 +110,11 @@ class GridSearcher:
             losses = self._losses.setdefault(self._experiments.identity(trial.config), {})
             losses.setdefault(trial.measurement.fidelity, []).append(self._task.objective.loss(trial.measurement))
 
-    def _origin(self, stage: int, config: Config) -> dict[str, Any]:
-        origin: dict[str, Any] = {"by": "grid", "name": self._names.name(config)}
+    def _origin(self, stage: int, config: Config) -> Origin:
+        notes: dict[str, Any] = {"name": self._names.name(config)}
         if len(self._stages) > 1:
-            origin |= {"stage": stage, "knobs": list(self._stages[stage])}
-        return origin
+            notes |= {"stage": stage, "knobs": list(self._stages[stage])}
+        return Origin(by="grid", notes=notes)
 
     def _stages_of(self, given: Config) -> Iterator[tuple[int, Sequence[Experiment] | Plan]]:
         """The stages in order, each fixed by the winners before it; the caller stops at the first that is not finished."""

@@ -79,7 +79,7 @@ class Ledger:
                 self._refused[trial.config.key] = trial.config
                 continue
             self.told += 1
-            key = trial.proposal.origin.get("key")
+            key = trial.proposal.origin.notes.get("key")
             if isinstance(key, str) and key != trial.config.key:
                 held = self._asked.get(key)
                 self._asked[key] = trial.config if held is None else min(held, trial.config, key=lambda config: config.key)
@@ -94,7 +94,7 @@ class Ledger:
 
     def _remember(self, trial: Trial) -> None:
         """Of several proposals of a configuration the first look counts; ties by text, so that arrival does not matter."""
-        origin = dict(trial.proposal.origin)
+        origin = trial.proposal.origin.flat
         entry = (abs(trial.proposal.repeat), repr(sorted(origin.items(), key=lambda item: item[0])), origin)
         held = self._origins.get(trial.config)
         if held is None or entry[:2] < held[:2]:

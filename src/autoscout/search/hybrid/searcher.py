@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autoscout.common.stats import expected_improvement
 from autoscout.core.config import Config
+from autoscout.core.origin import Origin
 from autoscout.core.protocols import Simulator
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
@@ -69,6 +70,9 @@ class HybridSearcher:
     Cells of the 2x2 grid that nobody measured are filled by the surrogate, so credit costs no trials. Given a simulator of the task,
     the surrogate starts from what that predicts and learns only where it is wrong, beside a plain one that takes over if it is all wrong.
     """
+
+    learns_from_past: ClassVar[bool] = True
+    takes_predictions: ClassVar[bool] = True
 
     def __init__(
         self, space: Space, task: Task, seed: int = 0, options: HybridOptions | None = None, simulator: Simulator | None = None
@@ -280,7 +284,7 @@ class HybridSearcher:
         return pool.configs[int(drawn[np.argmax(apart)])]
 
     def _proposal(self, config: Config, why: dict[str, Any]) -> Proposal:
-        return Proposal(config=config, origin={"by": "hybrid", "key": config.key, **why})
+        return Proposal(config=config, origin=Origin(by="hybrid", notes={"key": config.key, **why}))
 
 
 def _acquisition(model: Surrogate, rows: Rows, step: int, rate: float) -> Floats:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.history import Past
+from autoscout.core.origin import Origin
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Proposal, Status, Trial
@@ -85,6 +86,8 @@ class HybridPaperSearcher:
     was stands in the origins of its trials, so telling alone rebuilds everything.
     """
 
+    learns_from_past: ClassVar[bool] = True
+
     def __init__(self, space: Space, task: Task, seed: int = 0, options: HybridPaperOptions | None = None) -> None:
         self._space = space
         self._seed = seed
@@ -102,9 +105,9 @@ class HybridPaperSearcher:
     def tell(self, trials: Sequence[Trial]) -> None:
         self._ledger.add(trials)
         stored = [trial for trial in trials if trial.measurement.status is not Status.ABORTED]
-        self._course = self._course.and_also((trial.proposal.origin for trial in stored), _BY)
+        self._course = self._course.and_also((trial.proposal.origin.flat for trial in stored), _BY)
         for trial in stored:
-            origin = trial.proposal.origin
+            origin = trial.proposal.origin.flat
             self._switched |= trial.measurement.fidelity is Fidelity.MEASURED and origin.get("by") in (_BY, "top")
             if origin.get("key") not in (None, trial.config.key) and (asked := asked_for(origin, _BY)) is not None:
                 self._instead[asked] = min(trial.config, self._instead.get(asked, trial.config), key=lambda config: config.canonical)
@@ -112,7 +115,7 @@ class HybridPaperSearcher:
     def ask(self, n: int, given: Config = _NOTHING, pending: Sequence[Proposal] = ()) -> list[Proposal]:
         if n < 1 or not self._space.feasible(given):
             return []
-        desk = Desk(self._known(), self._ledger.seen, given, self._course.and_also((item.origin for item in pending), _BY), pending)
+        desk = Desk(self._known(), self._ledger.seen, given, self._course.and_also((item.origin.flat for item in pending), _BY), pending)
         base = desk.known.incumbent(given) or self._space.project(self._space.default(), given)
         self._open(desk)
         self._finish(desk, n)
@@ -297,7 +300,7 @@ class Desk:
     def propose(self, config: Config, why: dict[str, Any]) -> None:
         if not self.taken(config):
             self.waiting[config] = None
-            self.found.append(Proposal(config=config, origin={"by": _BY, "key": config.key, **why}))
+            self.found.append(Proposal(config=config, origin=Origin(by=_BY, notes={"key": config.key, **why})))
 
 
 __all__ = ["HybridPaperSearcher"]

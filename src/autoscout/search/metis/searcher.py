@@ -14,6 +14,7 @@ from itertools import islice
 
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault, require
+from autoscout.core.origin import Origin
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
@@ -78,12 +79,12 @@ class MetisSearcher:
                 if config is None:
                     break
                 taken.add(config)
-                found.append(Proposal(config=config, origin={"by": "metis", "round": self._told.count, "place": place}))
+                found.append(Proposal(config=config, origin=Origin(by="metis", notes={"round": self._told.count, "place": place})))
             return found
         for estimate_s, memory_gb, config in islice(self._open(given, taken), n):
-            origin = {"by": "metis", "round": self._told.count, "place": len(pending) + len(found)}
-            origin |= {"estimate_s": round(estimate_s, 6), "memory_gb": round(memory_gb, 3)}
-            found.append(Proposal(config=config, origin=origin))
+            notes: dict[str, float] = {"round": self._told.count, "place": len(pending) + len(found)}
+            notes |= {"estimate_s": round(estimate_s, 6), "memory_gb": round(memory_gb, 3)}
+            found.append(Proposal(config=config, origin=Origin(by="metis", notes=notes)))
         return found
 
     def tell(self, trials: Sequence[Trial]) -> None:

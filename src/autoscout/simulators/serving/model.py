@@ -42,7 +42,7 @@ class ServingOptions:
 class ServingModel:
     """Predicts throughput, latency percentiles and goodput of an LLM server from model, GPUs, engine knobs and load."""
 
-    ready: ClassVar[bool] = True
+    needs_no_trials: ClassVar[bool] = True
 
     def __init__(self, options: ServingOptions | None = None) -> None:
         self.options = options or ServingOptions()

@@ -60,7 +60,7 @@ _NO_TIMES = ("memory", "bytes", "loss", "energy", "power", "perplexity")
 class TrainingModel:
     """Predicts step time and memory of transformer training from model shape, layout, GPUs and a calibration."""
 
-    ready: ClassVar[bool] = True
+    needs_no_trials: ClassVar[bool] = True
 
     def __init__(self, options: TrainingOptions | None = None) -> None:
         self.options = options or TrainingOptions()

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from sqlalchemy import Connection, Row, insert, select, update
 
@@ -18,7 +18,7 @@ from autoscout.core.log import logger
 from autoscout.core.protocols import StudyRecord
 from autoscout.core.trial import Proposal, Status, Trial
 from autoscout.store._shared.rules import Claim, Slot, check_record, digest, distinct, join, slot
-from autoscout.store.sql import statements as statements
+from autoscout.store.sql import statements
 from autoscout.store.sql.database import Database
 from autoscout.store.sql.journal import Journal, Rows
 from autoscout.store.sql.schema import studies, trials
@@ -41,6 +41,8 @@ class SqlStore:
         StoreError: it cannot be opened, or was written by a newer AutoScout.
         PluginError: the PostgreSQL driver is not installed.
     """
+
+    schemes: ClassVar[tuple[str, ...]] = ("sqlite", "postgresql", "postgres")
 
     def __init__(
         self, target: str | os.PathLike[str], clock: Clock | None = None, journal: Path | None = None, create: bool = True

@@ -1,0 +1,64 @@
+"""Origin: who proposed a configuration, in which part of a study, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Phase(StrEnum):
+    """The part of a study that a trial belongs to."""
+
+    SEARCH = "search"
+    FINAL = "final"
+
+
+class By(StrEnum):
+    """Who proposes besides searchers, which sign with their own names."""
+
+    DEFAULT = "default"  # the baseline, measured first
+    GIVEN = "given"  # a known-good configuration of the user or the backend
+    CHECK = "check"  # measured to see how far a simulator is right
+    TOP = "top"  # among the best of a simulator that is no longer believed
+    PROFILE = "profile"  # a single configuration that a user asked for
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """Where a proposal comes from; stored with its trial, so that a run can be explained and replayed.
+
+    Attributes:
+        by: One of `By`, or the name of a searcher.
+        phase: The part of the study.
+        round: Of the final, from 1.
+        contenders: Keys of all configurations that met in this final, sorted.
+        notes: The proposer's own, as JSON: a searcher routes credit by them. Nobody else reads a meaning into them.
+    """
+
+    by: str = ""
+    phase: Phase = Phase.SEARCH
+    round: int = 0
+    contenders: tuple[str, ...] = ()
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        data: dict[str, Any] = {"by": str(self.by)} if self.by else {}
+        if self.phase is not Phase.SEARCH:
+            data |= {"phase": self.phase.value, "round": self.round, "field": list(self.contenders)}
+        return {**data, **({"notes": dict(self.notes)} if self.notes else {})}
+
+    @property
+    def flat(self) -> dict[str, Any]:
+        """Proposer and notes in one mapping."""
+        return {"by": str(self.by), **self.notes}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Origin:
+        """Reads what `to_json` wrote, and trials of earlier versions, whose notes stood next to the rest."""
+        rest = dict(data)
+        by, phase, notes = str(rest.pop("by", "")), Phase(rest.pop("phase", Phase.SEARCH)), dict(rest.pop("notes", {}))
+        if phase is Phase.SEARCH:
+            return cls(by=by, notes={**rest, **notes})
+        return cls(by=by, phase=phase, round=int(rest.pop("round", 0)), contenders=tuple(rest.pop("field", ())), notes={**rest, **notes})

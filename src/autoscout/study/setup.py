@@ -1,0 +1,185 @@
+"""A campaign resolved: plug-ins found by name, task and space declared, everything checked, nothing started or written."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autoscout.common.suggest import suggestion
+from autoscout.core import plugins
+from autoscout.core.config import Config, Value
+from autoscout.core.errors import Fault, SpaceError
+from autoscout.core.protocols import Backend, Deterministic, Hints, PrefersExecutor, Simulated, TakesSpace
+from autoscout.core.task import Budget, Task
+from autoscout.core.trial import Fidelity
+from autoscout.space import Space
+from autoscout.study.campaign import Campaign
+from autoscout.study.final import Finals
+from autoscout.study.stores import written_place
+
+DEFAULT_TRIALS = 24  # when a campaign sets no bound at all
+DEFAULT_ROUNDS = 5  # of the final, where answers are noisy
+DEFAULT_EXECUTOR = "local"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """A campaign with everything looked up and checked; nothing has been started or written."""
+
+    campaign: Campaign
+    backend: Backend
+    searcher: type  # the class; its options are built when the study is assembled
+    task: Task
+    space: Space
+    given: Config  # pinned knobs
+    baseline: Config  # the engine's default with the pinned knobs
+    first: tuple[Config, ...]  # known-good configurations, tried right after the baseline
+    name: str
+
+    @property
+    def finals(self) -> Finals:
+        """What the final measures; none where every answer is exact, unless the campaign asks for one."""
+        block = self.campaign.finals
+        usual = 0 if self.deterministic else DEFAULT_ROUNDS
+        return Finals(finalists=block.finalists, rounds=usual if block.rounds is None else block.rounds)
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether the backend gives the same answer to the same configuration every time."""
+        return isinstance(self.backend, Deterministic) and self.backend.deterministic(self.task)
+
+    @property
+    def fidelity(self) -> Fidelity:
+        """What the backend's own answers are: measured, or simulated."""
+        return self.backend.fidelity(self.task) if isinstance(self.backend, Simulated) else Fidelity.MEASURED
+
+    @property
+    def executor(self) -> str:
+        """Name of the executor: the campaign's, or else the one the backend prefers."""
+        preferred = self.backend.executor if isinstance(self.backend, PrefersExecutor) else DEFAULT_EXECUTOR
+        return self.campaign.execute.executor or preferred
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """The campaign as plain data with everything filled in, so that it means the same from any folder."""
+        task, objective, store = self.task, self.task.objective, self.campaign.store
+        goal = {"metric": objective.metric, "direction": objective.direction.value, "slo": list(map(str, objective.limits))}
+        resolved = {
+            "workload": task.workload,
+            "hardware": task.hardware,
+            "goal": {name: value for name, value in goal.items() if value},
+            "store": store if store is None else written_place(store),
+        }
+        search = self.campaign.search.model_dump(mode="json", exclude_defaults=True)
+        if "learn_from" in search:
+            resolved["search"] = {**search, "learn_from": list(map(written_place, search["learn_from"]))}
+        whole = {"system": task.system, "name": self.name, **self.campaign.model_dump(mode="json", exclude_defaults=True)}
+        # Through JSON, as the store keeps tasks: tuples and the like become what a file can hold.
+        return {**whole, **json.loads(json.dumps({name: value for name, value in resolved.items() if value})), "name": self.name}
+
+
+def prepare(campaign: Campaign, backend: Backend | None = None, searcher: type | None = None) -> Setup:
+    """Look up and check everything a campaign names.
+
+    Args:
+        campaign: The study.
+        backend: Used instead of the plug-in that the campaign names (a Python function that is at hand).
+        searcher: Likewise.
+
+    Raises:
+        ConfigError, SpaceError, PluginError: all faults of the part concerned at once.
+    """
+    backend = backend or _backend(campaign)
+    searcher = searcher or plugins.get("searcher", campaign.search.searcher)
+    task = dataclasses.replace(backend.task(_task_block(campaign)), budget=_budget(campaign))
+    space = _space(campaign, backend, task)
+    given = pins(space, campaign.set)
+    pinned = space.pin(given) if given else space
+    baseline = pinned.project(space.default(), given) if given else space.default()
+    first = _first(pinned, baseline, campaign.first)
+    if isinstance(backend, Hints):
+        hints = (config for config in backend.hints(task) if config != baseline and not pinned.check(config))
+        first = tuple(dict.fromkeys((*first, *hints)))
+    return Setup(
+        campaign=campaign,
+        backend=backend,
+        searcher=searcher,
+        task=task,
+        space=pinned,
+        given=given,
+        baseline=baseline,
+        first=first,
+        name=campaign.name or f"{campaign.system}-{task.key[:8]}",
+    )
+
+
+def _backend(campaign: Campaign) -> Backend:
+    kind: Any = plugins.get("backend", campaign.system)
+    given = {"space": campaign.declared_space()} if isinstance(kind, TakesSpace) else {}
+    made: Backend = kind(**given)
+    return made
+
+
+def _space(campaign: Campaign, backend: Backend, task: Task) -> Space:
+    space = backend.space(task)
+    if not isinstance(space, Space):
+        raise TypeError(f"the backend {campaign.system} must declare an autoscout.space.Space, not {type(space).__name__}")
+    return space.constrain(*campaign.narrowing()) if campaign.space and not isinstance(backend, TakesSpace) else space
+
+
+def pins(space: Space, wanted: Mapping[str, Value], where: str = "set") -> Config:
+    """Pinned knobs with the names and values the space knows: `1` for a fractional knob is `1.0`, `on` for a flag is true.
+
+    Raises:
+        SpaceError: names and values that the space does not have, all at once.
+    """
+    found: dict[str, Value] = {}
+    faults: list[Fault] = []
+    for written, value in wanted.items():
+        name = written if written in space.knobs else written.replace("-", "_")
+        if name not in space.knobs:
+            faults.append(Fault(where=where, field=written, rule="there is no such knob", fix=suggestion(name, space.knobs)))
+            continue
+        try:
+            found[name] = value if space.knobs[name].position(value) is not None else space.knobs[name].parse(str(value))
+        except SpaceError as error:
+            faults += [dataclasses.replace(fault, where=where, field=name) for fault in error.faults]
+    if faults:
+        raise SpaceError(faults)
+    return Config(found)
+
+
+def _first(space: Space, baseline: Config, wanted: Sequence[Mapping[str, Value]]) -> tuple[Config, ...]:
+    """Known-good configurations; what they leave open is as in the baseline, as far as the space allows."""
+    found: list[Config] = []
+    faults: list[Fault] = []
+    for number, values in enumerate(wanted):
+        try:
+            known = pins(space, values, f"first[{number}]")
+            found.append(space.project({**baseline, **known}, known))
+        except SpaceError as error:
+            faults += error.faults
+    if faults:
+        raise SpaceError(faults)
+    return tuple(found)
+
+
+def _task_block(campaign: Campaign) -> Mapping[str, object]:
+    goal = campaign.goal
+    objective = {"metric": goal.metric, "direction": goal.direction, "limits": list(goal.slo)}
+    blocks: dict[str, Mapping[str, object]] = {
+        "workload": campaign.workload,
+        "hardware": campaign.hardware,
+        "objective": {name: value for name, value in objective.items() if value},
+    }
+    return {name: block for name, block in blocks.items() if block}
+
+
+def _budget(campaign: Campaign) -> Budget:
+    bounds = campaign.budget
+    unbounded = bounds.trials is None and bounds.wall is None and bounds.cost is None
+    trials = DEFAULT_TRIALS if unbounded else bounds.trials
+    return Budget(trials=trials, wall_s=bounds.wall, cost_s=bounds.cost, failures=bounds.failures)

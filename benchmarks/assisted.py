@@ -15,13 +15,14 @@ from typing import Any
 from autoscout.bench.replay import Replay, Run
 from autoscout.bench.simulated import Simulated
 from autoscout.bench.table import Table
-from autoscout.core import plugins
 from autoscout.core.clock import cpu_s
 from autoscout.core.origin import By, Origin
 from autoscout.core.protocols import Evaluator, Searcher
 from autoscout.core.seeds import stream
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Trial
-from autoscout.study.plugin_options import build_options
+from autoscout.evaluate.adaptive import AdaptiveEvaluator
+from autoscout.evaluate.ensemble import EnsembleEvaluator, EnsembleOptions
+from autoscout.evaluate.noisy import NoisyEvaluator, NoisyOptions
 
 TRAINED = 60
 """Rows that regressions are trained on beforehand."""
@@ -51,7 +52,7 @@ class Assistance:
         evaluator = self.evaluator(table, _Profiler(source), seed)
         costs: list[float] = []
         spent, settled = 0.0, False
-        wanted = [Proposal(config=table.space.default(), origin={"by": "default"})]
+        wanted = [Proposal(config=table.space.default(), origin=Origin(by=By.DEFAULT))]
         for _ in range(ASKS * budget):
             if len(source.order) >= min(budget, len(table)):
                 break
@@ -78,25 +79,21 @@ class Assistance:
     def evaluator(self, table: Table, profiler: Evaluator, seed: int) -> Any:
         """Simulators and profiler behind the switch."""
         simulated = _Fixed(self._ensemble(table, seed))
-        kind = plugins.get("evaluator", "noisy")
-        noisy = kind(simulated, build_options(kind, {"noise": self.noise, "seed": seed}, "noise"))
-        return plugins.get("evaluator", "adaptive")(noisy, profiler, table.task)
+        noisy = NoisyEvaluator(simulated, NoisyOptions(noise=self.noise, seed=seed))
+        return AdaptiveEvaluator(noisy, profiler, table.task)
 
     @staticmethod
     def _ensemble(table: Table, seed: int) -> Evaluator:
-        ensemble = plugins.get("evaluator", "ensemble")
         if not (training := Simulated.parse("training")).reads(table):
-            made: Evaluator = ensemble([training.build()], table.task)
-            return made
+            return EnsembleEvaluator([training.build()], table.task)
         named = table.space.knobs.keys() >= _THEIRS
         texts = [f"linear:subset={name}" for name in _SUBSETS] if named else ["linear"]
         worked = [row for row in range(len(table)) if math.isfinite(table.losses[row])]
         drawn = stream(seed, "bench", "trained").permutation(len(worked))[:TRAINED]
         rows = sorted(worked[place] for place in drawn)
         past = [Trial(proposal=Proposal(config=table.configs[row]), measurement=table.measurement(row)) for row in rows]
-        options = build_options(ensemble, {"weights": "r2"}, "ensemble")  # the paper's Eq. 2
-        made = ensemble([Simulated.parse(text).build() for text in texts], table.task, options, past)
-        return made
+        options = EnsembleOptions(weights="r2")  # the paper's Eq. 2
+        return EnsembleEvaluator([Simulated.parse(text).build() for text in texts], table.task, options, past)
 
 
 class _Fixed:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import autoscout
 from autoscout import Config, Grid, Proposal, Space, Task, Trial
+from autoscout.core.origin import Origin
 from autoscout.core.seeds import stream
 
 
@@ -25,7 +26,7 @@ class Downhill:
             config = self.space.sample(rng, given)
             if config is not None and config not in taken and config not in found:
                 found.append(config)
-        return [Proposal(config=config, origin={"by": "downhill"}) for config in found[:n]]
+        return [Proposal(config=config, origin=Origin(by="downhill")) for config in found[:n]]
 
     def tell(self, trials: Sequence[Trial]) -> None:
         for trial in trials:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 from typing import Any
 
-from _toys import Watcher
-from autoscout.study.assemble import Result, Setup, prepare, run
+from autoscout.study.assemble import run
 from autoscout.study.campaign import build_campaign
 from autoscout.study.folder import Folder
+from autoscout.study.outcome import Outcome
+from autoscout.study.setup import Setup, prepare
 
 
 def campaign(folder: Path, name: str, gpus: int = 16, trials: int = 6, **more: Any) -> Setup:
@@ -26,5 +26,5 @@ def campaign(folder: Path, name: str, gpus: int = 16, trials: int = 6, **more: A
     return prepare(build_campaign(data, where="test"))
 
 
-def tuned(folder: Path, name: str, **more: Any) -> Result:
-    return run(campaign(folder, name, **more), Folder(folder / name), Watcher(), lambda _: threading.Event())
+def tuned(folder: Path, name: str, **more: Any) -> Outcome:
+    return run(campaign(folder, name, **more), Folder(folder / name))

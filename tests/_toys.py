@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from autoscout.core.clock import VirtualClock
 from autoscout.core.config import Config
+from autoscout.core.origin import Origin
 from autoscout.core.task import Budget, Objective, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
 
@@ -49,7 +50,7 @@ class InOrder:
         self.pending_seen.append(len(pending))
         busy = {trial.config for trial in self.told} | {proposal.config for proposal in pending}
         free = [Config(x=x) for x in range(self.space.size) if Config(x=x) not in busy]
-        return [Proposal(config=config, origin={"by": "in-order"}) for config in free[:n]]
+        return [Proposal(config=config, origin=Origin.from_json({"by": "in-order"})) for config in free[:n]]
 
     def tell(self, trials: Sequence[Trial]) -> None:
         self.told += trials

@@ -87,7 +87,9 @@ def test_tune_takes_plain_data(tmp_path: Path) -> None:
     found = autoscout.tune(campaign, tmp_path)
     assert found.best == autoscout.Config(x=0)
     assert found.folder is not None
-    assert (found.folder / "trials.jsonl").exists()
+    assert found.folder.journal.exists()
+    assert found.folder.page.exists()
+    assert (found.folder.best / "run.sh").exists()
     with pytest.raises(ConfigError, match="unknown key"):
         autoscout.tune({"system": "command", "bugdet": {}}, tmp_path)
 

@@ -17,6 +17,7 @@ from benchmarks.assisted import Assistance  # noqa: E402
 from benchmarks.synthetic import write  # noqa: E402
 
 from autoscout.bench import Entry, Race, Run, Table, find_tables, load_table, run_race  # noqa: E402
+from autoscout.core.origin import Origin
 from autoscout.core.trial import Fidelity, Measurement, Proposal  # noqa: E402
 
 
@@ -52,7 +53,7 @@ def assisted(table: Table, noise: float, seed: int = 0, budget: int = 12) -> Run
 def test_simulators_answer_what_the_search_proposes(trained: bool, folder: str, tmp_path: Path) -> None:
     table = synthetic(folder) if trained else load_table(find_tables(str(training_folder(tmp_path)))[0])
     evaluator = Assistance().evaluator(table, Idle(), 0)
-    (answer,) = evaluator.evaluate([Proposal(config=table.configs[-1], origin={"by": "hybrid-paper"})])
+    (answer,) = evaluator.evaluate([Proposal(config=table.configs[-1], origin=Origin(by="hybrid-paper"))])
     assert answer.fidelity is Fidelity.SIMULATED
 
 

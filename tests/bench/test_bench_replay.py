@@ -9,6 +9,7 @@ from autoscout.bench import Replay, replay
 from autoscout.bench.replay import FREE, Run
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
+from autoscout.core.origin import Origin
 from autoscout.core.trial import Proposal, Status, Trial
 from autoscout.search.random import RandomSearcher
 
@@ -26,7 +27,7 @@ class Stubborn:
         found = []
         for place in range(n):
             config = self.configs.pop(0) if len(self.configs) > 1 else self.configs[0]
-            found.append(Proposal(config=config, origin={"place": place}))
+            found.append(Proposal(config=config, origin=Origin.from_json({"place": place})))
         return found
 
     def tell(self, trials: Sequence[Trial]) -> None:
@@ -71,7 +72,7 @@ def test_only_rows_can_be_proposed() -> None:
     assert table.space.check(missing)
     with pytest.raises(ConfigError, match="does not list"):
         Replay(table).answer(Proposal(config=missing))
-    trial = Replay(table).answer(Proposal(config=Config(x=3, y=3, c="p"), origin={"by": "test"}))
+    trial = Replay(table).answer(Proposal(config=Config(x=3, y=3, c="p"), origin=Origin.from_json({"by": "test"})))
     assert trial.measurement.metrics == {"value": 2.0}
     assert trial.proposal.origin == {"by": "test"}
 

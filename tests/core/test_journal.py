@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
 from autoscout.core.journal import NAME, decode, encode, read_trials, settled
+from autoscout.core.origin import Origin
 from autoscout.core.trial import Measurement, Proposal, Status, Trial
 
 JSON = st.recursive(
@@ -35,7 +36,7 @@ def _trial(number: int = 0, study: str = "s", **changes: object) -> Trial:
 @given(origin=st.dictionaries(st.text(), JSON), tail=st.text(st.characters(codec=None)), cost_s=st.floats())
 def test_any_trial_becomes_one_line_and_settles(origin: dict[str, object], tail: str, cost_s: float) -> None:
     sent = _trial(
-        proposal=Proposal(config=Config(x=1), origin=origin),
+        proposal=Proposal(config=Config(x=1), origin=Origin.from_json(origin)),
         measurement=Measurement(status=Status.CRASHED, log_tail=tail, cost_s=cost_s, samples={"time_s": (cost_s,)}),
     )
     line = encode(sent)
@@ -50,8 +51,8 @@ def test_any_trial_becomes_one_line_and_settles(origin: dict[str, object], tail:
 
 def test_foreign_objects_do_not_lose_a_trial() -> None:
     origin = {"array": np.arange(2), "float": np.float32(0.5), "set": {2, 1}, "object": Path("a"), 7: "key", "deep": [(1, np.int64(2))]}
-    stored = settled(_trial(proposal=Proposal(config=Config(x=1), origin=origin)))  # type: ignore[arg-type]
-    assert stored.proposal.origin == {"array": [0, 1], "float": 0.5, "set": [1, 2], "object": "a", "7": "key", "deep": [[1, 2]]}
+    stored = settled(_trial(proposal=Proposal(config=Config(x=1), origin=Origin(notes=origin))))  # type: ignore[arg-type]
+    assert stored.proposal.origin.notes == {"array": [0, 1], "float": 0.5, "set": [1, 2], "object": "a", "7": "key", "deep": [[1, 2]]}
 
 
 def write_trials(path: Path, trials: list[Trial]) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from autoscout.core.config import Config
 from autoscout.core.history import recall
+from autoscout.core.origin import Origin
 from autoscout.core.protocols import StudyRecord
 from autoscout.core.task import Direction, Limit, Objective, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
@@ -19,7 +20,7 @@ def filled(name: str = "old", task: Task = TASK, fidelity: Fidelity = Fidelity.M
     for x in range(count):
         answer = Measurement(status=Status.OK, metrics={"speed": float(x), "memory": float(x)}, fidelity=fidelity)
         origin = {"round": x, "ordering": ["a", "b"] if x == count - 1 else ["b", "a"]}
-        trials.append(Trial(proposal=Proposal(config=Config(x=x), origin=origin), measurement=answer))
+        trials.append(Trial(proposal=Proposal(config=Config(x=x), origin=Origin.from_json(origin)), measurement=answer))
     store.append(
         name, [*trials, Trial(proposal=Proposal(config=Config(x=-1)), measurement=Measurement(status=Status.CRASHED, fidelity=fidelity))]
     )
@@ -47,10 +48,9 @@ def test_many_trials_are_thinned_but_the_best_are_kept() -> None:
     assert past.trials[-1].config["x"] != 44, "and some of the rest"
 
 
-def test_simulated_answers_are_no_past_except_of_a_virtual_cluster() -> None:
-    virtual = Task(system="toy", objective=TASK.objective, hardware={"virtual": True})
+def test_simulated_answers_are_no_past_except_of_a_system_that_only_simulates() -> None:
     assert recall(filled(fidelity=Fidelity.SIMULATED), TASK) == ()
-    assert len(recall(filled(task=virtual, fidelity=Fidelity.SIMULATED), virtual)) == 1
+    assert len(recall(filled(fidelity=Fidelity.SIMULATED), TASK, fidelity=Fidelity.SIMULATED)) == 1
 
 
 @pytest.mark.parametrize(("least", "count"), [(0.0, 1), (0.4, 1), (0.6, 0)])

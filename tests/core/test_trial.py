@@ -5,7 +5,8 @@ import json
 import pytest
 
 from autoscout.core.config import Config
-from autoscout.core.protocols import best
+from autoscout.core.history import best
+from autoscout.core.origin import Origin
 from autoscout.core.task import Objective, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
 
@@ -17,7 +18,7 @@ def trial(cost: float, fidelity: Fidelity = Fidelity.MEASURED, status: Status = 
 
 def test_json_round_trip_keeps_everything() -> None:
     full = Trial(
-        proposal=Proposal(config=Config(a=1, b=True, c=None, d=0.1), origin={"by": "tree", "cell": [0, 1]}, repeat=3),
+        proposal=Proposal(config=Config(a=1, b=True, c=None, d=0.1), origin=Origin.from_json({"by": "tree", "cell": [0, 1]}), repeat=3),
         measurement=Measurement(
             status=Status.OOM_RUN,
             metrics={"m": 1.5},

@@ -7,6 +7,7 @@ import pytest
 from _toys import FromFunction, ok, toy_task
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
+from autoscout.core.origin import Origin
 from autoscout.core.protocols import Evaluator
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
 from autoscout.evaluate.adaptive import AdaptiveEvaluator, AdaptiveOptions
@@ -31,7 +32,7 @@ def simulated(value: float) -> Measurement:
 
 
 def ask(evaluator: AdaptiveEvaluator, *xs: int) -> list[Measurement]:
-    return evaluator.evaluate([Proposal(config=Config(x=x), origin={"by": "search"}) for x in xs])
+    return evaluator.evaluate([Proposal(config=Config(x=x), origin=Origin.from_json({"by": "search"})) for x in xs])
 
 
 def study(evaluator: AdaptiveEvaluator, order: list[int], profiles: int, real: FromFunction) -> float:
@@ -70,14 +71,14 @@ def test_it_simulates_until_the_check_and_names_the_incumbent() -> None:
 def test_the_baseline_and_what_a_person_asked_for_are_measured_at_once() -> None:
     evaluator, real = evaluators(lambda config: simulated(truth(config)))
     for by in ("default", "given"):
-        (answer,) = evaluator.evaluate([Proposal(config=Config(x=len(by)), origin={"by": by})])
+        (answer,) = evaluator.evaluate([Proposal(config=Config(x=len(by)), origin=Origin.from_json({"by": by}))])
         assert answer.fidelity is Fidelity.MEASURED
     assert len(real.calls) == 2
 
 
 def test_a_constant_bias_is_corrected_and_does_not_end_simulation() -> None:
     evaluator, _ = evaluators(lambda config: simulated(3.0 * truth(config)), interval=1, patience=99)
-    evaluator.evaluate([Proposal(config=Config(x=0), origin={"by": "default"})])
+    evaluator.evaluate([Proposal(config=Config(x=0), origin=Origin.from_json({"by": "default"}))])
     for x in (10, 20, 30, 40):
         (answer,) = ask(evaluator, x)
         assert answer.metrics["time_s"] == pytest.approx(truth(Config(x=x)))
@@ -92,11 +93,11 @@ def test_a_large_error_that_ranks_badly_ends_simulation_and_profiles_the_top() -
     for x in (10, 30, 50, 20, 40, 55):
         ask(evaluator, x)
         for proposal in evaluator.recheck()[:1]:
-            if proposal.origin["by"] == "check":
+            if proposal.origin.by == "check":
                 evaluator.evaluate([proposal])
     assert evaluator.switched
     left = evaluator.recheck()
-    assert [proposal.origin["by"] for proposal in left] == ["top"] * len(left)
+    assert [proposal.origin.by for proposal in left] == ["top"] * len(left)
     assert ask(evaluator, 60)[0].fidelity is Fidelity.MEASURED
     assert real.calls
 
@@ -105,7 +106,7 @@ def test_a_reversed_order_ends_simulation_whatever_error_is_tolerated() -> None:
     evaluator, _ = evaluators(lambda config: simulated(4.5 - truth(config)), interval=1, error=1e9, patience=99)
     for x in (0, 20, 40, 60, 80, 5):
         ask(evaluator, x)
-        evaluator.evaluate([proposal for proposal in evaluator.recheck() if proposal.origin["by"] == "check"])
+        evaluator.evaluate([proposal for proposal in evaluator.recheck() if proposal.origin.by == "check"])
     assert "rank" in evaluator.switched
 
 
@@ -124,10 +125,10 @@ def test_simulation_ends_after_so_many_answers_and_after_idle_checks() -> None:
     ask(evaluator, 1, 2, 3)
     assert "3 configurations" in evaluator.switched
     idle, _ = evaluators(lambda config: simulated(truth(config)), interval=1, patience=2)
-    idle.evaluate([Proposal(config=Config(x=60), origin={"by": "default"})])
+    idle.evaluate([Proposal(config=Config(x=60), origin=Origin.from_json({"by": "default"}))])
     for x in (50, 40, 30):
         ask(idle, x)
-        idle.evaluate([proposal for proposal in idle.recheck() if proposal.origin["by"] == "check"])
+        idle.evaluate([proposal for proposal in idle.recheck() if proposal.origin.by == "check"])
     assert "nothing better" in idle.switched
 
 
@@ -136,7 +137,7 @@ def test_predictions_that_run_into_failures_end_simulation() -> None:
     evaluator = AdaptiveEvaluator(FromFunction(lambda config: simulated(1.0)), real, TASK, AdaptiveOptions(interval=1, least=2))
     for x in (1, 2):
         ask(evaluator, x)
-        evaluator.evaluate([proposal for proposal in evaluator.recheck() if proposal.origin["by"] == "check"])
+        evaluator.evaluate([proposal for proposal in evaluator.recheck() if proposal.origin.by == "check"])
     assert "100% of what was predicted to run failed" in evaluator.switched
 
 
@@ -172,14 +173,14 @@ def test_after_the_switch_good_simulators_still_screen_and_old_answers_come_up_a
     evaluator, real = evaluators(lambda config: simulated(truth(config)), interval=1, simulations=12, patience=99, top=2)
     for x in (0, 20, 40, 55, 80, 85, 90, 95, 100, 105, 110, 115):
         ask(evaluator, x)
-        evaluator.evaluate([proposal for proposal in evaluator.recheck() if proposal.origin["by"] == "check"])
+        evaluator.evaluate([proposal for proposal in evaluator.recheck() if proposal.origin.by == "check"])
     assert evaluator.switched
     assert evaluator.rank() == 1.0
     evaluator.evaluate(evaluator.recheck())
     assert ask(evaluator, 200)[0].fidelity is Fidelity.SIMULATED  # far behind
     assert ask(evaluator, 59)[0].fidelity is Fidelity.MEASURED
     again = evaluator.recheck()
-    assert {proposal.origin["by"] for proposal in again} == {"top"}
+    assert {proposal.origin.by for proposal in again} == {"top"}
     assert again[0].config not in {proposal.config for proposal in real.calls}
 
 
@@ -206,7 +207,7 @@ def test_trust_that_was_lost_can_be_won_back() -> None:
     evaluator, real = evaluators(lambda config: simulated(wrong.get(int(config["x"]), truth(config))), interval=1, top=0)  # type: ignore[call-overload]
     for x in [*wrong, 59]:
         ask(evaluator, x)
-        evaluator.evaluate([proposal for proposal in evaluator.recheck() if proposal.origin["by"] == "check"])
+        evaluator.evaluate([proposal for proposal in evaluator.recheck() if proposal.origin.by == "check"])
     assert evaluator.switched
     for x in range(100, 180, 8):  # measured as the search wants it, after what it had wanted before
         while wanted := evaluator.recheck():

@@ -8,7 +8,8 @@ from _toys import FromFunction, InOrder, Numbers, Watcher, ok, toy_task
 from autoscout.core import plugins
 from autoscout.core.clock import VirtualClock
 from autoscout.core.config import Config
-from autoscout.core.protocols import StudyRecord, best
+from autoscout.core.history import best
+from autoscout.core.protocols import StudyRecord
 from autoscout.core.trial import Fidelity, Measurement
 from autoscout.evaluate.adaptive import AdaptiveEvaluator, AdaptiveOptions
 from autoscout.study.budget import Stop

@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from _systems import Behaviours, Script, proposal, task
 
-from autoscout.core import plugins
+from _systems import Behaviours, Script, proposal, task
+from autoscout.backends.function import FunctionBackend
 from autoscout.core.config import Config
 from autoscout.core.errors import Infeasible
 from autoscout.core.trial import Proposal, Status
-from autoscout.evaluate.function import FunctionEvaluator
 from autoscout.evaluate.profiler import Profiler, ProfilerOptions
 from autoscout.execute.inline import InlineExecutor, InlineOptions
 from autoscout.execute.local import LocalExecutor, LocalOptions
@@ -120,19 +119,13 @@ class _OfFunction(EvaluatorSuite):
 
 class TestFunctionInline(_OfFunction):
     @pytest.fixture
-    def evaluator(self) -> Iterator[FunctionEvaluator]:
+    def evaluator(self) -> Iterator[Profiler]:
         with InlineExecutor(InlineOptions(slots=3)) as executor:
-            yield FunctionEvaluator(objective, executor, task(), Behaviours(), CLEAN)  # type: ignore[arg-type]
+            yield Profiler(FunctionBackend(function=objective), executor, task(), Behaviours(), CLEAN)  # type: ignore[arg-type]
 
 
 class TestFunctionLocal(_OfFunction):
     @pytest.fixture
-    def evaluator(self) -> Iterator[FunctionEvaluator]:
+    def evaluator(self) -> Iterator[Profiler]:
         with LocalExecutor(LocalOptions(slots=2, grace_s=0.2)) as executor:
-            yield FunctionEvaluator(objective, executor, task(), Behaviours(), CLEAN)  # type: ignore[arg-type]
-
-
-def test_every_evaluator_of_ours_runs_through_the_suite() -> None:
-    assert {"function", "profiler"} <= set(plugins.available("evaluator"))
-    tested = {"function": FunctionEvaluator, "profiler": Profiler}
-    assert {name: plugins.get("evaluator", name) for name in tested} == tested
+            yield Profiler(FunctionBackend(function=objective), executor, task(), Behaviours(), CLEAN)  # type: ignore[arg-type]

@@ -156,15 +156,15 @@ def test_nothing_outlives_us(tmp_path: Path, blow: signal.Signals) -> None:
 
 def test_tuning_a_scheduler_on_ray(cluster: None) -> None:
     """Configurations of a scheduler in parallel: the same answers as here."""
+    from autoscout.core import plugins
     from autoscout.core.trial import Proposal
-    from autoscout.sched.cluster import Cluster
-    from autoscout.sched.simulation import SchedulerEvaluator, Simulation
-    from autoscout.sched.workload.synthetic import Recipe, generate
+    from autoscout.evaluate.profiler import Profiler
 
-    question = Simulation(trace=generate(Recipe(jobs=300, days=1.0)), cluster=Cluster.parse("4x8"), scheduler="tiresias")
-    space = question.space()
+    backend = plugins.get("backend", "sched")()
+    task = backend.task({"workload": {"trace": "synthetic:philly:300:1:0"}, "hardware": {"cluster": "4x8"}})
+    space = backend.space(task)
     proposals = [Proposal(config=config) for config in (space.default(), next(iter(space.neighbours(space.default()))))]
-    here = SchedulerEvaluator(question).evaluate(proposals)
+    here = [backend.render(proposal.config, task, 0).call() for proposal in proposals]
     with RayExecutor(RayOptions(slots=2)) as executor:
-        there = SchedulerEvaluator(question, executor).evaluate(proposals)
+        there = Profiler(backend, executor, task, space).evaluate(proposals)
     assert [answer.metrics for answer in there] == [answer.metrics for answer in here]

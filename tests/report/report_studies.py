@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autoscout.core.config import Config
+from autoscout.core.origin import Origin
 from autoscout.core.task import Budget, Direction, Limit, Objective, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
 
@@ -52,7 +53,7 @@ def make_trial(number: int, config: Config, value: float | None = None, **more: 
     metric = more.pop("metric", METRIC)
     if value is not None:
         metrics[metric] = value
-    proposal = Proposal(config=config, origin=more.pop("origin", {"by": "random"}), repeat=more.pop("repeat", 0))
+    proposal = Proposal(config=config, origin=Origin.from_json(more.pop("origin", {"by": "random"})), repeat=more.pop("repeat", 0))
     started_s = 1000.0 + 10.0 * number
     return Trial(
         proposal=proposal,

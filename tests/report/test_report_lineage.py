@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from autoscout.core.config import Config
+from autoscout.core.origin import Origin
 from autoscout.core.task import Direction, Objective, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
 from autoscout.report.lineage import lineage, role_of
@@ -14,7 +15,7 @@ TASK = Task(system="toy", objective=Objective(metric="rate", direction=Direction
 def trial(number: int, rate: float | None, origin: dict[str, Any], fidelity: Fidelity = Fidelity.MEASURED, **config: Any) -> Trial:
     status = Status.OOM_RUN if rate is None else Status.OK
     measurement = Measurement(status=status, metrics={} if rate is None else {"rate": rate}, fidelity=fidelity)
-    return Trial(proposal=Proposal(config=Config(config), origin=origin), measurement=measurement, number=number)
+    return Trial(proposal=Proposal(config=Config(config), origin=Origin.from_json(origin)), measurement=measurement, number=number)
 
 
 STUDY = [

@@ -49,7 +49,7 @@ def test_commas_quotes_newlines_and_formulas_survive() -> None:
     assert rows[0]["knob.nothing"] == "null"
     assert rows[0]["knob.minus"] == "-O3"
     assert rows[0]["reason"] == '\'=HYPERLINK("http://evil","x")'
-    assert json.loads(rows[0]["origin"]) == {"why": "a,b\nc"}
+    assert json.loads(rows[0]["origin"]) == {"notes": {"why": "a,b\nc"}}
     assert rows[0][f"metric.{METRIC}"] == ""
     assert rows[1][f"metric.{METRIC}"] == "3.5"
 

@@ -12,6 +12,7 @@ import pytest
 from autoscout.core import plugins
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
+from autoscout.core.origin import Origin
 from autoscout.core.protocols import Searcher
 from autoscout.core.seeds import stream
 from autoscout.core.task import Objective, Task
@@ -81,7 +82,7 @@ def trial_at(x: int, value: float | None, round_: int | None = None, fidelity: F
     metrics = {} if value is None else {"time_s": value}
     status = Status.CRASHED if value is None else Status.OK
     measurement = Measurement(status=status, metrics=metrics, fidelity=fidelity)
-    return Trial(proposal=Proposal(config=Config(x=x, y=0, c="p"), origin=origin), measurement=measurement)
+    return Trial(proposal=Proposal(config=Config(x=x, y=0, c="p"), origin=Origin.from_json(origin)), measurement=measurement)
 
 
 def test_age_comes_from_the_origin_and_not_from_arrival() -> None:
@@ -143,7 +144,7 @@ def test_children_come_from_the_best_of_the_young() -> None:
     assert trials[0].config == BOWL.default()
     parent = min(trials, key=lambda trial: bowl(trial.config))
     (child,) = searcher.ask(1)
-    assert child.origin["parent"] == parent.config.key
+    assert child.origin.notes["parent"] == parent.config.key
     assert sum(child.config[name] != parent.config[name] for name in BOWL.knobs) == 1
 
 
@@ -151,7 +152,7 @@ def test_the_oldest_leaves_even_if_it_is_the_best() -> None:
     searcher = EvolutionSearcher(BOWL, TASK, 0, EvolutionOptions(population=3, sample=3))
     searcher.tell([trial_at(1, 0.1, 0), trial_at(2, 5.0, 1), trial_at(3, 4.0, 2), trial_at(4, 6.0, 3)])
     (child,) = searcher.ask(1)
-    assert child.origin["parent"] == Config(x=3, y=0, c="p").key
+    assert child.origin.notes["parent"] == Config(x=3, y=0, c="p").key
 
 
 # --- coordinate ---------------------------------------------------------------------------------------------------
@@ -167,7 +168,7 @@ def test_a_new_start_when_nothing_near_is_better() -> None:
     line = Space([Grid("x", 0, 100, default=50)])
     trials = run(CoordinateSearcher(line, TASK, 0), lambda config: 1.0 + abs(float(config["x"]) - 50), 9)  # type: ignore[arg-type]
     assert [trial.config["x"] for trial in trials[:7]] == [50, 51, 49, 52, 48, 54, 46]
-    assert trials[7].proposal.origin["start"] == 1
+    assert trials[7].proposal.origin.notes["start"] == 1
 
 
 # --- cherrypick ---------------------------------------------------------------------------------------------------
@@ -226,13 +227,13 @@ def test_all_plans_by_cost_and_nothing_else_moves() -> None:
     assert len(trials) == 10 * 3, "ten ways to share 8 GPUs, three micro batches"
     assert {trial.config["bucket"] for trial in trials} == {4}
     assert {trial.config["recompute"] for trial in trials} == {False}
-    fits = [trial.proposal.origin["estimate_s"] for trial in trials if trial.proposal.origin["memory_gb"] <= 80]
+    fits = [trial.proposal.origin.notes["estimate_s"] for trial in trials if trial.proposal.origin.notes["memory_gb"] <= 80]
     assert fits == sorted(fits)
 
 
 def test_a_plan_that_ran_out_of_memory_prunes_larger_ones() -> None:
     trials = run(MetisSearcher(MEGATRON, TASK, 0), lambda config: math.inf, 12)
-    needs = [trial.proposal.origin["memory_gb"] for trial in trials]
+    needs = [trial.proposal.origin.notes["memory_gb"] for trial in trials]
     assert all(need < needs[0] for need in needs[1:4])
 
 
@@ -261,12 +262,12 @@ def test_a_tuner_that_repeats_itself_is_moved_on() -> None:
     wish = {"x": 3.2, "y": 5, "c": "q"}
     (first,) = propose("stuck", 1, BOWL, 0, memory, Config(), [], lambda place, attempt: wish)
     assert first.config == Config(x=3, y=5, c="q")
-    assert first.origin["how"] == "model"
+    assert first.origin.notes["how"] == "model"
     memory.add([answered(first, bowl)])
     (second,) = propose("stuck", 1, BOWL, 0, memory, Config(), [], lambda place, attempt: wish)
-    assert second.origin["how"] == "near"
+    assert second.origin.notes["how"] == "near"
     (third,) = propose("silent", 1, BOWL, 0, memory, Config(c="r"), [], lambda place, attempt: None)
-    assert third.origin["how"] == "chance"
+    assert third.origin.notes["how"] == "chance"
     assert third.config["c"] == "r"
 
 

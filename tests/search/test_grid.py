@@ -246,7 +246,7 @@ def test_names_in_the_origin() -> None:
     space = Space([Choice("train_micro_batch_size_per_gpu", [8]), Choice("gradient_accumulation_steps", [4])])
     assert GridSearcher(space, TASK).ask(1)[0].origin == {"by": "grid", "name": "tmbspg8_gas4"}
     staged = GridSearcher(space, TASK, 0, GridOptions(stages=(("gradient_accumulation_steps",), ("train_micro_batch_size_per_gpu",))))
-    assert staged.ask(1)[0].origin["stage"] == 0
+    assert staged.ask(1)[0].origin.notes["stage"] == 0
 
 
 def test_bad_options_all_at_once() -> None:

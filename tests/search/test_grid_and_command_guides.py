@@ -69,7 +69,7 @@ def test_the_number_of_trials_in_the_staged_example() -> None:
     counts: dict[int, int] = {}
     while asked := search.ask(3):
         for proposal in asked:
-            stage = proposal.origin["stage"]
+            stage = proposal.origin.notes["stage"]
             counts[stage] = counts.get(stage, 0) + 1
             cost = 5.0 - float(str(proposal.config["zero_stage"]))
             search.tell([Trial(proposal=proposal, measurement=Measurement(status=Status.OK, metrics={"wall_s": cost}))])

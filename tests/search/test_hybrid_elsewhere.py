@@ -6,6 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from autoscout.core.config import Config
+from autoscout.core.origin import Origin
 from autoscout.core.trial import Measurement, Proposal, Status, Trial
 from autoscout.search.hybrid import HybridSearcher
 from autoscout.search.hybrid.elsewhere import DOUBTED, TURNS, fruitless, seldom_tried
@@ -84,9 +85,9 @@ def tries(options: HybridOptions, loss: Callable[[Config], float] = loss, steps:
 
 def test_a_structure_that_looked_bad_gets_another_chance() -> None:
     with_it, without = tries(HybridOptions()), tries(HybridOptions(elsewhere=False))
-    looks = [proposal for proposal in with_it if proposal.origin.get("arm") == "elsewhere"]
+    looks = [proposal for proposal in with_it if proposal.origin.notes.get("arm") == "elsewhere"]
     assert looks
-    assert not any(proposal.origin.get("arm") == "elsewhere" for proposal in without)
+    assert not any(proposal.origin.notes.get("arm") == "elsewhere" for proposal in without)
     assert np.mean([proposal.config["way"] != "known" for proposal in looks]) > 0.5
     tried = [sum(proposal.config["way"] != "known" for proposal in made) for made in (with_it, without)]
     assert tried[0] > tried[1]
@@ -94,7 +95,7 @@ def test_a_structure_that_looked_bad_gets_another_chance() -> None:
 
 def test_doubt_has_more_time_but_not_all_of_it() -> None:
     made = tries(HybridOptions(), smooth, steps=90)
-    arms = [proposal.origin.get("arm") for proposal in made]
+    arms = [proposal.origin.notes.get("arm") for proposal in made]
     losses = [smooth(proposal.config) for proposal in made]
     first = losses.index(min(losses)) + DOUBTED + 1
     late = arms[first:]
@@ -111,9 +112,9 @@ def test_looks_go_to_what_was_seldom_tried() -> None:
     known = [Config({"way": way, "x": x}) for way in "abcdef" for x in range(1, 41, 2 if way == "a" else 13)]
     for number, config in enumerate(known):
         seconds = 1.0 + 0.2 * math.sin(37 * number) if config["way"] == "a" else 1.5
-        proposal = Proposal(config=config, origin={"by": "hybrid", "round": number})
+        proposal = Proposal(config=config, origin=Origin.from_json({"by": "hybrid", "round": number}))
         searcher.tell([Trial(proposal=proposal, measurement=Measurement(status=Status.OK, metrics={"time_s": seconds}))])
-    looks = [proposal.config["way"] for proposal in searcher.ask(12) if proposal.origin.get("arm") == "elsewhere"]
+    looks = [proposal.config["way"] for proposal in searcher.ask(12) if proposal.origin.notes.get("arm") == "elsewhere"]
     assert len(looks) >= 2
     assert set(looks) <= {"g", "h"}, "those that had no trial"
 
@@ -125,8 +126,8 @@ def test_no_look_goes_where_the_only_trial_failed() -> None:
     for number, config in enumerate([*known, Config({"way": "g", "x": 20}), Config({"way": "h", "x": 20})]):
         seconds = 1.0 + 0.2 * math.sin(37 * number) if config["way"] == "a" else 1.5
         worked, failed = Measurement(status=Status.OK, metrics={"time_s": seconds}), Measurement(status=Status.CRASHED, reason="no room")
-        proposal = Proposal(config=config, origin={"by": "hybrid", "round": number})
+        proposal = Proposal(config=config, origin=Origin.from_json({"by": "hybrid", "round": number}))
         searcher.tell([Trial(proposal=proposal, measurement=failed if config["way"] in "gh" else worked)])
-    looks = [proposal.config["way"] for proposal in searcher.ask(12) if proposal.origin.get("arm") == "elsewhere"]
+    looks = [proposal.config["way"] for proposal in searcher.ask(12) if proposal.origin.notes.get("arm") == "elsewhere"]
     assert len(looks) >= 2
     assert not {"g", "h"} & set(looks)

@@ -129,7 +129,7 @@ def test_where_the_model_promises_nothing_it_is_doubted_next_to_the_best() -> No
     for _ in range(120):
         proposal = searcher.ask(1)[0]
         config = proposal.config
-        if proposal.origin.get("arm") == "doubt":
+        if proposal.origin.notes.get("arm") == "doubt":
             doubted += 1
             best = sorted(losses, key=lambda known: (losses[known], known.key))[:4]
             assert apart(space, config, best) == 1
@@ -145,7 +145,7 @@ def first_doubt(ties: int, monkeypatch: pytest.MonkeyPatch) -> int:
     searcher = HybridSearcher(space, TASK, seed=0)
     for step in range(60):
         proposal = searcher.ask(1)[0]
-        if proposal.origin.get("arm") == "doubt":
+        if proposal.origin.notes.get("arm") == "doubt":
             return step
         config = proposal.config
         noise = 0.01 * (zlib.crc32(config.key.encode()) % 100) / 100

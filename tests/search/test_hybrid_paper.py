@@ -11,6 +11,7 @@ import pytest
 
 from autoscout.core.config import Config
 from autoscout.core.history import Past, PastTrial
+from autoscout.core.origin import Origin
 from autoscout.core.seeds import stream
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
 from autoscout.search.hybrid.ledger import Answer
@@ -72,7 +73,7 @@ def answers(losses: dict[Config, float], simulated: dict[Config, float] | None =
             key=config.key,
             loss=losses.get(config, guesses.get(config, math.inf)),
             simulated=guesses.get(config),
-            origin={},
+            origin=Origin.from_json({}),
             measured=config in losses,
         )
         for config in sorted({**losses, **guesses}, key=lambda config: config.key)
@@ -139,7 +140,7 @@ def test_what_was_eliminated_stays_so_when_ranks_change() -> None:
 def test_the_winner_is_the_tree_of_the_main_loop_for_good() -> None:
     searcher = HybridPaperSearcher(SPACE, TASK, 0)
     trials = run(searcher, 60)
-    rounds = [trial.proposal.origin for trial in trials if "round" in trial.proposal.origin]
+    rounds = [trial.proposal.origin for trial in trials if "round" in trial.proposal.origin.notes]
     assert len({origin["tree"] for origin in rounds}) == 1
     assert len({tuple(origin["ordering"]) for origin in rounds}) == 1
 
@@ -161,8 +162,12 @@ def test_a_study_may_go_on_with_another_k(before: int, after: int) -> None:
 def test_past_winners_enter_first() -> None:
     options = HybridPaperOptions(orderings=2, first=(("fused", "padded", "kernel"),))
     trials = run(HybridPaperSearcher(SPACE, TASK, 0, options), 12)
-    assert trials[1].proposal.origin["tree"] == 0
-    entered = {trial.proposal.origin["tree"]: trial.proposal.origin["ordering"] for trial in trials if "round" in trial.proposal.origin}
+    assert trials[1].proposal.origin.notes["tree"] == 0
+    entered = {
+        trial.proposal.origin.notes["tree"]: trial.proposal.origin.notes["ordering"]
+        for trial in trials
+        if "round" in trial.proposal.origin.notes
+    }
     assert entered.get(0, ["fused", "padded", "kernel"]) == ["fused", "padded", "kernel"]
 
 
@@ -172,7 +177,7 @@ def test_past_studies_give_a_start_and_an_ordering() -> None:
     past = (Past(similarity=0.8, trials=trials, ordering=("fused", "padded", "kernel")), Past(similarity=0.6, trials=()))
     searcher = HybridPaperSearcher(SPACE, TASK, 0, HybridPaperOptions(orderings=1, past=past))
     assert [proposal.config for proposal in searcher.ask(2)] == [SPACE.default(), good]
-    assert run(searcher, 6)[-1].proposal.origin["ordering"] == ["fused", "padded", "kernel"]
+    assert run(searcher, 6)[-1].proposal.origin.notes["ordering"] == ["fused", "padded", "kernel"]
 
 
 # --- the tree --------------------------------------------------------------------------------------------------
@@ -224,7 +229,7 @@ def test_descents_decide_every_active_sparse_knob_under_given() -> None:
 
 def test_the_first_grid_is_two_by_two() -> None:
     four = HybridPaperSearcher(SPACE, TASK, 0, NO_TOURNAMENT).ask(4)
-    assert [proposal.origin["cell"] for proposal in four] == ["bb", "bc", "cb", "cc"]
+    assert [proposal.origin.notes["cell"] for proposal in four] == ["bb", "bc", "cb", "cc"]
     bb, bc, cb, cc = (proposal.config for proposal in four)
     assert SPACE.structure(bb) == SPACE.structure(bc) != SPACE.structure(cb) == SPACE.structure(cc)
     assert bb == SPACE.default()
@@ -234,15 +239,15 @@ def test_the_first_grid_is_two_by_two() -> None:
 def test_a_grid_is_finished_before_the_next_is_planned(width: int) -> None:
     searcher = HybridPaperSearcher(SPACE, TASK, 0, NO_TOURNAMENT)
     for trial in run(searcher, 50, width):
-        quad = trial.proposal.origin["quad"]
-        assert trial.config.to_json() == quad[trial.proposal.origin["cell"]]
+        quad = trial.proposal.origin.notes["quad"]
+        assert trial.config.to_json() == quad[trial.proposal.origin.notes["cell"]]
     told = {trial.config for trial in run(HybridPaperSearcher(SPACE, TASK, 0, NO_TOURNAMENT), 50)}
     trials = run(HybridPaperSearcher(SPACE, TASK, 0, NO_TOURNAMENT), 50)
-    last = trials[-1].proposal.origin["round"]
+    last = trials[-1].proposal.origin.notes["round"]
     for trial in trials:
-        if trial.proposal.origin["round"] < last:
-            assert all(Config(cell) in told for cell in trial.proposal.origin["quad"].values())
-    numbers = [trial.proposal.origin["round"] for trial in trials]
+        if trial.proposal.origin.notes["round"] < last:
+            assert all(Config(cell) in told for cell in trial.proposal.origin.notes["quad"].values())
+    numbers = [trial.proposal.origin.notes["round"] for trial in trials]
     assert numbers == sorted(numbers)
     assert last >= 10
 
@@ -250,11 +255,13 @@ def test_a_grid_is_finished_before_the_next_is_planned(width: int) -> None:
 def test_known_cells_cost_nothing_and_the_base_is_the_incumbent() -> None:
     trials = run(HybridPaperSearcher(SPACE, TASK, 1, NO_TOURNAMENT), 40)
     for at, trial in enumerate(trials):
-        begins = min(index for index, other in enumerate(trials) if other.proposal.origin["round"] == trial.proposal.origin["round"])
+        begins = min(
+            index for index, other in enumerate(trials) if other.proposal.origin.notes["round"] == trial.proposal.origin.notes["round"]
+        )
         before = [other for other in trials[:begins] if other.ok]
         if before:
             best = min(TASK.objective.loss(other.measurement) for other in before)
-            assert time_s(Config(trial.proposal.origin["quad"]["bb"])) == best
+            assert time_s(Config(trial.proposal.origin.notes["quad"]["bb"])) == best
         assert trial.config not in [other.config for other in trials[:at]]
 
 
@@ -262,9 +269,9 @@ def test_a_grid_lost_in_flight_is_asked_for_again() -> None:
     searcher = HybridPaperSearcher(SPACE, TASK, 0, NO_TOURNAMENT)
     four = searcher.ask(4)
     searcher.tell([measured(four[0]), measured(four[2])])
-    assert [proposal.origin["cell"] for proposal in searcher.ask(2)] == ["bc", "cc"]
+    assert [proposal.origin.notes["cell"] for proposal in searcher.ask(2)] == ["bc", "cc"]
     (more,) = searcher.ask(1, pending=[four[1], four[3]])
-    assert more.origin["round"] == 1
+    assert more.origin.notes["round"] == 1
 
 
 def test_the_arm_that_is_pulled_brings_the_new_candidate() -> None:
@@ -334,10 +341,10 @@ def test_rewards_compare_only_what_the_same_instrument_answered() -> None:
 
 def test_while_simulators_answer_their_best_is_the_base() -> None:
     searcher = HybridPaperSearcher(SPACE, TASK, 0, NO_TOURNAMENT)
-    searcher.tell([measured(Proposal(config=SPACE.default(), origin={"by": "default"}))])
+    searcher.tell([measured(Proposal(config=SPACE.default(), origin=Origin.from_json({"by": "default"})))])
     for _ in range(30):
         searcher.tell([measured(searcher.ask(1)[0], lambda config: 0.5 * time_s(config), Fidelity.SIMULATED)])
-    assert searcher.ask(1)[0].origin["quad"]["bb"] != SPACE.default().to_json()
+    assert searcher.ask(1)[0].origin.notes["quad"]["bb"] != SPACE.default().to_json()
 
 
 def test_costs_are_positive_whatever_the_objective() -> None:
@@ -351,7 +358,10 @@ def test_costs_are_positive_whatever_the_objective() -> None:
 
 def test_without_the_orchestrator_the_arms_take_turns() -> None:
     options = HybridPaperOptions(tournament=False, orchestrator=False)
-    arms = {trial.proposal.origin["round"]: trial.proposal.origin["arm"] for trial in run(HybridPaperSearcher(SPACE, TASK, 0, options), 30)}
+    arms = {
+        trial.proposal.origin.notes["round"]: trial.proposal.origin.notes["arm"]
+        for trial in run(HybridPaperSearcher(SPACE, TASK, 0, options), 30)
+    }
     assert [arms[number] for number in sorted(arms)][:6] == ["sparse", "dense"] * 3
 
 
@@ -378,4 +388,4 @@ def test_sixteen_under_way_come_from_several_grids() -> None:
     run(searcher, 12)
     many = searcher.ask(16)
     assert len({proposal.config for proposal in many}) == 16
-    assert len({proposal.origin.get("round") for proposal in many}) >= 4
+    assert len({proposal.origin.notes.get("round") for proposal in many}) >= 4

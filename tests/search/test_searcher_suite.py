@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from autoscout.core.config import Config
+from autoscout.core.origin import Origin
 from autoscout.core.protocols import Searcher
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
@@ -74,7 +75,7 @@ class OverfillsTheOrder(_Mutant):
 
 class HasStrangeOrigins(_Mutant):
     def ask(self, n: int, given: Config = Config(), pending: Sequence[Proposal] = ()) -> list[Proposal]:
-        return [Proposal(config=proposal.config, origin={"at": (1, 2)}) for proposal in super().ask(n, given, pending)]
+        return [Proposal(config=proposal.config, origin=Origin.from_json({"at": (1, 2)})) for proposal in super().ask(n, given, pending)]
 
 
 class NeverEnds(_Mutant):

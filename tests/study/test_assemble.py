@@ -1,17 +1,18 @@
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 import pytest
 
-from _toys import Watcher
 from autoscout.core.errors import AutoScoutError
 from autoscout.core.trial import Fidelity
-from autoscout.study.assemble import Result, prepare, run, without_password
+from autoscout.study.assemble import run
 from autoscout.study.budget import counted
 from autoscout.study.campaign import build_campaign
 from autoscout.study.folder import Folder
+from autoscout.study.outcome import Outcome
+from autoscout.study.setup import prepare
+from autoscout.study.stores import without_password
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,7 @@ def test_the_resolved_campaign_stands_for_the_same_task(tmp_path: Path) -> None:
     assert "secret" not in str(setup.spec)
 
 
-def simulating(folder: Path, searcher: str, **simulate: object) -> Result:
+def simulating(folder: Path, searcher: str, **simulate: object) -> Outcome:
     data = {
         "system": "virtual",
         "budget": {"trials": 8},
@@ -64,12 +65,12 @@ def simulating(folder: Path, searcher: str, **simulate: object) -> Result:
         "finals": {"finalists": 1, "rounds": 2},
     }
     setup = prepare(build_campaign(data, where="test"))
-    return run(setup, Folder(folder), Watcher(), lambda _: threading.Event())
+    return run(setup, Folder(folder))
 
 
 def test_a_searcher_that_can_is_told_what_the_simulator_predicts(tmp_path: Path) -> None:
     result = simulating(tmp_path / "a", "hybrid")
-    assert result.setup.simulates == "prior"
+    assert result.start.use == "prior"
     assert {trial.measurement.fidelity for trial in result.trials} == {Fidelity.SIMULATED}, "a virtual cluster never measures"
     search = [trial for trial in result.trials if trial.proposal.repeat == 0]
     assert len(search) == 8
@@ -79,14 +80,14 @@ def test_a_searcher_that_can_is_told_what_the_simulator_predicts(tmp_path: Path)
 
 def test_for_other_searchers_the_simulator_answers_until_it_is_measured(tmp_path: Path) -> None:
     result = simulating(tmp_path / "a", "random", adaptive={"interval": 1})
-    assert result.setup.simulates == "adaptive"
+    assert result.start.use == "adaptive"
     assert {trial.measurement.fidelity for trial in result.trials} == {Fidelity.SIMULATED, Fidelity.PREDICTED}
     checked = [trial for trial in result.trials if trial.proposal.repeat < 0]
     assert checked
     assert all(trial.measurement.fidelity is Fidelity.SIMULATED and "virtual" in trial.measurement.conditions for trial in checked)
     assert any("predicted" in trial.measurement.conditions for trial in checked)
     more = prepare(build_campaign({**result.setup.spec, "budget": {"trials": 10}}, where="test"))
-    again = run(more, result.folder, Watcher(), lambda _: threading.Event())
+    again = run(more, result.folder)
     assert again.trials[: len(result.trials)] == result.trials
     assert len(counted(again.trials)) == 10
 

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 from _toys import ok, toy_task
 from autoscout.core.config import Config
+from autoscout.core.origin import Origin
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
 from autoscout.study.budget import Stop, counted, failures_in_a_row, over
 from autoscout.study.final import Finals
 
 
 def trial(x: int, answer: Measurement | None = None, start_s: float = 0.0, end_s: float = 0.0, **origin: object) -> Trial:
-    proposal = Proposal(config=Config(x=x), origin=origin)
+    proposal = Proposal(config=Config(x=x), origin=Origin.from_json(origin))
     return Trial(proposal=proposal, measurement=answer or ok(1.0), started_s=start_s, finished_s=end_s)
 
 

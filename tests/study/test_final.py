@@ -5,12 +5,13 @@ import pytest
 from _toys import ok, toy_task
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
+from autoscout.core.origin import Origin
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
 from autoscout.study.final import Finals, finalists, plan
 
 
 def trial(x: int, answer: Measurement, **origin: object) -> Trial:
-    return Trial(proposal=Proposal(config=Config(x=x), origin=origin), measurement=answer)
+    return Trial(proposal=Proposal(config=Config(x=x), origin=Origin.from_json(origin)), measurement=answer)
 
 
 def test_only_the_highest_fidelity_enters_the_final() -> None:

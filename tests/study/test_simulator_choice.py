@@ -14,14 +14,15 @@ from _studies import campaign, tuned
 from autoscout.cli.main import app
 from autoscout.core import plugins
 from autoscout.core.errors import ConfigError
-from autoscout.core.protocols import StudyRecord
+from autoscout.core.protocols import NeedsNoTrials, StudyRecord
 from autoscout.core.task import Direction, Objective, Task
 from autoscout.space import Choice, Grid, Space
 from autoscout.store.sql.store import SqlStore
-from autoscout.study import simulator_choice as foresight
-from autoscout.study.assemble import Setup, inform, look, prepare, remember, searcher
+from autoscout.study.assemble import build_searcher, look
 from autoscout.study.campaign import build_campaign, read_campaign
 from autoscout.study.folder import Folder
+from autoscout.study.setup import Setup, prepare
+from autoscout.study.start import StartingPoint, find_simulator, understands
 
 TRAINING = Task(
     system="job",
@@ -39,93 +40,90 @@ SERVER = Task(
 ENGINE = Space([Choice("tensor_parallel_size", [1, 2, 4]), Grid("max_num_seqs", values=[4, 64])])
 
 
-def informant(setup: Setup, folder: Path) -> str:
-    home = Folder(folder / setup.name)
-    return inform(setup, home, remember(setup, home)).simulator
+def chosen(setup: Setup, folder: Path) -> StartingPoint:
+    return StartingPoint.decide(setup, Folder(folder / setup.name))
 
 
 def test_the_first_ready_simulator_that_understands_a_task_is_found() -> None:
-    assert foresight.informant(LAYOUT, TRAINING) == "training"
-    assert foresight.informant(ENGINE, SERVER) == "serving"
-    assert foresight.informant(Space([Grid("x", 1, 4)]), TRAINING) == "", "it must read a knob"
-    assert foresight.informant(LAYOUT, replace(TRAINING, workload={})) == "", "and know the job"
-    assert foresight.informant(ENGINE, replace(SERVER, objective=Objective(metric="accuracy"))) == "", "and the metric"
-    assert foresight.informant(LAYOUT, replace(TRAINING, objective=Objective(metric="reward", direction=Direction.MAXIMIZE))) == ""
-    assert foresight.informant(LAYOUT, replace(TRAINING, objective=Objective(metric="peak_memory_gb"))) == ""
+    assert find_simulator(LAYOUT, TRAINING) == "training"
+    assert find_simulator(ENGINE, SERVER) == "serving"
+    assert find_simulator(Space([Grid("x", 1, 4)]), TRAINING) == "", "it must read a knob"
+    assert find_simulator(LAYOUT, replace(TRAINING, workload={})) == "", "and know the job"
+    assert find_simulator(ENGINE, replace(SERVER, objective=Objective(metric="accuracy"))) == "", "and the metric"
+    assert find_simulator(LAYOUT, replace(TRAINING, objective=Objective(metric="reward", direction=Direction.MAXIMIZE))) == ""
+    assert find_simulator(LAYOUT, replace(TRAINING, objective=Objective(metric="peak_memory_gb"))) == ""
 
 
 def test_only_simulators_that_need_no_trials_are_ready() -> None:
-    ready = []
-    for name in plugins.available("simulator"):
-        if plugins.health("simulator", name).usable:
-            ready += [name] * getattr(plugins.get("simulator", name), "ready", False)
-    assert ready == ["serving", "training"]
+    usable = [name for name in plugins.available("simulator") if plugins.health("simulator", name).usable]
+    able = {name for name in usable if isinstance(plugins.get("simulator", name), NeedsNoTrials)}
+    assert {"serving", "training"} <= able
+    assert not able & {"linear", "log-linear", "boosted", "residual"}
 
 
 def test_a_simulator_says_why_it_does_not_understand() -> None:
     model = plugins.get("simulator", "training")()
-    assert "none of the knobs" in foresight.understands(model, Space([Grid("x", 1, 4)]), TRAINING)
-    assert "model" in foresight.understands(model, LAYOUT, replace(TRAINING, workload={"global_batch": 256, "seq_len": 2048}))
-    assert "accuracy" in foresight.understands(
-        plugins.get("simulator", "serving")(), ENGINE, replace(SERVER, objective=Objective(metric="accuracy"))
-    )
+    assert "none of the knobs" in understands(model, Space([Grid("x", 1, 4)]), TRAINING)
+    assert "model" in understands(model, LAYOUT, replace(TRAINING, workload={"global_batch": 256, "seq_len": 2048}))
+    assert "accuracy" in understands(plugins.get("simulator", "serving")(), ENGINE, replace(SERVER, objective=Objective(metric="accuracy")))
 
 
 def test_a_study_is_informed_unless_it_says_none(tmp_path: Path) -> None:
     told = tuned(tmp_path, "told")
-    assert (told.setup.simulator, told.setup.simulates) == ("training", "prior")
-    assert tuned(tmp_path, "without", search={"warm_start": False}, simulate={"simulator": "none"}).setup.simulates == ""
+    assert (told.start.simulator, told.start.use) == ("training", "prior")
+    assert tuned(tmp_path, "without", search={"warm_start": False}, simulate={"simulator": "none"}).start.use == ""
     named = campaign(tmp_path, "named", simulate={"simulator": "training"})
-    assert named.simulates == "prior"
-    assert searcher(named).ask(3) == searcher(told.setup).ask(3) != searcher(campaign(tmp_path, "x")).ask(3)
-    assert campaign(tmp_path, "x", simulate={"simulator": None}).simulates == ""
+    start = chosen(named, tmp_path)
+    assert (start.use, start.automatic) == ("prior", False)
+    plain = build_searcher(campaign(tmp_path, "x"), StartingPoint()).ask(3)
+    assert build_searcher(named, start).ask(3) == build_searcher(told.setup, told.start).ask(3) != plain
+    assert chosen(campaign(tmp_path, "x", simulate={"simulator": None}), tmp_path).use == ""
 
 
 def test_it_is_kept_in_the_store_and_not_in_the_file(tmp_path: Path) -> None:
     setup = campaign(tmp_path, "new")
-    assert informant(setup, tmp_path) == "training"
+    assert chosen(setup, tmp_path).simulator == "training"
     assert not (tmp_path / "all.db").exists(), "looking writes nothing"
-    result = tuned(tmp_path, "new")
+    outcome = tuned(tmp_path, "new")
+    assert outcome.folder is not None
     assert "simulat" not in (tmp_path / "new" / "campaign.yaml").read_text()
     with closing(SqlStore(str(tmp_path / "all.db"))) as store:
         (record,) = store.studies()
-    assert foresight.read(record.spec) == "training"
-    again = prepare(read_campaign(result.folder.campaign))
-    assert look(again, result.folder).setup.simulator == "training", "for the report"
+    assert StartingPoint.from_record(setup, record).simulator == "training"
+    again = prepare(read_campaign(outcome.folder.campaign))
+    assert look(again, outcome.folder).start.simulator == "training", "for the report"
 
 
 def test_resumed_equals_uninterrupted(tmp_path: Path) -> None:
     whole = tuned(tmp_path, "new", trials=7)
     tuned(tmp_path, "other", gpus=32)
     setup = campaign(tmp_path, "new", trials=7)
-    home = Folder(tmp_path / "new")
-    for count in range(1, 7):  # killed after so many trials
-        resumed = inform(setup, home, remember(setup, home))
-        asker = searcher(resumed, remember(setup, home))
-        asker.tell(whole.trials[:count])
-        assert asker.ask(1, setup.given)[0].config == whole.trials[count].config
+    for count in range(1, 7):  # killed after this many trials
+        searcher = build_searcher(setup, chosen(setup, tmp_path))
+        searcher.tell(whole.trials[:count])
+        assert searcher.ask(1, setup.given)[0].config == whole.trials[count].config
 
 
-def test_a_study_that_began_without_goes_on_without(tmp_path: Path) -> None:
+def test_a_study_that_began_without_resumes_without(tmp_path: Path) -> None:
     old = campaign(tmp_path, "old")
     with closing(SqlStore(str(tmp_path / "all.db"))) as store:  # as versions before this wrote it
         store.open(StudyRecord(name="old", task=old.task, space=old.space.fingerprint(), spec=old.spec))
-    assert informant(old, tmp_path) == ""
-    assert tuned(tmp_path, "old").setup.simulates == ""
+    assert chosen(old, tmp_path).simulator == ""
+    assert tuned(tmp_path, "old").start.use == ""
     began = tuned(tmp_path, "b", search={"searcher": "random", "warm_start": False})
-    assert began.setup.simulates == "", "never the adaptive evaluator unasked"
-    assert tuned(tmp_path, "b", trials=8).setup.simulates == ""
+    assert began.start.use == "", "never the adaptive evaluator unasked"
+    assert tuned(tmp_path, "b", trials=8).start.use == ""
 
 
 def test_similar_studies_come_before_what_was_found_and_after_what_was_named(tmp_path: Path) -> None:
     tuned(tmp_path, "old")
-    similar = campaign(tmp_path, "new", gpus=32)
-    assert remember(similar, Folder(tmp_path / "new")) != ()
-    assert informant(similar, tmp_path) == ""
-    assert informant(campaign(tmp_path, "new", gpus=32, search={"warm_start": False}), tmp_path) == "training"
-    assert informant(campaign(tmp_path, "new", gpus=32, simulate={"simulator": "training"}), tmp_path) == "training"
+    similar = chosen(campaign(tmp_path, "new", gpus=32), tmp_path)
+    assert similar.past != ()
+    assert similar.simulator == ""
+    assert chosen(campaign(tmp_path, "new", gpus=32, search={"warm_start": False}), tmp_path).simulator == "training"
+    assert chosen(campaign(tmp_path, "new", gpus=32, simulate={"simulator": "training"}), tmp_path).simulator == "training"
     by_hand = campaign(tmp_path, "new", gpus=32, search={"options": {"past": []}})
-    assert informant(by_hand, tmp_path) == "", "a past given by hand is something to begin from"
+    assert chosen(by_hand, tmp_path).simulator == "", "a past given by hand is something to start from"
 
 
 @pytest.mark.parametrize("block", [{"options": {"stack": "fsdp"}}, {"use": "adaptive"}, {"adaptive": {"interval": 2}}])
@@ -143,33 +141,34 @@ def test_a_backend_that_no_simulator_knows_is_searched_as_before(tmp_path: Path)
         "space": {"knobs": {"x": {"range": [0, 9]}, "y": {"range": [0, 9]}}},
     }
     setup = prepare(build_campaign(data, where="test"))
-    found = inform(setup, Folder(tmp_path / "plain"), ())
-    assert found == setup
-    assert searcher(found).ask(3) == searcher(prepare(build_campaign({**data, "simulate": {"simulator": "none"}}, where="test"))).ask(3)
+    found = chosen(setup, tmp_path)
+    assert found == StartingPoint()
+    without = prepare(build_campaign({**data, "simulate": {"simulator": "none"}}, where="test"))
+    assert build_searcher(setup, found).ask(3) == build_searcher(without, chosen(without, tmp_path)).ask(3)
 
 
 def test_the_command_line_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "400")
     line = ["tune", "virtual", "-o", str(tmp_path), "-e", "new", "--dry-run"]
-    sentence = "informed by the simulator training; --simulator none begins without"
+    sentence = "Using the `training` simulator as a prior (disable with --simulator none)."
     assert sentence in CliRunner().invoke(app, line).output
-    assert "informed" not in CliRunner().invoke(app, [*line, "--simulator", "none"]).output
-    assert "informed" not in CliRunner().invoke(app, [*line, "--simulator", "nobody"]).output
+    assert "simulator as a prior" not in CliRunner().invoke(app, [*line, "--simulator", "none"]).output
+    assert "simulator as a prior" not in CliRunner().invoke(app, [*line, "--simulator", "nobody"]).output
     told = json.loads(CliRunner().invoke(app, [*line, "--json"]).stdout)
     assert len(told["launches"]) == 4
 
 
 def test_a_study_that_goes_on_and_its_explanation_say_so_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "400")
-    folder = str(tuned(tmp_path, "old").folder.path)
+    folder = str(tmp_path / tuned(tmp_path, "old").setup.name)
     again = CliRunner().invoke(app, ["resume", folder]).output
-    assert "informed by the simulator training" in again
+    assert "Using the `training` simulator as a prior." in again
     assert "--simulator none" not in again, "it is too late for that"
-    assert CliRunner().invoke(app, ["explain", folder]).stdout.startswith("informed by the simulator training\n")
+    assert CliRunner().invoke(app, ["explain", folder]).stdout.startswith("Using the `training` simulator as a prior.\n")
     told = json.loads(CliRunner().invoke(app, ["explain", folder, "--json"]).stdout)
     assert (told["informed_by"], told["learnt_from"]) == ("training", [])
-    later = str(tuned(tmp_path, "new", gpus=32).folder.path)
-    assert CliRunner().invoke(app, ["explain", later]).stdout.startswith("warm start from 6 trials of study old")
+    later = str(tmp_path / tuned(tmp_path, "new", gpus=32).setup.name)
+    assert CliRunner().invoke(app, ["explain", later]).stdout.startswith("Warm start from 6 trials of study old")
     told = json.loads(CliRunner().invoke(app, ["explain", later, "--json"]).stdout)
     assert (told["informed_by"], told["learnt_from"]) == ("", ["old"])
     (tmp_path / "all.db").unlink()

@@ -10,10 +10,11 @@ from autoscout.core import plugins
 from autoscout.core.clock import VirtualClock
 from autoscout.core.config import Config
 from autoscout.core.errors import LaunchError, StoreError
+from autoscout.core.origin import Phase
 from autoscout.core.protocols import StudyRecord
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
 from autoscout.study.budget import Stop
-from autoscout.study.dispatch import Pace
+from autoscout.study.dispatch import Parallelism
 from autoscout.study.final import Finals
 from autoscout.study.study import Study
 
@@ -45,7 +46,7 @@ def test_default_first_then_known_good_then_the_searcher() -> None:
     one = study(first=[Config(x=7)])
     assert one.run() is Stop.TRIALS
     assert xs(one.trials) == [0, 7, 1, 2, 3]
-    assert [trial.proposal.origin["by"] for trial in one.trials] == ["default", "given", "in-order", "in-order", "in-order"]
+    assert [trial.proposal.origin.by for trial in one.trials] == ["default", "given", "in-order", "in-order", "in-order"]
     assert xs(one.observer.ended) == xs(one.trials)
     assert [trial.number for trial in one.trials] == [0, 1, 2, 3, 4]
 
@@ -135,7 +136,7 @@ def test_a_slow_trial_does_not_idle_the_other_slots() -> None:
 
 
 def test_together_waits_for_the_whole_batch() -> None:
-    one = study(task=toy_task(trials=8), evaluator=FromFunction(lambda config: ok(1.0), slots=4), pace=Pace(together=True))
+    one = study(task=toy_task(trials=8), evaluator=FromFunction(lambda config: ok(1.0), slots=4), parallelism=Parallelism(together=True))
     assert one.run() is Stop.TRIALS
     assert one.searcher.groups == [4, 4]
     assert [trial.batch for trial in one.trials] == [0] * 4 + [1] * 4
@@ -150,7 +151,7 @@ def test_never_more_trials_than_the_budget_with_many_slots() -> None:
 def test_the_final_measures_default_and_finalists_again_in_rotating_order() -> None:
     one = study(finals=Finals(finalists=2, rounds=3))
     assert one.run() is Stop.TRIALS
-    final = [trial for trial in one.trials if trial.proposal.origin.get("phase") == "final"]
+    final = [trial for trial in one.trials if trial.proposal.origin.phase is Phase.FINAL]
     assert [(trial.config["x"], trial.proposal.repeat) for trial in final] == [
         (0, 1),
         (4, 1),
@@ -190,7 +191,7 @@ def test_a_longer_search_with_a_new_winner_gets_a_final_of_its_own() -> None:
     study(store=store, finals=finals, task=toy_task(trials=3)).run()
     again = study(store=store, finals=finals, task=toy_task(trials=4))
     again.run()
-    final = [(trial.config["x"], trial.proposal.repeat) for trial in again.trials if trial.proposal.origin.get("phase") == "final"]
+    final = [(trial.config["x"], trial.proposal.repeat) for trial in again.trials if trial.proposal.origin.phase is Phase.FINAL]
     assert final == [(0, 1), (2, 1), (2, 2), (0, 2), (0, 3), (3, 3), (3, 4), (0, 4)]
     calls = len(again.evaluator.calls)
     again = study(store=store, finals=finals, task=toy_task(trials=4), evaluator=again.evaluator)
@@ -303,7 +304,7 @@ def test_the_final_stops_at_the_wall_budget_between_rounds() -> None:
         finals=Finals(finalists=1, rounds=50),
     )
     assert one.run() is Stop.WALL
-    final = [trial for trial in one.trials if trial.proposal.origin.get("phase") == "final"]
+    final = [trial for trial in one.trials if trial.proposal.origin.phase is Phase.FINAL]
     assert clock.span_s() <= 100.0
     assert len(final) == 4, "two whole rounds"
 

@@ -19,8 +19,8 @@ from autoscout.bench.simulated import Simulated, read_plugin
 from autoscout.bench.tables import Source, load_table
 from autoscout.core import plugins
 from autoscout.core.errors import ConfigError, Fault, StoreError, require
+from autoscout.core.protocols import TakesPredictions
 from autoscout.study.plugin_options import build_options
-from autoscout.study.simulator_choice import can_be_told
 
 RUNS = "runs.jsonl"
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -53,9 +53,14 @@ class Entry:
         build_options(kind, found, where=f"searcher {text}")
         return cls(label=text.strip(), plugin=name, options=tuple(found.items()))
 
+    @property
+    def takes_predictions(self) -> bool:
+        """Whether the searcher can be told what a simulator predicts."""
+        return isinstance(plugins.get("searcher", self.plugin), TakesPredictions)
+
     def informed_by(self, name: str) -> Entry:
         """The same, told what a simulator predicts where it can be; an entry with a simulator of its own stays as it is."""
-        able = name and self.simulator is None and self.play is replay and can_be_told(self.plugin)
+        able = name and self.simulator is None and self.play is replay and self.takes_predictions
         return replace(self, simulator=Simulated.parse(name)) if able else self
 
     def build(self, space: Any, task: Any, seed: int) -> Any:

@@ -15,7 +15,7 @@ from autoscout.bench.table import Table
 from autoscout.core import plugins
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.study.plugin_options import build_options
-from autoscout.study.simulator_choice import can_be_told, informant, understands
+from autoscout.study.start import find_simulator, understands
 
 if TYPE_CHECKING:
     from autoscout.bench.race import Entry
@@ -74,7 +74,7 @@ def informed(entries: Sequence[Entry], simulator: Simulated) -> tuple[Entry, ...
     Raises:
         ConfigError: none can.
     """
-    able = [entry for entry in entries if can_be_told(entry.plugin)]
+    able = [entry for entry in entries if entry.takes_predictions]
     if not able:
         named = ", ".join(entry.label for entry in entries)
         rule = "none of these searchers can be told what a simulator predicts"
@@ -84,15 +84,15 @@ def informed(entries: Sequence[Entry], simulator: Simulated) -> tuple[Entry, ...
 
 def informants(entries: Sequence[Entry], tables: Iterable[Table]) -> dict[str, str]:
     """Name of a table -> the simulator that informs searchers on it without being named; tables that none understands are left out."""
-    if not any(can_be_told(entry.plugin) for entry in entries):
+    if not any(entry.takes_predictions for entry in entries):
         return {}
-    found = {table.name: informant(table.space, table.task) for table in tables}
+    found = {table.name: find_simulator(table.space, table.task) for table in tables}
     return {table: simulator for table, simulator in found.items() if simulator}
 
 
 def as_informants(found: Mapping[str, str], entries: Sequence[Entry]) -> str:
     """One line that says who is informed by what and where."""
-    able = ", ".join(entry.label for entry in entries if can_be_told(entry.plugin))
+    able = ", ".join(entry.label for entry in entries if entry.takes_predictions)
     groups = {name: [table for table, simulator in found.items() if simulator == name] for name in dict.fromkeys(found.values())}
     where = "; ".join(f"by {name} on {', '.join(tables)}" for name, tables in groups.items())
     return f"{able} informed {where}; --simulator none races without"

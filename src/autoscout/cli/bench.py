@@ -17,7 +17,7 @@ from autoscout.bench.page import as_page, as_text, write_png
 from autoscout.bench.simulated import Simulated, as_comparison, as_informants, compare, informants, informed
 from autoscout.cli import _options as options
 from autoscout.core.errors import ConfigError, Fault
-from autoscout.study.simulator_choice import AUTO, NONE
+from autoscout.study.start import AUTO, NONE
 
 app = typer.Typer(help="Compare searchers on recorded measurements.", no_args_is_help=True)
 

@@ -58,7 +58,17 @@ class Origin:
     def from_json(cls, data: Mapping[str, Any]) -> Origin:
         """Reads what `to_json` wrote, and trials of earlier versions, whose notes stood next to the rest."""
         rest = dict(data)
-        by, phase, notes = str(rest.pop("by", "")), Phase(rest.pop("phase", Phase.SEARCH)), dict(rest.pop("notes", {}))
-        if phase is Phase.SEARCH:
-            return cls(by=by, notes={**rest, **notes})
-        return cls(by=by, phase=phase, round=int(rest.pop("round", 0)), contenders=tuple(rest.pop("field", ())), notes={**rest, **notes})
+        inner = rest.pop("notes") if isinstance(rest.get("notes"), Mapping) else {}
+        by = rest.pop("by") if isinstance(rest.get("by"), str) else ""
+        if rest.get("phase") != Phase.FINAL:
+            return cls(by=by, notes={**rest, **inner})
+        number, contenders = rest.pop("round", 0), rest.pop("field", ())
+        del rest["phase"]
+        known = isinstance(contenders, (list, tuple))
+        return cls(
+            by=by,
+            phase=Phase.FINAL,
+            round=number if isinstance(number, int) else 0,
+            contenders=tuple(map(str, contenders)) if known else (),
+            notes={**rest, **inner},
+        )

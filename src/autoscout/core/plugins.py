@@ -23,7 +23,6 @@ from autoscout.core.errors import Fault, PluginError
 FOLDERS = {
     "backend": "backends",
     "searcher": "search",
-    "evaluator": "evaluate",
     "simulator": "simulators",
     "executor": "execute",
     "store": "store",

@@ -12,7 +12,7 @@ from autoscout.core.clock import Clock, RealClock
 from autoscout.core.errors import Fault, LaunchError, require
 from autoscout.core.launch import Completed, Launch
 from autoscout.core.log import logger
-from autoscout.core.protocols import Executor, Job, SpaceLike
+from autoscout.core.protocols import Executor, Job, Simulated, SpaceLike
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status
 from autoscout.evaluate.samples import Cleanliness, dirt, joined
@@ -49,7 +49,6 @@ class ProfilerOptions:
     dirty_limit_s: float | None = None
     seed: int = 0
     limit_s: float | None = None
-    fidelity: Fidelity = Fidelity.MEASURED
 
     def __post_init__(self) -> None:
         checks = {
@@ -86,7 +85,8 @@ class Profiler:
     """Measures proposals with a backend on an executor.
 
     An invalid configuration costs nothing: nothing is launched for it. A launch that cannot start is the configuration's fault
-    (`invalid`) unless it is the system's default or nothing else could be started either; then it is `LaunchError`.
+    (`invalid`) unless it is the system's default or nothing else could be started either; then it is `LaunchError`. Every answer is
+    labelled measured, or simulated where the backend says so.
     """
 
     def __init__(
@@ -105,6 +105,7 @@ class Profiler:
         self._options = options or ProfilerOptions()
         self._clock = clock or RealClock()
         self._clean = Cleanliness(pressure=self._options.dirty_pressure, others=self._options.dirty_others)
+        self._fidelity = backend.fidelity(task) if isinstance(backend, Simulated) else Fidelity.MEASURED
         self._lock = threading.Lock()
         self._jobs: set[Job] = set()
         self._cancels = 0
@@ -140,7 +141,7 @@ class Profiler:
                 except BaseException:
                     self.cancel()  # the world is broken: do not wait for the others
                     raise
-        return [replace(one.measurement(), fidelity=self._options.fidelity) for one in progress]
+        return [replace(one.measurement(), fidelity=self._fidelity) for one in progress]
 
     def _sample(self, progress: _Progress, round_of: int) -> None:
         """One repeat: a launch, and more of them while the machine is too busy for its number to count."""

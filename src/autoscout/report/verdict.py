@@ -161,10 +161,12 @@ def decide(
     baseline = groups.get(default_config, [])
     default = _side(task, default_config, baseline, final, name_of)
     finalists = _finalists(task, groups, default_config, default, final, name_of)
+    once = not final and (exact or fidelity is Fidelity.SIMULATED)
+    if once:  # a ratio says nothing of values at or below zero; the values themselves do
+        finalists = tuple(sorted(finalists, key=lambda finalist: (not finalist.eligible, _loss(task, finalist.side))))
     verdict, reason, best = _weigh(default, finalists)
-    once = exact or fidelity is Fidelity.SIMULATED
-    if once and best is not None and not best.gain.enough and default is not None and default.allowed:
-        verdict, reason = _exact(best, fidelity)
+    if once and best is not None and default is not None and default.allowed:
+        verdict, reason = _exact(_loss(task, best.side) < _loss(task, default), fidelity)
     if best is not None and default is not None and best.side.rounds.keys() & default.rounds.keys():
         # Later editions of the final have other finalists: show the default as it was in the rounds of this one.
         default = _side(task, default_config, [t for t in baseline if _round(t) in best.side.rounds], final, name_of)
@@ -307,10 +309,15 @@ def _without_contender(default: Side | None, finalists: Sequence[Finalist]) -> t
     return Verdict.NONE, "no configuration kept the limits" if ran else "no configuration ran", None
 
 
-def _exact(best: Finalist, fidelity: Fidelity) -> tuple[Verdict, str]:
+def _loss(task: Task, side: Side) -> float:
+    """The pooled value as a number to minimise; infinite when it never ran."""
+    return task.objective.loss(Measurement(status=Status.OK, metrics=side.metrics)) if side.value is not None else math.inf
+
+
+def _exact(better: bool, fidelity: Fidelity) -> tuple[Verdict, str]:
     """The same question has the same answer each time: one pair is all there is to know."""
     simulated = fidelity is Fidelity.SIMULATED
-    if best.gain.ratio is not None and best.gain.ratio > 1.0 + 1e-9:
+    if better:
         exact = "simulated, not measured: exact for the simulator, not for the machine"
         return Verdict.GAIN, exact if simulated else "each configuration was tried once, because its answer is always the same"
     return Verdict.NO_GAIN, f"nothing {'simulated' if simulated else 'measured'} better than the default"

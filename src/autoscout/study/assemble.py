@@ -162,6 +162,5 @@ def build_profiler(setup: Setup, executor: Executor) -> Evaluator:
         dirty_repeats=0 if setup.deterministic else measure.dirty_repeats,
         dirty_limit_s=wall_s and wall_s * DIRTY_SHARE,
         limit_s=measure.limit or wall_s,  # or a trial that hangs would outlast any budget
-        fidelity=setup.fidelity,
     )
     return Profiler(setup.backend, executor, setup.task, setup.space, options)

@@ -44,7 +44,7 @@ class CommandBackend:
         space: The knobs, as a space or as the block that declares one; None when tasks bring them.
     """
 
-    takes_space: ClassVar = True
+    takes_space: ClassVar[bool] = True
 
     def __init__(self, space: Space | Mapping[str, Any] | None = None) -> None:
         self._space = space if isinstance(space, Space) else None

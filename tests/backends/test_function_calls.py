@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from _systems import Behaviours, proposal, task
 
+from _systems import Behaviours, proposal, task
+from autoscout.backends.function import FunctionBackend
 from autoscout.core.config import Config
 from autoscout.core.errors import Infeasible, LaunchError
 from autoscout.core.trial import Measurement, Status
-from autoscout.evaluate.function import FunctionEvaluator
-from autoscout.evaluate.profiler import ProfilerOptions
+from autoscout.evaluate.profiler import Profiler, ProfilerOptions
 from autoscout.execute.inline import InlineExecutor
 from autoscout.execute.local import LocalExecutor, LocalOptions
 
@@ -27,7 +27,7 @@ def inline() -> Iterator[InlineExecutor]:
 
 def evaluate(function: object, executor: InlineExecutor | LocalExecutor, **options: object) -> Measurement:
     chosen = ProfilerOptions(dirty_repeats=0, **options)  # type: ignore[arg-type]
-    return FunctionEvaluator(function, executor, task(), Behaviours(), chosen).evaluate([proposal(4)])[0]  # type: ignore[arg-type]
+    return Profiler(FunctionBackend(function=function), executor, task(), Behaviours(), chosen).evaluate([proposal(4)])[0]  # type: ignore[arg-type]
 
 
 def test_a_number_is_the_objective_and_a_dict_all_metrics(inline: InlineExecutor) -> None:

@@ -13,7 +13,7 @@ import yaml
 from autoscout.backends.function import Function, FunctionBackend, refuse_while_loading
 from autoscout.core.config import Value
 from autoscout.core.errors import SpaceError
-from autoscout.core.task import Direction, Objective
+from autoscout.core.task import Direction, Limit, Objective
 from autoscout.space import Choice, Flag, Grid, Knob, Space
 from autoscout.space.yaml import write_space
 from autoscout.study.assemble import run
@@ -98,12 +98,18 @@ def optimize(
     refuse_while_loading("autoscout")
     space = space if isinstance(space, Space) else simple_space(space)
     backend = FunctionBackend(space, function)
-    facts = {**(workload or {}), **({"simulated": True} if simulated else {}), **({"deterministic": False} if finals.rounds else {})}
+    limits = [*map(str, objective.limits), *limits]
+    metrics = dict.fromkeys([objective.metric, *(Limit.parse(limit).metric for limit in limits)])
     data = {
         "system": "function",
         "name": name,
-        "workload": facts,
-        "goal": {"metric": objective.metric, "direction": objective.direction.value, "slo": [*map(str, objective.limits), *limits]},
+        "workload": {
+            "metrics": list(metrics),
+            "facts": dict(workload or {}),
+            "simulated": simulated,
+            "deterministic": not finals.rounds,
+        },
+        "goal": {"metric": objective.metric, "direction": objective.direction.value, "slo": limits},
         "budget": {"trials": trials, "failures": None},
         "space": _block(space),
         "set": dict(given or {}),

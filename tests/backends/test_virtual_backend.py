@@ -40,7 +40,7 @@ def test_the_default_and_drawn_configurations_can_be_measured(given: dict[str, o
         assert answer.fidelity is Fidelity.SIMULATED
         assert answer.conditions["virtual"] == 1.0
         assert answer.conditions["virtual_cost_s"] > answer.cost_s
-    assert task.hardware["virtual"] is True
+    assert backend.fidelity(task) is Fidelity.SIMULATED
 
 
 def test_the_workload_decides_what_is_served_and_which_way_is_better() -> None:

@@ -17,7 +17,7 @@ from benchmarks.assisted import Assistance  # noqa: E402
 from benchmarks.synthetic import write  # noqa: E402
 
 from autoscout.bench import Entry, Race, Run, Table, find_tables, load_table, run_race  # noqa: E402
-from autoscout.core.origin import Origin
+from autoscout.core.origin import Origin  # noqa: E402
 from autoscout.core.trial import Fidelity, Measurement, Proposal  # noqa: E402
 
 

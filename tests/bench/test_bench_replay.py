@@ -74,7 +74,7 @@ def test_only_rows_can_be_proposed() -> None:
         Replay(table).answer(Proposal(config=missing))
     trial = Replay(table).answer(Proposal(config=Config(x=3, y=3, c="p"), origin=Origin.from_json({"by": "test"})))
     assert trial.measurement.metrics == {"value": 2.0}
-    assert trial.proposal.origin == {"by": "test"}
+    assert trial.proposal.origin == Origin(by="test")
 
 
 def test_failures_cost_one_and_are_told() -> None:

@@ -100,7 +100,7 @@ def test_a_search_that_ends_first_has_its_best_measured_and_finals_do_not_collid
 def test_on_a_virtual_cluster_cheap_answers_stand_one_step_below_its_own() -> None:
     real = FromFunction(lambda config: ok(truth(config), fidelity=Fidelity.SIMULATED))
     store = plugins.get("store", "memory")()
-    study = run(store, adaptive(real, interval=4, simulations=50, virtual=True), profiles=20)
+    study = run(store, adaptive(real, interval=4, simulations=50, profiler_fidelity=Fidelity.SIMULATED), profiles=20)
     kinds = [trial.measurement.fidelity for trial in study.trials]
     assert kinds.count(Fidelity.SIMULATED) == len(real.calls) <= 20
     assert kinds.count(Fidelity.PREDICTED) >= 30
@@ -108,5 +108,5 @@ def test_on_a_virtual_cluster_cheap_answers_stand_one_step_below_its_own() -> No
     found = best(study.trials, study.record.task)
     assert found is not None
     assert found.config == Config(x=41)
-    again = adaptive(real, study.trials, interval=4, simulations=50, virtual=True)
+    again = adaptive(real, study.trials, interval=4, simulations=50, profiler_fidelity=Fidelity.SIMULATED)
     assert len(again.checks) == len(real.calls)

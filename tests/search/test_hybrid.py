@@ -92,7 +92,7 @@ def test_parallel_proposals_are_spread_and_still_good() -> None:
 def test_proposals_say_why() -> None:
     searcher = HybridSearcher(SPACE, TASK, 2, HybridOptions(tree=True, orchestrator=True))
     run(searcher, 12)
-    origin = searcher.ask(1)[0].origin
+    origin = searcher.ask(1)[0].origin.flat
     assert origin["by"] == "hybrid"
     assert origin["arm"] in ("sparse", "dense")
     assert origin["arm"] == "dense" or sorted(origin["ordering"]) == sorted(SPACE.sparse)

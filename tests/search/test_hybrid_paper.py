@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,6 +36,10 @@ SPACE = Space(
     ]
 )
 NO_TOURNAMENT = HybridPaperOptions(tournament=False)
+
+
+def notes_of(trial: Trial) -> Mapping[str, Any]:
+    return trial.proposal.origin.notes
 
 
 def time_s(config: Config) -> float:
@@ -113,13 +118,13 @@ def test_every_iteration_of_the_tournament_is_one_evaluation_of_the_tree_whose_t
     searcher = HybridPaperSearcher(space, TASK, 3, HybridPaperOptions(orderings=4))
     first, *turns = run(searcher, 9)
     assert first.config == space.default()
-    origins = [trial.proposal.origin for trial in turns]
+    origins = [notes_of(trial) for trial in turns]
     assert [origin["turn"] for origin in origins] == list(range(8))
     assert [origin["tree"] for origin in origins[:4]] == [0, 1, 2, 3]
     alive = origins[4]["alive"]
     assert len(alive) == 2
     assert [origin["tree"] for origin in origins[4:]] == [alive[1], alive[0], alive[0], alive[1]]
-    assert "round" in searcher.ask(1)[0].origin, "the main loop begins when one tree is left"
+    assert "round" in searcher.ask(1)[0].origin.notes, "the main loop begins when one tree is left"
 
 
 def test_the_tree_with_the_larger_cumulative_reward_stays() -> None:
@@ -140,7 +145,7 @@ def test_what_was_eliminated_stays_so_when_ranks_change() -> None:
 def test_the_winner_is_the_tree_of_the_main_loop_for_good() -> None:
     searcher = HybridPaperSearcher(SPACE, TASK, 0)
     trials = run(searcher, 60)
-    rounds = [trial.proposal.origin for trial in trials if "round" in trial.proposal.origin.notes]
+    rounds = [notes_of(trial) for trial in trials if "round" in notes_of(trial)]
     assert len({origin["tree"] for origin in rounds}) == 1
     assert len({tuple(origin["ordering"]) for origin in rounds}) == 1
 
@@ -163,11 +168,7 @@ def test_past_winners_enter_first() -> None:
     options = HybridPaperOptions(orderings=2, first=(("fused", "padded", "kernel"),))
     trials = run(HybridPaperSearcher(SPACE, TASK, 0, options), 12)
     assert trials[1].proposal.origin.notes["tree"] == 0
-    entered = {
-        trial.proposal.origin.notes["tree"]: trial.proposal.origin.notes["ordering"]
-        for trial in trials
-        if "round" in trial.proposal.origin.notes
-    }
+    entered = {notes_of(trial)["tree"]: notes_of(trial)["ordering"] for trial in trials if "round" in trial.proposal.origin.notes}
     assert entered.get(0, ["fused", "padded", "kernel"]) == ["fused", "padded", "kernel"]
 
 
@@ -239,15 +240,15 @@ def test_the_first_grid_is_two_by_two() -> None:
 def test_a_grid_is_finished_before_the_next_is_planned(width: int) -> None:
     searcher = HybridPaperSearcher(SPACE, TASK, 0, NO_TOURNAMENT)
     for trial in run(searcher, 50, width):
-        quad = trial.proposal.origin.notes["quad"]
-        assert trial.config.to_json() == quad[trial.proposal.origin.notes["cell"]]
+        quad = notes_of(trial)["quad"]
+        assert trial.config.to_json() == quad[notes_of(trial)["cell"]]
     told = {trial.config for trial in run(HybridPaperSearcher(SPACE, TASK, 0, NO_TOURNAMENT), 50)}
     trials = run(HybridPaperSearcher(SPACE, TASK, 0, NO_TOURNAMENT), 50)
     last = trials[-1].proposal.origin.notes["round"]
     for trial in trials:
-        if trial.proposal.origin.notes["round"] < last:
-            assert all(Config(cell) in told for cell in trial.proposal.origin.notes["quad"].values())
-    numbers = [trial.proposal.origin.notes["round"] for trial in trials]
+        if notes_of(trial)["round"] < last:
+            assert all(Config(cell) in told for cell in notes_of(trial)["quad"].values())
+    numbers = [notes_of(trial)["round"] for trial in trials]
     assert numbers == sorted(numbers)
     assert last >= 10
 
@@ -255,13 +256,11 @@ def test_a_grid_is_finished_before_the_next_is_planned(width: int) -> None:
 def test_known_cells_cost_nothing_and_the_base_is_the_incumbent() -> None:
     trials = run(HybridPaperSearcher(SPACE, TASK, 1, NO_TOURNAMENT), 40)
     for at, trial in enumerate(trials):
-        begins = min(
-            index for index, other in enumerate(trials) if other.proposal.origin.notes["round"] == trial.proposal.origin.notes["round"]
-        )
+        begins = min(index for index, other in enumerate(trials) if notes_of(other)["round"] == notes_of(trial)["round"])
         before = [other for other in trials[:begins] if other.ok]
         if before:
             best = min(TASK.objective.loss(other.measurement) for other in before)
-            assert time_s(Config(trial.proposal.origin.notes["quad"]["bb"])) == best
+            assert time_s(Config(notes_of(trial)["quad"]["bb"])) == best
         assert trial.config not in [other.config for other in trials[:at]]
 
 
@@ -276,7 +275,7 @@ def test_a_grid_lost_in_flight_is_asked_for_again() -> None:
 
 def test_the_arm_that_is_pulled_brings_the_new_candidate() -> None:
     for trial in run(HybridPaperSearcher(SPACE, TASK, 2, NO_TOURNAMENT), 40)[4:]:
-        origin = trial.proposal.origin
+        origin = notes_of(trial)
         quad = {name: Config(cell) for name, cell in origin["quad"].items()}
         if origin["arm"] == "sparse":
             assert SPACE.structure(quad["cb"]) != SPACE.structure(quad["bb"])
@@ -358,10 +357,7 @@ def test_costs_are_positive_whatever_the_objective() -> None:
 
 def test_without_the_orchestrator_the_arms_take_turns() -> None:
     options = HybridPaperOptions(tournament=False, orchestrator=False)
-    arms = {
-        trial.proposal.origin.notes["round"]: trial.proposal.origin.notes["arm"]
-        for trial in run(HybridPaperSearcher(SPACE, TASK, 0, options), 30)
-    }
+    arms = {notes_of(trial)["round"]: notes_of(trial)["arm"] for trial in run(HybridPaperSearcher(SPACE, TASK, 0, options), 30)}
     assert [arms[number] for number in sorted(arms)][:6] == ["sparse", "dense"] * 3
 
 

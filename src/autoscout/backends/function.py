@@ -16,7 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from autoscout.common.fields import read_blocks, read_objective, refuse_if
+from pydantic import Field
+
+from autoscout.common.fields import Block, Listed, natural_direction, read_blocks, read_fields, read_objective, refuse_if
+from autoscout.common.outcome import failure
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault, Infeasible
 from autoscout.core.launch import Completed, Launch
@@ -31,13 +34,23 @@ LOG_TAIL = 6000  # characters of a traceback that are kept
 _loading: ContextVar[str] = ContextVar("_loading", default="")
 
 
+class Workload(Block):
+    """The block `workload`: which function, and what is known of its answers."""
+
+    function: str | None = None  # package.module:name or file.py:name; from Python the function itself is at hand
+    metrics: Listed = Field(default_factory=list)  # names of what it returns, the first is improved unless `goal` says otherwise
+    facts: dict[str, Any] = Field(default_factory=dict)  # tell jobs apart that are otherwise alike: {rows: 4096}
+    deterministic: bool = True  # false: the same configuration gives other values next time, so that the best are measured again
+    simulated: bool = False  # true: what it returns does not come from a real system
+    space: dict[str, Any] | None = None
+
+
 class FunctionBackend:
     """A Python function of a configuration, returning a number or a dict of metrics.
 
     It raises `Infeasible` for a configuration that cannot work; any other exception is a crash of that configuration, and the study
-    continues. In a campaign `workload.function` names it: `package.module:name` or `file.py:name`. `workload.deterministic: false` says
-    that its answers are noisy, `workload.simulated: true` that they are simulated; all other entries are facts that tell jobs apart.
-    The knobs come from the campaign's `space`.
+    continues. In a campaign `workload.function` names it (`package.module:name` or `file.py:name`), `workload.metrics` what it returns
+    when that is more than one number; the knobs come from the campaign's `space`.
 
     Args:
         space: The knobs.
@@ -52,34 +65,30 @@ class FunctionBackend:
 
     @classmethod
     def example(cls) -> Mapping[str, object]:
-        return {
-            "workload": {"function": "autoscout.backends.function:paraboloid"},
-            "space": {"knobs": {"x": {"range": [0, 9]}, "y": {"range": [0, 9]}}},
-        }
+        knobs = {"x": {"range": [0, 9], "help": "best at 3"}, "y": {"range": [0, 9], "help": "best at 5"}}
+        return {"workload": {"function": "autoscout.backends.function:paraboloid"}, "space": {"knobs": knobs}}
 
     def task(self, given: Mapping[str, object]) -> Task:
         blocks = read_blocks(given, also=("space",))
-        workload, faults = dict(blocks.workload), blocks.faults
-        if given.get("space") is not None:
-            workload["space"] = given["space"]
+        data = {**blocks.workload, **({"space": given["space"]} if given.get("space") is not None else {})}
         if self._function is not None:
-            workload.setdefault("function", reference_to(self._function))
-        named = workload.get("function")
-        if not isinstance(named, str) or ":" not in named:
-            rule, fix = "must name a Python function", "Write workload.function: package.module:name, or file.py:name"
-            faults.append(Fault(where="function", field="workload.function", value=repr(named), rule=rule, fix=fix))
-        for name in ("deterministic", "simulated"):
-            if not isinstance(workload.get(name, True), bool):
-                faults.append(Fault(where="function", field=f"workload.{name}", value=repr(workload[name]), rule="must be true or false"))
-        if self._space is None and not workload.get("space"):
-            fix = "Declare the knobs under `space`"
-            faults.append(Fault(where="function", field="space", rule="a function has the knobs that the campaign declares", fix=fix))
-        objective, wrong = read_objective(blocks.objective, metrics=None, default="value", direction=lambda _: Direction.MINIMIZE)
-        refuse_if([*faults, *wrong])
+            data.setdefault("function", reference_to(self._function))
+        workload, faults = read_fields(Workload, data, "workload")
+        workload = workload or Workload()
+        if not any(fault.field == "function" for fault in faults) and ":" not in (workload.function or ""):
+            fix = "Write package.module:name, or file.py:name"
+            faults.append(Fault(where="workload", field="function", value=workload.function or "", rule="must name a function", fix=fix))
+        if self._space is None and workload.space is None:
+            rule, fix = "a function has the knobs that the campaign declares", "Declare them under `space`"
+            faults.append(Fault(where="space", rule=rule, fix=fix))
+        names = list(map(str, workload.metrics)) or ["value"]
+        objective, wrong = read_objective(blocks.objective, metrics=names, default=names[0], direction=_smaller_unless_known)
+        refuse_if([*blocks.faults, *faults, *wrong])
+        described = workload.model_dump(exclude_defaults=True)
         if self._function is None:
-            workload["function"] = _absolute(str(named))
-            load_function(workload["function"])
-        return Task(system="function", workload=workload, hardware=blocks.hardware, software=blocks.software, objective=objective)
+            described["function"] = _absolute(str(workload.function))
+            load_function(described["function"])
+        return Task(system="function", workload=described, hardware=blocks.hardware, software=blocks.software, objective=objective)
 
     def space(self, task: Task) -> Space:
         return self._space if self._space is not None else read_space(task.workload["space"], task.facts)
@@ -99,7 +108,7 @@ class FunctionBackend:
             return completed.value
         code = completed.returncode
         reason = f"the function ended its process (signal {-code})" if code is not None and code < 0 else "the function did not return"
-        return Measurement(status=Status.CRASHED, reason=reason)
+        return executor_failure(completed, reason)
 
     def export(self, config: Config, task: Task) -> Mapping[str, str]:
         settings = json.dumps(config.to_json(), indent=2) + "\n"
@@ -135,6 +144,12 @@ class Call:
                 return Measurement(status=Status.WRONG_OUTPUT, reason=f"returned {item!r} for {name}, which is not a finite number"[:300])
             metrics[str(name)] = number
         return Measurement(status=Status.OK, metrics=metrics)
+
+
+def executor_failure(completed: Completed, reason: str) -> Measurement:
+    """What became of a call that gave no measurement."""
+    known = failure(completed)
+    return known if known is not None and known.status is not Status.CRASHED else Measurement(status=Status.CRASHED, reason=reason)
 
 
 def reference_to(function: Function) -> str:
@@ -218,6 +233,10 @@ def _script(path: Path) -> Any:
     finally:
         sys.path.pop(0)
     return module
+
+
+def _smaller_unless_known(metric: str) -> Direction:
+    return natural_direction(metric) or Direction.MINIMIZE
 
 
 def _absolute(named: str) -> str:

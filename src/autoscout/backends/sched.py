@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field
 
-from autoscout.backends.function import Call
+from autoscout.backends.function import Call, executor_failure
 from autoscout.common.fields import Block, Listed, read_blocks, read_fields, read_objective, refuse_if, suggestion
 from autoscout.core import plugins
 from autoscout.core.config import Config
@@ -56,7 +56,7 @@ class SchedBackend:
 
     @classmethod
     def example(cls) -> Mapping[str, object]:
-        return {"workload": {"trace": "synthetic:venus:200:1:1", "scheduler": "fifo"}, "hardware": {"cluster": "4x8"}}
+        return {"workload": {"trace": "synthetic:venus:200:1:1", "scheduler": "fifo"}, "hardware": {"cluster": "16x8"}}
 
     def task(self, given: Mapping[str, object]) -> Task:
         blocks = read_blocks(given)
@@ -102,7 +102,7 @@ class SchedBackend:
         if isinstance(completed.value, Measurement):
             return completed.value
         reason = completed.error.strip().splitlines()[-1:] or ["the simulation did not return"]
-        return Measurement(status=Status.CRASHED, reason=reason[0])
+        return executor_failure(completed, reason[0])
 
     def export(self, config: Config, task: Task) -> Mapping[str, str]:
         workload = task.workload

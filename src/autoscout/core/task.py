@@ -146,7 +146,8 @@ class Task:
     @property
     def facts(self) -> dict[str, Value]:
         """Scalars of workload and hardware, for constraints (`tp * pp * dp == gpus`) and for comparing tasks."""
-        merged = {**self.software, **self.hardware, **self.workload}
+        given = self.workload.get("facts")
+        merged = {**self.software, **self.hardware, **self.workload, **(given if isinstance(given, Mapping) else {})}
         return {name: value for name, value in merged.items() if isinstance(value, (bool, int, float, str))}
 
     @property

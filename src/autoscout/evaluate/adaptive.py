@@ -364,16 +364,14 @@ class AdaptiveEvaluator:
         all of them, because a row of failures looks like a broken system.
         """
         self._turns += 1
-            said = self._predicted.get(trial.config)
-            self._take(trial, said.loss if said is not None and said.runs else math.inf)
-            if trial.proposal.origin.by == By.TOP:
+        likely, gambles = self._best(1, By.TOP), self._best(1, By.TOP, runs=False)
+        dry = not any(self._predicted[proposal.config].chance_to_win(*self._standard()) >= WORTH for proposal in likely)
         return (gambles if (self._turns % GAMBLE == 0) is not dry else []) or likely or self._oldest()
 
     def _oldest(self) -> list[Proposal]:
         """What the search had wanted first, before anything new: simulators that were not worth it shall have cost it nothing."""
-            said = self._predicted.get(trial.config)
-            self._take(trial, said.loss if said is not None and said.runs else math.inf)
-            if trial.proposal.origin.by == By.TOP:
+        oldest = next((config for config in self._predicted if config not in self._measured), None)
+        return [] if oldest is None else [Proposal(config=oldest, origin=Origin(by=By.TOP), repeat=-1)]
 
     def _plan_check(self) -> None:
         """Have the incumbent measured; once the simulators are trusted only if it looks better than all that was measured."""
@@ -381,9 +379,8 @@ class AdaptiveEvaluator:
         trusted = self._trusted()
         better = [
             proposal
-            said = self._predicted.get(trial.config)
-            self._take(trial, said.loss if said is not None and said.runs else math.inf)
-            if trial.proposal.origin.by == By.TOP:
+            for proposal in self._best(1, By.CHECK)
+            if not trusted or not self._measured or self._predicted[proposal.config].ahead(best, scale) > 0
         ]
         if better:
             self._wanted = better
@@ -391,9 +388,8 @@ class AdaptiveEvaluator:
             self._idle += 1
             self._judge()
 
-            said = self._predicted.get(trial.config)
-            self._take(trial, said.loss if said is not None and said.runs else math.inf)
-            if trial.proposal.origin.by == By.TOP:
+    def _best(self, count: int, by: By, *, runs: bool = True) -> list[Proposal]:
+        """Largest expected improvements of what was only simulated and should run (or should not but may); of equals the oldest."""
         if self._stale:
             self._stale = False
             asked = list(self._predicted)

@@ -10,7 +10,7 @@ from autoscout.core.config import Config
 from autoscout.core.errors import require
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.search._shared.optuna import OptunaStudy
+from autoscout.search._shared.optuna import OptunaAdapter
 from autoscout.space import Space
 
 _NOTHING = Config()
@@ -41,7 +41,7 @@ class OptunaGpSearcher:
 
     def __init__(self, space: Space, task: Task, seed: int = 0, options: OptunaGpOptions | None = None) -> None:
         self._options = options or OptunaGpOptions()
-        self._study = OptunaStudy("optuna-gp", space, task, seed, self._sampler, _TRIES)
+        self._study = OptunaAdapter("optuna-gp", space, task, seed, self._sampler, _TRIES)
 
     def ask(self, n: int, given: Config = _NOTHING, pending: Sequence[Proposal] = ()) -> list[Proposal]:
         return self._study.ask(n, given, pending)

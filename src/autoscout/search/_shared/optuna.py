@@ -15,7 +15,7 @@ from autoscout.search._shared.history import Told
 from autoscout.space import Space
 
 
-class OptunaStudy:
+class OptunaAdapter:
     """An Optuna study that follows the told trials.
 
     Ordered knobs are integer ranges over their positions, others categories. Optuna defines by run, so conditions hold exactly: an

@@ -18,16 +18,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # likewise under nohup
 
-SHARED = Path(__file__).resolve().parents[2] / "shared"
-"""Measured data that is not part of the repository; tests marked `external(path)` read what is at `path` below it."""
-
-
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a test whose data is not here."""
-    for mark in item.iter_markers("external"):
-        if missing := [name for name in mark.args if not (SHARED / name).exists()]:
-            pytest.skip(f"measured data is not next to the repository: {', '.join(missing)}")
-
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say how many tests were skipped for which reason: a skip that nobody sees is a test that nobody runs."""

@@ -167,6 +167,7 @@ def test_the_comparison_reads_aloud() -> None:
     assert "%," not in as_comparison([{**row, "failures": [None, None]}]).splitlines()[1]
 
 
+@pytest.mark.external
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the shared tables are not here")
 def test_the_training_model_saves_a_third_of_the_evaluations() -> None:
     from autoscout.bench.replay import replay

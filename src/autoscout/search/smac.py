@@ -24,7 +24,7 @@ from autoscout.space import Space
 from autoscout.space.interchange import write_configspace
 
 _NOTHING = Config()
-_SUGGESTIONS = 12  # that SMAC is asked for at once
+_SUGGESTIONS = 12  # taken from SMAC for every proposal that is wanted: some are known already
 _PERCENTILE = 5  # percentile of the costs that SMAC scales by
 _LEAST = 2  # answers that a forest needs, however many proposals are under way
 _FORBIDDEN = 100  # more clauses than this make ConfigSpace's neighbourhoods too slow to use

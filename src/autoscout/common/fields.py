@@ -221,15 +221,19 @@ def _direction(value: object) -> Direction:
     return Direction(str(value))
 
 
-Listed = Annotated[list[Any], BeforeValidator(lambda value: list(value) if isinstance(value, (list, tuple)) else [value])]
-"""A list; a lone value counts as a list of one."""
+def as_list(value: Any) -> list[Any]:
+    """A list of what was given; a lone value counts as a list of one."""
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+_Listed = Annotated[list[Any], BeforeValidator(as_list)]
 
 
 class _Objective(Block):
     metric: str | None = None
     direction: Annotated[Direction, PlainValidator(_direction)] | None = None
-    limits: Listed = []
-    slo: Listed = []
+    limits: _Listed = []
+    slo: _Listed = []
 
 
 def natural_direction(metric: str) -> Direction | None:
@@ -278,9 +282,9 @@ __all__ = [
     "BLOCKS",
     "Block",
     "Blocks",
-    "Listed",
     "Place",
     "Refused",
+    "as_list",
     "faults_from",
     "natural_direction",
     "read_blocks",

@@ -17,7 +17,7 @@ from autoscout.backends.command.goal import read_objective
 from autoscout.backends.command.outcome import outcome
 from autoscout.backends.command.sources import calculate
 from autoscout.backends.command.template import Scope, plain
-from autoscout.backends.command.workload import IN_FOLDER, Command, Workload, read_workload, try_workload
+from autoscout.backends.command.workload import IN_FOLDER, Command, Workload, fault, read_workload, try_workload
 from autoscout.common.fields import read_blocks, refuse_if
 from autoscout.common.templates import canonical
 from autoscout.core.config import Config, Value
@@ -72,10 +72,14 @@ class CommandBackend:
         workload, wrong = try_workload(written)
         objective, workload, more = read_objective(blocks.objective, workload)
         faults = [*blocks.faults, *wrong, *more, *missing(workload)]
+        facts = blocks.workload.get("facts") or {}
+        if not isinstance(facts, Mapping):
+            faults.append(fault("facts", "must be a mapping", facts))
+            facts = {}
         task = Task(
             system="command",
             workload=workload.to_json(),
-            hardware={**(blocks.workload.get("facts") or {}), **blocks.hardware},
+            hardware={**facts, **blocks.hardware},
             software=blocks.software,
             objective=objective,
             budget=blocks.budget,

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
@@ -14,7 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, Pl
 
 from autoscout.backends.command.sources import Check, Pattern, Source, inner_path
 from autoscout.backends.command.template import RUNTIME, Piece, Scope, Template, parse
-from autoscout.common.fields import Block, Refused, read_fields, refuse_if, shown
+from autoscout.common.fields import Block, Refused, as_list, read_fields, refuse_if, shown
 from autoscout.core.errors import Fault, SpaceError
 from autoscout.space.parser import parse as parse_expression
 
@@ -109,7 +110,7 @@ def _content(value: Any, info: ValidationInfo) -> Any:
         raise Refused(f"the template cannot be read: {error}") from error
 
 
-def _amount(value: Any) -> float | str:
+def _amount(value: Any, *, least: float, whole: bool) -> float | str:
     """A number, or an expression over knobs and facts, in braces or not."""
     if isinstance(value, str):
         text = value.strip().removeprefix("{").removesuffix("}")
@@ -118,15 +119,14 @@ def _amount(value: Any) -> float | str:
         except SpaceError as error:
             raise Refused(error.faults[0].rule) from error
         return text
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
-        raise Refused("must be a number of at least 0, or an expression")
+    if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)) or value < least:
+        raise Refused(f"must be a {'whole ' if whole else ''}number of at least {least:g}, or an expression")
     return value
 
 
 Text = Annotated[Template, PlainValidator(_template), PlainSerializer(lambda template: template.text)]
 Line = Annotated[Command, PlainValidator(_command), PlainSerializer(lambda command: command.raw)]
-Amount = Annotated[float | str, PlainValidator(_amount)]
-Patterns = Annotated[list[Pattern], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
+Patterns = Annotated[list[Pattern], BeforeValidator(as_list)]
 
 
 class Health(Block):
@@ -144,9 +144,9 @@ class Health(Block):
 class Needs(Block):
     """What one run occupies."""
 
-    cpus: Amount | None = None
-    gpus: Amount | None = None
-    memory_gb: Amount | None = None
+    cpus: Annotated[int | str, PlainValidator(partial(_amount, least=1, whole=True))] | None = None
+    gpus: Annotated[int | str, PlainValidator(partial(_amount, least=0, whole=True))] | None = None
+    memory_gb: Annotated[float | str, PlainValidator(partial(_amount, least=0, whole=False))] | None = None
 
     @property
     def given(self) -> dict[str, float | str]:
@@ -163,7 +163,7 @@ class Workload(Block):
     env: dict[str, Text] = Field({})
     files: dict[str, Annotated[Any, PlainValidator(_content)]] = Field({})  # text, or a tree with $holes
     metrics: Annotated[dict[str, Source], BeforeValidator(_named_sources)] = Field({})
-    checks: Annotated[list[Check], BeforeValidator(lambda value: value if isinstance(value, list) else [value])] = Field([])
+    checks: Annotated[list[Check], BeforeValidator(as_list)] = Field([])
     ready: Pattern | None = None
     health: Health = Health()
     oom_patterns: Patterns = Field([])

@@ -226,14 +226,15 @@ def as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-_Listed = Annotated[list[Any], BeforeValidator(as_list)]
+Listed = Annotated[list[Any], BeforeValidator(as_list)]
+"""The field of a block that holds a list or a lone value."""
 
 
 class _Objective(Block):
     metric: str | None = None
     direction: Annotated[Direction, PlainValidator(_direction)] | None = None
-    limits: _Listed = []
-    slo: _Listed = []
+    limits: Listed = []
+    slo: Listed = []
 
 
 def natural_direction(metric: str) -> Direction | None:
@@ -282,6 +283,7 @@ __all__ = [
     "BLOCKS",
     "Block",
     "Blocks",
+    "Listed",
     "Place",
     "Refused",
     "as_list",

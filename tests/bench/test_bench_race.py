@@ -120,7 +120,7 @@ def test_the_page_shows_every_searcher_and_table(tmp_path: Path) -> None:
     scores = score(runs_by_hand(), {"square": square()})
     page = as_page(scores, "<script>")
     assert "<script>" not in page
-    assert page.count("<polyline") == 2 * 3, "an axis and two curves, for all tables and for the one"
+    assert page.count("<polyline") == 2 * 2, "two curves, for all tables and for the one"
     assert "square" in page
     assert all(len(cells(line)) == len(HEAD) for line in scores.overall)
     json.dumps(scores.to_json(), allow_nan=False)

@@ -6,31 +6,19 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from autoscout.bench.score import WITHIN, Score, Scores
+from autoscout.common.draw import HEIGHT, PALETTE, WIDTH, chart, picture
 from autoscout.common.markup import Markup, join, number_cell, table, tag
 from autoscout.core.errors import Fault, PluginError
 
-_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 640, 340, 52, 12, 14, 36
-_COLOURS = (
-    "#1b6ca8",
-    "#d1495b",
-    "#3a7d44",
-    "#8e5ea2",
-    "#c98b1d",
-    "#2a9d8f",
-    "#6c757d",
-    "#e76f51",
-    "#264653",
-    "#b56576",
-    "#5f0f40",
-    "#0a9396",
-)
 _STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem;color:#1c1c1c;background:#fff}
 table{border-collapse:collapse;margin:1rem 0}th,td{padding:.25rem .6rem;border-bottom:1px solid #ddd;text-align:left}
 td.number{text-align:right;font-variant-numeric:tabular-nums}.scroll{overflow-x:auto}.quiet{color:#666;text-align:left}
 .plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(22rem,1fr));gap:1rem}svg{width:100%;height:auto}
-svg text{font:11px system-ui,sans-serif;fill:#444}.axis{stroke:#bbb}.curve{fill:none;stroke-width:2}
+svg text{font:11px system-ui,sans-serif;fill:#444}
 @media(prefers-color-scheme:dark){body{background:#16181b;color:#e6e6e6}svg text{fill:#bbb}th,td{border-color:#333}}
 """
 HEAD = ("searcher", "mean rank", "95 %", "area", "to 1 %", "to 5 %", "to 10 %", "within 5 %", "failures", "ms", "ms late")
@@ -78,7 +66,7 @@ def _aligned(rows: Sequence[Sequence[str]]) -> str:
 
 def as_page(scores: Scores, title: str = "Searchers on recorded tables", note: str = "") -> str:
     """One HTML file with all figures and curves; `note` says what else a reader must know of the race."""
-    colours = {score.searcher: _COLOURS[index % len(_COLOURS)] for index, score in enumerate(scores.overall)}
+    colours = {score.searcher: PALETTE[index % len(PALETTE)] for index, score in enumerate(scores.overall)}
     names = list(dict.fromkeys(score.table for score in scores.by_table))
     grouped = {name: [score for score in scores.by_table if score.table == name] for name in names}
     plots = [_plot("all tables", scores.overall, colours), *(_plot(name, grouped[name], colours) for name in names)]
@@ -107,28 +95,8 @@ def _figures(scores: Sequence[Score], caption: str, colours: dict[str, str]) -> 
 
 def _plot(name: str, scores: Sequence[Score], colours: dict[str, str]) -> Markup:
     """Mean regret over evaluations."""
-    across = _WIDTH - _LEFT - _RIGHT
-    down = _HEIGHT - _TOP - _BOTTOM
-    budget = len(scores[0].curve)
-    top = max((score.curve[0] for score in scores), default=1.0) or 1.0
-
-    def point(step: int, value: float) -> str:
-        return f"{_LEFT + across * step / max(1, budget - 1):.1f},{_TOP + down * (1 - value / top):.1f}"
-
-    curves = [
-        tag("polyline", tag("title", score.searcher), points=" ".join(point(step, value) for step, value in enumerate(score.curve)),
-            class_="curve", stroke=colours[score.searcher])
-        for score in scores
-    ]  # fmt: skip
-    labels = [
-        tag("text", name, x=_LEFT, y=_TOP - 2, font_weight="bold"),
-        tag("text", "evaluations", x=_WIDTH - _RIGHT, y=_HEIGHT - 6, text_anchor="end"),
-    ]
-    for part in (0.0, 0.5, 1.0):
-        labels.append(tag("text", f"{top * part:.2g}", x=_LEFT - 6, y=_TOP + down * (1 - part) + 4, text_anchor="end"))
-        labels.append(tag("text", f"{1 + part * (budget - 1):.0f}", x=_LEFT + across * part, y=_HEIGHT - 20, text_anchor="middle"))
-    axis = tag("polyline", points=f"{_LEFT},{_TOP} {_LEFT},{_TOP + down} {_WIDTH - _RIGHT},{_TOP + down}", class_="axis", fill="none")
-    return tag("svg", tag("title", f"Mean regret on {name}"), axis, *labels, *curves, viewBox=f"0 0 {_WIDTH} {_HEIGHT}", role="img")
+    lines = {score.searcher: (np.arange(1.0, len(score.curve) + 1), np.asarray(score.curve, dtype=np.float64)) for score in scores}
+    return picture(chart(name, lines, "evaluations", colours=colours), width=WIDTH, height=HEIGHT, title=f"Mean regret on {name}")
 
 
 def write_png(scores: Scores, path: Path) -> None:
@@ -147,7 +115,7 @@ def write_png(scores: Scores, path: Path) -> None:
         figure = Figure(figsize=(8, 5), dpi=120)
         axes = figure.add_subplot()
         for index, score in enumerate(scores.overall):
-            axes.plot(range(1, len(score.curve) + 1), score.curve, label=score.searcher, color=_COLOURS[index % len(_COLOURS)])
+            axes.plot(range(1, len(score.curve) + 1), score.curve, label=score.searcher, color=PALETTE[index % len(PALETTE)])
         axes.set(xlabel="evaluations", ylabel="mean regret", yscale="log")
         axes.legend(fontsize=8)
         figure.tight_layout()

@@ -10,7 +10,7 @@
     Infeasible                     not an error: how a user's objective function says "this configuration does not work"
 
 A configuration that fails is not an exception: it is a `Measurement` with a status. Exceptions are for a broken
-world and for bad input. All faults of one input travel in one exception (`faults`), so that a person mends them in one go.
+world and for bad input. All faults of one input travel in one exception (`faults`), so that a person fixes them in one go.
 """
 
 from __future__ import annotations

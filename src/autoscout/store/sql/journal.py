@@ -104,7 +104,7 @@ class Journal:
         self._complete: set[str] = set()  # studies whose lines have no gaps
 
     def _take_in(self, file: int) -> None:
-        """Read what was added since the last look, and mend what a crash left behind."""
+        """Read what was added since the last look, and repair what a crash left behind."""
         state = os.fstat(file)
         if state.st_ino != self._inode or state.st_size < self._end:
             self._forget()  # somebody put another file there

@@ -104,7 +104,7 @@ class SqlStore:
         row = statements.find_study(connection, record.name, self.location, lock=True)
         joined = join(statements.record(row), record, self.location)
         if joined.space != row.space:
-            log.info("study %r goes on with another space; trials stored before stay", record.name)
+            log.info("study %r continues with another space; trials stored before stay", record.name)
         connection.execute(update(studies).where(studies.c.id == row.id).values(statements.columns(joined)))
         now_s = self._clock.now_s()
         stale = [place for place, claim in statements.all_held(connection, row.id).items() if claim.stale(now_s)]

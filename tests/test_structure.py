@@ -149,3 +149,10 @@ def test_counted_rules_do_not_fail_and_others_do(house: Path, monkeypatch: pytes
     monkeypatch.setattr(structure, "COUNTED", set())
     assert structure.main(house) == 1
     assert "README.md:1: 'foretold': write 'predicted'" in capsys.readouterr().err
+
+
+def test_every_file_with_tests_of_adapters_is_run() -> None:
+    marked = [path for path in (ROOT / "tests").rglob("test_*.py") if "pytest.mark." + "adapters" in path.read_text()]
+    run = (ROOT / "scripts" / "test").read_text()
+    assert marked
+    assert [path for path in marked if path.relative_to(ROOT).as_posix() not in run] == []

@@ -13,9 +13,11 @@ import yaml
 from autoscout.core.trial import Measurement, Status, Trial
 from autoscout.execute.local import LocalExecutor
 from autoscout.search.grid.searcher import GridOptions, GridSearcher
-from autoscout.study.assemble import prepare, searcher
+from autoscout.study.assemble import build_searcher
 from autoscout.study.campaign import Campaign
 from autoscout.study.plugin_options import build_options
+from autoscout.study.setup import prepare
+from autoscout.study.start import StartingPoint
 
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"
 
@@ -30,7 +32,7 @@ def test_the_campaigns_are_complete(guide: str) -> None:
     assert whole
     for data in whole:
         setup = prepare(Campaign.model_validate(data))
-        assert searcher(setup).ask(1)
+        assert build_searcher(setup, StartingPoint()).ask(1)
 
 
 def test_every_yaml_block_reads() -> None:

@@ -67,7 +67,7 @@ def test_the_python_prints_what_it_says() -> None:
 
 def test_the_number_of_trials_in_the_staged_example() -> None:
     setup = prepare(Campaign.model_validate(yaml.safe_load(blocks("grid.md", "yaml")[0])))
-    search = searcher(setup)
+    search = build_searcher(setup, StartingPoint())
     counts: dict[int, int] = {}
     while asked := search.ask(3):
         for proposal in asked:

@@ -1,42 +1,66 @@
-"""CPU seconds and jobs per second of the scheduler simulator, beside the reference simulators on the same inputs.
+"""CPU seconds and jobs per second of the scheduler simulator, compared with the reference simulators on the same inputs.
 
     python -m benchmarks.sched            # everything
     python -m benchmarks.sched --quick    # without the million jobs
+    python -m benchmarks.sched --write    # everything, and docs/results/sched.md
 
 The reference figures are CPU (user) seconds of the public simulators, measured on the same kind of machine; ours are process CPU
-seconds of one run after the kernels were compiled, reading of the trace not counted (nor is it in theirs). Inputs that need the
-reference traces are left out, with a note, where these do not lie beside the repository.
+seconds of one run after the kernels were compiled, without reading the trace (nor is it in theirs). Inputs that need the
+reference traces are left out, with a note, where these are not in `../shared/traces`.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import platform
 import resource
+import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from autoscout.core import plugins
 from autoscout.sched.cluster import Cluster
 from autoscout.sched.engine import Run, simulate
+from autoscout.sched.reference.symbiotic import SymbioticFIFO, SymbioticSRTF, SymbioticTiresias
+from autoscout.sched.reference.titan import TitanThemis
 from autoscout.sched.result import Result
 from autoscout.sched.schedulers.fifo import FIFO
-from autoscout.sched.schedulers.lucid import Lucid
-from autoscout.sched.schedulers.qssf import QSSF
 from autoscout.sched.schedulers.sjf import SJF
-from autoscout.sched.schedulers.srtf import SRTF
 from autoscout.sched.schedulers.themis import Themis
 from autoscout.sched.schedulers.tiresias import Tiresias
 from autoscout.sched.snapshot import Snapshot
 from autoscout.sched.workload.synthetic import Recipe, generate
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "sched"))
-import sched_reference as reference
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests" / "sched"))
+import sched_reference as reference  # noqa: E402
 
 HOUR_S = 3_600.0
+PAGE = ROOT / "docs" / "results" / "sched.md"
+
+
+class Row(NamedTuple):
+    """One line of the table; `theirs_s` are CPU seconds of the reference."""
+
+    name: str
+    seconds: float
+    jobs: int
+    theirs_s: float | None
+    note: str
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        theirs = (f"{self.theirs_s:,.1f}", f"{self.theirs_s / self.seconds:,.0f}x") if self.theirs_s else ("-", "-")
+        return (self.name, f"{self.seconds:.4f}", f"{self.jobs / self.seconds:,.0f}", *theirs, self.note)
+
+
+HEAD = ("input and policy", "CPU s", "jobs/s", "theirs s", "ratio", "outcome")
 
 
 def cpu_s(question: Callable[[], Result], repeats: int = 3) -> tuple[float, Result]:
@@ -50,66 +74,39 @@ def cpu_s(question: Callable[[], Result], repeats: int = 3) -> tuple[float, Resu
     return best, result
 
 
-def row(name: str, seconds: float, jobs: int, theirs_s: float | None, note: str) -> None:
-    beside = f"{theirs_s:>10.1f} {theirs_s / seconds:>9,.0f}x" if theirs_s else f"{'-':>10} {'-':>10}"
-    print(f"{name:<44} {seconds:>10.4f} {jobs / seconds:>13,.0f} {beside}  {note}")
-
-
-def philly() -> None:
+def philly() -> Iterator[Row]:
     jobs, cluster = reference.philly_window(), Cluster.parse("100x8")
     for name, scheduler, theirs, theirs_jct in (
-        (
-            "Philly 100x8, 2D-LAS (SymbioticLab Tiresias)",
-            Tiresias(compatible="symbiotic", queues=3, thresholds=(3_250.0, 7_200.0)),
-            157.5,
-            13_117.2,
-        ),
-        ("Philly 100x8, first-fit FIFO (SymbioticLab)", FIFO(overtake=True, placement="count"), 177.7, 13_356.3),
-        (
-            "Philly 100x8, shortest GPU time (SymbioticLab)",
-            SRTF(by_gpu_time=True, placement="count", preemption_free=True),
-            260.4,
-            13_096.2,
-        ),
-        ("Philly 100x8, Themis (Titan)", Themis(compatible="titan", fairness=0.2, round_offset_s=reference.PHILLY_START_S), 77.9, 13_351.9),
+        ("Philly 100x8, 2D-LAS (SymbioticLab)", SymbioticTiresias(), 157.5, 13_117.2),
+        ("Philly 100x8, first-fit FIFO (SymbioticLab)", SymbioticFIFO(), 177.7, 13_356.3),
+        ("Philly 100x8, shortest GPU time (SymbioticLab)", SymbioticSRTF(), 260.4, 13_096.2),
+        ("Philly 100x8, Themis (Titan)", TitanThemis(round_offset_s=reference.PHILLY_START_S), 77.9, 13_351.9),
         ("Philly 70x8, Tiresias, 60 s rounds", Tiresias(), None, None),
     ):
         nodes = Cluster.parse("70x8") if "70x8" in name else cluster
         seconds, result = cpu_s(lambda nodes=nodes, scheduler=scheduler: simulate(jobs, nodes, scheduler))
-        row(
-            name,
-            seconds,
-            len(jobs),
-            theirs,
-            f"mean JCT {result.jct_s.mean():,.1f} s" + (f" (theirs {theirs_jct:,.1f})" if theirs_jct else ""),
-        )
+        note = f"mean JCT {result.jct_s.mean():,.1f} s" + (f" (theirs {theirs_jct:,.1f})" if theirs_jct else "")
+        yield Row(name, seconds, len(jobs), theirs, note)
 
 
-def venus() -> None:
-    jobs, cluster = reference.venus(), reference.venus_cluster()
-    for name, scheduler, theirs_jct in (
-        ("Venus, FIFO", FIFO(remainder_to_emptiest=True), 65_720.5),
-        ("Venus, SJF", SJF(remainder_to_emptiest=True), 21_095.0),
-        ("Venus, QSSF", QSSF(newcomers_by_gpus=True, remainder_to_emptiest=True), 15_548.9),
-        ("Venus, SRTF", SRTF(lucid=True), 12_609.9),
-        ("Venus, Tiresias", Tiresias(compatible="lucid", round_offset_s=reference.CLOCK_ZERO_S), 14_700.0),
-    ):
-        seconds, result = cpu_s(lambda scheduler=scheduler: simulate(jobs, cluster, scheduler))
-        row(name, seconds, len(jobs), None, f"mean JCT {result.jct_s.mean():,.1f} s (theirs {theirs_jct:,.1f})")
-    profiled = reference.with_profiles(jobs)
-    lucid = Lucid(
-        profiler_from=("vc8Gr", "vcefl"),
-        elastic_from="vcYVn",
-        compatible="lucid",
-        clock_zero_s=reference.CLOCK_ZERO_S,
-        forecast=reference.forecast(),
-        interference=reference.interference(profiled.name.names),
-    )
+def venus() -> Iterator[Row]:
+    published, cluster = reference.venus(), reference.venus_cluster()
+    theirs_jct = {"fifo": 65_720.5, "sjf": 21_095.0, "qssf": 15_548.9, "srtf": 12_609.9, "tiresias": 14_700.0}
+    for name, scheduler in reference.VENUS.items():
+        jobs = reference.in_its_order(published, name)
+        seconds, result = cpu_s(lambda jobs=jobs, scheduler=scheduler: simulate(jobs, cluster, scheduler))
+        start, end = reference.golden(f"venus_2020-09_{name}", jobs, "start_time", "end_time")
+        equal = int(((result.start_s == start) & (result.end_s == end)).sum())
+        note = f"mean JCT {result.jct_s.mean():,.1f} s (theirs {theirs_jct[name]:,.1f}), {equal:,} of {len(jobs):,} jobs equal"
+        yield Row(f"Venus, {name} (Lucid)", seconds, len(jobs), None, note)
+    profiled = reference.with_profiles(published)
+    lucid = reference.lucid(profiled)
     seconds, result = cpu_s(lambda: simulate(profiled, cluster, lucid))
-    row("Venus, Lucid with its profiler", seconds, len(jobs), 1_427.8, f"mean JCT {result.jct_s.mean():,.1f} s (theirs 12,889.8)")
+    note = f"mean JCT {result.jct_s.mean():,.1f} s (theirs 12,889.8)"
+    yield Row("Venus, lucid with its profiler (Lucid)", seconds, len(profiled), 1_427.8, note)
 
 
-def one_hour() -> None:
+def one_hour() -> Iterator[Row]:
     """A tuning question: one hour of arrivals on top of 500 unfinished jobs, simulated until all is done or a day has passed."""
     cluster = Cluster.parse("70x8")
     trace = generate(Recipe(profile="philly", jobs=40_000, days=14, load=1.1, cluster_gpus=cluster.gpus, seed=1))
@@ -125,40 +122,69 @@ def one_hour() -> None:
         run = Run(snapshot=snapshot, until_s=at + 24 * HOUR_S)
         seconds, result = cpu_s(lambda scheduler=scheduler, run=run: simulate(arrivals, cluster, scheduler, run), 10)
         note = f"{1e3 * seconds:.1f} ms; {len(snapshot.jobs)} unfinished + {len(arrivals)} arrivals, {int(result.ended.sum())} ended"
-        row(f"one-hour question, {name}", seconds, len(result.trace), None, note)
+        yield Row(f"one-hour question, {name}", seconds, len(result.trace), None, note)
 
 
-def million() -> None:
+def million() -> Iterator[Row]:
     cluster = Cluster.parse("1250x8")
     began = time.process_time()
     trace = generate(Recipe(profile="venus", jobs=1_000_000, days=120, load=0.85, cluster_gpus=cluster.gpus))
-    row("a million jobs, generated", time.process_time() - began, len(trace), None, "120 days of a 10,000-GPU cluster")
+    yield Row("a million jobs, generated", time.process_time() - began, len(trace), None, "120 days of a 10,000-GPU cluster")
     for name, scheduler in (("FIFO", FIFO()), ("SJF", SJF()), ("Tiresias", Tiresias()), ("Themis", Themis())):
         began = time.process_time()
         result = simulate(trace, cluster, scheduler)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-        row(
-            f"a million jobs, {name}",
-            time.process_time() - began,
-            len(trace),
-            None,
-            f"mean JCT {result.jct_s.mean():,.0f} s; peak {peak:.2f} GiB",
-        )
+        note = f"mean JCT {result.jct_s.mean():,.0f} s; peak {peak:.2f} GiB"
+        yield Row(f"a million jobs, {name}", time.process_time() - began, len(trace), None, note)
+
+
+def all_rows(quick: bool) -> Iterator[Row]:
+    """Every row as soon as it is measured."""
+    if (reference.TRACES / "golden").exists():
+        yield from philly()
+        yield from venus()
+    else:
+        print("(the reference traces are not in ../shared/traces: Philly and Venus are left out)")
+    yield from one_hour()
+    if not quick:
+        yield from million()
+
+
+def page(rows: list[Row]) -> str:
+    """The rows as a page, with the circumstances."""
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    table = "\n".join(f"| {' | '.join(cells)} |" for cells in (HEAD, ("---",) * len(HEAD), *(row.cells for row in rows)))
+    return f"""# Scheduler simulator: speed and agreement
+
+Written by `python -m benchmarks.sched --write` at commit {commit}, Python {platform.python_version()}, one of {os.cpu_count()}
+cores of a shared {platform.machine()} machine. CPU seconds of one run after the kernels were compiled, the least of several runs,
+except for a million jobs, which run once; reading the trace does not count. "Theirs" are CPU seconds and mean completion times
+(JCT) of the simulator in brackets on the same jobs and cluster.
+
+{table}
+
+Philly: 13,085 jobs that arrived from 22 September to 6 October 2017. Venus: 23,859 jobs of September 2020 in 15 virtual clusters.
+On Venus many jobs are submitted in the same second, and which of them comes first decides who runs where. The reference took that
+order from a log that was not published; `tests/golden/sched/venus_ties.npz` holds, for each policy, an order under which every
+start and end agrees. The orders were searched for, so they show that the outcomes can be explained, not that they are predicted.
+With simultaneous jobs by number, as in the published file, the equal starts are: FIFO 19,354, SJF 23,394, QSSF 22,502, SRTF 23,664,
+Tiresias 23,416 (`tests/sched/test_golden.py`).
+"""
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     options.add_argument("--quick", action="store_true", help="leave the million jobs out")
+    options.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
     chosen = options.parse_args()
-    print(f"{'input and policy':<44} {'CPU s':>10} {'jobs/s':>13} {'theirs s':>10} {'ratio':>10}")
-    if (reference.TRACES / "golden").exists():
-        philly()
-        venus()
-    else:
-        print("(the reference traces do not lie beside the repository: Philly and Venus are left out)")
-    one_hour()
-    if not chosen.quick:
-        million()
+    rows = []
+    print("{:<48} {:>10} {:>13} {:>10} {:>9}  {}".format(*HEAD))
+    for row in all_rows(chosen.quick):
+        rows.append(row)
+        print("{:<48} {:>10} {:>13} {:>10} {:>9}  {}".format(*row.cells), flush=True)
+    if chosen.write:
+        PAGE.parent.mkdir(exist_ok=True)
+        PAGE.write_text(page(rows), encoding="utf-8")
 
 
 if __name__ == "__main__":

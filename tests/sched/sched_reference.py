@@ -1,23 +1,21 @@
-"""The reference data beside the repository, for golden tests; tests skip where it is absent."""
+"""Reference traces in `../shared/traces` next to the repository, for golden tests; tests skip where the folder is absent."""
 
 from __future__ import annotations
 
 import csv
 import gzip
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
-from tie_order import Manner, Reference, TieOrder
 
 from autoscout.sched.cluster import Cluster
 from autoscout.sched.forecast import Forecast
 from autoscout.sched.interference import Interference
 from autoscout.sched.readers import read
-from autoscout.sched.scheduler import Scheduler, believed_s
+from autoscout.sched.reference.lucid import LucidFIFO, LucidLucid, LucidQSSF, LucidSJF, LucidSRTF, LucidTiresias
+from autoscout.sched.scheduler import Scheduler
 from autoscout.sched.trace import Labels, Trace
 
 TRACES = Path(__file__).resolve().parents[2].parent / "shared" / "traces"
@@ -25,13 +23,16 @@ CLOCK_ZERO_S = 1_585_670_551.0
 FORECAST_START_S = CLOCK_ZERO_S + 13_219_200.0
 PHILLY_START_S = 1_506_038_400.0
 WEEK_S = 604_800.0
-MANNERS = (  # chosen by trial; what one does not solve, another does
-    Manner(seed=5, plain=60, aside=0.1, tries=8_000),
-    Manner(seed=2, plain=20, aside=0.1, tries=15_000),
-    Manner(seed=4, plain=20, aside=0.2, tries=20_000),
-)
+TIES = Path(__file__).resolve().parents[1] / "golden" / "sched" / "venus_ties.npz"
+"""By policy: place of each job among those submitted in the same second, less its place in `venus()`; see `in_its_order`."""
 
-needs_traces = pytest.mark.skipif(not (TRACES / "golden").exists(), reason="the reference traces do not lie beside the repository")
+VENUS: dict[str, Scheduler] = {
+    "fifo": LucidFIFO(),
+    "sjf": LucidSJF(),
+    "qssf": LucidQSSF(),
+    "srtf": LucidSRTF(),
+    "tiresias": LucidTiresias(round_offset_s=CLOCK_ZERO_S),
+}
 
 
 def rows(name: str) -> list[dict[str, str]]:
@@ -48,36 +49,27 @@ def venus() -> Trace:
     return trace.take(np.lexsort((trace.job_id.astype(np.int64), trace.submit_s)))
 
 
-def venus_order(trace: Trace, schedulers: Mapping[str, Scheduler], name: str) -> NDArray[np.int64]:
-    """Rows of the trace with simultaneous jobs in an order that all golden files allow and that explains the one of a policy best."""
-    estimate = believed_s(trace)
-    alike = {
-        "fifo": (),
-        "sjf": (trace.duration_s,),
-        "qssf": (estimate, trace.gpus),
-        "srtf": (trace.gpus, trace.duration_s),
-        "tiresias": (trace.gpus,),
-    }
-    outcomes = {each: golden(f"venus_2020-09_{each}", trace, "start_time", "end_time") for each in schedulers}
-    place = np.empty(len(trace))
-    for vc in venus_cluster().vcs:
-        jobs = np.flatnonzero(trace.vc.codes == trace.vc.code(vc))
-        references = {
-            each: Reference(
-                scheduler=scheduler,
-                start_s=outcomes[each][0][jobs],
-                end_s=outcomes[each][1][jobs],
-                alike=tuple(column[jobs] for column in alike[each]),
-            )
-            for each, scheduler in schedulers.items()
-        }
-        kind = (trace.gpus[jobs], trace.duration_s[jobs], estimate[jobs])
-        for manner in MANNERS:
-            found = TieOrder(trace.take(jobs), venus_cluster().part(vc), references, kind, (name,), manner)
-            if found.solve():
-                break
-        place[jobs[found.order]] = np.arange(len(jobs))
-    return np.lexsort((place, trace.submit_s))
+def in_its_order(trace: Trace, name: str) -> Trace:
+    """Venus with simultaneous jobs in the order that a reference run must have had.
+
+    Lucid's simulator read its jobs from a log that was not published and sorted it by second of submission, not stably, so which of
+    two simultaneous jobs comes first is an input of its runs that the traces do not hold. The recorded orders were searched for,
+    once per policy, until every start, end and preemption agreed: they show that an order exists that explains the outcomes, not
+    that it is predicted.
+    """
+    with np.load(TIES) as orders:
+        return trace.take(np.arange(len(trace)) + orders[name])
+
+
+def lucid(jobs: Trace) -> LucidLucid:
+    """Lucid with the settings, forecasts and measured pairs of its artifact."""
+    return LucidLucid(
+        profiler_from=("vc8Gr", "vcefl"),
+        elastic_from="vcYVn",
+        clock_zero_s=CLOCK_ZERO_S,
+        forecast=forecast(),
+        interference=interference(jobs.name.names),
+    )
 
 
 def venus_cluster() -> Cluster:

@@ -6,7 +6,6 @@ import pytest
 
 from autoscout.core.errors import ConfigError
 from autoscout.sched.cluster import Cluster, NodeGroup
-from autoscout.sched.kernel.columns import SIZE, SPEED, TYPE
 
 
 def test_short_form() -> None:
@@ -14,10 +13,10 @@ def test_short_form() -> None:
     assert cluster.gpus == 480
     assert cluster.kinds == ("V100", "T4")
     table = cluster.table()
-    assert table.shape[1] == 70
-    assert list(table[SIZE, [0, 69]]) == [8, 4]
-    assert list(table[TYPE, [0, 69]]) == [0, 1]
-    assert list(table[SPEED, [0, 69]]) == [1, 0.4]
+    assert len(table) == 70
+    assert list(table["gpus"][[0, 69]]) == [8, 4]
+    assert list(table["kind"][[0, 69]]) == [0, 1]
+    assert list(table["speed"][[0, 69]]) == [1, 0.4]
 
 
 @pytest.mark.parametrize("text", ["", "70", "x8", "70x", "70x8+", "axb"])

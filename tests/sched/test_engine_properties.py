@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from autoscout.core import plugins
 from autoscout.sched.cluster import Cluster
 from autoscout.sched.engine import Run, simulate
-from autoscout.sched.kernel.columns import SIZE
 from autoscout.sched.result import Result
 from autoscout.sched.scheduler import Scheduler
 from autoscout.sched.schedulers.fifo import FIFO
@@ -57,7 +56,7 @@ def scheduler(name: str) -> Scheduler:
 
 
 def never_oversubscribed(result: Result) -> None:
-    sizes = np.concatenate([result.cluster.part(vc).table()[SIZE] for vc in result.cluster.vcs])
+    sizes = np.concatenate([result.cluster.part(vc).table()["gpus"] for vc in result.cluster.vcs])
     used = np.zeros(len(sizes))
     for time, _, node, gpus in result.log:
         used[int(node)] += gpus
@@ -100,9 +99,9 @@ def test_service_is_conserved(name: str, rows: list[tuple[int, int, float, int, 
 def test_nobody_waits_beside_a_place(rows: list[tuple[int, int, float, int, int]], cluster: str) -> None:
     """A scheduler that lets jobs overtake never leaves one waiting that some node could hold."""
     trace, nodes = trace_of(rows, whole=True), Cluster.parse(cluster)
-    for policy in (FIFO(overtake=True), SRTF(preemption_free=True)):
+    for policy in (FIFO(overtake=True), SRTF()):
         result = simulate(trace, nodes, policy, Run(log=True))
-        free = nodes.table()[SIZE].copy()
+        free = nodes.table()["gpus"].copy()
         running: set[int] = set()
         log = result.log
         moments = np.unique(np.concatenate([log[:, 0], trace.submit_s]))

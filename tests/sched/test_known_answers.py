@@ -12,6 +12,7 @@ from autoscout.sched.cluster import Cluster
 from autoscout.sched.engine import Change, Run, simulate
 from autoscout.sched.forecast import Forecast
 from autoscout.sched.interference import Interference
+from autoscout.sched.reference.lucid import LucidLucid
 from autoscout.sched.result import Result
 from autoscout.sched.scheduler import Scheduler
 from autoscout.sched.schedulers.fifo import FIFO
@@ -245,8 +246,8 @@ def test_lucid_can_be_reconfigured_in_flight() -> None:
     for other in (Lucid(profiler_nodes=0), FIFO()):
         with pytest.raises(ConfigError, match="not its number of profiler nodes"):
             simulate(jobs, cluster, alone, Run(changes=[Change(at_s=50.0, scheduler=other)]))
-    fixed = Lucid(profiler_nodes=0, compatible="lucid")
-    with pytest.raises(ConfigError, match="compatible"):
+    fixed = LucidLucid(profiler_nodes=0)
+    with pytest.raises(ConfigError, match="all but profiler_nodes=0, Lucid"):
         simulate(jobs, cluster, Lucid(profiler_nodes=0), Run(changes=[Change(at_s=50.0, scheduler=fixed)]))
 
 

@@ -16,10 +16,10 @@ def test_python_of_the_guide(capsys: pytest.CaptureFixture[str], monkeypatch: py
     module = types.ModuleType("guide")
     monkeypatch.setitem(sys.modules, "guide", module)  # dataclasses look their module up
     blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.S)
-    assert len(blocks) == 3
+    assert len(blocks) == 2
     for block in blocks:
         exec(compile(block, str(GUIDE), "exec"), module.__dict__)
-    assert len(capsys.readouterr().out.splitlines()) == 3
+    assert len(capsys.readouterr().out.splitlines()) == 2
 
 
 def test_every_scheduler_is_in_the_guide() -> None:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autoscout.core import plugins
 from autoscout.core.errors import ConfigError
 from autoscout.sched.cluster import Cluster
 from autoscout.sched.engine import Run, simulate
@@ -14,7 +13,7 @@ from autoscout.sched.trace import Trace
 from autoscout.sched.workload.synthetic import Recipe, generate
 
 
-def test_stopping_and_going_on_changes_nothing_where_nodes_do_not_matter() -> None:
+def test_stopping_and_resuming_changes_nothing_where_nodes_do_not_matter() -> None:
     trace = generate(Recipe(profile="philly", jobs=400, days=1, load=1.1, cluster_gpus=32, seed=5))
     cluster, policy = Cluster.parse("4x8"), FIFO(placement="count")
     whole = simulate(trace, cluster, policy)
@@ -32,7 +31,7 @@ def test_stopping_and_going_on_changes_nothing_where_nodes_do_not_matter() -> No
 
 @pytest.mark.parametrize("policy", [FIFO(), FIFO(overtake=True)])
 def test_with_a_log_jobs_stay_where_they_are(policy: FIFO) -> None:
-    """Then stopping and going on changes nothing under consolidated placement either."""
+    """Then stopping and resuming changes nothing under consolidated placement either."""
     trace = generate(Recipe(profile="venus", jobs=600, days=1, load=4.2, cluster_gpus=8, seed=6))
     cluster = Cluster.parse("4x8")
     whole = simulate(trace, cluster, policy)
@@ -46,22 +45,6 @@ def test_with_a_log_jobs_stay_where_they_are(policy: FIFO) -> None:
     before = dict(zip(first.trace.job_id, first.end_s, strict=True))
     ends = np.asarray([later.get(job, before.get(job)) for job in trace.job_id])
     assert np.allclose(ends, whole.end_s)
-
-
-@pytest.mark.parametrize("name", plugins.available("scheduler"))
-def test_every_scheduler_goes_on_from_a_snapshot(name: str) -> None:
-    trace = generate(Recipe(profile="venus", jobs=200, days=0.5, load=1.2, cluster_gpus=64, seed=2))
-    cluster = Cluster.parse("8x8")
-    middle = float(np.median(trace.submit_s))
-    snapshot = Snapshot.of(simulate(trace.between(0, middle), cluster, Tiresias(), Run(until_s=middle)))
-    rest = trace.between(middle, np.inf)
-    scheduler = plugins.get("scheduler", name)(**({"profiler_nodes": 0} if name == "lucid" else {}))
-    result = simulate(rest, cluster, scheduler, Run(snapshot=snapshot))
-    assert len(result.trace) == len(snapshot.jobs) + len(rest)
-    assert result.ended.all()
-    assert (result.end_s >= middle).all()
-    left = np.flatnonzero(snapshot.running)
-    assert (result.end_s[left] >= middle + snapshot.remaining_s[left] - 1e-6).all()
 
 
 def test_service_attained_before_counts() -> None:

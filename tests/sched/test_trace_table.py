@@ -20,8 +20,8 @@ def test_all_bad_rows_in_one_error() -> None:
     assert ("submit_s", "arrival must be a number (row 1)") in rules
     assert ("duration_s", "duration must not be negative: an end before its start (rows 2, 4)") in rules
     assert ("gpus", "a job must want GPUs (row 3)") in rules
-    assert ("gpus", "above one GPU only whole GPUs can be had (row 5)") in rules
-    assert ("job_id", "a job may stand in a trace once (row 5)") in rules
+    assert ("gpus", "jobs on more than one GPU must ask for whole GPUs (row 5)") in rules
+    assert ("job_id", "a job may occur in a trace once (row 5)") in rules
 
 
 def test_columns_must_be_equally_long() -> None:

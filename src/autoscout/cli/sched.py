@@ -9,7 +9,6 @@ import typer
 from rich.table import Table
 
 from autoscout.cli import _options as options
-from autoscout.cli._sched_inputs import agreement_with, in_order, scheduler_fields, with_columns
 from autoscout.core import plugins
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
@@ -19,7 +18,7 @@ from autoscout.sched.export import result_columns, trace_columns, write_table
 from autoscout.sched.metrics import by_size, by_vc, summary
 from autoscout.sched.simulation import Simulation
 from autoscout.sched.source import load_trace
-from autoscout.sched.trace import Trace, counted
+from autoscout.sched.trace import Trace, plural
 from autoscout.sched.workload.synthetic import Recipe, generate
 from autoscout.space import Space
 from autoscout.study.folder import DEFAULT
@@ -40,9 +39,6 @@ Begin = Annotated[str, typer.Option("--from", help="Only jobs that arrive at or 
 End = Annotated[str, typer.Option("--to", help="Only jobs that arrive before this date or second.")]
 Status = Annotated[list[str] | None, typer.Option("--status", help="Only jobs that ended so; may be repeated.")]
 DropBad = Annotated[bool, typer.Option("--drop-bad", help="Leave broken rows out instead of refusing the file.")]
-Fields = Annotated[list[str] | None, typer.Option("--option", help="Set a field of the scheduler that is no knob: NAME=VALUE.")]
-Ties = Annotated[Path | None, typer.Option("--ties", help="A table of job_id: jobs that arrive together go in its order.")]
-Columns = Annotated[list[str] | None, typer.Option("--column", help="Add a column: NAME=FILE:COLUMN, a table with job_id.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 Output = Annotated[Path, typer.Argument(help="File to write: .csv, .csv.gz or .parquet.")]
 
@@ -67,15 +63,11 @@ def simulate_command(
     cluster: Nodes,
     scheduler: Scheduler = "tiresias",
     pinned: Pinned = None,
-    fields: Fields = None,
     form: Form = "",
     begin: Begin = "",
     end: End = "",
     status: Status = None,
     drop_bad: DropBad = False,
-    ties: Ties = None,
-    columns: Columns = None,
-    compare: Annotated[Path | None, typer.Option("--compare", help="Outcomes by job_id to compare with, job by job.")] = None,
     output: Annotated[Path | None, typer.Option("--output", help="Write one row per job: .csv, .csv.gz or .parquet.")] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Write timelines and distributions as SVG.")] = None,
     detail: Annotated[str, typer.Option("--by", help="Also break the metrics down: vc or size.")] = "",
@@ -84,11 +76,8 @@ def simulate_command(
     """Run a trace through a scheduler and print what came of it."""
     if detail not in ("", "vc", "size"):
         raise ConfigError(Fault(where="--by", value=detail, rule="must be vc or size"))
-    jobs = with_columns(
-        in_order(load_trace(trace, form=form, begin=begin, end=end, status=status or (), drop_bad=drop_bad), ties), columns or ()
-    )
-    fixed = scheduler_fields(scheduler, fields or ())
-    simulation = Simulation(trace=jobs, cluster=Cluster.parse(cluster), scheduler=scheduler, fixed=fixed)
+    jobs = load_trace(trace, form=form, begin=begin, end=end, status=status or (), drop_bad=drop_bad)
+    simulation = Simulation(trace=jobs, cluster=Cluster.parse(cluster), scheduler=scheduler)
     config = _config(simulation.space(), pinned)
     result = simulate(simulation.trace, simulation.cluster, simulation.build(config), Run(log=plot is not None))
     if output:
@@ -100,11 +89,9 @@ def simulate_command(
     if result.endless:
         options.errors.print(f"{result.endless}; means count them up to the last end", style="yellow", markup=False, highlight=False)
     metrics = summary(result)
-    agreement = agreement_with(result, compare) if compare else {}
     parts = by_vc(result) if detail == "vc" else by_size(result) if detail == "size" else {}
     if as_json:
-        more = {**({"by": parts} if parts else {}), **({"equal": agreement} if compare else {})}
-        options.emit({"scheduler": scheduler, "config": config.to_json(), "metrics": metrics, **more})
+        options.emit({"scheduler": scheduler, "config": config.to_json(), "metrics": metrics, **({"by": parts} if parts else {})})
         return
     if list(parts) == ["all"]:
         parts = {}  # one virtual cluster without a name is all there is
@@ -112,8 +99,6 @@ def simulate_command(
     for name, value in metrics.items():
         table.add_row(name, _shown(value), *(_shown(part.get(name)) for part in parts.values()))
     options.console.print(table)
-    for name, equal in agreement.items():
-        options.console.print(f"equal {name}: {equal:,} of {len(jobs):,} jobs", highlight=False)
 
 
 @app.command("tune")
@@ -241,7 +226,7 @@ def _config(space: Space, pinned: list[str] | None) -> Config:
 
 def _save(trace: Trace, output: Path) -> None:
     write_table(trace_columns(trace), output)
-    options.console.print(f"{counted(len(trace), 'job')} written to {output}", highlight=False)
+    options.console.print(f"{plural(len(trace), 'job')} written to {output}", highlight=False)
 
 
 def _shown(value: float | None) -> str:

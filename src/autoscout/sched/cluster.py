@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from autoscout.core.errors import ConfigError, Fault
-from autoscout.sched.kernel.arrays import Table
-from autoscout.sched.kernel.columns import FREE, NODE_ROWS, SIZE, SPEED, TYPE
+from autoscout.sched.kernel.records import NODE, Records
 
 EVERYONE = ""
 """The virtual cluster of jobs and nodes that name none."""
@@ -131,11 +130,11 @@ class Cluster:
         """The nodes of one virtual cluster."""
         return Cluster(groups=tuple(group for group in self.groups if group.vc == vc))
 
-    def table(self) -> Table:
-        """The node table for kernels."""
+    def table(self) -> Records:
+        """The nodes as records for kernels, all GPUs free."""
         nodes = [group for group in self.groups for _ in range(group.nodes)]
-        table = np.zeros((NODE_ROWS, len(nodes)))
-        table[SIZE] = table[FREE] = [group.gpus for group in nodes]
-        table[TYPE] = [self.kinds.index(group.kind) for group in nodes]
-        table[SPEED] = [group.speed for group in nodes]
+        table = np.zeros(len(nodes), NODE)
+        table["gpus"] = table["free"] = [group.gpus for group in nodes]
+        table["kind"] = [self.kinds.index(group.kind) for group in nodes]
+        table["speed"] = [group.speed for group in nodes]
         return table

@@ -10,18 +10,18 @@ from numpy.typing import NDArray
 
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.sched.cluster import Cluster
-from autoscout.sched.kernel import columns
-from autoscout.sched.kernel.arrays import Table, Vector
+from autoscout.sched.kernel import records
+from autoscout.sched.kernel.records import Records, Table, Vector
 from autoscout.sched.result import Result
 from autoscout.sched.scheduler import Admitting, FixedOrder, OwnLoop, Plan, Ranking, Scheduler
 from autoscout.sched.snapshot import Snapshot
-from autoscout.sched.trace import Trace, counted, examples
+from autoscout.sched.trace import Trace, examples, plural
 
 _RULES = {
-    "count": columns.PLACE_COUNT,
-    "consolidated": columns.PLACE_CONSOLIDATED,
-    "relaxed": columns.PLACE_RELAXED,
-    "fewest": columns.PLACE_FEWEST,
+    "count": records.PLACE_COUNT,
+    "consolidated": records.PLACE_CONSOLIDATED,
+    "relaxed": records.PLACE_RELAXED,
+    "fewest": records.PLACE_FEWEST,
 }
 
 
@@ -81,7 +81,7 @@ def simulate(trace: Trace, cluster: Cluster, scheduler: Scheduler, run: Run | No
         nodes = everywhere.part(vc)
         plan = scheduler.plan(part, nodes)
         table = job_table(part, nodes, plan, origin)
-        table[columns.SUBMIT] = enter_s[index] - origin
+        table["submit_s"] = enter_s[index] - origin
         if run.snapshot:
             run.snapshot.enter(table, index)
         log, decisions = _run_part(part, nodes, plan, table, run, origin, result, index)
@@ -96,15 +96,15 @@ def _origin(jobs: Trace, run: Run) -> float:
     return float(np.floor(jobs.submit_s[0])) if len(jobs) else 0.0
 
 
-def _settle(table: Table, until: float) -> None:
+def _settle(table: Records, until: float) -> None:
     """Bring jobs that still run up to the moment the simulation was stopped."""
     if not np.isfinite(until):
         return
-    running = np.flatnonzero(table[columns.STATUS] == columns.RUNNING)
-    rate = table[columns.RATE, running]
-    ran = np.minimum(until - table[columns.SINCE, running], table[columns.REMAINING, running] / rate)
-    table[columns.EXECUTED, running] += ran
-    table[columns.REMAINING, running] -= ran * rate
+    running = np.flatnonzero(table["status"] == records.RUNNING)
+    rate = table["rate"][running]
+    ran = np.minimum(until - table["since_s"][running], table["remaining_s"][running] / rate)
+    table["executed_s"][running] += ran
+    table["remaining_s"][running] -= ran * rate
 
 
 def admit(trace: Trace, cluster: Cluster) -> None:
@@ -123,7 +123,7 @@ def admit(trace: Trace, cluster: Cluster) -> None:
                 where=trace.source,
                 field="vc",
                 value=examples(np.asarray(sorted(unknown), np.str_)),
-                rule=f"{counted(int(lost.sum()), 'job')} in virtual clusters without nodes",
+                rule=f"{plural(int(lost.sum()), 'job')} in virtual clusters without nodes",
                 fix="Add these to the node file, filter the jobs, or use one cluster for all (--cluster 70x8)",
             )
         )
@@ -142,7 +142,7 @@ def admit(trace: Trace, cluster: Cluster) -> None:
                         value=f"{trace.gpus[large].max():g} GPUs wanted, {capacity} there"
                         + (f" in {vc}" if vc else "")
                         + (f" of type {name}" if name else ""),
-                        rule=f"larger than the cluster: {examples(trace.job_id[large])} ({counted(int(large.sum()), 'job')} in all)",
+                        rule=f"larger than the cluster: {examples(trace.job_id[large])} ({plural(int(large.sum()), 'job')} in all)",
                         fix="Use a larger cluster or filter these jobs",
                     )
                 )
@@ -150,80 +150,74 @@ def admit(trace: Trace, cluster: Cluster) -> None:
         raise ConfigError(faults)
 
 
-def job_table(trace: Trace, cluster: Cluster, plan: Plan, origin: float) -> Table:
-    """The job table for kernels, every job absent."""
+def job_table(trace: Trace, cluster: Cluster, plan: Plan, origin: float) -> Records:
+    """The jobs as records for kernels, every job absent."""
     jobs = len(trace)
-    table = np.zeros((columns.JOB_ROWS, jobs))
-    table[columns.SUBMIT] = trace.submit_s - origin
-    table[columns.GPUS] = trace.gpus
-    table[columns.WORK] = table[columns.REMAINING] = trace.duration_s
+    table = np.zeros(jobs, records.JOB)
+    table["submit_s"] = trace.submit_s - origin
+    table["gpus"] = trace.gpus
+    table["work_s"] = table["remaining_s"] = trace.duration_s
     estimate = plan.estimate_s if plan.estimate_s is not None else trace.extra.get("estimate_s", trace.duration_s)
-    table[columns.ESTIMATE] = estimate
-    table[columns.COST] = plan.workload.cost_s(trace.gpus)
-    table[columns.SKEW] = trace.extra.get("skew", np.ones(jobs))
+    table["estimate_s"] = estimate
+    table["cost_s"] = plan.workload.cost_s(trace.gpus)
+    table["skew"] = trace.extra.get("skew", np.ones(jobs))
     kinds = np.asarray([cluster.kinds.index(name) if name and name in cluster.kinds else -1 for name in trace.kind.names], np.float64)
-    table[columns.KIND] = kinds[trace.kind.codes]
-    table[columns.USER] = trace.user.codes
-    table[columns.RANK_KEY] = plan.key if plan.key is not None else np.arange(jobs)
-    table[columns.STATUS] = columns.ABSENT
-    table[columns.FINISH] = np.inf
-    table[columns.RATE] = 1.0
-    table[columns.START] = table[columns.END] = table[columns.HOME] = -1.0
+    table["kind"] = kinds[trace.kind.codes]
+    table["user"] = trace.user.codes
+    table["rank_key"] = plan.key if plan.key is not None else np.arange(jobs)
+    table["status"] = records.ABSENT
+    table["finish_s"] = np.inf
+    table["rate"] = 1.0
+    table["start_s"] = table["end_s"] = table["home"] = -1.0
     return table
 
 
-def loop_options(plan: Plan, run: Run, origin: float) -> Vector:
-    """The options vector for the loops."""
-    option = np.zeros(columns.LOOP_PLACES)
+def loop_options(plan: Plan, run: Run, origin: float) -> Records:
+    """The options of the loops, as an array of one record."""
+    options = np.zeros(1, records.OPTIONS)
+    option = options[0]
     scheduling = plan.scheduling
     if isinstance(scheduling, Ranking):
-        option[columns.ROUND_S] = scheduling.round_s
+        option.round_s = scheduling.round_s
         if scheduling.round_s > 0:
-            option[columns.ROUND_OFFSET] = (scheduling.round_offset_s - origin) % scheduling.round_s
-        option[columns.PREEMPTIVE] = scheduling.preemptive
-        option[columns.WALK] = columns.WALK_STRICT if scheduling.strict else columns.WALK_SKIP
-        option[columns.BACKFILL] = scheduling.backfill
-        option[columns.RESERVE_ALL] = scheduling.reserve_all
-        option[columns.BACKFILL_WINDOW_S] = scheduling.backfill_window_s
-        option[columns.RESOLUTION_S] = scheduling.resolution_s
-        option[columns.EVERY_EVENT] = scheduling.every_event
-    option[columns.PLACEMENT] = _RULES[plan.placement.rule]
-    option[columns.REMAINDER_NEXT] = plan.placement.remainder_to_emptiest
-    option[columns.LARGEST_FIRST] = plan.placement.largest_first
-    option[columns.PACK_LIMIT] = plan.placement.pack_limit
-    option[columns.SLOW_TWO] = plan.placement.slow_two
-    option[columns.SLOW_MORE] = plan.placement.slow_more
-    option[columns.LAG] = plan.workload.tick_s
-    option[columns.CHECKPOINT_S] = plan.workload.checkpoint_s
-    option[columns.UNTIL] = run.until_s - origin
-    option[columns.LOGGING] = run.log
-    return option
+            option.round_offset_s = (scheduling.round_offset_s - origin) % scheduling.round_s
+        option.walk = records.WALK_STRICT if scheduling.strict else records.WALK_SKIP
+        for name in ("preemptive", "backfill", "reserve_all", "backfill_window_s", "resolution_s", "every_event"):
+            option[name] = getattr(scheduling, name)
+    option.placement = _RULES[plan.placement.rule]
+    for name in ("remainder_to_emptiest", "largest_first", "pack_limit", "slow_two", "slow_more"):
+        option[name] = getattr(plan.placement, name)
+    option.tick_s = plan.workload.tick_s
+    option.checkpoint_s = plan.workload.checkpoint_s
+    option.until_s = run.until_s - origin
+    option.logging = run.log
+    return options
 
 
 def _run_part(
-    part: Trace, nodes: Cluster, plan: Plan, table: Table, run: Run, origin: float, result: Result, index: NDArray[np.int64]
+    part: Trace, nodes: Cluster, plan: Plan, table: Records, run: Run, origin: float, result: Result, index: NDArray[np.int64]
 ) -> tuple[Table, int]:
-    option = loop_options(plan, run, origin)
+    options = loop_options(plan, run, origin)
     scheduling = plan.scheduling
     if isinstance(scheduling, OwnLoop):
         plans = [plan, *(change.scheduler.plan(part, nodes) for change in run.changes)]
         _check_changes(plans, run)
-        settings = np.stack([each.scheduling.settings for each in plans if isinstance(each.scheduling, OwnLoop)])
-        log, decisions, extra = scheduling.loop(table, nodes.table(), option, origin, settings, _change_at(run, origin))
+        settings = np.concatenate([each.scheduling.settings for each in plans if isinstance(each.scheduling, OwnLoop)])
+        log, decisions, extra = scheduling.loop(table, nodes.table(), options, origin, settings, _change_at(run, origin))
         result.more(index, extra)
         return log, decisions
     if isinstance(scheduling, FixedOrder) and run.snapshot is None and not run.changes:
         from autoscout.sched.kernel.fixed import run_fixed
 
-        keys = [table[columns.RANK_KEY], *([scheduling.tie] if scheduling.tie is not None else [])]
-        newcomers = scheduling.newcomers_by if scheduling.newcomers_by is not None else table[columns.RANK_KEY].copy()
-        (rows, filled), decisions, idle = run_fixed(table, nodes.table(), np.ascontiguousarray(np.stack(keys)), newcomers, option)
+        keys = [table["rank_key"], *([scheduling.tie] if scheduling.tie is not None else [])]
+        newcomers = scheduling.newcomers_by if scheduling.newcomers_by is not None else table["rank_key"].copy()
+        (rows, filled), decisions, idle = run_fixed(table, nodes.table(), np.stack(keys), newcomers, options)
         result.counters["idle_while_waiting_gpu_s"] += idle
         return rows[: filled[0]], decisions
     return _run_ranking(part, nodes, plan, table, run, origin, result)
 
 
-def _run_ranking(part: Trace, nodes: Cluster, plan: Plan, table: Table, run: Run, origin: float, result: Result) -> tuple[Table, int]:
+def _run_ranking(part: Trace, nodes: Cluster, plan: Plan, table: Records, run: Run, origin: float, result: Result) -> tuple[Table, int]:
     from autoscout.sched.kernel.jit import COMPILED
     from autoscout.sched.kernel.ranked import run_ranked
 
@@ -232,17 +226,18 @@ def _run_ranking(part: Trace, nodes: Cluster, plan: Plan, table: Table, run: Run
     assert isinstance(scheduling, Ranking)
     _check_changes(plans, run)
     if isinstance(plan.scheduling, FixedOrder) and plan.scheduling.tie is not None:
-        table[columns.RANK_KEY] = _joint_order(table[columns.RANK_KEY], plan.scheduling.tie)
+        table["rank_key"] = _joint_order(table["rank_key"], plan.scheduling.tie)
     params = np.zeros((len(plans), max(len(each.params) for each in plans)))
     for number, each in enumerate(plans):
         params[number, : len(each.params)] = each.params
-    options = np.stack([loop_options(each, run, origin) for each in plans])
+    options = np.concatenate([loop_options(each, run, origin) for each in plans])
+    cluster = np.zeros(1, records.CLUSTER)
     change_at = _change_at(run, origin)
     loop = run_ranked
     if COMPILED and not hasattr(scheduling.rank, "py_func"):  # a policy in plain Python: the loop runs as plain Python too
         loop = run_ranked.py_func  # type: ignore[attr-defined]
     (rows, filled), decisions, idle = loop(
-        scheduling.rank, scheduling.wake, table, nodes.table(), params, change_at, scheduling.memory.copy(), options
+        scheduling.rank, scheduling.wake, table, nodes.table(), cluster, params, change_at, scheduling.memory.copy(), options
     )
     result.counters["idle_while_waiting_gpu_s"] += idle
     return rows[: filled[0]], decisions

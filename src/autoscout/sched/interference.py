@@ -1,4 +1,4 @@
-"""Interference: how fast jobs run beside each other on the same GPUs."""
+"""Interference: how fast jobs run together on the same GPUs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autoscout.core.errors import ConfigError, Fault
-from autoscout.sched.kernel.arrays import Table
+from autoscout.sched.kernel.records import Table
 
 BY_UTILISATION = ((40.0, 0.997), (60.0, 0.987), (80.0, 0.963), (90.0, 0.913), (95.0, 0.876), (float("inf"), 0.791))
 """Mean speed by the joint GPU utilisation of a pair, up to each limit in per cent; used where a pair was never measured."""
@@ -35,7 +35,7 @@ class Interference:
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[str, str, float, float]]) -> Interference:
-        """From rows of (model a, model b, speed of a beside b, speed of b beside a).
+        """From rows of (model a, model b, speed of a with b, speed of b with a).
 
         Where only one order of a pair was measured it serves for both; two jobs of one model may have two speeds.
         """

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from autoscout.sched.kernel.columns import LOG_GPUS, LOG_TIME
+from autoscout.sched.kernel.records import LOG_GPUS, LOG_TIME
 from autoscout.sched.result import Result
 
 TOLERANCE = 1.1

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autoscout.sched.cluster import Cluster
-from autoscout.sched.kernel import columns
-from autoscout.sched.kernel.arrays import Table
+from autoscout.sched.kernel import records
+from autoscout.sched.kernel.records import Records, Table
 from autoscout.sched.scheduler import Admission
 from autoscout.sched.trace import Trace
 
@@ -67,27 +67,29 @@ class Result:
             until_s=until_s,
         )
 
-    def store(self, index: NDArray[np.int64], table: Table, log: Table, decisions: int, origin: float, vc: str) -> None:
+    def store(self, index: NDArray[np.int64], table: Records, log: Table, decisions: int, origin: float, vc: str) -> None:
         """Take over the outcome of one virtual cluster; only the engine calls this."""
-        for column, row in ((self.start_s, columns.START), (self.end_s, columns.END)):
-            happened = table[row] >= 0 if row == columns.START else table[columns.STATUS] == columns.ENDED
-            column[index[happened]] = table[row, happened] + origin
-        self.executed_s[index] = table[columns.EXECUTED]
-        self.remaining_s[index] = table[columns.REMAINING]
-        self.preemptions[index] = table[columns.PREEMPTIONS]
-        self.nodes[index] = table[columns.NODES]
-        self.running[index] = table[columns.STATUS] == columns.RUNNING
+        for column, name, happened in (
+            (self.start_s, "start_s", table["start_s"] >= 0),
+            (self.end_s, "end_s", table["status"] == records.ENDED),
+        ):
+            column[index[happened]] = table[name][happened] + origin
+        self.executed_s[index] = table["executed_s"]
+        self.remaining_s[index] = table["remaining_s"]
+        self.preemptions[index] = table["preemptions"]
+        self.nodes[index] = table["nodes"]
+        self.running[index] = table["status"] == records.RUNNING
         self.counters["decisions"] += decisions
         if len(log):
             moved = log.copy()
-            moved[:, columns.LOG_TIME] += origin
-            moved[:, columns.LOG_JOB] = index[log[:, columns.LOG_JOB].astype(np.int64)]
+            moved[:, records.LOG_TIME] += origin
+            moved[:, records.LOG_JOB] = index[log[:, records.LOG_JOB].astype(np.int64)]
             before = 0
             for group in self.cluster.groups:
                 if group.vc == vc:
                     break
                 before += group.nodes
-            moved[:, columns.LOG_NODE] += np.where(log[:, columns.LOG_NODE] >= 0, before, 0)
+            moved[:, records.LOG_NODE] += np.where(log[:, records.LOG_NODE] >= 0, before, 0)
             self.logs.append(moved)
 
     def admitted(self, admission: Admission) -> None:
@@ -124,6 +126,6 @@ class Result:
     def log(self) -> Table:
         """All changes of GPUs in order of time."""
         if not self.logs:
-            return np.zeros((0, columns.LOG_COLUMNS))
+            return np.zeros((0, records.LOG_COLUMNS))
         rows = np.concatenate(self.logs)
-        return rows[np.argsort(rows[:, columns.LOG_TIME], kind="stable")]
+        return rows[np.argsort(rows[:, records.LOG_TIME], kind="stable")]

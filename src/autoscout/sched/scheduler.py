@@ -12,15 +12,14 @@ from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.protocols import SpaceLike
 from autoscout.sched.cluster import Cluster
-from autoscout.sched.kernel.arrays import Table, Vector
+from autoscout.sched.kernel.records import Records, Table, Vector, View
 from autoscout.sched.trace import Trace
 
-LUCID_COST = ((8, 40.0), (None, 60.0))
 TITAN_COST = ((1, 18.0), (2, 22.0), (7, 29.0), (8, 46.0))
-
+"""(up to this many GPUs, seconds of work that one preemption costs), as Titan measured them."""
 
 NO_ESTIMATE_S = 1_000.0
-"""Stands for estimates below zero, which regressions make (as in Lucid's artifact)."""
+"""Replaces estimates below zero, which regressions produce (as in Lucid's artifact)."""
 
 
 def believed_s(trace: Trace) -> Vector:
@@ -36,7 +35,8 @@ class Placement:
     Attributes:
         rule: `consolidated` (fewest nodes or wait), `relaxed` (fewest nodes, else spread), `fewest` (any mix of nodes, as long as
             it is the fewest possible) or `count` (nodes do not matter).
-        remainder_to_emptiest: Where the rest of a multi-node job goes; off: to the node it fits best.
+        remainder_to_emptiest: The rest of a multi-node job goes to the emptiest node (as in Lucid's simulator); off: to the node it
+            fits best.
         slow_two, slow_more: Speed of a job on one node too many, and on more.
         pack_limit: Jobs whose sensitivity (`skew`) is above it are never spread.
         largest_first: Place the largest of the chosen jobs first.
@@ -58,7 +58,7 @@ class Workload:
         preemption_cost_s: Work added by one preemption, by size: (up to this many GPUs, seconds), in order; the last holds
             beyond (scaled with the GPUs if it names a size, as Titan does).
         checkpoint_s: Work since the last multiple is lost at preemption; 0 loses nothing.
-        tick_s: Time between running out of work and leaving (one second in Lucid's preemptive policies).
+        tick_s: Time between running out of work and leaving (one second in Lucid's simulator).
     """
 
     preemption_cost_s: tuple[tuple[int | None, float], ...] = TITAN_COST
@@ -85,20 +85,20 @@ class Ranking:
 
     Attributes:
         rank, wake: The two functions of the policy.
-        memory: What `rank` keeps between calls, as it stands at the start.
+        memory: What `rank` keeps between calls, as it is at the start.
         preemptive: Whether running jobs compete with pending ones.
         strict: Whether nobody overtakes a job that does not fit.
         backfill: With `strict`: how many jobs may be tried behind the blocked one, if by their estimates they do not delay it.
         reserve_all: With `backfill`: everybody who is tried and cannot start gets a reservation, not the first alone.
-        backfill_window_s: Reservations lie no further ahead.
+        backfill_window_s: Reservations begin no further ahead.
         resolution_s: Grid of the plan that those reservations are made on.
         round_s: Seconds between decisions; 0 decides at every event.
         round_offset_s: On the trace's clock, a moment at which a round falls.
         every_event: Whether `rank` must be called although nobody waits.
     """
 
-    rank: Callable[..., None]
-    wake: Callable[..., float]
+    rank: Callable[[View], None]
+    wake: Callable[[View], float]
     memory: Vector = field(default_factory=lambda: np.zeros(1))
     preemptive: bool = False
     strict: bool = False
@@ -123,7 +123,7 @@ class FixedOrder:
 
     Attributes:
         tie: Second key per job.
-        newcomers_by: Third key, which alone orders jobs that arrive while nobody waits (as Lucid's QSSF does); None: no such rule.
+        newcomers_by: The key that orders jobs that arrive together while nobody waits (as in Lucid's simulator); None: the same as for all.
     """
 
     tie: Vector | None = None
@@ -135,15 +135,15 @@ class OwnLoop:
     """A scheduling module that brings its event loop.
 
     Attributes:
-        loop: Called with the job table, the node table, the options vector, the origin, the settings of all configurations (one row
-            each) and the moments, on the loop's clock, at which each takes over. It fills the outcome rows of the job table and
+        loop: Called with the records of jobs, nodes and options (one), the origin, the settings of all configurations (one record
+            each) and the moments, on the loop's clock, at which each takes over. It fills the outcome of the jobs and
             returns the log, the number of decisions, and further columns for the result.
-        settings: What may change in flight.
+        settings: What may change in flight, as an array of one record.
         fixed: What may not, for comparison.
     """
 
-    loop: Callable[[Table, Table, Vector, float, Table, Vector], tuple[Table, int, dict[str, Vector]]]
-    settings: Vector = field(default_factory=lambda: np.zeros(1))
+    loop: Callable[[Records, Records, Records, float, Records, Vector], tuple[Table, int, dict[str, Vector]]]
+    settings: Records = field(default_factory=lambda: np.zeros(1))
     fixed: tuple[object, ...] = ()
 
 
@@ -207,7 +207,7 @@ class Admission:
 
 @runtime_checkable
 class Admitting(Protocol):
-    """A scheduler with an admission module: called once, before the virtual clusters go their own ways.
+    """A scheduler with an admission module: called once, before each virtual cluster is simulated by itself.
 
     `later` are the configurations that take over in flight and when, on the trace's clock, in order.
     """

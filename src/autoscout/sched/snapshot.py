@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autoscout.core.errors import ConfigError, Fault
-from autoscout.sched.kernel import columns
-from autoscout.sched.kernel.arrays import Table
+from autoscout.sched.kernel import records
+from autoscout.sched.kernel.records import Records
 from autoscout.sched.result import Result
 from autoscout.sched.trace import Labels, Trace
 
@@ -20,11 +20,11 @@ class Snapshot:
 
     Attributes:
         at_s: The moment, on the trace's clock; the simulation begins here.
-        jobs: The unfinished jobs; their `submit_s` lies in the past, their `duration_s` is their whole work.
+        jobs: The unfinished jobs; their `submit_s` is in the past, their `duration_s` is their whole work.
         remaining_s: Work each still has.
         executed_s: Seconds each has run.
         running: Who holds GPUs now.
-        home: Node each sits on, counted inside its virtual cluster; -1: several, or not known. None: nothing is known, and running
+        home: Node each runs on, counted inside its virtual cluster; -1: several, or not known. None: nothing is known, and running
             jobs are placed anew.
     """
 
@@ -49,7 +49,7 @@ class Snapshot:
 
     @classmethod
     def of(cls, result: Result) -> Snapshot:
-        """The unfinished jobs of a simulation that was stopped at a moment (`Run.until_s`); with a log, also where they sit."""
+        """The unfinished jobs of a simulation that was stopped at a moment (`Run.until_s`); with a log, also where they run."""
         if not np.isfinite(result.until_s):
             raise ConfigError(Fault(where="snapshot", rule="needs a simulation that was stopped at a moment", fix="Run(until_s=...)"))
         left = np.flatnonzero(~result.ended & (result.trace.submit_s <= result.until_s))
@@ -76,26 +76,26 @@ class Snapshot:
             )
         return concatenate(self.jobs, trace)
 
-    def enter(self, table: Table, index: NDArray[np.int64]) -> None:
-        """Write the state of these jobs into a job table whose columns are rows `index` of the joined trace."""
+    def enter(self, table: Records, index: NDArray[np.int64]) -> None:
+        """Write the state of these jobs into records of jobs that are rows `index` of the joined trace."""
         mine = np.flatnonzero(index < len(self.jobs))
         rows = index[mine]
-        table[columns.REMAINING, mine] = self.remaining_s[rows]
-        table[columns.EXECUTED, mine] = self.executed_s[rows]
-        table[columns.START, mine[self.executed_s[rows] > 0]] = 0.0  # when they first started is not known here
-        table[columns.STATUS, mine[self.running[rows]]] = columns.RUNNING
+        table["remaining_s"][mine] = self.remaining_s[rows]
+        table["executed_s"][mine] = self.executed_s[rows]
+        table["start_s"][mine[self.executed_s[rows] > 0]] = 0.0  # when they first started is not known here
+        table["status"][mine[self.running[rows]]] = records.RUNNING
         if self.home is not None:
-            table[columns.HOME, mine] = self.home[rows]
+            table["home"][mine] = self.home[rows]
 
 
 def _homes(result: Result) -> NDArray[np.int64]:
-    """The node of every running job that sits on one, by adding up what the log says it took and gave back."""
+    """The node of every running job that is on one, by adding up what the log says it took and gave back."""
     log = result.log
     nodes = sum(group.nodes for group in result.cluster.groups)
-    place = log[:, columns.LOG_JOB].astype(np.int64) * nodes + log[:, columns.LOG_NODE].astype(np.int64)
-    known = log[:, columns.LOG_NODE] >= 0
+    place = log[:, records.LOG_JOB].astype(np.int64) * nodes + log[:, records.LOG_NODE].astype(np.int64)
+    known = log[:, records.LOG_NODE] >= 0
     spots, which = np.unique(place[known], return_inverse=True)
-    held = np.bincount(which, weights=log[known, columns.LOG_GPUS], minlength=len(spots))
+    held = np.bincount(which, weights=log[known, records.LOG_GPUS], minlength=len(spots))
     spots = spots[held > 1e-6]
     jobs, counts = np.unique(spots // nodes, return_counts=True)
     homes = np.full(len(result.trace), -1, np.int64)

@@ -183,7 +183,7 @@ def check_columns(
         repeated[:] = False
     whole = gpus == np.floor(gpus)
     rules: list[tuple[str, NDArray[np.bool_], NDArray[np.float64] | NDArray[np.str_], str, str]] = [
-        ("job_id", repeated, job_id, "a job may stand in a trace once", "Remove the repeated rows or give them names of their own"),
+        ("job_id", repeated, job_id, "a job may occur in a trace once", "Remove the repeated rows or give them names of their own"),
         ("submit_s", ~np.isfinite(submit_s), submit_s, "arrival must be a number", ""),
         ("duration_s", ~np.isfinite(duration_s), duration_s, "duration must be a number", "Drop jobs that never ended (--drop-bad)"),
         (
@@ -194,7 +194,7 @@ def check_columns(
             "Check the clocks of the source",
         ),
         ("gpus", ~np.isfinite(gpus) | (gpus <= 0), gpus, "a job must want GPUs", "Drop jobs on processors only (--drop-bad)"),
-        ("gpus", np.isfinite(gpus) & (gpus > 1) & ~whole, gpus, "above one GPU only whole GPUs can be had", "Round up"),
+        ("gpus", np.isfinite(gpus) & (gpus > 1) & ~whole, gpus, "jobs on more than one GPU must ask for whole GPUs", "Round up"),
     ]
     numbers = lines if lines is not None else np.arange(len(submit_s))
     word = "line" if lines is not None else "row"
@@ -225,6 +225,6 @@ def examples(values: NDArray[np.float64] | NDArray[np.str_]) -> str:
     return ", ".join(distinct[:5]) + (", ..." if len(distinct) > 5 else "")
 
 
-def counted(number: int, what: str) -> str:
+def plural(number: int, what: str) -> str:
     """`1 job`, `2,000 jobs`."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"

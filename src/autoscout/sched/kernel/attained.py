@@ -4,58 +4,46 @@ from __future__ import annotations
 
 import numpy as np
 
-from autoscout.sched.kernel.arrays import Index, Table, Vector
-from autoscout.sched.kernel.columns import BASE, EXECUTED, GPUS, LISTED, PENDING, QUEUE, RUNNING, SINCE, STATUS, WAITED
 from autoscout.sched.kernel.jit import jit, rank, wake
-from autoscout.sched.kernel.ranked import COMPETES
-from autoscout.sched.kernel.state import executed_s
+from autoscout.sched.kernel.records import PENDING, RUNNING, Records, Vector, View
+from autoscout.sched.kernel.state import executed_by
 
 # Places of the parameters; thresholds follow.
 BY_SERVICE = 0  # 1: seconds x GPUs; 0: seconds
 QUEUES = 1
-STRICTLY_ABOVE = 2  # 1: a job leaves its queue only above the threshold (Lucid's artifact)
-STARVE_S = 3  # promote after waiting this long; 0: never
-PROMOTE = 4  # promote after waiting this many times the time run; 0: never
-LISTS = 5  # 1: equals stand as in Lucid's artifact, running before pending
-GITTINS = 6  # 1: inside a queue by Gittins index
-QUANTUM = 7  # service quantum of the index in the last queue
-THRESHOLDS = 8
+STARVE_S = 2  # promote after waiting this long; 0: never
+PROMOTE = 3  # promote after waiting this many times the time run; 0: never
+GITTINS = 4  # 1: inside a queue by Gittins index
+QUANTUM = 5  # service quantum of the index in the last queue
+THRESHOLDS = 6
 
-_ALMOST = 1e-6  # seconds; a threshold is a time computed by division
+ALMOST_S = 1e-6  # a threshold is reached this many seconds early: the moment is computed by division
 
 
 @jit
-def attained(job: Table, j: int, now: float, params: Vector) -> float:
+def attained(job: Records, j: int, now: float, params: Vector) -> float:
     """Service since the last promotion, in the unit of the thresholds."""
-    ran = executed_s(job, j, now) - job[BASE, j]
-    return ran * job[GPUS, j] if params[BY_SERVICE] > 0 else ran
+    ran = executed_by(job, j, now) - job[j].base_s
+    return ran * job[j].gpus if params[BY_SERVICE] > 0 else ran
 
 
 @jit
 def queue_of(value: float, params: Vector) -> int:
     """The queue for an attained service."""
     queue = 0
-    while queue < params[QUEUES] - 1:
-        limit = params[THRESHOLDS + queue]
-        if value < limit - _ALMOST or (params[STRICTLY_ABOVE] > 0 and value <= limit):
-            break
+    while queue < params[QUEUES] - 1 and value >= params[THRESHOLDS + queue] - ALMOST_S:
         queue += 1
     return queue
 
 
 @jit
-def _waiting_s(job: Table, j: int, now: float) -> float:
-    return now - job[SINCE, j]
-
-
-@jit
-def _starves(job: Table, j: int, now: float, params: Vector) -> bool:
+def _starves(job: Records, j: int, now: float, params: Vector) -> bool:
     """Whether a pending job below the first queue has waited too long, by either rule."""
-    waited = _waiting_s(job, j, now)
-    if params[STARVE_S] > 0 and waited >= params[STARVE_S] - _ALMOST:
+    waited = now - job[j].since_s
+    if params[STARVE_S] > 0 and waited >= params[STARVE_S] - ALMOST_S:
         return True
-    ran = job[EXECUTED, j] - job[BASE, j]
-    return params[PROMOTE] > 0 and ran > 0 and job[WAITED, j] + waited >= params[PROMOTE] * ran - _ALMOST
+    ran = job[j].executed_s - job[j].base_s
+    return params[PROMOTE] > 0 and ran > 0 and job[j].waited_s + waited >= params[PROMOTE] * ran - ALMOST_S
 
 
 @jit
@@ -74,59 +62,44 @@ def gittins(value: float, quantum: float, memory: Vector) -> float:
 
 
 @rank
-def rank_by_attained(
-    now: float,
-    active: Index,
-    n: int,
-    job: Table,
-    cluster: Vector,
-    params: Vector,
-    memory: Vector,
-    key: Vector,
-    tie: Vector,
-    flag: Vector,
-) -> None:
+def rank_by_attained(view: View) -> None:
     """Queue by queue; inside a queue by arrival, or by Gittins index."""
-    for i in range(n):
+    job, active, key, memory = view.job, view.active, view.key, view.memory
+    now, params = view.now, view.params
+    for i in range(len(active)):
         j = active[i]
         value = attained(job, j, now, params)
         queue = queue_of(value, params)
-        if queue > 0 and job[STATUS, j] == PENDING and _starves(job, j, now, params):
-            job[BASE, j] = job[EXECUTED, j]
-            job[WAITED, j] = -_waiting_s(job, j, now)
+        if queue > 0 and job[j].status == PENDING and _starves(job, j, now, params):
+            job[j].base_s = job[j].executed_s
+            job[j].waited_s = -(now - job[j].since_s)
             value = 0.0
             queue = 0
-        job[QUEUE, j] = queue
-        flag[i] = COMPETES
-        tie[i] = float(j)
+        job[j].queue = queue
+        key[i] = queue
         if params[GITTINS] > 0:
             ahead = params[THRESHOLDS + queue] - value if queue < params[QUEUES] - 1 else params[QUANTUM]
             key[i] = queue - min(0.5, gittins(value, ahead, memory) * 1e-3)
-        else:
-            key[i] = queue
-            if params[LISTS] > 0:  # by second of arrival, then running before pending, each in order of entry
-                key[i] = queue * 1e12 + job[0, j]
-                tie[i] = job[LISTED, j] + (0.0 if job[STATUS, j] == RUNNING else 1e15)
 
 
 @wake
-def wake_by_attained(now: float, active: Index, n: int, job: Table, cluster: Vector, params: Vector, memory: Vector) -> float:
+def wake_by_attained(view: View) -> float:
     """The next crossing of a threshold by a running job, or promotion of a pending one."""
+    job, now, params = view.job, view.now, view.params
     due = np.inf
-    for i in range(n):
-        j = active[i]
-        if job[STATUS, j] == RUNNING:
+    for j in view.active:
+        if job[j].status == RUNNING:
             value = attained(job, j, now, params)
             queue = queue_of(value, params)
             if queue < params[QUEUES] - 1:
                 ahead = params[THRESHOLDS + queue] - value
                 if params[BY_SERVICE] > 0:
-                    ahead /= job[GPUS, j]
-                due = min(due, now + max(ahead, _ALMOST))
-        elif job[STATUS, j] == PENDING and queue_of(attained(job, j, now, params), params) > 0:
+                    ahead /= job[j].gpus
+                due = min(due, now + max(ahead, ALMOST_S))
+        elif job[j].status == PENDING and queue_of(attained(job, j, now, params), params) > 0:
             if params[STARVE_S] > 0:
-                due = min(due, max(job[SINCE, j] + params[STARVE_S], now + _ALMOST))
-            ran = job[EXECUTED, j] - job[BASE, j]
+                due = min(due, max(job[j].since_s + params[STARVE_S], now + ALMOST_S))
+            ran = job[j].executed_s - job[j].base_s
             if params[PROMOTE] > 0 and ran > 0:
-                due = min(due, max(job[SINCE, j] + params[PROMOTE] * ran - job[WAITED, j], now + _ALMOST))
+                due = min(due, max(job[j].since_s + params[PROMOTE] * ran - job[j].waited_s, now + ALMOST_S))
     return due

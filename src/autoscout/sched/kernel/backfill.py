@@ -4,46 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 
-from autoscout.sched.kernel.arrays import Index, Ledger, Table, Vector
-from autoscout.sched.kernel.columns import (
-    BACKFILL,
-    BACKFILL_WINDOW_S,
-    COMPETES,
-    ESTIMATE,
-    EXECUTED,
-    FREE_GPUS,
-    GPUS,
-    LAG,
-    LOGGING,
-    PACK_LIMIT,
-    PENDING,
-    PLACEMENT,
-    REMAINDER_NEXT,
-    RESOLUTION_S,
-    RUNNING,
-    SINCE,
-    SKEW,
-    SLOW_MORE,
-    SLOW_TWO,
-    STATUS,
-)
 from autoscout.sched.kernel.jit import jit
-from autoscout.sched.kernel.log import Log, note
 from autoscout.sched.kernel.place import place
-from autoscout.sched.kernel.state import ACTIVE_JOBS, start
+from autoscout.sched.kernel.records import COMPETES, PENDING, RUNNING, Index, Log, Record, Records, State, Vector
+from autoscout.sched.kernel.state import start
 
 
 @jit
-def _shadow(job: Table, active: Index, n: int, now: float, wanted: float, free: float) -> tuple[float, float]:
+def _shadow(job: Records, active: Index, n: int, now: float, wanted: float, free: float) -> tuple[float, float]:
     """When `wanted` GPUs will be free by the estimates of running jobs, and how many are left over then."""
     ends = np.empty(n)
     gpus = np.empty(n)
     running = 0
     for i in range(n):
         j = active[i]
-        if job[STATUS, j] == RUNNING:
-            ends[running] = max(now, job[SINCE, j] + job[ESTIMATE, j] - job[EXECUTED, j])
-            gpus[running] = job[GPUS, j]
+        if job[j].status == RUNNING:
+            ends[running] = max(now, job[j].since_s + job[j].estimate_s - job[j].executed_s)
+            gpus[running] = job[j].gpus
             running += 1
     order = np.argsort(ends[:running])
     for k in range(running):
@@ -54,58 +31,44 @@ def _shadow(job: Table, active: Index, n: int, now: float, wanted: float, free: 
 
 
 @jit
-def backfill_first(
-    job: Table,
-    active: Index,
-    now: float,
-    flag: Vector,
-    node: Table,
-    option: Vector,
-    ledger: Ledger,
-    count: Index,
-    cluster: Vector,
-    log: Log,
-) -> tuple[int, Log]:
+def _reserve_first(state: State, now: float, flag: Vector, option: Record, log: Log) -> tuple[int, Log]:
     """Walk in order and place; behind the first job that finds no place only those that do not delay it, by all estimates."""
+    job, active, node, cluster, ledger = state.job, state.active, state.node, state.cluster, state.ledger
     placed = 0
     tried = 0
     blocked = False
     shadow, spare = np.inf, 0.0
-    for i in range(count[ACTIVE_JOBS]):
+    for i in range(cluster.present):
         j = active[i]
-        if flag[i] != COMPETES or job[STATUS, j] != PENDING:
+        if flag[i] != COMPETES or job[j].status != PENDING:
             continue
-        gpus = job[GPUS, j]
-        late = now + job[ESTIMATE, j] > shadow
+        gpus = job[j].gpus
+        late = now + job[j].estimate_s > shadow
         if blocked:
             tried += 1
-            if tried > option[BACKFILL]:
+            if tried > option.backfill:
                 break
             if late and gpus > spare:
                 continue
-        must_pack = job[SKEW, j] > option[PACK_LIMIT]
-        if gpus <= cluster[FREE_GPUS] + 1e-9 and place(
-            job, j, node, option[PLACEMENT], must_pack, option[REMAINDER_NEXT] > 0, option[SLOW_TWO], option[SLOW_MORE], ledger
-        ):
-            cluster[FREE_GPUS] -= gpus
-            start(job, j, now, option[LAG], count)
-            if option[LOGGING] > 0:
-                log = note(log, now, j, gpus, ledger, 1.0)
+        must_pack = job[j].skew > option.pack_limit
+        if gpus <= cluster.free_gpus + 1e-9 and place(job, j, node, option, must_pack, ledger):
+            log = start(job, j, now, option, cluster, ledger, log)
             placed += 1
             if blocked and late:
                 spare -= gpus
         elif not blocked:
             blocked = True
-            short = gpus > cluster[FREE_GPUS] + 1e-9  # else the free GPUs lie scattered, and somebody must end first
-            shadow, spare = _shadow(job, active, count[ACTIVE_JOBS], now, gpus if short else cluster[FREE_GPUS] + 1e-3, cluster[FREE_GPUS])
+            free = cluster.free_gpus
+            short = gpus > free + 1e-9  # else there are enough free GPUs but on too many nodes, and somebody must end first
+            shadow, spare = _shadow(job, active, cluster.present, now, gpus if short else free + 1e-3, free)
             spare = spare if short else 0.0
     return placed, log
 
 
 @jit
-def _expected_end(job: Table, j: int, now: float, resolution: float) -> float:
+def _expected_end(job: Records, j: int, now: float, resolution: float) -> float:
     """When a running job is believed to end, on the grid of the plan; one that outlives its limit may end any moment."""
-    end = max(now, job[SINCE, j] + job[ESTIMATE, j] - job[EXECUTED, j])
+    end = max(now, job[j].since_s + job[j].estimate_s - job[j].executed_s)
     return now + max(1.0, np.ceil((end - now) / resolution)) * resolution
 
 
@@ -140,16 +103,16 @@ def _earliest(times: Vector, free: Vector, steps: int, gpus: float, span: float,
 
 
 @jit
-def _plan(job: Table, active: Index, n: int, now: float, option: Vector, unused: float) -> tuple[Vector, Vector, int]:
+def _plan(job: Records, active: Index, n: int, now: float, option: Record, unused: float) -> tuple[Vector, Vector, int]:
     """Free GPUs over time, as running jobs are believed to end; there is room for two steps per job."""
     ends = np.empty(n)
     gpus = np.empty(n)
     running = 0
     for i in range(n):
         j = active[i]
-        if job[STATUS, j] == RUNNING:
-            ends[running] = _expected_end(job, j, now, option[RESOLUTION_S])
-            gpus[running] = job[GPUS, j]
+        if job[j].status == RUNNING:
+            ends[running] = _expected_end(job, j, now, option.resolution_s)
+            gpus[running] = job[j].gpus
             running += 1
     size = running + 2 * n + 2
     times, free = np.empty(size), np.empty(size)
@@ -168,56 +131,41 @@ def _plan(job: Table, active: Index, n: int, now: float, option: Vector, unused:
 
 
 @jit
-def backfill_all(
-    job: Table,
-    active: Index,
-    now: float,
-    flag: Vector,
-    node: Table,
-    option: Vector,
-    ledger: Ledger,
-    count: Index,
-    cluster: Vector,
-    log: Log,
-) -> tuple[int, Log]:
-    """Walk in order; everybody who cannot start gets a reservation that nobody behind may delay, if it lies within the window."""
-    n = count[ACTIVE_JOBS]
+def _reserve_all(state: State, now: float, flag: Vector, option: Record, log: Log) -> tuple[int, Log]:
+    """Walk in order; everybody who cannot start gets a reservation that nobody behind may delay, if it begins within the window."""
+    job, active, node, cluster, ledger = state.job, state.active, state.node, state.cluster, state.ledger
+    n = cluster.present
     least = np.inf
     for i in range(n):
-        if flag[i] == COMPETES and job[STATUS, active[i]] == PENDING:
-            least = min(least, job[GPUS, active[i]])
-    if least > cluster[FREE_GPUS] + 1e-9:  # nobody can start, and the next decision plans anew
+        if flag[i] == COMPETES and job[active[i]].status == PENDING:
+            least = min(least, job[active[i]].gpus)
+    if least > cluster.free_gpus + 1e-9:  # nobody can start, and the next decision plans anew
         return 0, log
-    times, free, steps = _plan(job, active, n, now, option, cluster[FREE_GPUS])
+    times, free, steps = _plan(job, active, n, now, option, cluster.free_gpus)
     placed = tried = 0
     blocked = False
     for i in range(n):
         j = active[i]
-        if flag[i] != COMPETES or job[STATUS, j] != PENDING:
+        if flag[i] != COMPETES or job[j].status != PENDING:
             continue
-        if least > min(cluster[FREE_GPUS], free[0]) + 1e-9:  # nobody behind can start either
+        if least > min(cluster.free_gpus, free[0]) + 1e-9:  # nobody behind can start either
             break
         if blocked:
             tried += 1
-            if tried > option[BACKFILL]:
+            if tried > option.backfill:
                 break
-        gpus = job[GPUS, j]
-        span = max(1.0, np.ceil(job[ESTIMATE, j] / option[RESOLUTION_S])) * option[RESOLUTION_S]
+        gpus = job[j].gpus
+        span = max(1.0, np.ceil(job[j].estimate_s / option.resolution_s)) * option.resolution_s
         at = _earliest(times, free, steps, gpus, span, 0)
         if at == 0:
-            must_pack = job[SKEW, j] > option[PACK_LIMIT]
-            if gpus <= cluster[FREE_GPUS] + 1e-9 and place(
-                job, j, node, option[PLACEMENT], must_pack, option[REMAINDER_NEXT] > 0, option[SLOW_TWO], option[SLOW_MORE], ledger
-            ):
-                cluster[FREE_GPUS] -= gpus
-                start(job, j, now, option[LAG], count)
-                if option[LOGGING] > 0:
-                    log = note(log, now, j, gpus, ledger, 1.0)
+            must_pack = job[j].skew > option.pack_limit
+            if gpus <= cluster.free_gpus + 1e-9 and place(job, j, node, option, must_pack, ledger):
+                log = start(job, j, now, option, cluster, ledger, log)
                 placed += 1
-            else:  # the free GPUs lie scattered: somebody must end first
+            else:  # enough free GPUs, but on too many nodes: somebody must end first
                 at = _earliest(times, free, steps, gpus, span, 1)
         blocked = blocked or at != 0
-        if at < 0 or times[at] > now + option[BACKFILL_WINDOW_S]:
+        if at < 0 or times[at] > now + option.backfill_window_s:
             continue
         begin = times[at]
         end = steps
@@ -226,3 +174,11 @@ def backfill_all(
         for k in range(at, end):
             free[k] -= gpus
     return placed, log
+
+
+@jit
+def backfill(state: State, now: float, flag: Vector, option: Record, log: Log) -> tuple[int, Log]:
+    """Walk in order and place, with reservations for all or for the first that does not fit; how many were placed."""
+    if option.reserve_all > 0:
+        return _reserve_all(state, now, flag, option, log)
+    return _reserve_first(state, now, flag, option, log)

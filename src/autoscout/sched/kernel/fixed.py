@@ -4,35 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from autoscout.sched.kernel.arrays import Index, Table, Vector
-from autoscout.sched.kernel.columns import (
-    END,
-    ENDED,
-    EXECUTED,
-    FINISH,
-    GPUS,
-    LAG,
-    LOGGING,
-    PACK_LIMIT,
-    PENDING,
-    PLACEMENT,
-    RATE,
-    REMAINDER_NEXT,
-    REMAINING,
-    RUNNING,
-    SINCE,
-    SIZE,
-    SKEW,
-    SLOW_MORE,
-    SLOW_TWO,
-    START,
-    STATUS,
-    SUBMIT,
-    UNTIL,
-)
 from autoscout.sched.kernel.jit import jit
-from autoscout.sched.kernel.log import Log, new_log, note
+from autoscout.sched.kernel.log import new_log, note
 from autoscout.sched.kernel.place import give_back, new_ledger, place
+from autoscout.sched.kernel.records import ENDED, PENDING, RUNNING, Index, Log, Records, Table, Vector
 
 
 @jit
@@ -77,32 +52,33 @@ def pop(heap: Index, size: int, key: Table) -> int:
 
 
 @jit
-def run_fixed(job: Table, node: Table, key: Table, newcomers: Vector, option: Vector) -> tuple[Log, int, float]:
+def run_fixed(job: Records, node: Records, key: Table, newcomers: Vector, options: Records) -> tuple[Log, int, float]:
     """Run until every job ended, nothing can happen any more, or the time is up.
 
     `key` orders the queue. Jobs that arrive together while nobody waits are tried in the order of `newcomers` first.
     """
-    jobs = job.shape[1]
+    option = options[0]
+    jobs = len(job)
     queue = np.empty(jobs, np.int64)
     running = np.empty(jobs, np.int64)
-    finish = job[FINISH : FINISH + 1]
+    finish = np.full((1, jobs), np.inf)
     fresh_key = newcomers.reshape((1, jobs))
     waiting = 0
     busy = 0
     arrived = 0
     decisions = 0
-    free = node[SIZE].sum()
+    free = node["gpus"].sum()
     ledger = new_ledger(jobs, node)
-    log = new_log(option[LOGGING] > 0)
+    log = new_log(option.logging > 0)
     now = 0.0
     idle = 0.0
     while True:
         due = np.inf
         if arrived < jobs:
-            due = job[SUBMIT, arrived]
+            due = job[arrived].submit_s
         if busy > 0:
             due = min(due, finish[0, running[0]])
-        if due == np.inf or due > option[UNTIL]:
+        if due == np.inf or due > option.until_s:
             break
         if waiting > 0:
             idle += free * (due - now)
@@ -110,49 +86,39 @@ def run_fixed(job: Table, node: Table, key: Table, newcomers: Vector, option: Ve
         while busy > 0 and finish[0, running[0]] <= now:
             j = running[0]
             busy = pop(running, busy, finish)
-            job[STATUS, j] = ENDED
-            job[EXECUTED, j] += job[REMAINING, j] / job[RATE, j]
-            job[REMAINING, j] = 0.0
-            job[END, j] = job[FINISH, j]
-            free += job[GPUS, j]
-            if option[LOGGING] > 0:
-                log = note(log, now, j, job[GPUS, j], ledger, -1.0)
-            give_back(job, j, node, option[PLACEMENT], ledger)
+            job[j].status = ENDED
+            job[j].executed_s += job[j].remaining_s / job[j].rate
+            job[j].remaining_s = 0.0
+            job[j].end_s = finish[0, j]
+            free += job[j].gpus
+            if option.logging > 0:
+                log = note(log, now, j, job[j].gpus, ledger, -1.0)
+            give_back(job, j, node, option.placement, ledger)
         by_newcomer = waiting == 0
         first = arrived
-        while arrived < jobs and job[SUBMIT, arrived] <= now:
-            job[STATUS, arrived] = PENDING
-            job[SINCE, arrived] = job[SUBMIT, arrived]
+        while arrived < jobs and job[arrived].submit_s <= now:
+            job[arrived].status = PENDING
+            job[arrived].since_s = job[arrived].submit_s
             waiting = push(queue, waiting, fresh_key if by_newcomer else key, arrived)
             arrived += 1
         decisions += 1
         while waiting > 0:
             j = queue[0]
-            gpus = job[GPUS, j]
-            if gpus > free + 1e-9 or not place(
-                job,
-                j,
-                node,
-                option[PLACEMENT],
-                job[SKEW, j] > option[PACK_LIMIT],
-                option[REMAINDER_NEXT] > 0,
-                option[SLOW_TWO],
-                option[SLOW_MORE],
-                ledger,
-            ):
+            gpus = job[j].gpus
+            if gpus > free + 1e-9 or not place(job, j, node, option, job[j].skew > option.pack_limit, ledger):
                 break
             waiting = pop(queue, waiting, fresh_key if by_newcomer else key)
             free -= gpus
-            job[START, j] = now
-            job[SINCE, j] = now
-            job[STATUS, j] = RUNNING
-            job[FINISH, j] = now + job[REMAINING, j] / job[RATE, j] + option[LAG]
+            job[j].start_s = now
+            job[j].since_s = now
+            job[j].status = RUNNING
+            finish[0, j] = now + job[j].remaining_s / job[j].rate + option.tick_s
             busy = push(running, busy, finish, j)
-            if option[LOGGING] > 0:
+            if option.logging > 0:
                 log = note(log, now, j, gpus, ledger, 1.0)
-        if by_newcomer and waiting > 0:  # from now on these stand in the queue like all others
+        if by_newcomer and waiting > 0:  # from now on these wait in the queue like all others
             waiting = 0
             for j in range(first, arrived):
-                if job[STATUS, j] == PENDING:
+                if job[j].status == PENDING:
                     waiting = push(queue, waiting, key, j)
     return log, decisions, idle

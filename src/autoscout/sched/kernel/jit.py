@@ -3,7 +3,11 @@
 With Numba installed (extra `sched`) kernels are compiled once per machine and kept on disk; without it the same functions run as
 plain Python, some hundred times slower and with the same results. Policies reach the event loop as first-class functions
 with one fixed signature, because only then can a compiled loop be kept on disk while policies come and go. Policies from outside
-this package are compiled in every process, since nobody would notice when the helpers they call have changed.
+this package are compiled in every process, since nothing would notice when the helpers they call have changed.
+
+Compiled kernels are kept in `$XDG_CACHE_HOME/autoscout/kernels` (or below `NUMBA_CACHE_DIR`), in a folder named after the digest of
+all kernel sources: Numba itself looks only at the file that defines a kernel, not at what it calls. The folder may be deleted at
+any time.
 """
 
 from __future__ import annotations
@@ -11,9 +15,12 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
+
+from autoscout.sched.kernel.records import CLUSTER, JOB, NODE, OPTIONS, View
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -21,76 +28,80 @@ numba: Any = importlib.import_module("numba") if importlib.util.find_spec("numba
 
 COMPILED: bool = numba is not None and not numba.config.DISABLE_JIT
 
-RANK: Any = None
-WAKE: Any = None
-LOOP: Any = None
+_SCHED = Path(__file__).resolve().parents[1]
+_KEPT = ("autoscout.sched.kernel.", "autoscout.sched.reference.")
+_RANK: Any = None
+_WAKE: Any = None
+_LOOP: Any = None
+_folder: str = ""
 
 if COMPILED:
-    types: Any = numba.types
-    _TIME = types.float64
-    _VECTOR = types.float64[::1]
-    _INDEX = types.int64[::1]
-    _TABLE = types.float64[:, ::1]
-    RANK = types.void(_TIME, _INDEX, types.int64, _TABLE, _VECTOR, _VECTOR, _VECTOR, _VECTOR, _VECTOR, _VECTOR)
-    WAKE = types.float64(_TIME, _INDEX, types.int64, _TABLE, _VECTOR, _VECTOR, _VECTOR)
-    LOOP = (
-        types.FunctionType(RANK),
-        types.FunctionType(WAKE),
-        _TABLE,  # jobs
-        _TABLE,  # nodes
-        _TABLE,  # params, one row per configuration in force
+    _TYPES: Any = numba.types
+    _VECTOR = _TYPES.float64[::1]
+    _VIEW = _TYPES.NamedTuple(
+        [
+            _TYPES.float64,
+            _TYPES.int64[::1],
+            _TYPES.Array(numba.from_dtype(JOB), 1, "C", aligned=False),
+            numba.from_dtype(CLUSTER),
+            *(_VECTOR,) * 5,
+        ],
+        View,
+    )
+    _RANK = _TYPES.void(_VIEW)
+    _WAKE = _TYPES.float64(_VIEW)
+    _LOOP = (
+        _TYPES.FunctionType(_RANK),
+        _TYPES.FunctionType(_WAKE),
+        _TYPES.Array(numba.from_dtype(JOB), 1, "C", aligned=False),
+        _TYPES.Array(numba.from_dtype(NODE), 1, "C", aligned=False),
+        _TYPES.Array(numba.from_dtype(CLUSTER), 1, "C", aligned=False),
+        _TYPES.float64[:, ::1],  # params, one row per configuration in force
         _VECTOR,  # when each row takes over
         _VECTOR,  # memory of the policy
-        _TABLE,  # options of the loop, one row per configuration in force
+        _TYPES.Array(numba.from_dtype(OPTIONS), 1, "C", aligned=False),  # one record per configuration in force
     )
-
-
-_HERE = Path(__file__).parent
-_INSIDE = __name__.rsplit(".", 1)[0]
-
-
-def _forget_stale() -> None:
-    """Drop kernels kept on disk when any source here changed: Numba looks only at the file a kernel stands in, not at what it calls."""
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(_HERE.glob("*.py")))).hexdigest()
-    kept = _HERE / "__pycache__"
-    stamp = kept / "kernels.stamp"
+    _sources = sorted([*(_SCHED / "kernel").glob("*.py"), *(_SCHED / "reference").glob("*.py")])
+    _digest = hashlib.sha256(b"".join(path.read_bytes() for path in _sources)).hexdigest()[:16]
+    _base = Path(
+        numba.config.CACHE_DIR or Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "autoscout" / "kernels"
+    )
     try:
-        if not stamp.exists() or stamp.read_text() != digest:
-            for path in [*kept.glob("*.nbi"), *kept.glob("*.nbc")]:
-                path.unlink(missing_ok=True)
-            kept.mkdir(exist_ok=True)
-            stamp.write_text(digest)
-    except OSError:  # installed read-only: its sources cannot change either
-        return
+        (_base / _digest).mkdir(parents=True, exist_ok=True)
+        _folder = str(_base / _digest)
+    except OSError:  # nowhere to write: Numba finds a place or compiles every time
+        _folder = numba.config.CACHE_DIR
 
 
-if COMPILED:
-    _forget_stale()
-
-
-def _compile(function: Function, signature: Any = None) -> Function:
+def _compile(function: Function, signature: Any = None, **options: Any) -> Function:
     if not COMPILED:
         return function
-    options = {"cache": function.__module__.startswith(_INSIDE), "error_model": "numpy", "nogil": True}
-    compiled: Function = numba.njit(**options)(function) if signature is None else numba.njit(signature, **options)(function)
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = _folder  # read while a function is decorated
+    try:
+        keep = function.__module__.startswith(_KEPT)
+        decorate = numba.njit(*([] if signature is None else [signature]), cache=keep, error_model="numpy", nogil=True, **options)
+        compiled: Function = decorate(function)
+    finally:
+        numba.config.CACHE_DIR = before
     return compiled
 
 
 def jit(function: Function) -> Function:
-    """Compile a helper for use inside kernels; its types follow from its callers."""
-    return _compile(function)
+    """Compile a function; its types follow from its callers."""
+    return _compile(function, no_cfunc_wrapper=True)
 
 
 def loop(function: Function) -> Function:
     """Compile an event loop that takes its policy as functions."""
-    return _compile(function, LOOP)
+    return _compile(function, _LOOP, no_cfunc_wrapper=True)
 
 
 def rank(function: Function) -> Function:
     """Mark the function of a policy that orders jobs; see `ranked.py` for its contract."""
-    return _compile(function, RANK)
+    return _compile(function, _RANK)
 
 
 def wake(function: Function) -> Function:
     """Mark the function of a policy that says when its order next changes by itself."""
-    return _compile(function, WAKE)
+    return _compile(function, _WAKE)

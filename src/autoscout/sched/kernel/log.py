@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from autoscout.sched.kernel.arrays import Index, Ledger, Table
-from autoscout.sched.kernel.columns import LOG_COLUMNS
 from autoscout.sched.kernel.jit import jit
-
-Log = tuple[Table, Index]
-"""Rows of (time, job, node, GPUs taken or, negative, given back); how many are filled."""
+from autoscout.sched.kernel.records import LOG_COLUMNS, Ledger, Log
 
 
 @jit
@@ -34,11 +30,11 @@ def _append(log: Log, time: float, j: int, node: int, gpus: float) -> Log:
 @jit
 def note(log: Log, time: float, j: int, gpus: float, ledger: Ledger, sign: float) -> Log:
     """Write down what job `j` holds now: sign 1 after it was given, -1 before it is taken away."""
-    held, link_node, link_gpus, link_next = ledger[0], ledger[1], ledger[2], ledger[3]
+    held = ledger.held
     if held[0, j] >= 0 or held[1, j] < 0:
         return _append(log, time, j, held[0, j], sign * gpus)
     link = held[1, j]
     while link >= 0:
-        log = _append(log, time, j, link_node[link], sign * link_gpus[link])
-        link = link_next[link]
+        log = _append(log, time, j, ledger.link_node[link], sign * ledger.link_gpus[link])
+        link = ledger.link_next[link]
     return log

@@ -1,56 +1,61 @@
-"""Lucid's main loop: waiting jobs join running ones on the same GPUs when both profiles promise little harm."""
+"""Lucid's main loop: waiting jobs join running ones on the same GPUs when by both profiles they hardly disturb each other."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from autoscout.sched.kernel.arrays import Index, Ledger, Table, Vector
-from autoscout.sched.kernel.columns import (
-    ABSENT,
-    END,
-    ENDED,
-    EXECUTED,
-    FINISH,
-    FREE,
-    GPUS,
-    KIND,
-    LOGGING,
-    NODES,
-    PENDING,
-    PLACEMENT,
-    RANK_KEY,
-    RATE,
-    REMAINDER_NEXT,
-    REMAINING,
-    RUNNING,
-    SINCE,
-    SIZE,
-    SPEED,
-    START,
-    STATUS,
-    SUBMIT,
-    UNTIL,
-)
 from autoscout.sched.kernel.jit import jit
-from autoscout.sched.kernel.log import Log, new_log, note
+from autoscout.sched.kernel.log import new_log, note
 from autoscout.sched.kernel.place import give_back, new_ledger, place
 from autoscout.sched.kernel.profiler import expected, next_check
+from autoscout.sched.kernel.records import ABSENT, ENDED, PENDING, RUNNING, Index, Ledger, Log, Record, Records, Table, Vector, record
 
-# Rows of the profile table, one column per job.
-SCORE, MEMORY_MB, MODEL, UTILISATION, PARTNER, PACKED_AT, ALONE, FULL_RATE = 0, 1, 2, 3, 4, 5, 6, 7
-PROFILE_ROWS = 8
+PROFILE = record(  # one per job
+    "score",  # 0 tiny, 1 medium, 2 jumbo
+    "memory_mb",
+    "model",  # row in the tables of pairs; -1: unknown
+    "utilisation",  # of the GPU, in per cent
+    "partner",  # the job on the same GPUs; -1: none
+    "packed_at_s",
+    "alone",  # 1: others may join
+    "full_rate",
+)
 
-# Places of the options.
-TICKS = 0  # 1: time advances in whole seconds and a job leaves one second after its work is done
-MEMORY_LIMIT = 1
-SCORE_LIMIT = 2  # packing allowed up to this sum of scores; negative: off
-ESTIMATE_FACTOR = 3
-QUIET_JOBS = 4  # with no more jobs expected per ten minutes, packing pauses; negative: never
-PACK_GPUS = 5
-RESTORE = 6  # 1: whoever is left alone returns to full speed; 0: only the one that started first
-CLOCK_ZERO = 7
-CHECK_EVERY_S = 8
-LUCID_PLACES = 9
+LUCID = record(
+    "ticks",  # 1: time advances in whole seconds and a job leaves one second after its work is done
+    "memory_limit_mb",
+    "score_limit",  # packing allowed up to this sum of scores; negative: off
+    "estimate_factor",
+    "quiet_jobs",  # packing pauses while no more jobs are expected per ten minutes; negative: never
+    "pack_gpus",
+    "restore",  # 1: a job left alone returns to full speed; 0: only if it started first
+    "clock_zero_s",
+    "check_every_s",
+)
+
+
+class Pairs(NamedTuple):
+    """Speeds of jobs that share GPUs: of who joins, of who is joined, and by joint utilisation where a pair was never measured."""
+
+    joining: Table
+    hosting: Table
+    fallback: Table
+
+
+class Packing(NamedTuple):
+    """What Lucid's loop works on; `queue` and `running` hold numbers of jobs."""
+
+    job: Records
+    profile: Records
+    node: Records
+    queue: Index
+    running: Index
+    ledger: Ledger
+    pairs: Pairs
+    common: Record
+
 
 _BORROWED = 9999  # name of a node that came back; higher than all others
 
@@ -68,11 +73,11 @@ def _ticks_to_end(left: float, rate: float) -> float:
 
 
 @jit
-def _advance(job: Table, j: int, now: float, ticks: bool) -> None:
+def _advance(job: Records, j: int, now: float, ticks: bool) -> None:
     """Bring the remaining work of a running job up to `now`."""
-    passed = now - job[SINCE, j]
-    left = job[REMAINING, j]
-    rate = job[RATE, j]
+    passed = now - job[j].since_s
+    left = job[j].remaining_s
+    rate = job[j].rate
     if ticks and rate != 1.0:
         for _ in range(int(passed)):
             if left <= 0:
@@ -80,26 +85,26 @@ def _advance(job: Table, j: int, now: float, ticks: bool) -> None:
             left -= rate
     else:
         left -= passed * rate
-    job[EXECUTED, j] += passed
-    job[REMAINING, j] = left
-    job[SINCE, j] = now
+    job[j].executed_s += passed
+    job[j].remaining_s = left
+    job[j].since_s = now
 
 
 @jit
-def _foresee(job: Table, j: int, ticks: bool) -> None:
+def _expect_end(job: Records, j: int, ticks: bool) -> None:
     if ticks:
-        job[FINISH, j] = job[SINCE, j] + _ticks_to_end(job[REMAINING, j], job[RATE, j]) + 1.0
+        job[j].finish_s = job[j].since_s + _ticks_to_end(job[j].remaining_s, job[j].rate) + 1.0
     else:
-        job[FINISH, j] = job[SINCE, j] + max(0.0, job[REMAINING, j]) / job[RATE, j]
+        job[j].finish_s = job[j].since_s + max(0.0, job[j].remaining_s) / job[j].rate
 
 
 @jit
-def _pair_speed(profile: Table, a: int, b: int, pairs: Table, fallback: Table) -> float:
-    """Speed of `a` beside `b`: measured, or by their joint utilisation."""
-    row, column = int(profile[MODEL, a]), int(profile[MODEL, b])
+def _pair_speed(profile: Records, a: int, b: int, pairs: Table, fallback: Table) -> float:
+    """Speed of `a` together with `b`: measured, or by their joint utilisation."""
+    row, column = int(profile[a].model), int(profile[b].model)
     if row >= 0 and column >= 0 and pairs[row, column] > 0:
         return pairs[row, column]
-    joint = profile[UTILISATION, a] + profile[UTILISATION, b]
+    joint = profile[a].utilisation + profile[b].utilisation
     for step in range(fallback.shape[0]):
         if joint <= fallback[step, 0]:
             return fallback[step, 1]
@@ -107,102 +112,110 @@ def _pair_speed(profile: Table, a: int, b: int, pairs: Table, fallback: Table) -
 
 
 @jit
-def _partner_for(job: Table, profile: Table, j: int, running: Index, busy: int, option: Vector) -> int:
+def _partner_for(packing: Packing, j: int, busy: int, option: Record) -> int:
     """The first running job, in order of start, that `j` may join; -1 if there is none."""
-    if job[GPUS, j] > option[PACK_GPUS] or option[SCORE_LIMIT] < 0:
+    job, profile = packing.job, packing.profile
+    if job[j].gpus > option.pack_gpus or option.score_limit < 0:
         return -1
-    room = option[MEMORY_LIMIT] - profile[MEMORY_MB, j]
+    room = option.memory_limit_mb - profile[j].memory_mb
     for i in range(busy):
-        r = running[i]
+        r = packing.running[i]
         if (
-            profile[ALONE, r] > 0
-            and job[GPUS, r] == job[GPUS, j]
-            and profile[MEMORY_MB, r] < room
-            and profile[SCORE, r] + profile[SCORE, j] <= option[SCORE_LIMIT]
-            and job[RANK_KEY, j] <= job[RANK_KEY, r] * option[ESTIMATE_FACTOR]
+            profile[r].alone > 0
+            and job[r].gpus == job[j].gpus
+            and profile[r].memory_mb < room
+            and profile[r].score + profile[j].score <= option.score_limit
+            and job[j].rank_key <= job[r].rank_key * option.estimate_factor
         ):
             return r
     return -1
 
 
 @jit
-def _begin(job: Table, profile: Table, j: int, now: float, ticks: bool) -> None:
-    job[START, j] = now
-    job[SINCE, j] = now
-    job[STATUS, j] = RUNNING
-    _foresee(job, j, ticks)
+def _begin(job: Records, j: int, now: float, ticks: bool) -> None:
+    job[j].start_s = now
+    job[j].since_s = now
+    job[j].status = RUNNING
+    _expect_end(job, j, ticks)
 
 
 @jit
-def _join(
-    job: Table, profile: Table, j: int, r: int, now: float, joining: Table, hosting: Table, fallback: Table, ticks: bool, node: Table
-) -> None:
+def _begin_alone(packing: Packing, j: int, now: float, ticks: bool) -> None:
+    """`j` has just been placed on GPUs of its own."""
+    packing.profile[j].alone = 1.0
+    packing.profile[j].full_rate = packing.job[j].rate
+    _begin(packing.job, j, now, ticks)
+
+
+@jit
+def _join(packing: Packing, j: int, r: int, now: float, ticks: bool) -> None:
     """`j` starts on the GPUs of `r`; both slow down."""
+    job, profile, pairs = packing.job, packing.profile, packing.pairs
     _advance(job, r, now, ticks)
-    base = profile[FULL_RATE, j] = profile[FULL_RATE, r]
-    job[RATE, j] = base * _pair_speed(profile, j, r, joining, fallback)
-    job[RATE, r] = base * _pair_speed(profile, r, j, hosting, fallback)
-    job[NODES, j] = job[NODES, r]
-    profile[PARTNER, j], profile[PARTNER, r] = r, j
-    profile[ALONE, j] = profile[ALONE, r] = 0.0
-    profile[PACKED_AT, j] = now
-    _begin(job, profile, j, now, ticks)
-    _foresee(job, r, ticks)
+    full = profile[r].full_rate
+    profile[j].full_rate = full
+    job[j].rate = full * _pair_speed(profile, j, r, pairs.joining, pairs.fallback)
+    job[r].rate = full * _pair_speed(profile, r, j, pairs.hosting, pairs.fallback)
+    job[j].nodes = job[r].nodes
+    profile[j].partner, profile[r].partner = r, j
+    profile[j].alone = profile[r].alone = 0.0
+    profile[j].packed_at_s = now
+    _begin(job, j, now, ticks)
+    _expect_end(job, r, ticks)
 
 
 @jit
 def _hand_over(ledger: Ledger, j: int, r: int) -> None:
-    """What stood in the ledger for `j` now stands for `r`."""
-    held = ledger[0]
+    """What the ledger had for `j` it now has for `r`."""
+    held = ledger.held
     held[0, r], held[1, r] = held[0, j], held[1, j]
     held[0, j] = held[1, j] = -1
 
 
 @jit
-def _end_due(
-    job: Table, profile: Table, running: Index, busy: int, now: float, node: Table, option: Vector, common: Vector, ledger: Ledger, log: Log
-) -> tuple[int, Log]:
+def _end_due(packing: Packing, busy: int, now: float, option: Record, log: Log) -> tuple[int, Log]:
     """Take out all running jobs that end by `now`, in order of start."""
+    job, profile, ledger, running = packing.job, packing.profile, packing.ledger, packing.running
+    logging = packing.common.logging > 0
     kept = 0
     for i in range(busy):
         j = running[i]
-        if job[FINISH, j] > now:
+        if job[j].finish_s > now:
             running[kept] = j
             kept += 1
             continue
-        job[EXECUTED, j] += now - job[SINCE, j] - option[TICKS]
-        job[REMAINING, j] = 0.0
-        job[STATUS, j] = ENDED
-        job[END, j] = now
-        r = int(profile[PARTNER, j])
+        job[j].executed_s += now - job[j].since_s - option.ticks
+        job[j].remaining_s = 0.0
+        job[j].status = ENDED
+        job[j].end_s = now
+        r = int(profile[j].partner)
         if r < 0:
-            if common[LOGGING] > 0:
-                log = note(log, now, j, job[GPUS, j], ledger, -1.0)
-            give_back(job, j, node, common[PLACEMENT], ledger)
+            if logging:
+                log = note(log, now, j, job[j].gpus, ledger, -1.0)
+            give_back(job, j, packing.node, packing.common.placement, ledger)
             continue
-        profile[PARTNER, r] = -1.0
-        if ledger[0][0, j] >= 0 or ledger[0][1, j] >= 0:
-            if common[LOGGING] > 0:
-                log = note(log, now, j, job[GPUS, j], ledger, -1.0)
+        profile[r].partner = -1.0
+        started_first = True  # the survivor did
+        if ledger.held[0, j] >= 0 or ledger.held[1, j] >= 0:
+            if logging:
+                log = note(log, now, j, job[j].gpus, ledger, -1.0)
             _hand_over(ledger, j, r)
-            if common[LOGGING] > 0:
-                log = note(log, now, r, job[GPUS, r], ledger, 1.0)
-            first = False
-        else:
-            first = True  # the survivor started first
-        if option[RESTORE] > 0 or first:
-            _advance(job, r, now, option[TICKS] > 0)
-            job[RATE, r] = profile[FULL_RATE, r]
-            profile[ALONE, r] = 1.0
-            _foresee(job, r, option[TICKS] > 0)
+            if logging:
+                log = note(log, now, r, job[r].gpus, ledger, 1.0)
+            started_first = False
+        if option.restore > 0 or started_first:
+            _advance(job, r, now, option.ticks > 0)
+            job[r].rate = profile[r].full_rate
+            profile[r].alone = 1.0
+            _expect_end(job, r, option.ticks > 0)
     return kept, log
 
 
 @jit
-def _insert(queue: Index, waiting: int, job: Table, j: int) -> int:
+def _insert(queue: Index, waiting: int, job: Records, j: int) -> int:
     """Keep the queue sorted by estimate x GPUs; equals by arrival."""
     p = waiting - 1
-    while p >= 0 and job[RANK_KEY, queue[p]] > job[RANK_KEY, j]:
+    while p >= 0 and job[queue[p]].rank_key > job[j].rank_key:
         queue[p + 1] = queue[p]
         p -= 1
     queue[p + 1] = j
@@ -210,60 +223,44 @@ def _insert(queue: Index, waiting: int, job: Table, j: int) -> int:
 
 
 @jit
-def _resize(node: Table, name: Index, count: int, change: float) -> int:
+def _resize(node: Records, name: Index, count: int, change: float) -> int:
     """A node leaves (an idle one, the highest name first; nobody leaves when all are busy) or one comes; the number of slots in use."""
     if change > 0:
         for i in range(count):
-            if node[SIZE, i] > 0 and name[i] == _BORROWED:
+            if node[i].gpus > 0 and name[i] == _BORROWED:
                 return count
-        node[SIZE, count] = node[FREE, count] = node[SIZE].max()
-        node[SPEED, count] = 1.0
+        node[count].gpus = node[count].free = node["gpus"].max()
+        node[count].speed = 1.0
         name[count] = _BORROWED
         return count + 1
     idle = -1
     for i in range(count):
-        if node[SIZE, i] > 0 and node[FREE, i] == node[SIZE, i] and (idle < 0 or name[i] > name[idle]):
+        if node[i].gpus > 0 and node[i].free == node[i].gpus and (idle < 0 or name[i] > name[idle]):
             idle = i
     if idle >= 0:
         for i in range(count):  # the borrowed name leaves, whichever machine carries it
-            if name[i] == _BORROWED and i != idle and node[SIZE, i] > 0:
+            if name[i] == _BORROWED and i != idle and node[i].gpus > 0:
                 name[i], name[idle] = name[idle], name[i]
                 break
-        node[SIZE, idle] = node[FREE, idle] = 0.0
+        node[idle].gpus = node[idle].free = 0.0
     return count
 
 
 @jit
-def _least_score(profile: Table, running: Index, busy: int) -> float:
+def _least_score(profile: Records, running: Index, busy: int) -> float:
     """The lowest sharing score among running jobs that are alone."""
     least = np.inf
     for i in range(busy):
-        if profile[ALONE, running[i]] > 0:
-            least = min(least, profile[SCORE, running[i]])
+        if profile[running[i]].alone > 0:
+            least = min(least, profile[running[i]].score)
     return least
 
 
 @jit
-def _serve(
-    job: Table,
-    profile: Table,
-    queue: Index,
-    waiting: int,
-    running: Index,
-    busy: int,
-    now: float,
-    packing: bool,
-    node: Table,
-    joining: Table,
-    hosting: Table,
-    fallback: Table,
-    option: Vector,
-    common: Vector,
-    ledger: Ledger,
-    log: Log,
-) -> tuple[int, int, Log]:
+def _serve(packing: Packing, waiting: int, busy: int, now: float, may_pack: bool, option: Record, log: Log) -> tuple[int, int, Log]:
     """Walk the queue: join a partner, or take free GPUs. While packing pauses nobody overtakes."""
-    ticks = option[TICKS] > 0
+    job, profile, queue, running = packing.job, packing.profile, packing.queue, packing.running
+    ticks = option.ticks > 0
     kept = 0
     stopped = False
     least = _least_score(profile, running, busy)
@@ -273,23 +270,21 @@ def _serve(
         started = False
         if not stopped:
             r = -1
-            if packing and profile[SCORE, j] + least <= option[SCORE_LIMIT]:
-                r = _partner_for(job, profile, j, running, busy, option)
+            if may_pack and profile[j].score + least <= option.score_limit:
+                r = _partner_for(packing, j, busy, option)
             if r >= 0:
-                _join(job, profile, j, r, now, joining, hosting, fallback, ticks, node)
+                _join(packing, j, r, now, ticks)
                 started = True
-            elif job[GPUS, j] < hopeless and place(job, j, node, common[PLACEMENT], True, common[REMAINDER_NEXT] > 0, 1.0, 1.0, ledger):
-                profile[ALONE, j] = 1.0
-                profile[FULL_RATE, j] = job[RATE, j]
-                least = min(least, profile[SCORE, j])
-                _begin(job, profile, j, now, ticks)
-                if common[LOGGING] > 0:
-                    log = note(log, now, j, job[GPUS, j], ledger, 1.0)
+            elif job[j].gpus < hopeless and place(job, j, packing.node, packing.common, True, packing.ledger):
+                _begin_alone(packing, j, now, ticks)
+                least = min(least, profile[j].score)
+                if packing.common.logging > 0:
+                    log = note(log, now, j, job[j].gpus, packing.ledger, 1.0)
                 started = True
             else:
-                if job[KIND, j] < 0:
-                    hopeless = min(hopeless, job[GPUS, j])
-                stopped = not packing
+                if job[j].kind < 0:
+                    hopeless = min(hopeless, job[j].gpus)
+                stopped = not may_pack
         if started:
             running[busy] = j
             busy += 1
@@ -300,64 +295,63 @@ def _serve(
 
 
 @jit
-def _resume(job: Table, profile: Table, running: Index, node: Table, option: Vector, common: Vector, ledger: Ledger) -> int:
+def _resume(packing: Packing, option: Record) -> int:
     """Place the jobs of a snapshot that were running; how many found a place."""
+    job = packing.job
     busy = 0
-    for j in range(job.shape[1]):
-        if job[STATUS, j] == RUNNING:
-            job[STATUS, j] = ABSENT
-            if place(job, j, node, common[PLACEMENT], True, common[REMAINDER_NEXT] > 0, 1.0, 1.0, ledger):
-                profile[ALONE, j] = 1.0
-                profile[FULL_RATE, j] = job[RATE, j]
-                _begin(job, profile, j, 0.0, option[TICKS] > 0)
-                running[busy] = j
+    for j in range(len(job)):
+        if job[j].status == RUNNING:
+            job[j].status = ABSENT
+            if place(job, j, packing.node, packing.common, True, packing.ledger):
+                _begin_alone(packing, j, 0.0, option.ticks > 0)
+                packing.running[busy] = j
                 busy += 1
     return busy
 
 
 @jit
 def run_lucid(
-    job: Table,
-    profile: Table,
-    node: Table,
+    job: Records,
+    profile: Records,
+    node: Records,
     name: Index,
     scaling: Table,
-    joining: Table,
-    hosting: Table,
-    fallback: Table,
+    pairs: Pairs,
     forecast_at: Vector,
     forecast_jobs: Vector,
-    options: Table,
+    options: Records,
     change_at: Vector,
-    common: Vector,
+    commons: Records,
 ) -> tuple[Log, int]:
     """Run until every job ended or nothing can happen any more; jobs that ended in the profiler are marked so beforehand.
 
-    `node` has free columns at its end for nodes that `scaling` (moment, change) brings. Row i of `options` holds from `change_at[i]`.
+    `node` has free records at its end for nodes that `scaling` (moment, change) brings. Row i of `options` holds from
+    `change_at[i]`; `commons` holds one record of the options that all loops have.
     """
     option = options[0]
     row = 0
-    jobs = job.shape[1]
+    jobs = len(job)
+    common = commons[0]
     queue, running = np.empty(jobs, np.int64), np.empty(jobs, np.int64)
-    ledger = new_ledger(jobs, node)
-    log = new_log(common[LOGGING] > 0)
+    packing = Packing(job, profile, node, queue, running, new_ledger(jobs, node), pairs, common)
+    log = new_log(common.logging > 0)
     slots = name.shape[0] - scaling.shape[0]
     waiting = arrived = scaled = decisions = 0
-    packing = option[QUIET_JOBS] < 0
+    may_pack = option.quiet_jobs < 0
     checked = -np.inf
     now = 0.0
-    busy = _resume(job, profile, running, node, option, common, ledger)
+    busy = _resume(packing, option)
     while True:
-        while arrived < jobs and job[STATUS, arrived] != ABSENT:
+        while arrived < jobs and job[arrived].status != ABSENT:
             arrived += 1
         due = np.inf
         if arrived < jobs:
-            due = job[SUBMIT, arrived]
+            due = job[arrived].submit_s
         for i in range(busy):
-            due = min(due, job[FINISH, running[i]])
+            due = min(due, job[running[i]].finish_s)
         if waiting > 0:
-            if option[QUIET_JOBS] >= 0:
-                due = min(due, next_check(now + 1.0, option[CHECK_EVERY_S], option[CLOCK_ZERO]))
+            if option.quiet_jobs >= 0:
+                due = min(due, next_check(now + 1.0, option.check_every_s, option.clock_zero_s))
             if scaled < scaling.shape[0]:
                 due = min(due, scaling[scaled, 0])
         if scaled > 0 and waiting > 0 and scaling[scaled - 1, 0] == now:
@@ -365,33 +359,31 @@ def run_lucid(
         if row + 1 < change_at.shape[0] and waiting > 0:
             due = min(due, change_at[row + 1])
         due = max(due, now)
-        if due == np.inf or due > common[UNTIL]:
+        if due == np.inf or due > common.until_s:
             break
         while row + 1 < change_at.shape[0] and change_at[row + 1] <= due:
             row += 1
             option = options[row]
-            packing = packing or option[QUIET_JOBS] < 0
+            may_pack = may_pack or option.quiet_jobs < 0
             checked = -np.inf
         while scaled < scaling.shape[0] and scaling[scaled, 0] < due:
             slots = _resize(node, name, slots, scaling[scaled, 1])
             scaled += 1
         now = due
-        busy, log = _end_due(job, profile, running, busy, now, node, option, common, ledger, log)
-        while arrived < jobs and job[SUBMIT, arrived] <= now:
-            if job[STATUS, arrived] == ABSENT:
-                job[STATUS, arrived] = PENDING
-                job[SINCE, arrived] = job[SUBMIT, arrived]
+        busy, log = _end_due(packing, busy, now, option, log)
+        while arrived < jobs and job[arrived].submit_s <= now:
+            if job[arrived].status == ABSENT:
+                job[arrived].status = PENDING
+                job[arrived].since_s = job[arrived].submit_s
                 waiting = _insert(queue, waiting, job, arrived)
             arrived += 1
-        if option[QUIET_JOBS] >= 0:
-            check = next_check(now + 1e-9 - option[CHECK_EVERY_S], option[CHECK_EVERY_S], option[CLOCK_ZERO])
+        if option.quiet_jobs >= 0:
+            check = next_check(now + 1e-9 - option.check_every_s, option.check_every_s, option.clock_zero_s)
             if check > checked:
-                packing = not expected(check, forecast_at, forecast_jobs) <= option[QUIET_JOBS]
+                may_pack = not expected(check, forecast_at, forecast_jobs) <= option.quiet_jobs
                 checked = check
         decisions += 1
-        waiting, busy, log = _serve(
-            job, profile, queue, waiting, running, busy, now, packing, node, joining, hosting, fallback, option, common, ledger, log
-        )
+        waiting, busy, log = _serve(packing, waiting, busy, now, may_pack, option, log)
         while scaled < scaling.shape[0] and scaling[scaled, 0] <= now:
             slots = _resize(node, name, slots, scaling[scaled, 1])
             scaled += 1

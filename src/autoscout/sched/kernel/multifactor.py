@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from autoscout.sched.kernel.arrays import Index, Table, Vector
-from autoscout.sched.kernel.columns import CAPACITY, GPUS, PENDING, RANK_KEY, RUNNING, STATUS, SUBMIT, USER
 from autoscout.sched.kernel.jit import jit, rank, wake
-from autoscout.sched.kernel.ranked import COMPETES
+from autoscout.sched.kernel.records import PENDING, RUNNING, Vector, View
 
 # Places of the parameters.
 AGE_WEIGHT, FAIR_WEIGHT, SIZE_WEIGHT, MAX_AGE_S, HALF_LIFE_S, FAVOUR_SMALL, QOS_WEIGHT = 0, 1, 2, 3, 4, 5, 6
@@ -31,49 +29,37 @@ def _account(now: float, params: Vector, memory: Vector) -> float:
 
 
 @rank
-def rank_by_factors(
-    now: float,
-    active: Index,
-    n: int,
-    job: Table,
-    cluster: Vector,
-    params: Vector,
-    memory: Vector,
-    key: Vector,
-    tie: Vector,
-    flag: Vector,
-) -> None:
+def rank_by_factors(view: View) -> None:
     """The highest weighted sum of factors, each between 0 and 1, first."""
+    job, active, key, params, memory = view.job, view.active, view.key, view.params, view.memory
     users = memory[USERS]
-    total = _account(now, params, memory)
-    for i in range(n):
+    total = _account(view.now, params, memory)
+    for i in range(len(active)):
         j = active[i]
-        flag[i] = COMPETES
-        tie[i] = float(j)
-        if job[STATUS, j] != PENDING:
+        if job[j].status != PENDING:
             key[i] = 0.0
             continue
-        age = min(1.0, (now - job[SUBMIT, j]) / params[MAX_AGE_S])
-        used = memory[TABLES + int(job[USER, j])] / total if total > 0 else 0.0
-        size = job[GPUS, j] / cluster[CAPACITY]
+        age = min(1.0, (view.now - job[j].submit_s) / params[MAX_AGE_S])
+        used = memory[TABLES + int(job[j].user)] / total if total > 0 else 0.0
+        size = job[j].gpus / view.cluster.capacity
         if params[FAVOUR_SMALL] > 0:
             size = 1.0 - size
         key[i] = -(
             params[AGE_WEIGHT] * age
             + params[FAIR_WEIGHT] * 0.5 ** (used * users)
             + params[SIZE_WEIGHT] * size
-            + params[QOS_WEIGHT] * job[RANK_KEY, j]
+            + params[QOS_WEIGHT] * job[j].rank_key
         )
 
 
 @wake
-def note_users(now: float, active: Index, n: int, job: Table, cluster: Vector, params: Vector, memory: Vector) -> float:
+def note_users(view: View) -> float:
     """Remember who runs on how many GPUs until the next decision."""
+    job, memory = view.job, view.memory
     users = int(memory[USERS])
     for user in range(users):
         memory[TABLES + users + user] = 0.0
-    for i in range(n):
-        j = active[i]
-        if job[STATUS, j] == RUNNING:
-            memory[TABLES + users + int(job[USER, j])] += job[GPUS, j]
+    for j in view.active:
+        if job[j].status == RUNNING:
+            memory[TABLES + users + int(job[j].user)] += job[j].gpus
     return np.inf

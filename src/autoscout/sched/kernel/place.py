@@ -8,50 +8,33 @@ from __future__ import annotations
 
 import numpy as np
 
-from autoscout.sched.kernel.arrays import Ledger, Table
-from autoscout.sched.kernel.columns import (
-    FREE,
-    GPUS,
-    HOME,
-    KIND,
-    NODES,
-    PLACE_CONSOLIDATED,
-    PLACE_COUNT,
-    PLACE_FEWEST,
-    RATE,
-    SHARED,
-    SIZE,
-    SPEED,
-    TYPE,
-)
 from autoscout.sched.kernel.jit import jit
+from autoscout.sched.kernel.records import PLACE_CONSOLIDATED, PLACE_COUNT, PLACE_FEWEST, Ledger, Record, Records
 
 
 @jit
-def new_ledger(jobs: int, node: Table) -> Ledger:
-    """An empty ledger; every link stands for at least one GPU, so their number is bounded by the GPUs there are."""
-    gpus = int(node[SIZE].sum())
-    widest = int(node[SIZE].max())
-    held = np.full((2, jobs), -1, np.int64)
-    link_next = np.arange(1, gpus + 2)
-    return (
-        held,
+def new_ledger(jobs: int, node: Records) -> Ledger:
+    """An empty ledger; every link holds at least one GPU, so there are no more links than GPUs."""
+    gpus = int(node["gpus"].sum())
+    widest = int(node["gpus"].max())
+    return Ledger(
+        np.full((2, jobs), -1, np.int64),
         np.full(gpus + 1, -1, np.int64),
         np.zeros(gpus + 1),
-        link_next,
+        np.arange(1, gpus + 2),
         np.zeros(1, np.int64),
-        np.full((node.shape[1], widest), -1.0),
+        np.full((len(node), widest), -1.0),
     )
 
 
 @jit
-def best_fit(node: Table, gpus: float, kind: float) -> int:
+def best_fit(node: Records, gpus: float, kind: float) -> int:
     """The first node among those with the fewest free GPUs that still hold `gpus`; -1 if there is none."""
     found = -1
     least = 1e18
-    for i in range(node.shape[1]):
-        free = node[FREE, i]
-        if free >= gpus and free < least and (kind < 0 or node[TYPE, i] == kind):
+    for i in range(len(node)):
+        free = node[i].free
+        if free >= gpus and free < least and (kind < 0 or node[i].kind == kind):
             found = i
             least = free
             if free == gpus:
@@ -60,17 +43,17 @@ def best_fit(node: Table, gpus: float, kind: float) -> int:
 
 
 @jit
-def largest_node(node: Table, kind: float) -> float:
+def largest_node(node: Records, kind: float) -> float:
     """Size of the largest node of a type."""
     size = 0.0
-    for i in range(node.shape[1]):
-        if node[SIZE, i] > size and (kind < 0 or node[TYPE, i] == kind):
-            size = node[SIZE, i]
+    for i in range(len(node)):
+        if node[i].gpus > size and (kind < 0 or node[i].kind == kind):
+            size = node[i].gpus
     return size
 
 
 @jit
-def _take(node: Table, i: int, gpus: float, ledger: Ledger, j: int) -> None:
+def _take(node: Records, i: int, gpus: float, ledger: Ledger, j: int) -> None:
     held, link_node, link_gpus, link_next, cursor, _ = ledger
     link = cursor[0]
     cursor[0] = link_next[link]
@@ -78,42 +61,42 @@ def _take(node: Table, i: int, gpus: float, ledger: Ledger, j: int) -> None:
     link_gpus[link] = gpus
     link_next[link] = held[1, j]
     held[1, j] = link
-    node[FREE, i] -= gpus
+    node[i].free -= gpus
 
 
 @jit
-def _emptiest(node: Table, kind: float) -> int:
+def _emptiest(node: Records, kind: float) -> int:
     """The first node among those with the most free GPUs."""
     found = -1
     most = 0.0
-    for i in range(node.shape[1]):
-        if node[FREE, i] > most and (kind < 0 or node[TYPE, i] == kind):
+    for i in range(len(node)):
+        if node[i].free > most and (kind < 0 or node[i].kind == kind):
             found = i
-            most = node[FREE, i]
+            most = node[i].free
     return found
 
 
 @jit
-def _several(node: Table, gpus: float, kind: float, size: float, remainder_next: bool, ledger: Ledger, j: int) -> bool:
+def _several(node: Records, gpus: float, kind: float, size: float, to_emptiest: bool, ledger: Ledger, j: int) -> bool:
     """Whole free nodes plus one node for the rest; all or nothing."""
     whole = int(gpus // size)
     rest = gpus - whole * size
     free_nodes = 0
-    for i in range(node.shape[1]):
-        if node[FREE, i] == size and (kind < 0 or node[TYPE, i] == kind):
+    for i in range(len(node)):
+        if node[i].free == size and (kind < 0 or node[i].kind == kind):
             free_nodes += 1
     if free_nodes < whole:
         return False
     taken = 0
-    for i in range(node.shape[1]):
+    for i in range(len(node)):
         if taken == whole:
             break
-        if node[FREE, i] == size and (kind < 0 or node[TYPE, i] == kind):
+        if node[i].free == size and (kind < 0 or node[i].kind == kind):
             _take(node, i, size, ledger, j)
             taken += 1
     if rest > 0:
-        last = _emptiest(node, kind) if remainder_next else best_fit(node, rest, kind)
-        if last < 0 or node[FREE, last] < rest:
+        last = _emptiest(node, kind) if to_emptiest else best_fit(node, rest, kind)
+        if last < 0 or node[last].free < rest:
             release(node, j, gpus, ledger)
             return False
         _take(node, last, rest, ledger, j)
@@ -121,32 +104,32 @@ def _several(node: Table, gpus: float, kind: float, size: float, remainder_next:
 
 
 @jit
-def _spread(node: Table, gpus: float, kind: float, ledger: Ledger, j: int) -> bool:
+def _spread(node: Records, gpus: float, kind: float, ledger: Ledger, j: int) -> bool:
     """Fewest nodes, emptiest first."""
     available = 0.0
-    for i in range(node.shape[1]):
-        if kind < 0 or node[TYPE, i] == kind:
-            available += node[FREE, i]
+    for i in range(len(node)):
+        if kind < 0 or node[i].kind == kind:
+            available += node[i].free
     if available < gpus:
         return False
     left = gpus
     while left > 0:
         i = _emptiest(node, kind)
-        part = min(left, node[FREE, i])
+        part = min(left, node[i].free)
         _take(node, i, part, ledger, j)
         left -= part
     return True
 
 
 @jit
-def _share(node: Table, gpus: float, kind: float, ledger: Ledger, j: int) -> bool:
+def _share(node: Records, gpus: float, kind: float, ledger: Ledger, j: int) -> bool:
     """A fractional job joins the fullest GPU that still holds it, or opens a new one on the fullest node."""
-    held, slots = ledger[0], ledger[5]
+    held, slots = ledger.held, ledger.shares
     found = -1
     slot = -1
     least = 2.0
-    for i in range(node.shape[1]):
-        if node[SHARED, i] > 0 and (kind < 0 or node[TYPE, i] == kind):
+    for i in range(len(node)):
+        if node[i].shared > 0 and (kind < 0 or node[i].kind == kind):
             for k in range(slots.shape[1]):
                 left = slots[i, k]
                 if left >= gpus - 1e-9 and left < least:
@@ -160,8 +143,8 @@ def _share(node: Table, gpus: float, kind: float, ledger: Ledger, j: int) -> boo
         slot = 0
         while slots[found, slot] >= 0:
             slot += 1
-        node[FREE, found] -= 1.0
-        node[SHARED, found] += 1.0
+        node[found].free -= 1.0
+        node[found].shared += 1.0
         slots[found, slot] = 1.0
     slots[found, slot] -= gpus
     held[0, j] = found
@@ -170,15 +153,15 @@ def _share(node: Table, gpus: float, kind: float, ledger: Ledger, j: int) -> boo
 
 
 @jit
-def release(node: Table, j: int, gpus: float, ledger: Ledger) -> None:
+def release(node: Records, j: int, gpus: float, ledger: Ledger) -> None:
     """Give back every whole GPU of a job."""
     held, link_node, link_gpus, link_next, cursor, _ = ledger
     if held[0, j] >= 0:
-        node[FREE, held[0, j]] += gpus
+        node[held[0, j]].free += gpus
         held[0, j] = -1
     link = held[1, j]
     while link >= 0:
-        node[FREE, link_node[link]] += link_gpus[link]
+        node[link_node[link]].free += link_gpus[link]
         following = link_next[link]
         link_next[link] = cursor[0]
         cursor[0] = link
@@ -187,24 +170,24 @@ def release(node: Table, j: int, gpus: float, ledger: Ledger) -> None:
 
 
 @jit
-def release_share(node: Table, j: int, gpus: float, ledger: Ledger) -> None:
+def release_share(node: Records, j: int, gpus: float, ledger: Ledger) -> None:
     """Give back the share of a GPU that a fractional job held."""
-    held, slots = ledger[0], ledger[5]
+    held, slots = ledger.held, ledger.shares
     i = held[0, j]
     k = held[1, j]
     slots[i, k] += gpus
     if slots[i, k] >= 1.0 - 1e-9:
         slots[i, k] = -1.0
-        node[SHARED, i] -= 1.0
-        node[FREE, i] += 1.0
+        node[i].shared -= 1.0
+        node[i].free += 1.0
     held[0, j] = -1
     held[1, j] = -1
 
 
 @jit
 def count_links(ledger: Ledger, j: int) -> int:
-    """Nodes a job sits on."""
-    held, link_next = ledger[0], ledger[3]
+    """Nodes a job runs on."""
+    held, link_next = ledger.held, ledger.link_next
     if held[0, j] >= 0:
         return 1
     count = 0
@@ -216,38 +199,37 @@ def count_links(ledger: Ledger, j: int) -> int:
 
 
 @jit
-def _slowest(node: Table, ledger: Ledger, j: int) -> float:
-    held, link_node, link_next = ledger[0], ledger[1], ledger[3]
+def _slowest(node: Records, ledger: Ledger, j: int) -> float:
+    held, link_node, link_next = ledger.held, ledger.link_node, ledger.link_next
     if held[0, j] >= 0:
-        return node[SPEED, held[0, j]]
+        return node[held[0, j]].speed
     speed = 1e18
     link = held[1, j]
     while link >= 0:
-        speed = min(speed, node[SPEED, link_node[link]])
+        speed = min(speed, node[link_node[link]].speed)
         link = link_next[link]
     return speed
 
 
 @jit
-def place(
-    job: Table, j: int, node: Table, mode: float, must_pack: bool, remainder_next: bool, slow_two: float, slow_more: float, ledger: Ledger
-) -> bool:
-    """Give job `j` its GPUs if the rules allow it; sets its rate and node count.
+def place(job: Records, j: int, node: Records, option: Record, must_pack: bool, ledger: Ledger) -> bool:
+    """Give job `j` its GPUs if the placement rules of `option` allow it; sets its rate and node count.
 
     Counting placement leaves all nodes alone: the caller's total is the only limit.
     """
-    held = ledger[0]
-    gpus = job[GPUS, j]
-    kind = job[KIND, j]
+    held = ledger.held
+    gpus = job[j].gpus
+    kind = job[j].kind
+    mode = option.placement
     if mode == PLACE_COUNT:
-        job[RATE, j] = 1.0
-        job[NODES, j] = 1.0
+        job[j].rate = 1.0
+        job[j].nodes = 1.0
         return True
     if gpus < 1.0:
         if not _share(node, gpus, kind, ledger, j):
             return False
-        job[RATE, j] = node[SPEED, held[0, j]]
-        job[NODES, j] = 1.0
+        job[j].rate = node[held[0, j]].speed
+        job[j].nodes = 1.0
         return True
     size = largest_node(node, kind)
     placed = False
@@ -255,10 +237,10 @@ def place(
         found = best_fit(node, gpus, kind)
         if found >= 0:
             held[0, j] = found
-            node[FREE, found] -= gpus
+            node[found].free -= gpus
             placed = True
     elif mode != PLACE_FEWEST:
-        placed = _several(node, gpus, kind, size, remainder_next, ledger, j)
+        placed = _several(node, gpus, kind, size, option.remainder_to_emptiest > 0, ledger, j)
     fewest = np.ceil(gpus / size)
     if not placed and (mode != PLACE_CONSOLIDATED and not must_pack):
         placed = _spread(node, gpus, kind, ledger, j)
@@ -268,36 +250,36 @@ def place(
     if not placed:
         return False
     nodes = count_links(ledger, j)
-    job[NODES, j] = nodes
+    job[j].nodes = nodes
     rate = _slowest(node, ledger, j)
     if nodes == fewest + 1:
-        rate *= slow_two
+        rate *= option.slow_two
     elif nodes > fewest + 1:
-        rate *= slow_more
-    job[RATE, j] = rate
+        rate *= option.slow_more
+    job[j].rate = rate
     return True
 
 
 @jit
-def stay(job: Table, j: int, node: Table, mode: float, ledger: Ledger) -> bool:
+def stay(job: Records, j: int, node: Records, mode: float, ledger: Ledger) -> bool:
     """Give job `j` its GPUs on the node it calls home, if they are free there; shares of one GPU are placed anew."""
-    home = int(job[HOME, j])
-    gpus = job[GPUS, j]
-    if mode == PLACE_COUNT or gpus < 1.0 or home >= node.shape[1] or node[FREE, home] < gpus:
+    home = int(job[j].home)
+    gpus = job[j].gpus
+    if mode == PLACE_COUNT or gpus < 1.0 or home >= len(node) or node[home].free < gpus:
         return False
-    ledger[0][0, j] = home
-    node[FREE, home] -= gpus
-    job[RATE, j] = node[SPEED, home]
-    job[NODES, j] = 1.0
+    ledger.held[0, j] = home
+    node[home].free -= gpus
+    job[j].rate = node[home].speed
+    job[j].nodes = 1.0
     return True
 
 
 @jit
-def give_back(job: Table, j: int, node: Table, mode: float, ledger: Ledger) -> None:
+def give_back(job: Records, j: int, node: Records, mode: float, ledger: Ledger) -> None:
     """Free what `place` gave."""
     if mode == PLACE_COUNT:
         return
-    if job[GPUS, j] < 1.0:
-        release_share(node, j, job[GPUS, j], ledger)
+    if job[j].gpus < 1.0:
+        release_share(node, j, job[j].gpus, ledger)
     else:
-        release(node, j, job[GPUS, j], ledger)
+        release(node, j, job[j].gpus, ledger)

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from autoscout.sched.kernel.arrays import Index, Table, Vector
-from autoscout.sched.kernel.columns import RANK_KEY
 from autoscout.sched.kernel.jit import rank, wake
-from autoscout.sched.kernel.ranked import COMPETES
+from autoscout.sched.kernel.records import View
 
 
 @rank
-def by_fixed_key(
-    now: float, active: Index, n: int, job: Table, cluster: Vector, params: Vector, memory: Vector, key: Vector, tie: Vector, flag: Vector
-) -> None:
-    """The order stands in the job table."""
-    for i in range(n):
-        key[i] = job[RANK_KEY, active[i]]
-        tie[i] = active[i]
-        flag[i] = COMPETES
+def by_fixed_key(view: View) -> None:
+    """The order is given by `rank_key`."""
+    job, active, key = view.job, view.active, view.key
+    for i in range(len(active)):
+        key[i] = job[active[i]].rank_key
 
 
 @wake
-def never(now: float, active: Index, n: int, job: Table, cluster: Vector, params: Vector, memory: Vector) -> float:
+def never(view: View) -> float:
     """The order changes only with events."""
     return np.inf

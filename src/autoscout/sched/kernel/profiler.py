@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 
-from autoscout.sched.kernel.arrays import Table, Vector
-from autoscout.sched.kernel.columns import FREE, GPUS, NODE_ROWS, PLACE_CONSOLIDATED, SIZE, SPEED, SUBMIT, TYPE, WORK
 from autoscout.sched.kernel.fixed import pop, push
 from autoscout.sched.kernel.jit import jit
 from autoscout.sched.kernel.place import give_back, new_ledger, place
+from autoscout.sched.kernel.records import Record, Records, Table, Vector, record
 
-# Places of the profiler's options.
-NODES = 0
-NODE_GPUS = 1
-GPU_LIMIT = 2  # larger jobs skip the profiler
-TIME_LIMIT_S = 3
-ELASTIC = 4  # 1: borrow one node while many wait
-GROW_AT = 5  # more waiting jobs than this: borrow
-SHRINK_AT = 6  # fewer waiting than this: give back, if ...
-CALM_GPUS = 7  # ... no more GPUs than this are expected per ten minutes
-CLOCK_ZERO = 8  # moment from which checks are counted
-GROW_EVERY_S = 9
-SHRINK_EVERY_S = 10
-TICK_S = 11  # a borrowed node can be used this much later
-PROFILER_PLACES = 12
+PROFILER = record(
+    "gpu_limit",  # larger jobs skip the profiler
+    "time_limit_s",
+    "elastic",  # 1: borrow one node while many wait
+    "grow_at",  # more waiting jobs than this: borrow
+    "shrink_at",  # fewer waiting than this: give back, if ...
+    "calm_gpus",  # ... no more GPUs than this are expected per ten minutes
+    "clock_zero_s",  # moment from which checks are counted
+    "grow_every_s",
+    "shrink_every_s",
+    "tick_s",  # a borrowed node can be used this much later
+)
 
 AHEAD = 5  # forecasts looked at
 
@@ -46,17 +43,6 @@ def next_check(now: float, every_s: float, zero: float) -> float:
 
 
 @jit
-def _nodes(option: Vector) -> Table:
-    count = int(option[NODES])
-    node = np.zeros((NODE_ROWS, count + 1))
-    node[SIZE] = option[NODE_GPUS]
-    node[FREE, :count] = option[NODE_GPUS]
-    node[SPEED] = 1.0
-    node[TYPE] = 0.0
-    return node
-
-
-@jit
 def _with_room(rows: Table, used: int) -> Table:
     if used < rows.shape[0]:
         return rows
@@ -66,60 +52,61 @@ def _with_room(rows: Table, used: int) -> Table:
 
 
 @jit
-def _scaling(now: float, waiting: int, grown: bool, idle: bool, option: Vector, forecast_at: Vector, forecast_gpus: Vector) -> float:
+def _scaling(now: float, waiting: int, grown: bool, idle: bool, option: Record, forecast_at: Vector, forecast_gpus: Vector) -> float:
     """1: borrow a node now; -1: give it back; 0: leave it."""
-    if option[ELASTIC] > 0 and not grown and waiting > option[GROW_AT]:
-        return 1.0 if next_check(now, option[GROW_EVERY_S], option[CLOCK_ZERO]) == now else 0.0
-    if grown and waiting < option[SHRINK_AT] and idle:
-        hopeful = expected(now, forecast_at, forecast_gpus) <= option[CALM_GPUS] or forecast_at.shape[0] == 0
-        if hopeful and next_check(now, option[SHRINK_EVERY_S], option[CLOCK_ZERO]) == now:
+    if option.elastic > 0 and not grown and waiting > option.grow_at:
+        return 1.0 if next_check(now, option.grow_every_s, option.clock_zero_s) == now else 0.0
+    if grown and waiting < option.shrink_at and idle:
+        hopeful = expected(now, forecast_at, forecast_gpus) <= option.calm_gpus or forecast_at.shape[0] == 0
+        if hopeful and next_check(now, option.shrink_every_s, option.clock_zero_s) == now:
             return -1.0
     return 0.0
 
 
 @jit
 def run_profiler(
-    job: Table, options: Table, change_at: Vector, forecast_at: Vector, forecast_gpus: Vector
+    job: Records, node: Records, placing: Records, options: Records, change_at: Vector, forecast_at: Vector, forecast_gpus: Vector
 ) -> tuple[Vector, Vector, Vector, Table]:
     """When each job entered and left the profiler (-1: it never did), how long it might stay, how the borrowed node came and went.
 
-    Works on a job table of the whole cluster and leaves it as it was. Of the options, one row for each moment of `change_at`, all
-    may change in flight but the nodes.
+    The last of `node` is the one that may be borrowed, with nothing free. `placing` holds one record of `OPTIONS` for placement. Row i of
+    `options` holds from `change_at[i]`.
     """
     option = options[0]
+    rules = placing[0]
     row = 0
-    jobs = job.shape[1]
+    jobs = len(job)
     allowed = np.zeros(jobs)
     entered, left = np.full(jobs, -1.0), np.full(jobs, -1.0)
     scaling = np.zeros((16, 2))
     scalings = 0
-    state = job.copy()
-    key = job[GPUS : GPUS + 1].copy()
+    key = np.empty((1, jobs))
+    for j in range(jobs):
+        key[0, j] = job[j].gpus
     finish = np.full((1, jobs), np.inf)
     queue, running = np.empty(jobs, np.int64), np.empty(jobs, np.int64)
-    node = _nodes(option)
-    extra = node.shape[1] - 1
+    extra = len(node) - 1
     ledger = new_ledger(jobs, node)
-    free = node[FREE].sum()
+    free = node["free"].sum()
     waiting = busy = arrived = 0
     grown = False
     usable = np.inf
     now = -1.0
-    wait_s = max(option[TICK_S], 1e-6)
+    wait_s = max(option.tick_s, 1e-6)
     while True:
         due = usable
-        while row + 1 == change_at.shape[0] and arrived < jobs and job[GPUS, arrived] > option[GPU_LIMIT]:
+        while row + 1 == change_at.shape[0] and arrived < jobs and job[arrived].gpus > option.gpu_limit:
             arrived += 1  # nobody will ever look at it
         if arrived < jobs:
-            due = min(due, job[SUBMIT, arrived])
+            due = min(due, job[arrived].submit_s)
         if busy > 0:
             due = min(due, finish[0, running[0]])
-        calm = grown and waiting < option[SHRINK_AT] and node[FREE, extra] == node[SIZE, extra]
-        crowded = option[ELASTIC] > 0 and not grown and waiting > option[GROW_AT]
+        calm = grown and waiting < option.shrink_at and node[extra].free == node[extra].gpus
+        crowded = option.elastic > 0 and not grown and waiting > option.grow_at
         if crowded:
-            due = min(due, next_check(now + wait_s, option[GROW_EVERY_S], option[CLOCK_ZERO]))
+            due = min(due, next_check(now + wait_s, option.grow_every_s, option.clock_zero_s))
         if calm and (arrived < jobs or busy > 0):
-            due = min(due, next_check(now + wait_s, option[SHRINK_EVERY_S], option[CLOCK_ZERO]))
+            due = min(due, next_check(now + wait_s, option.shrink_every_s, option.clock_zero_s))
         if due == np.inf:
             break
         now = due
@@ -130,28 +117,28 @@ def run_profiler(
         while busy > 0 and finish[0, running[0]] <= now:
             j = running[0]
             busy = pop(running, busy, finish)
-            free += job[GPUS, j]
-            give_back(state, j, node, PLACE_CONSOLIDATED, ledger)
-        while arrived < jobs and job[SUBMIT, arrived] <= now:
-            if job[GPUS, arrived] <= option[GPU_LIMIT]:
+            free += job[j].gpus
+            give_back(job, j, node, rules.placement, ledger)
+        while arrived < jobs and job[arrived].submit_s <= now:
+            if job[arrived].gpus <= option.gpu_limit:
                 waiting = push(queue, waiting, key, arrived)
             arrived += 1
         while waiting > 0:
             j = queue[0]
-            if job[GPUS, j] > free or not place(state, j, node, PLACE_CONSOLIDATED, True, True, 1.0, 1.0, ledger):
+            if job[j].gpus > free or not place(job, j, node, rules, True, ledger):
                 break
             waiting = pop(queue, waiting, key)
-            free -= job[GPUS, j]
+            free -= job[j].gpus
             entered[j] = now
-            allowed[j] = option[TIME_LIMIT_S]
-            left[j] = finish[0, j] = now + min(job[WORK, j], allowed[j])
+            allowed[j] = option.time_limit_s
+            left[j] = finish[0, j] = now + min(job[j].work_s, allowed[j])
             busy = push(running, busy, finish, j)
-        change = _scaling(now, waiting, grown, node[FREE, extra] == node[SIZE, extra], option, forecast_at, forecast_gpus)
+        change = _scaling(now, waiting, grown, node[extra].free == node[extra].gpus, option, forecast_at, forecast_gpus)
         if change != 0.0:
             grown = change > 0
-            node[FREE, extra] = node[SIZE, extra] if grown else 0.0
-            free += change * node[SIZE, extra]
-            usable = now + option[TICK_S] if grown else np.inf
+            node[extra].free = node[extra].gpus if grown else 0.0
+            free += change * node[extra].gpus
+            usable = now + option.tick_s if grown else np.inf
             scaling = _with_room(scaling, scalings)
             scaling[scalings, 0], scaling[scalings, 1] = now, change
             scalings += 1

@@ -1,16 +1,17 @@
 """The general event loop: whenever something happened, put all jobs in order, say who should run, preempt, place.
 
-A policy is two functions:
+A policy is two functions of a `View` (`records.py`):
 
-- `rank(now, active, n, job, cluster, params, memory, key, tie, flag)` fills `key[i]` (smaller first), `tie[i]` (second key) and
-  `flag[i]` for the n jobs `active[i]` in the system, running or pending. Jobs equal in both keep the order they had. The flags
-  say who takes part: `COMPETES`; `PROTECTED` keeps its GPUs and takes no part; `SET_ASIDE` is left as it is, while its
-  GPUs count as free for the others. Writing `cluster[ELIGIBLE]` sets all but the first share of those that compete aside.
-  `memory` is the policy's own and survives between calls.
-- `wake(now, active, n, job, cluster, params, memory)` is called after the decision and returns when the order will
-  change although nobody arrives or ends (a threshold is crossed, a lease ends), or infinity.
+- `rank(view)` sets `view.key[i]` for each job `view.active[i]` in the system, running or pending: smaller keys first. Equal keys
+  are ordered by `view.tie[i]`, which is the job's number unless `rank` sets it; jobs equal in both keep the order they had.
+  `view.flag[i]` says who takes part: `COMPETES` unless `rank` sets it; `PROTECTED` keeps its GPUs and takes no part; `SET_ASIDE` is
+  left as it is, while its GPUs count as free for the others. Setting `view.cluster.eligible` sets all but the first share of those
+  that compete aside. `view.params` are the policy's settings, `view.memory` is its own and survives between calls; of `view.job` it
+  may write the fields `queue`, `base_s`, `waited_s`, `deserved` and `skew`.
+- `wake(view)` is called after the decision, with `active` in the new order, and returns when the order will change although nobody
+  arrives or ends (a threshold is crossed, a lease ends), or infinity.
 
-A life of one decision: ends free GPUs, arrivals join, `rank`, walk in order with all free GPUs as quota, preempt running
+One decision: ended jobs free GPUs, arrivals join, `rank`, walk in order with all free GPUs as quota, preempt running
 jobs that got none, place pending jobs that got some, `wake`. In rounds, decisions fall on multiples of the round length; a round
 in which nothing can change is skipped, which does not alter any result.
 """
@@ -21,67 +22,35 @@ from collections.abc import Callable
 
 import numpy as np
 
-from autoscout.sched.kernel.arrays import Index, Ledger, Table, Vector
-from autoscout.sched.kernel.backfill import backfill_all, backfill_first
-from autoscout.sched.kernel.columns import (
+from autoscout.sched.kernel.backfill import backfill
+from autoscout.sched.kernel.jit import jit, loop
+from autoscout.sched.kernel.log import new_log, note
+from autoscout.sched.kernel.place import give_back, new_ledger, place
+from autoscout.sched.kernel.records import (
     ABSENT,
-    BACKFILL,
-    CAPACITY,
-    CHECKPOINT_S,
-    CLUSTER_PLACES,
     COMPETES,
-    ELIGIBLE,
-    END,
     ENDED,
-    EVERY_EVENT,
-    EXECUTED,
-    FINISH,
-    FREE_GPUS,
-    GPUS,
-    GRANTS,
-    KIND,
-    LAG,
-    LARGEST_FIRST,
-    LISTED,
-    LOGGING,
-    PACK_LIMIT,
     PENDING,
     PLACE_CONSOLIDATED,
-    PLACEMENT,
-    PREEMPTIVE,
-    PRESENT,
     PROTECTED,
-    RATE,
-    REMAINDER_NEXT,
-    REMAINING,
-    RESERVE_ALL,
-    ROUND,
-    ROUND_OFFSET,
-    ROUND_S,
     RUNNING,
     SET_ASIDE,
-    SINCE,
-    SIZE,
-    SKEW,
-    SLOW_MORE,
-    SLOW_TWO,
-    STATUS,
-    SUBMIT,
-    UNTIL,
-    WALK,
     WALK_STRICT,
+    Index,
+    Log,
+    Record,
+    Records,
+    State,
+    Table,
+    Vector,
+    View,
 )
-from autoscout.sched.kernel.jit import jit, loop
-from autoscout.sched.kernel.log import Log, new_log, note
-from autoscout.sched.kernel.place import give_back, new_ledger, place
-from autoscout.sched.kernel.state import ACTIVE_JOBS, ARRIVED, DECISIONS, LISTED_SO_FAR, remaining_s, resume_running, start, stop
+from autoscout.sched.kernel.state import remaining_at, resume_running, start, stop
 
-__all__ = ["COMPETES", "PROTECTED", "SET_ASIDE", "run_ranked"]
-
-_STUCK_LIMIT = 1_000  # decisions in vain, with nothing running and nobody to come, after which a policy is taken to have given up
+_STUCK_LIMIT = 1_000  # decisions in vain, with nothing running and nobody to come, after which a run ends
 _LOOK_EVERY, _FUTILE_LIMIT = 1_000, 50
-"""Once nobody is to come, how many decisions lie between looks at the work that is left, and how many looks in a row may find no less than
-ever before: restarts then cost more than is done between them, and that goes on for good."""
+"""After the last arrival: decisions between looks at the work that is left, and how many looks in a row may find no less than ever
+before. Beyond that restarts cost more than is done between them, and the run would never end."""
 
 
 @jit
@@ -97,9 +66,9 @@ def _sort(active: Index, n: int, key: Vector, tie: Vector, flag: Vector) -> None
 
 
 @jit
-def _protect_running(job: Table, active: Index, n: int, flag: Vector) -> None:
+def _protect_running(job: Records, active: Index, n: int, flag: Vector) -> None:
     for i in range(n):
-        if job[STATUS, active[i]] == RUNNING:
+        if job[active[i]].status == RUNNING:
             flag[i] = PROTECTED
 
 
@@ -122,181 +91,143 @@ def _set_aside(n: int, flag: Vector, eligible: float) -> None:
 
 
 @jit
-def _futile(job: Table, active: Index, now: float, count: Index, watch: Vector) -> bool:
+def _futile(job: Records, active: Index, now: float, cluster: Record, watch: Vector) -> bool:
     """Whether no work gets done any more; `watch` holds the least that was left at a look, and the looks since."""
-    if count[DECISIONS] % _LOOK_EVERY > 0:
+    if cluster.decisions % _LOOK_EVERY > 0:
         return False
     left = 0.0
-    for i in range(count[ACTIVE_JOBS]):
-        left += remaining_s(job, active[i], now)
+    for i in range(cluster.present):
+        left += remaining_at(job, active[i], now)
     watch[1] = 0.0 if left < watch[0] else watch[1] + 1.0
     watch[0] = min(watch[0], left)
     return watch[1] > _FUTILE_LIMIT
 
 
 @jit
-def _finish_due(
-    job: Table, active: Index, now: float, node: Table, option: Vector, ledger: Ledger, count: Index, cluster: Vector, log: Log
-) -> Log:
-    """Take out all jobs that end by `now`, in list order."""
+def _finish_due(state: State, now: float, option: Record, log: Log) -> Log:
+    """Take out all jobs that end by `now`, in list order, and look up when the next one ends."""
+    job, active, node, cluster, ledger = state.job, state.active, state.node, state.cluster, state.ledger
     kept = 0
-    for i in range(count[ACTIVE_JOBS]):
+    finish_s = np.inf
+    for i in range(cluster.present):
         j = active[i]
-        if job[STATUS, j] == RUNNING and job[FINISH, j] <= now:
-            job[EXECUTED, j] += job[REMAINING, j] / job[RATE, j]
-            job[REMAINING, j] = 0.0
-            job[STATUS, j] = ENDED
-            job[END, j] = job[FINISH, j]
-            cluster[FREE_GPUS] += job[GPUS, j]
-            if option[LOGGING] > 0:
-                log = note(log, job[FINISH, j], j, job[GPUS, j], ledger, -1.0)
-            give_back(job, j, node, option[PLACEMENT], ledger)
+        if job[j].status == RUNNING and job[j].finish_s <= now:
+            job[j].executed_s += job[j].remaining_s / job[j].rate
+            job[j].remaining_s = 0.0
+            job[j].status = ENDED
+            job[j].end_s = job[j].finish_s
+            cluster.free_gpus += job[j].gpus
+            if option.logging > 0:
+                log = note(log, job[j].finish_s, j, job[j].gpus, ledger, -1.0)
+            give_back(job, j, node, option.placement, ledger)
         else:
             active[kept] = j
             kept += 1
-    count[ACTIVE_JOBS] = kept
+            if job[j].status == RUNNING:
+                finish_s = min(finish_s, job[j].finish_s)
+    cluster.present = kept
+    cluster.finish_s = finish_s
     return log
 
 
 @jit
-def _arrive_due(job: Table, active: Index, now: float, count: Index) -> None:
-    while count[ARRIVED] < job.shape[1] and job[SUBMIT, count[ARRIVED]] <= now:
-        j = count[ARRIVED]
-        count[ARRIVED] += 1
-        if job[STATUS, j] == ABSENT:
-            job[STATUS, j] = PENDING
-            job[SINCE, j] = job[SUBMIT, j]
-            job[LISTED, j] = count[LISTED_SO_FAR]
-            count[LISTED_SO_FAR] += 1
-            active[count[ACTIVE_JOBS]] = j
-            count[ACTIVE_JOBS] += 1
+def _arrive_due(job: Records, active: Index, now: float, cluster: Record) -> None:
+    while cluster.arrived < len(job) and job[cluster.arrived].submit_s <= now:
+        j = cluster.arrived
+        cluster.arrived += 1
+        if job[j].status == ABSENT:
+            job[j].status = PENDING
+            job[j].since_s = job[j].submit_s
+            job[j].listed = cluster.listed
+            cluster.listed += 1
+            active[cluster.present] = j
+            cluster.present += 1
+            cluster.pending += 1
 
 
 @jit
-def _select(
-    job: Table,
-    active: Index,
-    flag: Vector,
-    option: Vector,
-    count: Index,
-    cluster: Vector,
-    chosen: Index,
-    losers: Index,
-) -> tuple[int, int]:
+def _select(job: Records, active: Index, flag: Vector, cluster: Record, option: Record, chosen: Index, losers: Index) -> tuple[int, int]:
     """Walk in order; `chosen` are pending jobs to place, `losers` running jobs to preempt."""
-    n = count[ACTIVE_JOBS]
-    quota = cluster[CAPACITY]
+    n = cluster.present
+    quota = cluster.capacity
     for i in range(n):
-        if flag[i] == PROTECTED and job[STATUS, active[i]] == RUNNING:
-            quota -= job[GPUS, active[i]]
+        if flag[i] == PROTECTED and job[active[i]].status == RUNNING:
+            quota -= job[active[i]].gpus
     starts = 0
     stops = 0
-    greedy = option[PREEMPTIVE] == 0 and option[WALK] != WALK_STRICT  # whoever finds no place holds back nobody behind him
+    greedy = option.preemptive == 0 and option.walk != WALK_STRICT  # a job that finds no place holds back nobody behind it
     for i in range(n):
         j = active[i]
         if flag[i] != COMPETES:
             continue
-        gpus = job[GPUS, j]
-        pending = job[STATUS, j] == PENDING
-        fits = gpus <= quota + 1e-9
-        if fits:
+        gpus = job[j].gpus
+        pending = job[j].status == PENDING
+        if gpus <= quota + 1e-9:
             if not greedy:
                 quota -= gpus
             if pending:
                 chosen[starts] = j
                 starts += 1
             else:
-                job[GRANTS, j] += 1
+                job[j].grants += 1
         elif not pending:
             losers[stops] = j
             stops += 1
-        elif option[WALK] == WALK_STRICT:
+        elif option.walk == WALK_STRICT:
             break
     return starts, stops
 
 
 @jit
-def _by_size(job: Table, chosen: Index, n: int) -> None:
+def _by_size(job: Records, chosen: Index, n: int) -> None:
     for i in range(1, n):
         j = chosen[i]
         p = i - 1
-        while p >= 0 and job[GPUS, chosen[p]] < job[GPUS, j]:
+        while p >= 0 and job[chosen[p]].gpus < job[j].gpus:
             chosen[p + 1] = chosen[p]
             p -= 1
         chosen[p + 1] = j
 
 
 @jit
-def _place_chosen(
-    job: Table, chosen: Index, starts: int, now: float, node: Table, option: Vector, ledger: Ledger, count: Index, cluster: Vector, log: Log
-) -> tuple[int, Log]:
+def _place_chosen(state: State, chosen: Index, starts: int, now: float, option: Record, log: Log) -> tuple[int, Log]:
     """Place the chosen in order; returns how many got their GPUs."""
+    job, node, cluster, ledger = state.job, state.node, state.cluster, state.ledger
     placed = 0
     hopeless = np.inf  # a size that failed this time: no larger job of any type fits either
-    mode = option[PLACEMENT]
     for i in range(starts):
         j = chosen[i]
-        gpus = job[GPUS, j]
-        must_pack = job[SKEW, j] > option[PACK_LIMIT]
-        if gpus > cluster[FREE_GPUS] + 1e-9 or (gpus >= hopeless and job[KIND, j] < 0):
-            fits = False
-        else:
-            fits = place(job, j, node, mode, must_pack, option[REMAINDER_NEXT] > 0, option[SLOW_TWO], option[SLOW_MORE], ledger)
-        if fits:
-            cluster[FREE_GPUS] -= gpus
-            start(job, j, now, option[LAG], count)
-            if option[LOGGING] > 0:
-                log = note(log, now, j, gpus, ledger, 1.0)
+        gpus = job[j].gpus
+        room = gpus <= cluster.free_gpus + 1e-9 and not (gpus >= hopeless and job[j].kind < 0)
+        if room and place(job, j, node, option, job[j].skew > option.pack_limit, ledger):
+            log = start(job, j, now, option, cluster, ledger, log)
             placed += 1
         else:
-            if mode == PLACE_CONSOLIDATED and job[KIND, j] < 0:
+            if option.placement == PLACE_CONSOLIDATED and job[j].kind < 0:
                 hopeless = min(hopeless, gpus)
-            if option[WALK] == WALK_STRICT:
+            if option.walk == WALK_STRICT:
                 break
     return placed, log
 
 
 @jit
-def _preempt(
-    job: Table,
-    losers: Index,
-    stops: int,
-    now: float,
-    node: Table,
-    option: Vector,
-    ledger: Ledger,
-    count: Index,
-    cluster: Vector,
-    log: Log,
-) -> Log:
+def _preempt(state: State, losers: Index, stops: int, now: float, option: Record, log: Log) -> Log:
     """Take the GPUs of the losers away."""
+    job, active, node, cluster, ledger = state.job, state.active, state.node, state.cluster, state.ledger
     for i in range(stops):
         j = losers[i]
-        if option[LOGGING] > 0:
-            log = note(log, now, j, job[GPUS, j], ledger, -1.0)
-        give_back(job, j, node, option[PLACEMENT], ledger)
-        cluster[FREE_GPUS] += job[GPUS, j]
-        stop(job, j, now, option[CHECKPOINT_S], count)
+        if option.logging > 0:
+            log = note(log, now, j, job[j].gpus, ledger, -1.0)
+        give_back(job, j, node, option.placement, ledger)
+        cluster.free_gpus += job[j].gpus
+        stop(job, j, now, option.checkpoint_s, cluster)
+    if stops > 0:
+        cluster.finish_s = np.inf
+        for i in range(cluster.present):
+            j = active[i]
+            if job[j].status == RUNNING:
+                cluster.finish_s = min(cluster.finish_s, job[j].finish_s)
     return log
-
-
-@jit
-def _next_finish(job: Table, active: Index, n: int) -> float:
-    due = np.inf
-    for i in range(n):
-        j = active[i]
-        if job[STATUS, j] == RUNNING and job[FINISH, j] < due:
-            due = job[FINISH, j]
-    return due
-
-
-@jit
-def _pending(job: Table, active: Index, n: int) -> int:
-    waiting = 0
-    for i in range(n):
-        if job[STATUS, active[i]] == PENDING:
-            waiting += 1
-    return waiting
 
 
 @jit
@@ -309,103 +240,101 @@ def _round_for(due: float, now: float, round_s: float, offset: float) -> float:
 
 
 @jit
-def _next_due(
-    job: Table, active: Index, count: Index, woken: float, change_at: Vector, row: int, changed: bool, now: float, option: Vector
-) -> float:
+def _next_due(job: Records, cluster: Record, woken: float, change_at: Vector, row: int, changed: bool, now: float, option: Record) -> float:
     """When to decide next: something ends, arrives, wakes or is reconfigured; in rounds also right after a change."""
-    due = min(woken, _next_finish(job, active, count[ACTIVE_JOBS]))
-    if count[ARRIVED] < job.shape[1]:
-        due = min(due, job[SUBMIT, count[ARRIVED]])
-    if row + 1 < change_at.shape[0] and count[ACTIVE_JOBS] > 0:
+    due = min(woken, cluster.finish_s)
+    if cluster.arrived < len(job):
+        due = min(due, job[cluster.arrived].submit_s)
+    if row + 1 < change_at.shape[0] and cluster.present > 0:
         due = min(due, change_at[row + 1])
     due = max(due, 0.0)  # jobs of a snapshot arrived before
-    round_s = option[ROUND_S]
+    round_s = option.round_s
     if round_s > 0:
         if changed:
             due = min(due, now + round_s)
         if due < np.inf:
-            due = _round_for(due, now, round_s, option[ROUND_OFFSET])
+            due = _round_for(due, now, round_s, option.round_offset_s)
     return due
 
 
 @loop
 def run_ranked(
-    rank: Callable[..., None],
-    wake: Callable[..., float],
-    job: Table,
-    node: Table,
+    rank: Callable[[View], None],
+    wake: Callable[[View], float],
+    job: Records,
+    node: Records,
+    clusters: Records,
     params: Table,
     change_at: Vector,
     memory: Vector,
-    options: Table,
+    options: Records,
 ) -> tuple[Log, int, float]:
     """Run until every job ended, nothing can happen any more, what happens gets no work done any more, or the time is up.
 
+    `clusters` holds one record, all zero. Row i of `params` and `options` holds from `change_at[i]`.
+
     Returns:
-        The log, the number of decisions taken, and the GPU-seconds that lay idle while somebody waited.
+        The log, the number of decisions taken, and the GPU-seconds that were idle while somebody waited.
     """
-    option = options[0]
-    jobs = job.shape[1]
+    option, cluster = options[0], clusters[0]
+    jobs = len(job)
     active, chosen, losers = np.empty(jobs, np.int64), np.empty(jobs, np.int64), np.empty(jobs, np.int64)
     key, tie, flag = np.zeros(jobs), np.zeros(jobs), np.zeros(jobs)
-    count = np.zeros(4, np.int64)
-    cluster = np.zeros(CLUSTER_PLACES)
-    cluster[ELIGIBLE] = 1.0
-    cluster[CAPACITY] = cluster[FREE_GPUS] = node[SIZE].sum()
-    cluster[ROUND] = option[ROUND_S]
-    ledger = new_ledger(jobs, node)
-    log = new_log(option[LOGGING] > 0)
-    log = resume_running(job, active, 0.0, node, option, ledger, count, cluster, log)
-    woken = 0.0 if count[ACTIVE_JOBS] > 0 else np.inf
+    cluster.eligible = 1.0
+    cluster.finish_s = np.inf
+    cluster.capacity = cluster.free_gpus = node["gpus"].sum()
+    cluster.round_s = option.round_s
+    state = State(job, active, node, cluster, new_ledger(jobs, node))
+    log = resume_running(state, 0.0, option, new_log(option.logging > 0))
+    woken = 0.0 if cluster.present > 0 else np.inf
     now = -1.0  # a round may fall on the very start
     changed = blocked = False
     idle = 0.0
     vain = row = 0
     watch = np.array([np.inf, 0.0])
     while True:
-        due = _next_due(job, active, count, woken, change_at, row, changed, now, option)
-        if due == np.inf or due > option[UNTIL]:
+        due = _next_due(job, cluster, woken, change_at, row, changed, now, option)
+        if due == np.inf or due > option.until_s:
             break
         if blocked:
-            idle += cluster[FREE_GPUS] * (due - now)
+            idle += cluster.free_gpus * (due - now)
         now = max(now, due)
         while row + 1 < change_at.shape[0] and change_at[row + 1] <= now:
             row += 1
             option = options[row]
-            cluster[ROUND] = option[ROUND_S]
-            cluster[ELIGIBLE] = 1.0
-        log = _finish_due(job, active, now, node, option, ledger, count, cluster, log)
-        _arrive_due(job, active, now, count)
-        n = count[ACTIVE_JOBS]
-        cluster[PRESENT] = n
+            cluster.round_s = option.round_s
+            cluster.eligible = 1.0
+        if cluster.finish_s <= now:
+            log = _finish_due(state, now, option, log)
+        _arrive_due(job, active, now, cluster)
+        n = cluster.present
         changed, woken = False, np.inf
-        pending = _pending(job, active, n)
+        pending = cluster.pending
         blocked = pending > 0
-        if option[EVERY_EVENT] == 0 and pending == 0:
+        if option.every_event == 0 and pending == 0:
             continue
-        count[DECISIONS] += 1
-        rank(now, active, n, job, cluster, params[row], memory, key, tie, flag)
-        if option[PREEMPTIVE] == 0:
+        cluster.decisions += 1
+        tie[:n], flag[:n] = active[:n], COMPETES
+        view = View(now, active[:n], job, cluster, params[row], memory, key[:n], tie[:n], flag[:n])
+        rank(view)
+        if option.preemptive == 0:
             _protect_running(job, active, n, flag)
         _sort(active, n, key, tie, flag)
-        _set_aside(n, flag, cluster[ELIGIBLE])
+        _set_aside(n, flag, cluster.eligible)
         stops = 0
-        if option[BACKFILL] > 0:
-            if option[RESERVE_ALL] > 0:
-                placed, log = backfill_all(job, active, now, flag, node, option, ledger, count, cluster, log)
-            else:
-                placed, log = backfill_first(job, active, now, flag, node, option, ledger, count, cluster, log)
+        if option.backfill > 0:
+            placed, log = backfill(state, now, flag, option, log)
         else:
-            starts, stops = _select(job, active, flag, option, count, cluster, chosen, losers)
-            log = _preempt(job, losers, stops, now, node, option, ledger, count, cluster, log)
-            if option[LARGEST_FIRST] > 0:
+            starts, stops = _select(job, active, flag, cluster, option, chosen, losers)
+            log = _preempt(state, losers, stops, now, option, log)
+            if option.largest_first > 0:
                 _by_size(job, chosen, starts)
-            placed, log = _place_chosen(job, chosen, starts, now, node, option, ledger, count, cluster, log)
+            placed, log = _place_chosen(state, chosen, starts, now, option, log)
         changed = placed + stops > 0
         blocked = placed < pending + stops
-        woken = wake(now, active, n, job, cluster, params[row], memory)
-        vain = 0 if changed or cluster[FREE_GPUS] < cluster[CAPACITY] or count[ARRIVED] < jobs else vain + 1
-        for_good = option[UNTIL] == np.inf and count[ARRIVED] == jobs and row + 1 == change_at.shape[0]
-        if vain > _STUCK_LIMIT or (for_good and _futile(job, active, now, count, watch)):
+        woken = wake(view)
+        vain = 0 if changed or cluster.free_gpus < cluster.capacity or cluster.arrived < jobs else vain + 1
+        endless = option.until_s == np.inf and cluster.arrived == jobs and row + 1 == change_at.shape[0]
+        if vain > _STUCK_LIMIT or (endless and _futile(job, active, now, cluster, watch)):
             break
-    return log, count[DECISIONS], idle
+    return log, cluster.decisions, idle

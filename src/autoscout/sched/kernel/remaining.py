@@ -4,69 +4,57 @@ from __future__ import annotations
 
 import numpy as np
 
-from autoscout.sched.kernel.arrays import Index, Table, Vector
-from autoscout.sched.kernel.columns import GPUS, LISTED, PENDING, ROUND, RUNNING, STATUS
-from autoscout.sched.kernel.jit import rank, wake
-from autoscout.sched.kernel.ranked import COMPETES
-from autoscout.sched.kernel.state import remaining_s
+from autoscout.sched.kernel.jit import jit, rank, wake
+from autoscout.sched.kernel.records import PENDING, RUNNING, View
+from autoscout.sched.kernel.state import remaining_at
 
-BY_GPU_TIME, LISTS = 0, 1
+# Place of the parameter. 1: order by remaining time x GPUs; 0: by remaining time.
+BY_GPU_TIME = 0
+
+
+@jit
+def order_by_remaining(view: View) -> None:
+    """Least remaining time (or GPU time) first."""
+    job, active, key = view.job, view.active, view.key
+    by_gpu_time = view.params[BY_GPU_TIME] > 0
+    for i in range(len(active)):
+        j = active[i]
+        key[i] = remaining_at(job, j, view.now) * (job[j].gpus if by_gpu_time else 1.0)
 
 
 @rank
-def rank_by_remaining(
-    now: float,
-    active: Index,
-    n: int,
-    job: Table,
-    cluster: Vector,
-    params: Vector,
-    memory: Vector,
-    key: Vector,
-    tie: Vector,
-    flag: Vector,
-) -> None:
-    """Least remaining time (or GPU time) first.
-
-    With LISTS, equals stand as in Lucid's artifact: pending before running, each in order of entry. Without, they keep their order.
-    """
-    for i in range(n):
-        j = active[i]
-        key[i] = remaining_s(job, j, now) * (job[GPUS, j] if params[BY_GPU_TIME] > 0 else 1.0)
-        tie[i] = 0.0
-        if params[LISTS] > 0:
-            tie[i] = job[LISTED, j] + (1e15 if job[STATUS, j] == RUNNING else 0.0)
-        flag[i] = COMPETES
+def rank_by_remaining(view: View) -> None:
+    """Least remaining time (or GPU time) first; equals keep their order."""
+    order_by_remaining(view)
+    view.tie[:] = 0.0
 
 
 @wake
-def wake_by_remaining(now: float, active: Index, n: int, job: Table, cluster: Vector, params: Vector, memory: Vector) -> float:
+def wake_by_remaining(view: View) -> float:
     """When a running job will overtake a pending one that was chosen but found no place.
 
     Only then can the choice change without an event: the quota such a job held falls to jobs behind it. Chosen jobs are
-    found by walking the order again, in which `active` still stands.
+    found by walking `active`, which is still in the order of the decision.
     """
-    quota = 0.0
-    for i in range(n):
-        if job[STATUS, active[i]] == RUNNING:
-            quota += job[GPUS, active[i]]
-    quota += cluster[1]
+    job, now = view.job, view.now
+    by_gpu_time = view.params[BY_GPU_TIME] > 0
+    quota = view.cluster.free_gpus
+    for j in view.active:
+        if job[j].status == RUNNING:
+            quota += job[j].gpus
     due = np.inf
     behind = np.inf  # least key of a chosen pending job so far
-    speed = 1.0
-    for i in range(n):
-        j = active[i]
-        weight = job[GPUS, j] if params[BY_GPU_TIME] > 0 else 1.0
-        value = remaining_s(job, j, now) * weight
-        if job[STATUS, j] == PENDING:
-            if job[GPUS, j] <= quota:
-                quota -= job[GPUS, j]
+    for j in view.active:
+        weight = job[j].gpus if by_gpu_time else 1.0
+        value = remaining_at(job, j, now) * weight
+        if job[j].status == PENDING:
+            if job[j].gpus <= quota:
+                quota -= job[j].gpus
                 behind = value
         else:
-            quota -= job[GPUS, j]
-            speed = weight
+            quota -= job[j].gpus
             if behind < np.inf:
-                due = min(due, now + (value - behind) / speed)
+                due = min(due, now + (value - behind) / weight)
     if due < np.inf:
-        due = max(due, now) + (1.0 if cluster[ROUND] > 0 else 1e-6)
+        due = max(due, now) + (1.0 if view.cluster.round_s > 0 else 1e-6)
     return due

@@ -4,112 +4,86 @@ from __future__ import annotations
 
 import numpy as np
 
-from autoscout.sched.kernel.arrays import Index, Ledger, Table, Vector
-from autoscout.sched.kernel.columns import (
-    COST,
-    EXECUTED,
-    FINISH,
-    FREE_GPUS,
-    GPUS,
-    GRANTS,
-    HOME,
-    LAG,
-    LISTED,
-    LOGGING,
-    PENDING,
-    PLACEMENT,
-    PREEMPTIONS,
-    RATE,
-    REMAINDER_NEXT,
-    REMAINING,
-    RUNNING,
-    SINCE,
-    SLOW_MORE,
-    SLOW_TWO,
-    START,
-    STATUS,
-    WAITED,
-)
 from autoscout.sched.kernel.jit import jit
-from autoscout.sched.kernel.log import Log, note
+from autoscout.sched.kernel.log import note
 from autoscout.sched.kernel.place import place, stay
-
-# Places of the loop's own counters.
-ACTIVE_JOBS, ARRIVED, LISTED_SO_FAR, DECISIONS = 0, 1, 2, 3
+from autoscout.sched.kernel.records import PENDING, RUNNING, Ledger, Log, Record, Records, State
 
 
 @jit
-def executed_s(job: Table, j: int, now: float) -> float:
+def executed_by(job: Records, j: int, now: float) -> float:
     """Seconds job `j` has run by `now`."""
-    if job[STATUS, j] != RUNNING:
-        return job[EXECUTED, j]
-    return job[EXECUTED, j] + min(now - job[SINCE, j], job[REMAINING, j] / job[RATE, j])
+    if job[j].status != RUNNING:
+        return job[j].executed_s
+    return job[j].executed_s + min(now - job[j].since_s, job[j].remaining_s / job[j].rate)
 
 
 @jit
-def remaining_s(job: Table, j: int, now: float) -> float:
+def remaining_at(job: Records, j: int, now: float) -> float:
     """Seconds of work job `j` still has at `now`."""
-    if job[STATUS, j] != RUNNING:
-        return job[REMAINING, j]
-    return max(0.0, job[REMAINING, j] - (now - job[SINCE, j]) * job[RATE, j])
+    if job[j].status != RUNNING:
+        return job[j].remaining_s
+    return max(0.0, job[j].remaining_s - (now - job[j].since_s) * job[j].rate)
 
 
 @jit
-def start(job: Table, j: int, now: float, lag: float, count: Index) -> None:
+def start(job: Records, j: int, now: float, option: Record, cluster: Record, ledger: Ledger, log: Log) -> Log:
     """Job `j` has just been placed."""
-    if job[START, j] < 0:
-        job[START, j] = now
-    job[WAITED, j] += now - job[SINCE, j]
-    job[STATUS, j] = RUNNING
-    job[SINCE, j] = now
-    job[GRANTS, j] = 0.0
-    job[FINISH, j] = now + job[REMAINING, j] / job[RATE, j] + lag
-    job[LISTED, j] = count[LISTED_SO_FAR]
-    count[LISTED_SO_FAR] += 1
+    cluster.free_gpus -= job[j].gpus
+    cluster.pending -= 1
+    if job[j].start_s < 0:
+        job[j].start_s = now
+    job[j].waited_s += now - job[j].since_s
+    job[j].status = RUNNING
+    job[j].since_s = now
+    job[j].grants = 0.0
+    job[j].finish_s = now + job[j].remaining_s / job[j].rate + option.tick_s
+    cluster.finish_s = min(cluster.finish_s, job[j].finish_s)
+    job[j].listed = cluster.listed
+    cluster.listed += 1
+    if option.logging > 0:
+        log = note(log, now, j, job[j].gpus, ledger, 1.0)
+    return log
 
 
 @jit
-def stop(job: Table, j: int, now: float, checkpoint_s: float, count: Index) -> None:
+def stop(job: Records, j: int, now: float, checkpoint_s: float, cluster: Record) -> None:
     """Job `j` loses its GPUs before it is done."""
-    ran = executed_s(job, j, now)
-    left = remaining_s(job, j, now)
+    ran = executed_by(job, j, now)
+    left = remaining_at(job, j, now)
     if checkpoint_s > 0:
-        done = job[REMAINING, j] - left
+        done = job[j].remaining_s - left
         left += done % checkpoint_s
-    job[EXECUTED, j] = ran
-    job[REMAINING, j] = left + job[COST, j]
-    job[STATUS, j] = PENDING
-    job[SINCE, j] = now
-    job[FINISH, j] = np.inf
-    job[PREEMPTIONS, j] += 1
-    job[LISTED, j] = count[LISTED_SO_FAR]
-    count[LISTED_SO_FAR] += 1
+    job[j].executed_s = ran
+    job[j].remaining_s = left + job[j].cost_s
+    job[j].status = PENDING
+    job[j].since_s = now
+    job[j].finish_s = np.inf
+    job[j].preemptions += 1
+    cluster.pending += 1
+    job[j].listed = cluster.listed
+    cluster.listed += 1
 
 
 @jit
-def resume_running(
-    job: Table, active: Index, now: float, node: Table, option: Vector, ledger: Ledger, count: Index, cluster: Vector, log: Log
-) -> Log:
+def resume_running(state: State, now: float, option: Record, log: Log) -> Log:
     """Jobs of a snapshot that were running get GPUs before anything else happens, where they were if that is known.
 
     Those that do not fit wait.
     """
+    job, active, node, cluster, ledger = state.job, state.active, state.node, state.cluster, state.ledger
     for at_home in (True, False):
-        for j in range(job.shape[1]):
-            if job[STATUS, j] != RUNNING or job[FINISH, j] < np.inf or (job[HOME, j] >= 0) != at_home:
+        for j in range(len(job)):
+            if job[j].status != RUNNING or job[j].finish_s < np.inf or (job[j].home >= 0) != at_home:
                 continue
-            active[count[ACTIVE_JOBS]] = j
-            count[ACTIVE_JOBS] += 1
-            job[STATUS, j] = PENDING
-            fits = job[GPUS, j] <= cluster[FREE_GPUS] + 1e-9
-            if fits and not (at_home and stay(job, j, node, option[PLACEMENT], ledger)):
-                fits = place(
-                    job, j, node, option[PLACEMENT], False, option[REMAINDER_NEXT] > 0, option[SLOW_TWO], option[SLOW_MORE], ledger
-                )
-            if fits:
-                cluster[FREE_GPUS] -= job[GPUS, j]
-                job[SINCE, j] = now
-                start(job, j, now, option[LAG], count)
-                if option[LOGGING] > 0:
-                    log = note(log, now, j, job[GPUS, j], ledger, 1.0)
+            active[cluster.present] = j
+            cluster.present += 1
+            cluster.pending += 1
+            job[j].status = PENDING
+            room = job[j].gpus <= cluster.free_gpus + 1e-9
+            if room and not (at_home and stay(job, j, node, option.placement, ledger)):
+                room = place(job, j, node, option, False, ledger)
+            if room:
+                job[j].since_s = now
+                log = start(job, j, now, option, cluster, ledger, log)
     return log

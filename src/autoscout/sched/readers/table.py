@@ -132,7 +132,7 @@ class Draft:
     """Columns of a trace before they are checked.
 
     Attributes:
-        lines: Where each row stands in its file.
+        lines: The line of each row in its file.
         filters: What the reader left out or changed, in words.
     """
 

@@ -22,14 +22,12 @@ class FIFO:
     Attributes:
         overtake: Whether later jobs may start while an earlier one does not fit (`fjf` of the Tiresias simulator).
         placement: Rule of `Placement`.
-        remainder_to_emptiest: Put the rest of multi-node jobs where Lucid's artifact does.
     """
 
     summary: ClassVar[str] = "first come, first served"
 
     overtake: bool = False
     placement: str = "consolidated"
-    remainder_to_emptiest: bool = False
 
     @classmethod
     def space(cls, cluster: Cluster) -> Space:
@@ -40,7 +38,7 @@ class FIFO:
         return build(cls, config)
 
     def plan(self, trace: Trace, cluster: Cluster) -> Plan:
-        placement = Placement(rule=self.placement, remainder_to_emptiest=self.remainder_to_emptiest)
+        placement = Placement(rule=self.placement)
         if not self.overtake:
             return Plan(scheduling=FixedOrder(), placement=placement)
         from autoscout.sched.kernel.policies import by_fixed_key, never

@@ -13,9 +13,9 @@ from autoscout.core.errors import ConfigError, Fault
 from autoscout.sched.cluster import Cluster
 from autoscout.sched.forecast import Forecast
 from autoscout.sched.interference import BY_UTILISATION, Interference
-from autoscout.sched.kernel import columns
-from autoscout.sched.kernel.arrays import Table, Vector
-from autoscout.sched.scheduler import Admission, OwnLoop, Placement, Plan, Scheduler, believed_s
+from autoscout.sched.kernel import records
+from autoscout.sched.kernel.records import Records, Table, Vector
+from autoscout.sched.scheduler import Admission, OwnLoop, Plan, Scheduler, believed_s
 from autoscout.sched.schedulers._shared.build import build, seconds_knob
 from autoscout.sched.trace import Trace
 from autoscout.space import Choice, Grid, Space
@@ -42,9 +42,6 @@ class Lucid:
         quiet_jobs: Packing pauses while the forecast says at most this many jobs per ten minutes; -1: it never pauses.
         forecast: Expected arrivals; without it packing never pauses.
         interference: Measured speeds of pairs.
-        compatible: `lucid`: reproduce its artifact: jobs queue while they are profiled, one-second ticks, and of a packed pair only the
-            one that started first returns to full speed.
-        clock_zero_s: Moment from which periodic checks are counted.
     """
 
     summary: ClassVar[str] = "profiles new jobs, orders by estimated GPU time, packs jobs onto shared GPUs"
@@ -60,8 +57,6 @@ class Lucid:
     quiet_jobs: float = 2.0
     forecast: Forecast = field(default_factory=Forecast.none, compare=False)
     interference: Interference = field(default_factory=Interference.none, compare=False)
-    compatible: str = ""
-    clock_zero_s: float = 0.0
     scaling: tuple[tuple[float, float], ...] = ()  # filled in by `admit`: when the elastic node comes and goes
 
     def __post_init__(self) -> None:
@@ -70,7 +65,6 @@ class Lucid:
             ("profiler_s", self.profiler_s > 0, "must be above zero"),
             ("pack", self.pack in (-1, 0, 1, 2), "must be -1, 0, 1 or 2"),
             ("estimate_factor", self.estimate_factor > 0, "must be above zero"),
-            ("compatible", self.compatible in ("", "lucid"), "must be empty or lucid"),
         ]
         faults = [Fault(where="lucid", field=name, value=str(getattr(self, name)), rule=rule) for name, ok, rule in rules if not ok]
         if faults:
@@ -108,20 +102,23 @@ class Lucid:
         from autoscout.sched.kernel.profiler import run_profiler
 
         left, size = self._without_profiler(cluster)
-        table = np.zeros((columns.JOB_ROWS, len(trace)))
-        table[columns.SUBMIT] = trace.submit_s - origin
-        table[columns.GPUS] = np.where(trace.submit_s < origin, np.inf, trace.gpus)  # jobs of a snapshot were profiled before
-        table[columns.WORK] = trace.duration_s
-        table[columns.KIND] = -1.0
+        table = np.zeros(len(trace), records.JOB)
+        table["submit_s"] = trace.submit_s - origin
+        table["gpus"] = np.where(trace.submit_s < origin, np.inf, trace.gpus)  # jobs of a snapshot were profiled before
+        table["work_s"] = trace.duration_s
+        table["kind"] = -1.0
         forecast = self.forecast.after(origin)
-        settings = np.stack([each._profiler_options(size, origin) for each in plans])
+        settings = np.concatenate([each.profiler_options(size, origin) for each in plans])
+        placing = np.zeros(1, records.OPTIONS)
+        placing["placement"], placing["remainder_to_emptiest"] = records.PLACE_CONSOLIDATED, 1.0
         change_at = np.asarray([-np.inf, *(at_s - origin for at_s, _ in later)])
-        entered, out, allowed, scaling = run_profiler(table, settings, change_at, forecast.at_s, forecast.gpus)
+        nodes = Cluster.parse(f"{self.profiler_nodes + 1}x{size}").table()
+        nodes["free"][-1] = 0.0  # the one that may be borrowed
+        entered, out, allowed, scaling = run_profiler(table, nodes, placing, settings, change_at, forecast.at_s, forecast.gpus)
         profiled = entered >= 0
         done = profiled & (trace.duration_s <= allowed)
-        lucid = self.compatible == "lucid"
         return Admission(
-            enter_s=trace.submit_s if lucid else np.where(profiled, out + origin, trace.submit_s),
+            enter_s=np.where(profiled, out + origin, trace.submit_s),
             start_s=np.where(done, entered + origin, np.nan),
             end_s=np.where(done, out + origin, np.nan),
             cluster=left,
@@ -129,7 +126,7 @@ class Lucid:
             extra={
                 "profiled": profiled.astype(np.float64),
                 "finished_in_profiler": done.astype(np.float64),
-                "profiler_wait_s": np.where(profiled, entered - table[columns.SUBMIT], 0.0),
+                "profiler_wait_s": np.where(profiled, entered - table["submit_s"], 0.0),
             },
         )
 
@@ -137,13 +134,12 @@ class Lucid:
         estimate = believed_s(trace)
         return Plan(
             scheduling=OwnLoop(
-                loop=lambda job, node, option, origin, settings, change_at: self._run(
-                    trace, cluster, job, node, option, origin, settings, change_at
+                loop=lambda job, node, options, origin, settings, change_at: self._run(
+                    trace, cluster, job, node, options, origin, settings, change_at
                 ),
-                settings=self._settings(cluster),
-                fixed=(f"profiler_nodes={self.profiler_nodes}", f"compatible={self.compatible!r}"),
+                settings=self.settings(cluster),
+                fixed=(f"profiler_nodes={self.profiler_nodes}", type(self).__name__),
             ),
-            placement=Placement(remainder_to_emptiest=self.compatible == "lucid"),
             key=estimate * trace.gpus,
             estimate_s=estimate,
         )
@@ -173,92 +169,85 @@ class Lucid:
             groups[at : at + 1] = [replace(groups[at], nodes=groups[at].nodes - 1)] if groups[at].nodes > 1 else []
         return Cluster(groups=tuple(groups)), size
 
-    def _profiler_options(self, node_gpus: int, origin: float) -> Vector:
-        gpu_limit = self.profiler_nodes * self.profiler_gpus_per_node
-        return np.asarray(
-            [
-                self.profiler_nodes,
-                node_gpus,
-                min(gpu_limit, self.profiler_nodes * node_gpus),
-                self.profiler_s,
-                float(bool(self.elastic_from)),
-                10.0,
-                5.0,
-                gpu_limit * 5.0,
-                self.clock_zero_s - origin,
-                10.0,
-                100.0,
-                1.0 if self.compatible == "lucid" else 0.0,
-            ]
-        )
+    def profiler_options(self, node_gpus: int, origin: float) -> Records:
+        """What the profiler reads, as an array of one record; times from `origin`."""
+        from autoscout.sched.kernel.profiler import PROFILER
 
-    def _settings(self, cluster: Cluster) -> Vector:
-        """What the main loop reads, all of which may change in flight; times on the trace's clock."""
-        lucid = self.compatible == "lucid"
-        return np.asarray(
-            [
-                float(lucid),
-                self.memory_limit_mb,
-                self.pack,
-                self.estimate_factor,
-                self.quiet_jobs if len(self.forecast.at_s) else -1.0,
-                max(group.gpus for group in cluster.groups),
-                float(not lucid),
-                self.clock_zero_s,
-                100.0,
-            ]
-        )
+        gpu_limit = self.profiler_nodes * self.profiler_gpus_per_node
+        options = np.zeros(1, PROFILER)
+        option = options[0]
+        option.gpu_limit = min(gpu_limit, self.profiler_nodes * node_gpus)
+        option.time_limit_s = self.profiler_s
+        option.elastic = bool(self.elastic_from)
+        option.grow_at, option.grow_every_s = 10.0, 10.0
+        option.shrink_at, option.shrink_every_s = 5.0, 100.0
+        option.calm_gpus = gpu_limit * 5.0
+        option.clock_zero_s = -origin
+        return options
+
+    def settings(self, cluster: Cluster) -> Records:
+        """What the main loop reads, all of which may change in flight, as an array of one record; times on the trace's clock."""
+        from autoscout.sched.kernel.lucid import LUCID
+
+        settings = np.zeros(1, LUCID)
+        setting = settings[0]
+        setting.memory_limit_mb = self.memory_limit_mb
+        setting.score_limit = self.pack
+        setting.estimate_factor = self.estimate_factor
+        setting.quiet_jobs = self.quiet_jobs if len(self.forecast.at_s) else -1.0
+        setting.pack_gpus = max(group.gpus for group in cluster.groups)
+        setting.restore = 1.0
+        setting.check_every_s = 100.0
+        return settings
 
     def _run(
         self,
         trace: Trace,
         cluster: Cluster,
-        job: Table,
-        node: Table,
-        option: Vector,
+        job: Records,
+        node: Records,
+        options: Records,
         origin: float,
-        settings: Table,
+        settings: Records,
         change_at: Vector,
     ) -> tuple[Table, int, dict[str, Vector]]:
-        from autoscout.sched.kernel.lucid import CLOCK_ZERO, PACKED_AT, QUIET_JOBS, run_lucid
+        from autoscout.sched.kernel.lucid import Pairs, run_lucid
 
         mine = self.scaling if cluster.vcs == (self.elastic_from,) else ()
         scaling = np.asarray([(at, -change) for at, change in mine], np.float64).reshape(-1, 2)
-        nodes = np.concatenate([node, np.zeros((node.shape[0], len(scaling)))], axis=1)
+        nodes = np.concatenate([node, np.zeros(len(scaling), node.dtype)])
         forecast = self.forecast.after(origin)
         profile = self._profiles(trace)
         settings = settings.copy()
-        settings[:, CLOCK_ZERO] -= origin
+        settings["clock_zero_s"] -= origin
         if not len(forecast.at_s):
-            settings[:, QUIET_JOBS] = -1.0
+            settings["quiet_jobs"] = -1.0
         (rows, filled), decisions = run_lucid(
             job,
             profile,
             nodes,
-            np.arange(nodes.shape[1]),
+            np.arange(len(nodes)),
             scaling,
-            self.interference.joining,
-            self.interference.hosting,
-            np.asarray(BY_UTILISATION),
+            Pairs(self.interference.joining, self.interference.hosting, np.asarray(BY_UTILISATION)),
             forecast.at_s,
             forecast.jobs,
             settings,
             change_at,
-            option,
+            options,
         )
-        packed = np.where(profile[PACKED_AT] >= 0, profile[PACKED_AT] + origin, np.nan)
+        packed = np.where(profile["packed_at_s"] >= 0, profile["packed_at_s"] + origin, np.nan)
         return rows[: filled[0]], decisions, {"packed_at_s": packed}
 
-    def _profiles(self, trace: Trace) -> Table:
-        from autoscout.sched.kernel import lucid as kernel
+    def _profiles(self, trace: Trace) -> Records:
+        from autoscout.sched.kernel.lucid import PROFILE
 
         jobs = len(trace)
-        profile = np.zeros((kernel.PROFILE_ROWS, jobs))
-        profile[kernel.SCORE] = trace.extra.get("sharing", np.full(jobs, 2.0)) if self.profiler_nodes else 3.0
-        profile[kernel.MEMORY_MB] = trace.extra.get("memory_mb", np.zeros(jobs))
-        profile[kernel.UTILISATION] = trace.extra.get("gpu_util", np.full(jobs, 100.0))
+        profile = np.zeros(jobs, PROFILE)
+        profile["score"] = trace.extra.get("sharing", np.full(jobs, 2.0)) if self.profiler_nodes else 3.0
+        profile["memory_mb"] = trace.extra.get("memory_mb", np.zeros(jobs))
+        profile["utilisation"] = trace.extra.get("gpu_util", np.full(jobs, 100.0))
         place = {name: number for number, name in enumerate(self.interference.models)}
-        profile[kernel.MODEL] = np.asarray([place.get(name, -1) for name in trace.name.names], np.float64)[trace.name.codes]
-        profile[kernel.PARTNER] = profile[kernel.PACKED_AT] = -1.0
-        profile[kernel.FULL_RATE] = 1.0
+        profile["model"] = np.asarray([place.get(name, -1) for name in trace.name.names], np.float64)[trace.name.codes]
+        profile["partner"] = profile["packed_at_s"] = -1.0
+        profile["full_rate"] = 1.0
         return profile

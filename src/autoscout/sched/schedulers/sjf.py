@@ -22,14 +22,12 @@ class SJF:
     Attributes:
         oracle: Order by true durations; off: by the trace's `estimate_s` where it has one.
         placement: Rule of `Placement`.
-        remainder_to_emptiest: Put the rest of multi-node jobs where Lucid's artifact does.
     """
 
     summary: ClassVar[str] = "the shortest job first, not preemptive"
 
     oracle: bool = True
     placement: str = "consolidated"
-    remainder_to_emptiest: bool = False
 
     @classmethod
     def space(cls, cluster: Cluster) -> Space:
@@ -41,5 +39,4 @@ class SJF:
 
     def plan(self, trace: Trace, cluster: Cluster) -> Plan:
         key = trace.duration_s if self.oracle else trace.extra.get("estimate_s", trace.duration_s)
-        placement = Placement(rule=self.placement, remainder_to_emptiest=self.remainder_to_emptiest)
-        return Plan(scheduling=FixedOrder(), placement=placement, key=key)
+        return Plan(scheduling=FixedOrder(), placement=Placement(rule=self.placement), key=key)

@@ -34,7 +34,7 @@ class Slurm:
         bf_max_job_test: Jobs tried by backfill; 0: none, nobody overtakes.
         bf_conservative: All of them that cannot start get reservations, which nobody behind may delay, as in Slurm; off: only the first
             one does (EASY), which is several times faster to simulate.
-        bf_window_s: Reservations lie no further ahead; jobs that would begin later get none.
+        bf_window_s: Reservations begin no further ahead; jobs that would begin later get none.
         bf_resolution_s: Grid of the plan on which reservations are made; coarser is faster and wastes more.
         bf_interval_s: Seconds between decisions; 0 decides at every event.
         placement: Rule of `Placement`.
@@ -85,7 +85,7 @@ class Slurm:
                 ),
                 Grid("bf_max_job_test", values=[0, 10, 50, 100, 500, 1_000, 5_000], default=500),
                 Flag("bf_conservative", when="bf_max_job_test > 0", help="reservations for all, not the first alone"),
-                seconds_knob("bf_window_s", 3_600, 2_419_200, 12, 86_400, "how far ahead reservations lie", "bf_conservative"),
+                seconds_knob("bf_window_s", 3_600, 2_419_200, 12, 86_400, "how far ahead reservations begin", "bf_conservative"),
                 seconds_knob("bf_resolution_s", 1, 3_600, 9, 60, "grid of the plan", "bf_conservative"),
                 seconds_knob("bf_interval_s", 5, 600, 8, 30, "between decisions"),
                 placement_knob(),

@@ -29,7 +29,6 @@ class Themis:
         spread_above: A candidate whose rho is above it may be spread over nodes; 0: nobody is spread.
         spread_by_wait: Judge by waiting seconds instead of rho.
         round_s: Seconds between decisions.
-        compatible: `titan`: its formula of rho and its placement.
     """
 
     summary: ClassVar[str] = "GPUs are leased to the jobs that are treated worst"
@@ -40,8 +39,6 @@ class Themis:
     spread_above: float = 0.0
     spread_by_wait: bool = False
     round_s: float = 60.0
-    round_offset_s: float = 0.0
-    compatible: str = ""
 
     def __post_init__(self) -> None:
         rules = [
@@ -50,7 +47,6 @@ class Themis:
             ("fairness", 0 <= self.fairness < 1, "must be at least 0 and below 1"),
             ("spread_above", self.spread_above >= 0, "must not be negative"),
             ("round_s", self.round_s >= 0, "must not be negative"),
-            ("compatible", self.compatible in ("", "titan"), "must be empty or titan"),
         ]
         faults = [Fault(where="themis", field=name, value=str(getattr(self, name)), rule=rule) for name, ok, rule in rules if not ok]
         if faults:
@@ -74,7 +70,6 @@ class Themis:
     def plan(self, trace: Trace, cluster: Cluster) -> Plan:
         from autoscout.sched.kernel.fairness import rank_by_fairness, wake_by_fairness
 
-        titan = self.compatible == "titan"
         spread = self.spread_above > 0
         return Plan(
             scheduling=Ranking(
@@ -83,22 +78,14 @@ class Themis:
                 memory=np.zeros(2),
                 preemptive=True,
                 round_s=self.round_s,
-                round_offset_s=self.round_offset_s,
                 every_event=True,
             ),
             placement=Placement(
-                rule="fewest" if titan else "relaxed" if spread else "consolidated",
+                rule="relaxed" if spread else "consolidated",
                 largest_first=True,
                 pack_limit=0.5 if spread else np.inf,
             ),
             params=np.asarray(
-                [
-                    self.lease_s,
-                    float(self.priority == "service"),
-                    1.0 - self.fairness,
-                    self.spread_above,
-                    float(self.spread_by_wait),
-                    float(titan),
-                ]
+                [self.lease_s, float(self.priority == "service"), 1.0 - self.fairness, self.spread_above, float(self.spread_by_wait)]
             ),
         )

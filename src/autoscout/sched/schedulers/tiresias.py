@@ -10,8 +10,8 @@ import numpy as np
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.sched.cluster import Cluster
-from autoscout.sched.kernel.arrays import Vector
-from autoscout.sched.scheduler import LUCID_COST, TITAN_COST, Placement, Plan, Ranking, Workload
+from autoscout.sched.kernel.records import Vector
+from autoscout.sched.scheduler import Placement, Plan, Ranking
 from autoscout.sched.schedulers._shared.build import build, placement_knob, seconds_knob
 from autoscout.sched.trace import Trace
 from autoscout.space import Choice, Grid, Space
@@ -21,7 +21,6 @@ __all__ = ["Tiresias"]
 _PRIORITIES = ("time", "service", "gittins")
 _MOST_QUEUES = 6
 _RATIOS = [1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 32.0, 64.0]
-_COMPATIBLE = ("", "lucid", "symbiotic")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +38,6 @@ class Tiresias:
         round_s: Seconds between decisions; 0 decides at every event.
         history: GPU-seconds of past jobs for the Gittins index; empty: those of the trace itself.
         quantum: Service quantum of the Gittins index in the last queue.
-        compatible: Reproduce a reference simulator: `lucid` (60 s rounds on its clock, ticks, ties, costs) or `symbiotic`.
     """
 
     summary: ClassVar[str] = "jobs sink through priority queues as they use up service"
@@ -52,19 +50,13 @@ class Tiresias:
     pack_limit: float = np.inf
     placement: str = "consolidated"
     round_s: float = 60.0
-    round_offset_s: float = 0.0
     history: tuple[float, ...] = ()
     quantum: float = 3_250.0
-    compatible: str = ""
 
     def __post_init__(self) -> None:
         faults = []
         if self.priority not in _PRIORITIES:
             faults.append(Fault(where="tiresias", field="priority", value=self.priority, rule=f"must be one of {', '.join(_PRIORITIES)}"))
-        if self.compatible not in _COMPATIBLE:
-            faults.append(
-                Fault(where="tiresias", field="compatible", value=self.compatible, rule=f"must be one of {', '.join(_COMPATIBLE[1:])}")
-            )
         if self.queues < 1 or len(self.thresholds) != self.queues - 1:
             faults.append(
                 Fault(
@@ -115,42 +107,24 @@ class Tiresias:
         return build(cls, config, thresholds=tuple(thresholds), **names)
 
     def plan(self, trace: Trace, cluster: Cluster) -> Plan:
-        lucid, symbiotic = self.compatible == "lucid", self.compatible == "symbiotic"
-        if symbiotic:
-            from autoscout.sched.kernel.symbiotic import rank_like_symbiotic as rank
-            from autoscout.sched.kernel.symbiotic import wake_like_symbiotic as wake
-        else:
-            from autoscout.sched.kernel.attained import rank_by_attained as rank
-            from autoscout.sched.kernel.attained import wake_by_attained as wake
-        cost = ((None, 0.0),) if symbiotic else LUCID_COST if lucid else TITAN_COST
+        from autoscout.sched.kernel.attained import rank_by_attained, wake_by_attained
+
         return Plan(
             scheduling=Ranking(
-                rank=rank,
-                wake=wake,
-                memory=self._memory(trace),
-                preemptive=True,
-                round_s=0.0 if symbiotic else self.round_s,
-                round_offset_s=self.round_offset_s,
-                every_event=symbiotic,
+                rank=rank_by_attained, wake=wake_by_attained, memory=self._memory(trace), preemptive=True, round_s=self.round_s
             ),
-            placement=Placement(rule="count" if symbiotic else self.placement, remainder_to_emptiest=lucid, pack_limit=self.pack_limit),
-            workload=Workload(preemption_cost_s=cost, tick_s=1.0 if lucid else 0.0),
-            params=self._params(lucid),
-        )
-
-    def _params(self, lucid: bool) -> Vector:
-        return np.asarray(
-            [
-                float(self.priority != "time"),
-                float(self.queues),
-                float(lucid),
-                self.starve_limit_s,
-                self.promote,
-                float(lucid),
-                float(self.priority == "gittins"),
-                self.quantum,
-                *self.thresholds,
-            ]
+            placement=Placement(rule=self.placement, pack_limit=self.pack_limit),
+            params=np.asarray(
+                [
+                    float(self.priority != "time"),
+                    float(self.queues),
+                    self.starve_limit_s,
+                    self.promote,
+                    float(self.priority == "gittins"),
+                    self.quantum,
+                    *self.thresholds,
+                ]
+            ),
         )
 
     def _memory(self, trace: Trace) -> Vector:

@@ -1,26 +1,19 @@
-"""What `autoscout sched` reads besides the trace: further columns, an order of simultaneous jobs, outcomes to compare with."""
+"""Tables by job: further columns, an order of jobs that arrive together, outcomes to compare with."""
 
 from __future__ import annotations
 
 import csv
-import dataclasses
 import gzip
 import math
-import typing
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import yaml
-from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from autoscout.common.fields import faults_from
-from autoscout.core import plugins
 from autoscout.core.errors import ConfigError, Fault
-from autoscout.sched.cluster import Cluster
+from autoscout.sched.kernel.records import Vector
 from autoscout.sched.result import Result
-from autoscout.sched.trace import Trace, examples
+from autoscout.sched.trace import Trace, examples, plural
 
 OUTCOMES = {"starts": "start_time", "ends": "end_time", "preemptions": "preemptions"}
 
@@ -37,10 +30,8 @@ def table(path: Path) -> dict[str, dict[str, str]]:
     return {row["job_id"]: row for row in rows}
 
 
-def in_order(trace: Trace, path: Path | None) -> Trace:
+def in_order(trace: Trace, path: Path) -> Trace:
     """Jobs that arrive together in the order of a table; those it does not name come last."""
-    if path is None:
-        return trace
     place = {job: number for number, job in enumerate(table(path))}
     rank = np.asarray([place.get(job, len(place)) for job in trace.job_id.tolist()])
     return trace.take(np.lexsort((rank, trace.submit_s)))
@@ -62,7 +53,7 @@ def with_columns(trace: Trace, texts: Sequence[str]) -> Trace:
         values = numbers(table(Path(file)), column, trace)
         missing = np.isnan(values)
         if missing.any():
-            rule = f"{int(missing.sum())} jobs have no number in this column: {examples(trace.job_id[missing])}"
+            rule = f"no number in this column for {plural(int(missing.sum()), 'job')}: {examples(trace.job_id[missing])}"
             faults.append(Fault(where=file, field=column, rule=rule))
         trace = trace.with_extra(**{name: values})
     if faults:
@@ -70,7 +61,7 @@ def with_columns(trace: Trace, texts: Sequence[str]) -> Trace:
     return trace
 
 
-def numbers(rows: dict[str, dict[str, str]], column: str, trace: Trace) -> np.ndarray[Any, np.dtype[np.float64]]:
+def numbers(rows: dict[str, dict[str, str]], column: str, trace: Trace) -> Vector:
     """A column in the order of the trace, not-a-number where it says nothing."""
 
     def number(job: str) -> float:
@@ -82,8 +73,8 @@ def numbers(rows: dict[str, dict[str, str]], column: str, trace: Trace) -> np.nd
     return np.asarray([number(job) for job in trace.job_id.tolist()])
 
 
-def agreement_with(result: Result, path: Path) -> dict[str, int]:
-    """How many jobs start, end and are preempted as a table says; of the columns start_time, end_time, preemptions those that are there."""
+def agreement(result: Result, path: Path) -> dict[str, int]:
+    """How many jobs start, end and are preempted as a table says, in those of the columns start_time, end_time, preemptions that it has."""
     rows = table(path)
     there = next(iter(rows.values()))
     ours = {"starts": result.start_s, "ends": result.end_s, "preemptions": result.preemptions}
@@ -91,32 +82,3 @@ def agreement_with(result: Result, path: Path) -> dict[str, int]:
     if not found:
         raise ConfigError(Fault(where=str(path), rule=f"needs one of the columns {', '.join(OUTCOMES.values())}"))
     return found
-
-
-def scheduler_fields(scheduler: str, texts: Sequence[str]) -> tuple[tuple[str, object], ...]:
-    """Fields of a scheduler that are no knobs, from NAME=VALUE.
-
-    Raises:
-        ConfigError: unknown names and values of a wrong kind, all at once.
-    """
-    kind: Any = plugins.get("scheduler", scheduler)
-    knobs = kind.space(Cluster.parse("16x8")).knobs
-    hints = typing.get_type_hints(kind)
-    known = [field.name for field in dataclasses.fields(kind) if field.name not in knobs]
-    faults: list[Fault] = []
-    found: list[tuple[str, object]] = []
-    for text in texts:
-        name, equals, value = (part.strip() for part in text.partition("="))
-        if not equals or name not in known:
-            faults.append(Fault(where="--option", value=text, rule=f"must read NAME=VALUE with one of {', '.join(known)}"))
-            continue
-        try:
-            reader: TypeAdapter[Any] = TypeAdapter(hints[name], config=ConfigDict(arbitrary_types_allowed=True))
-            found.append((name, reader.validate_python(yaml.safe_load(value) if value else "")))
-        except ValidationError as error:
-            faults += [dataclasses.replace(fault, field=name) for fault in faults_from(error, "--option")]
-        except yaml.YAMLError:
-            faults.append(Fault(where="--option", value=text, rule="cannot be read"))
-    if faults:
-        raise ConfigError(faults)
-    return tuple(found)

@@ -1,0 +1,158 @@
+"""The records that kernels work on: one per job, node, cluster and set of options. Times are seconds from the start of the run.
+
+Arrays of records are plain NumPy structured arrays: `job[3].gpus` reads and writes one field, compiled or not, and `job["gpus"]` is
+the whole column. A single record (`option = options[0]`) does not keep its array alive in compiled code, so arrays of records are
+made by the caller of a kernel and never inside one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float64]
+Table = NDArray[np.float64]
+Index = NDArray[np.int64]
+Records = NDArray[Any]
+Record = Any
+
+
+def record(*names: str, counts: tuple[str, ...] = ()) -> np.dtype[Any]:
+    """A record of float64 fields, and of int64 fields for counts."""
+    return np.dtype((np.record, [*((name, np.float64) for name in names), *((name, np.int64) for name in counts)]))
+
+
+JOB = record(
+    # What the loops look at most, so that it shares a cache line.
+    "status",  # ABSENT, PENDING, RUNNING or ENDED
+    "gpus",  # GPUs wanted; below one: a share of a single GPU
+    "remaining_s",  # work left when it last changed state
+    "executed_s",  # seconds run when it last changed state
+    "since_s",  # when it last changed state
+    "rate",  # work per second while running
+    "finish_s",  # when it will end if left alone
+    "submit_s",  # when it joins
+    # Input.
+    "work_s",  # seconds of work at full speed
+    "estimate_s",  # what the scheduler believes work_s to be
+    "cost_s",  # seconds of work added by each preemption
+    "skew",  # sensitivity to being spread over nodes
+    "kind",  # number of the GPU type wanted, -1 for any
+    "user",  # number of the owner, 0 when unknown
+    "rank_key",  # a fixed order, for policies that have one
+    # State.
+    "listed",  # rises with every entry into the list of pending or running jobs
+    "queue",  # number of its priority queue
+    "base_s",  # seconds run before its last promotion
+    "waited_s",  # seconds waited before since_s, after its last promotion
+    "grants",  # times its allocation was confirmed since it started
+    "deserved",  # GPU-seconds a fair share would have given it
+    # Outcome.
+    "start_s",
+    "end_s",
+    "preemptions",
+    "nodes",  # nodes of its last allocation
+    "home",  # node that a job of a snapshot runs on; -1: several, or not known
+)
+
+ABSENT, PENDING, RUNNING, ENDED = -1.0, 0.0, 1.0, 2.0
+
+NODE = record(
+    "gpus",
+    "free",  # whole GPUs that nobody uses
+    "kind",  # number of its GPU type
+    "speed",  # work per second
+    "shared",  # GPUs given to jobs that want a share of one
+)
+
+CLUSTER = record(
+    "capacity",  # GPUs
+    "free_gpus",
+    "round_s",  # seconds between decisions, 0 when every event brings one
+    "eligible",  # written by policies: share of the competitors that may be granted anything
+    "finish_s",  # when the next running job ends
+    counts=(
+        "present",  # jobs in the system
+        "pending",  # those of them that wait
+        "arrived",  # jobs that have joined
+        "listed",  # entries into the lists so far
+        "decisions",
+    ),
+)
+
+OPTIONS = record(
+    "round_s",  # seconds between decisions; 0: decide at every event
+    "round_offset_s",  # a moment at which a round falls
+    "preemptive",
+    "walk",  # WALK_STRICT or WALK_SKIP
+    "placement",  # one of the PLACE_ rules
+    "remainder_to_emptiest",  # 1: the rest of a multi-node job goes to the emptiest node; 0: to the one it fits best
+    "tick_s",  # seconds between running out of work and leaving
+    "largest_first",
+    "every_event",  # 1: the policy keeps state of its own and must see every event
+    "pack_limit",  # jobs with a skew above it must run on the fewest nodes
+    "checkpoint_s",  # work since the last multiple is lost at preemption; 0: nothing is lost
+    "slow_two",  # speed on one node more than needed
+    "slow_more",  # speed on even more nodes
+    "until_s",  # stop here; jobs still present keep their state
+    "logging",
+    "backfill",  # jobs tried behind a blocked one; 0: none
+    "reserve_all",  # 1: everybody who is tried gets a reservation; 0: only the first that does not fit
+    "backfill_window_s",  # reservations begin no further ahead
+    "resolution_s",  # grid of the plan that reservations are made on
+)
+
+WALK_STRICT, WALK_SKIP = 0.0, 1.0
+PLACE_COUNT, PLACE_CONSOLIDATED, PLACE_RELAXED, PLACE_FEWEST = 0.0, 1.0, 2.0, 3.0
+
+# What a policy says of a job; see `ranked.py`.
+COMPETES, PROTECTED, SET_ASIDE = 0.0, 1.0, 2.0
+
+# Columns of the log: one row per job and node whenever GPUs change hands.
+LOG_TIME, LOG_JOB, LOG_NODE, LOG_GPUS = 0, 1, 2, 3
+LOG_COLUMNS = 4
+
+
+class View(NamedTuple):
+    """What a policy sees at a decision, and where it writes its order; see `ranked.py`.
+
+    `active`, `key`, `tie` and `flag` have one entry per job in the system; `active[i]` is the number of the job in `job`. Take the
+    arrays out of the view before a loop: compiled code counts references whenever a field is read.
+    """
+
+    now: float
+    active: Index
+    job: Records
+    cluster: Record
+    params: Vector
+    memory: Vector
+    key: Vector
+    tie: Vector
+    flag: Vector
+
+
+class Ledger(NamedTuple):
+    """Who holds which GPUs; see `place.py`."""
+
+    held: NDArray[np.int64]
+    link_node: Index
+    link_gpus: Vector
+    link_next: Index
+    cursor: Index
+    shares: Table
+
+
+class State(NamedTuple):
+    """What the general loop works on: all jobs, the numbers of those in the system, nodes, totals, allocations."""
+
+    job: Records
+    active: Index
+    node: Records
+    cluster: Record
+    ledger: Ledger
+
+
+Log = tuple[Table, Index]
+"""Rows of (time, job, node, GPUs taken or, negative, given back); how many are filled."""

@@ -59,14 +59,15 @@ def assignments(texts: Iterable[str], flag: str) -> dict[str, Any]:
 
 
 def lay_over(base: Any, top: Any) -> Any:
-    """`top` over `base`: mappings are merged, anything else is replaced; None and empty leave what is there."""
-    if top is None or (isinstance(top, (Mapping, list, tuple)) and not top):
-        return base
-    if not isinstance(top, Mapping):
+    """`top` over `base`: mappings are merged, anything else is replaced."""
+    if not (isinstance(base, Mapping) and isinstance(top, Mapping)):
         return top
-    under = base if isinstance(base, Mapping) else {}
-    changed = {name: lay_over(under.get(name), value) for name, value in top.items()}
-    return {**under, **{name: value for name, value in changed.items() if value is not None}}
+    return {**base, **{name: lay_over(base.get(name), value) for name, value in top.items()}}
+
+
+def given(**flags: Any) -> dict[str, Any]:
+    """The flags that were given; None and an empty list are what a flag is without it, and an empty block changes nothing."""
+    return {name: value for name, value in flags.items() if value is not None and value != [] and value != {}}
 
 
 def settings(texts: Iterable[str] | None, flag: str) -> dict[str, Any]:
@@ -86,7 +87,7 @@ def load(target: str, flags: Mapping[str, Any] | None = None) -> Campaign:
 
     Args:
         target: The backend's name, or the file.
-        flags: Blocks of a campaign as the flags give them; None and empty leave what the file says.
+        flags: Blocks of a campaign as the flags give them, see `given`.
     """
     top = dict(flags or {})
     space = {"space": block} if (block := top.pop("space", None)) is not None else {}  # a space is replaced as a whole

@@ -31,9 +31,9 @@ def profile(
     """Measure one configuration for real and print its metrics; nothing is stored."""
     flags = {
         "set": options.assignments(pinned or (), "--set"),
-        "workload": {**options.settings(workload, "--workload"), "model": model},
-        "hardware": {"gpus": gpus},
-        "measure": {"limit": limit},
+        "workload": {**options.settings(workload, "--workload"), **options.given(model=model)},
+        "hardware": options.given(gpus=gpus),
+        "measure": options.given(limit=limit),
     }
     setup = prepare(options.load(target, flags))
     with tempfile.TemporaryDirectory(prefix="autoscout-profile-") as folder, interruptible() as attach:

@@ -19,7 +19,7 @@ def render(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
     """Show the command, variables and files of one configuration."""
-    given = {**options.settings(workload, "--workload"), "model": model}
+    given = {**options.settings(workload, "--workload"), **options.given(model=model)}
     flags = {"set": options.assignments(pinned or (), "--set"), "workload": given}
     setup = prepare(options.load(target, flags))
     launch = setup.backend.render(setup.baseline, setup.task, setup.campaign.search.seed)

@@ -23,5 +23,5 @@ def report(
     """Write report.html, summary.csv and best/ again from the stored trials, and show the result."""
     home = Folder(folder)
     home.spec()
-    setup = prepare(options.load(str(home.campaign), {"store": store}))
+    setup = prepare(options.load(str(home.campaign), options.given(store=store)))
     show_outcome(publish(look(setup, home)), as_json=as_json)

@@ -28,10 +28,11 @@ def resume(
     """Continue where a study was stopped or killed; more budget may be given."""
     home = Folder(folder)
     home.spec()  # says so when this is no result folder
-    flags = {
-        "budget": {"trials": max_trials, "wall": budget, "cost": max_cost},
-        "search": {"workers": workers, "searcher": searcher_name},
-        "finals": {"finalists": finalists, "rounds": rounds},
-        "store": store,
-    }
+    given = options.given
+    flags = given(
+        budget=given(trials=max_trials, wall=budget, cost=max_cost),
+        search=given(workers=workers, searcher=searcher_name),
+        finals=given(finalists=finalists, rounds=rounds),
+        store=store,
+    )
     start(prepare(options.load(str(home.campaign), flags)), home, as_json=as_json)

@@ -134,18 +134,19 @@ def tune(
     """
     from autoscout.cli.tune import begin as begin_study
 
+    given = options.given
     jobs = {"trace": trace, "scheduler": scheduler, "format": form, "from": begin, "to": end, "status": status, "drop_bad": drop_bad}
-    flags = {
-        "name": experiment_name,
-        "store": store,
-        "workload": {name: value for name, value in jobs.items() if value},
-        "hardware": {"cluster": cluster},
-        "set": options.assignments(pinned or (), "--set"),
-        "goal": {"metric": metric, "slo": slo},
-        "budget": {"trials": trials if trials or budget else TRIALS, "wall": budget},
-        "search": {"searcher": searcher, "seed": seed, "workers": workers},
-        "execute": {"executor": executor},
-    }
+    flags = given(
+        name=experiment_name,
+        store=store,
+        workload={name: value for name, value in jobs.items() if value},
+        hardware={"cluster": cluster},
+        set=options.assignments(pinned or (), "--set"),
+        goal=given(metric=metric, slo=slo),
+        budget=given(trials=trials if trials or budget else TRIALS, wall=budget),
+        search=given(searcher=searcher, seed=seed, workers=workers),
+        execute=given(executor=executor),
+    )
     begin_study(options.load("sched", flags), output_dir, dry_run=dry_run, as_json=as_json, show_file=True)
 
 

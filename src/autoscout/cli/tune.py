@@ -80,32 +80,26 @@ def tune(
     """
     short = {"p95_ttft_ms": ttft, "p95_tpot_ms": tpot, "p95_e2el_ms": request_latency}
     commands = {"serve": serve_cmd, "bench": bench_cmd, "command": train_cmd}
-    flags: dict[str, Any] = {
-        "name": experiment_name,
-        "store": store,
-        "space": space and space_block(space),
-        "workload": {**options.settings(workload, "--workload"), **commands, "model": model},
-        "hardware": {**(options.host_facts(hostfile) if hostfile else {}), **options.settings(hardware, "--hardware"), "gpus": gpus},
-        "set": options.assignments(pinned or (), "--set"),
-        "goal": {
-            "metric": metric,
-            "direction": direction,
-            "slo": [*(slo or ()), *(f"{name}<={value!r}" for name, value in short.items() if value is not None)],
-        },
-        "budget": {"trials": max_trials, "wall": budget, "cost": max_cost, "failures": max_failures if continue_on_error else 1},
-        "search": {
-            "searcher": searcher_name,
-            "seed": seed,
-            "workers": workers,
-            "together": together,
-            "warm_start": warm_start,
-            "learn_from": learn_from,
-        },
-        "simulate": {"simulator": simulator},
-        "execute": {"executor": executor},
-        "measure": {"limit": limit},
-        "finals": {"finalists": finalists, "rounds": rounds},
-    }
+    given = options.given
+    flags = given(
+        name=experiment_name,
+        store=store,
+        space=space and space_block(space),
+        workload={**options.settings(workload, "--workload"), **given(**commands, model=model)},
+        hardware={**(options.host_facts(hostfile) if hostfile else {}), **options.settings(hardware, "--hardware"), **given(gpus=gpus)},
+        set=options.assignments(pinned or (), "--set"),
+        goal=given(
+            metric=metric,
+            direction=direction,
+            slo=[*(slo or ()), *(f"{name}<={value!r}" for name, value in short.items() if value is not None)],
+        ),
+        budget=given(trials=max_trials, wall=budget, cost=max_cost, failures=max_failures if continue_on_error else 1),
+        search=given(searcher=searcher_name, seed=seed, workers=workers, together=together, warm_start=warm_start, learn_from=learn_from),
+        simulate=given(simulator=simulator),
+        execute=given(executor=executor),
+        measure=given(limit=limit),
+        finals=given(finalists=finalists, rounds=rounds),
+    )
     begin(options.load(target, flags), output_dir or DEFAULT, dry_run=dry_run, as_json=as_json, show_file=not options.names_a_file(target))
 
 

@@ -57,7 +57,7 @@ class Folder:
             ConfigError: the folder holds a study of another name.
             StoreError: it cannot be written.
         """
-        known = self.spec() if self.campaign.exists() else None
+        known = self.spec() if self.campaign.exists() and self.journal.exists() else None
         if known is not None and known.get("name") != name:
             raise ConfigError(
                 Fault(
@@ -81,6 +81,7 @@ class Folder:
             StoreError: it cannot be written.
         """
         write_file(self.campaign, to_yaml(spec))
+        self.journal.touch()  # also for stores that write none: the two files together mark a result folder
 
     def spec(self) -> dict[str, Any]:
         """What `campaign.yaml` holds.
@@ -88,8 +89,8 @@ class Folder:
         Raises:
             ConfigError: there is none, or it cannot be read.
         """
-        if not self.campaign.is_file():
-            rule = "not a result folder: it holds no campaign.yaml"
+        if not (self.campaign.is_file() and self.journal.is_file()):
+            rule = "not a result folder: it must hold campaign.yaml and trials.jsonl"
             raise ConfigError(Fault(where=str(self.path), rule=rule, fix="Give the folder that `autoscout tune` printed"))
         faults: list[Fault] = []
         root = load(self.campaign)

@@ -13,7 +13,7 @@ from autoscout.sched.cluster import Cluster
 from autoscout.sched.kernel import records
 from autoscout.sched.kernel.records import Records, Table, Vector
 from autoscout.sched.result import Result
-from autoscout.sched.scheduler import Admitting, FixedOrder, OwnLoop, Plan, Ranking, Scheduler
+from autoscout.sched.scheduler import Admitting, FixedOrder, OwnLoop, Plan, Ranking, Scheduler, one_record
 from autoscout.sched.snapshot import Snapshot
 from autoscout.sched.trace import Trace, examples, plural
 
@@ -174,24 +174,34 @@ def job_table(trace: Trace, cluster: Cluster, plan: Plan, origin: float) -> Reco
 
 def loop_options(plan: Plan, run: Run, origin: float) -> Records:
     """The options of the loops, as an array of one record."""
-    options = np.zeros(1, records.OPTIONS)
-    option = options[0]
-    scheduling = plan.scheduling
-    if isinstance(scheduling, Ranking):
-        option.round_s = scheduling.round_s
-        if scheduling.round_s > 0:
-            option.round_offset_s = (scheduling.round_offset_s - origin) % scheduling.round_s
-        option.walk = records.WALK_STRICT if scheduling.strict else records.WALK_SKIP
-        for name in ("preemptive", "backfill", "reserve_all", "backfill_window_s", "resolution_s", "every_event"):
-            option[name] = getattr(scheduling, name)
-    option.placement = _RULES[plan.placement.rule]
-    for name in ("remainder_to_emptiest", "largest_first", "pack_limit", "slow_two", "slow_more"):
-        option[name] = getattr(plan.placement, name)
-    option.tick_s = plan.workload.tick_s
-    option.checkpoint_s = plan.workload.checkpoint_s
-    option.until_s = run.until_s - origin
-    option.logging = run.log
-    return options
+    policy, placement = plan.scheduling, plan.placement
+    order: dict[str, float] = {}
+    if isinstance(policy, Ranking):
+        order = {
+            "round_s": policy.round_s,
+            "round_offset_s": (policy.round_offset_s - origin) % policy.round_s if policy.round_s > 0 else 0.0,
+            "walk": records.WALK_STRICT if policy.strict else records.WALK_SKIP,
+            "preemptive": policy.preemptive,
+            "every_event": policy.every_event,
+            "backfill": policy.backfill,
+            "reserve_all": policy.reserve_all,
+            "backfill_window_s": policy.backfill_window_s,
+            "resolution_s": policy.resolution_s,
+        }
+    return one_record(
+        records.OPTIONS,
+        **order,
+        placement=_RULES[placement.rule],
+        remainder_to_emptiest=placement.remainder_to_emptiest,
+        largest_first=placement.largest_first,
+        pack_limit=placement.pack_limit,
+        slow_two=placement.slow_two,
+        slow_more=placement.slow_more,
+        tick_s=plan.workload.tick_s,
+        checkpoint_s=plan.workload.checkpoint_s,
+        until_s=run.until_s - origin,
+        logging=run.log,
+    )
 
 
 def _run_part(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 
@@ -26,6 +26,14 @@ def believed_s(trace: Trace) -> Vector:
     """What a scheduler believes durations to be: `estimate_s` of the trace, else the truth."""
     estimate = trace.extra.get("estimate_s", trace.duration_s)
     return np.where(estimate < 0, NO_ESTIMATE_S, estimate)
+
+
+def one_record(kind: np.dtype[Any], **fields: float) -> Records:
+    """An array of one record for kernels; fields that are not named are 0."""
+    made = np.zeros(1, kind)
+    for name, value in fields.items():
+        made[name] = value
+    return made
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from autoscout.sched.forecast import Forecast
 from autoscout.sched.interference import BY_UTILISATION, Interference
 from autoscout.sched.kernel import records
 from autoscout.sched.kernel.records import Records, Table, Vector
-from autoscout.sched.scheduler import Admission, OwnLoop, Plan, Scheduler, believed_s
+from autoscout.sched.scheduler import Admission, OwnLoop, Plan, Scheduler, believed_s, one_record
 from autoscout.sched.schedulers._shared.build import build, seconds_knob
 from autoscout.sched.trace import Trace
 from autoscout.space import Choice, Grid, Space
@@ -109,8 +109,7 @@ class Lucid:
         table["kind"] = -1.0
         forecast = self.forecast.after(origin)
         settings = np.concatenate([each.profiler_options(size, origin) for each in plans])
-        placing = np.zeros(1, records.OPTIONS)
-        placing["placement"], placing["remainder_to_emptiest"] = records.PLACE_CONSOLIDATED, 1.0
+        placing = one_record(records.OPTIONS, placement=records.PLACE_CONSOLIDATED, remainder_to_emptiest=1.0)
         change_at = np.asarray([-np.inf, *(at_s - origin for at_s, _ in later)])
         nodes = Cluster.parse(f"{self.profiler_nodes + 1}x{size}").table()
         nodes["free"][-1] = 0.0  # the one that may be borrowed
@@ -174,31 +173,33 @@ class Lucid:
         from autoscout.sched.kernel.profiler import PROFILER
 
         gpu_limit = self.profiler_nodes * self.profiler_gpus_per_node
-        options = np.zeros(1, PROFILER)
-        option = options[0]
-        option.gpu_limit = min(gpu_limit, self.profiler_nodes * node_gpus)
-        option.time_limit_s = self.profiler_s
-        option.elastic = bool(self.elastic_from)
-        option.grow_at, option.grow_every_s = 10.0, 10.0
-        option.shrink_at, option.shrink_every_s = 5.0, 100.0
-        option.calm_gpus = gpu_limit * 5.0
-        option.clock_zero_s = -origin
-        return options
+        return one_record(
+            PROFILER,
+            gpu_limit=min(gpu_limit, self.profiler_nodes * node_gpus),
+            time_limit_s=self.profiler_s,
+            elastic=bool(self.elastic_from),
+            grow_at=10.0,
+            grow_every_s=10.0,
+            shrink_at=5.0,
+            shrink_every_s=100.0,
+            calm_gpus=gpu_limit * 5.0,
+            clock_zero_s=-origin,
+        )
 
     def settings(self, cluster: Cluster) -> Records:
         """What the main loop reads, all of which may change in flight, as an array of one record; times on the trace's clock."""
         from autoscout.sched.kernel.lucid import LUCID
 
-        settings = np.zeros(1, LUCID)
-        setting = settings[0]
-        setting.memory_limit_mb = self.memory_limit_mb
-        setting.score_limit = self.pack
-        setting.estimate_factor = self.estimate_factor
-        setting.quiet_jobs = self.quiet_jobs if len(self.forecast.at_s) else -1.0
-        setting.pack_gpus = max(group.gpus for group in cluster.groups)
-        setting.restore = 1.0
-        setting.check_every_s = 100.0
-        return settings
+        return one_record(
+            LUCID,
+            memory_limit_mb=self.memory_limit_mb,
+            score_limit=self.pack,
+            estimate_factor=self.estimate_factor,
+            quiet_jobs=self.quiet_jobs if len(self.forecast.at_s) else -1.0,
+            pack_gpus=max(group.gpus for group in cluster.groups),
+            restore=1.0,
+            check_every_s=100.0,
+        )
 
     def _run(
         self,

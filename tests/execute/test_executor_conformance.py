@@ -1,43 +1,42 @@
-"""The shipped suite over every executor there is."""
+"""The shipped suite over every executor there is, each with one slot and with two."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from autoscout.core import plugins
-from autoscout.execute.inline import InlineExecutor, InlineOptions
-from autoscout.execute.local import LocalExecutor, LocalOptions
-from autoscout.testing.executor import ExecutorSuite
+from autoscout.core.protocols import Executor
+from autoscout.testing.executor import ExecutorSuite, build
 
 
-class TestInline(ExecutorSuite):
-    isolates_calls = False
-    bounded = False
+def standalone() -> tuple[str, ...]:
+    """Executors that need no package beyond AutoScout's own."""
+    usable = [name for name in plugins.available("executor") if plugins.health("executor", name).usable]
+    return tuple(name for name in usable if not getattr(plugins.get("executor", name), "requires", ()))
 
-    @pytest.fixture
-    def executor(self) -> Iterator[InlineExecutor]:
-        with InlineExecutor(InlineOptions(grace_s=0.5)) as executor:
+
+class TestEveryExecutor(ExecutorSuite):
+    @pytest.fixture(params=standalone())
+    def kind(self, request: pytest.FixtureRequest) -> type:
+        found: type = plugins.get("executor", request.param)
+        return found
+
+    @pytest.fixture(params=[1, 2], ids=["one-slot", "two-slots"])
+    def executor(self, kind: Any, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Executor]:
+        if request.param > 1 and "slots" not in plugins.option_names(kind):
+            pytest.skip("has no option for slots")
+        with build(kind, tmp_path_factory.mktemp("results"), request.param) as executor:
+            assert executor.slots >= request.param
             yield executor
 
 
-class TestLocal(ExecutorSuite):
-    @pytest.fixture
-    def executor(self) -> Iterator[LocalExecutor]:
-        with LocalExecutor(LocalOptions(grace_s=0.5)) as executor:
-            yield executor
-
-
-class TestLocalWithTwoSlots(ExecutorSuite):
-    @pytest.fixture
-    def executor(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalExecutor]:
-        folder: Path = tmp_path_factory.mktemp("results")
-        with LocalExecutor(LocalOptions(grace_s=0.5, slots=2, folder=folder)) as executor:
-            yield executor
-
-
-def test_every_executor_runs_through_the_suite() -> None:
-    assert plugins.available("executor") == ("inline", "local", "ray"), "a new executor wants a class above, or a file as test_ray.py"
-    assert [plugins.get("executor", name) for name in ("inline", "local")] == [InlineExecutor, LocalExecutor]
+@pytest.mark.parametrize("name", sorted({*plugins.available("executor")} - {*standalone()}))
+def test_an_executor_that_needs_more_packages_has_a_file_of_its_own(name: str) -> None:
+    """It may need a cluster that is started once for all tests, and runs in an environment that has its packages."""
+    file = Path(__file__).with_name(f"test_{name.replace('-', '_')}.py")
+    assert file.exists(), "write it, with a class that runs ExecutorSuite"
+    assert "(ExecutorSuite)" in file.read_text()

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import pytest
 
 from autoscout.core.errors import ConfigError, require
-from autoscout.study.plugin_options import build_options, options_type
+from autoscout.core.plugins import option_names, options_type
+from autoscout.study.plugin_options import build_options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +29,8 @@ class Plain:
 
 def test_plain_data_becomes_the_options_a_plug_in_declares() -> None:
     assert options_type(Thing) is Options
+    assert option_names(Thing) == ("depth", "rate", "names")
+    assert option_names(Plain) == ()
     assert build_options(Thing, {"depth": 4, "names": ["a", "b"]}, "search.options") == Options(depth=4, names=("a", "b"))
     assert build_options(Thing, {}, "search.options") == Options()
     assert build_options(Plain, {}, "search.options") is None

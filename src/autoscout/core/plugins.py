@@ -5,14 +5,18 @@ module's name with dashes for underscores. Names that begin with an underscore a
 announce theirs in the entry-point group `autoscout.<folder>` (`autoscout.backends`), pointing at the class.
 
 A plug-in class that needs packages beyond the core lists their import names in `requires`; the extra that installs them is
-named like the plug-in unless `extra` says otherwise.
+named like the plug-in unless `extra` says otherwise. One that users can set up takes a dataclass as the argument `options` of its
+constructor, with a default for every field: its fields are what a campaign may set.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import importlib.util
 import pkgutil
+import types
+import typing
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -95,6 +99,19 @@ def health(kind: str, name: str) -> Health:
         return Health(kind=kind, name=name, usable=False, summary="", why=str(error))
     summary = next(iter((found.__doc__ or "").strip().splitlines()), "")
     return Health(kind=kind, name=name, usable=True, summary=summary)
+
+
+def options_type(kind: type) -> type | None:
+    """The dataclass that the constructor of a plug-in takes as `options`; None when it has none."""
+    hint = typing.get_type_hints(kind.__init__).get("options")  # type: ignore[misc]
+    members = typing.get_args(hint) if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union else (hint,)
+    return next((member for member in members if dataclasses.is_dataclass(member) and isinstance(member, type)), None)
+
+
+def option_names(kind: type) -> tuple[str, ...]:
+    """Names of the options that a plug-in declares."""
+    wanted = options_type(kind)
+    return () if wanted is None else tuple(field.name for field in dataclasses.fields(wanted))
 
 
 def _check_kind(kind: str) -> None:

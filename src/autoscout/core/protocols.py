@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
@@ -103,10 +104,15 @@ class Prediction:
 class Simulator(Protocol):
     """A cheap predictor of one metric.
 
-    `predict` is vectorised and pure between calls of `fit`; `fit` learns from measured trials of the task (failed ones
-    included) and may be called often with a growing list; `knobs` names the knobs it reads, others are ignored.
+    Built by `cls()`, or by `cls(options)` where its constructor declares a dataclass `options`.
 
-    See `NeedsNoTrials` and `ExplainsTime` for what a simulator may offer besides.
+    - `predict` is vectorised and pure between calls of `fit`. A configuration that it has no answer for gets the value NaN.
+    - `fit` learns from the measured trials of the task, failed ones included, and forgets what it learned before: it is called again
+      with a longer list. Any trials are accepted, also none at all.
+    - `knobs` names the knobs it reads; others are ignored.
+    - It pickles.
+
+    See `NeedsNoTrials`, `ExplainsTime` and `HasExampleTask` for what a simulator may offer besides.
     """
 
     @property
@@ -160,8 +166,15 @@ class Job(Protocol):
 class Executor(Protocol):
     """The only place that starts processes or talks to clusters.
 
+    Built by `cls(options=...)` where its constructor declares a dataclass `options`, else by `cls()`. The fields of that dataclass are
+    what users may set in a campaign. A study fills in two of them where they are declared and the user set nothing: `slots` (trials at
+    once) and `folder` (the result folder; trials get `<folder>/trials/<name>/`). An executor without them chooses for itself.
+
     `submit` queues a launch and returns at once; at most `slots` run together, each on cores and GPUs of its own. No
-    process of a launch outlives its job, whatever it forked. `close` cancels all jobs; the executor is a context manager.
+    process of a launch outlives its job, whatever it forked. `close` cancels all jobs and may be called twice; the executor is a
+    context manager.
+
+    See `CallsInProcess` and `HandsOutSlotsOnly` for executors that offer less.
     """
 
     @property
@@ -187,18 +200,32 @@ class StudyRecord:
 class Store(Protocol):
     """Keeps what happened. Safe for many threads and many processes at once.
 
+    Built by `cls(target, create=..., journal=...)`, chosen by the scheme of its place:
+
+    - `schemes`, an attribute of the class, names the schemes it answers to, in lower case: `("postgresql", "postgres")`.
+    - `target` is the place as the user wrote it, scheme included (`postgresql://me@host/tuning`, `jsonl:trials`). What follows a scheme
+      without `//` is a path, and is made absolute before it is written down.
+    - `create` says whether a store that does not exist is begun, or refused with `StoreError`.
+    - `journal` is the `trials.jsonl` of the result folder: a store writes one line (`core.journal.encode`) per trial of the studies that
+      were opened here, after the trial is durable. None: nobody wants one. A store may leave it unwritten; then `autoscout explain`
+      and programs that read `trials.jsonl` find nothing.
+
+    Its methods:
+
     - `open(record)` creates the study or joins it; returns the record in force. An existing one keeps its task and takes
       the newcomer's budget, space and spec; another task is refused with `ConfigError`, all differences at once.
     - `claim(study, proposals, worker, lease_s)` says which of them nobody has finished (at any fidelity) and nobody else
       holds, and holds those for `worker` until appended, released or the lease ends; a holder that died on this machine
       loses its claims at once. A slot is a configuration and a repeat. A worker's own claim is granted to it again.
     - `append(trials)` makes one batch durable before it returns, numbers it, and drops the claims. A trial whose
-      identity already stands there is dropped (somebody else was faster); the stored ones are returned as a later reader
+      identity is already there is dropped (somebody else was faster); the stored ones are returned as a later reader
       will see them. An aborted trial is not stored: it only gives its worker's claim back.
     - `batches(study, after)` yields the stored batches in order, those after batch number `after` only.
     - `studies()` lists all records, newest first.
 
     All failures of disk, network or schema are `StoreError`; nothing that was returned from `append` is ever lost.
+
+    See `Volatile` and `HasExamplePlace` for more.
     """
 
     def open(self, record: StudyRecord) -> StudyRecord: ...
@@ -303,6 +330,49 @@ class ExplainsTime(Protocol):
 
 
 @runtime_checkable
+class HasExampleTask(Protocol):
+    """A simulator that understands few tasks, and brings one with a space, so that the conformance suite can run over every simulator.
+
+    `example()` is a class method. A simulator without it must accept any task.
+    """
+
+    @classmethod
+    def example(cls) -> tuple[SpaceLike, Task]: ...
+
+
+@runtime_checkable
+class CallsInProcess(Protocol):
+    """An executor class that runs calls in this process: they need not pickle, and one that crashes or hangs cannot be ended."""
+
+    calls_in_process: bool
+
+
+@runtime_checkable
+class HandsOutSlotsOnly(Protocol):
+    """An executor class that does not know how many cores and GPUs there are: it takes every request for them as met."""
+
+    hands_out_slots_only: bool
+
+
+@runtime_checkable
+class Volatile(Protocol):
+    """A store class whose trials end with the process: every store that is opened is a new, empty one."""
+
+    volatile: bool
+
+
+@runtime_checkable
+class HasExamplePlace(Protocol):
+    """A store that can be begun in a folder: `example(folder)`, a class method, gives a place for it there.
+
+    The conformance suite uses it. A store without it gets `<first scheme>:<folder>/store`.
+    """
+
+    @classmethod
+    def example(cls, folder: Path) -> str: ...
+
+
+@runtime_checkable
 class Learns(Protocol):
     """An evaluator that learns from finished trials between two batches."""
 
@@ -331,11 +401,15 @@ class Observer(Protocol):
 
 __all__ = [
     "Backend",
+    "CallsInProcess",
     "Deterministic",
     "Evaluator",
     "Executor",
     "ExplainsTime",
+    "HandsOutSlotsOnly",
     "HasExample",
+    "HasExamplePlace",
+    "HasExampleTask",
     "Hints",
     "Job",
     "Learns",
@@ -353,4 +427,5 @@ __all__ = [
     "StudyRecord",
     "TakesPredictions",
     "TakesSpace",
+    "Volatile",
 ]

@@ -7,7 +7,7 @@ import time
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from autoscout.core.errors import require
 from autoscout.core.launch import Completed, Launch
@@ -45,6 +45,9 @@ class InlineExecutor(QueuedExecutor):
     again, and one that crashes the interpreter takes AutoScout along. Functions that may hang, crash or eat memory belong on the local
     executor. Nothing is handed out but slots: any request for cores and GPUs is taken as met.
     """
+
+    calls_in_process: ClassVar[bool] = True
+    hands_out_slots_only: ClassVar[bool] = True
 
     def __init__(self, options: InlineOptions | None = None) -> None:
         self.options = options or InlineOptions()

@@ -38,13 +38,14 @@ class MemoryStore:
     """
 
     schemes: ClassVar[tuple[str, ...]] = ("memory",)
+    volatile: ClassVar[bool] = True
 
     def __init__(
         self, target: str | os.PathLike[str] = "memory:", clock: Clock | None = None, journal: Path | None = None, create: bool = True
     ) -> None:
         if not create:
             raise StoreError(Fault(where=str(target), rule="a store in memory is empty when it is opened"))
-        del journal  # there is nothing that it could be the readable twin of
+        del journal  # trials that end with the process need no readable copy
         self.location = "memory"
         self._clock = clock or RealClock()
         self._lock = threading.Lock()

@@ -147,11 +147,13 @@ def build_evaluator(setup: Setup, start: StartingPoint, profiler: Evaluator, tri
 
 
 def build_executor(setup: Setup, folder: Path | None) -> Executor:
-    """The executor a campaign asks for; trial folders go below `folder`."""
+    """The executor a campaign asks for; trial folders go below `folder`, where the executor has a place for them."""
     name, kind = setup.executor, plugins.get("executor", setup.executor)
-    given = {"folder": folder and str(folder), "slots": setup.campaign.search.workers or 1, **setup.campaign.execute.options}
-    present = {option: value for option, value in given.items() if value is not None}
-    made: Executor = kind(options=build_options(kind, present, f"execute.options ({name})"))
+    known = {"folder": folder and str(folder), "slots": setup.campaign.search.workers or 1}
+    declared = plugins.option_names(kind)
+    given = {option: value for option, value in known.items() if value is not None and option in declared}
+    options = build_options(kind, {**given, **setup.campaign.execute.options}, f"execute.options ({name})")
+    made: Executor = kind() if options is None else kind(options=options)
     return made
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import types
-import typing
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,17 +10,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from autoscout.common.fields import faults_from, shown, suggestion
 from autoscout.core.errors import ConfigError, Fault
-
-
-def options_type(kind: type) -> type | None:
-    """The dataclass that the constructor of a plug-in takes as `options`; None when it has none."""
-    hint = typing.get_type_hints(kind.__init__).get("options")  # type: ignore[misc]
-    members = typing.get_args(hint) if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union else (hint,)
-    return next((member for member in members if dataclasses.is_dataclass(member) and isinstance(member, type)), None)
+from autoscout.core.plugins import option_names, options_type
 
 
 def build_options(kind: type, given: Mapping[str, Any], where: str) -> Any:
-    """The options of a plug-in from plain data; None when it takes none and none were given.
+    """The options of a plug-in from plain data; None when it takes none.
 
     Raises:
         ConfigError: unknown names, wrong types and broken rules, all at once.
@@ -32,7 +24,7 @@ def build_options(kind: type, given: Mapping[str, Any], where: str) -> Any:
         if given:
             raise ConfigError(Fault(where=where, value=", ".join(given), rule=f"{kind.__name__} takes no options", fix="Leave them out"))
         return None
-    names = [field.name for field in dataclasses.fields(wanted)]
+    names = option_names(kind)
     faults = [
         Fault(where=where, field=name, value=shown(value), rule="unknown option", fix=suggestion(name, names))
         for name, value in given.items()

@@ -22,7 +22,7 @@ from autoscout.core.task import Task
 from autoscout.space import Space
 from autoscout.study.folder import STORE, Folder
 from autoscout.study.setup import Setup
-from autoscout.study.stores import open_store
+from autoscout.study.stores import open_store, scheme_of
 
 AUTO, NONE = "auto", "none"
 PRIOR, ADAPTIVE = "prior", "adaptive"
@@ -196,7 +196,7 @@ def _from_other_stores(setup: Setup) -> tuple[Past, ...]:
 
 
 def _stores_at(place: str) -> list[str]:
-    if "://" in place:
+    if scheme_of(place):
         return [place]
     path = Path(place)
     if path.is_dir():

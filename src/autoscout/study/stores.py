@@ -11,7 +11,6 @@ from autoscout.core import plugins
 from autoscout.core.errors import ConfigError, Fault, PluginError
 from autoscout.core.protocols import Store
 
-MEMORY = "memory:"
 FILE = "sqlite"  # the scheme of a plain path
 
 
@@ -31,18 +30,24 @@ def open_store(place: str | os.PathLike[str], *, create: bool = True, journal: P
     return made
 
 
-def _kind(place: str) -> Any:
+def scheme_of(place: str) -> str:
+    """The scheme of a store's URL, in lower case; empty for a path."""
     found = re.match(r"([A-Za-z][\w.-]+)(?:\+[\w.-]+)?:", place)  # one letter is a drive of Windows; +psycopg names a driver
-    scheme = found[1].lower() if found else FILE
+    return found[1].lower() if found else ""
+
+
+def _kind(place: str) -> Any:
+    scheme = scheme_of(place) or FILE
     known: list[str] = []
     for name in plugins.available("store"):
         try:
             kind = plugins.get("store", name)
         except PluginError:
             continue  # its packages are not installed
-        if scheme in kind.schemes:
+        schemes = getattr(kind, "schemes", ())
+        if scheme in schemes:
             return kind
-        known += kind.schemes
+        known += schemes
     rule = f"no store knows the scheme {scheme!r}; known: {', '.join(sorted(known))}"
     raise ConfigError(Fault(where="store", value=without_password(place), rule=rule, fix="Give a path, or install the store's package"))
 
@@ -54,4 +59,9 @@ def without_password(url: str) -> str:
 
 def written_place(place: str) -> str:
     """A store or folder as a campaign file may name it: the same from any folder, without a password."""
-    return without_password(place) if "://" in place or place == MEMORY else str(Path(place).absolute())
+    if "://" in place:
+        return without_password(place)
+    scheme, _, path = place.partition(":") if scheme_of(place) else ("", "", place)
+    if not scheme:
+        return str(Path(place).absolute())
+    return f"{scheme}:{Path(path).absolute()}" if path else place

@@ -2,12 +2,13 @@
 
     class TestMyExecutor(ExecutorSuite):
         @pytest.fixture
-        def executor(self):
-            with MyExecutor() as executor:
+        def executor(self, tmp_path):
+            with build(MyExecutor, tmp_path / "trials") as executor:
                 yield executor
 
 Needs no pytest itself; the methods are plain functions of an executor and of a folder `tmp_path` that both sides can see. They run real
-processes, and wait for conditions instead of guessing durations.
+processes, and wait for conditions instead of guessing durations. An executor that offers less says so with a class attribute
+(`core.protocols.CallsInProcess`, `core.protocols.HandsOutSlotsOnly`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from typing import Any
 
 from autoscout.core.errors import LaunchError
 from autoscout.core.launch import Completed, Launch, Resources
-from autoscout.core.protocols import Executor, Job
+from autoscout.core.plugins import option_names, options_type
+from autoscout.core.protocols import CallsInProcess, Executor, HandsOutSlotsOnly, Job
 
 PATIENCE_S = 120.0
 """How long to wait for what should come at once: only a broken executor waits so long, whatever the machine is busy with."""
@@ -54,6 +56,13 @@ IGNORE_TERM = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
 STAY = "time.sleep(3600)\n"
 
 
+def build(kind: Any, folder: Path, slots: int = 1) -> Any:
+    """An executor as a study builds it: told those of `folder` and `slots` that its options declare; quick to kill where it can be told."""
+    wanted, offered = options_type(kind), {"folder": folder, "slots": slots, "grace_s": 0.5}
+    names = option_names(kind)
+    return kind() if wanted is None else kind(options=wanted(**{name: value for name, value in offered.items() if name in names}))
+
+
 def python(code: str, *arguments: object, **launch: Any) -> Launch:
     """A launch that runs Python code."""
     return Launch(argv=(sys.executable, "-c", code, *map(str, arguments)), **launch)
@@ -68,7 +77,7 @@ def wait_for(condition: Callable[[], object], what: str) -> None:
     """Wait until something holds; fail after a very long time."""
     deadline_s = time.monotonic() + PATIENCE_S
     while not condition():
-        assert time.monotonic() < deadline_s, f"waited {PATIENCE_S:.0f} s in vain: {what}"
+        assert time.monotonic() < deadline_s, f"waited {PATIENCE_S:.0f} s for this: {what}"
         time.sleep(0.02)
 
 
@@ -118,6 +127,11 @@ class ProcessSuite:
         assert (completed.returncode, completed.stdout, completed.stderr) == (7, "out\n", "err\n")
         assert completed.error == ""
         assert not any((completed.timed_out, completed.out_of_memory, completed.cancelled))
+
+    def test_is_a_context_manager(self, executor: Any) -> None:
+        with executor as entered:
+            job = entered.submit(shell("sleep 3600"))
+        assert job.result(PATIENCE_S).cancelled, "leaving the block closes it"
 
     def test_a_job_looks_like_a_job(self, executor: Executor) -> None:
         job = executor.submit(python("pass"))
@@ -303,8 +317,6 @@ class StopSuite:
 class CallSuite:
     """Calls."""
 
-    isolates_calls = True  # whether a call runs in a process of its own
-
     def test_a_call_gives_its_value(self, executor: Executor) -> None:
         completed = finish(executor, Launch(call=functools.partial(give, {"a": [1, 2.5]}), name="call"))
         assert completed.value == {"a": [1, 2.5]}
@@ -328,7 +340,7 @@ class CallSuite:
         assert job.result(PATIENCE_S).cancelled
 
     def test_a_call_that_kills_its_process_harms_nobody(self, executor: Executor) -> None:
-        if not self.isolates_calls:
+        if isinstance(type(executor), CallsInProcess):
             return
         completed = finish(executor, Launch(call=die))
         assert completed.returncode == -signal.SIGKILL
@@ -337,17 +349,16 @@ class CallSuite:
     def test_a_call_that_does_not_pickle_is_refused(self, executor: Executor) -> None:
         local = 3
         launch = Launch(call=lambda: local)
-        if self.isolates_calls:
-            assert "pickle" in str(refusal(executor, launch))
-        else:
+        if isinstance(type(executor), CallsInProcess):
             assert finish(executor, launch).value == 3
+        else:
+            assert "pickle" in str(refusal(executor, launch))
 
 
 class SlotSuite:
     """Sharing."""
 
-    bounded = True  # whether the executor knows how many cores and GPUs it has
-    limits_memory = True
+    limits_memory = True  # set to False for an executor that has no means to
 
     def test_no_more_than_its_slots_run_together(self, executor: Executor, tmp_path: Path) -> None:
         code = (
@@ -374,11 +385,11 @@ class SlotSuite:
         assert answers == {number: str(number) for number in range(6)}
 
     def test_the_impossible_is_refused_at_once(self, executor: Executor) -> None:
-        if not self.bounded:
+        if isinstance(type(executor), HandsOutSlotsOnly):
             return
         for resources in (Resources(gpus=10_000), Resources(cpus=100_000), Resources(memory_gb=1e9)):
             error = refusal(executor, python("pass", resources=resources))
-            assert error is not None, f"would wait for ever for {resources}"
+            assert error is not None, f"would wait forever for {resources}"
             assert error.faults[0].field.startswith("resources.")
         assert finish(executor, python("pass")).returncode == 0
 
@@ -396,4 +407,4 @@ class SlotSuite:
 
 
 class ExecutorSuite(ProcessSuite, StopSuite, CallSuite, SlotSuite):
-    """The contract of `autoscout.core.protocols.Executor`, one method per promise."""
+    """The contract of `autoscout.core.protocols.Executor`, one method per rule."""

@@ -52,6 +52,11 @@ class SqlStore:
         self._journal = Journal(journal) if journal else None
         self._opened: set[str] = set()
 
+    @classmethod
+    def example(cls, folder: Path) -> str:
+        """A SQLite file in a folder."""
+        return str(folder / "store.db")
+
     def __enter__(self) -> Self:
         return self
 

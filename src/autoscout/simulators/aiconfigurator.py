@@ -13,10 +13,11 @@ import numpy as np
 from autoscout.core.config import Config
 from autoscout.core.log import logger
 from autoscout.core.protocols import Prediction
-from autoscout.core.task import Task
+from autoscout.core.task import Objective, Task
 from autoscout.core.trial import Fidelity, Trial
 from autoscout.simulators.serving.job import ENGINES
 from autoscout.simulators.serving.read import KNOBS, Deployment, ServingTask, deployment, read_serving_task
+from autoscout.space import Choice, Space
 
 SYSTEMS = {
     "A100-80": "a100_sxm",
@@ -57,6 +58,13 @@ class AiconfiguratorModel:
         self.options = options or AiconfiguratorOptions()
         self._memory: dict[tuple[str, str], tuple[float, float] | None] = {}
         self._scale = 1.0
+
+    @classmethod
+    def example(cls) -> tuple[Space, Task]:
+        """A model and a GPU that the package has data for."""
+        workload = {"model": "Qwen/Qwen3-32B", "isl": 1024, "osl": 256, "concurrency": 16}
+        task = Task(system="vllm", objective=Objective(metric="mean_tpot_ms"), workload=workload, hardware={"gpus": "8xH100"})
+        return Space([Choice("tp", [2, 4, 8]), Choice("dp", [1, 2])], ["tp * dp <= gpus"], {"gpus": 8}), task
 
     @property
     def knobs(self) -> frozenset[str]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from autoscout.core.errors import require
 from autoscout.simulators._shared.columns import Matrix
-from autoscout.simulators._shared.regression import FittedRegression, Vector
+from autoscout.simulators._shared.regression import FittedRegression, Vector, Weighted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class LogLinearRegression(FittedRegression):
         shifted = inputs - centre
         normal = shifted.T @ shifted + self.options.ridge * np.eye(inputs.shape[1])
         weights = np.linalg.solve(normal, shifted.T @ (targets - middle)) if inputs.shape[1] else np.zeros(0)
-        return lambda asked: np.asarray((asked - centre) @ weights + middle, dtype=np.float64)
+        return Weighted(weights=weights, offset=float(middle), centre=centre)
 
 
 __all__ = ["LogLinearRegression"]

@@ -11,7 +11,7 @@ from autoscout.common.boosting import BoostedTrees, TreeOptions
 from autoscout.core import plugins
 from autoscout.core.config import Config
 from autoscout.core.errors import require
-from autoscout.core.protocols import Prediction, Simulator
+from autoscout.core.protocols import Prediction, Simulator, SpaceLike
 from autoscout.core.task import Task
 from autoscout.core.trial import Trial
 from autoscout.simulators._shared.columns import Columns, Nearness, measured
@@ -49,6 +49,12 @@ class ResidualModel:
         self._trees: BoostedTrees | None = None
         self._columns = Columns(columns=())
         self._nearness = Nearness(np.zeros((0, 0)))
+
+    @classmethod
+    def example(cls) -> tuple[SpaceLike, Task]:
+        """That of the simulator which it corrects unless told otherwise."""
+        found: tuple[SpaceLike, Task] = plugins.get("simulator", ResidualOptions().base).example()
+        return found
 
     @property
     def knobs(self) -> frozenset[str]:

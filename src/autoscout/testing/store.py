@@ -3,14 +3,12 @@
     class TestMyStore(StoreSuite):
         @pytest.fixture
         def store(self, tmp_path):
-            store = MyStore(tmp_path / "trials")
-            yield store
-            store.close()
+            yield from self.opened(MyStore, tmp_path)
 
-        def again(self, store):  # when several handles can share the data
-            return MyStore(store.path)
+`opened` begins a store at the place that the class names for tests (`core.protocols.HasExamplePlace`), closes every handle at the end, and
+compares `trials.jsonl`, if the store wrote one, with what it stored.
 
-Needs no pytest itself; the methods are plain functions of a store.
+Needs no pytest itself; the methods are plain functions of a store and of an empty folder `tmp_path`.
 """
 
 from __future__ import annotations
@@ -19,10 +17,11 @@ import math
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,8 +29,9 @@ import numpy as np
 from autoscout.core.config import Config
 from autoscout.core.errors import AutoScoutError, ConfigError, StoreError
 from autoscout.core.history import best_of, bring, similar, trials_of
+from autoscout.core.journal import read_trials
 from autoscout.core.origin import Origin
-from autoscout.core.protocols import Store, StudyRecord
+from autoscout.core.protocols import HasExamplePlace, Store, StudyRecord, Volatile
 from autoscout.core.task import Budget, Direction, Limit, Objective, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
 from autoscout.core.worker import worker_identity
@@ -66,17 +66,68 @@ def trial(x: int, repeat: int = 0, worker: str = ELSEWHERE, **measured: Any) -> 
     )
 
 
+def example_place(kind: Any, folder: Path) -> str:
+    """A place in a folder where a store of this kind can be begun."""
+    return str(kind.example(folder)) if issubclass(kind, HasExamplePlace) else f"{kind.schemes[0]}:{folder / 'store'}"
+
+
 class StoreSuite:
-    """The contract of `autoscout.core.protocols.Store`, one method per promise."""
+    """The contract of `autoscout.core.protocols.Store`, one method per rule."""
+
+    def opened(self, kind: Any, folder: Path, target: str | None = None) -> Iterator[Any]:
+        """A store for the fixture `store`: in `folder`, or at `target`."""
+        self._target, self._journal = target or example_place(kind, folder), folder / "trials.jsonl"
+        self._handles = [kind(self._target, create=True, journal=self._journal)]
+        yield self._handles[0]
+        for handle in self._handles:
+            handle.close()
+        if self._journal.exists():
+            reader = kind(self._target, create=False, journal=None)
+            stored = {record.name: list(trials_of(reader, record.name)) for record in reader.studies()}
+            reader.close()
+            assert {name: read_trials(self._journal, name) for name in stored} == stored, "the journal agrees with the store"
 
     def again(self, store: Any) -> Any:
-        """Another handle on the same data; a store that cannot have one gives itself."""
-        return store
+        """Another handle on the same data, as another process would have; a store that cannot share its data gives itself."""
+        if isinstance(type(store), Volatile):
+            return store
+        self._handles.append(type(store)(self._target, create=False, journal=self._journal))
+        return self._handles[-1]
 
-    # --- studies -----------------------------------------------------------------------------------------------
+    # --- places ------------------------------------------------------------------------------------------------
 
     def test_is_a_store(self, store: Store) -> None:
         assert isinstance(store, Store)
+
+    def test_has_schemes(self, store: Any) -> None:
+        schemes = type(store).schemes
+        assert isinstance(schemes, tuple)
+        assert schemes, "without a scheme nobody can choose it"
+        assert all(scheme == scheme.lower() and len(scheme) > 1 for scheme in schemes)
+
+    def test_nothing_is_begun_unless_asked(self, store: Any, tmp_path: Path) -> None:
+        place = example_place(type(store), tmp_path / "nothing")
+        _raised(StoreError, lambda: type(store)(place, create=False, journal=None))
+        assert not (tmp_path / "nothing").exists()
+
+    def test_without_a_journal(self, store: Any, tmp_path: Path) -> None:
+        (tmp_path / "elsewhere").mkdir()
+        other = type(store)(example_place(type(store), tmp_path / "elsewhere"), create=True, journal=None)
+        other.open(record())
+        assert len(other.append("study", [trial(0)])) == 1
+        other.close()
+
+    def test_trials_outlive_the_handle(self, store: Any) -> None:
+        if isinstance(type(store), Volatile):
+            return
+        store.open(record())
+        written = store.append("study", [trial(0), trial(1)])
+        store.close()
+        other = self.again(store)
+        assert [found.name for found in other.studies()] == ["study"]
+        assert list(other.batches("study")) == [written]
+
+    # --- studies -----------------------------------------------------------------------------------------------
 
     def test_open_creates_and_joins(self, store: Store) -> None:
         first = store.open(record())
@@ -201,7 +252,7 @@ class StoreSuite:
         assert [t.measurement.status for t in stored] == failures
         assert store.claim("study", [proposal(0)], ELSEWHERE, LEASE_S) == [], "a failed configuration is finished"
 
-    def test_a_trial_stands_there_once(self, store: Store) -> None:
+    def test_a_trial_is_stored_once(self, store: Store) -> None:
         store.open(record())
         assert len(store.append("study", [trial(0), trial(0), trial(1)])) == 2
         assert self.again(store).append("study", [trial(0, cost_s=99.0), trial(1)]) == []

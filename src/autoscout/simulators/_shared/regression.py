@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,7 +93,19 @@ def least_squares(inputs: Matrix, targets: Vector) -> Callable[[Matrix], Vector]
     """Ordinary least squares with an intercept; the shortest solution where the data leaves a choice."""
     design = np.column_stack([np.ones(len(inputs)), inputs])
     weights, *_ = np.linalg.lstsq(design, targets, rcond=None)
-    return lambda asked: np.asarray(np.column_stack([np.ones(len(asked)), asked]) @ weights, dtype=np.float64)
+    return Weighted(weights=weights[1:], offset=float(weights[0]), centre=np.zeros(inputs.shape[1]))
 
 
-__all__ = ["FittedRegression", "least_squares"]
+@dataclass(frozen=True, kw_only=True)
+class Weighted:
+    """A weighted sum of centred inputs; an object and not a closure, so that a fitted simulator pickles."""
+
+    weights: Vector
+    offset: float
+    centre: Vector
+
+    def __call__(self, asked: Matrix) -> Vector:
+        return np.asarray((asked - self.centre) @ self.weights + self.offset, dtype=np.float64)
+
+
+__all__ = ["FittedRegression", "Weighted", "least_squares"]

@@ -11,13 +11,14 @@ import numpy as np
 from autoscout.core import seeds
 from autoscout.core.config import Config
 from autoscout.core.protocols import Prediction
-from autoscout.core.task import Task
+from autoscout.core.task import Direction, Objective, Task
 from autoscout.core.trial import Fidelity, Trial
 from autoscout.simulators.serving.calibration import ServingCalibration, serving_calibration
 from autoscout.simulators.serving.cost import step_cost
 from autoscout.simulators.serving.loop import Request, Served, serve
 from autoscout.simulators.serving.read import KNOBS, Deployment, ServingTask, deployment, read_serving_task
 from autoscout.simulators.serving.step import cache_tokens
+from autoscout.space import Choice, Grid, Space
 
 PERCENTILES = {"mean": None, "median": 50.0, "p50": 50.0, "p75": 75.0, "p90": 90.0, "p95": 95.0, "p99": 99.0}
 
@@ -50,6 +51,14 @@ class ServingModel:
         self._seen: tuple[Task, ServingTask] | None = None
         self._memory: dict[tuple[str, str], dict[str, float]] = {}
         self._scale = 1.0
+
+    @classmethod
+    def example(cls) -> tuple[Space, Task]:
+        """A small model under a light load."""
+        workload = {"model": "llama-3.1-8b", "input_tokens": 256, "output_tokens": 32, "concurrency": 8, "requests": 16}
+        objective = Objective(metric="output_throughput", direction=Direction.MAXIMIZE)
+        task = Task(system="vllm", objective=objective, workload=workload, hardware={"gpus": "4xH100"})
+        return Space([Choice("tensor_parallel_size", [1, 2, 4]), Grid("max_num_seqs", values=[4, 8, 64], default=64)]), task
 
     @property
     def knobs(self) -> frozenset[str]:

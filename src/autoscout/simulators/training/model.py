@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.protocols import Prediction
-from autoscout.core.task import Direction, Task
+from autoscout.core.task import Direction, Objective, Task
 from autoscout.core.trial import Fidelity, Trial
 from autoscout.simulators._shared.task import number
 from autoscout.simulators.training.calibration import TrainingCalibration, training_calibration
@@ -21,6 +21,7 @@ from autoscout.simulators.training.memory import StepMemory, feasible, spare_roo
 from autoscout.simulators.training.read import HARDWARE_KNOBS, KNOBS, TrainingTask, read_layout, read_task, training_job
 from autoscout.simulators.training.step import StepTime, step_time
 from autoscout.simulators.training.tables import model_flops
+from autoscout.space import Choice, Flag, Space
 
 Vector = NDArray[np.float64]
 
@@ -68,6 +69,14 @@ class TrainingModel:
         self._scale = 1.0
         self._shift = 0.0
         self._spread: float | None = None
+
+    @classmethod
+    def example(cls) -> tuple[Space, Task]:
+        """Eight GPUs for a small model."""
+        workload = {"model": "llama-3.2-3b", "sequence": 4096, "global_batch": 64}
+        task = Task(system="megatron", objective=Objective(metric="step_s"), workload=workload, hardware={"gpus": "8xA100-80"})
+        degrees = [Choice(name, [1, 2, 4, 8], default=8 if name == "dp" else 1) for name in ("tp", "pp", "dp")]
+        return Space([*degrees, Choice("mbs", [1, 2, 4]), Flag("sp", when="tp > 1")], ["tp * pp * dp == gpus"], {"gpus": 8}), task
 
     @property
     def knobs(self) -> frozenset[str]:

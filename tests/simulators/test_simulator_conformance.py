@@ -1,0 +1,37 @@
+"""The shipped suite over every simulator there is; one that understands few tasks brings the task that it is tried on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from autoscout.core import plugins
+from autoscout.core.task import Task
+from autoscout.space import Space
+from autoscout.testing.simulator import Make, SimulatorSuite, example
+
+
+def marked(name: str) -> Any:
+    """One that needs more packages is tested where those are; see scripts/test."""
+    usable = plugins.health("simulator", name).usable
+    alone = usable and not getattr(plugins.get("simulator", name), "requires", ())
+    return pytest.param(name, marks=[] if alone else [pytest.mark.adapters, pytest.mark.slow])
+
+
+class TestEverySimulator(SimulatorSuite):
+    @pytest.fixture(params=[marked(name) for name in plugins.available("simulator")])
+    def make(self, request: pytest.FixtureRequest) -> Make:
+        health = plugins.health("simulator", request.param)
+        if not health.usable:
+            pytest.skip(health.why)
+        found: Make = plugins.get("simulator", request.param)
+        return found
+
+    @pytest.fixture
+    def space(self, make: type) -> Space:
+        return example(make)[0]
+
+    @pytest.fixture
+    def task(self, make: type) -> Task:
+        return example(make)[1]

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from _systems import Behaviours, Script, proposal, task
 
+from _systems import Behaviours, Script, proposal, task
 from autoscout.core.clock import VirtualClock
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, LaunchError

@@ -93,7 +93,7 @@ def least_squares(inputs: Matrix, targets: Vector) -> Callable[[Matrix], Vector]
     """Ordinary least squares with an intercept; the shortest solution where the data leaves a choice."""
     design = np.column_stack([np.ones(len(inputs)), inputs])
     weights, *_ = np.linalg.lstsq(design, targets, rcond=None)
-    return Weighted(weights=weights[1:], offset=float(weights[0]), centre=np.zeros(inputs.shape[1]))
+    return Weighted(weights=np.asarray(weights[1:], dtype=np.float64), offset=float(weights[0]), centre=np.zeros(inputs.shape[1]))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -58,17 +58,17 @@ def search(
 ) -> None:
     """Race searchers on tables: evaluations to the optimum, area under regret, mean rank, failures, CPU per proposal."""
     entries = tuple(Entry.parse(text) for text in _listed(searchers))
-    crews = _crews(workers)
+    counts = _counts(workers)
     named = simulator not in (AUTO, NONE)
-    if named and len(crews) > 1:
+    if named and len(counts) > 1:
         raise ConfigError(Fault(where="--workers", value=repr(workers), rule="with a named --simulator, one number only"))
-    race = _race(tables, entries, _listed(only), range(first_seed, first_seed + seeds), budget, crews[0], jobs, output)
+    race = _race(tables, entries, _listed(only), range(first_seed, first_seed + seeds), budget, counts[0], jobs, output)
     if named:
         race = _informed(race, Simulated.parse(simulator))
     elif simulator == AUTO:
         race = replace(race, informants=informants(entries, map(load_table, race.tables)))
-    runs = [run for count in crews for run in _runs(replace(race, workers=count), quiet=as_json)]
-    if len(crews) > 1:
+    runs = [run for count in counts for run in _runs(replace(race, workers=count), quiet=as_json)]
+    if len(counts) > 1:
         runs = [replace(run, searcher=f"{run.searcher}, {run.workers} at once") for run in runs]
     scores = _scores(race, runs)
     compared = compare(runs, scores, race.entries, {source.name: load_table(source) for source in race.tables}) if named else []
@@ -84,7 +84,7 @@ def _listed(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _crews(text: str) -> list[int]:
+def _counts(text: str) -> list[int]:
     """How many proposals are under way at once, one race each."""
     try:
         found = list(dict.fromkeys(int(part) for part in _listed(text)))

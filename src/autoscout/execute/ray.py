@@ -57,7 +57,7 @@ class RayExecutor(QueuedExecutor):
     def __init__(self, options: RayOptions | None = None) -> None:
         self.options = options or RayOptions()
         super().__init__(self.options, _Slots(self.options.slots), "ray")
-        self._crew = _Crew()
+        self._actors = _Actors()
         self._connecting = threading.Lock()
         self._connected = self._joined = self._closed = False
 
@@ -70,13 +70,13 @@ class RayExecutor(QueuedExecutor):
         if faults:
             raise LaunchError(faults)
         bare = replace(launch, call=None)  # the call travels packed: only the process that runs it needs its code
-        return self._queue.submit(launch, lambda _: _Trial(bare, self._settings, packed, self._crew))
+        return self._queue.submit(launch, lambda _: _Trial(bare, self._settings, packed, self._actors))
 
     def close(self) -> None:
         self._queue.close()
         with self._connecting:
             if self._joined:
-                self._crew.dismiss()
+                self._actors.dismiss()
             self._closed = True
             if self._connected:
                 self._connected = False
@@ -123,7 +123,7 @@ class _Worker:
             self._run.stop()
 
 
-class _Crew:
+class _Actors:
     """Actors between two launches: starting one takes longer than many a trial."""
 
     def __init__(self) -> None:
@@ -164,13 +164,13 @@ class _Crew:
 
 
 class _Trial:
-    """On our side: one launch on an actor of the crew."""
+    """On our side: one launch on one of our actors."""
 
-    def __init__(self, launch: Launch, settings: LaunchSettings, packed: bytes | None, crew: _Crew) -> None:
+    def __init__(self, launch: Launch, settings: LaunchSettings, packed: bytes | None, actors: _Actors) -> None:
         self._launch = launch
         self._settings = settings
         self._packed = packed
-        self._crew = crew
+        self._actors = actors
         self._stopped = threading.Event()
 
     def stop(self) -> None:
@@ -181,7 +181,7 @@ class _Trial:
 
         if self._stopped.is_set():
             return Completed(returncode=None, cancelled=True)
-        actor = self._crew.take(self._launch.resources)
+        actor = self._actors.take(self._launch.resources)
         answered: Completed | None = None
         try:
             answered = self._wait(ray, actor)
@@ -193,7 +193,7 @@ class _Trial:
             )
         finally:
             if answered is not None:
-                self._crew.give(self._launch.resources, actor)
+                self._actors.give(self._launch.resources, actor)
             else:
                 ray.kill(actor)
 

@@ -137,7 +137,7 @@ def understands(simulator: Simulator, space: Space, task: Task) -> str:
     """Why a simulator cannot predict a task; empty when it can: it reads a knob, complains of nothing and has an answer."""
     if not simulator.knobs & space.knobs.keys():
         return "it reads none of the knobs"
-    rng = stream(0, "foresight")
+    rng = stream(0, "understands")
     drawn = (space.sample(rng) for _ in range(DRAWN))
     try:
         values = simulator.predict([space.default(), *(config for config in drawn if config is not None)], task).value

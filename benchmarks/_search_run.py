@@ -2,7 +2,7 @@
 
 A program of its own, started by `benchmarks.search`: it is the same for every source tree that is compared, so it uses only what all of
 them have (`find_tables`, `load_table`, `Space.among`, and the searcher's `ask` and `tell`). The job is one JSON object on standard input:
-folders of tables, the names wanted, searchers, seeds, budget.
+folders of tables, the names wanted and not wanted, searchers, seeds, budget.
 """
 
 from __future__ import annotations
@@ -100,7 +100,10 @@ def main() -> None:
     """Read the job, run it, print every run as soon as it is finished."""
     job = json.load(sys.stdin)
     sources = [source for folder in job["folders"] if Path(folder).is_dir() for source in find_tables(folder)]
-    tables = [Answers(load_table(source)) for source in sources if not job.get("only") or source.name in job["only"]]
+    wanted = [
+        source for source in sources if source.name not in job.get("without", ()) and source.name in (job.get("only") or [source.name])
+    ]
+    tables = [Answers(load_table(source)) for source in wanted]
     for seed in job["seeds"]:
         for answers in tables:
             for entry in job["entries"]:

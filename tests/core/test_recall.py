@@ -19,7 +19,7 @@ def filled(name: str = "old", task: Task = TASK, fidelity: Fidelity = Fidelity.M
     trials = []
     for x in range(count):
         answer = Measurement(status=Status.OK, metrics={"speed": float(x), "memory": float(x)}, fidelity=fidelity)
-        origin = {"round": x, "ordering": ["a", "b"] if x == count - 1 else ["b", "a"]}
+        origin = {"by": "toy", "round": x, "note": f"proposal {x}"}
         trials.append(Trial(proposal=Proposal(config=Config(x=x), origin=Origin.from_json(origin)), measurement=answer))
     store.append(
         name, [*trials, Trial(proposal=Proposal(config=Config(x=-1)), measurement=Measurement(status=Status.CRASHED, fidelity=fidelity))]
@@ -27,10 +27,10 @@ def filled(name: str = "old", task: Task = TASK, fidelity: Fidelity = Fidelity.M
     return store
 
 
-def test_trials_come_best_first_with_failures_and_the_last_ordering() -> None:
+def test_trials_come_best_first_with_failures_and_the_last_notes() -> None:
     (past,) = recall(filled(), TASK)
     assert [trial.loss for trial in past.trials] == [*(-float(x) for x in range(9, -1, -1)), None]
-    assert past.ordering == ("a", "b")
+    assert past.last == {"round": 9, "note": "proposal 9"}
     assert (past.study, past.similarity) == ("old", 1.0)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from autoscout.core.history import Past, PastTrial
 from autoscout.core.task import Task
 from autoscout.search.hybrid import HybridSearcher
 from autoscout.search.hybrid.options import HybridOptions
-from autoscout.search.hybrid.past import Past, PastTrial
 from autoscout.search.hybrid_paper.searcher import HybridPaperOptions, HybridPaperSearcher
 from autoscout.space import Space
 from autoscout.testing.searcher import SPACES, Make, SearcherSuite
@@ -19,15 +19,15 @@ class _Suite(SearcherSuite):
         return SPACES[request.param]()
 
 
-class TestHybridWithAllParts(_Suite):
-    """Tree, tournament, orchestrator, forest and a past study together."""
+class TestHybridWithAPast(_Suite):
+    """A past study, other starting points, and failures as slow trials."""
 
     @pytest.fixture
     def make(self) -> Make:
         def build(space: Space, task: Task, seed: int) -> HybridSearcher:
             trials = tuple(PastTrial(config=space.default().to_json(), loss=float(index)) for index in range(1, 6))
             past = (Past(similarity=0.5, trials=trials),)
-            return HybridSearcher(space, task, seed, HybridOptions(tree=True, orchestrator=True, trees=5, past=past))
+            return HybridSearcher(space, task, seed, HybridOptions(start=2, failures=False, past=past))
 
         return build
 
@@ -48,7 +48,7 @@ class TestHybridPaperWithAPast(_Suite):
     def make(self) -> Make:
         def build(space: Space, task: Task, seed: int) -> HybridPaperSearcher:
             trials = (PastTrial(config=space.default().to_json(), loss=1.0), PastTrial(config={}, loss=None))
-            past = (Past(similarity=0.5, trials=trials, ordering=tuple(reversed(space.sparse))),)
+            past = (Past(similarity=0.5, trials=trials, last={"ordering": list(reversed(space.sparse))}),)
             return HybridPaperSearcher(space, task, seed, HybridPaperOptions(orderings=9, past=past))
 
         return build

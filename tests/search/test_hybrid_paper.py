@@ -15,12 +15,12 @@ from autoscout.core.history import Past, PastTrial
 from autoscout.core.origin import Origin
 from autoscout.core.seeds import stream
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
-from autoscout.search.hybrid.ledger import Answer
-from autoscout.search.hybrid.orchestrator import Arm, Quad
-from autoscout.search.hybrid.tournament import halve, stage
+from autoscout.search._shared.history import Answer
 from autoscout.search.hybrid_paper.known import Known, costs
+from autoscout.search.hybrid_paper.orchestrator import Arm, Quad
 from autoscout.search.hybrid_paper.rounds import CELLS, WEAK, Course, Round, Turn, progress
 from autoscout.search.hybrid_paper.searcher import HybridPaperOptions, HybridPaperSearcher
+from autoscout.search.hybrid_paper.tournament import halve, stage
 from autoscout.search.hybrid_paper.uct import Tree
 from autoscout.space import Choice, Flag, Grid, Space
 from autoscout.testing.searcher import SPACES, TASK
@@ -36,10 +36,6 @@ SPACE = Space(
     ]
 )
 NO_TOURNAMENT = HybridPaperOptions(tournament=False)
-
-
-def notes_of(trial: Trial) -> Mapping[str, Any]:
-    return trial.proposal.origin.notes
 
 
 def time_s(config: Config) -> float:
@@ -60,6 +56,12 @@ def measured(proposal: Proposal, cost: Callable[[Config], float] = time_s, fidel
     return Trial(proposal=proposal, measurement=answer)
 
 
+def own(proposal: Proposal) -> Mapping[str, Any]:
+    """What the searcher wrote for itself."""
+    assert proposal.origin.by == "hybrid-paper"
+    return proposal.origin.notes
+
+
 def run(searcher: HybridPaperSearcher, budget: int, width: int = 1) -> list[Trial]:
     found: list[Trial] = []
     while len(found) < budget:
@@ -75,10 +77,10 @@ def answers(losses: dict[Config, float], simulated: dict[Config, float] | None =
     return [
         Answer(
             config=config,
-            key=config.key,
+            age=(0, 0, config.key),
             loss=losses.get(config, guesses.get(config, math.inf)),
             simulated=guesses.get(config),
-            origin=Origin.from_json({}),
+            origin=Origin(),
             measured=config in losses,
         )
         for config in sorted({**losses, **guesses}, key=lambda config: config.key)
@@ -118,19 +120,19 @@ def test_every_iteration_of_the_tournament_is_one_evaluation_of_the_tree_whose_t
     searcher = HybridPaperSearcher(space, TASK, 3, HybridPaperOptions(orderings=4))
     first, *turns = run(searcher, 9)
     assert first.config == space.default()
-    origins = [notes_of(trial) for trial in turns]
+    origins = [own(trial.proposal) for trial in turns]
     assert [origin["turn"] for origin in origins] == list(range(8))
     assert [origin["tree"] for origin in origins[:4]] == [0, 1, 2, 3]
     alive = origins[4]["alive"]
     assert len(alive) == 2
     assert [origin["tree"] for origin in origins[4:]] == [alive[1], alive[0], alive[0], alive[1]]
-    assert "round" in searcher.ask(1)[0].origin.notes, "the main loop begins when one tree is left"
+    assert "round" in own(searcher.ask(1)[0]), "the main loop begins when one tree is left"
 
 
 def test_the_tree_with_the_larger_cumulative_reward_stays() -> None:
     one, other, third = Config(x=1), Config(x=2), Config(x=3)
     past = Course((Turn(0, 0, (0, 1), one), Turn(1, 1, (0, 1), other)))
-    known = Known(answers({one: 2.0, other: 1.0, third: 3.0}), {}, switched=True)
+    known = Known(answers({one: 2.0, other: 1.0, third: 3.0}), switched=True)
     assert past.alive(2, 1, known) == (1,)
     assert past.alive(2, 0, known) == (0, 1)
 
@@ -138,14 +140,14 @@ def test_the_tree_with_the_larger_cumulative_reward_stays() -> None:
 def test_what_was_eliminated_stays_so_when_ranks_change() -> None:
     one, other, third = Config(x=1), Config(x=2), Config(x=3)
     past = Course((Turn(0, 0, (0, 1, 2), one), Turn(1, 1, (0, 1, 2), other), Turn(3, 1, (0, 1), third)))
-    known = Known(answers({one: 9.0, other: 8.0, third: 1.0}), {}, switched=True)
+    known = Known(answers({one: 9.0, other: 8.0, third: 1.0}), switched=True)
     assert past.alive(3, 1, known) == (0, 1), "as the turns of that round say, though tree 0 is now worst"
 
 
 def test_the_winner_is_the_tree_of_the_main_loop_for_good() -> None:
     searcher = HybridPaperSearcher(SPACE, TASK, 0)
     trials = run(searcher, 60)
-    rounds = [notes_of(trial) for trial in trials if "round" in notes_of(trial)]
+    rounds = [own(trial.proposal) for trial in trials if "round" in own(trial.proposal)]
     assert len({origin["tree"] for origin in rounds}) == 1
     assert len({tuple(origin["ordering"]) for origin in rounds}) == 1
 
@@ -167,18 +169,18 @@ def test_a_study_may_go_on_with_another_k(before: int, after: int) -> None:
 def test_past_winners_enter_first() -> None:
     options = HybridPaperOptions(orderings=2, first=(("fused", "padded", "kernel"),))
     trials = run(HybridPaperSearcher(SPACE, TASK, 0, options), 12)
-    assert trials[1].proposal.origin.notes["tree"] == 0
-    entered = {notes_of(trial)["tree"]: notes_of(trial)["ordering"] for trial in trials if "round" in trial.proposal.origin.notes}
+    assert own(trials[1].proposal)["tree"] == 0
+    entered = {own(trial.proposal)["tree"]: own(trial.proposal)["ordering"] for trial in trials if "round" in own(trial.proposal)}
     assert entered.get(0, ["fused", "padded", "kernel"]) == ["fused", "padded", "kernel"]
 
 
 def test_past_studies_give_a_start_and_an_ordering() -> None:
     good = SPACE.project({}, Config(kernel="c", fused=True, padded=False))
     trials = (PastTrial(config=SPACE.default().to_json(), loss=9.0), PastTrial(config=good.to_json(), loss=1.0))
-    past = (Past(similarity=0.8, trials=trials, ordering=("fused", "padded", "kernel")), Past(similarity=0.6, trials=()))
+    past = (Past(similarity=0.8, trials=trials, last={"ordering": ["fused", "padded", "kernel"]}), Past(similarity=0.6, trials=()))
     searcher = HybridPaperSearcher(SPACE, TASK, 0, HybridPaperOptions(orderings=1, past=past))
     assert [proposal.config for proposal in searcher.ask(2)] == [SPACE.default(), good]
-    assert run(searcher, 6)[-1].proposal.origin.notes["ordering"] == ["fused", "padded", "kernel"]
+    assert own(run(searcher, 6)[-1].proposal)["ordering"] == ["fused", "padded", "kernel"]
 
 
 # --- the tree --------------------------------------------------------------------------------------------------
@@ -230,7 +232,7 @@ def test_descents_decide_every_active_sparse_knob_under_given() -> None:
 
 def test_the_first_grid_is_two_by_two() -> None:
     four = HybridPaperSearcher(SPACE, TASK, 0, NO_TOURNAMENT).ask(4)
-    assert [proposal.origin.notes["cell"] for proposal in four] == ["bb", "bc", "cb", "cc"]
+    assert [own(proposal)["cell"] for proposal in four] == ["bb", "bc", "cb", "cc"]
     bb, bc, cb, cc = (proposal.config for proposal in four)
     assert SPACE.structure(bb) == SPACE.structure(bc) != SPACE.structure(cb) == SPACE.structure(cc)
     assert bb == SPACE.default()
@@ -240,15 +242,15 @@ def test_the_first_grid_is_two_by_two() -> None:
 def test_a_grid_is_finished_before_the_next_is_planned(width: int) -> None:
     searcher = HybridPaperSearcher(SPACE, TASK, 0, NO_TOURNAMENT)
     for trial in run(searcher, 50, width):
-        quad = notes_of(trial)["quad"]
-        assert trial.config.to_json() == quad[notes_of(trial)["cell"]]
+        quad = own(trial.proposal)["quad"]
+        assert trial.config.to_json() == quad[own(trial.proposal)["cell"]]
     told = {trial.config for trial in run(HybridPaperSearcher(SPACE, TASK, 0, NO_TOURNAMENT), 50)}
     trials = run(HybridPaperSearcher(SPACE, TASK, 0, NO_TOURNAMENT), 50)
-    last = trials[-1].proposal.origin.notes["round"]
+    last = own(trials[-1].proposal)["round"]
     for trial in trials:
-        if notes_of(trial)["round"] < last:
-            assert all(Config(cell) in told for cell in notes_of(trial)["quad"].values())
-    numbers = [notes_of(trial)["round"] for trial in trials]
+        if own(trial.proposal)["round"] < last:
+            assert all(Config(cell) in told for cell in own(trial.proposal)["quad"].values())
+    numbers = [own(trial.proposal)["round"] for trial in trials]
     assert numbers == sorted(numbers)
     assert last >= 10
 
@@ -256,11 +258,11 @@ def test_a_grid_is_finished_before_the_next_is_planned(width: int) -> None:
 def test_known_cells_cost_nothing_and_the_base_is_the_incumbent() -> None:
     trials = run(HybridPaperSearcher(SPACE, TASK, 1, NO_TOURNAMENT), 40)
     for at, trial in enumerate(trials):
-        begins = min(index for index, other in enumerate(trials) if notes_of(other)["round"] == notes_of(trial)["round"])
+        begins = min(index for index, other in enumerate(trials) if own(other.proposal)["round"] == own(trial.proposal)["round"])
         before = [other for other in trials[:begins] if other.ok]
         if before:
             best = min(TASK.objective.loss(other.measurement) for other in before)
-            assert time_s(Config(notes_of(trial)["quad"]["bb"])) == best
+            assert time_s(Config(own(trial.proposal)["quad"]["bb"])) == best
         assert trial.config not in [other.config for other in trials[:at]]
 
 
@@ -268,14 +270,14 @@ def test_a_grid_lost_in_flight_is_asked_for_again() -> None:
     searcher = HybridPaperSearcher(SPACE, TASK, 0, NO_TOURNAMENT)
     four = searcher.ask(4)
     searcher.tell([measured(four[0]), measured(four[2])])
-    assert [proposal.origin.notes["cell"] for proposal in searcher.ask(2)] == ["bc", "cc"]
+    assert [own(proposal)["cell"] for proposal in searcher.ask(2)] == ["bc", "cc"]
     (more,) = searcher.ask(1, pending=[four[1], four[3]])
-    assert more.origin.notes["round"] == 1
+    assert own(more)["round"] == 1
 
 
 def test_the_arm_that_is_pulled_brings_the_new_candidate() -> None:
     for trial in run(HybridPaperSearcher(SPACE, TASK, 2, NO_TOURNAMENT), 40)[4:]:
-        origin = notes_of(trial)
+        origin = own(trial.proposal)
         quad = {name: Config(cell) for name, cell in origin["quad"].items()}
         if origin["arm"] == "sparse":
             assert SPACE.structure(quad["cb"]) != SPACE.structure(quad["bb"])
@@ -299,7 +301,7 @@ def cells(bb: float, bc: float, cb: float, cc: float) -> tuple[dict[str, Config]
 
 def test_credit_is_the_difference_of_differences() -> None:
     grid, losses = cells(10.0, 8.0, 9.0, 6.0)
-    known = Known(answers(losses), {}, switched=True)
+    known = Known(answers(losses), switched=True)
     for arm in Arm:
         (pull,) = progress([Round(0, arm, 0, None, grid)], known, ()).pulls
         assert pull.gain == pytest.approx(Quad(bb=10.0, bc=8.0, cb=9.0, cc=6.0).gain(arm))
@@ -308,42 +310,34 @@ def test_credit_is_the_difference_of_differences() -> None:
 
 def test_an_open_grid_is_expected_to_earn_the_average() -> None:
     grid, losses = cells(10.0, 8.0, 9.0, 6.0)
-    known = Known(answers(losses), {}, switched=True)
+    known = Known(answers(losses), switched=True)
     later = Round(1, Arm.SPARSE, 0, None, {name: Config(later=name) for name in CELLS})
     done, waiting = progress([Round(0, Arm.SPARSE, 0, None, grid), later], known, ()).pulls
     assert waiting.gain == done.gain
 
 
-def test_a_cell_measured_elsewhere_still_earns_credit() -> None:
-    grid, losses = cells(10.0, 8.0, 9.0, 6.0)
-    near = Config(near=True)
-    losses[near] = losses.pop(grid["cc"])
-    (pull,) = progress([Round(0, Arm.DENSE, 0, None, grid)], Known(answers(losses), {grid["cc"]: near}, switched=True), ()).pulls
-    assert pull.gain == pytest.approx(((10 - 8) + (9 - 6)) / 20)
-
-
 def test_after_the_switch_simulated_credit_is_a_weak_prior() -> None:
     grid, losses = cells(10.0, 8.0, 9.0, 6.0)
     entry = Round(0, Arm.SPARSE, 0, None, grid)
-    (before,) = progress([entry], Known(answers({}, losses), {}, switched=False), ()).pulls
-    (after,) = progress([entry], Known(answers({Config(real=1): 99.0}, losses), {}, switched=True), ()).pulls
+    (before,) = progress([entry], Known(answers({}, losses), switched=False), ()).pulls
+    (after,) = progress([entry], Known(answers({Config(real=1): 99.0}, losses), switched=True), ()).pulls
     assert (before.weight, after.weight) == (1.0, WEAK)
     assert before.gain == after.gain
 
 
 def test_rewards_compare_only_what_the_same_instrument_answered() -> None:
     guesses = {Config(x=1): 0.1, Config(x=2): 0.2}
-    known = Known(answers({Config(x=3): 50.0, Config(x=4): 60.0}, guesses), {}, switched=True)
+    known = Known(answers({Config(x=3): 50.0, Config(x=4): 60.0}, guesses), switched=True)
     assert known.reward(Config(x=3)) == known.reward(Config(x=1)) == 1.0
     assert known.incumbent(Config()) == Config(x=3), "what was measured comes first"
 
 
 def test_while_simulators_answer_their_best_is_the_base() -> None:
     searcher = HybridPaperSearcher(SPACE, TASK, 0, NO_TOURNAMENT)
-    searcher.tell([measured(Proposal(config=SPACE.default(), origin=Origin.from_json({"by": "default"})))])
+    searcher.tell([measured(Proposal(config=SPACE.default(), origin=Origin(by="default")))])
     for _ in range(30):
         searcher.tell([measured(searcher.ask(1)[0], lambda config: 0.5 * time_s(config), Fidelity.SIMULATED)])
-    assert searcher.ask(1)[0].origin.notes["quad"]["bb"] != SPACE.default().to_json()
+    assert own(searcher.ask(1)[0])["quad"]["bb"] != SPACE.default().to_json()
 
 
 def test_costs_are_positive_whatever_the_objective() -> None:
@@ -357,7 +351,7 @@ def test_costs_are_positive_whatever_the_objective() -> None:
 
 def test_without_the_orchestrator_the_arms_take_turns() -> None:
     options = HybridPaperOptions(tournament=False, orchestrator=False)
-    arms = {notes_of(trial)["round"]: notes_of(trial)["arm"] for trial in run(HybridPaperSearcher(SPACE, TASK, 0, options), 30)}
+    arms = {own(trial.proposal)["round"]: own(trial.proposal)["arm"] for trial in run(HybridPaperSearcher(SPACE, TASK, 0, options), 30)}
     assert [arms[number] for number in sorted(arms)][:6] == ["sparse", "dense"] * 3
 
 
@@ -384,4 +378,4 @@ def test_sixteen_under_way_come_from_several_grids() -> None:
     run(searcher, 12)
     many = searcher.ask(16)
     assert len({proposal.config for proposal in many}) == 16
-    assert len({proposal.origin.notes.get("round") for proposal in many}) >= 4
+    assert len({own(proposal).get("round") for proposal in many}) >= 4

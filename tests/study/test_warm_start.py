@@ -129,7 +129,7 @@ def test_the_example_of_the_guide_runs(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def past(name: str, similarity: float) -> Past:
-    return Past(study=name, similarity=similarity, trials=(PastTrial(config={"x": 1}, loss=1.0),), ordering=("x",))
+    return Past(study=name, similarity=similarity, trials=(PastTrial(config={"x": 1}, loss=1.0),), last={"round": 1})
 
 
 def test_the_record_reads_as_it_was_written_and_rubbish_does_no_harm(tmp_path: Path) -> None:

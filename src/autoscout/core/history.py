@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from typing import Any
 
@@ -33,13 +33,13 @@ class Past:
     Attributes:
         similarity: 0 to 1, how far its task is like this one.
         trials: What it measured.
-        ordering: The sparse knobs in the order that won its tournament.
+        last: The notes of its last proposal (by their `round`); only the searcher that wrote them reads a meaning into them.
         study: Its name.
     """
 
     similarity: float
     trials: tuple[PastTrial, ...]
-    ordering: tuple[str, ...] = ()
+    last: dict[str, Any] = field(default_factory=dict)
     study: str = ""
 
     def __post_init__(self) -> None:
@@ -142,23 +142,22 @@ def recall(
 def _past(alike: float, record: StudyRecord, trials: Iterable[Trial], task: Task, most: int, fidelity: Fidelity) -> Past | None:
     """One study; None when nothing in it worked."""
     losses: dict[Config, float] = {}
-    orderings: list[tuple[int, list[str]]] = []
+    last: dict[str, Any] = {}
     for trial in trials:
         if trial.measurement.fidelity < fidelity or trial.measurement.status is Status.ABORTED:
             continue
         loss = task.objective.loss(trial.measurement)
         losses[trial.config] = min(loss, losses.get(trial.config, math.inf))
         notes = trial.proposal.origin.notes
-        if isinstance(notes.get("ordering"), list) and isinstance(notes.get("round"), int):
-            orderings.append((notes["round"], list(map(str, notes["ordering"]))))
+        if isinstance(notes.get("round"), int) and notes["round"] >= last.get("round", 0):
+            last = dict(notes)
     ranked = sorted(losses, key=lambda config: (losses[config], config.key))
     if not ranked or math.isinf(losses[ranked[0]]):
         return None
     kept = ranked[: most // 2] + ranked[most // 2 :: max(1, math.ceil(2 * (len(ranked) - most // 2) / most))]
-    last = max(orderings, key=lambda pair: pair[0], default=(0, []))[1]
     return Past(
         similarity=alike,
         trials=tuple(PastTrial(config=config.to_json(), loss=None if math.isinf(losses[config]) else losses[config]) for config in kept),
-        ordering=tuple(last),
+        last=last,
         study=record.name,
     )

@@ -15,7 +15,7 @@ from autoscout.core.task import Task
 from autoscout.core.trial import Trial
 from autoscout.report.curves import ordered
 
-_SHOWN = ("arm", "cell", "level", "how", "stage")
+_SHOWN = ("proposer", "arm", "cell", "level", "how", "stage")
 """Notes that name a role; numbers and keys name occasions."""
 
 
@@ -92,7 +92,7 @@ def lineage(task: Task, trials: Sequence[Trial], knobs: Sequence[str], depth: in
 
 
 def role_of(trial: Trial) -> str:
-    """Who proposed a trial, in a few words: `hybrid, arm dense`."""
+    """Who proposed a trial, in a few words: `hybrid, proposer stalled`."""
     origin = trial.proposal.origin
     parts = [origin.by or "unknown"]
     parts += [f"{name} {origin.notes[name]}" for name in _SHOWN if isinstance(origin.notes.get(name), (str, int))]

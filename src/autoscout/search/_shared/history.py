@@ -1,4 +1,4 @@
-"""What a baseline remembers of told trials: a set of answers, in an order that the trials carry in themselves.
+"""What a searcher remembers of told trials: a set of answers, in an order that the trials carry in themselves.
 
 The order in which trials arrive, and how they are grouped, leaves no trace: proposals of a searcher say in their origin in which round
 they were made, and that is their age. Trials from elsewhere count as older than all of them.
@@ -7,7 +7,7 @@ they were made, and that is their age. Trials from elsewhere count as older than
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from autoscout.core.config import Config
@@ -19,12 +19,32 @@ from autoscout.space import Space
 
 @dataclass(frozen=True)
 class Answer:
-    """What is known about one configuration: its loss at the highest fidelity present (infinite: failed) and where it came from."""
+    """What is known about one configuration.
+
+    Attributes:
+        config: The configuration.
+        loss: Mean loss at the highest fidelity present; infinite when it failed there.
+        origin: Of the oldest proposal of it.
+        age: Round, place within the round, and key of that proposal.
+        simulated: Mean loss of simulated trials; None where there is none.
+        measured: Whether `loss` was measured rather than simulated.
+    """
 
     config: Config
     loss: float
     origin: Origin
-    age: tuple[int, int, str]  # round, place within it, key
+    age: tuple[int, int, str]
+    simulated: float | None = None
+    measured: bool = True
+
+    @property
+    def failed(self) -> bool:
+        return math.isinf(self.loss)
+
+    @property
+    def key(self) -> str:
+        """Of the configuration."""
+        return self.age[2]
 
 
 class Told:
@@ -38,8 +58,8 @@ class Told:
     def __init__(self, space: Space, objective: Objective) -> None:
         self._space = space
         self._objective = objective
-        self._losses: dict[Config, dict[Fidelity, list[float]]] = {}
-        self._ages: dict[Config, tuple[tuple[int, int, str], Origin]] = {}
+        self._losses: dict[Config, dict[Fidelity, dict[int, float]]] = {}
+        self._origins: dict[Config, tuple[tuple[int, int, str], str, Origin]] = {}
         self._answers: list[Answer] | None = None
         self.seen: set[Config] = set()
         self.count = 0
@@ -55,22 +75,37 @@ class Told:
                 continue
             if trial.config not in self._losses and self._space.check(trial.config):
                 continue
-            losses = self._losses.setdefault(trial.config, {})
-            losses.setdefault(trial.measurement.fidelity, []).append(self._objective.loss(trial.measurement))
-            age = _age(trial.proposal)
-            if trial.config not in self._ages or age < self._ages[trial.config][0]:
-                self._ages[trial.config] = (age, trial.proposal.origin)
+            losses = self._losses.setdefault(trial.config, {}).setdefault(trial.measurement.fidelity, {})
+            repeat, loss = trial.proposal.repeat, self._objective.loss(trial.measurement)
+            losses[repeat] = min(loss, losses.get(repeat, math.inf))
+            self._remember(trial.proposal)
             self._answers = None
+
+    def _remember(self, proposal: Proposal) -> None:
+        """The oldest proposal of a configuration counts; equally old ones are told apart by their text, so arrival does not matter."""
+        entry = (_age(proposal), repr(proposal.origin), proposal.origin)
+        held = self._origins.get(proposal.config)
+        if held is None or entry[:2] < held[:2]:
+            self._origins[proposal.config] = entry
 
     def answers(self) -> list[Answer]:
         """One per configuration, oldest first."""
         if self._answers is None:
-            found = []
-            for config, losses in self._losses.items():
-                age, origin = self._ages[config]
-                found.append(Answer(config, _settled(losses[max(losses)]), origin, age))
-            self._answers = sorted(found, key=lambda answer: answer.age)
+            self._answers = sorted(map(self._answer, self._losses), key=lambda answer: answer.age)
         return self._answers
+
+    def _answer(self, config: Config) -> Answer:
+        losses = self._losses[config]
+        highest, simulated = max(losses), losses.get(Fidelity.SIMULATED)
+        age, _, origin = self._origins[config]
+        return Answer(
+            config=config,
+            loss=_settled(losses[highest].values()),
+            origin=origin,
+            age=age,
+            simulated=None if simulated is None else _settled(simulated.values()),
+            measured=highest is Fidelity.MEASURED,
+        )
 
     def taken(self, pending: Sequence[Proposal]) -> set[Config]:
         """What must not be proposed."""
@@ -82,7 +117,7 @@ def _age(proposal: Proposal) -> tuple[int, int, str]:
     return (made if isinstance(made, int) else -1, place if isinstance(place, int) else 0, proposal.config.key)
 
 
-def _settled(losses: Sequence[float]) -> float:
+def _settled(losses: Collection[float]) -> float:
     """The mean of those that worked when most did, else a failure."""
     worked = sorted(loss for loss in losses if math.isfinite(loss))
     return math.fsum(worked) / len(worked) if 2 * len(worked) > len(losses) else math.inf

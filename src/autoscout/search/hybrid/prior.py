@@ -10,34 +10,15 @@ from autoscout.core.config import Config
 from autoscout.core.protocols import Simulator
 from autoscout.core.seeds import stream
 from autoscout.core.task import Direction, Task
-from autoscout.search._shared.mixture import PLAIN, Mixture
+from autoscout.search._shared.gaussian import PLAIN, Mixture
+from autoscout.search._shared.history import Answer
+from autoscout.search.hybrid import tuning
 from autoscout.search.hybrid.candidates import drawn
-from autoscout.search.hybrid.ledger import Answer
 from autoscout.search.hybrid.options import HybridOptions
-from autoscout.search.hybrid.past import Belief
-from autoscout.search.hybrid.success import boundary, left_out, logistic
+from autoscout.search.hybrid.success import Success
 from autoscout.search.hybrid.surrogate import Memory, Surrogate, witnesses
+from autoscout.search.hybrid.warm import Belief
 from autoscout.space.encode import Codes, Encoder, Floats, Rows
-
-DRAWN = 4_000
-"""Configurations of a space too large to list that the simulator is asked about once, to find its favourites."""
-FAVOURITES = 200
-WORTH = 4.0
-"""How many trials the simulator's own word about its error is worth."""
-BIAS = 0.3
-"""Standard deviation expected of the factor by which a simulator is wrong everywhere; of the logarithm."""
-FLOOR = 0.05
-"""No simulator is believed to be better than this."""
-SURE = 4.0
-"""Log odds beyond which a simulator's word about memory is not believed: 1 in 50."""
-LEAN = 1.0
-"""Simulators of memory are calibrated to say `fits` wrongly far more seldom than `does not fit`; this many log odds undo that."""
-SHIFT, LOCAL, REACH = 1.5, 2.0, 0.35
-"""Standard deviations of what is wrong with the log odds everywhere and at a place, and the square of how far a place reaches."""
-SLOPE = 1.0
-"""Standard deviation expected of the share of the predicted differences that is true."""
-DOUBT = 0.3
-"""Standard deviation expected of the share of a simulator's log odds that is true."""
 
 
 class Prior:
@@ -70,9 +51,9 @@ class Prior:
         with np.errstate(divide="ignore", invalid="ignore"):
             level = np.where(answer.value > 0, self._sign * np.log(answer.value), np.nan)
         # Far from its calibration data a simulator's word about its own error means nothing.
-        spread = np.maximum(answer.spread, FLOOR) + BIAS * (1.0 - answer.known)
+        spread = np.maximum(answer.spread, tuning.FLOOR) + tuning.BIAS * (1.0 - answer.known)
         chance = np.clip(answer.feasible, 1e-6, 1.0 - 1e-6)
-        odds = np.clip(np.log(chance / (1.0 - chance)) + LEAN, -SURE, SURE)
+        odds = np.clip(np.log(chance / (1.0 - chance)), -tuning.ODDS_LIMIT, tuning.ODDS_LIMIT)
         self._known.update(zip(keys, zip(level.tolist(), spread.tolist(), odds.tolist(), strict=True), strict=True))
 
     def _config(self, codes: Codes) -> Config:
@@ -91,10 +72,10 @@ class Prior:
 
     def _best(self, given: Config, seed: int) -> list[Config]:
         rng = stream(seed, "hybrid", "prior", given.canonical)
-        configs = drawn(self._encoder.space, rng, given, DRAWN)
+        configs = drawn(self._encoder.space, rng, given)
         level, _, odds = self.predict(self._encoder.rows(configs))
         cost = np.where(np.isnan(level), np.inf, level) + np.logaddexp(0.0, -odds)  # the loss over the chance to run
-        return [configs[index] for index in np.argsort(cost, kind="stable")[:FAVOURITES]]
+        return [configs[index] for index in np.argsort(cost, kind="stable")[: tuning.WEIGHED]]
 
 
 class InformedSurrogate(Surrogate):
@@ -106,19 +87,18 @@ class InformedSurrogate(Surrogate):
     def __init__(self, prior: Prior, encoder: Encoder, seed: int, options: HybridOptions, memory: Memory) -> None:
         super().__init__(encoder, seed, options, Belief(encoder.space, encoder, ()), memory)
         self.prior = prior
-        self._odds = Odds(prior)
+        self._odds, self._share = Success(encoder, slope=0.0), 1.0
         self._logs: Floats = np.zeros(0)
         self._middle, self.holds = 0.0, 1.0
         self._centre, self.unit, self._bias, self._error, self._corrected = 0.0, 1.0, 0.0, 1.0, False
 
-    def fit(self, answers: Sequence[Answer], pending: Sequence[Config] = (), unreachable: Sequence[Config] = ()) -> None:
-        known = [answer for answer in answers if self._encoder.codes(answer.config) is not None]
+    def fit(self, answers: Sequence[Answer], pending: Sequence[Config] = ()) -> None:
+        known = sorted(answers, key=lambda answer: answer.key)
         worked = [answer for answer in known if not answer.failed]
         self.failures = len(known) - len(worked)
         self.rows = self._encoder.rows(answer.config for answer in worked)
         if self._options.failures:
-            self._odds.fit(*witnesses(self._encoder, known))
-            self._fit_attainable(known, unreachable)
+            self._fit_odds(*witnesses(self._encoder, known))
         self._level(np.array([answer.loss for answer in worked]))
         self._correct(self._encoder.rows(pending))
 
@@ -138,9 +118,11 @@ class InformedSurrogate(Surrogate):
         self._holds(level[good], self._logs[good], trust)
         level = self._scaled(level)
         wrong = self._logs[good] - level[good]
-        self._bias = float(wrong.sum()) / (len(wrong) + (trust / BIAS) ** 2) if len(wrong) else 0.0
+        self._bias = float(wrong.sum()) / (len(wrong) + (trust / tuning.BIAS) ** 2) if len(wrong) else 0.0
         rest = wrong - self._bias
-        self._error = float(np.sqrt((WORTH + rest @ rest / trust**2) / (WORTH + len(rest))))  # in units of the simulator's own spread
+        self._error = float(
+            np.sqrt((tuning.PRIOR_TRIALS + rest @ rest / trust**2) / (tuning.PRIOR_TRIALS + len(rest)))
+        )  # in units of the simulator's own spread
         rows = self.rows.take(good)
         self._process = Mixture(self._encoder, PLAIN)
         if len(rows) >= 4:
@@ -163,7 +145,7 @@ class InformedSurrogate(Surrogate):
             return
         self._middle = float(level.mean())
         apart, found = level - self._middle, logs - logs.mean()
-        weight = (trust / SLOPE) ** 2
+        weight = trust**2  # the share is expected to be 1 with a standard deviation of 1
         self.holds = float(np.clip((weight + apart @ found) / (weight + apart @ apart), 0.0, 1.0))
 
     def _scaled(self, level: Floats) -> Floats:
@@ -181,51 +163,22 @@ class InformedSurrogate(Surrogate):
             centre = float(np.median(found[~blind]))  # nothing ran yet: better than the middle is what counts as an improvement
         return np.where(blind, 0.0, (found - centre) / self.unit), np.where(blind, 1.0, reach * deviation / self.unit)
 
-    def works(self, rows: Rows) -> Floats:
-        return self._odds.chance(rows)
+    def _fit_odds(self, rows: Rows, labels: Floats) -> None:
+        """Correct the simulator's log odds by what ran and what failed, after scaling them by the most likely share of them.
 
-    @property
-    def foretold(self) -> Floats:
-        return self._odds.evidence
-
-
-class Odds:
-    """Chance to run: the simulator's log odds plus a Gaussian process that what ran and what failed correct (Laplace's method)."""
-
-    def __init__(self, prior: Prior) -> None:
-        self._prior = prior
-        self._plain: Floats = np.zeros((0, 0))
-        self._pull: Floats = np.zeros(0)
-        self._share = 1.0
-        self.evidence: Floats = np.zeros(0)
-
-    def fit(self, rows: Rows, labels: Floats) -> None:
-        """Learn from rows that ran (1) or failed (0)."""
-        if not len(rows):
-            return
-        odds = self._believed(rows, labels)
-        self._plain = rows.plain
-        kernel = _cover(rows.plain, rows.plain)
-        self._pull, root, whiten = boundary(kernel, labels, odds)
-        self.evidence = left_out(kernel, labels, odds, self._pull, root, whiten)
-
-    def _believed(self, rows: Rows, labels: Floats) -> Floats:
-        """The simulator's log odds, times the most likely share of them: one that is proven wrong about memory is no longer asked."""
-        _, _, odds = self._prior.predict(rows)
+        A simulator that proves wrong about memory is no longer asked: its share falls to 0.
+        """
+        odds = self.prior.predict(rows)[2]
         shares = np.linspace(0.0, 1.0, 21)
         signed = np.where(labels > 0, 1.0, -1.0) * odds
-        likelihood = -np.logaddexp(0.0, -signed[:, None] * shares).sum(axis=0) - 0.5 * ((1.0 - shares) / DOUBT) ** 2
+        likelihood = -np.logaddexp(0.0, -signed[:, None] * shares).sum(axis=0) - 0.5 * ((1.0 - shares) / tuning.BIAS) ** 2
         self._share = float(shares[int(np.argmax(likelihood))])
-        return self._share * odds
+        if len(rows):
+            self._odds.fit(rows, labels, self._share * odds)
 
     def chance(self, rows: Rows) -> Floats:
-        odds = self._share * self._prior.predict(rows)[2]
-        if len(self._pull):
-            odds = odds + _cover(rows.plain, self._plain) @ self._pull
-        return logistic(odds)
+        return self._odds.chance(rows, self._share * self.prior.predict(rows)[2])
 
-
-def _cover(one: Floats, other: Floats) -> Floats:
-    squares = (one**2).sum(1)[:, None] + (other**2).sum(1)[None, :] - 2.0 * one @ other.T
-    found: Floats = SHIFT**2 + LOCAL**2 * np.exp(-np.maximum(squares, 0.0) / (2.0 * REACH))
-    return found
+    @property
+    def evidence(self) -> Floats:
+        return self._odds.evidence

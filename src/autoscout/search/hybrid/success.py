@@ -8,66 +8,57 @@ from collections.abc import Sequence
 import numpy as np
 
 from autoscout.core.config import Config
-from autoscout.search.hybrid.forest import Forest
+from autoscout.search.hybrid import tuning
 from autoscout.space.encode import Encoder, Floats, Rows
-
-VOTES, SHARE = 12, 0.35
-"""Trees that vote beside the smooth boundary, and their weight: they find corners that are not smooth."""
-USUAL, LEVEL = 1.5, 2.0
-"""Log odds expected of any configuration, and how far off they may be everywhere."""
-SLOPE, BEND = 6.0, 1.5
-"""Standard deviations of the log odds along one knob from end to end, and of what is not straight about them."""
-NEWTON, SETTLED = 12, 1e-2
-WITNESSES = 60
-"""Failures, and successes, that a chance is learnt from: the cost of a step must stay bounded."""
-REFUSED = 3
-"""Configurations that could not be had before anything is learnt from them."""
 
 
 class Success:
-    """A Gaussian process classifier whose log odds are mostly straight lines, and a vote of trees.
+    """A Gaussian process classifier whose log odds are mostly straight lines.
 
     Memory, registers and time limits grow with every knob that drives them, so a straight boundary in all knobs together predicts
     failures of measured tables better than nearness to known failures does. Nothing is fitted but the boundary: with the few
     failures one can afford, hyperparameters would follow chance.
+
+    Args:
+        encoder: Of the space.
+        slope: Standard deviation of the log odds along one knob from end to end; 0 where the expected log odds follow the knobs already.
+
+    Attributes:
+        evidence: Logarithm of the chance that each outcome had before it was known, given all others.
     """
 
-    def __init__(self, encoder: Encoder, rng: np.random.Generator) -> None:
+    def __init__(self, encoder: Encoder, slope: float = tuning.SLOPE) -> None:
         self._encoder = encoder
-        self._votes = Forest(encoder, VOTES, rng, tries=3)
-        self._length = 0.5 * np.sqrt(max(1, len(encoder.names)))
-        self._rate = 1.0
+        self._slope = slope
+        self._length = tuning.LENGTH * np.sqrt(max(1, len(encoder.names)))
         self._rows = encoder.rows(())
         self._pull: Floats = np.zeros(0)
         self._root: Floats = np.zeros(0)
         self._whiten: Floats = np.zeros((0, 0))
         self.evidence: Floats = np.zeros(0)
 
-    def fit(self, rows: Rows, labels: Floats) -> None:
-        """Learn from rows that ran (1) or failed (0)."""
+    def fit(self, rows: Rows, labels: Floats, expected: Floats) -> None:
+        """Learn from rows that ran (1) or failed (0), and the log odds that were expected of them."""
         self._rows = rows
-        self._rate = float((labels.sum() + 2.0) / (len(labels) + 3.0))
-        self._votes.fit(rows.codes, labels)
-        kernel, expected = self._kernel(rows, rows), np.full(len(rows), USUAL)
+        kernel = self._kernel(rows, rows)
         self._pull, self._root, self._whiten = boundary(kernel, labels, expected)
         self.evidence = left_out(kernel, labels, expected, self._pull, self._root, self._whiten)
 
-    def chance(self, rows: Rows) -> Floats:
+    def chance(self, rows: Rows, expected: Floats) -> Floats:
+        """Chance of each row, averaged over what the boundary may be, given the log odds that were expected of it."""
         cross = self._kernel(rows, self._rows)
         reduced = (cross * self._root) @ self._whiten.T
-        prior = LEVEL**2 + BEND**2 + SLOPE**2 * ((rows.plain - self._encoder.middle) ** 2).sum(1)
+        prior = tuning.LEVEL**2 + tuning.BEND**2 + self._slope**2 * ((rows.plain - self._encoder.middle) ** 2).sum(1)
         variance = np.maximum(prior - (reduced**2).sum(1), 1e-9)
-        smooth = logistic((USUAL + cross @ self._pull) / np.sqrt(1.0 + np.pi / 8.0 * variance))
-        votes, _ = self._votes.predict(rows.codes)
-        found: Floats = (1.0 - SHARE) * smooth + SHARE * (VOTES * votes + self._rate) / (VOTES + 1)
-        return found
+        return logistic((expected + cross @ self._pull) / np.sqrt(1.0 + np.pi / 8.0 * variance))
 
     def _kernel(self, one: Rows, other: Rows) -> Floats:
         left, right = one.plain - self._encoder.middle, other.plain - self._encoder.middle
         products = left @ right.T
         squares = (left**2).sum(1)[:, None] + (right**2).sum(1)[None, :] - 2.0 * products
         root = np.sqrt(5.0 * np.maximum(squares, 0.0)) / self._length
-        found: Floats = LEVEL**2 + SLOPE**2 * products + BEND**2 * (1.0 + root + root**2 / 3.0) * np.exp(-root)
+        bent = (1.0 + root + root**2 / 3.0) * np.exp(-root)
+        found: Floats = tuning.LEVEL**2 + self._slope**2 * products + tuning.BEND**2 * bent
         return found
 
 
@@ -77,20 +68,6 @@ def labelled(encoder: Encoder, bad: Sequence[Config], good: Sequence[Config]) ->
     labels = np.concatenate([np.zeros(len(bad)), np.ones(len(good))])
     by_hash = np.argsort([zlib.crc32(row.tobytes()) for row in rows.codes], kind="stable")
     return rows.take(by_hash), labels[by_hash]
-
-
-def attainable(encoder: Encoder, rng: np.random.Generator, had: Sequence[Config], refused: Sequence[Config]) -> Success | None:
-    """What can be had; None where that cannot be foretold better than by the share of what could.
-
-    Apart from what works: which rows somebody recorded follows no such boundary, and often none at all.
-    """
-    if len(refused) < REFUSED or not had:
-        return None
-    rows, labels = labelled(encoder, refused[:WITNESSES], had[:WITNESSES])
-    model = Success(encoder, rng)
-    model.fit(rows, labels)
-    share = float(labels.mean())
-    return model if float(model.evidence.mean()) > share * np.log(share) + (1.0 - share) * np.log1p(-share) else None
 
 
 def boundary(kernel: Floats, labels: Floats, expected: Floats) -> tuple[Floats, Floats, Floats]:
@@ -106,14 +83,14 @@ def boundary(kernel: Floats, labels: Floats, expected: Floats) -> tuple[Floats, 
     """
     latent = expected.copy()
     eye = np.eye(len(labels))
-    for _ in range(NEWTON):
+    for _ in range(tuning.NEWTON):
         chance = logistic(latent)
         weight = np.maximum(chance * (1.0 - chance), 1e-9)
         root = np.sqrt(weight)
         goal = weight * (latent - expected) + labels - chance
         pull = goal - root * np.linalg.solve(eye + root[:, None] * kernel * root, root * (kernel @ goal))
         before, latent = latent, expected + kernel @ pull
-        if np.abs(latent - before).max(initial=0.0) < SETTLED:
+        if np.abs(latent - before).max(initial=0.0) < 1e-2:
             break
     return pull, root, np.linalg.inv(np.linalg.cholesky(eye + root[:, None] * kernel * root))
 

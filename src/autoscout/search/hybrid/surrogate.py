@@ -1,4 +1,4 @@
-"""What the told trials predict: two Gaussian processes, if wanted a small forest, and a chance of success."""
+"""What the told trials predict: two Gaussian processes, and a chance of success."""
 
 from __future__ import annotations
 
@@ -9,21 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autoscout.core.config import Config
-from autoscout.core.seeds import stream
-from autoscout.search._shared.gaussian import FIT_POINTS, Scales
-from autoscout.search._shared.mixture import SHORT_AND_LONG, Mixture
-from autoscout.search.hybrid.forest import Forest
-from autoscout.search.hybrid.ledger import Answer
+from autoscout.search._shared.gaussian import FIT_POINTS, SHORT_AND_LONG, Mixture, Scales
+from autoscout.search._shared.history import Answer
+from autoscout.search.hybrid import tuning
 from autoscout.search.hybrid.options import HybridOptions
-from autoscout.search.hybrid.past import Belief
-from autoscout.search.hybrid.success import WITNESSES, Success, attainable, labelled
+from autoscout.search.hybrid.success import Success, labelled
 from autoscout.search.hybrid.target import standardise
+from autoscout.search.hybrid.warm import Belief
 from autoscout.space.encode import Encoder, Floats, Rows
-
-WEIGHED = 400
-"""Rows that say what share of all would fail."""
-TRUST = 4.0
-"""How many trials of its own a study needs to outvote the past about the weight of the past."""
 
 Memory = dict[tuple[str, bytes, bytes], tuple[Scales, ...]]
 """Fitted hyperparameters by what they were fitted to: a cache, never state."""
@@ -55,9 +48,7 @@ class Surrogate:
         self._belief = belief
         self._memory = memory
         self._process = Mixture(encoder, SHORT_AND_LONG)
-        self._forest: Forest | None = None
         self._success: Success | None = None
-        self._attainable: Success | None = None
         self._slope = belief.weight if belief else 0.0
         self.best = 0.0
         self.unit = 1.0
@@ -68,15 +59,14 @@ class Surrogate:
         self.others: tuple[Surrogate, ...] = ()
         self.left_out: LeftOut = (np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0))
 
-    def fit(self, answers: Sequence[Answer], pending: Sequence[Config] = (), unreachable: Sequence[Config] = ()) -> None:
+    def fit(self, answers: Sequence[Answer], pending: Sequence[Config] = ()) -> None:
         """Learn.
 
         Args:
             answers: What is known.
             pending: What is under way; it is believed to come out as predicted, so that parallel proposals spread.
-            unreachable: Configurations that somebody asked for and could not have.
         """
-        known = [answer for answer in answers if self._encoder.codes(answer.config) is not None]
+        known = sorted(answers, key=lambda answer: answer.key)
         worked = [answer for answer in known if not answer.failed]
         if not self._options.failures and worked:
             # The plain way, for comparison: a failure is as slow as the slowest that worked.
@@ -87,7 +77,6 @@ class Surrogate:
         losses = np.array([answer.loss for answer in worked])
         if self._options.failures:
             self._fit_success(known)
-            self._fit_attainable(known, unreachable)
         if len(worked) < 2:
             self.targets = np.zeros(len(worked))
             return
@@ -96,7 +85,7 @@ class Surrogate:
         remainder = self.targets - self._expected(self.rows, self.targets)
         # An answer of a simulator is worth less than a measurement where there are both.
         mixed = any(answer.measured for answer in worked)
-        noise = np.array([0.25 if mixed and not answer.measured else 0.0 for answer in worked])
+        noise = np.array([tuning.SIMULATED_NOISE if mixed and not answer.measured else 0.0 for answer in worked])
         self._process.scales = self._scales("target", self._process, self.rows, losses)
         self._process.condition(self.rows, remainder, noise)
         mean, deviation = self._process.left_out(remainder)
@@ -106,9 +95,6 @@ class Surrogate:
             believed, _ = self._process.predict(waiting)
             rows, remainder = Rows.join([rows, waiting]), np.concatenate([remainder, believed])
             self._process.condition(rows, remainder, np.concatenate([noise, np.zeros(len(waiting))]))
-        if self._options.trees:
-            self._forest = Forest(self._encoder, self._options.trees, stream(self._seed, "hybrid", "forest", len(answers)))
-            self._forest.fit(rows.codes, remainder)
 
     def _expected(self, rows: Rows, targets: Floats | None = None) -> Floats:
         """What the past makes one expect; with targets, first settle how far it holds here."""
@@ -116,7 +102,7 @@ class Surrogate:
             return np.zeros(len(rows))
         expected = self._belief.expect(rows)
         if targets is not None:
-            weight = TRUST * max(float(np.mean(expected**2)), 1e-3)
+            weight = tuning.PRIOR_TRIALS * max(float(np.mean(expected**2)), 1e-3)
             slope = (self._belief.weight * weight + float(expected @ targets)) / (weight + float(expected @ expected))
             self._slope = min(1.0, max(0.0, slope))
         return self._slope * expected
@@ -133,60 +119,44 @@ class Surrogate:
 
     def _fit_success(self, known: Sequence[Answer]) -> None:
         rows, labels = witnesses(self._encoder, known)
-        if labels.all():
-            return
-        self._success = Success(self._encoder, stream(self._seed, "hybrid", "votes", len(known)))
-        self._success.fit(rows, labels)
-
-    def _fit_attainable(self, known: Sequence[Answer], unreachable: Sequence[Config]) -> None:
-        rng = stream(self._seed, "hybrid", "attainable", len(known))
-        self._attainable = attainable(self._encoder, rng, [answer.config for answer in known], unreachable)
+        if not labels.all():
+            self._success = Success(self._encoder)
+            self._success.fit(rows, labels, np.full(len(rows), tuning.ODDS))
 
     def chance(self, rows: Rows) -> Floats:
-        """Chance that each row can be had, and works."""
-        return self.works(rows) if self._attainable is None else self.works(rows) * self._attainable.chance(rows)
-
-    def works(self, rows: Rows) -> Floats:
-        """Chance that each row works, once one has it."""
-        return np.ones(len(rows)) if self._success is None else self._success.chance(rows)
+        """Chance that each row works."""
+        return np.ones(len(rows)) if self._success is None else self._success.chance(rows, np.full(len(rows), tuning.ODDS))
 
     def failing(self, rows: Rows) -> float:
         """Share of some rows that is expected to fail."""
-        return float(np.mean(1.0 - self.works(rows.take(np.arange(0, len(rows), 1 + len(rows) // WEIGHED))))) if len(rows) else 0.0
+        some = rows.take(np.arange(0, len(rows), 1 + len(rows) // tuning.WEIGHED))
+        return float(np.mean(1.0 - self.chance(some))) if len(rows) else 0.0
 
     def predict(self, rows: Rows) -> tuple[Floats, Floats]:
         """Mean and standard deviation of the target."""
         if len(self.targets) < 2:
             return self._expected(rows), np.ones(len(rows))
         mean, spread = self._process.predict(rows)
-        if self._forest is not None:
-            share = self._options.forest_weight
-            other, other_spread = self._forest.predict(rows.codes)
-            mixed = (1 - share) * mean + share * other
-            variance = (1 - share) * (spread**2 + (mean - mixed) ** 2) + share * (other_spread**2 + (other - mixed) ** 2)
-            mean, spread = mixed, np.sqrt(variance)
         return mean + self._expected(rows), spread
 
     @property
-    def foretold(self) -> Floats:
+    def evidence(self) -> Floats:
         """Logarithm of the chance that each outcome, failed or not, had before it was known, given all others."""
         return np.zeros(0) if self._success is None else self._success.evidence
-
-    @property
-    def sensitivity(self) -> Floats:
-        """How much the target varies with each knob."""
-        return self._process.sensitivity
 
 
 def witnesses(encoder: Encoder, known: Sequence[Answer]) -> tuple[Rows, Floats]:
     """What the chance of success is learnt from: failures, and the best that worked, for their surroundings matter."""
     failed = [answer.config for answer in known if answer.failed]
     worked = sorted((answer for answer in known if not answer.failed), key=lambda answer: (answer.loss, answer.key))
-    return labelled(encoder, failed[:WITNESSES], [answer.config for answer in worked[:WITNESSES]])
+    return labelled(encoder, failed[: tuning.WITNESSES], [answer.config for answer in worked[: tuning.WITNESSES]])
 
 
 def representative(losses: Floats, most: int) -> NDArray[np.int64]:
-    """Up to `most` rows: a quarter the best there are, then the first of the rest; rows stand in hash order, so that is by chance."""
+    """Up to `most` rows: a quarter the best there are, then the first of the rest.
+
+    Rows are in the order of their hashes, so the first are random ones.
+    """
     if len(losses) <= most:
         return np.arange(len(losses))
     order = np.argsort(losses, kind="stable")

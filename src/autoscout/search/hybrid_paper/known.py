@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from autoscout.core.config import Config
-from autoscout.search.hybrid.ledger import Answer
-from autoscout.search.hybrid.sparse import rewards
+from autoscout.search._shared.history import Answer
 from autoscout.space.encode import Floats
 
 
@@ -19,14 +18,12 @@ class Known:
     configurations keep their place among themselves.
 
     Args:
-        answers: Of configurations that the space allows.
-        instead: What was measured in place of a configuration that could not be had.
+        answers: What was told.
         switched: Whether the real system answers the search.
     """
 
-    def __init__(self, answers: Sequence[Answer], instead: Mapping[Config, Config], switched: bool) -> None:
+    def __init__(self, answers: Sequence[Answer], switched: bool) -> None:
         self.switched = switched
-        self._instead = instead
         self.configs = [answer.config for answer in answers]
         self._place = {answer.config: index for index, answer in enumerate(answers)}
         self._losses = np.array([answer.loss if switched or answer.simulated is None else answer.simulated for answer in answers])
@@ -38,26 +35,23 @@ class Known:
             self.rewards[group] = rewards(self._losses[group])
         self._keys = [answer.key for answer in answers]
 
-    def _at(self, config: Config) -> int | None:
-        return self._place.get(self._instead.get(config, config))
-
     def cost(self, config: Config) -> float | None:
         """Positive, comparable within one instrument; None when unknown."""
-        at = self._at(config)
+        at = self._place.get(config)
         return None if at is None else float(self._costs[at])
 
     def reward(self, config: Config) -> float:
         """1 for the best, 0 for the worst, for failures and for what is unknown."""
-        at = self._at(config)
+        at = self._place.get(config)
         return 0.0 if at is None else float(self.rewards[at])
 
     def real(self, config: Config) -> bool:
         """Whether the real system answered."""
-        at = self._at(config)
+        at = self._place.get(config)
         return at is not None and bool(self._real[at])
 
     def works(self, config: Config) -> bool:
-        at = self._at(config)
+        at = self._place.get(config)
         return at is not None and bool(np.isfinite(self._losses[at]))
 
     def incumbent(self, given: Config) -> Config | None:
@@ -65,6 +59,17 @@ class Known:
         fit = [index for index in np.flatnonzero(np.isfinite(self._losses)) if self.configs[index].extends(given)]
         best = min(fit, key=lambda index: (not self._real[index], self._losses[index], self._keys[index]), default=None)
         return None if best is None else self.configs[best]
+
+
+def rewards(losses: Floats) -> Floats:
+    """Normalised ranks: 1 for the best, falling evenly to 0 for the worst; ties share, all failures get 0."""
+    worked = np.isfinite(losses)
+    found = np.zeros(len(losses))
+    values = losses[worked]
+    order = np.sort(values)
+    middle = 0.5 * (np.searchsorted(order, values, "left") + np.searchsorted(order, values, "right") - 1)
+    found[worked] = 1.0 - middle / max(1.0, len(losses) - 1.0)
+    return found
 
 
 def costs(losses: Floats) -> Floats:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from autoscout.core.config import Config
-from autoscout.search.hybrid.orchestrator import Arm, Pull, Quad
-from autoscout.search.hybrid.tournament import halve, stage
 from autoscout.search.hybrid_paper.dense import DenseState, Move
 from autoscout.search.hybrid_paper.known import Known
+from autoscout.search.hybrid_paper.orchestrator import Arm, Pull, Quad
+from autoscout.search.hybrid_paper.tournament import halve, stage
 
 CELLS = ("bb", "bc", "cb", "cc")
 WEAK = 0.25
@@ -139,16 +139,6 @@ class Course:
                         totals[turn.tree] += known.reward(turn.config)
                 found = halve(found, totals)
         return found
-
-
-def asked_for(origin: Mapping[str, Any], by: str) -> Config | None:
-    """The configuration that an iteration wanted, whatever was measured in its place."""
-    if origin.get("by") != by:
-        return None
-    if (entry := Round.read(origin)) is not None:
-        return entry.cells.get(str(origin.get("cell")))
-    turn = Turn.read(origin)
-    return None if turn is None else turn.config
 
 
 @dataclass(frozen=True)

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from autoscout.core.config import Config
-from autoscout.core.errors import ConfigError, Fault
+from autoscout.core.errors import require
 from autoscout.core.history import Past
-from autoscout.core.origin import Origin
+from autoscout.core.origin import By, Origin
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Proposal, Status, Trial
-from autoscout.search.hybrid.ledger import Ledger
-from autoscout.search.hybrid.orchestrator import Arm, choose
-from autoscout.search.hybrid.tournament import orderings, stage
+from autoscout.search._shared.history import Told
 from autoscout.search.hybrid_paper.dense import Move, propose
 from autoscout.search.hybrid_paper.known import Known
-from autoscout.search.hybrid_paper.rounds import CELLS, Course, Progress, Round, Turn, asked_for, progress
+from autoscout.search.hybrid_paper.orchestrator import Arm, choose
+from autoscout.search.hybrid_paper.rounds import CELLS, Course, Progress, Round, Turn, progress
+from autoscout.search.hybrid_paper.tournament import orderings, stage
 from autoscout.search.hybrid_paper.uct import Tree
 from autoscout.space import Space
 
@@ -58,18 +58,14 @@ class HybridPaperOptions:
     decay: float = 0.98
 
     def __post_init__(self) -> None:
-        faults = []
-        if self.orderings < 1:
-            faults.append(Fault(where=_BY, field="orderings", value=repr(self.orderings), rule="must be at least 1"))
-        if self.sparse_only and self.dense_only:
-            faults.append(Fault(where=_BY, field="dense_only", value="true", rule="sparse_only and dense_only exclude each other"))
-        if not 0 < self.decay <= 1:
-            faults.append(Fault(where=_BY, field="decay", value=repr(self.decay), rule="must lie in (0, 1]"))
-        for name in ("uct", "exploration"):
-            if getattr(self, name) < 0:
-                faults.append(Fault(where=_BY, field=name, value=repr(getattr(self, name)), rule="must not be negative"))
-        if faults:
-            raise ConfigError(faults)
+        rules = {
+            "orderings": (self.orderings >= 1, "must be at least 1"),
+            "dense_only": (not (self.sparse_only and self.dense_only), "sparse_only and dense_only exclude each other"),
+            "decay": (0 < self.decay <= 1, "must be above 0 and at most 1"),
+            "uct": (self.uct >= 0, "must not be negative"),
+            "exploration": (self.exploration >= 0, "must not be negative"),
+        }
+        require(_BY, self, rules)
 
 
 class HybridPaperSearcher:
@@ -82,8 +78,8 @@ class HybridPaperSearcher:
     - Line 23: difference of differences, from complete grids.
 
     Readings where the paper is silent: a failed cell costs twice the worst that worked; tree rewards are normalised ranks; an arm whose
-    candidate is known already goes on to its next, and one that has none left gives its iteration to the other. What an iteration
-    was stands in the origins of its trials, so telling alone rebuilds everything.
+    candidate is known already takes its next, and one that has none left gives its iteration to the other. What an iteration
+    was is written into the origins of its trials, so telling alone rebuilds everything.
     """
 
     learns_from_past: ClassVar[bool] = True
@@ -92,30 +88,27 @@ class HybridPaperSearcher:
         self._space = space
         self._seed = seed
         self._options = options or HybridPaperOptions()
-        self._ledger = Ledger(task.objective)
-        winners = (*self._options.first, *(study.ordering for study in self._options.past if study.ordering))
+        self._told = Told(space, task.objective)
+        winners = (*self._options.first, *(order for study in self._options.past if (order := _ordering(study))))
         entered = orderings(space, self._options.orderings, stream(seed, _BY, "orderings"), winners)
         self._trees = [Tree(space, ordering) for ordering in (entered if self._options.tournament else (space.sparse,))]
         self._course = Course()
-        self._instead: dict[Config, Config] = {}
         self._switched = False
         self._valid: dict[Config, bool] = {}
         self._last: tuple[object, Known] | None = None
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        self._ledger.add(trials)
+        self._told.add(trials)
         stored = [trial for trial in trials if trial.measurement.status is not Status.ABORTED]
         self._course = self._course.and_also((trial.proposal.origin.flat for trial in stored), _BY)
         for trial in stored:
-            origin = trial.proposal.origin.flat
-            self._switched |= trial.measurement.fidelity is Fidelity.MEASURED and origin.get("by") in (_BY, "top")
-            if origin.get("key") not in (None, trial.config.key) and (asked := asked_for(origin, _BY)) is not None:
-                self._instead[asked] = min(trial.config, self._instead.get(asked, trial.config), key=lambda config: config.canonical)
+            by = trial.proposal.origin.by
+            self._switched |= trial.measurement.fidelity is Fidelity.MEASURED and by in (_BY, By.TOP)
 
     def ask(self, n: int, given: Config = _NOTHING, pending: Sequence[Proposal] = ()) -> list[Proposal]:
         if n < 1 or not self._space.feasible(given):
             return []
-        desk = Desk(self._known(), self._ledger.seen, given, self._course.and_also((item.origin.flat for item in pending), _BY), pending)
+        desk = Desk(self._known(), self._told.seen, given, self._course.and_also((item.origin.flat for item in pending), _BY), pending)
         base = desk.known.incumbent(given) or self._space.project(self._space.default(), given)
         self._open(desk)
         self._finish(desk, n)
@@ -139,18 +132,15 @@ class HybridPaperSearcher:
             desk.propose(self._space.project(wish, desk.given), {"arm": "start"})
 
     def _known(self) -> Known:
-        answers = self._ledger.answers()
+        answers = self._told.answers()
         if self._last is None or self._last[0] is not answers or self._last[1].switched != self._real:
-            for answer in answers:
-                if answer.config not in self._valid:
-                    self._valid[answer.config] = not self._space.check(answer.config)
-            self._last = (answers, Known([answer for answer in answers if self._valid[answer.config]], self._instead, self._real))
+            self._last = (answers, Known(answers, self._real))
         return self._last[1]
 
     @property
     def _real(self) -> bool:
         """Whether the real system answers the search: it has answered us, or there are no simulators."""
-        return self._switched or all(answer.simulated is None for answer in self._ledger.answers())
+        return self._switched or all(answer.simulated is None for answer in self._told.answers())
 
     def _finish(self, desk: Desk, n: int) -> None:
         """Propose the cells of begun grids that are neither known nor under way."""
@@ -300,7 +290,13 @@ class Desk:
     def propose(self, config: Config, why: dict[str, Any]) -> None:
         if not self.taken(config):
             self.waiting[config] = None
-            self.found.append(Proposal(config=config, origin=Origin(by=_BY, notes={"key": config.key, **why})))
+            self.found.append(Proposal(config=config, origin=Origin(by=_BY, notes=why)))
+
+
+def _ordering(study: Past) -> tuple[str, ...]:
+    """The ordering that won the tournament of a past study by this searcher; empty where there was none."""
+    found = study.last.get("ordering")
+    return tuple(map(str, found)) if isinstance(found, list) else ()
 
 
 __all__ = ["HybridPaperSearcher"]

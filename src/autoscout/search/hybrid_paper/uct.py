@@ -14,7 +14,7 @@ from itertools import chain
 import numpy as np
 
 from autoscout.core.config import Config, Value
-from autoscout.search.hybrid.tournament import Ordering
+from autoscout.search.hybrid_paper.tournament import Ordering
 from autoscout.space import Space
 from autoscout.space.encode import Floats
 

@@ -8,10 +8,9 @@ import numpy as np
 from autoscout.core.config import Config
 from autoscout.core.origin import Origin
 from autoscout.core.trial import Measurement, Proposal, Status, Trial
-from autoscout.search.hybrid import HybridSearcher
-from autoscout.search.hybrid.elsewhere import DOUBTED, TURNS, fruitless, seldom_tried
-from autoscout.search.hybrid.ledger import Answer
-from autoscout.search.hybrid.options import HybridOptions
+from autoscout.search._shared.history import Answer
+from autoscout.search.hybrid import HybridSearcher, tuning
+from autoscout.search.hybrid.proposers.stalled import fruitless, seldom_tried
 from autoscout.space import Choice, Grid, Space
 from autoscout.testing.searcher import TASK
 
@@ -20,7 +19,7 @@ SPACE = Space([Choice("way", ["known", "other", "third"]), Grid("x", 1, 12, defa
 
 def answer(loss: float, number: int | None, *, measured: bool = True) -> Answer:
     config = Config({"x": number or 0, "loss": str(loss)})
-    return Answer(config, config.key, loss, None, {} if number is None else {"round": number}, measured=measured)
+    return Answer(config, loss, Origin(), (-1 if number is None else number, 0, config.key), measured=measured)
 
 
 def later(count: int, loss: float = 2.0) -> list[Answer]:
@@ -60,22 +59,18 @@ def test_a_share_falls_with_the_trials_of_a_structure() -> None:
     assert shares(tried, [False, False, False]) is None
 
 
-def loss(config: Config) -> float:
-    """Good everywhere in the known way, so rugged that a model always hopes for more; in the others bad, but for a corner."""
-    x, y = float(config["x"]), float(config["y"])  # type: ignore[arg-type]
-    if config["way"] == "known":
-        return 1.0 + 0.2 * math.sin(37 * x) * math.sin(53 * y)
-    return 0.5 if config["way"] == "other" and x >= 10 and y >= 10 else 2.0 + 0.1 * x
-
-
 def smooth(config: Config) -> float:
     """Nothing that a model would not know after some trials."""
     x, y = float(config["x"]), float(config["y"])  # type: ignore[arg-type]
     return (1.0 if config["way"] == "known" else 1.5) + 0.01 * ((x - 4) ** 2 + (y - 5) ** 2)
 
 
-def tries(options: HybridOptions, loss: Callable[[Config], float] = loss, steps: int = 60) -> list[Proposal]:
-    searcher, made = HybridSearcher(SPACE, TASK, seed=1, options=options), []
+def proposer(proposal: Proposal) -> object:
+    return proposal.origin.notes["proposer"]
+
+
+def tries(loss: Callable[[Config], float], steps: int = 60) -> list[Proposal]:
+    searcher, made = HybridSearcher(SPACE, TASK, seed=1), []
     while len(made) < steps:
         proposal = searcher.ask(1)[0]
         made.append(proposal)
@@ -83,40 +78,24 @@ def tries(options: HybridOptions, loss: Callable[[Config], float] = loss, steps:
     return made
 
 
-def test_a_structure_that_looked_bad_gets_another_chance() -> None:
-    with_it, without = tries(HybridOptions()), tries(HybridOptions(elsewhere=False))
-    looks = [proposal for proposal in with_it if proposal.origin.notes.get("arm") == "elsewhere"]
-    assert looks
-    assert not any(proposal.origin.notes.get("arm") == "elsewhere" for proposal in without)
-    assert np.mean([proposal.config["way"] != "known" for proposal in looks]) > 0.5
-    tried = [sum(proposal.config["way"] != "known" for proposal in made) for made in (with_it, without)]
-    assert tried[0] > tried[1]
-
-
-def test_doubt_has_more_time_but_not_all_of_it() -> None:
-    made = tries(HybridOptions(), smooth, steps=90)
-    arms = [proposal.origin.notes.get("arm") for proposal in made]
-    losses = [smooth(proposal.config) for proposal in made]
-    first = losses.index(min(losses)) + DOUBTED + 1
-    late = arms[first:]
-    assert late.count("doubt") > late.count("elsewhere") >= len(late) // TURNS - 1
-    assert "elsewhere" not in arms[arms.index("doubt") : first], "STALLED is for models that still promise something"
+def test_both_ways_out_take_turns_when_the_model_expects_nothing() -> None:
+    made = tries(smooth, steps=60)
+    late = [proposer(proposal) for proposal in made[30:]]
+    assert late.count("exhausted") > late.count("stalled") >= len(late) // tuning.TURNS - 2
 
 
 MANY = Space([Choice("way", list("abcdefgh")), Grid("x", 1, 40, default=20)])
 
 
 def test_looks_go_to_what_was_seldom_tried() -> None:
-    """Without the shares the first way, which has most of the trials, gets one of these looks."""
     searcher = HybridSearcher(MANY, TASK, seed=3)
     known = [Config({"way": way, "x": x}) for way in "abcdef" for x in range(1, 41, 2 if way == "a" else 13)]
     for number, config in enumerate(known):
         seconds = 1.0 + 0.2 * math.sin(37 * number) if config["way"] == "a" else 1.5
-        proposal = Proposal(config=config, origin=Origin.from_json({"by": "hybrid", "round": number}))
+        proposal = Proposal(config=config, origin=Origin(by="hybrid", notes={"round": number}))
         searcher.tell([Trial(proposal=proposal, measurement=Measurement(status=Status.OK, metrics={"time_s": seconds}))])
-    looks = [proposal.config["way"] for proposal in searcher.ask(12) if proposal.origin.notes.get("arm") == "elsewhere"]
-    assert len(looks) >= 2
-    assert set(looks) <= {"g", "h"}, "those that had no trial"
+    looks = [proposal.config["way"] for proposal in searcher.ask(12) if proposer(proposal) == "stalled"]
+    assert {"g", "h"} <= set(looks), "those that had no trial"
 
 
 def test_no_look_goes_where_the_only_trial_failed() -> None:
@@ -126,8 +105,8 @@ def test_no_look_goes_where_the_only_trial_failed() -> None:
     for number, config in enumerate([*known, Config({"way": "g", "x": 20}), Config({"way": "h", "x": 20})]):
         seconds = 1.0 + 0.2 * math.sin(37 * number) if config["way"] == "a" else 1.5
         worked, failed = Measurement(status=Status.OK, metrics={"time_s": seconds}), Measurement(status=Status.CRASHED, reason="no room")
-        proposal = Proposal(config=config, origin=Origin.from_json({"by": "hybrid", "round": number}))
+        proposal = Proposal(config=config, origin=Origin(by="hybrid", notes={"round": number}))
         searcher.tell([Trial(proposal=proposal, measurement=failed if config["way"] in "gh" else worked)])
-    looks = [proposal.config["way"] for proposal in searcher.ask(12) if proposal.origin.notes.get("arm") == "elsewhere"]
+    looks = [proposal.config["way"] for proposal in searcher.ask(12) if proposer(proposal) == "stalled"]
     assert len(looks) >= 2
     assert not {"g", "h"} & set(looks)

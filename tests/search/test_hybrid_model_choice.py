@@ -15,9 +15,9 @@ from autoscout.core.seeds import stream
 from autoscout.core.task import Objective, Task
 from autoscout.core.trial import Measurement, Proposal, Status, Trial
 from autoscout.search._shared.gaussian import Process
+from autoscout.search._shared.history import Told
 from autoscout.search.hybrid import HybridSearcher
-from autoscout.search.hybrid.guard import GuardedSurrogate
-from autoscout.search.hybrid.ledger import Ledger
+from autoscout.search.hybrid.model_choice import ChosenSurrogate
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.prior import InformedSurrogate, Prior
 from autoscout.search.hybrid.success import boundary, left_out, logistic
@@ -92,11 +92,11 @@ def search(searcher: HybridSearcher, most: int) -> list[Trial]:
     return found
 
 
-def guarded(model: Model, configs: Sequence[Config], options: HybridOptions | None = None) -> GuardedSurrogate:
-    encoder, ledger = Encoder(SPACE), Ledger(TASK.objective)
-    found = GuardedSurrogate(Prior(encoder, model, TASK), encoder, 0, options or HybridOptions(), {})
-    ledger.add([trial_of(config) for config in configs])
-    found.fit(ledger.answers())
+def guarded(model: Model, configs: Sequence[Config], options: HybridOptions | None = None) -> ChosenSurrogate:
+    encoder, told = Encoder(SPACE), Told(SPACE, TASK.objective)
+    found = ChosenSurrogate(Prior(encoder, model, TASK), encoder, 0, options or HybridOptions(), {})
+    told.add([trial_of(config) for config in configs])
+    found.fit(told.answers())
     return found
 
 

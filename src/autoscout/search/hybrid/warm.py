@@ -7,13 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from autoscout.core.config import Config
-from autoscout.core.history import Past, PastTrial, recall
+from autoscout.core.history import Past, PastTrial
 from autoscout.search._shared.gaussian import Process
+from autoscout.search.hybrid import tuning
 from autoscout.search.hybrid.target import standardise
 from autoscout.space import Space
 from autoscout.space.encode import Encoder, Floats, Rows
-
-__all__ = ["Belief", "Past", "PastTrial", "recall"]
 
 
 class Belief:
@@ -33,11 +32,12 @@ class Belief:
             if not known:
                 continue
             self.best += [config for _, config in known[:2] if config is not None]
-            if len(known) >= 4:
+            if len(known) >= tuning.PRIOR_TRIALS:
                 rows = encoder.rows(config for _, config in known if config is not None)
                 targets, _ = standardise(np.array([loss for loss, _ in known]))
                 process = Process(encoder)
-                process.fit(rows.take(np.arange(0, len(known), max(1, len(known) // 60))), targets[:: max(1, len(known) // 60)])
+                some = np.arange(0, len(known), max(1, len(known) // tuning.WITNESSES))
+                process.fit(rows.take(some), targets[some])
                 process.condition(rows, targets)
                 self._processes.append((study.similarity, process))
                 self.weight = max(self.weight, study.similarity)

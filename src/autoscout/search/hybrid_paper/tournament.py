@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autoscout.search.hybrid.sparse import Ordering
 from autoscout.space import Space
 
-__all__ = ["Ordering", "Stage", "Standing", "halve", "legal", "orderings", "stage", "standing"]
+Ordering = tuple[str, ...]
+"""The sparse knobs in the order in which they are decided."""
 
 
 @dataclass(frozen=True)
@@ -56,44 +56,6 @@ def halve(alive: Sequence[int], totals: Mapping[int, float]) -> tuple[int, ...]:
     return tuple(sorted(ranked[: (len(alive) + 1) // 2]))
 
 
-@dataclass(frozen=True)
-class Standing:
-    """The tournament before some iteration.
-
-    Attributes:
-        alive: Indices of the trees still in it, in their first order.
-        turn: The tree that proposes next.
-    """
-
-    alive: tuple[int, ...]
-    turn: int
-
-
-def standing(trees: int, iteration: int, scores: Mapping[int, tuple[int, float]]) -> Standing:
-    """Who is alive and whose turn it is.
-
-    A round is one proposal of each tree alive: forwards in the first, backwards in the next (zigzag). After it the worse half by
-    cumulative reward of own proposals leaves; an odd one stays. One tree is left in the end.
-
-    Args:
-        trees: How many entered.
-        iteration: Proposals of the sparse optimizer so far.
-        scores: By iteration: the tree that proposed and the reward it got; a missing one counts nothing.
-    """
-    alive, start, backwards = tuple(range(trees)), 0, False
-    totals = dict.fromkeys(alive, 0.0)
-    while len(alive) > 1 and iteration >= start + len(alive):
-        for at in range(start, start + len(alive)):
-            tree, reward = scores.get(at, (-1, 0.0))
-            if tree in totals:
-                totals[tree] += reward
-        start += len(alive)
-        alive = halve(alive, totals)
-        backwards = not backwards
-    place = (iteration - start) % len(alive)
-    return Standing(alive=alive, turn=alive[len(alive) - 1 - place if backwards else place])
-
-
 def orderings(space: Space, count: int, rng: np.random.Generator, first: Sequence[Sequence[str]] = ()) -> tuple[Ordering, ...]:
     """Distinct legal orderings of the sparse knobs: the given ones, then by falling impact, then random ones.
 
@@ -113,7 +75,7 @@ def orderings(space: Space, count: int, rng: np.random.Generator, first: Sequenc
 
 
 def legal(space: Space, wish: Sequence[str]) -> Ordering:
-    """The sparse knobs as near to the wished order as conditions allow: a knob stands behind its sparse ancestors; unnamed ones last."""
+    """The sparse knobs as near to the wished order as conditions allow: a knob comes after its sparse ancestors; unnamed ones last."""
     sparse = set(space.sparse)
     queue = [*dict.fromkeys(name for name in wish if name in sparse)]
     queue += [name for name in space.sparse if name not in queue]

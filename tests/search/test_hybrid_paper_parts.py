@@ -7,10 +7,10 @@ import pytest
 
 from autoscout.core.config import Config
 from autoscout.core.seeds import stream
-from autoscout.search.hybrid.orchestrator import Arm, Pull, Quad, choose
-from autoscout.search.hybrid.sparse import rewards
-from autoscout.search.hybrid.tournament import legal, orderings, standing
 from autoscout.search.hybrid_paper.dense import DenseState, Move, propose
+from autoscout.search.hybrid_paper.known import rewards
+from autoscout.search.hybrid_paper.orchestrator import Arm, Pull, Quad, choose
+from autoscout.search.hybrid_paper.tournament import halve, legal, orderings, stage
 from autoscout.space import Choice, Flag, Grid, Space
 
 SPACE = Space(
@@ -45,30 +45,21 @@ def test_orderings_are_distinct_and_past_winners_come_first() -> None:
     assert len(orderings(SPACE, 40, stream(0, "orderings"))) == 3, "there are three legal ones"
 
 
-def test_turns_zigzag_and_the_worse_half_leaves() -> None:
-    """Four trees; tree 3 earns most, then 1. Rounds: 0 1 2 3 | 3 1 | 3 3 ..."""
-    earned = {0: 0.1, 1: 0.6, 2: 0.2, 3: 0.9}
-    scores: dict[int, tuple[int, float]] = {}
-    turns = []
-    for iteration in range(8):
-        turn = standing(4, iteration, scores).turn
-        scores[iteration] = (turn, earned[turn])
-        turns.append(turn)
-    assert turns == [0, 1, 2, 3, 3, 1, 3, 3]
-    assert standing(4, 8, scores).alive == (3,)
+def test_turns_zigzag_and_rounds_halve() -> None:
+    """Four trees take turns forwards, two of them backwards and forwards, and then the tournament is over."""
+    places = [stage(4, iteration) for iteration in range(9)]
+    assert [place.place for place in places[:8] if place is not None] == [0, 1, 2, 3, 1, 0, 0, 1]
+    assert [place.number for place in places[:8] if place is not None] == [0] * 4 + [1] * 4
+    assert places[8] is None
 
 
-def test_an_odd_number_of_trees_keeps_the_larger_half() -> None:
-    scores = {index: (index, float(index)) for index in range(5)}
-    assert standing(5, 5, scores).alive == (2, 3, 4)
+def test_the_better_half_stays_and_an_odd_one_too() -> None:
+    assert halve((0, 1, 2, 3), {0: 0.1, 1: 0.6, 2: 0.2, 3: 0.9}) == (1, 3)
+    assert halve((0, 1, 2, 3, 4), {tree: float(tree) for tree in range(5)}) == (2, 3, 4)
+    assert halve((0, 1), {}) == (0,), "ties go to the earlier tree"
 
 
-def test_a_missing_result_counts_nothing() -> None:
-    assert standing(2, 2, {1: (1, 0.0)}).alive == (0,)
-    assert standing(2, 2, {1: (1, 0.3)}).alive == (1,)
-
-
-def test_dense_success_goes_on_with_a_longer_step() -> None:
+def test_dense_success_continues_with_a_longer_step() -> None:
     names = ("queue", "batch")
     state = DenseState().after(Move("queue", 1, 1), True, names)
     base = SPACE.project({"engine": "async"}, Config(engine="async"))

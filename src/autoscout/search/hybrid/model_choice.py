@@ -7,28 +7,18 @@ from collections.abc import Sequence
 import numpy as np
 
 from autoscout.core.config import Config
-from autoscout.search.hybrid.ledger import Answer
+from autoscout.search._shared.history import Answer
+from autoscout.search.hybrid import tuning
 from autoscout.search.hybrid.options import HybridOptions
-from autoscout.search.hybrid.past import Belief
 from autoscout.search.hybrid.prior import InformedSurrogate, Prior
 from autoscout.search.hybrid.success import logistic
 from autoscout.search.hybrid.surrogate import Memory, Surrogate
 from autoscout.search.hybrid.target import ruler
+from autoscout.search.hybrid.warm import Belief
 from autoscout.space.encode import Encoder, Floats, Rows
 
-LEAST = 4
-"""Trials that worked before predictions are compared."""
-CREDIT = 2.0
-"""How much better, as a logarithm of likelihoods, the plain model must explain what was measured before the simulator is dropped."""
-TELLING = 1.5
-"""No single trial counts for more than this."""
-CREDIT_MEMORY, SHARE_MEMORY = 2.0, 0.95
-"""The same for what ran and what failed, and the weight of the simulator's word at most."""
-ROUGH = 0.2
-"""Standard deviation of a target below which no prediction is taken to be more exact."""
 
-
-class GuardedSurrogate(Surrogate):
+class ChosenSurrogate(Surrogate):
     """The informed model and the plain one side by side; the one that better foretells each trial from all others predicts.
 
     Both are asked about each trial as if that had not been told (leave one out), so the answer depends on the set of trials alone.
@@ -41,28 +31,26 @@ class GuardedSurrogate(Surrogate):
         self._informed = InformedSurrogate(prior, encoder, seed, options, memory)
         self._plain = Surrogate(encoder, seed, options, nothing, memory)
         self._chosen: Surrogate = self._informed
-        self.trust = SHARE_MEMORY
+        self.trust = tuning.TRUST
 
-    def fit(self, answers: Sequence[Answer], pending: Sequence[Config] = (), unreachable: Sequence[Config] = ()) -> None:
+    def fit(self, answers: Sequence[Answer], pending: Sequence[Config] = ()) -> None:
         for model in (self._informed, self._plain):
             model.fit(answers, pending)
-        known = [answer for answer in answers if self._encoder.codes(answer.config) is not None]
-        if self._options.failures:
-            self._fit_attainable(known, unreachable)
-        self._chosen = self._informed if self._ahead(known) + CREDIT > 0.0 else self._plain
+        known = sorted(answers, key=lambda answer: answer.key)
+        self._chosen = self._informed if self._ahead(known) + tuning.CREDIT > 0.0 else self._plain
         chosen = self._chosen
         self.rows, self.targets, self.best = chosen.rows, chosen.targets, chosen.best
         self.failures, self.unit = self._informed.failures, chosen.unit
-        if len(self._plain.foretold):
-            gap = np.clip(self._informed.foretold - self._plain.foretold, -TELLING, TELLING)
-            self.trust = SHARE_MEMORY * float(logistic(np.array(gap.sum() + CREDIT_MEMORY)))
+        if len(self._plain.evidence):
+            gap = np.clip(self._informed.evidence - self._plain.evidence, -tuning.CREDIT, tuning.CREDIT)
+            self.trust = tuning.TRUST * float(logistic(np.array(gap.sum() + tuning.CREDIT)))
         self.believed = self.trust * self._informed.holds
         self.others = (self._plain,) if chosen is self._informed else ()
 
     def _ahead(self, known: Sequence[Answer]) -> float:
         """By how much the informed model is more likely than the plain one, in nats."""
         losses = np.array([answer.loss for answer in known if not answer.failed])
-        if len(losses) < LEAST:
+        if len(losses) < tuning.PRIOR_TRIALS:
             return 0.0
         scale, values = ruler(losses)
         if not scale.logarithmic:
@@ -75,23 +63,19 @@ class GuardedSurrogate(Surrogate):
         targets = scale.targets(values)[rows]
         mine = _likelihood(targets, scale.targets(level), spread * scale.slope(level))
         gap = mine - _likelihood(targets, plain[rows], rough[rows])
-        return float(np.clip(gap, -TELLING, TELLING).sum())
+        return float(np.clip(gap, -tuning.CREDIT, tuning.CREDIT).sum())
 
     def predict(self, rows: Rows) -> tuple[Floats, Floats]:
         return self._chosen.predict(rows)
 
-    def works(self, rows: Rows) -> Floats:
-        if not len(self._plain.foretold):
-            return self._informed.works(rows)
-        return self.trust * self._informed.works(rows) + (1.0 - self.trust) * self._plain.works(rows)
-
-    @property
-    def sensitivity(self) -> Floats:
-        return self._chosen.sensitivity
+    def chance(self, rows: Rows) -> Floats:
+        if not len(self._plain.evidence):
+            return self._informed.chance(rows)
+        return self.trust * self._informed.chance(rows) + (1.0 - self.trust) * self._plain.chance(rows)
 
 
 def _likelihood(targets: Floats, mean: Floats, spread: Floats) -> Floats:
     """Logarithm of a normal density."""
-    variance = spread**2 + ROUGH**2
+    variance = spread**2 + tuning.ROUGH**2
     found: Floats = -0.5 * ((targets - mean) ** 2 / variance + np.log(variance))
     return found

@@ -1,0 +1,60 @@
+"""How many failures a search can afford.
+
+Improvement fades exponentially where much is known and the chance of success does not, so that in the end only failures would look
+worth trying. So failures have a budget: some to learn from, then a share of what random candidates would cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from autoscout.common.stats import expected_improvement
+from autoscout.search._shared.history import Answer
+from autoscout.search.hybrid import tuning
+from autoscout.search.hybrid.surrogate import Surrogate
+from autoscout.space.encode import Floats, Rows
+
+
+@dataclass(frozen=True)
+class Risk:
+    """What failures may still cost.
+
+    Attributes:
+        rate: Share of random candidates that fail.
+        spent: Whether the budget of failures is spent.
+    """
+
+    rate: float
+    spent: bool
+
+    def values(self, model: Surrogate, mean: Floats, deviation: Floats, chance: Floats) -> Floats:
+        """Expected improvement, weighed by the chance of success; what may well fail comes last once the budget of failures is spent."""
+        found = weighed(model, mean, deviation, chance)
+        safe = chance >= max(tuning.SAFE, 1.0 - self.rate)
+        return np.where(safe, found, 1e-120 * found) if self.spent and safe.any() else found
+
+
+def weighed(model: Surrogate, mean: Floats, deviation: Floats, chance: Floats) -> Floats:
+    """Expected improvement times a power of the chance of success: early failures teach a boundary, late ones only cost."""
+    found: Floats = expected_improvement(mean, deviation, model.best) * chance ** (1.0 + len(model.rows) / tuning.CAUTION)
+    return found
+
+
+def risk(model: Surrogate, answers: Sequence[Answer], step: int, sample: Rows | None) -> Risk:
+    """The rate of failures, and whether the budget is spent.
+
+    Args:
+        model: Knows how many failed.
+        answers: What is known, oldest first.
+        step: Steps taken.
+        sample: Random rows whose chances give the rate; None: the first trials do, which were not chosen to work.
+    """
+    if sample is None:
+        first = answers[: tuning.EARLY]
+        rate = (sum(answer.failed for answer in first) + 0.5) / (len(first) + 1.0)
+    else:
+        rate = max(1e-3, model.failing(sample) * (1.0 - (1.0 - tuning.FOREWARNED) * model.believed))
+    return Risk(rate, model.failures > 1.0 + rate * (tuning.LESSONS * rate + tuning.DARING * step))

@@ -1,0 +1,114 @@
+"""What the proposers of one step look at; each part is computed when it is first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from autoscout.core.config import Config
+from autoscout.core.origin import Origin
+from autoscout.core.trial import Proposal
+from autoscout.search._shared.history import Answer
+from autoscout.search.hybrid import failures, tuning
+from autoscout.search.hybrid.candidates import Candidates
+from autoscout.search.hybrid.options import HybridOptions
+from autoscout.search.hybrid.prior import Prior
+from autoscout.search.hybrid.surrogate import Surrogate
+from autoscout.space import Space
+from autoscout.space.encode import Encoder, Floats, Rows
+
+
+@dataclass
+class State:
+    """One step of a search.
+
+    Attributes:
+        space: What is searched.
+        encoder: Of the space.
+        options: Of the searcher.
+        seed: Of the searcher.
+        given: What every proposal must extend.
+        pool: The candidates under `given`.
+        answers: What is known, oldest first.
+        waiting: What is under way.
+        taken: What must not be proposed.
+        told: How many trials were told.
+        remembered: The best configurations of similar past studies.
+        prior: A simulator's predictions; None without one.
+        fit: Fits the model; called at most once.
+    """
+
+    space: Space
+    encoder: Encoder
+    options: HybridOptions
+    seed: int
+    given: Config
+    pool: Candidates
+    answers: Sequence[Answer]
+    waiting: Sequence[Config]
+    taken: set[Config]
+    told: int
+    remembered: Sequence[Config]
+    prior: Prior | None
+    fit: Callable[[], Surrogate]
+
+    @property
+    def step(self) -> int:
+        """Configurations that are known or under way."""
+        return len(self.answers) + len(self.waiting)
+
+    @cached_property
+    def good(self) -> list[Config]:
+        """The best configurations, measured ones first."""
+        worked = [answer for answer in self.answers if not answer.failed]
+        return [answer.config for answer in sorted(worked, key=lambda item: (not item.measured, item.loss, item.key))[: tuning.GOOD]]
+
+    @cached_property
+    def weighed(self) -> tuple[list[Config], Rows]:
+        """The candidates of this step."""
+        configs, rows = self.pool.weigh(self.taken, self.good, self.told + len(self.waiting))
+        if self.prior is not None and not self.pool.whole:
+            return self.prior.widen(configs, rows, self.taken, self.given, self.seed)
+        return configs, rows
+
+    @property
+    def rows(self) -> Rows:
+        return self.weighed[1]
+
+    @cached_property
+    def model(self) -> Surrogate:
+        return self.fit()
+
+    @cached_property
+    def risk(self) -> failures.Risk:
+        """What failures cost so far, and may still cost."""
+        return failures.risk(self.model, self.answers, self.step, self.pool.rows if self.prior is not None else None)
+
+    @cached_property
+    def prediction(self) -> tuple[Floats, Floats]:
+        """Mean and standard deviation of the candidates' targets."""
+        return self.model.predict(self.rows)
+
+    @cached_property
+    def chance(self) -> Floats:
+        """The candidates' chance of success."""
+        return self.model.chance(self.rows)
+
+    @cached_property
+    def values(self) -> Floats:
+        """What each candidate is worth."""
+        return self.risk.values(self.model, *self.prediction, self.chance)
+
+    @property
+    def gain(self) -> float:
+        """Share of the best loss that the best candidate is expected to gain."""
+        return float(self.values.max()) * self.model.unit
+
+    def worth(self, rows: Rows) -> Floats:
+        """The same as `values` for other rows."""
+        return self.risk.values(self.model, *self.model.predict(rows), self.model.chance(rows))
+
+    def proposal(self, config: Config, proposer: str) -> Proposal:
+        """A configuration, and who proposes it."""
+        return Proposal(config=config, origin=Origin(by="hybrid", notes={"round": self.step, "proposer": proposer}))

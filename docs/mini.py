@@ -1,6 +1,7 @@
-"""AutoScout in one page: a tree over structure, steps along numbers, and a bandit between the two.
+"""The search of the AutoScout paper in one page: a tree over structure, steps along numbers, and a bandit between the two.
 
-Run it: `python docs/mini.py`. It tunes a toy training job; everything here has a grown-up sibling in `autoscout.search.hybrid`.
+Run it: `python docs/mini.py`. It tunes a toy training job; every part of it is also in `autoscout.search.hybrid_paper`. The default
+searcher, `autoscout.search.hybrid`, has a model of the trials instead.
 """
 
 import math

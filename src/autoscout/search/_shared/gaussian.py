@@ -40,14 +40,6 @@ class Scales:
     signal: float
     noise: float
 
-    @property
-    def sensitivity(self) -> Floats:
-        """How much the target varies with each knob, for ordering them."""
-        inverse = np.exp(-2 * self.length)
-        shares = inverse[: len(self.weight)] / max(float(inverse.sum()), 1e-12)
-        found: Floats = np.exp(self.weight) + np.exp(2 * self.signal) * shares
-        return found
-
 
 @dataclass(frozen=True)
 class Beliefs:
@@ -168,12 +160,6 @@ class Mixture:
     def scales(self, found: tuple[Scales, ...]) -> None:
         for part, scales in zip(self._parts, found, strict=True):
             part.scales = scales
-
-    @property
-    def sensitivity(self) -> Floats:
-        """How much the target varies with each knob."""
-        found: Floats = np.mean([scales.sensitivity for scales in self.scales], axis=0)
-        return found
 
     def fit(self, rows: Rows, targets: Floats) -> tuple[Scales, ...]:
         return tuple(part.fit(rows, targets) for part in self._parts)

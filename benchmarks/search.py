@@ -78,7 +78,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1, help="processes, one thread each")
     parser.add_argument("--runs", default="", help="file that keeps the runs")
     parser.add_argument("--json", action="store_true", help="one JSON object on the last line")
-    parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
+    parser.add_argument("--write", action="store_true", help="write docs/results/search.md")
     return parser.parse_args()
 
 
@@ -153,22 +153,22 @@ def _seeds_error(lots: Sequence[Sequence[float]]) -> float:
     return math.sqrt(sum(float(np.var(lot, ddof=1)) / len(lot) for lot in lots if len(lot) > 1)) / len(lots)
 
 
-def compared(runs: Runs, label: str) -> dict[str, float]:
+def compared(runs: Runs, label: str) -> dict[str, float | None]:
     """This tree less another, over the runs that both made.
 
     `area` and the logarithm of `evaluations`, each with the standard error over seeds (these tables) and over tables (any tables).
     """
     pairs = [(runs[HERE, table, seed], run) for (other, table, seed), run in runs.items() if other == label and (HERE, table, seed) in runs]
-    found: dict[str, float] = {"runs": len(pairs)}
+    found: dict[str, float | None] = {"runs": len(pairs)}
     for name in ("area", "evaluations"):
         gaps: dict[str, list[float]] = {}
         for mine, other in pairs:
             gap = math.log(mine[name] / other[name]) if name == "evaluations" else mine[name] - other[name]
             gaps.setdefault(mine["table"], []).append(gap)
         means = [float(np.mean(lot)) for lot in gaps.values()]
-        found[name] = float(np.mean(means)) if means else math.nan
-        found[f"{name}_error_seeds"] = _seeds_error(list(gaps.values())) if means else math.nan
-        found[f"{name}_error_tables"] = float(np.std(means, ddof=1)) / math.sqrt(len(means)) if len(means) > 1 else math.nan
+        found[name] = float(np.mean(means)) if means else None
+        found[f"{name}_error_seeds"] = _seeds_error(list(gaps.values())) if means else None
+        found[f"{name}_error_tables"] = float(np.std(means, ddof=1)) / math.sqrt(len(means)) if len(means) > 1 else None
     return found
 
 
@@ -185,8 +185,8 @@ def as_text(found: Mapping[str, Any]) -> str:
         lines += ["", f"`{HERE}` less `{label}`, {row['runs']} runs of each with the same table and seed:", ""]
         lines += ["| figure | difference | standard error over seeds | over tables |", "|---|---|---|---|"]
         for name, title in (("area", "area under regret"), ("evaluations", "logarithm of evaluations to 5 %")):
-            errors = f"{row[f'{name}_error_seeds']:.4f} | {row[f'{name}_error_tables']:.4f}"
-            lines.append(f"| {title} | {row[name]:+.4f} | {errors} |")
+            figures = [row[key] for key in (name, f"{name}_error_seeds", f"{name}_error_tables")]
+            lines.append(f"| {title} | {' | '.join('unknown' if figure is None else f'{figure:.4f}' for figure in figures)} |")
     labels = [label for label in found["overall"] if label.startswith(HERE)]
     lines += ["", f"| table | {' | '.join(f'{label}: area, to 5 %' for label in labels)} |", f"|---|{'---|' * len(labels)}"]
     for table, rows in found["by_table"].items():
@@ -197,15 +197,16 @@ def as_text(found: Mapping[str, Any]) -> str:
 
 def as_page(found: Mapping[str, Any], text: str, asked: argparse.Namespace) -> str:
     """`docs/results/search.md`."""
-    given = [word for word in sys.argv[1:] if word not in ("--write", "--json")]
-    shown = " ".join(word.partition("=")[0] + "=FOLDER" if "=" in word and before == "--source" else word for before, word in _pairs(given))
+    words = list(zip(["", *sys.argv[1:]], sys.argv[1:], strict=False))  # each with the one before; folders of this machine are not shown
+    shown = [word.partition("=")[0] + "=FOLDER" if before == "--source" else word for before, word in words if before != "--runs"]
+    shown = [word for word in shown if word not in ("--json", "--runs")]
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
     ).stdout.strip()
     seeds = f"{asked.first_seed} to {asked.first_seed + asked.seeds - 1}"
     return f"""# Searchers on recorded tables
 
-Written by `python -m benchmarks.search {shown}`; do not edit.
+Written by `python -m benchmarks.search {" ".join(shown)}`; do not edit.
 
 | | |
 |---|---|
@@ -222,10 +223,6 @@ are standard errors over seeds. Nobody was told the predictions of a simulator.
 
 {text}
 """
-
-
-def _pairs(words: Sequence[str]) -> list[tuple[str, str]]:
-    return list(zip(["", *words], words, strict=False))
 
 
 def _machine() -> str:

@@ -54,7 +54,7 @@ def ruler(losses: Floats) -> tuple[Ruler, Floats]:
     centre, plain = float(values.mean()), max(float(values.std()), 1e-12)
     deviation = plain
     if logarithmic:
-        worth = tuning.PRIOR_TRIALS * max(1.0 - len(losses) / tuning.EARLY, 0.02)
+        worth = tuning.USUAL_TRIALS * max(1.0 - len(losses) / tuning.EARLY, 0.02)
         deviation = math.sqrt((len(losses) * plain**2 + worth * tuning.USUAL_DEVIATION**2) / (len(losses) + worth))
     drawn = _drawn((values - centre) / deviation)
     scale = max(float(drawn.std()) * deviation / plain, 1e-12)

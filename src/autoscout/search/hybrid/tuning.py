@@ -15,7 +15,9 @@ GOOD = 4
 TAIL = 1.5
 """Standard deviations: target = TAIL * tanh(z / TAIL) for z > 0, because how slow the slow ones are says nothing about the fast ones."""
 USUAL_DEVIATION = 0.5
-"""Of the logarithm of a loss: standard deviation that is expected at first, worth PRIOR_TRIALS * (1 - trials / EARLY) trials."""
+"""Of the logarithm of a loss: the standard deviation that is expected at first."""
+USUAL_TRIALS = 3.0
+"""Trials: worth of that expectation, USUAL_TRIALS * (1 - trials / EARLY); the first trials that work are often alike."""
 EARLY = 20
 """Trials: the first this many were not chosen to work; a search does not end for its failures before three times as many."""
 SIMULATED_NOISE = 0.25
@@ -56,8 +58,6 @@ STALLED = 9
 """Answers in a row that were no better before structures are tried that were seldom tried."""
 TURNS = 3
 """Steps from one such try to the next."""
-WIDER = 3.0
-"""Factor on the model's standard deviation in such a try."""
 
 # --- simulators and past studies ---------------------------------------------------------------------------------------------------------
 PRIOR_TRIALS = 4.0

@@ -2,6 +2,6 @@
 
 from autoscout.search.hybrid.proposers import acquisition, exhausted, stalled
 
-PROPOSERS = (stalled.propose, exhausted.propose, acquisition.propose)
+PROPOSERS = (exhausted.propose, stalled.propose, acquisition.propose)
 
 __all__ = ["PROPOSERS"]

@@ -17,9 +17,9 @@ from autoscout.space.encode import Codes, Floats
 def propose(state: State) -> Proposal | None:
     """Every now and then after a row of answers that were no better: a candidate whose structure was seldom tried.
 
-    A model that is wrong about a structure it has hardly seen keeps refining the one it began with. So its standard deviation counts
-    several times, and what a candidate is worth is divided by the trials of its structure. Only candidates that are likely to work: a
-    structure that hardly works is seldom tried for a reason.
+    A model that is wrong about a structure it has hardly seen keeps refining the one it began with. So what a candidate is worth is
+    divided by the trials of its structure. Only candidates that are likely to work: a structure that hardly works is seldom tried for a
+    reason.
     """
     turn = (state.told + len(state.waiting)) % tuning.TURNS == 0  # trials, not steps: known answers would not end it
     if not turn or fruitless(state.answers) < tuning.STALLED:
@@ -29,9 +29,7 @@ def propose(state: State) -> Proposal | None:
     shares = seldom_tried(state.rows.codes[safe], tried.codes, state.encoder.sparse)
     if shares is None:
         return None
-    mean, deviation = state.prediction
-    values = state.risk.values(state.model, mean[safe], tuning.WIDER * deviation[safe], state.chance[safe]) * shares
-    return state.proposal(state.weighed[0][int(safe[np.argmax(values)])], "stalled")
+    return state.proposal(state.weighed[0][int(safe[np.argmax(state.values[safe] * shares)])], "stalled")
 
 
 def fruitless(answers: Sequence[Answer]) -> int:

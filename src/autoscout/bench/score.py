@@ -1,4 +1,4 @@
-"""Scores of a race: how near, how soon, how dear."""
+"""Scores of a race: how close, how soon, at what cost."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ class Encoder:
         return Rows(codes, self.plain(codes), self.effects(codes)[0])
 
     def unit(self, codes: Codes) -> Floats:
-        """Places on [0, 1]; an inactive knob stands where its default would, because it acts like the engine's own choice."""
+        """Places on [0, 1]; an inactive knob is where its default would be, because it acts like the engine's own choice."""
         filled = np.where(codes < 0, self.defaults, codes)
         found = np.empty(codes.shape)
         for index, places in enumerate(self._places):
@@ -171,7 +171,7 @@ class Encoder:
 
 
 def _places(knob: Knob) -> Floats:
-    """Where the values of a knob stand on [0, 1]: by rank; halfway to the logarithm where they span three octaves.
+    """Where the values of a knob are on [0, 1]: by rank; halfway to the logarithm where they span three octaves.
 
     Half and half predicts measured tables better than either alone: ranks follow what the author thought worth listing, logarithms
     what machines do with sizes.

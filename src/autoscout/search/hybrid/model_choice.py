@@ -19,10 +19,10 @@ from autoscout.space.encode import Encoder, Floats, Rows
 
 
 class ChosenSurrogate(Surrogate):
-    """The informed model and the plain one side by side; the one that better foretells each trial from all others predicts.
+    """The informed model and the plain one side by side; the one that better predicts each trial from all others is used.
 
     Both are asked about each trial as if that had not been told (leave one out), so the answer depends on the set of trials alone.
-    Of the chance of success they are mixed by the same evidence.
+    Their chances of success are mixed by the same evidence.
     """
 
     def __init__(self, prior: Prior, encoder: Encoder, seed: int, options: HybridOptions, memory: Memory) -> None:

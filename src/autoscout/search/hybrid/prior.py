@@ -81,7 +81,7 @@ class Prior:
 class InformedSurrogate(Surrogate):
     """The simulator's prediction, times one factor, times what a Gaussian process finds wrong with it from place to place.
 
-    The better the simulator proves, the smaller the errors that are expected of it elsewhere, and the other way round.
+    The better the simulator proves, the smaller the errors that are expected of it at other places, and vice versa.
     """
 
     def __init__(self, prior: Prior, encoder: Encoder, seed: int, options: HybridOptions, memory: Memory) -> None:
@@ -120,12 +120,11 @@ class InformedSurrogate(Surrogate):
         wrong = self._logs[good] - level[good]
         self._bias = float(wrong.sum()) / (len(wrong) + (trust / tuning.BIAS) ** 2) if len(wrong) else 0.0
         rest = wrong - self._bias
-        self._error = float(
-            np.sqrt((tuning.PRIOR_TRIALS + rest @ rest / trust**2) / (tuning.PRIOR_TRIALS + len(rest)))
-        )  # in units of the simulator's own spread
+        squares = tuning.PRIOR_TRIALS + float(rest @ rest) / trust**2
+        self._error = float(np.sqrt(squares / (tuning.PRIOR_TRIALS + len(rest))))  # in units of the simulator's own spread
         rows = self.rows.take(good)
         self._process = Mixture(self._encoder, PLAIN)
-        if len(rows) >= 4:
+        if len(rows) >= tuning.PRIOR_TRIALS:
             self._process.scales = self._scales("prior", self._process, rows, np.exp(wrong))
         if len(rows):
             reach = self._error * spread[good]

@@ -28,7 +28,7 @@ class Move:
 
 @dataclass(frozen=True)
 class DenseState:
-    """Where the search stands. All knobs keep their state; one that a structure disables is passed over, never forgotten.
+    """State of the search. All knobs keep their state; one that a structure disables is passed over, never forgotten.
 
     Attributes:
         current: Index of the knob being moved.
@@ -41,7 +41,7 @@ class DenseState:
     steps: Mapping[str, int] = field(default_factory=dict)
 
     def after(self, move: Move, success: bool, names: Sequence[str]) -> DenseState:
-        """Success goes on in the same direction with a longer step; failure turns the knob round and goes to the next."""
+        """After a success, the same direction with a longer step; after a failure, the other direction later, and the next knob now."""
         index = names.index(move.knob)
         if success:
             steps = {**self.steps, move.knob: min(LONGEST, 2 * move.step)}

@@ -188,12 +188,12 @@ class HybridPaperSearcher:
             structure, moved = self._candidates(desk, base, so_far, arm, tree, number)
             if structure is None or (arm is Arm.DENSE and moved is None):
                 continue
-            beside = self._beside(base, so_far) if moved is None else moved[1]
+            point = self._last_point(base, so_far) if moved is None else moved[1]
             cells = {
                 "bb": base,
-                "bc": beside if beside.extends(desk.given) else base,
+                "bc": point if point.extends(desk.given) else base,
                 "cb": self._space.project(base, structure),
-                "cc": self._space.project(beside, structure),
+                "cc": self._space.project(point, structure),
             }
             if not all(desk.taken(config) for config in cells.values()):
                 return Round(number, arm, tree, None if moved is None else moved[0], cells, self._trees[tree].ordering)
@@ -235,7 +235,7 @@ class HybridPaperSearcher:
             state = state.after(found[0], False, names)
         return None
 
-    def _beside(self, base: Config, so_far: Progress) -> Config:
+    def _last_point(self, base: Config, so_far: Progress) -> Config:
         """The base structure with the last dense candidate that worked."""
         if so_far.point is None or self._options.sparse_only:
             return base

@@ -52,10 +52,10 @@ class TestRay(ExecutorSuite):
 
 def gone(pid: int) -> bool:
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        state = (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):  # the second when it ends while it is read
         return True
-    return "Z" in (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[:1]
+    return state == "Z"
 
 
 def until(condition: Callable[[], bool], what: str, patience_s: float = 60.0) -> None:

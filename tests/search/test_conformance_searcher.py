@@ -69,7 +69,7 @@ class TestEverySlowAdapter:
 
     test_is_a_searcher = SearcherSuite.test_is_a_searcher
     test_pending_is_not_proposed_again = SearcherSuite.test_pending_is_not_proposed_again
-    test_replay_one_by_one_from_files = SearcherSuite.test_replay_one_by_one_from_files
+    test_every_point_of_a_life_can_be_resumed = SearcherSuite.test_every_point_of_a_life_can_be_resumed
     test_tell_takes_anything = SearcherSuite.test_tell_takes_anything
     test_trials_of_an_older_space_do_no_harm = SearcherSuite.test_trials_of_an_older_space_do_no_harm
     test_a_life_of_failures = SearcherSuite.test_a_life_of_failures

@@ -231,15 +231,16 @@ def place(job: Records, j: int, node: Records, option: Record, must_pack: bool, 
         job[j].rate = node[held[0, j]].speed
         job[j].nodes = 1.0
         return True
+    found = best_fit(node, gpus, kind)
+    if found >= 0:
+        held[0, j] = found
+        node[found].free -= gpus
+        job[j].rate = node[found].speed
+        job[j].nodes = 1.0
+        return True
     size = largest_node(node, kind)
     placed = False
-    if gpus <= size:
-        found = best_fit(node, gpus, kind)
-        if found >= 0:
-            held[0, j] = found
-            node[found].free -= gpus
-            placed = True
-    elif mode != PLACE_FEWEST:
+    if gpus > size and mode != PLACE_FEWEST:
         placed = _several(node, gpus, kind, size, option.remainder_to_emptiest > 0, ledger, j)
     fewest = np.ceil(gpus / size)
     if not placed and (mode != PLACE_CONSOLIDATED and not must_pack):

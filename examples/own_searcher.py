@@ -1,16 +1,30 @@
-"""A searcher of your own: `ask` and `tell` are all it takes. This one walks downhill from the best configuration so far."""
+"""A searcher of your own: `ask` and `tell` are all it takes. docs/extending/searcher.md explains it and makes a package of it."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import autoscout
 from autoscout import Config, Grid, Proposal, Space, Task, Trial
+from autoscout.core.errors import require
 from autoscout.core.origin import Origin
 from autoscout.core.seeds import stream
 
 
+@dataclass(frozen=True, kw_only=True)
+class DownhillOptions:
+    """How often a random configuration is drawn before the searcher gives up."""
+
+    draws: int = 100
+
+    def __post_init__(self) -> None:
+        require("downhill", self, {"draws": (self.draws >= 1, "must be at least 1")})
+
+
 class Downhill:
-    def __init__(self, space: Space, task: Task, seed: int) -> None:
-        self.space, self.task, self.seed = space, task, seed
+    """Walks downhill from the best configuration so far."""
+
+    def __init__(self, space: Space, task: Task, seed: int, options: DownhillOptions | None = None) -> None:
+        self.space, self.task, self.seed, self.options = space, task, seed, options or DownhillOptions()
         self.losses: dict[Config, float] = {}
 
     def ask(self, n: int, given: Config = Config(), pending: Sequence[Proposal] = ()) -> list[Proposal]:
@@ -20,7 +34,7 @@ class Downhill:
             best = min(self.losses, key=lambda config: (self.losses[config], config.canonical))
             found = [config for config in self.space.neighbours(best) if config not in taken and config.extends(given)]
         rng = stream(self.seed, "downhill", len(taken))
-        for _ in range(100):
+        for _ in range(self.options.draws):
             if len(found) >= n:
                 break
             config = self.space.sample(rng, given)

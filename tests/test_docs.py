@@ -53,7 +53,7 @@ def test_every_verb_is_documented() -> None:
     assert not missing
 
 
-@pytest.mark.parametrize("kind", ["backend", "searcher", "executor", "store"])
+@pytest.mark.parametrize("kind", plugins.FOLDERS)
 def test_every_plug_in_is_documented(kind: str) -> None:
     missing = [name for name in plugins.available(kind) if f"`{name}`" not in TEXT]
     assert not missing

@@ -98,8 +98,8 @@ def optimize(
     refuse_while_loading("autoscout")
     space = space if isinstance(space, Space) else simple_space(space)
     backend = FunctionBackend(space, function)
-    limits = [*map(str, objective.limits), *limits]
-    metrics = dict.fromkeys([objective.metric, *(Limit.parse(limit).metric for limit in limits)])
+    limits, guards = [*map(str, objective.limits), *limits], list(map(str, objective.guards))
+    metrics = dict.fromkeys([objective.metric, *(Limit.parse(limit).metric for limit in limits), *(x.metric for x in objective.guards)])
     data = {
         "system": "function",
         "name": name,
@@ -109,7 +109,7 @@ def optimize(
             "simulated": simulated,
             "deterministic": not finals.rounds,
         },
-        "goal": {"metric": objective.metric, "direction": objective.direction.value, "slo": limits},
+        "goal": {"metric": objective.metric, "direction": objective.direction.value, "slo": limits, "guards": guards},
         "budget": {"trials": trials, "failures": None},
         "space": _block(space),
         "set": dict(given or {}),

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+import math
 import threading
 from typing import Any
 
@@ -9,9 +11,10 @@ from _toys import FromFunction, InOrder, Numbers, Watcher, ok, toy_task
 from autoscout.core import plugins
 from autoscout.core.clock import VirtualClock
 from autoscout.core.config import Config
-from autoscout.core.errors import LaunchError, StoreError
+from autoscout.core.errors import ConfigError, LaunchError, StoreError
 from autoscout.core.origin import Phase
 from autoscout.core.protocols import StudyRecord
+from autoscout.core.task import Guard, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
 from autoscout.study.budget import Stop
 from autoscout.study.dispatch import Parallelism
@@ -328,3 +331,35 @@ def test_an_evaluator_may_settle_once_when_nothing_is_left_to_propose() -> None:
     early = study(space=Numbers(4), task=toy_task(trials=2), evaluator=Settler(lambda config: ok(1.0)))
     assert early.run() is Stop.TRIALS
     assert early.evaluator.settled == 0
+
+
+def guarded_task(*guards: str, **budget: float) -> Task:
+    task = toy_task(**budget)
+    return dataclasses.replace(task, objective=dataclasses.replace(task.objective, guards=tuple(map(Guard.parse, guards))))
+
+
+def guarded(config: Config) -> Measurement:
+    """Faster with x, and from x = 3 on the memory is more than twice the default's."""
+    return Measurement(status=Status.OK, metrics={"time_s": 10.0 - config["x"], "mem_gib": 1.0 + 0.5 * config["x"]}, cost_s=1.0)
+
+
+def test_a_broken_guard_reaches_the_searcher_and_the_final_as_a_broken_limit() -> None:
+    store = plugins.get("store", "memory")()
+    task = guarded_task("mem_gib<=2x", trials=5)
+    one = study(store=store, task=task, evaluator=FromFunction(guarded), finals=Finals(finalists=1, rounds=1))
+    one.run()
+    losses = [task.objective.loss(trial.measurement) for trial in one.searcher.told[:5]]
+    assert losses == [10.0, 9.0, 8.0, math.inf, math.inf]
+    assert [trial.measurement.metrics["time_s"] for trial in one.trials[:5]] == [10.0, 9.0, 8.0, 7.0, 6.0], "stored as measured"
+    assert xs(one.trials[5:]) == [0, 2], "the best that keeps the guard meets the default"
+    again = study(store=store, task=task, evaluator=FromFunction(guarded), finals=Finals(finalists=1, rounds=1))
+    again.run()
+    assert [trial.measurement for trial in again.searcher.told] == [trial.measurement for trial in one.searcher.told]
+    assert again.evaluator.calls == []
+
+
+def test_a_guard_on_a_metric_that_the_default_lacks_ends_the_study_at_once() -> None:
+    one = study(task=guarded_task("p99_itl_ms<=1.2x", trials=5))
+    with pytest.raises(ConfigError, match="the default does not report p99_itl_ms"):
+        one.run()
+    assert len(one.evaluator.calls) == 1

@@ -14,7 +14,7 @@ from autoscout.core.clock import VirtualClock
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.launch import Completed, Launch
-from autoscout.core.task import Direction, Limit, Objective, Task
+from autoscout.core.task import Direction, Guard, Limit, Objective, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status
 from autoscout.evaluate.virtual import VirtualEvaluator
 from autoscout.simulators.serving import ServingModel
@@ -62,6 +62,7 @@ class VirtualBackend:
             objective=Objective(
                 metric=metric,
                 direction=Direction(str(objective.get("direction") or better)),
+                guards=tuple(guard if isinstance(guard, Guard) else Guard.parse(str(guard)) for guard in objective.get("guards", ())),
                 limits=tuple(limit if isinstance(limit, Limit) else Limit.parse(str(limit)) for limit in objective.get("limits", ())),
             ),
         )

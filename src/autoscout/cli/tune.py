@@ -44,6 +44,9 @@ def tune(
     metric: Annotated[str | None, typer.Option(help="Metric to improve.")] = None,
     direction: Annotated[str | None, typer.Option(help="minimize or maximize.")] = None,
     slo: Annotated[list[str] | None, typer.Option("--slo", help="Limit to keep, such as 'p95_ttft_ms<=500'; may be repeated.")] = None,
+    guard: Annotated[
+        list[str] | None, typer.Option("--guard", help="Limit relative to the default, such as 'p99_itl_ms<=1.2x'; may be repeated.")
+    ] = None,
     ttft: Annotated[float | None, typer.Option(help="Short for --slo 'p95_ttft_ms<=MS'.")] = None,
     tpot: Annotated[float | None, typer.Option(help="Short for --slo 'p95_tpot_ms<=MS'.")] = None,
     request_latency: Annotated[float | None, typer.Option(help="Short for --slo 'p95_e2el_ms<=MS'.")] = None,
@@ -92,6 +95,7 @@ def tune(
             metric=metric,
             direction=direction,
             slo=[*(slo or ()), *(f"{name}<={value!r}" for name, value in short.items() if value is not None)],
+            guards=guard,
         ),
         budget=given(trials=max_trials, wall=budget, cost=max_cost, failures=max_failures if continue_on_error else 1),
         search=given(searcher=searcher_name, seed=seed, workers=workers, together=together, warm_start=warm_start, learn_from=learn_from),

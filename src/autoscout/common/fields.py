@@ -23,7 +23,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidat
 
 from autoscout.common.suggest import suggestion
 from autoscout.core.errors import ConfigError, Fault
-from autoscout.core.task import Budget, Direction, Limit, Objective
+from autoscout.core.task import Budget, Direction, Guard, Limit, Objective
 
 BLOCKS = ("workload", "hardware", "software", "objective", "budget")
 """The blocks of a task description."""
@@ -204,12 +204,15 @@ class _Budget(Block):
     failures: int | None = Field(None, gt=0)
 
 
-def _limits(texts: Iterable[Any]) -> tuple[tuple[Limit, ...], list[Fault]]:
-    found: list[Limit] = []
+Bound = TypeVar("Bound", Limit, Guard)
+
+
+def _bounds(kind: type[Bound], texts: Iterable[Any]) -> tuple[tuple[Bound, ...], list[Fault]]:
+    found: list[Bound] = []
     faults: list[Fault] = []
     for text in texts:
         try:
-            found.append(text if isinstance(text, Limit) else Limit.parse(str(text)))
+            found.append(text if isinstance(text, kind) else kind.parse(str(text)))
         except ConfigError as error:
             faults += error.faults
     return tuple(found), faults
@@ -235,6 +238,7 @@ class _Objective(Block):
     direction: Annotated[Direction, PlainValidator(_direction)] | None = None
     limits: Listed = []
     slo: Listed = []
+    guards: Listed = []
 
 
 def natural_direction(metric: str) -> Direction | None:
@@ -267,16 +271,18 @@ def read_objective(
     read, faults = read_fields(_Objective, data, "goal")
     read = read or _Objective()
     metric = read.metric or default
-    limits, wrong = _limits([*read.limits, *read.slo])
-    faults += wrong
-    for name, place in [(metric, "metric"), *((limit.metric, "slo") for limit in limits)]:
+    limits, wrong = _bounds(Limit, [*read.limits, *read.slo])
+    guards, more = _bounds(Guard, read.guards)
+    faults += [*wrong, *more]
+    named = [(metric, "metric"), *((limit.metric, "slo") for limit in limits), *((guard.metric, "guards") for guard in guards)]
+    for name, place in named:
         if metrics is not None and name not in metrics:
             faults.append(Fault(where="goal", field=place, value=repr(name), rule="no such metric", fix=suggestion(name, metrics)))
     better = read.direction or direction(metric)
     if better is None and not any(fault.field in ("metric", "direction") for fault in faults):
         fix = "Write direction: minimize or direction: maximize"
         faults.append(Fault(where="goal", field="direction", rule=f"is more {metric} better, or less?", fix=fix))
-    return Objective(metric=metric, direction=better or Direction.MINIMIZE, limits=limits), faults
+    return Objective(metric=metric, direction=better or Direction.MINIMIZE, limits=limits, guards=guards), faults
 
 
 __all__ = [

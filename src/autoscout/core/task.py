@@ -8,7 +8,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -35,11 +35,19 @@ _SHORT = {"le": "<=", "ge": ">=", "lt": "<", "gt": ">"}
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """A bound that a good configuration must keep (an SLO): `p95_ttft_ms <= 500`."""
+    """A bound that a good configuration must keep (an SLO): `p95_ttft_ms <= 500`.
+
+    Attributes:
+        metric: What is bounded.
+        op: One of <=, >=, <, >.
+        value: The bound.
+        guard: The guard that became this limit; empty for a limit of the user.
+    """
 
     metric: str
     op: str
     value: float
+    guard: str = ""
 
     @classmethod
     def parse(cls, text: str) -> Limit:
@@ -70,16 +78,60 @@ class Limit:
         return value is not None and _OPERATORS[self.op](value, self.value)
 
     def __str__(self) -> str:
-        return f"{self.metric}{self.op}{repr(self.value).removesuffix('.0')}"  # every digit: the text is what stores and files keep
+        return f"{self.metric}{self.op}{_digits(self.value)}"
+
+
+def _digits(value: float) -> str:
+    """Every digit: the text of limits and guards is what stores and files keep."""
+    return repr(value).removesuffix(".0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guard:
+    """A limit relative to the default's own value: `p99_itl_ms <= 1.2x`. See `autoscout.core.guards`."""
+
+    metric: str
+    op: str
+    times: float
+
+    @classmethod
+    def parse(cls, text: str) -> Guard:
+        """Read `p99_itl_ms<=1.2x`."""
+        match = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*(<=|>=|<|>)\s*(\d+\.?\d*|\.\d+)\s*x\s*", text)
+        if match and float(match[3]) > 0:
+            return cls(metric=match[1], op=match[2], times=float(match[3]))
+        rule = "a guard reads METRIC<=FACTORx (also >=, <, >), relative to the default, with a factor above zero"
+        raise ConfigError(Fault(where="guard", value=repr(text), rule=rule, fix="Example: --guard 'p99_itl_ms<=1.2x'"))
+
+    def limit(self, default: float) -> Limit:
+        """The absolute limit, given what the default measured."""
+        return Limit(metric=self.metric, op=self.op, value=default * self.times, guard=str(self))
+
+    def __str__(self) -> str:
+        return f"{self.metric}{self.op}{_digits(self.times)}x"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Objective:
-    """The number to improve, which way, and the limits to keep while doing so."""
+    """The number to improve, which way, and the limits to keep while doing so.
+
+    Attributes:
+        metric: The number.
+        direction: Which way is better.
+        limits: Must hold; those that guards became carry the guard's text.
+        guards: Limits relative to the default. They bind only as limits, once the default was measured: see `bound`.
+    """
 
     metric: str
     direction: Direction = Direction.MINIMIZE
     limits: tuple[Limit, ...] = ()
+    guards: tuple[Guard, ...] = ()
+
+    def bound(self, default: Mapping[str, float]) -> Objective:
+        """With every guard as an absolute limit, where `default`, the metrics of the default, has its metric."""
+        own = tuple(limit for limit in self.limits if not limit.guard)
+        made = tuple(guard.limit(default[guard.metric]) for guard in self.guards if guard.metric in default)
+        return replace(self, limits=(*own, *made))
 
     def loss(self, measurement: Measurement) -> float:
         """The cost searchers minimise: the metric (negated when maximised), infinite for a failure or a broken limit."""
@@ -165,7 +217,8 @@ class Task:
             "objective": {
                 "metric": self.objective.metric,
                 "direction": self.objective.direction.value,
-                "limits": [str(limit) for limit in self.objective.limits],
+                "limits": [str(limit) for limit in self.objective.limits if not limit.guard],
+                **({"guards": list(map(str, self.objective.guards))} if self.objective.guards else {}),
             },
             "budget": {name: value for name, value in asdict(self.budget).items() if value is not None},
         }
@@ -182,6 +235,7 @@ class Task:
                 metric=objective["metric"],
                 direction=Direction(objective.get("direction", "minimize")),
                 limits=tuple(Limit.parse(text) for text in objective.get("limits", [])),
+                guards=tuple(Guard.parse(text) for text in objective.get("guards", [])),
             ),
             budget=Budget(**data.get("budget", {})),
         )

@@ -97,12 +97,14 @@ def gain_facts(summary: Summary) -> dict[str, object]:
         "metric": objective.metric,
         "direction": objective.direction.value,
         "limits": [str(limit) for limit in objective.limits],
+        "guards": [str(guard) for guard in objective.guards],
         "verdict": summary.verdict.value,
         "reason": summary.reason,
         "warnings": list(summary.warnings),
         "handed_over": "best" if summary.verdict is Verdict.GAIN else "default",
         "fidelity": summary.fidelity.label,
         "gain": summary.gain.to_json(),
+        "costs": [cost.to_json() for cost in summary.costs],
         "default": summary.default.to_json() if summary.default else None,
         "best": summary.best.to_json() if summary.best else None,
         "task_key": summary.task.key,
@@ -139,10 +141,11 @@ def readme_text(summary: Summary, names: Iterable[str], changes: tuple[Differenc
     """What this folder is, what it is worth, and how to run it."""
     objective = summary.task.objective
     lines = [f"# {_word(summary.task.system)}: {_what(summary)}", "", f"**{_headline(summary)}**", ""]
+    lines += [f"**{summary.price}**", ""] if summary.price else []
     if summary.verdict is not Verdict.GAIN:
         lines += ["No configuration was shown to be better, so this folder holds the default. It changes nothing.", ""]
     lines += [f"- objective: {objective.direction.value} `{objective.metric}`"]
-    lines += [f"- limit: `{limit}`" for limit in objective.limits]
+    lines += [f"- limit: `{limit}`" + f" (guard `{limit.guard}`)" * bool(limit.guard) for limit in objective.limits]
     for title, side in (("default", summary.default), ("best", summary.best)):
         if side is not None and side.value is not None:
             lines.append(f"- {title}: {show_number(side.value)} over {side.runs} run{'s' if side.runs != 1 else ''}")

@@ -15,6 +15,7 @@ from autoscout.report.ablation import Ablation
 from autoscout.report.importance import Importance
 from autoscout.report.labels import one_line
 from autoscout.report.plots import convergence, importance_bars, intervals
+from autoscout.report.price import mark
 from autoscout.report.summary import Summary
 from autoscout.report.verdict import Side, Verdict
 
@@ -36,7 +37,8 @@ def header(summary: Summary) -> Markup:
         interval = show_gain(gain.ratio, gain.low, gain.high).partition(" (")[2].rstrip(")")
         better = tag("span", " better than the default", class_="interval")
         big = tag("p", tag("strong", show_gain(gain.ratio)), tag("span", interval, class_="interval") if interval else better, class_="big")
-    words = [tag("p", badge(summary.verdict.value, kind), " ", _fidelity_badge(summary), class_="verdict"), big, tag("p", summary.reason)]
+    words = [tag("p", badge(summary.verdict.value, kind), " ", _fidelity_badge(summary), class_="verdict"), big]
+    words += [tag("p", summary.price, class_="price worse"), tag("p", summary.reason)] if summary.price else [tag("p", summary.reason)]
     if gain.enough:
         words.append(tag("p", f"{gain.confidence:.0%} interval, {gain.method}, {gain.pairs} pairs.", class_="quiet"))
     words += [tag("p", warning, class_="note small") for warning in summary.warnings]
@@ -100,15 +102,17 @@ def comparison(summary: Summary) -> Markup:
     for name in dict.fromkeys([objective.metric, *limited, *others]):
         one, other = (side.metrics.get(name) if side else None for side in sides)
         change = f"{(other / one - 1.0) * 100.0:+.1f} %" if one and other is not None else ""
+        word = mark(name, one, other, objective)
         cells = [
             number_cell(join([show_number(value), _spread(side, name, objective.metric)]))
             for side, value in zip(sides, (one, other), strict=True)
         ]
-        rows.append([tag("th", name, scope="row"), *cells, number_cell(change)])
+        rows.append([tag("th", name, scope="row"), *cells, number_cell(tag("span", f"{change} {word}".strip(), class_=word or None))])
     for limit in objective.limits:
         marks = [next((check for check in side.limits if check.limit == limit), None) if side else None for side in sides]
         cells = [number_cell("-" if mark is None else badge("kept", "good") if mark.holds else badge("broken", "bad")) for mark in marks]
-        rows.append([tag("th", f"limit {limit}", scope="row"), *cells, number_cell("")])
+        title = f"limit {limit}" + f" ({limit.guard})" * bool(limit.guard)
+        rows.append([tag("th", title, scope="row"), *cells, number_cell("")])
     rows.append([tag("th", "runs", scope="row"), *(number_cell(side.runs if side else 0) for side in sides), number_cell("")])
     head = ["metric", *(tag("th", text, scope="col", class_="number") for text in ("default", summary.contender, "change"))]
     metrics = table(head, rows, f"Default and {summary.contender}, metric by metric")

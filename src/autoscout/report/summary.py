@@ -10,11 +10,13 @@ from typing import Any
 
 from autoscout.common.stats import variation
 from autoscout.core.config import Config
+from autoscout.core.guards import bind
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Status, Trial
 from autoscout.report.curves import Point, busy_s, curve, ordered
 from autoscout.report.gain import Gain
 from autoscout.report.labels import Difference, KnobNote, differences, namer, one_line
+from autoscout.report.price import Cost, costs, costs_text
 from autoscout.report.verdict import Finalist, Side, Verdict, decide
 
 NOISY_ABOVE = 0.1
@@ -53,7 +55,7 @@ class Summary:
 
     Attributes:
         study: Its name.
-        task: What was tuned.
+        task: What was tuned, its guards bound to what the default measured.
         verdict: What may be claimed.
         reason: Why, in one sentence.
         gain: Of the best configuration over the default.
@@ -101,7 +103,23 @@ class Summary:
         for title, side in (("the default", self.default), ("the best configuration", self.best)):
             if side is not None and side.spread is not None and side.spread > NOISY_ABOVE:
                 found.append(f"{title} scatters by {side.spread:.0%} between repeats")
+        bound = {limit.guard for limit in self.task.objective.limits}
+        loose = [str(guard) for guard in self.task.objective.guards if str(guard) not in bound]
+        if loose:
+            found.append(f"nothing to hold {', '.join(loose)} against: the default did not run or does not report it")
         return tuple(found)
+
+    @property
+    def costs(self) -> tuple[Cost, ...]:
+        """What the gain costs in other metrics, the worst first; none without a gain, because then nothing changes."""
+        if self.verdict is not Verdict.GAIN or self.default is None or self.best is None:
+            return ()
+        return costs(self.task.objective, self.default.metrics, self.best.metrics)
+
+    @property
+    def price(self) -> str:
+        """The costs in one line; empty where there are none."""
+        return costs_text(self.costs)
 
     @property
     def contender(self) -> str:
@@ -128,6 +146,7 @@ class Summary:
             "headline": self.headline,
             "warnings": list(self.warnings),
             "gain": self.gain.to_json(),
+            "costs": [cost.to_json() for cost in self.costs],
             "default": self.default.to_json() if self.default else None,
             "best": self.best.to_json() if self.best else None,
             "answer": self.answer.to_json() if self.answer is not None else None,
@@ -165,6 +184,7 @@ def summarise(
         exact: Every answer is the same each time it is asked for, so that one of each tells all.
     """
     kept = ordered(trials)
+    task = bind(task, kept, default_config)
     knobs = tuple(knobs)
     name_of = name_of or namer([default_config, *(trial.config for trial in kept)], knobs)
     decision = decide(task, kept, default_config, name_of, exact=exact)

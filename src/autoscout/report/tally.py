@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 
 from autoscout.core.config import Config
+from autoscout.core.guards import bind
 from autoscout.core.origin import Phase
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Trial
@@ -86,6 +87,8 @@ class Tally:
         if self.best is not None and answer.fidelity > self.best.measurement.fidelity and answer.ok:
             self.best, self._default = None, None  # real numbers replace simulated ones
         value = self.task.objective.value(answer)
+        if trial.config == self._default_config:
+            self.task = bind(self.task, self._trials, self._default_config)
         if trial.config == self._default_config and value is not None and self._default is None:
             self._default = value
         return self._improve(trial)

@@ -11,9 +11,11 @@ from autoscout.common.text import show_duration, show_gain, show_number
 from autoscout.core.trial import Fidelity
 from autoscout.report.importance import Importance
 from autoscout.report.labels import one_line
+from autoscout.report.price import mark
 from autoscout.report.summary import Summary
 from autoscout.report.verdict import Side, Verdict
 
+_MARKS = {"better": "green", "worse": "red"}
 _COLOURS = {Verdict.GAIN: "green", Verdict.NO_GAIN: "yellow", Verdict.WORSE: "yellow", Verdict.NONE: "red"}
 
 
@@ -47,6 +49,8 @@ def verdict_panel(summary: Summary) -> Panel:
         text.append(f"\n{summary.task.objective.metric}: {summary.gain}")
         if summary.gain.enough:
             text.append(f"  {summary.gain.confidence:.0%} interval, {summary.gain.method}, n = {summary.gain.pairs}", style="dim")
+    if summary.price:
+        text.append(f"\n{summary.price}", style="bold red")
     for warning in summary.warnings:
         text.append(f"\n! {warning}", style="yellow")
     return Panel(text, title=Text(summary.study or "result"), title_align="left", border_style=colour, expand=False)
@@ -66,14 +70,16 @@ def comparison_table(summary: Summary) -> Table:
     order = [objective.metric, *dict.fromkeys(limited), *sorted(names - set(limited))]
     for name in dict.fromkeys(order):
         one, other = (side.metrics.get(name) if side else None for side in sides)
-        change = f"{(other / one - 1) * 100:+.1f} %" if one and other is not None else ""
+        change = Text(f"{(other / one - 1) * 100:+.1f} %" if one and other is not None else "")
+        if word := mark(name, one, other, objective):
+            change = Text(f"{change} {word}".strip(), _MARKS[word])
         style = "bold" if name == objective.metric else ""
         cells = (_value(summary.default, name, one), _value(summary.best, name, other))
         table.add_row(Text(name), *cells, change, style=style)
     for limit in objective.limits:
         checks = [next((check for check in side.limits if check.limit == limit), None) if side else None for side in sides]
         marks = [Text("-") if check is None else Text("kept", "green") if check.holds else Text("BROKEN", "bold red") for check in checks]
-        table.add_row(Text(f"limit {limit}"), *marks, "")
+        table.add_row(Text(f"limit {limit}" + f" ({limit.guard})" * bool(limit.guard)), *marks, "")
     table.add_row("runs", *(Text(str(side.runs) if side else "0") for side in sides), "")
     table.add_row("trials", *(Text(_numbers(side.trials) if side else "-") for side in sides), "")
     return table

@@ -17,6 +17,7 @@ from typing import Any
 from autoscout.common.stats import variation
 from autoscout.common.text import show_gain, show_number
 from autoscout.core.config import Config
+from autoscout.core.guards import bind
 from autoscout.core.origin import Phase
 from autoscout.core.task import Direction, Limit, Task
 from autoscout.core.trial import Fidelity, Measurement, Status, Trial
@@ -151,6 +152,7 @@ def decide(
         exact: Every answer is the same each time it is asked for, so that one of each tells all.
     """
     kept = ordered(trials)
+    task = bind(task, kept, default_config)
     name_of = name_of or namer([default_config, *(trial.config for trial in kept)])
     fidelity = max((trial.measurement.fidelity for trial in kept if trial.ok), default=Fidelity.MEASURED)
     groups: dict[Config, list[Trial]] = {}

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from autoscout.common.fields import Place, faults_from
 from autoscout.core.config import Value
 from autoscout.core.errors import ConfigError, Fault, SpaceError
-from autoscout.core.task import Limit
+from autoscout.core.task import Guard, Limit
 from autoscout.space import Space
 from autoscout.space.document import Item, from_plain, load, unknown_keys
 from autoscout.space.yaml import space_from_item
@@ -37,11 +37,14 @@ def duration_s(value: object) -> float:
     return sum(float(number) * _UNITS_S[unit] for number, unit in parts)
 
 
-def _limit(value: object) -> str:
-    try:
-        return str(Limit.parse(str(value)))
-    except ConfigError as error:
-        raise ValueError(error.faults[0].rule) from error
+def _bound(kind: type[Limit] | type[Guard]) -> Callable[[object], str]:
+    def check(value: object) -> str:
+        try:
+            return str(kind.parse(str(value)))
+        except ConfigError as error:
+            raise ValueError(error.faults[0].rule) from error
+
+    return check
 
 
 def _scalar(value: object) -> object:
@@ -61,7 +64,8 @@ def _folder_name(name: str) -> str:
 Duration = Annotated[float, BeforeValidator(duration_s), Field(allow_inf_nan=False)]
 Scalar = Annotated[Value, BeforeValidator(_scalar)]
 Name = Annotated[str, AfterValidator(_folder_name)]
-LimitText = Annotated[str, BeforeValidator(_limit)]
+LimitText = Annotated[str, BeforeValidator(_bound(Limit))]
+GuardText = Annotated[str, BeforeValidator(_bound(Guard))]
 
 
 class Block(BaseModel):
@@ -76,6 +80,7 @@ class Goal(Block):
     metric: str | None = Field(None, min_length=1, description="metric to improve; the backend's own when left out")
     direction: Literal["minimize", "maximize"] | None = Field(None, description="which way is better")
     slo: tuple[LimitText, ...] = Field((), description="limits such as p95_ttft_ms<=500")
+    guards: tuple[GuardText, ...] = Field((), description="limits relative to the default, such as p99_itl_ms<=1.2x")
 
 
 class Bounds(Block):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from autoscout.core.config import Config
 from autoscout.core.errors import require
+from autoscout.core.guards import bind
 from autoscout.core.origin import Origin, Phase
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Proposal, Trial
@@ -39,6 +40,7 @@ def finalists(trials: Sequence[Trial], task: Task, default: Config, count: int) 
     if not search:
         return []
     top = max(trial.measurement.fidelity for trial in search)
+    task = bind(task, search, default)
     losses: dict[Config, float] = {}
     for trial in search:
         loss = task.objective.loss(trial.measurement)

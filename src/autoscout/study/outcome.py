@@ -67,7 +67,7 @@ class Outcome:
         """The configuration to use: the answer of the final, or the best that was seen where there was none; None when nothing worked."""
         if self._final or self.setup.deterministic:
             return self.summary.answer
-        top = best(self.inside, self.setup.task)
+        top = best(self.inside, self.summary.task)
         return None if top is None else top.config
 
     @property

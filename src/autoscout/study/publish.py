@@ -33,7 +33,7 @@ def publish(outcome: Outcome) -> Outcome:
     setup, summary, knobs = outcome.setup, outcome.summary, tuple(outcome.setup.space.knobs.values())
     handed = _hand_over(outcome, folder)
     predicted = compare_predictions(outcome)
-    write_file(folder.path / "summary.csv", summary_csv(setup.task, outcome.trials, knobs))
+    write_file(folder.path / "summary.csv", summary_csv(summary.task, outcome.trials, knobs))
     write_file(folder.path / "report.json", json.dumps(facts(outcome, predicted), indent=2) + "\n")
     write_file(folder.path / "t4.json", json.dumps(t4(setup.task, outcome.inside)) + "\n")
     html = page(

@@ -66,7 +66,12 @@ class Setup:
     def spec(self) -> dict[str, Any]:
         """The campaign as plain data with everything filled in, so that it means the same from any folder."""
         task, objective, store = self.task, self.task.objective, self.campaign.store
-        goal = {"metric": objective.metric, "direction": objective.direction.value, "slo": list(map(str, objective.limits))}
+        goal = {
+            "metric": objective.metric,
+            "direction": objective.direction.value,
+            "slo": list(map(str, objective.limits)),
+            "guards": list(map(str, objective.guards)),
+        }
         resolved = {
             "workload": task.workload,
             "hardware": task.hardware,
@@ -169,7 +174,7 @@ def _first(space: Space, baseline: Config, wanted: Sequence[Mapping[str, Value]]
 
 def _task_block(campaign: Campaign) -> Mapping[str, object]:
     goal = campaign.goal
-    objective = {"metric": goal.metric, "direction": goal.direction, "limits": list(goal.slo)}
+    objective = {"metric": goal.metric, "direction": goal.direction, "limits": list(goal.slo), "guards": list(goal.guards)}
     blocks: dict[str, Mapping[str, object]] = {
         "workload": campaign.workload,
         "hardware": campaign.hardware,

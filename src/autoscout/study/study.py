@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from autoscout.core.clock import Clock, RealClock
 from autoscout.core.config import Config
+from autoscout.core.guards import as_told, refuse_unknown
 from autoscout.core.log import logger
 from autoscout.core.origin import By, Origin
 from autoscout.core.protocols import Evaluator, Observer, Searcher, SpaceLike, Store, StudyRecord
@@ -127,7 +128,8 @@ class Study:
             self.inside += inside
             for trial in inside:
                 self.observer.finished(trial)
-            self.searcher.tell(inside)
+                refuse_unknown(trial, self.record.task, self.baseline)
+            self.searcher.tell([as_told(trial, self.record.task, self.inside, self.baseline) for trial in inside])
 
     def _final(self) -> Stop | None:
         task, phase = self.record.task, ""

@@ -77,6 +77,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", default="", help="comma-separated names of tables")
     parser.add_argument("--jobs", type=int, default=1, help="processes, one thread each")
     parser.add_argument("--runs", default="", help="file that keeps the runs")
+    parser.add_argument("--note", default="", help="a sentence for the page")
     parser.add_argument("--json", action="store_true", help="one JSON object on the last line")
     parser.add_argument("--write", action="store_true", help="write docs/results/search.md")
     return parser.parse_args()
@@ -198,8 +199,10 @@ def as_text(found: Mapping[str, Any]) -> str:
 def as_page(found: Mapping[str, Any], text: str, asked: argparse.Namespace) -> str:
     """`docs/results/search.md`."""
     words = list(zip(["", *sys.argv[1:]], sys.argv[1:], strict=False))  # each with the one before; folders of this machine are not shown
-    shown = [word.partition("=")[0] + "=FOLDER" if before == "--source" else word for before, word in words if before != "--runs"]
-    shown = [word for word in shown if word not in ("--json", "--runs")]
+    shown = [
+        word.partition("=")[0] + "=FOLDER" if before == "--source" else word for before, word in words if before not in ("--runs", "--note")
+    ]
+    shown = [word for word in shown if word not in ("--json", "--runs", "--note")]
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
     ).stdout.strip()
@@ -219,7 +222,7 @@ Written by `python -m benchmarks.search {" ".join(shown)}`; do not edit.
 
 Area: mean regret over the run, 0 at the optimum of the table and 1 at the median of the rows that worked. Evaluations to 5 %: until the
 best is within 5 % of the optimum; a run that never gets there counts twice the budget; mean over seeds, geometric mean over tables. Errors
-are standard errors over seeds. Nobody was told the predictions of a simulator.
+are standard errors over seeds. Nobody was told the predictions of a simulator. {asked.note}
 
 {text}
 """

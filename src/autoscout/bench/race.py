@@ -156,7 +156,7 @@ def _all(race: Race, missing: Sequence[tuple[Entry, Source, int]]) -> Iterable[R
 
 
 def _end_with_parent() -> None:
-    """A worker whose race was killed must not go on for nobody."""
+    """A worker whose race was killed must not continue for nobody."""
     parent = multiprocessing.parent_process()
 
     def watch() -> None:

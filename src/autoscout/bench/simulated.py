@@ -1,4 +1,4 @@
-"""Searchers that a simulator informs, beside the same searchers without it."""
+"""Searchers that a simulator informs, compared with the same searchers without it."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _wasted(run: Run, table: Table) -> int:
 def as_comparison(rows: Sequence[Mapping[str, Any]]) -> str:
     """The figures of `compare` for people."""
     lines = [
-        "with the simulator beside without: real evaluations to 5 % of the optimum, how many of them failed, failures of the whole run"
+        "with and without the simulator: real evaluations to 5 % of the optimum, how many of them failed, failures of the whole run"
     ]
     for row in rows:
         (plain, told), (before, after), (lost, still) = row["searchers"], row["evaluations"], row["wasted"]

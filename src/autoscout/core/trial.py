@@ -79,7 +79,7 @@ class Measurement:
         samples: Raw repeats behind a metric, where there are any.
         fidelity: Who answered.
         cost_s: What the answer cost, in seconds of the measured system's time.
-        conditions: Circumstances: CPU pressure, process CPU seconds beside wall seconds, dirty repeats.
+        conditions: Circumstances: CPU pressure, process CPU seconds and wall seconds, dirty repeats.
         reason: One line for a person, for everything but `OK`.
         log_tail: The end of the engine's log, for everything but `OK`.
     """

@@ -46,7 +46,7 @@ class Tally:
         self._search: dict[Fidelity, int] = {}
         self._finals = 0
         self._cost_s = 0.0
-        self._earlier_s: float | None = None  # busy seconds of earlier sittings
+        self._earlier_s: float | None = None  # busy seconds of earlier runs
         self._lengths_s: deque[float] = deque(maxlen=_RECENT)
 
     @property
@@ -105,7 +105,7 @@ class Tally:
         return True
 
     def begin(self) -> None:
-        """A sitting begins: what was counted before belongs to earlier ones."""
+        """A run begins: what was counted before belongs to earlier ones."""
         self._earlier_s = busy_s(self._trials)
 
     def progress_text(self) -> str:

@@ -329,7 +329,7 @@ class SearcherSuite:
             fresh = make(space, TASK, 17)
             fresh.tell(told)
             more = searcher.ask(1, pending=pending)
-            assert fresh.ask(1, pending=pending) == more, "a killed and resumed study must go on alike"
+            assert fresh.ask(1, pending=pending) == more, "a killed and resumed study must continue alike"
             assert not set(configs(more)) & {*configs(pending), *configs(told)}
             pending += more
 

@@ -62,7 +62,7 @@ class Columns:
                 Fault(
                     where=str(path),
                     rule=f"{len(names)} columns expected (lines {spans(np.asarray(ragged))})",
-                    fix="Mend or remove these lines",
+                    fix="Fix or remove these lines",
                 )
             )
         columns = list(zip(*rows, strict=True)) if rows else [() for _ in names]

@@ -89,7 +89,7 @@ def join(stored: StudyRecord, asked: StudyRecord, where: str) -> StudyRecord:
                     field=field,
                     rule=f"study {stored.name!r} was begun with another task",
                     value=f"{_show(new)}, but the stored one is {_show(old)}",
-                    fix="Set it back to go on with this study, or begin another one: give another --experiment-name or --output-dir",
+                    fix="Set it back to resume this study, or begin another one: give another --experiment-name or --output-dir",
                 )
                 for field, old, new in _differences(stored.task, asked.task)
             ]

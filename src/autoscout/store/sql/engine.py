@@ -90,7 +90,7 @@ def _set_up_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
                 raise
             clock.sleep(0.02)
     # With NORMAL, a WAL commit returns before it is on the disk and a power cut takes it back. FULL waits for the disk:
-    # about a millisecond beside trials of seconds.
+    # about a millisecond, next to trials of seconds.
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
 

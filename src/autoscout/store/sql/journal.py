@@ -25,7 +25,7 @@ Rows = Callable[[int], Iterable[tuple[int, str]]]
 
 
 class Journal:
-    """A `trials.jsonl` beside a database.
+    """A `trials.jsonl` next to a database.
 
     The database is the truth and is written first. A line is written under a lock on the file, and only when the file does
     not hold that trial yet, so a crash in between costs nothing: whoever comes next adds what is missing. The file
@@ -163,7 +163,7 @@ def _read(file: int, start: int, end: int) -> bytes:
 
 
 def _replace(file: int, start: int, raw: bytes) -> None:
-    """Let the file go on with `raw` from `start`, durably; what does not fit is taken back, so that no line is left torn."""
+    """Let the file continue with `raw` from `start`, durably; what does not fit is taken back, so that no line is left torn."""
     written = 0
     try:
         os.ftruncate(file, start)

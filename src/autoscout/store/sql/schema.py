@@ -119,7 +119,7 @@ def _version(connection: Connection, location: str) -> int:
 def _one_to_two(connection: Connection) -> None:
     """Version 1 knew one trial per configuration and repeat; now each fidelity may have its own, and claims name the repeat.
 
-    Statements are spelled out: a migration must go on doing the same when the tables above change again.
+    Statements are spelled out: a migration must keep doing the same when the tables above change again.
     """
     for column, default in (("fidelity", "measured"), ("status", "ok")):
         connection.execute(text(f"ALTER TABLE autoscout_trials ADD COLUMN {column} VARCHAR(16) DEFAULT '{default}' NOT NULL"))

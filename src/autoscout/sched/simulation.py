@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,14 +24,12 @@ class Simulation:
 
     Attributes:
         scheduler: Name of the plug-in.
-        fixed: Fields of the scheduler that are not tuned.
         scored: Which jobs count; None: all.
     """
 
     trace: Trace
     cluster: Cluster
     scheduler: str
-    fixed: tuple[tuple[str, object], ...] = ()
     run: Run = field(default_factory=Run)
     scored: NDArray[np.bool_] | None = None
 
@@ -44,7 +41,7 @@ class Simulation:
     def build(self, config: Config) -> Scheduler:
         """The scheduler with this configuration."""
         built: Scheduler = plugins.get("scheduler", self.scheduler).of(config)
-        return dataclasses.replace(built, **dict(self.fixed)) if self.fixed else built  # type: ignore[type-var]
+        return built
 
     def __call__(self, config: Config) -> dict[str, float]:
         """All metrics of a run with this configuration.

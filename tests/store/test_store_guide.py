@@ -1,4 +1,4 @@
-"""The examples of docs/guides/store.md run as they stand there."""
+"""The examples of docs/guides/store.md run as they are."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from autoscout.core.journal import read_trials
 from autoscout.store.sql.store import SqlStore
-from autoscout.testing.store import StoreSuite, record, trial
+from autoscout.testing.store import record, trial
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "store.md"
 EXAMPLES = re.findall(r"^```python\n(.*?)^```$", GUIDE.read_text(), re.DOTALL | re.MULTILINE)
@@ -55,11 +55,8 @@ def test_bringing_trials_back(demo: Path, capsys: pytest.CaptureFixture[str]) ->
     assert read_trials(demo) == saved
 
 
-def test_a_store_of_your_own() -> None:
-    found = _run(EXAMPLES[3])["TestMyStore"]
-    assert isinstance(found, type)
-    assert issubclass(found, StoreSuite)
-    assert len(EXAMPLES) == 4, "a new example wants a test"
+def test_every_example_is_run() -> None:
+    assert len(EXAMPLES) == 3, "a new example needs a test"
 
 
 @pytest.mark.skipif(not shutil.which("sqlite3"), reason="no sqlite3 command here")

@@ -34,7 +34,7 @@ PATIENCE_S = 120.0
 
 
 class EvaluatorSuite:
-    """The contract of `autoscout.core.protocols.Evaluator`, one method per promise."""
+    """The contract of `autoscout.core.protocols.Evaluator`, one method per rule."""
 
     metric = "time_s"  # the task's objective
     fidelity = Fidelity.MEASURED

@@ -101,7 +101,7 @@ SPACES: Mapping[str, Callable[[], Space]] = {
     "large": _large,
     "listed": _listed,
 }
-"""Small spaces of every shape: all sparse, one point, nested conditions, arithmetic, all dense, too many to list, a list without rule."""
+"""Small spaces of every shape: categories, one point, nested conditions, arithmetic, numbers, too many to list, a list without rules."""
 
 
 def measured(proposal: Proposal, seed: int = 0) -> Measurement:
@@ -148,7 +148,7 @@ def partials(space: Space) -> list[Config]:
 
 
 class SearcherSuite:
-    """The contract of `autoscout.core.protocols.Searcher`, one method per promise."""
+    """The contract of `autoscout.core.protocols.Searcher`, one method per rule."""
 
     covers = True
     """Whether it proposes every configuration of a small space of categories in the end."""
@@ -329,7 +329,7 @@ class SearcherSuite:
             fresh = make(space, TASK, 17)
             fresh.tell(told)
             more = searcher.ask(1, pending=pending)
-            assert fresh.ask(1, pending=pending) == more, "a killed and resumed study must continue alike"
+            assert fresh.ask(1, pending=pending) == more, "a killed study must continue as if it had not been killed"
             assert not set(configs(more)) & {*configs(pending), *configs(told)}
             pending += more
 

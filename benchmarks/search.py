@@ -199,10 +199,9 @@ def as_text(found: Mapping[str, Any]) -> str:
 def as_page(found: Mapping[str, Any], text: str, asked: argparse.Namespace) -> str:
     """`docs/results/search.md`."""
     words = list(zip(["", *sys.argv[1:]], sys.argv[1:], strict=False))  # each with the one before; folders of this machine are not shown
-    shown = [
-        word.partition("=")[0] + "=FOLDER" if before == "--source" else word for before, word in words if before not in ("--runs", "--note")
-    ]
-    shown = [word for word in shown if word not in ("--json", "--runs", "--note")]
+    silent = ("--runs", "--note")
+    kept = [(before, word) for before, word in words if before not in silent and word not in (*silent, "--json")]
+    shown = [word.partition("=")[0] + "=FOLDER" if before == "--source" else word for before, word in kept]
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
     ).stdout.strip()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from autoscout.backends.command.driver import RESULT
 from autoscout.backends.command.sources import Run, UnreadableError
 from autoscout.backends.command.workload import Workload
+from autoscout.common.outcome import informative_line, plain_text
 from autoscout.core.launch import Completed
 from autoscout.core.trial import Measurement, Status
 
@@ -62,7 +63,7 @@ def outcome(completed: Completed, workload: Workload) -> Measurement:
     texts = [server.get("log", ""), completed.error, *(run.stream("both") for run in runs)]
     if not runs and not server:
         texts += [completed.stdout, completed.stderr]
-    status, reason = _failure(completed, workload, runs, server, told, "\n".join(text for text in texts if text))
+    status, reason = _failure(completed, workload, runs, server, told, plain_text("\n".join(text for text in texts if text)))
     metrics: dict[str, float] = {}
     samples: dict[str, tuple[float, ...]] = {}
     if status is None:
@@ -78,7 +79,7 @@ def outcome(completed: Completed, workload: Workload) -> Measurement:
             broken = [why for run in runs for check in workload.checks if (why := check.broken(run, metrics))]
             if broken:
                 status, reason, metrics, samples = Status.WRONG_OUTPUT, broken[0], {}, {}
-    tail = "" if status is None else "\n".join(part for part in (server.get("log", "")[-3000:], completed.log_tail) if part)[-6000:]
+    log = "\n".join(part for part in (server.get("log", "")[-3000:], completed.log_tail) if part)
     return Measurement(
         status=status or Status.OK,
         metrics=metrics,
@@ -86,7 +87,7 @@ def outcome(completed: Completed, workload: Workload) -> Measurement:
         cost_s=completed.wall_s,
         conditions=dict(completed.conditions),
         reason=reason,
-        log_tail=tail,
+        log_tail="" if status is None else plain_text(log)[-6000:],
     )
 
 
@@ -128,14 +129,14 @@ def _failure(
         return _oom(workload, runs, server, told), _line(patterns, text) or f"killed for memory (exit code {code})"
     refusals = (*workload.invalid_patterns, *INVALID_PATTERNS)
     if _matches(refusals, text) or (code == 2 and re.search(r"^usage:", text, re.MULTILINE | re.IGNORECASE)):
-        return Status.INVALID, _line(refusals, text) or _last_line(text)
+        return Status.INVALID, _line(refusals, text) or informative_line(text)
     if told == "start_timeout":
         return Status.TIMEOUT, f"the server was not up after {workload.start_limit_s:g} s"
-    last = _last_line(completed.error or text)
+    why = informative_line(completed.error or _said(runs, server, told) or text)
     if completed.returncode is None and not runs:
-        return Status.CRASHED, f"could not be started: {last}"
+        return Status.CRASHED, f"could not be started: {why}"
     what = "the server ended" if told in ("server_died", "server_ended") else "the command was not found" if code in _NOT_FOUND else "ended"
-    return Status.CRASHED, f"{what} with exit code {code}: {last}" if last else f"{what} with exit code {code}"
+    return Status.CRASHED, f"{what} with exit code {code}: {why}" if why else f"{what} with exit code {code}"
 
 
 def _oom(workload: Workload, runs: list[Run], server: Mapping[str, Any], told: str) -> Status:
@@ -180,16 +181,21 @@ def _matches(patterns: Iterable[re.Pattern[str]], text: str) -> bool:
     return any(pattern.search(text) for pattern in patterns)
 
 
-def _line(patterns: Iterable[re.Pattern[str]], text: str) -> str:
-    """The line on which the first of the patterns matched."""
+def _said(runs: list[Run], server: Mapping[str, Any], told: str) -> str:
+    """What the part that failed wrote: the server, or the run that did not end well."""
+    if told in ("server_died", "server_ended"):
+        return str(server.get("log", ""))
+    return next((run.stream("both") for run in runs if run.returncode != 0), "")
+
+
+def _line(patterns: Sequence[re.Pattern[str]], text: str) -> str:
+    """The line that tells why, where it is one that the patterns speak of, else the line on which the first of them matched."""
+    told = informative_line(text)
+    if told and _matches(patterns, told):
+        return told
     for pattern in patterns:
         if match := pattern.search(text):
             start = text.rfind("\n", 0, match.start()) + 1
             end = text.find("\n", match.start())
-            return text[start : end if end >= 0 else None].strip()[:300]
+            return informative_line(text[start : end if end >= 0 else None])
     return ""
-
-
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:300] if lines else ""

@@ -11,6 +11,7 @@ from typing import Any
 
 from autoscout.backends.llamacpp.stages import RESULT, STAGE
 from autoscout.backends.llamacpp.workload import THROUGHPUTS, Workload
+from autoscout.common.outcome import informative_line, plain_text
 from autoscout.core.launch import Completed
 from autoscout.core.trial import Measurement, Status
 
@@ -132,12 +133,13 @@ def _crash(stage: str, completed: Completed) -> Measurement:
     said = f": {cause['why'].strip()}" if cause else ""
     code = completed.returncode
     if code is None:
-        return _failure(Status.CRASHED, completed.error.strip().splitlines()[-1] if completed.error.strip() else "never ran", completed)
+        return _failure(Status.CRASHED, informative_line(completed.error) or "never ran", completed)
     number = -code if code < 0 else code - 128 if 128 < code < 160 else 0
     if number:
         return _failure(Status.CRASHED, f"ended by {_signal(number)} while {stage or 'starting'}{said}", completed)
-    last = next((line.strip() for line in reversed(completed.stderr.splitlines()) if line.strip()), "")
-    return _failure(Status.CRASHED, f"exit code {code} while {stage or 'starting'}{said or (f': {last[:200]}' if last else '')}", completed)
+    if not said and (why := informative_line(completed.stderr)):
+        said = f": {why}"
+    return _failure(Status.CRASHED, f"exit code {code} while {stage or 'starting'}{said}", completed)
 
 
 def _signal(number: int) -> str:
@@ -152,4 +154,4 @@ def _no_memory(stage: str) -> Status:
 
 
 def _failure(status: Status, reason: str, completed: Completed) -> Measurement:
-    return Measurement(status=status, reason=reason[:500], log_tail=completed.log_tail)
+    return Measurement(status=status, reason=" ".join(plain_text(reason).split())[:500], log_tail=plain_text(completed.log_tail))

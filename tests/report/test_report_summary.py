@@ -120,7 +120,7 @@ def test_text_of_a_whole_study() -> None:
 def test_differences_see_types_and_inactive_knobs() -> None:
     one, other = Config(a=1, b=True, gone="x", same=2.0), Config(a=1.0, b=1, new=None, same=2.0)
     found = {change.knob: (change.before, change.after) for change in differences(one, other)}
-    assert found == {"a": ("1", "1"), "b": ("on", "1"), "gone": ("x", "-"), "new": ("-", "none")}
+    assert found == {"a": ("1", "1"), "b": ("on", "1"), "gone": ("x", "-"), "new": ("-", "not given")}
 
 
 def test_names_come_from_the_knobs() -> None:
@@ -153,7 +153,7 @@ def test_numbers() -> None:
     assert show_gain(2.5, 1.1, 4.0) == "2.50x (1.10x to 4.00x)"
     assert show_gain(1.25, None, None) == "+25.0 %"
     assert show_gain(None) == "-"
-    assert [show(value) for value in (True, False, None, 1e-5, "x", 4)] == ["on", "off", "none", "1e-05", "x", "4"]
+    assert [show(value) for value in (True, False, None, 1e-5, "x", 4)] == ["on", "off", "not given", "1e-05", "x", "4"]
 
 
 def test_one_line_is_one_line() -> None:

@@ -7,13 +7,16 @@ import math
 ABSENT = "-"
 """Shown for what is not there: a knob that a condition makes inactive, a metric that was not reported."""
 
+NOT_GIVEN = "not given"
+"""Shown for the value null: the setting is left out, so that the system does what it does by itself."""
+
 
 def show(value: object) -> str:
     """A knob's value as a person would type it."""
     if isinstance(value, bool):
         return "on" if value else "off"
     if value is None:
-        return "none"
+        return NOT_GIVEN
     if isinstance(value, float):
         return f"{value:g}"
     return str(value)

@@ -275,7 +275,7 @@ class Grid(Knob):
         return self._common({"values": list(self.values), **({"log": True} if self.log else {})}, sparse=False)
 
 
-_SPELLINGS = {"True": ("true", "on", "yes", "1"), "False": ("false", "off", "no", "0"), "None": ("null", "none")}
+_SPELLINGS = {"True": ("true", "on", "yes", "1"), "False": ("false", "off", "no", "0"), "None": ("null", "none", "not given")}
 
 
 def shown(values: Sequence[Value], most: int = 8) -> str:

@@ -21,7 +21,7 @@ from autoscout.backends.command.workload import IN_FOLDER, Command, Workload, fa
 from autoscout.common.fields import read_blocks, refuse_if
 from autoscout.common.templates import canonical
 from autoscout.core.config import Config, Value
-from autoscout.core.errors import ConfigError, Fault
+from autoscout.core.errors import ConfigError, Fault, SpaceError
 from autoscout.core.launch import Completed, Launch, Resources
 from autoscout.core.names import Names
 from autoscout.core.task import Task
@@ -159,7 +159,8 @@ class CommandBackend:
         knobs = self._knobs(config, task, workload)
         used = mentioned(workload, knobs)
         facts = {**(space.facts if space is not None else {}), **_facts(task)}
-        return Scope(values={**facts, "seed": seed, **config}, flags=tuple(name for name in knobs if name not in used))
+        given = {name: value for name, value in config.items() if value is not None}  # null: the program's own default
+        return Scope(values={**facts, "seed": seed, **given}, flags=tuple(name for name in knobs if name not in used))
 
     def _files(self, config: Config, task: Task, workload: Workload, scope: Scope) -> dict[str, str]:
         known = {*self._knobs(config, task, workload), *scope.values}
@@ -207,8 +208,12 @@ def _plain_command(command: Command, scope: Scope) -> dict[str, Any]:
 def _resources(workload: Workload, scope: Scope) -> Resources:
     found: dict[str, Any] = {}
     for name, amount in workload.resources.given.items():
-        number = calculate(amount, scope.values) if isinstance(amount, str) else amount
-        found[name] = number if name == "memory_gb" or number is None else int(number)
+        try:
+            number = calculate(amount, scope.values) if isinstance(amount, str) else amount
+        except SpaceError:
+            continue  # it reads a knob that has no value
+        if number is not None:
+            found[name] = number if name == "memory_gb" else int(number)
     return Resources(**found)
 
 

@@ -1,4 +1,4 @@
-"""Whether a workload and a space fit together: every name known, every knob used, no inactive knob where a value is needed."""
+"""Whether a workload and a space fit together: every name known, every knob used, no knob without a value where one is needed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from autoscout.backends.command.files import mentioned, text_names
 from autoscout.backends.command.sources import calculate
-from autoscout.backends.command.template import HELPERS, RESERVED, RUNTIME, Scope, Template, slot_words
+from autoscout.backends.command.template import HELPERS, RESERVED, RUNTIME, Scope, Slot, Template, slot_words, unwritable
 from autoscout.backends.command.workload import IN_FOLDER, Command, Workload, fault
 from autoscout.common.suggest import nearest, suggestion
 from autoscout.common.templates import holes, resolve
@@ -22,6 +22,8 @@ from autoscout.space import Knob, Listed, Space
 _SHELL_WORDS = re.compile(
     r"cd|if|for|while|until|case|exec|source|\.|export|test|\[\[?|set|ulimit|time|eval|trap|!|unset|read|echo|printf|true|false|:|umask|wait"
 )
+
+LISTED = 100  # values of a knob that are tried one by one
 
 
 def check(workload: Workload, space: Space, facts: Mapping[str, Value]) -> list[Fault]:
@@ -75,16 +77,19 @@ def _holes(field: str, command: Command, space: Space) -> Iterator[Fault]:
     """Slots that would stay empty for some configurations, and optional parts that never are."""
     for name in sorted(command.bare):
         knob = space.knobs.get(name)
-        if knob is not None and knob.when is not None:
+        if knob is not None and _may_lack_value(knob):
             form = f"[... {{{name}}}]" if command.line is not None else f"a nested list around {{{name}}}"
             fix = f"Write {form}, {{{name}:flag}}, or {{{name}|value}} for that case"
-            yield fault(field, f"{name} has no value unless {knob.when}, so its slot would stay empty", f"{{{name}}}", fix)
+            when = f"has no value unless {knob.when}" if knob.when is not None else "may be null, which means not given"
+            yield fault(field, f"{name} {when}, so its slot would stay empty", f"{{{name}}}", fix)
     for names in command.line.segments if command.line is not None else ():
-        if not any(space.knobs[name].when for name in names if name in space.knobs):
-            shown = ", ".join(sorted(names))
-            yield fault(
-                field, f"the part in [ ] around {shown} can never be left out: none of it is ever inactive", fix="For brackets write [[ ]]"
-            )
+        if not any(_may_lack_value(space.knobs[name]) for name in names if name in space.knobs):
+            rule = f"the part in [ ] around {', '.join(sorted(names))} can never be left out: all of it always has a value"
+            yield fault(field, rule, fix="For brackets write [[ ]]")
+
+
+def _may_lack_value(knob: Knob) -> bool:
+    return knob.when is not None or None in knob
 
 
 def _template(field: str, template: Template, space: Space, known: set[str]) -> Iterator[Fault]:
@@ -97,6 +102,22 @@ def _template(field: str, template: Template, space: Space, known: set[str]) -> 
                 yield fault(field, f"{slot.name} is not a boolean, so it cannot be a switch", f"{{{slot.name}:{slot.spec}}}", "Use :flag")
             elif slot.spec and slot.helper not in HELPERS:
                 yield from _format(field, slot.name, template, knob)
+            if slot.spot.words_only:
+                yield from _words_only(field, slot, knob)
+
+
+def _words_only(field: str, slot: Slot, knob: Knob) -> Iterator[Fault]:
+    """The first value that the line around the slot would change."""
+    for value in _ends(knob):
+        try:
+            words = slot_words(slot, Scope({slot.name: value})) or ()
+        except ConfigError:
+            return  # its format does not suit it, which is said elsewhere
+        for word in words:
+            if isinstance(word, str) and (why := unwritable(word, slot.spot)):
+                fix = slot.spot.fix.replace("{knob}", f"{{{slot.name}}}")
+                yield fault(field, f"{{{slot.name}}} {why}", value, fix)
+                return
 
 
 def _format(field: str, name: str, template: Template, knob: Knob) -> Iterator[Fault]:
@@ -110,7 +131,9 @@ def _format(field: str, name: str, template: Template, knob: Knob) -> Iterator[F
 
 
 def _ends(knob: Knob) -> tuple[Value, ...]:
-    return knob.values[0], knob.values[-1], knob.default
+    """Values that a template must be able to write: all of a short list, the ends of a range; null is never written."""
+    listed = knob.values if len(knob.values) <= LISTED else (knob.values[0], knob.values[-1], knob.default)
+    return tuple(value for value in listed if value is not None)
 
 
 def _file(field: str, content: Any, known: set[str]) -> Iterator[Fault]:
@@ -129,7 +152,7 @@ def _file(field: str, content: Any, known: set[str]) -> Iterator[Fault]:
 
 
 def _resources(workload: Workload, space: Space, facts: Mapping[str, Value]) -> Iterator[Fault]:
-    values = {**facts, **{name: knob.default for name, knob in space.knobs.items()}}
+    values = {**facts, **{name: knob.nearest(knob.default, _ends(knob)) for name, knob in space.knobs.items() if _ends(knob)}}
     for name, amount in workload.resources.given.items():
         if isinstance(amount, str):
             try:

@@ -1,13 +1,15 @@
 """Templates of commands: text with `{knob}` slots, rendered as shell lines, argument lists, variables or lines of files.
 
     {batch}               the value; `true`/`false` for booleans
-    {batch:flag}          as an option: `--batch 8`; a boolean gives `--fast` or `--no-fast`; nothing when inactive
-    {fast:switch}         `--fast` when true, nothing when false or inactive
+    {batch:flag}          as an option: `--batch 8`; a boolean gives `--fast` or `--no-fast`; nothing without a value
+    {fast:switch}         `--fast` when true, nothing when false or without a value
     {lr:.1e}              a Python format
-    {bucket|25}           25 when the knob is inactive
-    [--bucket {bucket}]   in shell lines: left out as a whole when the knob is inactive
+    {bucket|25}           25 when the knob has no value
+    [--bucket {bucket}]   in shell lines: left out as a whole when the knob has no value
     {flags}               all knobs that no other template mentions, each as an option
     {{batch}}             the text `{batch}`; all other braces, as in JSON, awk and `${HOME}`, are left alone
+
+A knob has no value when a condition makes it inactive and when it is set to null ("not given").
 
 Options are written the way vLLM's sweeps do: dashes for underscores in the part before the first dot, `--no-` for false, and
 `--a.b=true` for nested booleans.
@@ -20,12 +22,16 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from autoscout.backends.command.shell import BODY, DOUBLE, PLAIN, SINGLE, Spot, Tracker
 from autoscout.common.templates import as_text
 from autoscout.core.config import Value
 from autoscout.core.errors import ConfigError, Fault
 
 RUNTIME = {"folder": "AUTOSCOUT_FOLDER", "port": "AUTOSCOUT_PORT"}
 """Slots known only when the command runs -> the variable that carries them in shell lines."""
+
+VALUE = "AUTOSCOUT_VALUE_"
+"""Variables that carry values to places that no quoting reaches."""
 
 RESERVED = (*RUNTIME, "seed", "flags")
 HELPERS = ("flag", "switch", "int", "onoff", "yesno", "python")
@@ -38,12 +44,12 @@ _DOUBLE = re.compile(r"\[\[(?=[^\s\[])([^\[\]]*\{[^\[\]]*)\]\](?=\s|$)")
 
 @dataclass(frozen=True)
 class Slot:
-    """A place for a value, and the quotes of the shell around it."""
+    """A place for a value, and how the shell line around it lets a value be written."""
 
     name: str
     spec: str = ""
     fallback: str | None = None
-    quote: str = ""
+    spot: Spot = Spot()
 
     @property
     def helper(self) -> str:
@@ -51,13 +57,13 @@ class Slot:
 
     @property
     def optional(self) -> bool:
-        """Whether it renders to something sensible when its knob is inactive."""
+        """Whether it renders to something sensible when its knob has no value."""
         return self.fallback is not None or self.helper in ("flag", "switch") or self.name == "flags"
 
 
 @dataclass(frozen=True)
 class Segment:
-    """A part that is left out when one of its knobs is inactive."""
+    """A part that is left out when one of its knobs has no value."""
 
     nodes: tuple[str | Slot, ...]
 
@@ -77,7 +83,7 @@ Piece = str | Variable
 class Scope:
     """What slots can be filled with."""
 
-    values: Mapping[str, Value]  # active knobs, facts, seed
+    values: Mapping[str, Value]  # active knobs that are given a value, facts, seed
     flags: tuple[str, ...] = ()  # knobs that `{flags}` stands for
 
 
@@ -103,7 +109,7 @@ class Template:
 
     @property
     def bare(self) -> set[str]:
-        """Names that must be active whenever the template is rendered."""
+        """Names that must have a value whenever the template is rendered."""
         return {node.name for node in self.nodes if isinstance(node, Slot) and not node.optional}
 
     @property
@@ -114,8 +120,14 @@ class Template:
                 yield {inner.name for inner in node.nodes if isinstance(inner, Slot)}
 
     def shell(self, scope: Scope) -> str:
-        """As a line for the shell, every value quoted for the place it is in."""
-        return "".join(_shell(node, scope) for node in self.nodes)
+        """As a line for the shell, every value written for the place it is in.
+
+        Raises:
+            ConfigError: a value cannot be passed unchanged in its place.
+        """
+        variables: list[str] = []
+        line = "".join(_shell(node, scope, variables) for node in self.nodes)
+        return "".join(f"{VALUE}{number}={shlex.quote(text)}\n" for number, text in enumerate(variables, 1)) + line
 
     def words(self, scope: Scope) -> list[tuple[Piece, ...]]:
         """As arguments: one, none when a slot has no value, or what `flag`, `switch` and `{flags}` expand to."""
@@ -137,42 +149,52 @@ class Template:
 
 def parse(text: str, *, shell: bool = False) -> Template:
     """Read a template; with `shell`, quotes are followed and `[...]` parts can be left out."""
+    nodes, faults = _read(text, Tracker() if shell else None)
+    return Template(text, _merge(nodes), tuple(faults))
+
+
+def _read(text: str, tracker: Tracker | None, *, parts: bool = True) -> tuple[list[str | Slot | Segment], list[str]]:
     nodes: list[str | Slot | Segment] = []
     faults: list[str] = []
-    quote, at = "", 0
+    at = 0
     while at < len(text):
         rest = text[at:]
-        opening = shell and not quote and rest[0] == "[" and (at == 0 or text[at - 1].isspace())
+        opening = parts and tracker is not None and tracker.plain and rest[0] == "[" and (at == 0 or text[at - 1].isspace())
         if opening and (double := _DOUBLE.match(rest)) and _SLOT.search(double[1]):
-            inner = parse(f"[{double[1]}]")
-            nodes.extend(inner.nodes)
-            faults.extend(inner.faults)
+            inner, wrong = _read(f"[{double[1]}]", tracker, parts=False)
+            nodes += inner
+            faults += wrong
             at += double.end()
         elif opening and (segment := _SEGMENT.match(rest)) and _SLOT.search(segment[1]):
-            inner = parse(segment[1], shell=True)
-            nodes.append(Segment(tuple(node for node in inner.nodes if not isinstance(node, Segment))))
-            faults.extend(inner.faults)
+            inner, wrong = _read(segment[1], tracker, parts=False)
+            nodes.append(Segment(tuple(node for node in _merge(inner) if not isinstance(node, Segment))))
+            faults += wrong
             at += segment.end()
-        elif rest.startswith("${"):
+        elif rest.startswith("${") and (tracker is None or tracker.quoted or re.match(r"\$\{[\w.\-]*\}", rest)):
             end = rest.find("}") + 1 or len(rest)
             nodes.append(rest[:end])
             if rest[:end] == "${folder}":
                 faults.append("`${folder}` cannot be told from the trial folder; write {folder}, or rename the shell variable")
+            if tracker is not None:
+                tracker.slot()
             at += end
         elif doubled := _DOUBLED.match(rest):
             nodes.append(doubled[0][1:-1])
             at += doubled.end()
         elif slot := _SLOT.match(rest):
-            nodes.append(Slot(slot[1], slot[2] or "", slot[3], quote if shell else ""))
-            faults.extend(_spec_faults(slot[1], slot[2] or ""))
+            spot = tracker.spot if tracker is not None else Spot()
+            nodes.append(Slot(slot[1], slot[2] or "", slot[3], spot))
+            faults += _spec_faults(slot[1], slot[2] or "")
+            if slot[1] in RUNTIME and spot.words_only:
+                faults.append(f"{{{slot[1]}}} is known only at run time and cannot be written {spot.words_only}. {spot.fix}")
+            if tracker is not None:
+                tracker.slot()
             at += slot.end()
         else:
-            length = 2 if shell and rest[0] == "\\" and quote != "'" else 1
-            if shell and length == 1:
-                quote = _next_quote(rest[0], quote)
+            length = tracker.step(text, at) if tracker is not None else 1
             nodes.append(rest[:length])
             at += length
-    return Template(text, _merge(nodes), tuple(faults))
+    return nodes, faults
 
 
 def plain(word: Sequence[Piece]) -> str:
@@ -197,7 +219,7 @@ def option(name: str, value: Value, flag: str = "") -> list[str]:
 
 
 def slot_words(slot: Slot, scope: Scope) -> list[Piece] | None:
-    """What a slot becomes; None when its knob is inactive and nothing is said about that."""
+    """What a slot becomes; None when its knob has no value and nothing is said about that."""
     if slot.name == "flags":
         return [word for name in scope.flags if name in scope.values for word in option(name, scope.values[name])]
     if slot.name not in scope.values:
@@ -239,30 +261,44 @@ def _spec_faults(name: str, spec: str) -> list[str]:
     return [f"`{{{name}:{spec}}}`: `{spec}` is neither a Python format nor one of: {', '.join(HELPERS)}"]
 
 
-def _shell(node: str | Slot | Segment, scope: Scope) -> str:
+def _shell(node: str | Slot | Segment, scope: Scope, variables: list[str]) -> str:
     if isinstance(node, str):
         return node
     if isinstance(node, Segment):
         filled = [slot_words(inner, scope) for inner in node.nodes if isinstance(inner, Slot)]
-        return "" if None in filled else "".join(_shell(inner, scope) for inner in node.nodes)
-    return " ".join(_in_quotes(piece, node.quote) for piece in slot_words(node, scope) or ())
+        return "" if None in filled else "".join(_shell(inner, scope, variables) for inner in node.nodes)
+    return " ".join(_written(piece, node, variables) for piece in slot_words(node, scope) or ())
 
 
-def _in_quotes(piece: Piece, quote: str) -> str:
+def _written(piece: Piece, slot: Slot, variables: list[str]) -> str:
+    """A piece as the line around the slot takes it."""
+    spot = slot.spot
     if isinstance(piece, Variable):
-        name = RUNTIME[piece.name]
-        return {"": f'"${name}"', '"': f"${{{name}}}", "'": f"'\"${name}\"'"}[quote]
-    if quote == '"':
+        return _as_variable(RUNTIME[piece.name], spot.form)
+    if spot.words_only:
+        if why := unwritable(piece, spot):
+            raise ConfigError(Fault(where="workload", field=f"{{{slot.name}}}", value=repr(piece), rule=why, fix=spot.fix.replace("{knob}", f"{{{slot.name}}}")))
+        return piece
+    if spot.by_variable:
+        if piece not in variables:
+            variables.append(piece)
+        return _as_variable(f"{VALUE}{variables.index(piece) + 1}", spot.form)
+    if spot.form == DOUBLE:
         return re.sub(r'([\\"$`])', r"\\\1", piece)
-    if quote == "'":
+    if spot.form == SINGLE:
         return piece.replace("'", "'\\''")
     return shlex.quote(piece)
 
 
-def _next_quote(letter: str, quote: str) -> str:
-    if letter not in "'\"":
-        return quote
-    return letter if not quote else "" if quote == letter else quote
+def unwritable(text: str, spot: Spot) -> str:
+    """Why a text cannot be passed unchanged in a place that takes plain words only; empty when it can."""
+    if spot.words_only and (shlex.quote(text) != text or text in spot.delimiter):
+        return f"cannot be passed unchanged {spot.words_only}: the shell would read it"
+    return ""
+
+
+def _as_variable(name: str, form: str) -> str:
+    return {PLAIN: f'"${name}"', DOUBLE: f"${{{name}}}", BODY: f"${{{name}}}", SINGLE: f"'\"${name}\"'"}[form]
 
 
 def _spaced(words: Sequence[Piece]) -> Iterator[Piece]:

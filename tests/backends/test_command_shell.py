@@ -14,8 +14,9 @@ from autoscout.core.errors import ConfigError
 
 SHELLS = [shell for shell in ("sh", "bash", "dash") if shutil.which(shell)]
 HOSTILE = [
-    "two words", "it's", '"', "'\"'", "$HOME", "$(echo no)", "`echo no`", "back\\slash\\", "\\", "\\\\n", "line\nline", "\n", "tail\n\n", "é ü 漢字 🙂",
-    "-rf", "--", "-n", "*", "~", "#no", "a;b", "a&&b", "|", ">x", "!", "{a,b}", "{folder}", "${x}", "$", "EOF", "\nEOF\necho no\n", "", " ", "\t", "%s", ")", "))",
+    "two words", "it's", '"', "'\"'", "$HOME", "$(echo no)", "`echo no`", "back\\slash\\", "\\", "\\\\n", "line\nline", "\n", "tail\n\n",
+    "é ü 漢字 🙂", "-rf", "--", "-n", "*", "~", "#no", "a;b", "a&&b", "|", ">x", "!", "{a,b}", "{folder}", "${x}", "$", "EOF",
+    "\nEOF\necho no\n", "", " ", "\t", "%s", ")", "))",
 ]  # fmt: skip
 
 LINES = {
@@ -54,7 +55,9 @@ LINES = {
 
 def said(shell: str, text: str, value: str) -> str:
     line = parse(text, shell=True).shell(Scope({"x": value}))
-    done = subprocess.run([shell, "-c", line], capture_output=True, text=True, check=False, env={"LC_ALL": "C.UTF-8", "PATH": "/usr/bin:/bin"})
+    done = subprocess.run(
+        [shell, "-c", line], capture_output=True, text=True, check=False, env={"LC_ALL": "C.UTF-8", "PATH": "/usr/bin:/bin"}
+    )
     assert done.returncode == 0, (line, done.stderr)
     return done.stdout
 

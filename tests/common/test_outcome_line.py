@@ -16,7 +16,7 @@ PYDANTIC = """\
 (APIServer pid=7)   File "/opt/vllm/engine/arg_utils.py", line 1094, in create_model_config
 (APIServer pid=7)     return ModelConfig(
 (APIServer pid=7) pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig
-(APIServer pid=7)   Value error, User-specified max_model_len (999999) is greater than the derived one [type=value_error, input_value=ArgsKwargs((), {'m': 1})]
+(APIServer pid=7)   Value error, max_model_len (999999) is greater than the derived one [type=value_error, input_value={'m': 1}]
 (APIServer pid=7)     For further information visit https://errors.pydantic.dev/2.11/v/value_error
 """
 PYDANTIC_FIELD = """\
@@ -91,13 +91,16 @@ going on without it
 usage: a.py [-h]
 a.py: error: unrecognized arguments: --fast
 """
-BAR = "\x1b[32mloading\x1b[0m\r 10%|█    | 1/10 [00:01]\r100%|█████| 10/10 [00:09]\n\x1b]0;title\x07\x1b[31mweights.bin: No such file or directory\x1b[0m\n"
+BAR = (
+    "\x1b[32mloading\x1b[0m\r 10%|█    | 1/10 [00:01]\r100%|█████| 10/10 [00:09]\n"
+    "\x1b]0;title\x07\x1b[31mweights.bin: No such file or directory\x1b[0m\n"
+)
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (PYDANTIC, "1 validation error for ModelConfig: Value error, User-specified max_model_len (999999) is greater than the derived one"),
+        (PYDANTIC, "1 validation error for ModelConfig: Value error, max_model_len (999999) is greater than the derived one"),
         (PYDANTIC_FIELD, "2 validation errors for Settings: batch: Input should be greater than 0"),
         (VLLM, "ValueError: Block size 13 is not supported"),
         (CUDA, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB"),

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -399,3 +400,20 @@ def test_others_on_the_same_cores_are_seen(executor: LocalExecutor) -> None:
     assert conditions["other_cpu_share"] > 0.3
     if Path("/proc/pressure/cpu").exists():
         assert conditions["cpu_pressure"] > 0.3
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.parametrize("temporary", [True, False])
+def test_a_server_that_gives_up_its_rights_can_enter_its_folder(temporary: bool) -> None:
+    change = "import os, sys; os.setgroups([]); os.setgid(65534); os.setuid(65534); os.chdir(sys.argv[1]); print(os.getcwd())"
+    before = os.umask(0o077)
+    try:
+        with tempfile.TemporaryDirectory() as base:
+            Path(base).chmod(0o711)
+            folder = None if temporary else Path(base, "results", "study")
+            with LocalExecutor(LocalOptions(folder=folder)) as executor:
+                completed = finish(executor, Launch(argv=(sys.executable, "-c", change, "{folder}"), name="server"))
+    finally:
+        os.umask(before)
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.strip().endswith("/trials/server")

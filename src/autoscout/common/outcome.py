@@ -16,11 +16,13 @@ _ESCAPES = re.compile(
     r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # titles, links
     r"|\x1b[ -/]*[0-~]"  # the rest
 )
-_PREFIX = re.compile(  # of log lines: `(EngineCore_0 pid=7) ERROR 11-16 09:15:55 [core.py:12] `, `[rank0]: `, `2026-11-16 09:15:55,1 - ERROR - `
-    r"(?:\(\w[^()]{0,60} pid=\d+\) ?)?"
-    r"(?:\[(?:rank|default)\d+\]: ?)?"
-    r"(?:(?:ERROR|CRITICAL|FATAL|WARNING|INFO) [\d:., -]{8,30} (?:\[[^\]]{1,80}\]:? ?)?)?"
-    r"(?:\d{4}-\d\d-\d\d[T ][\d:.,+Z]{5,20} (?:- )?(?:\[?(?:ERROR|CRITICAL|FATAL)\]?:? ?(?:- )?))?"
+_PREFIX = (
+    re.compile(  # of log lines: `(EngineCore_0 pid=7) ERROR 11-16 09:15:55 [core.py:12] `, `[rank0]: `, `2026-11-16 09:15:55,1 - ERROR - `
+        r"(?:\(\w[^()]{0,60} pid=\d+\) ?)?"
+        r"(?:\[(?:rank|default)\d+\]: ?)?"
+        r"(?:(?:ERROR|CRITICAL|FATAL|WARNING|INFO) [\d:., -]{8,30} (?:\[[^\]]{1,80}\]:? ?)?)?"
+        r"(?:\d{4}-\d\d-\d\d[T ][\d:.,+Z]{5,20} (?:- )?(?:\[?(?:ERROR|CRITICAL|FATAL)\]?:? ?(?:- )?))?"
+    )
 )
 _EXCEPTION = re.compile(r"(?P<kind>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Failure|Fault))(?:: ?(?P<said>.*))?$")
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\)")
@@ -33,7 +35,7 @@ _WRAPPER = re.compile(  # exceptions that only say that another process, whose l
 _PYDANTIC = re.compile(r"\d+ validation errors? for \S+")
 _PYDANTIC_TYPE = re.compile(r"\s*\[type=\w+.*$")
 _DEVICE = re.compile(
-    r"CUDA out of memory|CUDA error|cudaError\w+|CUBLAS_STATUS_(?!SUCCESS)\w+|CUDNN_STATUS_(?!SUCCESS)\w+|HIP (?:error|out of memory)|hipError\w+"
+    r"CUDA out of memory|CUDA error|cudaError\w+|CU(?:BLAS|DNN)_STATUS_(?!SUCCESS)\w+|HIP (?:error|out of memory)|hipError\w+"
     r"|OutOfMemoryError|NCCL error|nccl(?:UnhandledCuda|System|Internal|Remote)Error|std::bad_alloc|RESOURCE_EXHAUSTED|GGML_ASSERT\("
 )
 _USAGE = re.compile(r"(?:[\w./-]+(?: [\w-]+)*: )?error: .+|Error: (?:Invalid value|No such|Missing|Got unexpected) .+", re.IGNORECASE)

@@ -165,12 +165,15 @@ def _resources(workload: Workload, space: Space, facts: Mapping[str, Value]) -> 
 
 
 def _output_names(workload: Workload) -> Iterator[Fault]:
-    """A result file named in the command without {folder} would be written where all trials write theirs."""
-    if workload.cwd == IN_FOLDER:
+    """A result file would be written where all trials write theirs when its command does not even know the folder of the trial.
+
+    The name may come apart from the folder, as in `--result-dir {folder} --result-filename bench.json`.
+    """
+    if workload.cwd == IN_FOLDER or "folder" in workload.run.names:
         return
     for name in workload.outputs:
         for template in workload.run.templates:
-            if re.search(rf"(?<![\w./}}-]){re.escape(name)}(?![\w.-])", template.text) and f"{{folder}}/{name}" not in template.text:
+            if re.search(rf"(?<![\w./}}-]){re.escape(name)}(?![\w.-])", template.text):
                 rule = f"{name} would be written to {workload.cwd}, not to the folder of the trial"
                 yield fault("command", rule, fix=f"Write {{folder}}/{name}, or set cwd: '{{folder}}'")
 

@@ -1,4 +1,8 @@
-"""The script that runs a command with one configuration, outside AutoScout."""
+"""The script that runs a command with one configuration, outside AutoScout.
+
+It finds its files next to itself, so that the folder may be moved or copied. A command that does not run in that folder changes to the one
+in which it was measured, or to WORKDIR.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ PORT = 8000
 
 def script(workload: Workload, command: Command, scope: Scope) -> str:
     """`run.sh` for one of the workload's commands; its files are next to it."""
-    lines = ["#!/bin/sh", f'{RUNTIME["folder"]}="$(cd "$(dirname "$0")" && pwd)"', f"export {RUNTIME['folder']}"]
+    lines = ["#!/bin/sh", f'{RUNTIME["folder"]}="$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)" || exit 1', f"export {RUNTIME['folder']}"]
     templates = [*workload.env.values(), *command.templates]
     if any("port" in template.names for template in templates):
         lines += [f'{RUNTIME["port"]}="${{PORT:-{PORT}}}"', f"export {RUNTIME['port']}"]
@@ -24,7 +28,8 @@ def script(workload: Workload, command: Command, scope: Scope) -> str:
     if workload.cwd == IN_FOLDER:
         lines.append(f'cd "${RUNTIME["folder"]}" || exit 1')
     else:
-        lines.append(f"cd {shlex.quote(workload.cwd)} || exit 1")
+        lines.append(f'[ -n "${{WORKDIR:-}}" ] || WORKDIR={shlex.quote(workload.cwd)}  # where it was measured')
+        lines.append('CDPATH= cd -- "$WORKDIR" || exit 1')
     if command.line is not None:
         lines.append(command.line.shell(scope))
     else:

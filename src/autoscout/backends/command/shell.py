@@ -43,6 +43,10 @@ class Spot:
     delimiter: str = ""  # of the here-document that a word must not end
 
 
+ANYWHERE = Spot()
+"""A word of its own, or no shell at all."""
+
+
 @dataclass
 class _Frame:
     kind: str  # command, paren, backquote, double, single, ansi, comment, arithmetic, expansion, body, literal
@@ -76,7 +80,13 @@ class Tracker:
         """How a value is written here."""
         kind = self._top.kind
         inner = 1 + max(position for position, frame in enumerate(self._frames) if frame.kind in ("command", "paren", "backquote"))
-        strict = ["nested"] if self._nested else ["unsure"] if self._unsure else [frame.kind for frame in self._frames[inner:] if frame.kind in _NAMES]
+        strict = (
+            ["nested"]
+            if self._nested
+            else ["unsure"]
+            if self._unsure
+            else [frame.kind for frame in self._frames[inner:] if frame.kind in _NAMES]
+        )
         if strict:
             delimiter = self._top.delimiter if kind == "literal" else ""
             return Spot(words_only=_NAMES[strict[0]], fix=_FIXES.get(strict[0], _FIX), delimiter=delimiter)
@@ -221,4 +231,4 @@ class Tracker:
         return len(line)
 
 
-__all__ = ["BODY", "DOUBLE", "PLAIN", "SINGLE", "Spot", "Tracker"]
+__all__ = ["ANYWHERE", "BODY", "DOUBLE", "PLAIN", "SINGLE", "Spot", "Tracker"]

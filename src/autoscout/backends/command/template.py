@@ -22,7 +22,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from autoscout.backends.command.shell import BODY, DOUBLE, PLAIN, SINGLE, Spot, Tracker
+from autoscout.backends.command.shell import ANYWHERE, BODY, DOUBLE, PLAIN, SINGLE, Spot, Tracker
 from autoscout.common.templates import as_text
 from autoscout.core.config import Value
 from autoscout.core.errors import ConfigError, Fault
@@ -49,7 +49,7 @@ class Slot:
     name: str
     spec: str = ""
     fallback: str | None = None
-    spot: Spot = Spot()
+    spot: Spot = ANYWHERE
 
     @property
     def helper(self) -> str:
@@ -182,7 +182,7 @@ def _read(text: str, tracker: Tracker | None, *, parts: bool = True) -> tuple[li
             nodes.append(doubled[0][1:-1])
             at += doubled.end()
         elif slot := _SLOT.match(rest):
-            spot = tracker.spot if tracker is not None else Spot()
+            spot = tracker.spot if tracker is not None else ANYWHERE
             nodes.append(Slot(slot[1], slot[2] or "", slot[3], spot))
             faults += _spec_faults(slot[1], slot[2] or "")
             if slot[1] in RUNTIME and spot.words_only:
@@ -277,7 +277,15 @@ def _written(piece: Piece, slot: Slot, variables: list[str]) -> str:
         return _as_variable(RUNTIME[piece.name], spot.form)
     if spot.words_only:
         if why := unwritable(piece, spot):
-            raise ConfigError(Fault(where="workload", field=f"{{{slot.name}}}", value=repr(piece), rule=why, fix=spot.fix.replace("{knob}", f"{{{slot.name}}}")))
+            raise ConfigError(
+                Fault(
+                    where="workload",
+                    field=f"{{{slot.name}}}",
+                    value=repr(piece),
+                    rule=why,
+                    fix=spot.fix.replace("{knob}", f"{{{slot.name}}}"),
+                )
+            )
         return piece
     if spot.by_variable:
         if piece not in variables:

@@ -121,7 +121,7 @@ def _amount(value: Any, *, least: float, whole: bool) -> float | str:
         return text
     if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)) or value < least:
         raise Refused(f"must be a {'whole ' if whole else ''}number of at least {least:g}, or an expression")
-    return value
+    return value if whole else float(value)
 
 
 Text = Annotated[Template, PlainValidator(_template), PlainSerializer(lambda template: template.text)]

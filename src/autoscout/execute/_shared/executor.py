@@ -11,7 +11,7 @@ from typing import Self
 from autoscout.core.errors import LaunchError
 from autoscout.core.launch import Launch
 from autoscout.execute._shared.allocation import Pool
-from autoscout.execute._shared.folder import launch_faults
+from autoscout.execute._shared.folder import launch_faults, let_others_enter
 from autoscout.execute._shared.queue import JobQueue
 from autoscout.execute._shared.supervisor.client import LaunchSettings
 
@@ -65,6 +65,8 @@ class QueuedExecutor:
         self._slots = options.slots
         self._temporary = tempfile.TemporaryDirectory(prefix="autoscout-") if options.folder is None else None
         root = Path(self._temporary.name if self._temporary else options.folder or "").absolute()
+        if self._temporary is not None:
+            let_others_enter(root)
         self._queue = JobQueue(pool, name)
         self._settings = LaunchSettings(
             folder=root / "trials",

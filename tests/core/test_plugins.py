@@ -12,7 +12,7 @@ from autoscout.core.errors import PluginError
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder whose modules count as simulators beside AutoScout's own."""
+    """A folder whose modules count as simulators in addition to AutoScout's own."""
     import autoscout.simulators
 
     monkeypatch.setattr(autoscout.simulators, "__path__", [*autoscout.simulators.__path__, str(tmp_path)])
@@ -37,6 +37,8 @@ def test_missing_packages_name_the_extra(folder: Path) -> None:
     with pytest.raises(PluginError, match=r"no_such_package_here.*pip install 'autoscout\[pretend-two\]'"):
         plugins.get("simulator", "pretend-two")
     assert not plugins.health("simulator", "pretend-two").usable
+    assert plugins.requirements("simulator", "pretend-two") == ("no_such_package_here",)
+    assert plugins.requirements("simulator", "linear") == ()
 
 
 def test_an_import_error_is_translated(folder: Path) -> None:

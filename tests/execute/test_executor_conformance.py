@@ -12,15 +12,11 @@ from autoscout.core import plugins
 from autoscout.core.protocols import Executor
 from autoscout.testing.executor import ExecutorSuite, build
 
-
-def standalone() -> tuple[str, ...]:
-    """Executors that need no package beyond AutoScout's own."""
-    usable = [name for name in plugins.available("executor") if plugins.health("executor", name).usable]
-    return tuple(name for name in usable if not getattr(plugins.get("executor", name), "requires", ()))
+NAMES = plugins.available("executor")
 
 
 class TestEveryExecutor(ExecutorSuite):
-    @pytest.fixture(params=standalone())
+    @pytest.fixture(params=[name for name in NAMES if not plugins.requirements("executor", name)])
     def kind(self, request: pytest.FixtureRequest) -> type:
         found: type = plugins.get("executor", request.param)
         return found
@@ -34,7 +30,7 @@ class TestEveryExecutor(ExecutorSuite):
             yield executor
 
 
-@pytest.mark.parametrize("name", sorted({*plugins.available("executor")} - {*standalone()}))
+@pytest.mark.parametrize("name", [name for name in NAMES if plugins.requirements("executor", name)])
 def test_an_executor_that_needs_more_packages_has_a_file_of_its_own(name: str) -> None:
     """It may need a cluster that is started once for all tests, and runs in an environment that has its packages."""
     file = Path(__file__).with_name(f"test_{name.replace('-', '_')}.py")

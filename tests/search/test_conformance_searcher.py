@@ -15,10 +15,11 @@ from autoscout.search.random import RandomOptions
 from autoscout.space import Space
 from autoscout.testing.searcher import SPACES, Make, SearcherSuite
 
-ADAPTERS = ("optuna-gp", "optuna-tpe", "smac")
-"""Adapters to other tuners that answer quickly."""
+NAMES = plugins.available("searcher")
 SLOW_ADAPTERS = ("ax", "openbox")
 """Adapters to other tuners that take about a second for a proposal."""
+ADAPTERS = [name for name in NAMES if plugins.requirements("searcher", name) and name not in SLOW_ADAPTERS]
+"""The other searchers that need more packages."""
 
 
 class _OverSpaces(SearcherSuite):
@@ -38,7 +39,7 @@ def _maker(name: str) -> Make:
 
 
 class TestEverySearcher(_OverSpaces):
-    @pytest.fixture(params=[name for name in plugins.available("searcher") if name not in (*ADAPTERS, *SLOW_ADAPTERS)])
+    @pytest.fixture(params=[name for name in NAMES if name not in (*ADAPTERS, *SLOW_ADAPTERS)])
     def make(self, request: pytest.FixtureRequest) -> Make:
         return _maker(request.param)
 

@@ -14,17 +14,12 @@ from autoscout.testing.simulator import Make, SimulatorSuite, example
 
 def marked(name: str) -> Any:
     """One that needs more packages is tested where those are; see scripts/test."""
-    usable = plugins.health("simulator", name).usable
-    alone = usable and not getattr(plugins.get("simulator", name), "requires", ())
-    return pytest.param(name, marks=[] if alone else [pytest.mark.adapters, pytest.mark.slow])
+    return pytest.param(name, marks=[pytest.mark.adapters, pytest.mark.slow] if plugins.requirements("simulator", name) else [])
 
 
 class TestEverySimulator(SimulatorSuite):
     @pytest.fixture(params=[marked(name) for name in plugins.available("simulator")])
     def make(self, request: pytest.FixtureRequest) -> Make:
-        health = plugins.health("simulator", request.param)
-        if not health.usable:
-            pytest.skip(health.why)
         found: Make = plugins.get("simulator", request.param)
         return found
 

@@ -58,28 +58,8 @@ def get(kind: str, name: str) -> Any:
     Raises:
         PluginError: unknown kind or name, the same name in two places, or packages that are not installed.
     """
-    _check_kind(kind)
-    inside, outside = _modules(kind), _entry_points(kind)
-    if name in inside and name in outside:
-        raise PluginError(
-            Fault(
-                where=f"{kind} {name}",
-                rule="a plug-in name may be taken once, but AutoScout and an installed package both bring it",
-                value=outside[name].value,
-                fix="Uninstall the package or ask its authors to rename the entry point",
-            )
-        )
-    if name not in inside and name not in outside:
-        raise PluginError(
-            Fault(
-                where=kind,
-                value=repr(name),
-                rule=f"unknown {kind}; there are: {', '.join(available(kind)) or 'none'}",
-                fix="`autoscout doctor` lists all plug-ins",
-            )
-        )
-    found = _load_inside(kind, name) if name in inside else _load_outside(kind, name, outside[name])
-    missing = [package for package in getattr(found, "requires", ()) if importlib.util.find_spec(package) is None]
+    found = _load(kind, name)
+    missing = [package for package in requirements(kind, name) if importlib.util.find_spec(package) is None]
     if missing:
         raise PluginError(
             Fault(
@@ -89,6 +69,15 @@ def get(kind: str, name: str) -> Any:
             )
         )
     return found
+
+
+def requirements(kind: str, name: str) -> tuple[str, ...]:
+    """Import names of the packages that a plug-in needs beyond AutoScout's own, installed or not.
+
+    Raises:
+        PluginError: as `get`, but not for packages that are not installed.
+    """
+    return tuple(getattr(_load(kind, name), "requires", ()))
 
 
 def health(kind: str, name: str) -> Health:
@@ -147,6 +136,30 @@ def _entry_points(kind: str) -> dict[str, EntryPoint]:
             )
         found[point.name] = point
     return found
+
+
+def _load(kind: str, name: str) -> Any:
+    _check_kind(kind)
+    inside, outside = _modules(kind), _entry_points(kind)
+    if name in inside and name in outside:
+        raise PluginError(
+            Fault(
+                where=f"{kind} {name}",
+                rule="a plug-in name may be taken once, but AutoScout and an installed package both bring it",
+                value=outside[name].value,
+                fix="Uninstall the package or ask its authors to rename the entry point",
+            )
+        )
+    if name not in inside and name not in outside:
+        raise PluginError(
+            Fault(
+                where=kind,
+                value=repr(name),
+                rule=f"unknown {kind}; there are: {', '.join(available(kind)) or 'none'}",
+                fix="`autoscout doctor` lists all plug-ins",
+            )
+        )
+    return _load_inside(kind, name) if name in inside else _load_outside(kind, name, outside[name])
 
 
 def _load_inside(kind: str, name: str) -> Any:

@@ -57,7 +57,7 @@ def make_folder(parent: Path, name: str) -> Path:
 
 
 def let_others_enter(folder: Path) -> None:
-    """Let other users pass through a folder that root has made: a server that root starts may continue as another user (PostgreSQL, nginx)."""
+    """Let other users pass through a folder that root made: a server that root starts may continue as another user, as PostgreSQL does."""
     if os.geteuid() == 0:
         folder.chmod(stat.S_IMODE(folder.stat().st_mode) | 0o011)
 

@@ -21,12 +21,22 @@ def test_it_keeps_the_contract(package: Package) -> None:
     assert " passed" in done.stdout
 
 
+def test_a_damaged_file_is_told(package: Package) -> None:
+    (package.folder / "team").mkdir()
+    (package.folder / "team" / "changes.jsonl").write_text("no JSON\n")
+    done = package.autoscout("tune", "sort.yaml", "--store", "jsonl:team")
+    assert done.returncode == 2
+    assert "cannot be read or written" in " ".join(done.stderr.split())
+
+
 def test_it_is_chosen_by_its_scheme_and_resumed_from_another_folder(package: Package) -> None:
     done = package.autoscout("tune", "sort.yaml", "--store", "jsonl:team", "--max-trials", "3", "--rounds", "1", "-o", "results")
     assert done.returncode == 0, done.stderr
     changes = [json.loads(line) for line in (package.folder / "team" / "changes.jsonl").read_text().splitlines()]
     assert sum(len(change["trials"]) for change in changes if change["call"] == "append") >= 3
     (result,) = package.folder.glob("results/*")
+    with (package.folder / "team" / "changes.jsonl").open("a") as file:
+        file.write('{"at_s": 1.0, "call": "app')  # as a writer leaves it that is killed in the middle of a line
     (package.folder / "elsewhere").mkdir()
     again = package.python("-c", f"import os, sys; os.chdir('elsewhere'); sys.argv[1:] = ['resume', {str(result)!r}, '--max-trials', '4']\n"
                            "from autoscout.cli import program; program()")  # fmt: skip

@@ -39,6 +39,15 @@ def _external(reports: list[pytest.TestReport]) -> int:
     return sum("external" in getattr(report, "keywords", ()) for report in reports)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_leases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """GPU leases of the tests are not those of the machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AUTOSCOUT_LEASES", str(tmp_path_factory.mktemp("leases")))
+        patch.delenv("AUTOSCOUT_FAKE_GPUS", raising=False)
+        yield
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[_postgres.Server]:
     reason = _postgres.missing()

@@ -15,7 +15,7 @@ from _systems import Behaviours, Script, proposal, task
 from autoscout.core.clock import VirtualClock
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, LaunchError
-from autoscout.core.launch import Completed, Launch, Resources
+from autoscout.core.launch import Completed, Launch, Resources, Tenant
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Measurement, Status
 from autoscout.evaluate.profiler import Profiler, ProfilerOptions
@@ -271,6 +271,74 @@ def test_a_crash_on_a_busy_machine_is_a_crash() -> None:
     executor = Scripted([busy(0.5)], ends=lambda number: Completed(returncode=3))
     assert measure(executor, ProfilerOptions()).status is Status.CRASHED
     assert len(executor.launches) == 1
+
+
+TRAINER = Tenant(pid=4242, name="trainer", gpu="0", memory_gb=40.0)
+
+
+def crowded(*taken: bool) -> Callable[[int], Completed]:
+    """Launches that crash, the n-th one next to a tenant when the n-th of `taken` says so; those after the last one work."""
+
+    def end(number: int) -> Completed:
+        if number >= len(taken):
+            return Completed(returncode=0, wall_s=1.0)
+        return Completed(returncode=1, wall_s=1.0, disturbed_by=(TRAINER,) if taken[number] else ())
+
+    return end
+
+
+def on_gpus(executor: Scripted, options: ProfilerOptions) -> Profiler:
+    return Profiler(Script(), executor, task(), Behaviours(), options, VirtualClock())
+
+
+def test_a_failure_while_others_held_the_gpu_is_repeated() -> None:
+    executor = Scripted([{}], ends=crowded(True, True))
+    (measured,) = on_gpus(executor, ProfilerOptions(dirty_repeats=2)).evaluate([proposal(1)])
+    assert (measured.status, measured.metrics, measured.cost_s) == (Status.OK, {"time_s": 3.0}, 3.0)
+    assert measured.conditions["dirty_repeats"] == 2.0
+
+
+def test_a_failure_that_stays_when_the_others_have_left_is_the_configurations() -> None:
+    executor = Scripted([{}], ends=crowded(True, False))
+    (measured,) = on_gpus(executor, ProfilerOptions(dirty_repeats=2)).evaluate([proposal(1)])
+    assert measured.status is Status.CRASHED
+    assert len(executor.launches) == 2
+
+
+def test_a_configuration_is_never_blamed_for_others() -> None:
+    executor = Scripted([{}], ends=crowded(*[True] * 6))
+    measuring = on_gpus(executor, ProfilerOptions(dirty_repeats=1))
+    for x in (2, 3):
+        (measured,) = measuring.evaluate([proposal(x)])
+        assert measured.status is Status.ABORTED
+        assert measured.reason == "crashed while others used its GPUs: pid 4242 (trainer) with 40 GB on GPU 0"
+    with pytest.raises(LaunchError, match=r"pid 4242 \(trainer\) with 40 GB on GPU 0.*run the same command again"):
+        measuring.evaluate([proposal(4)])
+
+
+def test_others_that_leave_no_room_for_the_default_are_a_broken_world() -> None:
+    executor = Scripted([{}], ends=crowded(*[True] * 6))
+    with pytest.raises(LaunchError, match="pid 4242"):
+        on_gpus(executor, ProfilerOptions(dirty_repeats=1)).evaluate([proposal(1)])
+    assert len(executor.launches) == 2
+
+
+def test_an_executor_that_waited_in_vain_for_its_gpus_ends_the_study() -> None:
+    refused = Completed(returncode=None, error="waited 300 s for GPUs that others use", disturbed_by=(TRAINER,))
+    executor = Scripted([{}], ends=lambda number: refused if number else Completed(returncode=0, wall_s=1.0))
+    measuring = on_gpus(executor, CLEAN)
+    assert measuring.evaluate([proposal(1)])[0].ok
+    with pytest.raises(LaunchError, match="waited 300 s"):
+        measuring.evaluate([proposal(2)])
+
+
+def test_load_of_others_on_the_gpu_makes_a_sample_dirty() -> None:
+    executor = Scripted([{"gpu_other_share": 0.5}, {"gpu_other_share": 0.2}, {"gpu_other_share": 0.05}])
+    measured = measure(executor, ProfilerOptions(dirty_repeats=5))
+    assert measured.metrics == {"time_s": 3.0}
+    assert measured.conditions["dirty_repeats"] == 2.0
+    executor = Scripted([{"gpu_other_share": 0.5}, {"gpu_other_share": 0.2}])
+    assert measure(executor, ProfilerOptions(dirty_repeats=1)).metrics == {"time_s": 2.0}, "the least disturbed counts"
 
 
 def test_of_repeats_the_median_counts() -> None:

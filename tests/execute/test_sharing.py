@@ -10,7 +10,7 @@ import pytest
 
 from autoscout.core.errors import LaunchError
 from autoscout.core.launch import Completed, Launch, Resources
-from autoscout.execute._shared import gpus, machine
+from autoscout.execute._shared import machine
 from autoscout.execute._shared.allocation import Pool, Share
 from autoscout.execute._shared.queue import OVERTAKEN, JobQueue, QueuedJob
 from autoscout.execute._shared.supervisor import cgroup
@@ -149,31 +149,6 @@ def test_a_run_that_breaks_gives_its_share_back_and_says_why(caplog: pytest.LogC
 def test_cores_are_those_of_this_process() -> None:
     assert sorted(machine.machine_cores()) == sorted(os.sched_getaffinity(0))
     assert machine.machine_memory_gb() > 0.1
-
-
-def test_gpus_that_the_environment_names_are_taken_as_they_stand() -> None:
-    assert gpus.present_gpus({"CUDA_VISIBLE_DEVICES": "2, GPU-8f3a"}) == ("2", "GPU-8f3a")
-    assert gpus.present_gpus({"CUDA_VISIBLE_DEVICES": ""}) == ()
-    assert gpus.present_gpus({"HIP_VISIBLE_DEVICES": "0,1"}) == ("0", "1")
-    assert gpus.present_gpus({"CUDA_VISIBLE_DEVICES": "-1"}) == ()
-
-
-def test_amd_gpus_are_nodes_with_compute_units(tmp_path: Path) -> None:
-    for number, simds in enumerate((0, 440, 440)):
-        node = tmp_path / str(number)
-        node.mkdir()
-        (node / "properties").write_text(f"cpu_cores_count 0\nsimd_count {simds}\nmem_banks_count 1\n")
-    assert gpus._amd_count(tmp_path) == 2
-
-
-def test_waiting_for_gpu_memory_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    readings = iter([9000.0, 5000.0, 10.0])
-    monkeypatch.setattr(gpus, "gpu_memory_used_mb", lambda _gpus: next(readings))
-    assert gpus.await_gpu_memory(("0",), 8.0, 60.0, lambda: 0.0, lambda _s: None)
-    monkeypatch.setattr(gpus, "gpu_memory_used_mb", lambda _gpus: 9000.0)
-    now = iter(range(100))
-    assert not gpus.await_gpu_memory(("0",), 8.0, 3.0, lambda: float(next(now)), lambda _s: None)
-    assert gpus.await_gpu_memory(("0",), None, 3.0, lambda: 0.0, lambda _s: None)
 
 
 def test_quota_of_a_container(tmp_path: Path) -> None:

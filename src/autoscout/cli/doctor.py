@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import platform
 import shutil
@@ -15,20 +16,27 @@ from rich.table import Table
 
 from autoscout import __version__
 from autoscout.cli import _options as options
+from autoscout.common.gpus import read_gpus
+from autoscout.common.leases import holder, lease_folder
 from autoscout.core import plugins
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False) -> None:
     """Say which plug-ins load and why others do not, and what this machine offers."""
-    machine = _machine()
+    machine, gpus = _machine(), _gpus()
     states = [plugins.health(kind, name) for kind in plugins.FOLDERS for name in plugins.available(kind)]
     if as_json:
-        options.emit({"autoscout": __version__, "machine": machine, "plugins": [vars(state) for state in states]})
+        options.emit({"autoscout": __version__, "machine": machine, "gpus": gpus, "plugins": [vars(state) for state in states]})
         return
     out = options.console
     out.print(f"autoscout {__version__}", highlight=False)
     for name, value in machine.items():
         out.print(f"  {name}: {value}", highlight=False, markup=False, soft_wrap=True)
+    for gpu in gpus:
+        who = [f"leased by {gpu['leased_by']}"] if gpu["leased_by"] else []
+        who += [f"used by pid {each['pid']} ({each['name']}, {each['memory_gb']:.3g} GB)" for each in gpu["processes"]]
+        line = f"  GPU {gpu['index']}: {gpu['name']}, {gpu['free_gb']:.3g} of {gpu['total_gb']:.3g} GB free, {gpu['utilisation']:.0%} busy"
+        out.print("; ".join([line, *who]), highlight=False, markup=False, soft_wrap=True)
     table = Table()
     for column in ("kind", "name", "state", "what it is, or what is missing"):
         table.add_column(column)
@@ -51,10 +59,19 @@ def _machine() -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "numba": _package("numba", "schedulers are simulated some hundred times slower: pip install 'autoscout[sched]'"),
         "pyarrow": _package("pyarrow", "no parquet files: pip install 'autoscout[sched]'"),
+        "nvidia-ml-py": _package("nvidia-ml-py", "nvidia-smi is asked who uses the GPUs, more slowly: pip install 'autoscout[gpu]'"),
         "nvidia-smi": shutil.which("nvidia-smi") or "not found",
         "cpu pressure": "readable" if pressure.exists() else "not available: contention is judged by CPU time alone",
         "disk free here": f"{disk.free / 2**30:.1f} GiB",
     }
+
+
+def _gpus() -> list[dict[str, Any]]:
+    """Each GPU with the processes on it and the study that leases it."""
+    readings = read_gpus()
+    folder = lease_folder() if readings else None
+    leases = {gpu.uuid: holder(folder, gpu.uuid) if folder else None for gpu in readings}
+    return [{**dataclasses.asdict(gpu), "leased_by": str(leases[gpu.uuid] or "")} for gpu in readings]
 
 
 def _package(name: str, without: str) -> str:

@@ -15,6 +15,7 @@ import typer
 import typer.main
 
 from autoscout import __version__
+from autoscout.cli._notices import show_notices
 from autoscout.cli._streams import mute
 from autoscout.cli.verbs import Verbs
 from autoscout.core.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, AutoScoutError, ConfigError, Fault
@@ -45,6 +46,8 @@ def _common(
 ) -> None:
     if verbose:
         logging.basicConfig(level=logging.INFO if verbose == 1 else logging.DEBUG, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    else:
+        show_notices()
 
 
 def whole_program() -> Verbs:

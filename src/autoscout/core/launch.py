@@ -36,6 +36,20 @@ class Launch:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Tenant:
+    """A process of somebody else on the GPUs of a launch."""
+
+    pid: int  # 0 when the process cannot be seen, as from inside a container
+    name: str
+    gpu: str  # as `CUDA_VISIBLE_DEVICES` names it
+    memory_gb: float
+
+    def __str__(self) -> str:
+        who = f"pid {self.pid} ({self.name})" if self.pid else f"a process {self.name}"
+        return f"{who} with {self.memory_gb:.3g} GB on GPU {self.gpu}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Completed:
     """How a launch ended; always returned, whatever happened to the process."""
 
@@ -52,6 +66,7 @@ class Completed:
     out_of_memory: bool = False  # killed for memory, by the limit or by the kernel
     cancelled: bool = False
     conditions: Mapping[str, float] = field(default_factory=dict)  # contention seen: cpu_pressure, cpu_share, ...
+    disturbed_by: tuple[Tenant, ...] = ()  # others who held much of its GPUs' memory: a failure may be theirs
     folder: str = ""  # where its files and logs lie, if anywhere
 
     @property

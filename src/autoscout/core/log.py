@@ -10,4 +10,8 @@ def logger(name: str) -> logging.Logger:
     return logging.getLogger(name)
 
 
+NOTICES = "autoscout.notices"
+"""Logger of what a person who waits should read at once; `autoscout tune` shows it."""
+
+
 logging.getLogger("autoscout").addHandler(logging.NullHandler())

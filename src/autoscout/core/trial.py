@@ -22,7 +22,7 @@ class Status(StrEnum):
     CRASHED = "crashed"  # ended with an error of its own
     INVALID = "invalid"  # the engine refused the combination of settings
     WRONG_OUTPUT = "wrong_output"  # claims success, but what it produced is not right or cannot be read
-    ABORTED = "aborted"  # stopped by us (interrupt, hopeless): says nothing about the configuration
+    ABORTED = "aborted"  # stopped by us, or failed because others used its GPUs: says nothing about the configuration; never stored
 
     @property
     def failed(self) -> bool:

@@ -16,7 +16,7 @@ from autoscout.core.protocols import Executor, Job, Simulated, SpaceLike
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status
 from autoscout.evaluate.samples import Cleanliness, dirt, joined
-from autoscout.evaluate.verdict import Measurable, finished, not_started, verdict
+from autoscout.evaluate.verdict import EXCUSED, Measurable, excused, finished, not_started, verdict
 
 PAUSE_S = 0.2  # longest sleep between two looks whether somebody cancelled
 NEVER_QUIET = 3
@@ -31,9 +31,10 @@ class ProfilerOptions:
 
     Attributes:
         repeats: Launches per proposal; the medians count. Repeats of several proposals are interleaved.
-        dirty_repeats: How often a sample disturbed by other work is taken again; the least disturbed one counts.
+        dirty_repeats: How often a sample disturbed by other work is taken again; the least disturbed one counts. Likewise how often a
+            launch is repeated that failed while others held memory on its GPUs.
         dirty_pressure: CPU pressure above which a sample is dirty, provided that
-        dirty_others: others used more than this share of the trial's cores meanwhile.
+        dirty_others: others used more than this share of the trial's cores meanwhile. On its GPUs this share alone makes it dirty.
         dirty_pause_s: Wait before the first of these repeats, twice as long before the second, and so on; never longer than the
             sample itself took.
         dirty_limit_s: A sample that took longer than this is not taken again, however disturbed; None is no bound.
@@ -87,6 +88,10 @@ class Profiler:
     An invalid configuration costs nothing: nothing is launched for it. A launch that cannot start is the configuration's fault
     (`invalid`) unless it is the system's default or nothing else could be started either; then it is `LaunchError`. Every answer is
     labelled measured, or simulated where the backend says so.
+
+    A failure while others held the memory of its GPUs says nothing about a configuration: the launch is repeated, and if that does
+    not help the answer is `aborted`, which no store keeps. For the default, after several such answers in a row, and when the
+    executor has waited for the GPUs in vain, it is `LaunchError` with the names of those who use them: the study ends and can be resumed.
     """
 
     def __init__(
@@ -110,6 +115,7 @@ class Profiler:
         self._jobs: set[Job] = set()
         self._cancels = 0
         self._noisy = 0  # samples in a row that stayed dirty
+        self._taken = 0  # answers in a row that others on the GPUs spoiled
         self._accepted = 0  # launches that were submitted and did not fail to start
 
     @property
@@ -156,17 +162,35 @@ class Profiler:
             elif not measured.ok:
                 samples = [measured]  # a failure under load is a failure, a stop is a stop
             expensive = self._options.dirty_limit_s is not None and measured.cost_s > self._options.dirty_limit_s
-            if not self._disturbed(measured) or len(samples) > tries or expensive:
+            tried = len(progress.launched) - first
+            disturbed = self._disturbed(measured) and tried <= tries and not expensive
+            taken = EXCUSED in measured.conditions
+            if not disturbed and not (taken and tried <= self._options.dirty_repeats):
                 break
             progress.dirty_repeats += 1
             log.info("%s was disturbed by other work and is measured again", progress.proposal.config)
-            self._pause(min(self._options.dirty_pause_s * 2 ** (len(samples) - 1), measured.cost_s), round_of)
+            self._pause(min(self._options.dirty_pause_s * 2 ** (tried - 1), measured.cost_s), round_of)
+        self._count_taken(progress.proposal, measured)
         good = [one for one in samples if one.ok] or samples
         kept = min(good, key=lambda one: dirt(one.conditions))
         progress.kept.append(kept)
         progress.dirty |= self._disturbed(kept)
         if kept.ok:
             self._noisy = self._noisy + 1 if self._disturbed(kept) else 0
+
+    def _count_taken(self, proposal: Proposal, measured: Measurement) -> None:
+        """Give up when others leave no room for the default, or for one configuration after the other."""
+        if EXCUSED not in measured.conditions:
+            self._taken = 0
+            return
+        self._taken += 1
+        if self._taken >= NEVER_QUIET or proposal.config == self._space.default():
+            raise self._no_room(measured.reason)
+
+    def _no_room(self, reason: str) -> LaunchError:
+        fix = "Stop these processes or wait until they have ended, then run the same command again: it continues where it was. "
+        fix += "Other ways: other GPUs (CUDA_VISIBLE_DEVICES), a longer gpu_wait_s in execute.options, gpu_shared: true to run next to them"
+        return LaunchError(Fault(where=self._task.system, rule=reason, fix=fix))
 
     def _disturbed(self, measured: Measurement) -> bool:
         return (measured.ok or measured.status is Status.TIMEOUT) and self._clean.dirty(measured.conditions)
@@ -189,6 +213,8 @@ class Profiler:
                 return Measurement(status=Status.INVALID, reason=str(error))
             raise
         reason = not_started(launch, completed)
+        if reason and completed.disturbed_by:
+            raise self._no_room(reason)
         if reason:
             with self._lock:
                 self._accepted -= 1
@@ -202,7 +228,7 @@ class Profiler:
                     )
                 )
             return finished(Measurement(status=Status.INVALID, reason=reason), completed)
-        return verdict(self._backend, completed, self._task)
+        return excused(verdict(self._backend, completed, self._task), completed)
 
     def _limited(self, launch: Launch, proposal: Proposal, attempt: int) -> Launch:
         limits = [limit for limit in (launch.limit_s, self._options.limit_s) if limit is not None]

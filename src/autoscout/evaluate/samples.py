@@ -15,20 +15,24 @@ class Cleanliness:
     """When other work on the machine spoils a sample.
 
     Pressure alone does not: a trial with more threads than cores makes its own. It counts while others used the trial's cores.
+    On its GPUs the load of others is known by itself.
     """
 
     pressure: float  # share of the time in which something waited for a CPU
-    others: float  # share of the trial's cores that somebody else used
+    others: float  # share of the trial's cores, or of its GPUs' time, that somebody else used
 
     def dirty(self, conditions: Mapping[str, float]) -> bool:
         """Whether a sample taken under these conditions is to be taken again."""
+        if conditions.get("gpu_other_share", 0.0) > self.others:
+            return True
         others = conditions.get("other_cpu_share")
         return conditions.get("cpu_pressure", 0.0) > self.pressure and (others is None or others > self.others)
 
 
 def dirt(conditions: Mapping[str, float]) -> tuple[float, float]:
     """Orders samples from the least disturbed to the most."""
-    return conditions.get("other_cpu_share", 0.0), conditions.get("cpu_pressure", 0.0)
+    others = max(conditions.get("gpu_other_share", 0.0), conditions.get("other_cpu_share", 0.0))
+    return others, conditions.get("cpu_pressure", 0.0)
 
 
 def circumstances(completed: Completed) -> dict[str, float]:

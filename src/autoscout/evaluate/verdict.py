@@ -15,6 +15,12 @@ from autoscout.evaluate.samples import circumstances
 SHELL_NOT_STARTED = (126, 127)
 """What a shell answers when it finds no such command, or may not run it."""
 
+EXCUSED = "gpu_taken"
+"""Condition of a measurement whose failure is not the configuration's: others held much of its GPUs' memory."""
+
+EXCUSABLE = (Status.OOM_START, Status.OOM_RUN, Status.CRASHED)
+"""Failures that a lack of GPU memory shows as; a refused setting, a wrong output or a late end are the configuration's own."""
+
 log = logger(__name__)
 
 
@@ -47,6 +53,18 @@ def verdict(system: Measurable, completed: Completed, task: Task) -> Measurement
         log.debug("%s could not be parsed", completed.folder, exc_info=True)
         read = Measurement(status=Status.WRONG_OUTPUT, reason=f"what it left cannot be read: {error or type(error).__name__}")
     return finished(_corrected(read, completed, task), completed)
+
+
+def excused(measurement: Measurement, completed: Completed) -> Measurement:
+    """Without blame for the configuration where others may have caused the failure: aborted, which is never stored."""
+    if not completed.disturbed_by or measurement.status not in EXCUSABLE:
+        return measurement
+    return replace(
+        measurement,
+        status=Status.ABORTED,
+        reason=f"{measurement.status.value} while others used its GPUs: {'; '.join(map(str, completed.disturbed_by))}",
+        conditions={**measurement.conditions, EXCUSED: 1.0},
+    )
 
 
 def finished(measurement: Measurement, completed: Completed) -> Measurement:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import threading
 import time
 import traceback
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from autoscout.common.gpus import VISIBLE_GPUS, gpu_environment, present_gpus
 from autoscout.core.errors import require
 from autoscout.core.launch import Completed, Launch
 from autoscout.core.protocols import Job
 from autoscout.execute._shared.allocation import Pool, Share
 from autoscout.execute._shared.executor import LaunchOptions, QueuedExecutor, check_launch
 from autoscout.execute._shared.queue import Run
+from autoscout.execute._shared.sharing import GpuSharing, OnGpus, gpu_user
 from autoscout.execute._shared.supervisor.client import Supervised
 from autoscout.execute._shared.supervisor.contention import Counters, conditions
 
@@ -27,14 +30,19 @@ class InlineOptions:
         slots: Calls at once, on threads.
         folder: Commands get `<folder>/trials/<name>/`; a temporary folder that `close` removes when None.
         grace_s: Seconds between asking a command to end and killing it.
+        gpu_wait_s: How long to wait for other people's processes on the GPUs of a launch.
+        gpu_shared: Run next to them after that, instead of ending the study with their names.
     """
 
     slots: int = 1
     folder: str | Path | None = None
     grace_s: float = 5.0
+    gpu_wait_s: float = 300.0
+    gpu_shared: bool = False
 
     def __post_init__(self) -> None:
         checks = {"slots": (self.slots >= 1, "must be at least 1"), "grace_s": (self.grace_s >= 0, "must not be negative")}
+        checks["gpu_wait_s"] = (self.gpu_wait_s >= 0, "must not be negative")
         require("executor inline", self, checks)
 
 
@@ -43,7 +51,8 @@ class InlineExecutor(QueuedExecutor):
 
     A call cannot be killed: one that is cancelled or passes its limit is left to itself while its job and its slot are free
     again, and one that crashes the interpreter takes AutoScout along. Functions that may hang, crash or eat memory belong on the local
-    executor. Nothing is handed out but slots: any request for cores and GPUs is taken as met.
+    executor. Nothing is handed out but slots and GPUs: any request for cores is taken as met. GPUs are leased as on the local executor, but
+    a call is not kept to them: it gets the first ones, which is what it uses unless told otherwise.
     """
 
     calls_in_process: ClassVar[bool] = True
@@ -52,16 +61,26 @@ class InlineExecutor(QueuedExecutor):
     def __init__(self, options: InlineOptions | None = None) -> None:
         self.options = options or InlineOptions()
         chosen = LaunchOptions(slots=self.options.slots, folder=self.options.folder, grace_s=self.options.grace_s)
-        super().__init__(chosen, Pool(self.options.slots), "inline")
+        gpus = present_gpus()
+        super().__init__(chosen, Pool(self.options.slots, gpus=gpus), "inline")
+        what, wait_s, shared = gpu_user(self.options.folder), self.options.gpu_wait_s, self.options.gpu_shared
+        self._sharing = GpuSharing(gpus=gpus, what=what, wait_s=wait_s, shared=shared)
 
     def submit(self, launch: Launch) -> Job:
         check_launch(launch)
         return self._queue.submit(launch, lambda share: self._prepare(launch, share))
 
     def _prepare(self, launch: Launch, share: Share) -> Run:
+        if not share.gpus:
+            return self._run(launch, share)
+        sharing = self._sharing if launch.call is None else replace(self._sharing, gpus=share.gpus)
+        return OnGpus(launch, share, sharing, lambda share, held: self._run(launch, share, held))
+
+    def _run(self, launch: Launch, share: Share, held: Sequence[int] = ()) -> Run:
         if launch.call is not None:
             return _Call(launch, alone=self.options.slots == 1)
-        return Supervised(launch, share, self._settings, {})
+        pinned = share.gpus and not any(name in launch.env for name in VISIBLE_GPUS)
+        return Supervised(launch, share, self._settings, gpu_environment(share.gpus) if pinned else {}, held=held)
 
 
 class _Call:

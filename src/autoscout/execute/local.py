@@ -6,14 +6,16 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from autoscout.common.gpus import VISIBLE_GPUS, gpu_environment, present_gpus, reading_is_cheap
 from autoscout.core.errors import require
 from autoscout.core.launch import Launch
 from autoscout.core.protocols import Job
 from autoscout.execute._shared.allocation import Pool, Share
 from autoscout.execute._shared.call import pack_call
 from autoscout.execute._shared.executor import LaunchOptions, QueuedExecutor, check_launch
-from autoscout.execute._shared.gpus import VISIBLE_GPUS, gpu_environment, present_gpus
 from autoscout.execute._shared.machine import cpu_quota, machine_cores, machine_memory_gb
+from autoscout.execute._shared.queue import Run
+from autoscout.execute._shared.sharing import GpuSharing, OnGpus, gpu_user
 from autoscout.execute._shared.supervisor.client import Supervised
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
@@ -27,12 +29,16 @@ class LocalOptions(LaunchOptions):
         cores: Cores to use; all that this process may use when None.
         gpus: GPUs to use, as `CUDA_VISIBLE_DEVICES` names them; all that are found when None.
         pin: Keep each trial on its cores.
+        gpu_wait_s: How long to wait for other people's processes on the GPUs of a launch.
+        gpu_shared: Run next to them after that, instead of ending the study with their names.
         gpu_settle_s: How long to wait for a finished trial's GPU memory to come back before its GPUs are handed on.
     """
 
     cores: Sequence[int] | None = None
     gpus: Sequence[str | int] | None = None
     pin: bool = True
+    gpu_wait_s: float = 300.0
+    gpu_shared: bool = False
     gpu_settle_s: float = 15.0
 
     def __post_init__(self) -> None:
@@ -40,6 +46,7 @@ class LocalOptions(LaunchOptions):
         unknown = [core for core in self.cores or () if core not in there]
         own = {
             "cores": (not unknown and (self.cores is None or len(self.cores) > 0), f"must name cores among {sorted(there)}"),
+            "gpu_wait_s": (self.gpu_wait_s >= 0, "must not be negative"),
             "gpu_settle_s": (self.gpu_settle_s >= 0, "must not be negative"),
         }
         require("executor local", self, self.checks() | own)
@@ -58,12 +65,24 @@ class LocalExecutor(QueuedExecutor):
         gpus = present_gpus() if self.options.gpus is None else tuple(map(str, self.options.gpus))
         self._hide_gpus = bool(gpus) and self.options.slots > 1
         pool = Pool(self.options.slots, cores, gpus, machine_memory_gb())
-        super().__init__(self.options, pool, "local", self.options.gpu_settle_s)
+        super().__init__(self.options, pool, "local")
+        self._sharing = GpuSharing(
+            gpus=gpus,
+            what=gpu_user(self.options.folder),
+            wait_s=self.options.gpu_wait_s,
+            shared=self.options.gpu_shared,
+            settle_s=self.options.gpu_settle_s,
+        )
 
     def submit(self, launch: Launch) -> Job:
         check_launch(launch)
         packed = None if launch.call is None else pack_call(launch.call, launch.name)
         return self._queue.submit(launch, lambda share: self._prepare(launch, share, packed))
+
+    def _prepare(self, launch: Launch, share: Share, packed: bytes | None) -> Run:
+        if share.gpus or (self._sharing.gpus and not self._hide_gpus and reading_is_cheap()):
+            return OnGpus(launch, share, self._sharing, lambda share, held: self._supervised(launch, share, packed, held))
+        return self._supervised(launch, share, packed)
 
     def _cores(self) -> tuple[tuple[int, ...], bool]:
         """The cores to hand out, and whether trials can be pinned to them."""
@@ -75,7 +94,7 @@ class LocalExecutor(QueuedExecutor):
             return cores[: max(1, int(quota))], False
         return cores, self.options.pin
 
-    def _prepare(self, launch: Launch, share: Share, packed: bytes | None) -> Supervised:
+    def _supervised(self, launch: Launch, share: Share, packed: bytes | None, held: Sequence[int] = ()) -> Supervised:
         extra: dict[str, str] = {}
         if len(share.cores) < len(machine_cores()) and not any(
             name in source for name in THREAD_VARIABLES for source in (launch.env, os.environ)
@@ -85,7 +104,7 @@ class LocalExecutor(QueuedExecutor):
         if (share.gpus or self._hide_gpus) and not any(name in launch.env for name in VISIBLE_GPUS):
             extra |= gpu_environment(share.gpus)
         used = share if self._pinned else Share(gpus=share.gpus, memory_gb=share.memory_gb)
-        return Supervised(launch, used, self._settings, extra, packed)
+        return Supervised(launch, used, self._settings, extra, packed, held=held)
 
 
 __all__ = ["LocalExecutor"]

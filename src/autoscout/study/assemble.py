@@ -31,7 +31,7 @@ from autoscout.study.study import Study
 
 DIRTY_SHARE = 1 / 40  # of the time budget: what a disturbed launch may have cost and still be repeated
 
-NEVER_DIRTY = 1.0  # CPU pressure, a share of the time, above which an exact answer counts as disturbed
+NEVER_DIRTY = 1.0  # CPU pressure and use by others, shares, above which an exact answer counts as disturbed
 
 Attach = Callable[[Evaluator], threading.Event]
 """Given the evaluator of a study, returns the event that ends the study early; a signal handler may set it."""
@@ -165,6 +165,7 @@ def build_profiler(setup: Setup, executor: Executor) -> Evaluator:
         repeats=measure.repeats,
         dirty_repeats=0 if setup.deterministic else measure.dirty_repeats,
         dirty_pressure=NEVER_DIRTY if setup.deterministic else ProfilerOptions.dirty_pressure,
+        dirty_others=NEVER_DIRTY if setup.deterministic else ProfilerOptions.dirty_others,
         dirty_limit_s=wall_s and wall_s * DIRTY_SHARE,
         limit_s=measure.limit or wall_s,  # or a trial that hangs would outlast any budget
     )

@@ -61,7 +61,7 @@ class LaunchOptions:
 class QueuedExecutor:
     """Queues launches under `self._queue`; a subclass says in `submit` what runs them."""
 
-    def __init__(self, options: LaunchOptions, pool: Pool, name: str, gpu_settle_s: float = 0.0) -> None:
+    def __init__(self, options: LaunchOptions, pool: Pool, name: str) -> None:
         self._slots = options.slots
         self._temporary = tempfile.TemporaryDirectory(prefix="autoscout-") if options.folder is None else None
         root = Path(self._temporary.name if self._temporary else options.folder or "").absolute()
@@ -76,7 +76,6 @@ class QueuedExecutor:
             tail_kb=options.tail_kb,
             output_mb=options.output_mb,
             memory_gb=options.memory_gb,
-            gpu_settle_s=gpu_settle_s,
         )
 
     @property

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -25,7 +25,6 @@ from autoscout.core.worker import is_gone, worker_identity
 from autoscout.execute._shared.allocation import Share
 from autoscout.execute._shared.call import CallOutcome, call_command, call_outcome, unpacked
 from autoscout.execute._shared.folder import FOLDER_VARIABLE, dispose_folder, expand, fill_folder, make_folder, read_outputs
-from autoscout.execute._shared.gpus import await_gpu_memory, gpu_memory_used_mb
 from autoscout.execute._shared.supervisor.cgroup import memory_group, remove_group
 from autoscout.execute._shared.supervisor.logs import tail
 
@@ -58,7 +57,6 @@ class LaunchSettings:
     tail_kb: float
     output_mb: float
     memory_gb: float | None = None  # for launches that set none
-    gpu_settle_s: float = 0.0
 
 
 class Supervised:
@@ -71,6 +69,7 @@ class Supervised:
         extra: Environment that the share implies; the launch's own wins.
         packed: The launch's call, where it is one.
         unpack: Whether what the call returned is unpacked here, or left to a process that knows its class.
+        held: Descriptors that the supervisor keeps open until the trial is gone, also when AutoScout is killed: leases.
     """
 
     def __init__(
@@ -81,6 +80,7 @@ class Supervised:
         extra: Mapping[str, str],
         packed: bytes | None = None,
         unpack: bool = True,
+        held: Sequence[int] = (),
     ) -> None:
         self._launch = launch
         self._share = share
@@ -88,6 +88,7 @@ class Supervised:
         self._extra = extra
         self._packed = packed
         self._unpack = unpack
+        self._held = tuple(held)
         self._lock = threading.Lock()
         self._stopped = False
         self._lifeline: int | None = None
@@ -109,13 +110,7 @@ class Supervised:
         added |= {name: expand(value, folder) for name, value in self._launch.env.items()}
         argv = self._argv(folder)
         fill_folder(folder, self._launch, argv, added)
-        gpus, before_mb = self._share.gpus, gpu_memory_used_mb(self._share.gpus)
-        report = self._supervise(argv, folder, added)
-        if before_mb is not None:
-            report.setdefault("conditions", {})["gpu_memory_before_gb"] = round(before_mb / 1024, 3)
-            if not await_gpu_memory(gpus, before_mb, self._settings.gpu_settle_s, time.monotonic, time.sleep):
-                log.warning("GPU memory of %s has not come back after %g s", self._launch.name, self._settings.gpu_settle_s)
-        return self._completed(report, folder)
+        return self._completed(self._supervise(argv, folder, added), folder)
 
     def _argv(self, folder: Path) -> list[str]:
         if self._packed is not None:
@@ -141,6 +136,7 @@ class Supervised:
             "grace_s": settings.grace_s,
             "cores": list(self._share.cores) or None,
             "cgroup": str(cgroup) if cgroup else None,
+            "held": self._held,
         }
         complaints = folder / "supervisor.log"
         try:
@@ -150,6 +146,7 @@ class Supervised:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=stderr,
+                    pass_fds=self._held,
                     start_new_session=True,  # Ctrl-C is for AutoScout, which then decides
                 )
             report = self._talk(process, json.dumps(request).encode() + b"\n")

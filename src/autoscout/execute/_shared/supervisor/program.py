@@ -29,7 +29,7 @@ LIMIT_POLL_S = 0.1  # and when a memory limit does
 STUCK_S = 20.0  # how long a killed process may refuse to go (a hung driver or disk) before we report it and give up
 
 Request = dict[str, Any]
-"""argv, cwd, env, stdout, stderr, log_bytes, tail_bytes, limit_s, memory_bytes, grace_s, cores, cgroup."""
+"""argv, cwd, env, stdout, stderr, log_bytes, tail_bytes, limit_s, memory_bytes, grace_s, cores, cgroup, held."""
 
 ENDED, TIMED_OUT, OUT_OF_MEMORY, CANCELLED, ORPHANED = "ended", "timed_out", "out_of_memory", "cancelled", "orphaned"
 
@@ -56,6 +56,8 @@ class Supervisor:
     def run(self) -> dict[str, Any]:
         """Everything from start to report."""
         processes.adopt_orphans()
+        for descriptor in self._request["held"]:
+            os.set_inheritable(descriptor, False)  # ours to keep open, not the trial's
         self._listen()
         if not self._start():
             return {"returncode": None, "error": self._error}

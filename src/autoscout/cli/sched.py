@@ -122,7 +122,7 @@ def tune(
     end: End = "",
     status: Status = None,
     drop_bad: DropBad = False,
-    store: Annotated[str | None, typer.Option(help="URL of a store that a team shares.")] = None,
+    store: Annotated[str | None, typer.Option(help="Store: a path or a URL, such as postgresql:// for a team.")] = None,
     output_dir: Annotated[Path, typer.Option("--output-dir", "-o", help="Where result folders go.")] = DEFAULT,
     experiment_name: Annotated[str | None, typer.Option("--experiment-name", "-e", help="Name of the study and its folder.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would run; start and write nothing.")] = False,

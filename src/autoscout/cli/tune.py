@@ -68,7 +68,7 @@ def tune(
     executor: Annotated[str | None, typer.Option(help="Where trials run (see `autoscout doctor`).")] = None,
     finalists: Annotated[int | None, typer.Option(help="How many of the best meet the default again in the final.")] = None,
     rounds: Annotated[int | None, typer.Option(help="How often each is measured in the final.")] = None,
-    store: Annotated[str | None, typer.Option(help="postgresql:// URL of a store that a team shares.")] = None,
+    store: Annotated[str | None, typer.Option(help="Store: a path or a URL, such as postgresql:// for a team.")] = None,
     output_dir: Annotated[Path | None, typer.Option("--output-dir", "-o", help="Where result folders go.")] = None,
     experiment_name: Annotated[str | None, typer.Option("--experiment-name", "-e", help="Name of the study and its folder.")] = None,
     serve_cmd: Annotated[str | None, typer.Option(help="With `command`: server to start, with {knob} placeholders.")] = None,

@@ -10,6 +10,7 @@ import pytest
 
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
+from autoscout.core.origin import Origin
 from autoscout.core.protocols import Searcher
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
 from autoscout.search.grid.plan import coarse
@@ -244,7 +245,7 @@ def test_too_many_to_shuffle(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_names_in_the_origin() -> None:
     space = Space([Choice("train_micro_batch_size_per_gpu", [8]), Choice("gradient_accumulation_steps", [4])])
-    assert GridSearcher(space, TASK).ask(1)[0].origin == {"by": "grid", "name": "tmbspg8_gas4"}
+    assert GridSearcher(space, TASK).ask(1)[0].origin == Origin(by="grid", notes={"name": "tmbspg8_gas4"})
     staged = GridSearcher(space, TASK, 0, GridOptions(stages=(("gradient_accumulation_steps",), ("train_micro_batch_size_per_gpu",))))
     assert staged.ask(1)[0].origin.notes["stage"] == 0
 

@@ -7,10 +7,10 @@ import jsonschema
 import pytest
 import yaml
 
+from autoscout.common.document import Item, compose
 from autoscout.core.config import Config
 from autoscout.core.errors import EXIT_BAD_INPUT, AutoScoutError, ConfigError, SpaceError
 from autoscout.space import Choice, Flag, Grid, Space, json_schema, read_space, write_space
-from autoscout.space.document import Item, compose
 from autoscout.space.yaml import space_from_item
 
 ROOT = Path(__file__).parents[2]

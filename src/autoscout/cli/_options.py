@@ -13,13 +13,13 @@ import typer
 from rich.console import Console
 
 from autoscout.cli._streams import mute
+from autoscout.common.document import compose as read_text
+from autoscout.common.document import load as load_document
 from autoscout.common.hosts import parse_hostfile
 from autoscout.common.templates import unflatten
 from autoscout.core import plugins
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.launch import Launch
-from autoscout.space.document import compose as read_text
-from autoscout.space.document import load as load_document
 from autoscout.study.campaign import Campaign, build_campaign, read_campaign
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+_LONGEST = 100  # characters of a name that are compared: the time grows with the square
+
 
 def nearest(name: str, known: Iterable[str], most: int = 3, cutoff: float = 0.6) -> list[str]:
     """The known names most like `name`, best first; `cutoff` is the least similarity, 0 to 1. Case does not matter."""
     folded = {other.lower(): other for other in known}
-    return [folded[match] for match in difflib.get_close_matches(name.lower(), list(folded), n=most, cutoff=cutoff)]
+    return [folded[match] for match in difflib.get_close_matches(name.lower()[:_LONGEST], list(folded), n=most, cutoff=cutoff)]
 
 
 def suggestion(name: str, known: Iterable[str], listed: int = 30) -> str:

@@ -24,6 +24,20 @@ EXIT_OK = 0
 EXIT_BAD_INPUT = 2  # the user must change something before a retry can help; also when no configuration worked at all
 EXIT_INTERRUPTED = 130  # ended early by Ctrl-C or SIGTERM; everything measured is stored
 
+MOST_FAULTS = 100  # faults that one error carries; a person fixes these first
+MOST_TEXT = 20_000  # characters of one error's message, about four pages
+VALUE_SHOWN = 300  # characters of a place, a field or a found value that a message repeats
+RULE_SHOWN = 4_000  # characters of a rule or a fix; the longest of ours lists all known models
+
+
+def printable(text: str, most: int) -> str:
+    """At most `most` characters of `text`, what a terminal would obey instead of show written as escapes."""
+    if len(text) > most:
+        text = text[: most - 3] + "..."
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() or letter in "\n\t" else ascii(letter)[1:-1] for letter in text)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
@@ -35,6 +49,10 @@ class Fault:
     value: str = ""  # what was found there
     fix: str = ""  # the next step
 
+    def __post_init__(self) -> None:
+        for name, most in _SHOWN.items():
+            object.__setattr__(self, name, printable(str(getattr(self, name)), most))
+
     def __str__(self) -> str:
         place = ": ".join(part for part in (self.where, self.field) if part)
         text = f"{place}: {self.rule}" if place else self.rule
@@ -43,6 +61,24 @@ class Fault:
         if self.fix:
             text += f". {self.fix}" if not text.endswith(".") else f" {self.fix}"
         return text
+
+
+_SHOWN = {"where": VALUE_SHOWN, "field": VALUE_SHOWN, "value": VALUE_SHOWN, "rule": RULE_SHOWN, "fix": RULE_SHOWN}
+
+
+def _bounded(faults: Iterable[Fault]) -> tuple[Fault, ...]:
+    """The first faults, as many as a message takes, and how many there are besides."""
+    kept: list[Fault] = []
+    more = length = 0
+    for fault in faults:
+        length += len(str(fault)) if not more else 0
+        if more or (kept and (len(kept) >= MOST_FAULTS or length > MOST_TEXT)):
+            more += 1
+        else:
+            kept.append(fault)
+    if more:
+        kept.append(Fault(rule=f"{more:,} more faults; a message lists at most {MOST_FAULTS}", fix="Fix these first"))
+    return tuple(kept)
 
 
 class AutoScoutError(Exception):
@@ -59,7 +95,7 @@ class AutoScoutError(Exception):
             faults = (Fault(rule=faults),)
         elif isinstance(faults, Fault):
             faults = (faults,)
-        self.faults: tuple[Fault, ...] = tuple(faults)
+        self.faults: tuple[Fault, ...] = _bounded(faults)
         super().__init__("\n".join(str(fault) for fault in self.faults))
 
     def __reduce__(self) -> tuple[type[AutoScoutError], tuple[tuple[Fault, ...]]]:

@@ -22,13 +22,13 @@ from typing import Any
 
 import yaml
 
+from autoscout.common.document import Item, compose, from_plain, load, load_json, unknown_keys
 from autoscout.common.suggest import suggestion
 from autoscout.core.config import Value
 from autoscout.core.errors import AutoScoutError, ConfigError, Fault, SpaceError
 from autoscout.space import tree
 from autoscout.space.algebra import Table
 from autoscout.space.constraint import Constraint, build, meant
-from autoscout.space.document import Item, compose, from_plain, load, unknown_keys
 from autoscout.space.knobs import Choice, Flag, Grid, Knob
 from autoscout.space.listed import Listed
 from autoscout.space.parser import parse
@@ -60,14 +60,14 @@ def read_space(source: Path | str | Mapping[str, Any], facts: Mapping[str, Value
     elif isinstance(source, str) and ("\n" in source or source.lstrip().startswith("{")):
         root = compose(source, where or "space")
     else:
-        root = load(Path(source))
-        root = replace(root, where=where) if where else root
         if Path(source).suffix == ".json":
             from autoscout.space.interchange import read_foreign  # rarely needed, and slow to import
 
-            foreign = read_foreign(Path(source), root.value, facts)
+            foreign = read_foreign(Path(source), load_json(Path(source)), facts)
             if foreign is not None:
                 return foreign
+        root = load(Path(source))
+        root = replace(root, where=where) if where else root
     if isinstance(root.node, yaml.MappingNode):
         keys = {key.value: value for key, value in root.node.value if isinstance(key, yaml.ScalarNode)}
         for name in ("space", "search_space"):
@@ -77,7 +77,7 @@ def read_space(source: Path | str | Mapping[str, Any], facts: Mapping[str, Value
 
 
 def space_from_item(root: Item, facts: Mapping[str, Value] | None = None) -> Space:
-    """A space from a located value of a document (see `autoscout.space.document`)."""
+    """A space from a located value of a document (see `autoscout.common.document`)."""
     return _Reader(root, facts or {}).space()
 
 

@@ -11,12 +11,12 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
+from autoscout.common.document import Item, from_plain, load, unknown_keys
 from autoscout.common.fields import Place, faults_from
 from autoscout.core.config import Value
 from autoscout.core.errors import ConfigError, Fault, SpaceError
 from autoscout.core.task import Guard, Limit
 from autoscout.space import Space
-from autoscout.space.document import Item, from_plain, load, unknown_keys
 from autoscout.space.yaml import space_from_item
 
 _UNITS_S = {"": 1.0, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -210,7 +210,7 @@ class Campaign(Block):
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes what `space.document` reads back as it was: text that looks like 1e-5 needs quotes there."""
+    """Writes what `common.document` reads back as it was: text that looks like 1e-5 needs quotes there."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - signature of PyYAML
         return True

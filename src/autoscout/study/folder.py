@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from autoscout.common.document import load
 from autoscout.core.errors import ConfigError, Fault, StoreError
 from autoscout.report.files import write_file
-from autoscout.space.document import load
 from autoscout.study.campaign import to_yaml
 
 DEFAULT = Path("autoscout_results")

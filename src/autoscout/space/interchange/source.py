@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from autoscout.core.errors import ConfigError, Fault
+from autoscout.common.document import load_json, parse_json
 
 Source = Path | str | Mapping[str, Any] | Sequence[Any]
 
@@ -21,25 +20,8 @@ def read_json(source: Source) -> tuple[Any, str]:
     if not isinstance(source, (Path, str)):
         return source, "mapping"
     if isinstance(source, str) and source.lstrip()[:1] in ("{", "["):
-        return _parse(source, "text"), "text"
-    path = Path(source)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
-        raise ConfigError(Fault(where=str(path), rule=f"cannot be read: {reason}", fix="Check the path")) from error
-    return _parse(text, str(path)), str(path)
-
-
-def _parse(text: str, where: str) -> Any:
-    try:
-        return json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        line = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        reason = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deep"
-        raise ConfigError(
-            Fault(where=f"{where}{line}", rule=f"not valid JSON: {reason}", fix="Check commas, quotes and brackets there")
-        ) from error
+        return parse_json(source, "text"), "text"
+    return load_json(Path(source)), str(source)
 
 
 def scalar(value: Any) -> bool:

@@ -1,13 +1,17 @@
 """YAML documents that remember the line of every value.
 
 Differs from plain PyYAML as people expect of YAML 1.2: `on`, `off`, `yes` and `no` are text, `1e-5` is a number, dates are
-text, and a key may occur once in a mapping.
+text, and a key may occur once in a mapping. Aliases are followed, within bounds: a document that repeats itself without end, or
+a short one that says a billion things, is refused.
 """
 
 from __future__ import annotations
 
+import gzip
 import io
+import json
 import re
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +21,11 @@ import yaml
 
 from autoscout.common.suggest import suggestion
 from autoscout.core.errors import ConfigError, Fault
+
+MOST_BYTES = 64 * 2**20  # of one document, unpacked; what is larger is a table or a mistake
+MOST_YAML_BYTES = 16 * 2**20  # of one YAML document, whose parser takes about five seconds for each MiB
+MOST_ALIASED = 100_000  # values that the aliases of a YAML document stand for
+MOST_DEPTH = 100  # mappings and lists inside each other
 
 
 class _Loader(yaml.SafeLoader):
@@ -46,6 +55,18 @@ def _float(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> float:
 _Loader.add_constructor("tag:yaml.org,2002:float", _float)
 
 
+_UNREADABLE = (yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError)
+"""What PyYAML raises for a value that is not what its tag says: `!!bool x` is a KeyError, `!!timestamp x` an AttributeError."""
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "nested too deep"
+    if isinstance(error, (KeyError, AttributeError, IndexError)):
+        return "it is not what its tag says"
+    return next(iter(str(error).splitlines()), type(error).__name__)
+
+
 @dataclass(frozen=True)
 class Item:
     """One value of a document, with its place in the file."""
@@ -68,8 +89,8 @@ class Item:
         loader = _Loader("")
         try:
             return loader.construct_document(self.node)
-        except (yaml.YAMLError, ValueError, RecursionError) as error:
-            raise ConfigError(self.fault(f"cannot be read: {str(error).splitlines()[0]}")) from error
+        except _UNREADABLE as error:
+            raise ConfigError(self.fault(f"cannot be read: {_reason(error)}")) from error
         finally:
             loader.dispose()
 
@@ -131,6 +152,9 @@ def compose(text: str, where: str) -> Item:
     Raises:
         ConfigError: the text is not YAML, or not one document; the fault names the line.
     """
+    if len(text) > MOST_YAML_BYTES:
+        rule = f"a YAML document has at most {MOST_YAML_BYTES // 2**20} MiB"
+        raise ConfigError(Fault(where=where, rule=rule, fix="Give a smaller file"))
     try:
         node = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
@@ -139,13 +163,44 @@ def compose(text: str, where: str) -> Item:
         rule = f"not valid YAML: {' '.join(part for part in (error.context, error.problem) if part)}"
         column = f"column {mark.column + 1}" if mark else ""
         raise ConfigError(Fault(where=place, rule=rule, value=column, fix="Check indentation, quotes and brackets there")) from error
-    except (yaml.YAMLError, RecursionError) as error:
-        raise ConfigError(
-            Fault(where=where, rule=f"not valid YAML: {str(error).splitlines()[0] if str(error) else 'nested too deep'}")
-        ) from error
+    except _UNREADABLE as error:
+        raise ConfigError(Fault(where=where, rule=f"not valid YAML: {_reason(error)}")) from error
     if node is None:
         raise ConfigError(Fault(where=where, rule="the document is empty", fix="Describe at least one knob under knobs:"))
-    return Item(node, where)
+    return _bounded(Item(node, where))
+
+
+def _bounded(root: Item) -> Item:
+    """The document, when it is small enough with its aliases written out."""
+    sizes: dict[int, int] = {}  # id of a node -> values below it, itself included
+    depths: dict[int, int] = {}
+    open_nodes: set[int] = set()  # those that contain the current one
+    waiting: list[tuple[yaml.Node, bool]] = [(root.node, False)]
+    while waiting:
+        node, entered = waiting.pop()
+        inside = [part for item in node.value for part in (item if isinstance(item, tuple) else (item,))] if _nested(node) else []
+        if entered:
+            open_nodes.discard(id(node))
+            sizes[id(node)] = 1 + sum(sizes[id(part)] for part in inside)
+            depths[id(node)] = 1 + max((depths[id(part)] for part in inside), default=0)
+            rule = ""
+            if sizes[id(node)] > len(sizes) + MOST_ALIASED:
+                rule = f"aliases may stand for at most {MOST_ALIASED:,} values"
+            elif depths[id(node)] > MOST_DEPTH:
+                rule = f"values are nested at most {MOST_DEPTH} deep"
+            if rule:
+                raise ConfigError(Item(node, root.where).fault(rule, "Write less, or split the file", shown=False))
+        elif id(node) in open_nodes:
+            raise ConfigError(Item(node, root.where).fault("a value must not contain itself", "Remove the alias inside it", shown=False))
+        elif id(node) not in sizes:
+            open_nodes.add(id(node))
+            waiting.append((node, True))
+            waiting.extend((part, False) for part in reversed(inside) if id(part) not in sizes)
+    return root
+
+
+def _nested(node: yaml.Node) -> bool:
+    return isinstance(node, (yaml.MappingNode, yaml.SequenceNode))
 
 
 def load(path: Path) -> Item:
@@ -154,12 +209,49 @@ def load(path: Path) -> Item:
     Raises:
         ConfigError: the file cannot be read or is not YAML.
     """
+    return compose(read_text(path), str(path))
+
+
+def load_json(path: Path) -> Any:
+    """The content of a JSON file, gzipped where its name ends in `.gz`.
+
+    Raises:
+        ConfigError: the file cannot be read, is not JSON, or is too large or too deep.
+    """
+    return parse_json(read_text(path), str(path))
+
+
+def parse_json(text: str, where: str) -> Any:
+    """The content of JSON text.
+
+    Raises:
+        ConfigError: it is not JSON; the fault names the line.
+    """
+    fix = "Check commas, quotes and brackets there"
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ConfigError(Fault(where=f"{where}:{error.lineno}", rule=f"not valid JSON: {error.msg}", fix=fix)) from error
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits; brackets by the thousand
+        raise ConfigError(Fault(where=where, rule=f"not valid JSON: {_reason(error)}", fix=fix)) from error
+
+
+def read_text(path: Path) -> str:
+    """The text of a file, unpacked where its name ends in `.gz`.
+
+    Raises:
+        ConfigError: it cannot be read, is not UTF-8, or is larger than `MOST_BYTES`.
+    """
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            raw = file.read(MOST_BYTES + 1)
+        text = raw[:MOST_BYTES].decode("utf-8") if len(raw) <= MOST_BYTES else None
+    except (OSError, EOFError, zlib.error, ValueError) as error:
+        reason = "is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else getattr(error, "strerror", None) or str(error)
         raise ConfigError(Fault(where=str(path), rule=f"cannot be read: {reason}", fix="Check the path")) from error
-    return compose(text, str(path))
+    if text is None:
+        raise ConfigError(Fault(where=str(path), rule=f"a document has at most {MOST_BYTES // 2**20} MiB", fix="Give a smaller file"))
+    return text
 
 
 def from_plain(value: Any, where: str) -> Item:
@@ -169,6 +261,7 @@ def from_plain(value: Any, where: str) -> Item:
         ConfigError: a value is of a kind that YAML does not have.
     """
     try:
-        return Item(yaml.SafeDumper(io.StringIO()).represent_data(value), where)
-    except yaml.YAMLError as error:
-        raise ConfigError(Fault(where=where, rule=f"holds something that YAML cannot: {error}")) from error
+        node = yaml.SafeDumper(io.StringIO()).represent_data(value)
+    except (yaml.YAMLError, TypeError, RecursionError) as error:
+        raise ConfigError(Fault(where=where, rule=f"holds something that YAML cannot: {_reason(error)}")) from error
+    return _bounded(Item(node, where))

@@ -146,7 +146,7 @@ def test_one_served_model_cannot_be_judged(tmp_path: Path, capsys: pytest.Captur
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [('{"hidden_size": 1', "cannot be read"), ("[]", "must be a JSON object"), ("{}", "hidden_size")],
+    [('{"hidden_size": 1', "not valid JSON"), ("[]", "must be a JSON object"), ("{}", "hidden_size")],
 )
 def test_a_config_that_is_none_is_named(tmp_path: Path, text: str, said: str, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "mine.json").write_text(text)

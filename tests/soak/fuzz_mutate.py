@@ -20,15 +20,61 @@ class Pairs(list[tuple[Any, Any]]):
 LAUGHS = (
     "[" + ", ".join([f"&l0 [{', '.join(['x'] * 9)}]"] + [f"&l{n} [{', '.join([f'*l{n - 1}'] * 9)}]" for n in range(1, 12)]) + "]"
 )  # a billion laughs: nine to the twelfth
-NUMBERS: list[Any] = [0, -1, 1, 2, 7, 99999999999, 88888888, 2**31, 2**53 + 1, 2**63, 10**30, -(10**30), 10**400, 0.5, -0.0, 1e308, 5e-324]
-NUMBERS += [1.0000001, float("nan"), float("inf"), float("-inf")]
-TEXTS = ["", " ", "x", "null", "true", "on", "²", "٣", "1e999", "0x10", "1_000", "nan", "inf", "-", "=1+1", "@x", "..", "/", "a/b", "\x00", "\x1b[31m"]
-TEXTS += ["\ud800", "\u2028", "ä" * 300, "a" * 100_000, "9" * 5000, "[" * 2000, "(" * 2000, "a and " * 3000 + "a", "-" * 3000 + "1", "not " * 3000 + "x"]
-TEXTS += ["{x}", "{x:999999999}", "{x:.999999999f}", "{x:flag=", "[{x}]", "{{x}}", "${folder}", "$x", "${a.b}", "x ** 9 ** 9 ** 9", "2**99999999", "1/0"]
-TEXTS += ["x in (", "x == 'a", "`x`", "9" * 400 + ".0", "synthetic:venus:99999999999", "70x8", "99999999999x99999999999", "8xA100-80", "p95<=1e999"]
-TEXTS += ["2017-09-22", "9999-99-99", "0001-01-01T00:00:00+23:59", "1h30m", "10d10d", "a=b", "a.b.c=1", "--set", "!!python/object:os.system", "a,b", "'", '"']
-RAW = ["!!bool x", "!!timestamp x", "!!int x", "!!float x", "!!binary x", "!!set {a, b}", "!!omap [a]", "!!pairs [a]", "&s [*s]", "&m {a: *m}", LAUGHS]
-RAW += ["{<<: 1}", "{<<: [1]}", "{<<: {a: 1}, a: 2}", "{? [a] : b}", "{1: a, b: c}", "*nowhere", "!own x", "2001-01-01", ".inf", ".nan", "1e400", "0o17", "? a"]
+NUMBERS: list[Any] = [0, -1, 1, 2, 7, 99999999999, 88888888, 2**31, 2**53 + 1, 2**63, 10**30, -(10**30), 10**400]
+NUMBERS += [0.5, -0.0, 1e308, 5e-324, 1.0000001, float("nan"), float("inf"), float("-inf")]
+TEXTS = ["", " ", "\x00", "\x1b[31m", "\ud800", "\u2028", "²", "٣", "ä" * 300, "a" * 100_000, "9" * 5000, "9" * 400 + ".0"]
+TEXTS += ["[" * 2000, "(" * 2000, "a and " * 3000 + "a", "-" * 3000 + "1", "not " * 3000 + "x", "x ** 9 ** 9 ** 9", "x in (", "x == 'a"]
+TEXTS += [
+    "x",
+    "null",
+    "true",
+    "on",
+    "1e999",
+    "0x10",
+    "1_000",
+    "nan",
+    "inf",
+    "-",
+    "=1+1",
+    "@x",
+    "..",
+    "/",
+    "a/b",
+    "{x}",
+    "{x:999999999}",
+    "{x:.999999999f}",
+    "{x:flag=",
+    "[{x}]",
+    "{{x}}",
+]
+TEXTS += [
+    "${folder}",
+    "$x",
+    "${a.b}",
+    "2**99999999",
+    "1/0",
+    "`x`",
+    "synthetic:venus:99999999999",
+    "70x8",
+    "99999999999x99999999999",
+    "8xA100-80",
+]
+TEXTS += [
+    "p95<=1e999",
+    "2017-09-22",
+    "9999-99-99",
+    "0001-01-01T00:00:00+23:59",
+    "1h30m",
+    "10d10d",
+    "a=b",
+    "a.b.c=1",
+    "--set",
+    "!!python/object:os.system",
+]
+TEXTS += ["a,b", "'", '"']
+RAW = ["!!bool x", "!!timestamp x", "!!int x", "!!float x", "!!binary x", "!!set {a, b}", "!!omap [a]", "!!pairs [a]", "!own x", LAUGHS]
+RAW += ["&s [*s]", "&m {a: *m}", "{<<: 1}", "{<<: [1]}", "{<<: {a: 1}, a: 2}", "{? [a] : b}", "{1: a, b: c}", "*nowhere", "? a"]
+RAW += ["2001-01-01", ".inf", ".nan", "1e400", "0o17"]
 
 
 def strange(rng: random.Random, raw: bool) -> Any:
@@ -115,7 +161,7 @@ def written(value: Any, raw: bool) -> str:
         elif isinstance(item, (dict, Pairs)):
             pieces: list[Any] = [_Text("{")]
             for number, (key, inner) in enumerate(item.items() if isinstance(item, dict) else item):
-                named = key if isinstance(key, str) or (raw and not isinstance(key, (list, dict))) else json.dumps(key)
+                named = key if isinstance(key, str) or (raw and not isinstance(key, (list, dict))) else written(key, raw=False)
                 pieces += [_Text(", " if number else ""), named, _Text(": "), inner]
             waiting.extend(reversed([*pieces, _Text("}")]))
         elif isinstance(item, (list, tuple)):

@@ -17,7 +17,7 @@ import sqlite3
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -111,7 +111,8 @@ TRACES = {
     "philly": "timestamp,duration,num_gpus,cluster\n2017-10-01 00:00:10,100,2,vc1\n2017-10-01 00:00:00,50,1,vc2\n",
     "helios": "job_id,user,vc,jobname,gpu_num,cpu_num,state,submit_time,duration\n1,u,v,n,2,4,COMPLETED,2020-04-01 00:00:00,10\n",
     "acme": "job_id,user,node_num,gpu_num,type,state,submit_time,duration\n1,u,1,8,t,COMPLETED,2023-01-01 00:00:00+08:00,10\n",
-    "alibaba": "name,num_gpu,gpu_milli,qos,pod_phase,creation_time,deletion_time,scheduled_time\na,1,500,LS,Running,0,10,1\nb,2,1000,BE,X,1,9,\n",
+    "alibaba": "name,num_gpu,gpu_milli,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"
+    "a,1,500,LS,Running,0,10,1\nb,2,1000,BE,X,1,9,\n",
     "sacct": "JobID|User|Partition|Submit|Start|End|State|ReqTRES|Timelimit\n1|u|p|2024-01-01T00:00:00|2024-01-01T00:01:00|"
     "2024-01-01T01:00:00|COMPLETED|cpu=4,gres/gpu:a100=2|1-00:00:00\n",
 }
@@ -128,10 +129,21 @@ LOG = json.dumps(
     ]
 )
 NODES = ["vc,nodes,gpus_per_node,kind,speed\na,3,8,V100,1.0\nb,1,4,,0.5\n", "sn,gpu,model\nn1,8,V100\nn2,4,T4\n"]
-EXPRESSIONS = ["a + 2 * b <= 8 and not (c == 'x')", "a in (1, 2, 3) or `b` ** 2 % 3 == 1", "min(a, b) // 2 if a > 1 else max(b, 3)", "abs(a - b) < 1.5e3"]
-TEMPLATES = ["run --x {x} {y:flag} [--z {z}] '{s}' \"{s|none}\" {x:04d} {f:.2f} {flags} > {folder}/out", "a {y:switch=--fast} {{x}} ${HOME} {port}"]
+EXPRESSIONS = [
+    "a + 2 * b <= 8 and not (c == 'x')",
+    "a in (1, 2, 3) or `b` ** 2 % 3 == 1",
+    "min(a, b) // 2 if a > 1 else max(b, 3)",
+    "abs(a - b) < 1.5e3",
+]
+TEMPLATES = [
+    "run --x {x} {y:flag} [--z {z}] '{s}' \"{s|none}\" {x:04d} {f:.2f} {flags} > {folder}/out",
+    "a {y:switch=--fast} {{x}} ${HOME} {port}",
+]
 FLAGS = ["threads=2", "a.b.c=[1, 2]", "gpus=8xA100-80", "x=.5", "limit=p95_ttft_ms<=500", "on=true", "m={a: 1}"]
-TRAINING = "model,gpu,n_gpus,seq,gbs,tp,pp,iter_ms,peak_mem_gib\nllama-3.1-8b,A100-80,8,4096,64,2,1,1200,40\nllama-3.1-8b,A100-80,8,4096,64,4,1,1500,\n"
+TRAINING = "model,gpu,n_gpus,seq,gbs,tp,pp,iter_ms,peak_mem_gib\nllama-3.1-8b,A100-80,8,4096,64,2,1,1200,40\n"
+TRAINING += "llama-3.1-8b,A100-80,8,4096,64,4,1,1500,\n"
+FIELDS = "model: {layers: 2, hidden: 64, heads: 4, experts: 2, active_experts: 1, vocab: 9}\n"
+FIELDS += "hardware: {gpus: 8, gpu: A100-80, nic_gbps: 2}\n"
 SERVING = (
     "model_path,system,backend,isl,osl,batch_size,concurrency,tp_size,silicon_tpot_ms,silicon_ttft_ms\n"
     "Qwen/Qwen3-8B,h100_sxm,vllm,1024,128,8,8,1,9.5,120\n"
@@ -140,6 +152,11 @@ SERVING = (
 
 def _texts(*texts: str) -> Callable[[], list[bytes]]:
     return lambda: [text.encode() for text in texts]
+
+
+def _short(error: Exception) -> None:
+    if len(str(error)) > MOST_MESSAGE:
+        raise RuntimeError(f"a message of {len(str(error))} characters") from error
 
 
 def _text(path: Path) -> str:
@@ -233,7 +250,7 @@ def read_gguf(path: Path) -> None:
         _ = file.facts
         file.prompt_tokens()
     except GgufError as error:  # the backend makes a fault of it
-        assert len(str(error)) < MOST_MESSAGE
+        _short(error)
 
 
 def read_serving_calibration(path: Path) -> None:
@@ -270,14 +287,14 @@ def read_model_fields(path: Path) -> None:
 
     try:
         given = yaml.safe_load(_text(path))
-    except Exception:  # noqa: BLE001 - this reader begins after the file was parsed
+    except Exception:
         return
-    if isinstance(given, dict):
-        for read in (lambda: model_of(given.get("model")), lambda: read_cluster(given.get("hardware") or {}) if isinstance(given.get("hardware") or {}, dict) else None):
-            try:
-                read()
-            except AutoScoutError:
-                pass
+    if not isinstance(given, dict):
+        return
+    machine = given.get("hardware")
+    with suppress(AutoScoutError):
+        model_of(given.get("model"))
+    read_cluster(machine if isinstance(machine, dict) else {})
 
 
 def read_flags(path: Path) -> None:
@@ -295,7 +312,7 @@ def read_limits(path: Path) -> None:
         try:
             read(text)
         except AutoScoutError as error:
-            assert len(str(error)) <= MOST_MESSAGE
+            _short(error)
 
 
 def _duration(read: Callable[[object], float]) -> Callable[[str], object]:
@@ -338,7 +355,7 @@ def read_output(path: Path) -> None:
             else:
                 Source.model_validate(source).read("score", run)
         except UnreadableError as error:  # becomes the reason of a failed trial
-            assert len(str(error)) < MOST_MESSAGE
+            _short(error)
 
 
 def read_training_csv(path: Path) -> None:
@@ -363,14 +380,13 @@ def read_gpu_text(path: Path) -> None:
         try:
             read(text)  # type: ignore[operator]
         except AutoScoutError as error:
-            assert len(str(error)) <= MOST_MESSAGE
+            _short(error)
 
 
 def read_store(path: Path) -> None:
     """The input is a statement's worth of damage: table, column and the new content of one cell."""
-    from autoscout.store.sql.store import SqlStore
 
-    table, column, content = (_text(path).split("\n", 2) + ["", ""])[:3]
+    table, column, content = [*_text(path).split("\n", 2), "", ""][:3]
     place = path.parent / "store.db"
     place.write_bytes(_store_bytes())
     for more in ("-wal", "-shm"):
@@ -453,7 +469,10 @@ def _configspaces() -> list[bytes]:
 
 
 def _manifest() -> list[bytes]:
-    params = [{"name": "x", "kind": "ordinal", "values": [1, 2]}, {"name": "k", "kind": "categorical", "values": ["a", "b"], "when": {"x": [1]}}]
+    params = [
+        {"name": "x", "kind": "ordinal", "values": [1, 2]},
+        {"name": "k", "kind": "categorical", "values": ["a", "b"], "when": {"x": [1]}},
+    ]
     entry = {"toy": {"objective": "min", "unit": "s", "params": params}}
     return [(json.dumps(entry) + "\n\nx,k,value\n1,a,1.5\n1,b,2\n2,,\n").encode()]
 
@@ -492,7 +511,7 @@ READERS = {
         Reader(
             "model-fields",
             "yaml",
-            _texts("model: {layers: 2, hidden: 64, heads: 4, experts: 2, active_experts: 1, vocab: 9}\nhardware: {gpus: 8, gpu: A100-80, nic_gbps: 2}\n"),
+            _texts(FIELDS),
             read_model_fields,
             share=20,
         ),
@@ -533,7 +552,7 @@ def try_one(reader: Reader, data: bytes, folder: Path) -> str:
             return "an error without a rule"
     except TooSlow as error:
         return f"slow: {_place(error)}"
-    except BaseException as error:  # noqa: BLE001 - that is what is looked for
+    except BaseException as error:
         return f"{type(error).__name__}: {str(error)[:100]!r} {_place(error)}"
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)

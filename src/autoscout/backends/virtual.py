@@ -9,16 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from autoscout.common.fields import read_blocks
+from autoscout.common.fields import read_blocks, read_objective
 from autoscout.core.clock import VirtualClock
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.launch import Completed, Launch
-from autoscout.core.task import Direction, Guard, Limit, Objective, Task
+from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status
 from autoscout.evaluate.virtual import VirtualEvaluator
 from autoscout.simulators.serving import ServingModel
+from autoscout.simulators.serving.read import read_serving_task
 from autoscout.simulators.training import TrainingModel
+from autoscout.simulators.training.read import read_task
 from autoscout.space import Choice, Flag, Grid, Knob, Space
 
 TRAINING = {"model": "llama-3.2-3b", "sequence": 4096, "global_batch": 128}
@@ -51,22 +53,16 @@ class VirtualBackend:
         usual: dict[str, Any] = dict(SERVING if serving else TRAINING)
         if "request_rate" in blocks.workload:
             usual.pop("concurrency", None)
-        objective = blocks.objective
-        metric = str(objective.get("metric") or ("output_throughput" if serving else "step_s"))
-        better = Direction.MAXIMIZE if "throughput" in metric or "goodput" in metric or "tokens" in metric else Direction.MINIMIZE
+        usual_metric = "output_throughput" if serving else "step_s"
+        objective, faults = read_objective(blocks.objective, metrics=None, default=usual_metric, direction=_better)
         task = Task(
             system="virtual",
             workload={**usual, **blocks.workload, "kind": "serving" if serving else "training"},
             hardware={"gpus": "8xA100-80", **blocks.hardware},
             software=blocks.software,
-            objective=Objective(
-                metric=metric,
-                direction=Direction(str(objective.get("direction") or better)),
-                guards=tuple(guard if isinstance(guard, Guard) else Guard.parse(str(guard)) for guard in objective.get("guards", ())),
-                limits=tuple(limit if isinstance(limit, Limit) else Limit.parse(str(limit)) for limit in objective.get("limits", ())),
-            ),
+            objective=objective,
         )
-        _check(task, blocks.faults)
+        _check(task, [*blocks.faults, *faults])
         return task
 
     def space(self, task: Task) -> Space:
@@ -157,7 +153,12 @@ def _simulator(task: Task) -> ServingModel | TrainingModel:
 
 
 def _gpus(task: Task) -> int:
-    return sum(int(part.split("x", 1)[0]) for part in str(task.hardware["gpus"]).split("+"))
+    read = read_serving_task if task.workload["kind"] == "serving" else read_task
+    return read(task).cluster.gpus
+
+
+def _better(metric: str) -> Direction:
+    return Direction.MAXIMIZE if "throughput" in metric or "goodput" in metric or "tokens" in metric else Direction.MINIMIZE
 
 
 def _powers(highest: int) -> list[int]:

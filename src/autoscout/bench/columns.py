@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from autoscout.bench.table import METRIC, Table, task_of
+from autoscout.common.document import read_rows
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import ConfigError, Fault, PluginError
 from autoscout.core.task import Direction
@@ -36,10 +36,10 @@ def read_parquet(path: Path) -> dict[str, list[Any]]:
 
 def read_csv(path: Path) -> dict[str, list[Any]]:
     """All columns of a CSV file, as text; an empty cell is None."""
-    with path.open(newline="", encoding="utf-8") as file:
-        reader = csv.DictReader(file)
-        rows = list(reader)
-    return {name: [row[name] or None for row in rows] for name in reader.fieldnames or ()}
+    rows = read_rows(path)
+    if not rows:
+        raise ConfigError(Fault(where=str(path), rule="holds no rows"))
+    return {name: [row.get(name) or None for row in rows] for name in rows[0]}
 
 
 def build(name: str, entry: Mapping[str, Any], columns: Mapping[str, Sequence[Any]], where: str, workload: dict[str, object]) -> Table:
@@ -54,8 +54,8 @@ def build(name: str, entry: Mapping[str, Any], columns: Mapping[str, Sequence[An
     space = Space(knobs.values())
     configs, faults = _configs(params, knobs, columns, where)
     if faults:
-        raise ConfigError(faults[:_SHOWN])
-    values = [None if value is None else float(value) for value in columns[METRIC]]
+        raise ConfigError(faults)
+    values = _numbers(columns[METRIC], where)
     kept = list({config: row for row, config in reversed(list(enumerate(configs)))}.values())[::-1]  # the first of equal rows
     return Table(
         name,
@@ -66,6 +66,19 @@ def build(name: str, entry: Mapping[str, Any], columns: Mapping[str, Sequence[An
         unit=str(entry.get("unit", "")),
         family=str(entry.get("family", "")),
     )
+
+
+def _numbers(cells: Sequence[Any], where: str) -> list[float | None]:
+    found: list[float | None] = []
+    faults: list[Fault] = []
+    for row, cell in enumerate(cells):
+        try:
+            found.append(None if cell is None else float(cell))
+        except (ValueError, TypeError, OverflowError):
+            faults.append(Fault(where=where, field=f"row {row}.{METRIC}", value=repr(cell), rule="must be a number, or empty"))
+    if faults:
+        raise ConfigError(faults)
+    return found
 
 
 def _knob(item: Mapping[str, Any]) -> Knob:

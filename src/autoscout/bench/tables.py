@@ -12,7 +12,6 @@ Whatever the format, the space of a table is the list of its rows.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,6 +20,7 @@ from typing import Any
 
 from autoscout.bench import columns as _columns
 from autoscout.bench.table import Table
+from autoscout.common.document import load, load_json
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.journal import NAME as JOURNAL
 from autoscout.core.journal import read_trials
@@ -65,7 +65,7 @@ def find_tables(target: str, only: Iterable[str] = ()) -> list[Source]:
 
 def _on_disk(path: Path) -> list[Source]:
     if path.is_dir() and (path / MANIFEST).is_file():
-        return [Source(name=name, path=str(path), kind="manifest") for name in _read_json(path / MANIFEST)]
+        return [Source(name=name, path=str(path), kind="manifest") for name in _manifest(path)]
     if path.is_dir() and (path / JOURNAL).is_file():
         return [Source(name=path.name, path=str(path / JOURNAL), kind="trials")]
     files = sorted(path.iterdir()) if path.is_dir() else [path] if path.is_file() else []
@@ -94,17 +94,38 @@ def load_table(source: Source) -> Table:
 
 
 def _read_json(path: Path) -> Any:
-    import gzip
+    return load_json(path)
 
-    try:
-        raw = path.read_bytes()
-        return json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
-    except (OSError, ValueError, EOFError) as error:
-        raise ConfigError(Fault(where=str(path), rule=f"cannot be read as JSON: {error}", fix="Check the file")) from error
+
+def _manifest(folder: Path) -> dict[str, dict[str, Any]]:
+    """The entries of a manifest, by the names of their tables."""
+    found = load_json(folder / MANIFEST)
+    faults: list[Fault] = []
+    for name, entry in found.items() if isinstance(found, dict) else [("", None)]:
+        params = entry.get("params") if isinstance(entry, dict) else None
+        if not isinstance(params, list) or not all(_is_param(item) for item in params):
+            rule = "must map names of tables to {params: [{name, kind, values}, ...]}"
+            faults.append(Fault(where=str(folder / MANIFEST), field=name, value=repr(entry), rule=rule))
+    if faults:
+        raise ConfigError(faults)
+    return found  # type: ignore[no-any-return]
+
+
+def _is_param(item: object) -> bool:
+    return (
+        isinstance(item, dict)
+        and isinstance(item.get("name"), str)
+        and isinstance(item.get("kind"), str)
+        and isinstance(item.get("values"), list)
+        and bool(item["values"])
+        and all(value is None or isinstance(value, (bool, int, float, str)) for value in item["values"])
+        and isinstance(item.get("when") or {}, dict)
+        and all(isinstance(allowed, list) for allowed in (item.get("when") or {}).values())
+    )
 
 
 def _from_manifest(folder: Path, name: str) -> Table:
-    entry = _read_json(folder / MANIFEST)[name]
+    entry = _manifest(folder)[name]
     tasks = _read_json(folder / "tasks.json") if (folder / "tasks.json").is_file() else {}
     parquet, text = folder / f"{name}.parquet", folder / f"{name}.csv"
     file = parquet if parquet.is_file() or not text.is_file() else text
@@ -133,18 +154,40 @@ def _from_t4(path: Path, name: str) -> Table:
     rows: list[Mapping[str, Any]] = []
     values: list[float | None] = []
     statuses: list[Status] = []
+    strange = [number for number, result in enumerate(results) if not _is_result(result)]
+    if strange:
+        rule = "a result of T4 has a `configuration` of plain values, `objectives` and `measurements` with name and value"
+        raise ConfigError(
+            [Fault(where=str(path), field=f"results[{number}]", value=repr(results[number]), rule=rule) for number in strange]
+        )
     for result in results:
         good = result.get("invalidity", "correct") == "correct" and result.get("correctness", 1)
         metric = (result.get("objectives") or ["time"])[0]
-        measured = {item["name"]: item["value"] for item in result.get("measurements", ())}
+        measured = {item["name"]: item["value"] for item in result.get("measurements") or ()}
         value = measured.get(metric)
-        number = float(value) if good and isinstance(value, (int, float)) and value < 1e19 else None  # 1e20 is Kernel Tuner's failure
+        number = (
+            float(value) if good and isinstance(value, (int, float)) and -1e300 < value < 1e19 else None
+        )  # 1e20 is Kernel Tuner's failure
         rows.append(result["configuration"])
         values.append(number)
-        statuses.append(_T4_STATUS.get(result.get("invalidity", ""), Status.CRASHED))
-    unit = next((item.get("unit", "") for item in results[0].get("measurements", ()) if item["name"] == metric), "")
+        statuses.append(_T4_STATUS.get(str(result.get("invalidity", "")), Status.CRASHED))
+    unit = next((str(item.get("unit", "")) for item in results[-1].get("measurements") or () if item["name"] == metric), "")
     return _columns.from_rows(
         name, rows, values, statuses, where=str(path), maximize=any(part in metric.lower() for part in _RATES), unit=unit
+    )
+
+
+def _is_result(result: object) -> bool:
+    if not isinstance(result, dict) or not isinstance(result.get("configuration"), dict):
+        return False
+    plain = all(value is None or isinstance(value, (bool, int, float, str)) for value in result["configuration"].values())
+    objectives, measurements = result.get("objectives") or ["time"], result.get("measurements") or []
+    named = isinstance(objectives, list) and all(isinstance(name, str) for name in objectives)
+    return (
+        plain
+        and named
+        and isinstance(measurements, list)
+        and all(isinstance(item, dict) and isinstance(item.get("name"), str) and "value" in item for item in measurements)
     )
 
 
@@ -152,10 +195,10 @@ def _from_trials(path: Path, name: str) -> Table:
     direction, metric = "minimize", None
     campaign = path.parent / "campaign.yaml"
     if campaign.is_file():
-        import yaml
-
-        goal = (yaml.safe_load(campaign.read_text()) or {}).get("goal") or {}
-        direction, metric = goal.get("direction") or "minimize", goal.get("metric")
+        asked = load(campaign).value
+        goal = asked.get("goal") if isinstance(asked, Mapping) else None
+        if isinstance(goal, Mapping):
+            direction, metric = goal.get("direction") or "minimize", str(goal["metric"]) if goal.get("metric") else None
     best: dict[str, tuple[int, Any]] = {}
     trials = read_trials(path)
     for trial in trials:  # the most trusted answer to each configuration, the first of equals

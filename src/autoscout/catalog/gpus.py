@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -13,7 +12,11 @@ from typing import Any
 
 import yaml
 
+from autoscout.common.document import load
 from autoscout.core.errors import ConfigError, Fault
+
+MOST_GPUS = 1_000_000  # of one kind in a cluster: ten times the largest there is
+MOST_RATE = 1e12  # of any number that describes a GPU
 
 PRECISIONS = {
     "fp16": "bf16",
@@ -106,6 +109,9 @@ def cluster(text: str, path: str | Path | None = None, *, node_gpus: int = 0, ni
     groups, faults = [], []
     for part in text.split("+"):
         match = re.fullmatch(r"\s*(\d+)\s*[x×*]\s*(.+?)\s*", part)
+        if match and (len(match[1]) > len(str(MOST_GPUS)) or int(match[1]) > MOST_GPUS):
+            faults.append(Fault(where="gpus", value=repr(part), rule=f"a cluster has at most {MOST_GPUS:,} GPUs of a kind"))
+            continue
         if not match or int(match[1]) < 1:
             faults.append(Fault(where="gpus", value=repr(part), rule="a cluster reads COUNTxGPU, joined by +", fix="Example: 8xA100-80"))
             continue
@@ -151,30 +157,44 @@ def _by_alias(path: str) -> dict[str, Gpu]:
     _add(known, _document()["gpus"], "data/gpus.yaml")
     if path:
         try:
-            extra = yaml.safe_load(Path(path).read_text())
-        except (OSError, yaml.YAMLError) as error:
-            raise ConfigError(Fault(where=path, rule=f"the hardware file cannot be read: {error}")) from error
-        _add(known, (extra or {}).get("gpus", {}), path)
+            extra = load(Path(path)).value
+        except ConfigError as error:
+            raise ConfigError([replace(fault, rule=f"the hardware file: {fault.rule}") for fault in error.faults]) from error
+        entries = extra.get("gpus", {}) if isinstance(extra, Mapping) else None
+        if not isinstance(entries, Mapping):
+            raise ConfigError(
+                Fault(where=path, field="gpus", rule="a hardware file maps names of GPUs to their rates", fix="Write gpus: {NAME: {...}}")
+            )
+        _add(known, entries, path)
     return known
 
 
-def _add(known: dict[str, Gpu], entries: Mapping[str, Mapping[str, Any]], where: str) -> None:
+def _add(known: dict[str, Gpu], entries: Mapping[Any, Any], where: str) -> None:
     allowed = {item.name for item in fields(Gpu)} - {"name"}
-    faults = []
-    for name, entry in entries.items():
+    faults: list[Fault] = []
+    for written, entry in entries.items():
+        name = str(written)
+        if not isinstance(entry, Mapping) or not isinstance(entry.get("aliases", []), list):
+            faults.append(
+                Fault(where=where, field=f"gpus.{name}", value=repr(entry), rule="must map fields to numbers, and aliases to a list")
+            )
+            continue
         values = {key: value for key, value in entry.items() if key != "aliases"}
         faults += [
             Fault(where=where, field=f"gpus.{name}.{key}", rule=f"unknown field; there are: {', '.join(sorted(allowed))}, aliases")
-            for key in values.keys() - allowed
+            for key in sorted(map(str, values.keys() - allowed))
         ]
         missing = {"bf16_tflops", "memory_gb", "memory_gbps"} - values.keys()
         faults += [Fault(where=where, field=f"gpus.{name}.{key}", rule="this field is needed") for key in sorted(missing)]
         bad = [
             key
             for key, value in values.items()
-            if key != "measured" and not (isinstance(value, int | float) and math.isfinite(value) and value > 0)
+            if key != "measured" and not (isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= MOST_RATE)
         ]
-        faults += [Fault(where=where, field=f"gpus.{name}.{key}", value=repr(values[key]), rule="must be a positive number") for key in bad]
+        faults += [
+            Fault(where=where, field=f"gpus.{name}.{key}", value=repr(values[key]), rule=f"must be a positive number up to {MOST_RATE:g}")
+            for key in bad
+        ]
         if not faults:
             found = Gpu(name=name, **values)
             for alias in (name, *map(str, entry.get("aliases", ()))):

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 
+from autoscout.common.document import load_json
 from autoscout.common.suggest import suggestion
 from autoscout.core.errors import ConfigError, Fault
+
+MOST_SIZE = 10**12  # of any number in a model's shape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,9 +44,18 @@ class ModelShape:
     attention_layers: int = 0  # layers that keep a cache; 0 = all
 
     def __post_init__(self) -> None:
+        rule = f"must be a whole number up to {MOST_SIZE:,}"
+        sizes = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "name"}
+        strange = [
+            Fault(where="model", field=name, value=repr(value), rule=rule)
+            for name, value in sizes.items()
+            if not (isinstance(value, (int, np.integer)) and 0 <= value <= MOST_SIZE)
+        ]
+        if strange:
+            raise ConfigError(strange)
         for name, value in (
             ("kv_heads", self.kv_heads or self.heads),
-            ("head_size", self.head_size or self.hidden // self.heads),
+            ("head_size", self.head_size or self.hidden // max(1, self.heads)),
             ("ffn", self.ffn or 4 * self.hidden),
             ("attention_layers", self.attention_layers or self.layers),
         ):
@@ -100,7 +112,7 @@ def model(name: str) -> ModelShape:
     32
     """
     path = Path(name)
-    if path.suffix == ".json" or (path / "config.json").is_file():
+    if path.suffix == ".json" or _holds_config(path):
         return read_config(path if path.suffix == ".json" else path / "config.json")
     known = _by_alias()
     wanted = _plain(name.rsplit("/", 1)[-1])
@@ -113,10 +125,17 @@ def model(name: str) -> ModelShape:
     raise ConfigError(Fault(where="model", value=repr(name), rule="unknown model", fix=fix))
 
 
+def _holds_config(folder: Path) -> bool:
+    try:
+        return (folder / "config.json").is_file()
+    except (OSError, ValueError):  # a name that no folder can have
+        return False
+
+
 def model_from(facts: Mapping[str, Any]) -> ModelShape:
     """A shape from a mapping: field names of `ModelShape`; unknown keys are a fault."""
     allowed = {item.name for item in fields(ModelShape)}
-    unknown = sorted(facts.keys() - allowed)
+    unknown = sorted(map(str, facts.keys() - allowed))
     missing = sorted({"layers", "hidden", "heads"} - facts.keys())
     faults = [Fault(where="model", field=key, rule=f"unknown field; there are: {', '.join(sorted(allowed))}") for key in unknown]
     faults += [Fault(where="model", field=key, rule="this field is needed") for key in missing]
@@ -127,16 +146,23 @@ def model_from(facts: Mapping[str, Any]) -> ModelShape:
 
 def read_config(path: str | Path) -> ModelShape:
     """Read a Hugging Face `config.json`; text part of multimodal ones."""
-    try:
-        data = json.loads(Path(path).read_text())
-    except (OSError, ValueError) as error:
-        raise ConfigError(Fault(where=str(path), rule=f"the model's config cannot be read: {error}")) from error
+    data = load_json(Path(path))
     if not isinstance(data, dict):
         raise ConfigError(Fault(where=str(path), rule="the model's config must be a JSON object"))
-    data = {**data, **(data.get("text_config") or {})}
+    inner = data.get("text_config")
+    data = {**data, **(inner if isinstance(inner, dict) else {})}
+    faults: list[Fault] = []
 
-    def first(*names: str, default: Any = 0) -> Any:
-        return next((data[name] for name in names if data.get(name) is not None), default)
+    def text(*names: str, default: str = "") -> str:
+        return next((str(data[name]) for name in names if data.get(name) is not None), default)
+
+    def first(*names: str, default: int = 0) -> int:
+        name = next((name for name in names if data.get(name) is not None), "")
+        value = data.get(name, default)
+        if type(value) is not int or not 0 <= value <= MOST_SIZE:
+            faults.append(Fault(where=str(path), field=name, value=repr(value), rule=f"must be a whole number up to {MOST_SIZE:,}"))
+            return default
+        return value
 
     hidden, heads, layers = (
         first("hidden_size", "n_embd", "d_model"),
@@ -144,36 +170,42 @@ def read_config(path: str | Path) -> ModelShape:
         first("num_hidden_layers", "n_layer", "n_layers"),
     )
     if not (hidden and heads and layers):
-        raise ConfigError(Fault(where=str(path), rule="hidden_size, num_attention_heads and num_hidden_layers are needed"))
+        faults.append(Fault(where=str(path), rule="hidden_size, num_attention_heads and num_hidden_layers are needed"))
+        raise ConfigError(faults)
     experts = first("num_local_experts", "num_experts", "n_routed_experts")
     expert_ffn = first("moe_intermediate_size", "intermediate_size") if experts else 0
     ffn = first("intermediate_size", "n_inner", "ffn_dim", default=4 * hidden)
     latent = first("kv_lora_rank")
-    activation = str(first("hidden_act", "activation_function", default="silu"))
+    activation = text("hidden_act", "activation_function", default="silu")
+    sizes: dict[str, int] = {
+        "layers": layers,
+        "hidden": hidden,
+        "heads": heads,
+        "kv_heads": first("num_key_value_heads", "num_kv_heads", default=heads),
+        "head_size": first("v_head_dim", "head_dim", default=hidden // heads),
+        "ffn": ffn,
+        "vocab": first("vocab_size", default=32000),
+        "experts": experts,
+        "active_experts": first("num_experts_per_tok", "num_experts_per_token", "moe_topk", default=0),
+        "expert_ffn": expert_ffn,
+        "shared_ffn": first("shared_expert_intermediate_size") or expert_ffn * first("n_shared_experts"),
+        "dense_layers": first("first_k_dense_replace") if experts else 0,
+        "kv_width": latent + first("qk_rope_head_dim", default=64) if latent else 0,
+        "attention_params": _latent_params(first, hidden, heads) if latent else 0,
+    }
+    if faults:
+        raise ConfigError(faults)
     return ModelShape(
-        name=str(first("_name_or_path", "model_type", default="model")) or "model",
-        layers=layers,
-        hidden=hidden,
-        heads=heads,
-        kv_heads=first("num_key_value_heads", "num_kv_heads", default=heads),
-        head_size=first("v_head_dim", "head_dim", default=hidden // heads),
-        ffn=ffn,
-        gated=activation in ("silu", "swiglu", "swish") or "gemma" in str(first("model_type", default="")),
-        vocab=first("vocab_size", default=32000),
-        tied=bool(first("tie_word_embeddings", default=False)),
-        experts=experts,
-        active_experts=first("num_experts_per_tok", "num_experts_per_token", "moe_topk", default=0),
-        expert_ffn=expert_ffn,
-        shared_ffn=int(first("shared_expert_intermediate_size") or expert_ffn * first("n_shared_experts")),
-        dense_layers=first("first_k_dense_replace") if experts else 0,
-        kv_width=latent + first("qk_rope_head_dim", default=64) if latent else 0,
-        attention_params=_latent_params(data, hidden, heads) if latent else 0,
+        name=text("_name_or_path", "model_type", default="model") or "model",
+        gated=activation in ("silu", "swiglu", "swish") or "gemma" in text("model_type"),
+        tied=data.get("tie_word_embeddings") is True,
+        **sizes,
     )
 
 
-def _latent_params(data: Mapping[str, Any], hidden: int, heads: int) -> int:
-    latent, rope, plain, values = data["kv_lora_rank"], data["qk_rope_head_dim"], data["qk_nope_head_dim"], data["v_head_dim"]
-    query = data.get("q_lora_rank")
+def _latent_params(first: Callable[[str], int], hidden: int, heads: int) -> int:
+    latent, rope, plain, values = map(first, ("kv_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim"))
+    query = first("q_lora_rank")
     queries = hidden * query + query * heads * (plain + rope) if query else hidden * heads * (plain + rope)
     return int(queries + hidden * (latent + rope) + latent * heads * (plain + values) + heads * values * hidden)
 

@@ -7,6 +7,7 @@ a short one that says a billion things, is refused.
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import json
@@ -252,6 +253,21 @@ def read_text(path: Path) -> str:
     if text is None:
         raise ConfigError(Fault(where=str(path), rule=f"a document has at most {MOST_BYTES // 2**20} MiB", fix="Give a smaller file"))
     return text
+
+
+def read_rows(path: Path) -> list[dict[str, str | None]]:
+    """The rows of a CSV file with a header; a cell that is not there is None.
+
+    Raises:
+        ConfigError: the file cannot be read, or is not CSV.
+    """
+    reader = csv.DictReader(io.StringIO(read_text(path).removeprefix("\ufeff"), newline=""))
+    try:
+        return [{name: cell for name, cell in row.items() if name is not None} for row in reader]
+    except csv.Error as error:
+        raise ConfigError(
+            Fault(where=f"{path}:{reader.line_num}", rule=f"not valid CSV: {error}", fix="Check quotes and commas")
+        ) from error
 
 
 def from_plain(value: Any, where: str) -> Item:

@@ -13,6 +13,8 @@ import re
 
 from autoscout.core.errors import ConfigError, Fault
 
+MOST_SLOTS = 65_536  # of one host: more than any machine has GPUs or cores
+
 _LINE = re.compile(r"(?P<host>\S+)\s+slots=(?P<slots>\d+)")
 
 
@@ -33,6 +35,8 @@ def parse_hostfile(text: str, where: str = "hostfile") -> dict[str, tuple[int, .
         rule = fix = ""
         if not match:
             rule, fix = "a line reads `HOST slots=NUMBER`", "Example: worker-1 slots=4"
+        elif len(match["slots"]) > len(str(MOST_SLOTS)) or int(match["slots"]) > MOST_SLOTS:
+            rule, fix = f"a host has at most {MOST_SLOTS:,} slots", "Count its GPUs"
         elif int(match["slots"]) == 0:
             rule, fix = "a host needs at least one slot", "Remove the line or count its GPUs"
         elif match["host"] in first_seen:

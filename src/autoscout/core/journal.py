@@ -41,7 +41,7 @@ def decode(line: str) -> Trial:
         return Trial.from_json(data)
     except KeyError as error:
         raise ValueError(f"{error} is missing") from error
-    except (TypeError, AttributeError) as error:
+    except (TypeError, AttributeError, OverflowError) as error:
         raise ValueError(str(error)) from error
     except RecursionError as error:
         raise ValueError("nested too deeply") from error

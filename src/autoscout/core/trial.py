@@ -182,9 +182,16 @@ class Trial:
             proposal=Proposal.from_json(data),
             measurement=Measurement.from_json(data),
             study=str(data.get("study", "")),
-            number=int(data.get("number", -1)),
-            batch=int(data.get("batch", -1)),
+            number=_whole(data, "number"),
+            batch=_whole(data, "batch"),
             started_s=float(data.get("started_s", 0.0)),
             finished_s=float(data.get("finished_s", 0.0)),
             worker=str(data.get("worker", "")),
         )
+
+
+def _whole(data: Mapping[str, Any], name: str) -> int:
+    value = data.get(name, -1)
+    if type(value) is not int or not -1 <= value < 2**63:
+        raise ValueError(f"{name} must be a whole number from -1 on, not {value!r}")
+    return value

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,8 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
+from autoscout.common.document import read_rows
+from autoscout.common.hosts import MOST_SLOTS
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.sched.kernel.records import NODE, Records
+
+MOST_NODES = 1_000_000  # of a cluster: each is a record in memory
 
 EVERYONE = ""
 """The virtual cluster of jobs and nodes that name none."""
@@ -30,9 +33,9 @@ class NodeGroup:
 
     def faults(self, where: str) -> list[Fault]:
         rules = [
-            ("nodes", self.nodes, self.nodes >= 1, "at least one node"),
-            ("gpus", self.gpus, self.gpus >= 1, "at least one GPU per node"),
-            ("speed", self.speed, self.speed > 0, "a speed above zero"),
+            ("nodes", self.nodes, 1 <= self.nodes <= MOST_NODES, f"1 to {MOST_NODES:,} nodes"),
+            ("gpus", self.gpus, 1 <= self.gpus <= MOST_SLOTS, f"1 to {MOST_SLOTS:,} GPUs per node"),
+            ("speed", self.speed, 0 < self.speed < math.inf, "a speed above zero"),
         ]
         return [Fault(where=where, field=name, value=str(value), rule=f"needs {rule}") for name, value, ok, rule in rules if not ok]
 
@@ -45,6 +48,8 @@ class Cluster:
 
     def __post_init__(self) -> None:
         faults = [fault for number, group in enumerate(self.groups) for fault in group.faults(f"cluster group {number}")]
+        if sum(group.nodes for group in self.groups) > MOST_NODES:
+            faults.append(Fault(where="cluster", rule=f"a cluster has at most {MOST_NODES:,} nodes"))
         if not self.groups:
             faults = [Fault(where="cluster", rule="needs at least one group of nodes")]
         if faults:
@@ -60,7 +65,7 @@ class Cluster:
             return cls.read(Path(text))
         groups = []
         for part in text.split("+"):
-            match = re.fullmatch(r"\s*(\d+)\s*x\s*(\d+)\s*(?:@([\w.-]+))?\s*(?:\*([\d.]+))?\s*", part)
+            match = re.fullmatch(r"\s*(\d{1,18})\s*x\s*(\d{1,18})\s*(?:@([\w.-]+))?\s*(?:\*(\d+\.?\d*|\.\d+))?\s*", part)
             if not match:
                 raise ConfigError(
                     Fault(
@@ -76,27 +81,20 @@ class Cluster:
     @classmethod
     def read(cls, path: Path) -> Cluster:
         """Read a node file: columns `vc,nodes,gpus_per_node` (+ `kind`, `speed`), or one node per row as Alibaba publishes them."""
-        text = gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text(encoding="utf-8")
-        rows = list(csv.DictReader(text.splitlines()))
-        try:
-            if rows and "sn" in rows[0]:
-                return cls.of_nodes([(int(row["gpu"]), row.get("model") or "") for row in rows if int(row["gpu"]) > 0])
-            return cls(
-                groups=tuple(
-                    NodeGroup(
-                        nodes=int(row["nodes"]),
-                        gpus=int(row["gpus_per_node"]),
-                        vc=row.get("vc") or EVERYONE,
-                        kind=row.get("kind") or "",
-                        speed=float(row.get("speed") or 1.0),
-                    )
-                    for row in rows
-                )
-            )
-        except (KeyError, ValueError) as error:
-            raise ConfigError(
-                Fault(where=str(path), rule=f"cannot be read as a node file: {error}", fix="Columns: vc,nodes,gpus_per_node")
-            ) from error
+        rows = read_rows(path)
+        single = bool(rows) and "sn" in rows[0]
+        groups: list[NodeGroup] = []
+        faults: list[Fault] = []
+        for line, row in enumerate(rows, start=2):
+            try:
+                groups.append(_single(row) if single else _group(row))
+            except (KeyError, ValueError, TypeError) as error:
+                reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+                rule = f"cannot be read as a line of a node file: {reason}"
+                faults.append(Fault(where=f"{path}:{line}", rule=rule, fix="Columns: vc,nodes,gpus_per_node"))
+        if faults:
+            raise ConfigError(faults)
+        return cls.of_nodes([(group.gpus, group.kind) for group in groups if group.gpus > 0]) if single else cls(groups=tuple(groups))
 
     @classmethod
     def of_vcs(cls, nodes: Mapping[str, int], gpus: int = 8) -> Cluster:
@@ -138,3 +136,18 @@ class Cluster:
         table["kind"] = [self.kinds.index(group.kind) for group in nodes]
         table["speed"] = [group.speed for group in nodes]
         return table
+
+
+def _single(row: Mapping[str, str | None]) -> NodeGroup:
+    """One node per line, as Alibaba publishes them."""
+    return NodeGroup(nodes=1, gpus=int(row["gpu"] or ""), kind=row.get("model") or "")
+
+
+def _group(row: Mapping[str, str | None]) -> NodeGroup:
+    return NodeGroup(
+        nodes=int(row["nodes"] or ""),
+        gpus=int(row["gpus_per_node"] or ""),
+        vc=row.get("vc") or EVERYONE,
+        kind=row.get("kind") or "",
+        speed=float(row.get("speed") or 1.0),
+    )

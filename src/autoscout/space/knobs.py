@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from autoscout.core.config import Value
 from autoscout.core.errors import Fault, SpaceError
-from autoscout.space.values import Steps, linear, logarithmic, with_default
+from autoscout.space.values import Steps, linear, logarithmic, on_grid, with_default
 
 
 class _Unset:
@@ -18,6 +18,10 @@ class _Unset:
 
 _UNSET = _Unset()
 When = str | None
+
+MOST_POINTS = 100_000  # values of one knob that are computed at once: points, ratios, a range with its default off the grid
+MOST_STEPS = 10**12  # values of a range with a step, which are computed when asked for
+MOST_NUMBER = 2**63 - 1  # size of a whole number: what stores and numpy keep exactly
 
 
 class Knob:
@@ -266,7 +270,7 @@ class Grid(Knob):
             made = _reach(name, made, default, low, high)
         else:
             made = _ascending(name, values, low, high, {"step": step, "base": base, "points": points})
-        default = _as_float(default) if isinstance(made[0], float) else default
+        default = as_fraction(default) if isinstance(made[0], float) else default
         super().__init__(name, made, default=default, sparse=sparse, when=when, unit=unit, restart=restart, help=help, log=log)
 
     def spec(self) -> dict[str, Any]:
@@ -308,12 +312,24 @@ def _listed(name: str, values: Sequence[Value]) -> tuple[Value, ...]:
     for value in listed:
         if not isinstance(value, (bool, int, float, str)) and value is not None:
             raise _fault(name, "values", repr(value), "a value must be a number, text, true, false or null", "")
-        if isinstance(value, float) and not math.isfinite(value):
-            raise _fault(name, "values", repr(value), "a number must be finite", "")
-    doubles = [value for index, value in enumerate(listed) if (type(value), value) in {(type(other), other) for other in listed[:index]}]
-    if doubles:
-        raise _fault(name, "values", repr(doubles[0]), "every value may be listed once", "Remove the second one")
+        _check_number(name, "values", value)
+    if len({(type(value), value) for value in listed}) < len(listed):
+        seen: set[tuple[type, Value]] = set()
+        double = next(value for value in listed if (type(value), value) in seen or seen.add((type(value), value)))  # type: ignore[func-returns-value]
+        raise _fault(name, "values", repr(double), "every value may be listed once", "Remove the second one")
     return listed
+
+
+def _check_number(name: str, part: str, value: Any) -> None:
+    """Refuse numbers that no configuration can hold; anything that is no number passes."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise _fault(name, part, repr(value), "a number must be finite", "")
+    if isinstance(value, int) and abs(value) > MOST_NUMBER:
+        raise _fault(name, part, f"a number of {value.bit_length()} bits", "a whole number has at most 63 bits", "")
+
+
+def _numeric(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _ascending(
@@ -323,8 +339,9 @@ def _ascending(
     if used:
         raise _fault(name, used[0], "", f"values and {used[0]} cannot both be given", "Keep one")
     for value in values:
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
+        if not _numeric(value):
             raise _fault(name, "values", repr(value), "a grid holds numbers only", "Use Choice for other values")
+        _check_number(name, "values", value)
     made = sorted(values)
     if any(isinstance(value, float) for value in made):
         made = [float(value) for value in made]
@@ -335,33 +352,45 @@ def _spread(name: str, low: float | None, high: float | None, log: bool, given: 
     if low is None or high is None:
         raise _fault(name, "range", repr([low, high]), "a grid needs a low and a high end, or values", "Write range: [1, 64]")
     for end in (low, high):
-        if isinstance(end, bool) or not isinstance(end, (int, float)) or not math.isfinite(end):
+        if not _numeric(end):
             raise _fault(name, "range", repr(end), "the ends of a range must be finite numbers", "")
+        _check_number(name, "range", end)
     if low > high:
         raise _fault(name, "range", repr([low, high]), "the low end must not be above the high end", "Swap them")
     step, base, points = given.get("step"), given.get("base"), given.get("points")
-    if step is not None and not step > 0:
-        raise _fault(name, "step", repr(step), "a step must be above zero", "")
-    if points is not None and (not isinstance(points, int) or points < 2):
-        raise _fault(name, "points", repr(points), "points must be a whole number from 2 on", "")
-    if base is not None and (not log or not base > 1):
+    if step is not None and not (_numeric(step) and 0 < step <= MOST_NUMBER):
+        raise _fault(name, "step", repr(step), "a step must be a number above zero", "")
+    if points is not None and not (type(points) is int and 2 <= points <= MOST_POINTS):
+        raise _fault(name, "points", repr(points), f"points must be a whole number from 2 to {MOST_POINTS:,}", "")
+    if base is not None and not (log and _numeric(base) and 1 < base <= MOST_NUMBER):
         raise _fault(name, "base", repr(base), "a base must be above 1 and needs log: true", "")
     if sum(value is not None for value in (step, base, points)) > 1:
         raise _fault(name, "range", repr(given), "step, base and points exclude each other", "Keep one")
     if log and low <= 0:
         raise _fault(name, "range", repr([low, high]), "a log scale must start above zero", "Raise the low end or drop log")
     if log and step is None:
+        count = points or math.log(high / low) / math.log(base or 2)
+        if not count <= MOST_POINTS:
+            raise _fault(name, "base", repr(base), f"a log scale has at most {MOST_POINTS:,} values", "Take a larger base, or points")
         return logarithmic(low, high, base, points)
+    if points is None and not (high - low) / (step or 1) < MOST_STEPS:
+        raise _fault(
+            name, "step" if step else "range", repr(step or [low, high]), f"a range has at most {MOST_STEPS:,} values", "Take a larger step"
+        )
     return linear(low, high, step, points)
 
 
 def _reach(name: str, made: Sequence[Value], default: float | _Unset, low: Any, high: Any) -> Sequence[Value]:
     if isinstance(default, _Unset):
         return made
-    if isinstance(default, bool) or not isinstance(default, (int, float)) or not low <= default <= high:
+    if not _numeric(default) or not low <= default <= high:
         raise _fault(name, "default", repr(default), f"the default must be in the range [{low}, {high}]", "")
+    if len(made) > MOST_POINTS and not on_grid(made, default):
+        rule = f"a range of more than {MOST_POINTS:,} values must contain its default"
+        raise _fault(name, "default", repr(default), rule, "Take a value on the grid, or a larger step")
     return with_default(made, default)
 
 
-def _as_float(value: Any) -> Any:
-    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+def as_fraction(value: Any) -> Any:
+    """A whole number that a knob can hold as a fraction; anything else as it is."""
+    return float(value) if type(value) is int and abs(value) <= MOST_NUMBER else value

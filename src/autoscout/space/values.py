@@ -102,12 +102,21 @@ def logarithmic(low: float, high: float, base: float | None, points: int | None)
     return _tidy([*spread, high], low, high)
 
 
+def on_grid(values: Sequence[Value], default: float) -> bool:
+    """Whether `default` is one of the values of a lazy range."""
+    if isinstance(values, Steps):
+        return values.find(float(default)) is not None
+    return float(default).is_integer() and int(default) in values
+
+
 def with_default(values: Sequence[Value], default: float) -> Sequence[Value]:
     """The values with `default` among them, in order."""
     whole = isinstance(values[0], int)
     if whole and float(default).is_integer():
         default = int(default)
     if isinstance(values, range) and isinstance(default, int) and default in values:
+        return values
+    if isinstance(values, Steps) and values.find(float(default)) is not None:
         return values
     numbers: list[Any] = list(values)
     if any(value == default for value in numbers):

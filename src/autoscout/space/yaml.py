@@ -29,7 +29,7 @@ from autoscout.core.errors import AutoScoutError, ConfigError, Fault, SpaceError
 from autoscout.space import tree
 from autoscout.space.algebra import Table
 from autoscout.space.constraint import Constraint, build, meant
-from autoscout.space.knobs import Choice, Flag, Grid, Knob
+from autoscout.space.knobs import Choice, Flag, Grid, Knob, as_fraction
 from autoscout.space.listed import Listed
 from autoscout.space.parser import parse
 from autoscout.space.space import Space
@@ -184,7 +184,7 @@ class _Reader:
             self._only(given, ())
             return Choice(name, listed, **common)
         self._only(given, ("log",))
-        converted = [float(value) for value in listed] if kind == "float" else listed
+        converted = [as_fraction(value) for value in listed] if kind == "float" else listed
         return Grid(name, values=converted, log=values.get("log", False), **common)
 
     def _only(self, given: Mapping[str, Item], allowed: Sequence[str]) -> None:
@@ -202,7 +202,7 @@ class _Reader:
             raise SpaceError(given["range"].fault("a range has two ends", "Write range: [low, high]"))
         low, high = (self._number(end, given["range"]) for end in ends)
         if values.get("type") == "float":
-            low, high = float(low), float(high)
+            low, high = (as_fraction(end) for end in (low, high))
         if values.get("type") == "choice":
             raise SpaceError(given["type"].fault("a range is not a choice", "Remove the type, or set sparse: true"))
         for key in ("step", "base", "default"):
@@ -256,7 +256,9 @@ class _Reader:
                 value = self._value(part)
                 if not isinstance(value, (bool, int, float, str)) and value is not None:
                     self.faults.append(part.fault("a value must be a number, text, true, false or null"))
-                elif type(value) is int and name in knobs and value not in knobs[name] and float(value) in knobs[name]:
+                elif isinstance(value, float) and not math.isfinite(value):
+                    self.faults.append(part.fault("a number must be finite"))
+                elif type(value) is int and name in knobs and value not in knobs[name] and as_fraction(value) in knobs[name]:
                     config[name] = float(value)
                 else:
                     config[name] = value

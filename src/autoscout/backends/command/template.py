@@ -36,7 +36,11 @@ VALUE = "AUTOSCOUT_VALUE_"
 RESERVED = (*RUNTIME, "seed", "flags")
 HELPERS = ("flag", "switch", "int", "onoff", "yesno", "python")
 
+MOST_WIDTH = 1000  # digits or characters that a format may ask for: `{x:08d}`, `{x:.3f}`
+MOST_LETTERS = 131_072  # of one template: Linux takes no longer argument
+
 _SLOT = re.compile(r"\{([^\W\d][\w.\-]*)(?::([^{}|]*))?(?:\|([^{}]*))?\}")
+_VARIABLE = re.compile(r"\$\{[\w.\-]*\}")
 _DOUBLED = re.compile(r"\{\{[^\W\d][\w.\-]*(?::[^{}|]*)?(?:\|[^{}]*)?\}\}")
 _SEGMENT = re.compile(r"\[(?=[^\s\[])([^\[\]]*\{[^\[\]]*)\](?=\s|$)")
 _DOUBLE = re.compile(r"\[\[(?=[^\s\[])([^\[\]]*\{[^\[\]]*)\]\](?=\s|$)")
@@ -149,6 +153,8 @@ class Template:
 
 def parse(text: str, *, shell: bool = False) -> Template:
     """Read a template; with `shell`, quotes are followed and `[...]` parts can be left out."""
+    if len(text) > MOST_LETTERS:
+        return Template(text[:80], (), (f"a template has at most {MOST_LETTERS:,} characters, not {len(text):,}",))
     nodes, faults = _read(text, Tracker() if shell else None)
     return Template(text, _merge(nodes), tuple(faults))
 
@@ -158,30 +164,30 @@ def _read(text: str, tracker: Tracker | None, *, parts: bool = True) -> tuple[li
     faults: list[str] = []
     at = 0
     while at < len(text):
-        rest = text[at:]
-        opening = parts and tracker is not None and tracker.plain and rest[0] == "[" and (at == 0 or text[at - 1].isspace())
-        if opening and (double := _DOUBLE.match(rest)) and _SLOT.search(double[1]):
+        letter = text[at]
+        opening = parts and tracker is not None and tracker.plain and letter == "[" and (at == 0 or text[at - 1].isspace())
+        if opening and (double := _DOUBLE.match(text, at)) and _SLOT.search(double[1]):
             inner, wrong = _read(f"[{double[1]}]", tracker, parts=False)
             nodes += inner
             faults += wrong
-            at += double.end()
-        elif opening and (segment := _SEGMENT.match(rest)) and _SLOT.search(segment[1]):
+            at = double.end()
+        elif opening and (segment := _SEGMENT.match(text, at)) and _SLOT.search(segment[1]):
             inner, wrong = _read(segment[1], tracker, parts=False)
             nodes.append(Segment(tuple(node for node in _merge(inner) if not isinstance(node, Segment))))
             faults += wrong
-            at += segment.end()
-        elif rest.startswith("${") and (tracker is None or tracker.quoted or re.match(r"\$\{[\w.\-]*\}", rest)):
-            end = rest.find("}") + 1 or len(rest)
-            nodes.append(rest[:end])
-            if rest[:end] == "${folder}":
+            at = segment.end()
+        elif text.startswith("${", at) and (tracker is None or tracker.quoted or _VARIABLE.match(text, at)):
+            end = text.find("}", at) + 1 or len(text)
+            nodes.append(text[at:end])
+            if text[at:end] == "${folder}":
                 faults.append("`${folder}` cannot be told from the trial folder; write {folder}, or rename the shell variable")
             if tracker is not None:
                 tracker.slot()
-            at += end
-        elif doubled := _DOUBLED.match(rest):
+            at = end
+        elif doubled := _DOUBLED.match(text, at):
             nodes.append(doubled[0][1:-1])
-            at += doubled.end()
-        elif slot := _SLOT.match(rest):
+            at = doubled.end()
+        elif slot := _SLOT.match(text, at):
             spot = tracker.spot if tracker is not None else ANYWHERE
             nodes.append(Slot(slot[1], slot[2] or "", slot[3], spot))
             faults += _spec_faults(slot[1], slot[2] or "")
@@ -189,10 +195,10 @@ def _read(text: str, tracker: Tracker | None, *, parts: bool = True) -> tuple[li
                 faults.append(f"{{{slot[1]}}} is known only at run time and cannot be written {spot.words_only}. {spot.fix}")
             if tracker is not None:
                 tracker.slot()
-            at += slot.end()
+            at = slot.end()
         else:
             length = tracker.step(text, at) if tracker is not None else 1
-            nodes.append(rest[:length])
+            nodes.append(text[at : at + length])
             at += length
     return nodes, faults
 
@@ -252,6 +258,8 @@ def _formatted(value: Value, spec: str) -> str:
 def _spec_faults(name: str, spec: str) -> list[str]:
     if not spec or spec.partition("=")[0] in HELPERS:
         return []
+    if any(len(digits) > len(str(MOST_WIDTH)) or int(digits) > MOST_WIDTH for digits in re.findall(r"\d+", spec)):
+        return [f"`{{{name}:{spec}}}`: a format is at most {MOST_WIDTH:,} wide"]
     for sample in (1, 1.0, "a"):
         try:
             format(sample, spec)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -10,13 +9,13 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
-import yaml
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, PlainValidator, ValidationInfo, model_validator
 
 from autoscout.backends.command.sources import Check, Pattern, Source, inner_path
 from autoscout.backends.command.template import RUNTIME, Piece, Scope, Template, parse
+from autoscout.common.document import load, load_json, read_text
 from autoscout.common.fields import Block, Refused, as_list, read_fields, refuse_if, shown
-from autoscout.core.errors import Fault, SpaceError
+from autoscout.core.errors import ConfigError, Fault, SpaceError
 from autoscout.space.parser import parse as parse_expression
 
 ALIASES = {"metric": "metrics", "check": "checks", "serve_cmd": "serve", "bench_cmd": "bench", "serve-cmd": "serve", "bench-cmd": "bench"}
@@ -81,7 +80,7 @@ def _template(value: Any) -> Template:
         return value
     if value is None or isinstance(value, (list, Mapping)):
         raise Refused("takes a text or number")
-    return parse(json.dumps(value) if isinstance(value, bool) else str(value))
+    return parse(str(value).lower() if isinstance(value, bool) else str(value))
 
 
 def _folder(value: str) -> str:
@@ -102,12 +101,11 @@ def _content(value: Any, info: ValidationInfo) -> Any:
     path = Path(value[1:]).expanduser()
     path = path if info.data.get("cwd", IN_FOLDER) == IN_FOLDER else Path(info.data["cwd"], path)
     try:
-        text = path.read_text(encoding="utf-8")
         if path.suffix == ".json":
-            return json.loads(text)
-        return yaml.safe_load(text) if path.suffix in STRUCTURED else re.sub("^@", "@@", text)
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise Refused(f"the template cannot be read: {error}") from error
+            return load_json(path)
+        return load(path).value if path.suffix in STRUCTURED else re.sub("^@", "@@", read_text(path))
+    except ConfigError as error:
+        raise Refused(f"the template cannot be read: {error.faults[0]}") from error
 
 
 def _amount(value: Any, *, least: float, whole: bool) -> float | str:
@@ -248,7 +246,8 @@ def try_workload(raw: Mapping[str, Any]) -> tuple[Workload, list[Fault]]:
     workload, found = read_fields(Workload, data, WHERE)
     workload = workload or Workload()
     faults += [*found, *_rules(workload, [name for name in ("command", "serve", "bench") if data.get(name)])]
-    unread = {name: Source(wall=True) for name in _named_sources(data.get("metrics") or {}) if name not in workload.metrics}
+    named = _named_sources(data.get("metrics") or {})
+    unread = {str(name): Source(wall=True) for name in (named if isinstance(named, Mapping) else ()) if name not in workload.metrics}
     files = {_plain_path(name): content for name, content in workload.files.items()}
     return workload.model_copy(update={"metrics": {**unread, **workload.metrics}, "files": files}), faults
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from autoscout.common.document import load_json
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.sched.readers.table import Columns, Draft, open_text, to_times
 
@@ -40,11 +40,11 @@ def _flat(path: Path) -> Draft:
 
 
 def _log(path: Path) -> Draft:
-    try:
-        with open_text(path) as lines:
-            jobs: list[dict[str, Any]] = json.load(lines)
-    except json.JSONDecodeError as error:
-        raise ConfigError(Fault(where=f"{path}:{error.lineno}", rule=f"is not the JSON of a Philly log: {error.msg}")) from error
+    jobs: list[dict[str, Any]] = load_json(path)
+    strange = [number for number, job in enumerate(jobs) if not _is_job(job)]
+    if strange:
+        rule = "a job is a mapping with a list of attempts, each with a list of `detail`"
+        raise ConfigError([Fault(where=str(path), field=f"[{number}]", value=repr(jobs[number]), rule=rule) for number in strange])
     spans = [_run(job) for job in jobs]
     everything = Draft(
         source=path.name,
@@ -61,11 +61,21 @@ def _log(path: Path) -> Draft:
     return everything if ran.all() else everything.only(ran, "has at least one attempt")
 
 
+def _is_job(job: object) -> bool:
+    attempts = (job.get("attempts") or []) if isinstance(job, dict) else None
+    if not isinstance(attempts, list) or not all(isinstance(attempt, dict) for attempt in attempts):
+        return False
+    places = [attempt.get("detail") or [] for attempt in attempts]
+    if not all(isinstance(detail, list) for detail in places):
+        return False
+    return all(isinstance(place, dict) and isinstance(place.get("gpus", []), list) for detail in places for place in detail)
+
+
 def _run(job: dict[str, Any]) -> tuple[float, float]:
     """Seconds of all finished attempts together, and the GPUs of the last one."""
     seconds, gpus = 0.0, 0.0
     for attempt in job.get("attempts") or []:
         start, end = to_times([str(attempt.get("start_time")), str(attempt.get("end_time"))])
         seconds += end - start
-        gpus = float(sum(len(place.get("gpus", ())) for place in attempt.get("detail", ())))
+        gpus = float(sum(len(place.get("gpus", ())) for place in attempt.get("detail") or ()))
     return seconds, gpus

@@ -113,6 +113,10 @@ PROFILES = {
 """Calibrated to the cluster summaries that accompany Helios, Acme, Philly and PAI."""
 
 
+MOST_JOBS = 10_000_000  # of one synthetic trace: about 1 GB in memory
+MOST_DAYS = 36_500  # of one synthetic trace: a hundred years
+
+
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     """What to generate.
@@ -140,8 +144,9 @@ class Recipe:
     def __post_init__(self) -> None:
         rules = [
             ("profile", self.profile in PROFILES, f"must be one of {', '.join(PROFILES)}"),
-            ("jobs", self.jobs >= 1, "must be at least 1"),
-            ("days", self.days > 0, "must be above zero"),
+            ("jobs", 1 <= self.jobs <= MOST_JOBS, f"must be from 1 to {MOST_JOBS:,}"),
+            ("days", 0 < self.days <= MOST_DAYS, f"must be above zero and at most {MOST_DAYS:,}"),
+            ("seed", abs(self.seed) < 2**63, "must have at most 63 bits"),
             ("load", self.load >= 0, "must not be negative"),
             ("cluster_gpus", self.load == 0 or self.cluster_gpus > 0, "must be given with a load"),
         ]

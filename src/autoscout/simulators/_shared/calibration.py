@@ -2,35 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from autoscout.common.document import load
 from autoscout.core.errors import ConfigError, Fault
 
 
 def read_calibration(path: str | Path, kind: str) -> dict[str, Any]:
     """The content of a file that `autoscout calibrate` wrote for a simulator of this kind."""
     try:
-        data = yaml.safe_load(Path(path).read_text())
-    except (OSError, yaml.YAMLError) as error:
-        raise ConfigError(Fault(where=str(path), rule=f"the calibration cannot be read: {error}")) from error
+        data = load(Path(path)).value
+    except ConfigError as error:
+        raise ConfigError([replace(fault, rule=f"the calibration: {fault.rule}") for fault in error.faults]) from error
     if not isinstance(data, dict) or data.get("kind") != kind:
         raise ConfigError(Fault(where=str(path), field="kind", rule=f"must say {kind!r}", fix="Write it with autoscout calibrate"))
     return data
 
 
-def check_constants(data: Mapping[str, Any], known: Mapping[str, Collection[str]], where: str) -> None:
-    """Refuse constants that the simulator does not have; `known` gives their names by block, all faults come at once."""
-    faults = [
-        Fault(where=where, field=f"{block}.{name}", rule=f"unknown constant; there are: {', '.join(sorted(names))}")
-        for block, names in known.items()
-        for name in sorted(data.get(block, {}).keys() - set(names))
-    ]
+def check_constants(
+    data: Mapping[str, Any], known: Mapping[str, Collection[str]], where: str, numbers: Collection[str] = (), more: Iterable[Fault] = ()
+) -> None:
+    """Refuse constants that the simulator does not have, and what is no number; all faults come at once.
+
+    Args:
+        data: What the file holds.
+        known: Names of the constants by block.
+        where: The file.
+        numbers: Names outside the blocks that hold a number where they are given.
+        more: Faults that the caller found itself.
+    """
+    faults = list(more)
+    for block, names in known.items():
+        given = data.get(block, {})
+        if not isinstance(given, Mapping):
+            faults.append(Fault(where=where, field=block, value=repr(given), rule="must map constants to numbers"))
+            continue
+        for name, value in given.items():
+            if name not in names:
+                faults.append(Fault(where=where, field=f"{block}.{name}", rule=f"unknown constant; there are: {', '.join(sorted(names))}"))
+            elif not is_number(value):
+                faults.append(Fault(where=where, field=f"{block}.{name}", value=repr(value), rule="must be a finite number"))
+    strange = [name for name in (*numbers, "rows", "mape") if data.get(name) is not None and not is_number(data[name])]
+    faults += [Fault(where=where, field=name, value=repr(data[name]), rule="must be a finite number") for name in strange]
     if faults:
         raise ConfigError(faults)
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a finite number that floats hold."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= 1e300
 
 
 def mape_of(data: Mapping[str, Any]) -> float | None:
@@ -39,4 +62,4 @@ def mape_of(data: Mapping[str, Any]) -> float | None:
     return None if stated is None else float(stated)
 
 
-__all__ = ["check_constants", "mape_of", "read_calibration"]
+__all__ = ["check_constants", "is_number", "mape_of", "read_calibration"]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
-from autoscout.catalog.gpus import Cluster, cluster
+import numpy as np
+
+from autoscout.catalog.gpus import MOST_RATE, Cluster, cluster
 from autoscout.catalog.models import ModelShape, model, model_from
 from autoscout.core.errors import ConfigError, Fault
 
@@ -24,6 +27,8 @@ def number(value: Any) -> float:
     >>> number("every_layer"), number(True), number("4")
     (1.0, 1.0, 4.0)
     """
+    if value is not None and not isinstance(value, (str, bool, int, float, np.number, np.bool_)):
+        raise ConfigError(Fault(where="task", value=repr(value), rule="must be a number, or a word for on or off"))
     if isinstance(value, str):
         word = value.strip().lower()
         if word in _WORDS:
@@ -32,7 +37,10 @@ def number(value: Any) -> float:
             return float(word)
         except ValueError:
             return 1.0
-    return float(value) if value is not None else 0.0
+    try:
+        return float(value) if value is not None else 0.0
+    except OverflowError:
+        return math.inf
 
 
 def first_given(facts: Mapping[str, Any], *names: str) -> Any:
@@ -54,20 +62,29 @@ def read_model(given: Any) -> ModelShape:
 def read_cluster(facts: Mapping[str, Any], count: int | None = None) -> Cluster:
     """GPUs as `gpus: 8xA100-80+4xA40`, or as a count in `gpus` (`count` when it is not set) and a kind in `gpu`."""
     counted, kind = facts.get("gpus") or count, facts.get("gpu")
-    if isinstance(counted, str) and not counted.strip().isdigit():
+    if isinstance(counted, str) and not counted.strip().isdecimal():
         text = counted
-    elif counted and kind:
-        text = f"{int(counted)}x{str(kind).split(',')[0]}"
+    elif kind and (isinstance(counted, str) or type(counted) is int or (isinstance(counted, float) and counted.is_integer())):
+        text = f"{counted:.0f}x{str(kind).split(',')[0]}" if isinstance(counted, float) else f"{counted}x{str(kind).split(',')[0]}"
     else:
         rule = "say which GPUs: gpus: 8xA100-80, or gpus: 8 and gpu: A100-80"
         raise ConfigError(Fault(where="task", field="hardware.gpus", value=repr(counted), rule=rule))
     return cluster(
         text,
-        facts.get("hardware_file"),
-        node_gpus=int(number(first_given(facts, "node_gpus", "gpus_per_node"))),
-        nic_gbps=number(facts.get("nic_gbps")),
-        scaleup_gbps=number(facts.get("scaleup_gbps")),
+        str(facts["hardware_file"]) if facts.get("hardware_file") else None,
+        node_gpus=int(_rate(facts, "node_gpus", "gpus_per_node")),
+        nic_gbps=_rate(facts, "nic_gbps"),
+        scaleup_gbps=_rate(facts, "scaleup_gbps"),
     )
+
+
+def _rate(facts: Mapping[str, Any], *names: str) -> float:
+    value = first_given(facts, *names)
+    if not 0 <= number(value) <= MOST_RATE:
+        raise ConfigError(
+            Fault(where="task", field=f"hardware.{names[0]}", value=repr(value), rule=f"must be a number from 0 to {MOST_RATE:g}")
+        )
+    return number(value)
 
 
 __all__ = ["first_given", "number", "read_cluster", "read_model"]

@@ -15,6 +15,7 @@ import yaml
 from numpy.typing import NDArray
 
 from autoscout.common.stats import mape
+from autoscout.core.errors import Fault
 from autoscout.simulators._shared.calibration import check_constants, mape_of, read_calibration
 from autoscout.simulators._shared.fit import fit_positive
 from autoscout.simulators.serving.job import ServingConstants
@@ -194,16 +195,19 @@ def serving_calibration(path: str | Path | None = None) -> ServingCalibration:
 
 
 def _from_json(data: Mapping[str, Any], where: str) -> ServingCalibration:
-    check_constants(data, {"constants": ServingConstants.names()}, where)
+    lists = [name for name in ("models", "gpus") if not isinstance(data.get(name) or (), (list, tuple))]
+    faults = [Fault(where=where, field=name, value=repr(data[name]), rule="must be a list") for name in lists]
+    numbers = ("spread", "expert_spread", "first_spread", "margin", "first_margin")
+    check_constants(data, {"constants": ServingConstants.names()}, where, numbers, faults)
     return ServingCalibration(
         name=str(data.get("name", where)),
         constants=ServingConstants(**data.get("constants", {})),
-        **{name: float(data[name]) for name in ("spread", "expert_spread", "first_spread", "margin", "first_margin") if name in data},
+        **{name: float(data[name]) for name in numbers if data.get(name) is not None},
         made_from=str(data.get("made_from", "")),
-        rows=int(data.get("rows", 0)),
+        rows=int(data.get("rows") or 0),
         mape=mape_of(data),
-        models=tuple(data.get("models", ())),
-        gpus=tuple(data.get("gpus", ())),
+        models=tuple(map(str, data.get("models") or ())),
+        gpus=tuple(map(str, data.get("gpus") or ())),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from autoscout.catalog.gpus import Cluster, gpu_fields
+from autoscout.catalog.gpus import MOST_RATE, Cluster, gpu_fields
 from autoscout.catalog.models import ModelShape
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Task
@@ -53,6 +53,9 @@ class ServingTask:
     limits: Mapping[str, float]  # seconds, by metric name without unit
 
 
+MOST_REQUESTS = 1_000_000  # of one simulated benchmark
+
+
 def read_serving_task(task: Task) -> ServingTask:
     """Read model, GPUs, lengths and load; all faults at once."""
     load = dict(task.workload)
@@ -73,12 +76,17 @@ def read_serving_task(task: Task) -> ServingTask:
         "output_tokens": first_given(facts, "output_tokens", "osl", "output_len", "random_output_len"),
     }
     for name, value in lengths.items():
-        if value is None or not number(value) >= 1:
+        if value is None or not 1 <= number(value) <= MOST_RATE:
             faults.append(Fault(where="task", field=f"workload.{name}", value=repr(value), rule="must be a number of tokens"))
     rate, concurrency = first_given(facts, "request_rate", "qps"), first_given(facts, "concurrency", "max_concurrency")
     for name, value in (("request_rate", rate), ("concurrency", concurrency)):
         if value is not None and not number(value) > 0:
             faults.append(Fault(where="task", field=f"workload.{name}", value=repr(value), rule="must be above 0"))
+    given = first_given(facts, "requests", "num_prompts")
+    for name, value in (("concurrency", concurrency), ("requests", given)):
+        if value is not None and number(value) > MOST_REQUESTS:
+            rule = f"at most {MOST_REQUESTS:,} requests are simulated"
+            faults.append(Fault(where="task", field=f"workload.{name}", value=repr(value), rule=rule))
     if machines is not None and len(machines.groups) > 1:
         kinds = " and ".join(one.name for one, _ in machines.groups)
         rule = "the serving model knows replicas on one kind of GPU"
@@ -87,7 +95,6 @@ def read_serving_task(task: Task) -> ServingTask:
         faults.append(Fault(where="task", field="workload.concurrency", rule="give concurrency, or request_rate in requests per second"))
     if faults or shape is None or machines is None:
         raise ConfigError(faults)
-    given = first_given(facts, "requests", "num_prompts")
     rounds = 4 * min(2048, int(number(concurrency))) if concurrency is not None else 0  # enough to see the steady state
     requests = int(number(given)) if given is not None else max(200, rounds)
     if rate is not None and number(rate) == float("inf") and concurrency is None:

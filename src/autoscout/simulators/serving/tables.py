@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from autoscout.catalog.gpus import gpu, gpu_fields
 from autoscout.catalog.models import model
+from autoscout.common.document import read_rows
 from autoscout.core.errors import ConfigError
 from autoscout.simulators.serving.job import (
     ENGINES,
@@ -39,11 +39,10 @@ class ServingTable:
 
 def read_serving_table(path: str | Path) -> ServingTable:
     """Read a CSV with the columns of the silicon sample: model_path, system, backend, isl, osl, batch_size, tp_size, ..."""
-    with Path(path).open(newline="") as file:
-        return serving_table(Path(path).stem, csv.DictReader(file))
+    return serving_table(Path(path).stem, read_rows(Path(path)))
 
 
-def serving_table(name: str, rows: Iterable[Mapping[str, str]]) -> ServingTable:
+def serving_table(name: str, rows: Iterable[Mapping[str, Any]]) -> ServingTable:
     """The same from rows in memory; rows of disaggregated runs and of unknown models are skipped."""
     jobs: list[dict[str, float]] = []
     kept: list[dict[str, Any]] = []
@@ -53,7 +52,7 @@ def serving_table(name: str, rows: Iterable[Mapping[str, str]]) -> ServingTable:
             if row.get("mode", "agg") != "agg":
                 raise ConfigError("disaggregated")
             jobs.append(_read(row))
-        except (ConfigError, ValueError, KeyError):
+        except (ConfigError, ValueError, TypeError, KeyError, AttributeError, ArithmeticError):
             skipped += 1
             continue
         kept.append(dict(row))

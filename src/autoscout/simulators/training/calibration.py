@@ -14,7 +14,7 @@ import yaml
 from numpy.typing import NDArray
 
 from autoscout.core.errors import ConfigError, Fault
-from autoscout.simulators._shared.calibration import check_constants, mape_of, read_calibration
+from autoscout.simulators._shared.calibration import check_constants, is_number, mape_of, read_calibration
 from autoscout.simulators.training.arithmetic import log2
 from autoscout.simulators.training.constants import TrainingConstants
 from autoscout.simulators.training.job import TrainingJob
@@ -120,25 +120,35 @@ def to_json(calibration: TrainingCalibration) -> dict[str, Any]:
 
 def _from_json(data: Mapping[str, Any], where: str) -> TrainingCalibration:
     known = {"constants": TrainingConstants.names(), "memory": [item.name for item in fields(MemoryConstants)]}
-    check_constants(data, known, where)
+    assumes, ranges = data.get("assumes") or {}, data.get("ranges") or {}
+    faults: list[Fault] = []
+    if not isinstance(assumes, Mapping) or not all(map(is_number, assumes.values())):
+        faults.append(Fault(where=where, field="assumes", value=repr(assumes), rule="must map names to numbers"))
+    if not isinstance(ranges, Mapping) or not all(_numbers(pair, 2) for pair in ranges.values()):
+        faults.append(Fault(where=where, field="ranges", value=repr(ranges), rule="must map names to two numbers"))
+    check_constants(data, known, where, ("spread",), faults)
     return TrainingCalibration(
         name=str(data.get("name", where)),
         constants=TrainingConstants(**data.get("constants", {})),
         memory=MemoryConstants(**data.get("memory", {})),
         shapes=_shapes(data.get("shapes") or (), where),
-        spread=float(data.get("spread", 0.3)),
+        spread=0.3 if data.get("spread") is None else float(data["spread"]),
         made_from=str(data.get("made_from", "")),
-        rows=int(data.get("rows", 0)),
+        rows=int(data.get("rows") or 0),
         mape=mape_of(data),
-        assumes={str(name): float(value) for name, value in data.get("assumes", {}).items()},
-        ranges={name: (float(pair[0]), float(pair[1])) for name, pair in data.get("ranges", {}).items()},
+        assumes={str(name): float(value) for name, value in assumes.items()},
+        ranges={str(name): (float(pair[0]), float(pair[1])) for name, pair in ranges.items()},
     )
+
+
+def _numbers(values: object, count: int) -> bool:
+    return isinstance(values, (list, tuple)) and len(values) == count and all(map(is_number, values))
 
 
 def _shapes(rows: Sequence[Sequence[float]], where: str) -> LayerShapes:
     """Each row is a place and the logarithm of measured over predicted."""
     width = len(PLACE) + 1
-    if any(len(row) != width for row in rows):
+    if not isinstance(rows, (list, tuple)) or not all(_numbers(row, width) for row in rows):
         rule = f"each needs {width} numbers: {', '.join(PLACE)} and the logarithm of measured over predicted"
         raise ConfigError(Fault(where=where, field="shapes", rule=rule, fix="Write it with autoscout calibrate"))
     points = tuple(tuple(float(value) for value in row[:-1]) for row in rows)

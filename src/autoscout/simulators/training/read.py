@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autoscout.catalog.gpus import PRECISIONS, Cluster
+from autoscout.catalog.gpus import MOST_RATE, PRECISIONS, Cluster
 from autoscout.catalog.models import ModelShape
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Task
@@ -84,7 +84,7 @@ def read_task(task: Task) -> TrainingTask:
     sequence = first_given(facts, "sequence", "seq_len", "seq", "sequence_length", "seq_length", "max_seq_len")
     batch = first_given(facts, "global_batch", "global_batch_size", "gbs", "train_batch_size")
     for field, value in (("sequence", sequence), ("global_batch", batch)):
-        if value is None or not number(value) > 0:
+        if value is None or not 0 < number(value) <= MOST_RATE:
             faults.append(Fault(where="task", field=f"workload.{field}", value=repr(value), rule="must be a positive number"))
     precision = str(facts.get("precision") or "bf16")
     if precision.lower() not in PRECISIONS:

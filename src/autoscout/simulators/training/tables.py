@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from autoscout.catalog.gpus import Cluster, gpu
 from autoscout.catalog.models import ModelShape, model
+from autoscout.common.document import read_rows
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.simulators._shared.task import number
 from autoscout.simulators.training.job import TrainingJob
@@ -40,8 +40,7 @@ def read_training_table(path: str | Path, *, given: Mapping[str, Any] | None = N
     The measurement is the first of iter_ms, iter_s, step_s, tokens_s_gpu, tflops_gpu that a row fills in; a row with a
     `status` other than ok and no time counts as one that did not run. `given` fills columns that the file lacks.
     """
-    with Path(path).open(newline="") as file:
-        rows = [{**(given or {}), **{key: value for key, value in row.items() if value not in ("", None)}} for row in csv.DictReader(file)]
+    rows = [{**(given or {}), **{key: value for key, value in row.items() if value not in ("", None)}} for row in read_rows(Path(path))]
     return table_of(Path(path).stem, rows, zero=zero)
 
 
@@ -52,7 +51,8 @@ def table_of(name: str, rows: Iterable[Mapping[str, Any]], *, zero: float = 1.0)
         try:
             reading, job = _read_row(row, zero)
             step_s = _measured_s(row, reading)
-        except ConfigError:
+            peak = float(row["peak_mem_gib"]) * 2**30 if row.get("peak_mem_gib") else math.nan
+        except (ConfigError, ValueError, TypeError, KeyError, ArithmeticError):
             skipped += 1
             continue
         if not math.isfinite(step_s) and row.get("status", "ok") == "ok":
@@ -61,7 +61,7 @@ def table_of(name: str, rows: Iterable[Mapping[str, Any]], *, zero: float = 1.0)
         jobs.append(job)
         times.append(step_s)
         kept.append(dict(row))
-        peaks.append(float(row["peak_mem_gib"]) * 2**30 if row.get("peak_mem_gib") else math.nan)
+        peaks.append(peak)
         shape = reading.shape
         machines = "+".join(f"{count}x{kind.name}" for kind, count in reading.cluster.groups)
         parts = (shape.name, shape.layers, shape.hidden, machines, reading.precision, reading.global_batch, reading.sequence)

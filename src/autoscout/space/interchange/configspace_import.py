@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from autoscout.core.config import Value
 from autoscout.core.errors import ConfigError, Fault, SpaceError
@@ -15,6 +15,8 @@ from autoscout.space.interchange.source import Source, read_json
 from autoscout.space.knobs import Choice, Flag, Grid, Knob
 from autoscout.space.parser import name_text, value_text
 from autoscout.space.space import Space
+
+Read = TypeVar("Read")
 
 META = "autoscout"
 """Key under which the export keeps what ConfigSpace has no field for: in `meta` of each knob, and of the whole file."""
@@ -53,17 +55,22 @@ class _Import:
         knobs = []
         for number, item in enumerate(self.data["hyperparameters"]):
             place = f"hyperparameters[{number}]"
-            try:
-                knobs.append(self._knob(item, conditions))
-            except KeyError as error:
-                self.faults.append(Fault(where=self.where, field=place, rule=f"lacks the key {error}"))
-            except (SpaceError, ConfigError) as error:
-                self.faults += [Fault(where=self.where, field=place, rule=fault.rule, value=fault.value) for fault in error.faults]
-        constraints = self._forbiddens() if self.own is None else [Constraint(**rule) for rule in self.own["constraints"]]
-        if self.faults:
+            knob = self._guarded(place, lambda item: self._knob(item, conditions), item)
+            if knob is not None:
+                knobs.append(knob)
+        if self.own is not None:
+            space = self._guarded(META, lambda own: self._as_exported(knobs, own), self.own) if not self.faults else None
+        else:
+            constraints = self._forbiddens()
+            space = Space(knobs, constraints, {}) if not self.faults else None
+        if space is None:
             raise ConfigError(self.faults)
-        space = Space(knobs, constraints, self.own["facts"] if self.own else {})
-        return space.among(self.own["among"]) if self.own and "among" in self.own else space
+        return space
+
+    @staticmethod
+    def _as_exported(knobs: Sequence[Knob], own: Mapping[str, Any]) -> Space:
+        space = Space(knobs, [Constraint(**rule) for rule in own["constraints"]], own["facts"])
+        return space.among(own["among"]) if "among" in own else space
 
     @property
     def own(self) -> Mapping[str, Any] | None:
@@ -73,30 +80,45 @@ class _Import:
 
     def _forbiddens(self) -> list[Constraint]:
         found = []
-        for number, item in enumerate(self.data.get("forbiddens", [])):
+        for number, item in enumerate(self._list("forbiddens")):
             text = self._guarded(f"forbiddens[{number}]", self._forbidden, item)
             if text:
                 found.append(Constraint(f"not ({text})"))
         return found
 
-    def _guarded(self, place: str, read: Any, item: Any) -> str:
+    def _list(self, name: str) -> list[Any]:
+        found = self.data.get(name) or []
+        if not isinstance(found, list):
+            self.faults.append(Fault(where=self.where, field=name, value=repr(found), rule="must be a list"))
+            return []
+        return found
+
+    def _guarded(self, place: str, read: Callable[[Any], Read], item: Any) -> Read | None:
+        """What `read` makes of a part of the file; None, and a fault, where the part is not what ConfigSpace writes."""
         try:
-            return str(read(item))
+            return read(item)
         except KeyError as error:
             self.faults.append(Fault(where=self.where, field=place, rule=f"lacks the key {error}"))
-        except ConfigError as error:
+        except (SpaceError, ConfigError) as error:
             self.faults += [Fault(where=self.where, field=place, rule=fault.rule, value=fault.value) for fault in error.faults]
-        return ""
+        except RecursionError:
+            self.faults.append(Fault(where=self.where, field=place, rule="nested too deep"))
+        except (TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
+            rule = f"is not what ConfigSpace writes there: {error}"
+            self.faults.append(Fault(where=self.where, field=place, value=repr(item), rule=rule, fix="Write it with ConfigSpace again"))
+        return None
 
     def _conditions_texts(self) -> dict[str, str]:
         for item in self.data["hyperparameters"]:
             if isinstance(item, Mapping) and item.get("type") == "ordinal":
-                self.ordinals[str(item.get("name"))] = list(item.get("sequence", []))
+                sequence = item.get("sequence")
+                self.ordinals[str(item.get("name"))] = sequence if isinstance(sequence, list) else []
         found: dict[str, list[str]] = {}
-        for number, item in enumerate(self.data.get("conditions", [])):
+        for number, item in enumerate(self._list("conditions")):
             text = self._guarded(f"conditions[{number}]", self._condition, item)
-            if text:
-                found.setdefault(_child(item), []).append(text)
+            child = self._guarded(f"conditions[{number}]", _child, item) if text else None
+            if text and child:
+                found.setdefault(child, []).append(text)
         return {child: " and ".join(f"({text})" for text in texts) if len(texts) > 1 else texts[0] for child, texts in found.items()}
 
     def _condition(self, item: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -37,6 +38,12 @@ def _points(source: Source) -> dict[str, dict[str, Value]]:
             faults.append(Fault(where=where, field=f"[{number}]", value=repr(record)[:80], rule="a point must map parameters to values"))
             continue
         point = _point(record)
+        endless = [key for key, value in point.items() if isinstance(value, float) and not math.isfinite(value)]
+        if endless:
+            faults += [
+                Fault(where=where, field=f"[{number}].{key}", value=str(point[key]), rule="a number must be finite") for key in endless
+            ]
+            continue
         name = str(record.get(LABEL, "")) or "-".join(f"{key}={value}" for key, value in point.items()) or "default"
         if name in found and LABEL in record:
             faults.append(Fault(where=where, field=f"[{number}].{LABEL}", value=repr(name), rule="every point needs a name of its own"))

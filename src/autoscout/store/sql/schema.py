@@ -103,9 +103,9 @@ def check_version(connection: Connection, location: str) -> None:
 
 
 def _version(connection: Connection, location: str) -> int:
-    version: int | None = connection.execute(select(schema.c.version)).scalar()
-    if version is None or not 1 <= version <= VERSION:
-        newer = version is not None and version > VERSION
+    version = connection.execute(select(schema.c.version)).scalar()
+    if not isinstance(version, int) or not 1 <= version <= VERSION:
+        newer = isinstance(version, int) and version > VERSION
         rule = f"this AutoScout knows stores up to schema version {VERSION}"
         fix = (
             "It was written by a newer one: pip install --upgrade autoscout"

@@ -9,11 +9,14 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, Select, Table, delete, insert, select, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 
+from autoscout.core.errors import ConfigError, Fault, StoreError
 from autoscout.core.protocols import StudyRecord
 from autoscout.core.task import Task
 from autoscout.store._shared.rules import Claim, Slot, unknown_study
 from autoscout.store.sql.schema import claims, studies, trials
 
+UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
+"""What reading a damaged row raises."""
 CHUNK = 400  # slots in one statement: older SQLite takes 999 variables
 
 
@@ -28,15 +31,44 @@ def columns(record: StudyRecord) -> dict[str, Any]:
     }
 
 
-def record(row: Row[Any]) -> StudyRecord:
-    """A row as a record."""
-    task = Task.from_json(json.loads(row.task))
-    return StudyRecord(name=row.name, task=task, space=row.space, spec=json.loads(row.spec), created_s=row.created_s)
+def record(row: Row[Any], location: str) -> StudyRecord:
+    """A row as a record.
+
+    Raises:
+        StoreError: somebody or something has changed the row.
+    """
+    try:
+        task, spec = Task.from_json(json.loads(row.task)), json.loads(row.spec)
+        if not isinstance(spec, dict) or not isinstance(row.name, str) or not isinstance(row.space, str):
+            raise TypeError("a study has a name, a space and a specification")
+        return StudyRecord(name=row.name, task=task, space=row.space, spec=spec, created_s=float(row.created_s))
+    except (*UNREADABLE, ConfigError) as error:
+        raise damaged(location, f"study {row.name!r} cannot be read", error) from error
 
 
-def all_studies(connection: Connection) -> list[StudyRecord]:
-    """All records, newest first."""
-    return [record(row) for row in connection.execute(select(studies).order_by(studies.c.created_s.desc(), studies.c.id.desc()))]
+def damaged(location: str, what: str, error: Exception, value: object = "") -> StoreError:
+    """For a row that is not what we wrote."""
+    reason = f"{error} is missing" if isinstance(error, KeyError) else str(error) or type(error).__name__
+    fix = "Was the database edited by hand? Its trials are also in trials.jsonl (docs/guides/store.md)"
+    return StoreError(Fault(where=location, value=str(value)[:60], rule=f"{what}: {reason}", fix=fix))
+
+
+def all_studies(connection: Connection, location: str) -> list[StudyRecord]:
+    """All records, newest first.
+
+    Raises:
+        StoreError: some rows are damaged; all of them at once.
+    """
+    found: list[StudyRecord] = []
+    faults: list[Fault] = []
+    for row in connection.execute(select(studies).order_by(studies.c.created_s.desc(), studies.c.id.desc())):
+        try:
+            found.append(record(row, location))
+        except StoreError as error:
+            faults += error.faults
+    if faults:
+        raise StoreError(faults)
+    return found
 
 
 def insert_study(connection: Connection, values: dict[str, Any]) -> None:

@@ -91,7 +91,7 @@ class SqlStore:
         return self._pages(row.id, max(after, -1))
 
     def studies(self) -> list[StudyRecord]:
-        return self._database.read(statements.all_studies)
+        return self._database.read(lambda connection: statements.all_studies(connection, self.location))
 
     def close(self) -> None:
         """Let go of files and connections; trials that other machines added to our studies reach the journal first."""
@@ -107,7 +107,7 @@ class SqlStore:
     def _join(self, connection: Connection, record: StudyRecord) -> StudyRecord:
         statements.insert_study(connection, statements.columns(replace(record, created_s=record.created_s or self._clock.now_s())))
         row = statements.find_study(connection, record.name, self.location, lock=True)
-        joined = join(statements.record(row), record, self.location)
+        joined = join(statements.record(row, self.location), record, self.location)
         if joined.space != row.space:
             log.info("study %r continues with another space; trials stored before stay", record.name)
         connection.execute(update(studies).where(studies.c.id == row.id).values(statements.columns(joined)))
@@ -161,8 +161,14 @@ class SqlStore:
             span = trials.c.batch.between(after + 1, after + PAGE)
             wanted = select(trials.c.batch, trials.c.data).where(trials.c.study_id == study_id, span).order_by(trials.c.number)
             found: dict[int, list[Trial]] = {}
+            faults: list[Fault] = []
             for batch, line in self._rows(wanted):
-                found.setdefault(batch, []).append(self._decode(line))
+                try:
+                    found.setdefault(batch, []).append(self._decode(line))
+                except StoreError as error:
+                    faults += error.faults
+            if faults:
+                raise StoreError(faults)
             yield from found.values()
             if len(found) < PAGE:
                 return
@@ -177,9 +183,8 @@ class SqlStore:
     def _decode(self, line: str) -> Trial:
         try:
             return decode(line)
-        except ValueError as error:
-            rule = f"a stored trial cannot be read: {error}"
-            raise StoreError(Fault(where=self.location, value=line[:60], rule=rule, fix="Was the database edited by hand?")) from error
+        except (ValueError, TypeError) as error:  # TypeError: not even text
+            raise statements.damaged(self.location, "a stored trial cannot be read", error, line) from error
 
 
 def _same(stored: Trial, mine: Trial) -> bool:

@@ -240,6 +240,8 @@ class _Reader:
                 return inner if isinstance(node.op, ast.UAdd) else Syntax(_OPERATORS[type(node.op)], at, (inner,))
             case ast.BinOp():
                 sides = (self.scalar(node.left, depth), self.scalar(node.right, depth))
+                if type(node.op) not in _OPERATORS:  # two comparisons in a row, as in a >> b
+                    raise _no_code(self.text, self.text[self.sign(node.left)], self.sign(node.left))
                 return Syntax(_OPERATORS[type(node.op)], self.sign(node.left), sides)
             case ast.IfExp():
                 parts = tuple(self.read(part, depth - 1) for part in (node.test, node.body, node.orelse))

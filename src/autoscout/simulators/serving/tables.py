@@ -57,7 +57,7 @@ def serving_table(name: str, rows: Iterable[Mapping[str, Any]]) -> ServingTable:
             continue
         kept.append(dict(row))
         models.append(row["model_path"].split("/")[-1])
-        parts = (row["model_path"], row["system"], row["backend"], row["isl"], row["osl"], row["concurrency"], row.get("precision"))
+        parts = (row["model_path"], row["system"], row["backend"], row["isl"], row["osl"], row.get("concurrency"), row.get("precision"))
         groups.append(" ".join(map(str, parts)))
     columns = {item.name: np.array([job[item.name] for job in jobs]) for item in fields(ServingJob)}
     return ServingTable(

@@ -145,6 +145,17 @@ def test_a_tenant_that_stays_is_reported(executor: LocalExecutor | InlineExecuto
     assert finish(executor, shell("true")).returncode == 0, "who needs no GPU waits for nobody"
 
 
+def test_the_same_reason_for_waiting_is_not_said_by_every_launch(gpus: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write_gpus(gpus, [process()])
+    with LocalExecutor(LocalOptions(gpu_wait_s=0.0)) as executor:
+        for _ in range(3):
+            finish(executor, python(SHOW, resources=ONE))
+        assert caplog.text.count("waiting for") == 1
+        write_gpus(gpus, [process(pid=1)])
+        finish(executor, python(SHOW, resources=ONE))
+        assert caplog.text.count("waiting for") == 2, "somebody else"
+
+
 def test_running_next_to_a_tenant_is_a_choice(gpus: Path) -> None:
     write_gpus(gpus, [process(utilisation=0.7)])
     with LocalExecutor(LocalOptions(gpu_wait_s=0.0, gpu_shared=True)) as executor:

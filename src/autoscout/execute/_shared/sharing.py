@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from autoscout.common.gpus import VISIBLE_GPUS, Gpu, named, present_gpus, read_gpus, reading_is_cheap
@@ -22,6 +22,11 @@ LOOK_S = 0.25  # how often a launch that waits looks again
 EXPENSIVE_LOOK_S = 5.0  # and where each look starts a program
 SETTLED_GB = 1 / 16  # memory that may stay in use after a launch: drivers round
 
+REMIND_S = 60.0  # how often at most the same reason for waiting is said
+
+Reasons = frozenset[tuple[str, int]]
+"""GPUs and the processes for which a launch waits."""
+
 log = logger(__name__)
 notices = logger(NOTICES)
 
@@ -35,6 +40,7 @@ class GpuSharing:
     wait_s: float  # how long to wait for other people's processes
     shared: bool  # whether to run next to them after that, instead of refusing
     settle_s: float = 0.0  # how long to wait for a finished launch's memory to come back
+    told_s: dict[Reasons, float] = field(default_factory=dict)  # what was said to the person who waits, and when
 
 
 def gpu_user(folder: str | Path | None) -> str:
@@ -60,7 +66,6 @@ class OnGpus:
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._run: Run | None = None
-        self._told: set[tuple[str, int]] = set()
         own = present_gpus(launch.env) if any(name in launch.env for name in VISIBLE_GPUS) else sharing.gpus
         self._wanted = tuple(dict.fromkeys([*(gpu for gpu in share.gpus if gpu in own), *own]))
         self._count = min(launch.resources.gpus, len(self._wanted))
@@ -110,11 +115,12 @@ class OnGpus:
         return Completed(returncode=None, cancelled=True)
 
     def _tell(self, holders: dict[str, Holder], taken: dict[str, tuple[Tenant, ...]]) -> None:
-        """Say for whom the launch waits, whenever that changes."""
+        """Say for whom the launch waits: when that changes, and now and then."""
         reasons = {f"GPU {gpu}, held by {who}": (gpu, who.pid) for gpu, who in holders.items()}
         reasons |= {f"{each}": (gpu, each.pid) for gpu, there in taken.items() if gpu not in holders for each in there}
-        if reasons and set(reasons.values()) != self._told:
-            self._told = set(reasons.values())
+        key, now_s = frozenset(reasons.values()), time.monotonic()
+        if reasons and now_s >= self._sharing.told_s.get(key, -REMIND_S) + REMIND_S:
+            self._sharing.told_s[key] = now_s
             notices.warning("waiting for %s", "; ".join(list(reasons)[:MOST_TENANTS]))
 
     def _refused(self, taken: dict[str, tuple[Tenant, ...]]) -> Completed:

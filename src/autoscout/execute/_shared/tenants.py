@@ -113,9 +113,9 @@ class Watch:
         during = self._samples[:-1] or self._samples  # the last one was taken after the end, to see who is still there
         found = {"gpu_utilisation": round(fmean(gpu.utilisation for sample in during for gpu in sample.values()), 4)}
         by_sample = [[each for gpu in sample.values() for each in gpu.processes if self._is_foreign(each)] for sample in self._samples]
-        found["gpu_other_memory_gb"] = round(max(sum(each.memory_gb for each in one) for one in by_sample) + hidden_gb, 3)
+        found["gpu_other_memory_gb"] = round(max(sum((each.memory_gb for each in one), 0.0) for one in by_sample) + hidden_gb, 3)
         if all(each.utilisation is not None for one in by_sample for each in one):
-            found["gpu_other_share"] = round(min(1.0, max(sum(each.utilisation or 0.0 for each in one) for one in by_sample)), 4)
+            found["gpu_other_share"] = round(min(1.0, max(sum((each.utilisation or 0.0 for each in one), 0.0) for one in by_sample)), 4)
         return found
 
     def disturbed_by(self) -> tuple[Tenant, ...]:

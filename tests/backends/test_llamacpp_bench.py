@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from llamacpp_running import config_of, measure, run, small_task, with_settings
 
-from autoscout.backends.llamacpp import LlamaCppBackend
+from autoscout.backends.llamacpp import LlamaCppBackend, serve
 from autoscout.backends.llamacpp.bench import _wanted
 from autoscout.backends.llamacpp.model import ensure_model
 from autoscout.backends.llamacpp.workload import METRICS
-from autoscout.core.launch import Resources
+from autoscout.core.launch import Launch, Resources
 from autoscout.core.trial import Status
 
 BACKEND = LlamaCppBackend()
@@ -141,19 +141,54 @@ def test_memory_that_is_not_there(cache: Path, tmp_path: Path) -> None:
     assert BACKEND.render(config_of(limited), limited, seed=1).resources == Resources(cpus=int(limited.hardware["cores"]), memory_gb=0.02)
 
 
+def with_program(launch: Launch, program: str) -> Launch:
+    """The launch with another program in the place of the server."""
+    code = "import os; from autoscout.backends.llamacpp import bench, serve; serve.__file__ = 'other.py'"
+    code += "; os._exit(bench.main('bench_input.json'))"
+    return replace(launch, argv=(launch.argv[0], "-c", code), files={**launch.files, "other.py": program})
+
+
+@pytest.mark.parametrize(
+    ("ending", "status", "reason"),
+    [
+        ("os.kill(os.getpid(), signal.SIGABRT)", Status.CRASHED, "ended by SIGABRT while checking: a.cpp:7: GGML_ASSERT(n > 0) failed"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", Status.OOM_RUN, "killed for memory while checking"),
+        ("print('CUDA error: out of memory', file=sys.stderr, flush=True); os._exit(1)", Status.OOM_RUN, "out of memory while checking"),
+        ("self.connection.close()", Status.CRASHED, "the connection to the server broke"),
+    ],
+)
+def test_a_server_that_ends_under_load(ending: str, status: Status, reason: str, cache: Path, tmp_path: Path) -> None:
+    task = small_task(cache)
+    measure(task, tmp_path / "warm")  # the answers of the default come from a real server
+    program = f"""
+import http.server, os, signal, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        print("a.cpp:7: GGML_ASSERT(n > 0) failed", file=sys.stderr, flush=True)
+        {ending}
+server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+print(f"serving m on http://127.0.0.1:{{server.server_port}}", flush=True)
+server.serve_forever()
+"""
+    done = BACKEND.parse(run(with_program(BACKEND.render(config_of(task), task, seed=1), program), tmp_path), task)
+    assert (done.status, reason in done.reason) == (status, True), done
+
+
+def test_the_server_that_is_measured_is_the_one_that_is_handed_over(cache: Path, tmp_path: Path) -> None:
+    task = small_task(cache)
+    config = config_of(task, parallel=2)
+    completed = run(BACKEND.render(config, task, seed=1), tmp_path)
+    exported = BACKEND.export(config, task)
+    assert json.loads(Path(completed.folder, "server.json").read_text()) == json.loads(exported["server.json"])
+    assert exported["server.py"] == Path(serve.__file__).read_text()
+
+
 def test_a_wheel_without_some_parameter(cache: Path, tmp_path: Path) -> None:
     task = small_task(cache)
     launch = BACKEND.render(config_of(task), task, seed=1)
-    hide = (
-        "import runpy, sys; import autoscout.backends.llamacpp.serve as serve\n"
-        "put = serve._put\n"
-        "serve._put = lambda params, attribute, value: put(params, attribute.replace('n_ubatch', 'n_gone'), value)\n"
-        "sys.argv = sys.argv[1:]\n"
-        "from autoscout.backends.llamacpp import bench; import os; os._exit(bench.main('bench_input.json'))\n"
-    )
-    argv = (launch.argv[0], "-c", hide, "bench_input.json")
-    done = BACKEND.parse(run(replace(launch, argv=argv), tmp_path), task)
-    assert done.status is Status.INVALID
+    program = Path(serve.__file__).read_text().replace('"n_ubatch"', '"n_gone"')
+    done = BACKEND.parse(run(with_program(launch, program), tmp_path), task)
+    assert done.status is Status.INVALID, done
     assert "no parameter 'n_gone'" in done.reason
 
 

@@ -20,6 +20,7 @@ from llamacpp_running import PASSIVE, config_of, fixed_task, small_task
 
 from autoscout.backends.llamacpp import LlamaCppBackend
 from autoscout.backends.llamacpp.export import server_arguments
+from autoscout.backends.llamacpp.model import ensure_model
 from autoscout.core.config import Value
 from autoscout.core.task import Task
 
@@ -119,8 +120,7 @@ def test_no_open_server_on_the_network(tmp_path: Path) -> None:
 def test_what_is_missing_is_told(tmp_path: Path) -> None:
     folder = hand_over(small_task(tmp_path / "cache"), tmp_path / "best")
     settings = json.loads((folder / "server.json").read_text())
-    (folder / "server.json").write_text(json.dumps({**settings, "model_path": str(tmp_path / "gone.gguf")}))
-    done = ended(folder)
+    done = ended(folder, MODEL=str(tmp_path / "gone.gguf"), PYTHON=sys.executable)
     assert (done.returncode, "no such model file" in done.stderr) == (2, True)
     (folder / "server.json").write_text("{")
     assert (ended(folder).returncode, "did not start" in ended(folder).stderr) == (1, True)
@@ -133,6 +133,16 @@ def test_the_model_is_made_again_when_the_cache_was_emptied(tmp_path: Path) -> N
     assert not (tmp_path / "cache").exists()
     with running(folder) as (_, url):
         assert post(f"{url}/v1/completions", {"prompt": "bada", "max_tokens": 1})["choices"]
+
+
+def test_the_folder_and_the_model_may_be_moved(tmp_path: Path) -> None:
+    folder = hand_over(small_task(tmp_path / "cache"), tmp_path / "best")
+    ensure_model("random-tiny", "q8_0", tmp_path / "cache").rename(tmp_path / "my model.gguf")
+    (tmp_path / "cache").rename(tmp_path / "old cache")
+    moved = folder.rename(tmp_path / "it's here")
+    with running(moved, MODEL=str(tmp_path / "my model.gguf")) as (_, url):
+        assert post(f"{url}/v1/completions", {"prompt": "bada", "max_tokens": 1})["choices"]
+    assert not (tmp_path / "cache").exists()
 
 
 def test_the_measurement_can_be_repeated(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -29,8 +29,8 @@ class Script:
     def __init__(self, clock: VirtualClock, lines: list[tuple[float, dict[str, Any]]]) -> None:
         self.clock, self.lines, self.requests = clock, lines, []
 
-    def handle_completions(self, prompt: str, callback: Callable[[str], object]) -> None:
-        self.requests.append(json.loads(prompt))
+    def stream(self, request: Mapping[str, Any], callback: Callable[[str], object]) -> None:
+        self.requests.append(request)
         for wait_s, line in self.lines:
             self.clock.sleep(wait_s)
             callback(json.dumps(line))
@@ -121,7 +121,7 @@ class Counting:
         self.lock, self.now, self.most, self.served, self.failing = threading.Lock(), 0, 0, 0, failing
         self.full = threading.Barrier(3)
 
-    def handle_completions(self, prompt: str, callback: Callable[[str], object]) -> None:
+    def stream(self, request: Mapping[str, Any], callback: Callable[[str], object]) -> None:
         with self.lock:
             self.now, self.served = self.now + 1, self.served + 1
             self.most, number = max(self.most, self.now), self.served
@@ -163,9 +163,9 @@ def test_a_crawling_engine_gets_fewer_requests() -> None:
     served: list[str] = []
 
     class Crawls:
-        def handle_completions(self, prompt: str, callback: Callable[[str], object]) -> None:
+        def stream(self, request: Mapping[str, Any], callback: Callable[[str], object]) -> None:
             clock.sleep(4.0)
-            served.append(prompt)
+            served.append(str(request))
             piece = {"choices": [{"text": "a"}], "usage": {"completion_tokens": 2, "prompt_tokens": 3}}
             callback(json.dumps({"choices": [{"text": "b"}]}))
             callback(json.dumps(piece))

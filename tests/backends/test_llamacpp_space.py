@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -49,11 +50,12 @@ def engine_log(tmp_path: Path, slots: int) -> str:
 
 
 def test_the_default_configuration_leaves_the_engine_alone() -> None:
-    """Applied to the engine, our default changes no parameter but those that must be named: model, context, threads."""
+    """Applied to the engine, the default changes no parameter but model, threads, and the slots of llama-server."""
     task = LlamaCppBackend().task({})
-    settings = {"model_path": "model.gguf", "context": 256, **{k: v for k, v in config_of(task).items() if k != "omp_wait_policy"}}
+    settings = json.loads(LlamaCppBackend().export(config_of(task), task)["server.json"])
     ours, fresh = parameters(settings), xllamacpp.CommonParams()
-    named = {"model", "n_ctx", "cpuparams", "cpuparams_batch"}
+    named = {"model", "cpuparams", "cpuparams_batch", "n_parallel", "kv_unified"}
+    assert (ours.n_parallel, ours.kv_unified) == (engine.SERVER_SLOTS, True)
     plain = [name for name in dir(fresh) if not name.startswith("_") and name not in named and not callable(getattr(fresh, name))]
     checked = 0
     for name in plain:
@@ -74,9 +76,22 @@ def test_the_engine_takes_as_many_threads_as_we_say_it_does(tmp_path: Path) -> N
 def test_the_defaults_of_llama_server(tmp_path: Path) -> None:
     assert f"n_slots = {engine.SERVER_SLOTS}" in (log := engine_log(tmp_path, -1)), "what -1, the program's default, stands for"
     assert "kv_unified = 'true'" in log
-    default = space_of(engine_defaults="llama-server", concurrency=2).default()
-    assert (default["parallel"], default["kv_unified"]) == (4, True)
-    assert space_of().default()["parallel"] == xllamacpp.CommonParams().n_parallel == 1
+    default = space_of(concurrency=2).default()
+    assert (default["parallel"], default["kv_unified"], default["context_size"]) == (4, True, "model")
+    assert space_of(engine_defaults="xllamacpp").default()["parallel"] == xllamacpp.CommonParams().n_parallel == 1
+
+
+def test_the_context_of_the_model_is_offered_where_it_holds_the_load() -> None:
+    space = space_of(prompt_tokens=1000, output_tokens=24, concurrency=16)
+    assert space.default()["context_size"] == "model"
+    assert set(space.choices("parallel", Config(context_size="model"))) == {1, 2, 3, 4, 6, 8}, "8 x 1024 is all that the model holds"
+    assert max(space.choices("parallel", Config(context_size="load"))) == 16  # type: ignore[type-var]
+    assert "context_size" not in space_of(prompt_tokens=3000, output_tokens=24).knobs, "four such requests are too long for it"
+    backend, task = LlamaCppBackend(), fixed_task(prompt_tokens=100, output_tokens=24)
+    sizes = {
+        kind: json.loads(backend.export(config_of(task, context_size=kind), task)["server.json"])["context"] for kind in ("model", "load")
+    }
+    assert sizes == {"model": 0, "load": 4 * 256}
 
 
 def test_our_words_are_the_engines_words() -> None:
@@ -113,14 +128,15 @@ def test_a_quantised_v_cache_needs_flash_attention() -> None:
 def test_what_the_engine_would_cut_down_is_not_offered() -> None:
     space = space_of(prompt_tokens=64, output_tokens=64, concurrency=8)
     assert max(space.choices("ubatch", Config(batch=64))) == 64  # type: ignore[type-var]
-    assert set(space.choices("batch", Config(parallel=2))) == {32, 64, 128, 256, 512, 2048}, "two slots of 256, or the default"
-    assert set(space.choices("ubatch", Config(parallel=1))) == {16, 32, 64, 128, 256, 512}
+    assert set(space.choices("batch", Config(parallel=2, context_size="load"))) == {32, 64, 128, 256, 512, 2048}, (
+        "two slots of 256, or the default"
+    )
+    assert set(space.choices("ubatch", Config(parallel=1, context_size="load"))) == {16, 32, 64, 128, 256, 512}
     assert set(space.knobs["parallel"].values) == {1, 2, 3, 4, 6, 8}, "more slots than clients stay empty"
 
 
 def test_batching_of_one_slot_is_no_choice() -> None:
-    space = space_of()
-    assert {"cont_batching", "kv_unified"} & set(space.default()) == set()
+    assert {"cont_batching", "kv_unified"} & set(config_of(fixed_task(), parallel=1)) == set()
     assert {"cont_batching", "kv_unified"} <= set(config_of(fixed_task(), parallel=4))
 
 
@@ -182,10 +198,12 @@ def test_cache_types_must_divide_the_heads(tmp_path: Path, head: int, quantised:
 
 def test_hints_are_valid_and_new() -> None:
     backend, task = LlamaCppBackend(), fixed_task(concurrency=6)
-    (hint,) = backend.hints(task)
-    assert backend.space(task).check(hint) == []
-    assert hint["parallel"] == 6
-    assert backend.hints(fixed_task(concurrency=1)) == ()
+    hints = backend.hints(task)
+    assert [hint["parallel"] for hint in hints] == [1, 6], "as a library; a slot for every client"
+    assert all(backend.space(task).check(hint) == [] for hint in hints)
+    assert [hint["parallel"] for hint in backend.hints(fixed_task(concurrency=1))] == [1]
+    assert backend.hints(fixed_task(concurrency=1, engine_defaults="xllamacpp")) == ()
+    assert backend.hints(fixed_task(concurrency=6, engine_defaults="xllamacpp"))[0]["kv_unified"] is True
 
 
 def test_every_knob_needs_a_new_process() -> None:

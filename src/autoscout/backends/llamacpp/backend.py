@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from autoscout.backends.llamacpp import engine, machine
 from autoscout.backends.llamacpp.export import export_files
 from autoscout.backends.llamacpp.outcome import outcome
-from autoscout.backends.llamacpp.space import build_space
+from autoscout.backends.llamacpp.space import SERVER, build_space
 from autoscout.backends.llamacpp.stages import INPUT, RESULT, STAGE
 from autoscout.backends.llamacpp.workload import METRICS, Workload, natural_direction, read_workload
 from autoscout.common.fields import read_blocks, read_fields, read_objective, refuse_if
@@ -25,8 +25,10 @@ from autoscout.core.task import Task
 from autoscout.core.trial import Measurement
 from autoscout.space import Space
 
-NOT_SETTINGS = ("weights", "omp_wait_policy")
-"""Knobs that are no parameter of the engine: a model file, an environment variable."""
+NOT_SETTINGS = ("weights", "omp_wait_policy", "context_size")
+"""Knobs that are no parameter of the engine by themselves: a model file, an environment variable, the rule for its context."""
+FROM_MODEL = 0
+"""The context size that means the model's own, for the engine and its `--ctx-size`."""
 
 
 class Hardware(BaseModel):
@@ -84,10 +86,18 @@ class LlamaCppBackend:
         return self._spaces[facts]
 
     def hints(self, task: Task) -> tuple[Config, ...]:
-        """Configurations that often do well, worth trying right after the default: a slot for every client."""
+        """Configurations worth measuring right after the default.
+
+        The other of the two ways in which llama.cpp is started without settings, as a library (one slot) or as `llama-server` (four), and
+        a slot for every client, which often does well.
+        """
         space, workload = self.space(task), Workload.from_json(task.workload)
-        slots = space.project({**space.default(), "parallel": workload.concurrency}, Config(parallel=workload.concurrency))
-        return (slots,) if slots != space.default() else ()
+        library = {"parallel": engine.installed().defaults["parallel"]}
+        other = library if workload.engine_defaults == "llama-server" else SERVER
+        wanted = [Config(other), Config(parallel=workload.concurrency)]
+        offered = [some for some in wanted if some["parallel"] in space.knobs["parallel"]]
+        found = [space.project({**space.default(), **some}, some) for some in offered]
+        return tuple(config for config in dict.fromkeys(found) if config != space.default())
 
     def render(self, config: Config, task: Task, seed: int) -> Launch:
         workload = Workload.from_json(task.workload)
@@ -124,10 +134,11 @@ class LlamaCppBackend:
 
 
 def _settings(config: Config, workload: Workload) -> dict[str, Value]:
-    """What the engine is told; the context is that of one request times the slots."""
+    """What the engine is told; the context is the model's own, or that of one request times the slots."""
     slots = config["parallel"]
     assert isinstance(slots, int)
-    return {"context": workload.context * slots, **{name: value for name, value in config.items() if name not in NOT_SETTINGS}}
+    context = FROM_MODEL if config.get("context_size") == "model" else workload.context * slots
+    return {"context": context, **{name: value for name, value in config.items() if name not in NOT_SETTINGS}}
 
 
 def _weights(config: Config, workload: Workload) -> str:

@@ -1,31 +1,29 @@
-"""The measuring process: starts the engine with one configuration, loads it, and writes what it saw.
+"""The measuring process: starts the server with one configuration, loads it over HTTP, and writes what it saw.
 
     python -m autoscout.backends.llamacpp.bench bench_input.json
 
-Runs in a folder of its own, once per measurement: a fresh process is the only way to compare settings that need one, and the
-engine takes its memory with it. Writes `stage.txt` as it goes (so that a kill can be dated) and `bench.json` at the end.
+Runs in a folder of its own, once per measurement, and starts the very program that is handed over. Writes `stage.txt` as it goes (so that
+a kill can be dated) and `bench.json` at the end.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import resource
-import secrets
-import signal
 import subprocess
 import sys
+import tempfile
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from autoscout.backends.llamacpp.client import ServerEnded, ServerProcess
 from autoscout.backends.llamacpp.gguf_file import GgufError, GgufFile
 from autoscout.backends.llamacpp.load import Refused, WrongAnswer, run_load
 from autoscout.backends.llamacpp.model import cache_folder, ensure_model, made_once, model_facts
 from autoscout.backends.llamacpp.probe import Distribution, divergence, probe
-from autoscout.backends.llamacpp.serve import parameters
 from autoscout.backends.llamacpp.stages import FAILED, INPUT, RESULT, STAGE
 from autoscout.core import seeds
 from autoscout.core.clock import RealClock
@@ -33,16 +31,15 @@ from autoscout.core.clock import RealClock
 WARM_TOKENS = 8  # enough to touch all weights and buffers
 UNSETTLED = 0.15  # spread of the repeats, relative to their median, above which up to as many again are taken
 ENOUGH_S = 10.0  # no further repeat or request begins after this long: the configuration, or the machine, is slow beyond interest
-QUIET = 2  # log level: warnings and errors
-LOG_S = 1.0  # the engine says why it did not start in its log only, which a thread of its own writes a little later
 
 
 class Failed(Exception):  # noqa: N818 - a result
     """The measurement ended early; `kind` is a status in the words of `outcome`."""
 
-    def __init__(self, kind: str, reason: str) -> None:
+    def __init__(self, kind: str, reason: str, returncode: int = 0) -> None:
         super().__init__(reason)
         self.kind = kind
+        self.returncode = returncode  # of the server, when it ended by itself
 
 
 def measure(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -56,7 +53,7 @@ def measure(given: Mapping[str, Any]) -> dict[str, Any]:
     reference = _reference(given)
     _stage("loading")
     begun_s = clock.span_s()
-    server = _start(given, path)
+    server = _start(given, path, Path.cwd())
     startup_s = clock.span_s() - begun_s
     try:
         _stage("checking")
@@ -83,7 +80,13 @@ def measure(given: Mapping[str, Any]) -> dict[str, Any]:
         raise Failed("invalid" if error.code == 400 else "crashed", f"the server refused a request: {error}") from error
     except WrongAnswer as error:
         raise Failed("wrong_output", str(error)) from error
-    return _result(samples, {"startup_s": startup_s, "divergence": distance, "peak_mem_gib": _peak_gib()}, workload)
+    except ServerEnded as error:
+        raise Failed("ended", str(error), error.returncode) from error
+    except OSError as error:
+        raise Failed("crashed", str(error)) from error
+    finally:
+        peak_gib = server.stop()
+    return _result(samples, {"startup_s": startup_s, "divergence": distance, "peak_mem_gib": peak_gib}, workload)
 
 
 def _prepare(given: Mapping[str, Any]) -> Path:
@@ -125,34 +128,19 @@ def _reference(given: Mapping[str, Any]) -> list[Distribution]:
 def answer(given: Mapping[str, Any]) -> None:
     """Find out what the engine answers with these settings."""
     path = ensure_model(given["workload"]["model"], given["weights"], cache_folder(given["workload"]["cache_dir"]))
-    server = _start(given, path)
-    found = probe(server, GgufFile(path).prompt_tokens(), given["workload"]["context"])
+    with tempfile.TemporaryDirectory() as folder:
+        server = _start(given, path, Path(folder))
+        found = probe(server, GgufFile(path).prompt_tokens(), given["workload"]["context"])
+        server.stop()
     Path(given["answers"]).write_text(json.dumps(found))
 
 
-def _start(given: Mapping[str, Any], path: Path) -> Any:
-    import xllamacpp
-
-    settings = {**given["settings"], "model_path": str(path)}
-    if settings.get("gpu_layers", "auto") not in ("auto", 0):
-        kinds = [device["type"].name for device in xllamacpp.get_device_info()]
-        if not any(kind.endswith("GPU") for kind in kinds):
-            raise Failed("invalid", "layers cannot go to a GPU: this build of the engine sees none")
+def _start(given: Mapping[str, Any], path: Path, folder: Path) -> ServerProcess:
     try:
-        params = parameters(settings)
-    except AttributeError as error:
-        raise Failed("invalid", str(error)) from error
-    params.hostnames = ["127.0.0.1"]
-    params.api_keys = [secrets.token_hex(16)]  # the port is for nobody; requests come from inside
-    params.verbosity = QUIET
-    try:
-        server = xllamacpp.Server(params)
-    except (RuntimeError, MemoryError) as error:
-        RealClock().sleep(LOG_S)
-        raise Failed("start", f"the engine did not start: {error}") from error
-    for number in (signal.SIGINT, signal.SIGTERM):  # the engine's own handlers stop its loop and leave us waiting for an answer
-        signal.signal(number, signal.SIG_DFL)
-    return server
+        return ServerProcess({"model_path": str(path), **given["settings"]}, folder)
+    except ServerEnded as error:
+        kind = "start" if error.returncode > 0 else "ended"
+        raise Failed(kind, "the server did not start" if kind == "start" else str(error), error.returncode) from error
 
 
 def _wanted(samples: list[dict[str, float]], repeats: int, spent_s: float) -> bool:
@@ -176,11 +164,6 @@ def _result(samples: list[dict[str, float]], single: Mapping[str, float], worklo
     }
 
 
-def _peak_gib() -> float:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (1024**3 if sys.platform == "darwin" else 1024**2)
-
-
 def _stage(name: str) -> None:
     Path(STAGE).write_text(name + "\n")
 
@@ -200,7 +183,7 @@ def main(argument: str) -> int:
     try:
         result = measure(given)
     except Failed as error:
-        _write({"failure": error.kind, "reason": str(error)})
+        _write({"failure": error.kind, "reason": str(error), "returncode": error.returncode})
         print(f"{error.kind}: {error}", file=sys.stderr)
         return FAILED
     _write(result)
@@ -218,4 +201,4 @@ if __name__ == "__main__":
         traceback.print_exc()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(status)  # the engine's threads need not be waited for
+    os._exit(status)  # clients that still wait for an answer need not be waited for

@@ -13,7 +13,10 @@ from autoscout.core.config import Value
 from autoscout.core.errors import Fault, PluginError
 
 SERVER_SLOTS = 4
-"""What the `llama-server` program takes for `--parallel auto`, its default, together with a unified KV cache."""
+"""What the `llama-server` program takes for `--parallel -1` (auto), its default, together with a unified KV cache.
+
+llama.cpp's tools/server/server.cpp: "n_parallel is set to auto, using n_parallel = 4 and kv_unified = true".
+"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -72,24 +72,24 @@ def export_files(workload: Workload, settings: Mapping[str, Value], weights: str
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in env.items())
     made = path != Path(workload.model)
     again = f'"$PYTHON" -m autoscout.backends.llamacpp.prepare {shlex.quote(workload.model)} {weights} {shlex.quote(str(path.parent))}'
-    ready = f'[ -f "$MODEL" ] || {again}  # a file that AutoScout made, and can make again\n' if made else ""
+    ready = f'  [ -f "$MODEL" ] || {again}  # a file that AutoScout made, and can make again\n' if made else ""
     head = (
         "#!/bin/sh\nset -eu\n"
         'here="$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)"\n'
-        f'[ -n "${{PYTHON:-}}" ] || PYTHON={shlex.quote(sys.executable)}\n{exports}'
+        f'[ -n "${{PYTHON:-}}" ] || PYTHON={shlex.quote(sys.executable)}\ncommand -v "$PYTHON" > /dev/null || PYTHON=python3\n{exports}'
     )
-    model = f"MODEL={shlex.quote(str(path))}\n{ready}"
-    command = shlex.join(["llama-server", "--model", str(path), *server_arguments(settings)])
+    model = f'if [ -z "${{MODEL:-}}" ]; then\n  MODEL={shlex.quote(str(path))}\n'
+    command = f'llama-server --model "$MODEL" {shlex.join(server_arguments(settings))}'
     return {
         "run.sh": (
-            f"{head}{model}"
+            f"{head}{model}{ready}fi\n"
             "# Serves an OpenAI-compatible API on http://127.0.0.1:8080 until Ctrl-C. HOST and PORT change the address; a HOST other\n"
-            "# than loopback needs a key in LLAMA_API_KEY. Needs the Python package xllamacpp; with the llama-server program instead:\n"
-            "# ./llama-server.sh\n"
-            'exec "$PYTHON" "$here/server.py" "$here/server.json" "$@"\n'
+            "# than loopback needs a key in LLAMA_API_KEY. MODEL names the model file, where it has another place.\n"
+            "# Needs the Python package xllamacpp; with the llama-server program instead: ./llama-server.sh\n"
+            'exec "$PYTHON" "$here/server.py" "$here/server.json" --model "$MODEL" "$@"\n'
         ),
         "llama-server.sh": (
-            f"#!/bin/sh\nset -eu\n{exports}# The same configuration for the llama-server program of llama.cpp.\n"
+            f"#!/bin/sh\nset -eu\n{exports}{model}fi\n# The same configuration for the llama-server program of llama.cpp.\n"
             f'exec {command} --host "${{HOST:-127.0.0.1}}" --port "${{PORT:-{PORT}}}" "$@"\n'
         ),
         "server.py": files("autoscout.backends.llamacpp").joinpath("serve.py").read_text(),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
@@ -21,9 +21,9 @@ from autoscout.core.clock import Clock
 
 
 class Completes(Protocol):
-    """What is needed of `xllamacpp.Server`."""
+    """What is needed of a server."""
 
-    def handle_completions(self, prompt: str, callback: Callable[[str], object]) -> object: ...
+    def stream(self, request: Mapping[str, Any], callback: Callable[[str], object]) -> object: ...
 
 
 class Refused(Exception):  # noqa: N818 - an answer of the server
@@ -70,7 +70,7 @@ def ask(server: Completes, clock: Clock, prompt: Sequence[int], output_tokens: i
     }
     pieces: list[tuple[float, str]] = []
     begun_s = clock.span_s()
-    server.handle_completions(json.dumps(request), lambda piece: pieces.append((clock.span_s(), piece)))
+    server.stream(request, lambda piece: pieces.append((clock.span_s(), piece)))
     return _checked(begun_s, pieces, len(prompt), output_tokens)
 
 

@@ -7,6 +7,7 @@ import math
 import re
 import signal
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from autoscout.backends.llamacpp.stages import RESULT, STAGE
@@ -27,6 +28,7 @@ _BROKEN_MODEL = re.compile(
 )
 _REFUSED = re.compile(
     r"(?P<why>quantized V cache requires.*|[KV] cache type .* does not divide.*|failed to initialize the context: (?!failed to allocate).*"
+    r"|this release of xllamacpp has no parameter.*|layers cannot go to a GPU.*"
     r"|n_seq_max must be.*|model does not support different K.*|n_batch and n_ubatch cannot both be zero.*|SPLIT_MODE_TENSOR requires.*)"
 )
 _IGNORED = re.compile(r"(?P<why>failed to mlock.*|no usable GPU found.*)")
@@ -102,6 +104,8 @@ def _implausible(metrics: Any, samples: Any, result: Mapping[str, Any], workload
 def _told(result: Mapping[str, Any], stage: str, completed: Completed) -> Measurement:
     """A failure that the measuring process noticed itself."""
     kind, reason = str(result["failure"]), str(result.get("reason", ""))
+    if kind == "ended" and isinstance(result.get("returncode"), int):
+        return _crash(stage, replace(completed, returncode=result["returncode"] or 1))
     if kind == "start":
         return _start_failure(stage, reason, completed)
     if kind == "crashed" and _NO_MEMORY.search(f"{reason}\n{completed.stderr}"):
@@ -134,6 +138,8 @@ def _crash(stage: str, completed: Completed) -> Measurement:
     code = completed.returncode
     if code is None:
         return _failure(Status.CRASHED, informative_line(completed.error) or "never ran", completed)
+    if code == -signal.SIGKILL:  # nobody but a kernel short of memory kills the server
+        return _failure(_no_memory(stage), f"killed for memory while {stage or 'starting'}", completed)
     number = -code if code < 0 else code - 128 if 128 < code < 160 else 0
     if number:
         return _failure(Status.CRASHED, f"ended by {_signal(number)} while {stage or 'starting'}{said}", completed)

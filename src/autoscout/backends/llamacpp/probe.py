@@ -26,9 +26,9 @@ Distribution = dict[str, float]
 
 
 class Answers(Protocol):
-    """What is needed of `xllamacpp.Server`."""
+    """What is needed of a server."""
 
-    def handle_completions(self, prompt: Mapping[str, Any]) -> Any: ...
+    def complete(self, request: Mapping[str, Any]) -> Any: ...
 
 
 def probe(server: Answers, tokens: np.ndarray[Any, np.dtype[np.int64]], context: int) -> list[Distribution]:
@@ -42,7 +42,7 @@ def probe(server: Answers, tokens: np.ndarray[Any, np.dtype[np.int64]], context:
     for number in range(PROMPTS):
         prompt = seeds.stream(SEED, "probe", number).choice(tokens, length).tolist()
         request = {"prompt": prompt, "max_tokens": 1, "temperature": 0.0, "logprobs": SEEN, "cache_prompt": False, "ignore_eos": True}
-        answer = server.handle_completions(request)
+        answer = server.complete(request)
         found.append(_distribution(answer))
     return found
 

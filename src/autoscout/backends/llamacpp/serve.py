@@ -1,6 +1,6 @@
 """Starts llama.cpp's server with the settings of a JSON file, and serves until it is told to stop.
 
-    python server.py server.json [--host 127.0.0.1] [--port 8080]
+    python server.py server.json [--host 127.0.0.1] [--port 8080] [--model other.gguf]
 
 Needs the `xllamacpp` wheel and nothing else: AutoScout hands this very file over together with `run.sh`.
 """
@@ -24,6 +24,7 @@ LOAD_MODES = {"auto": -1, "none": 0, "mmap": 1, "mlock": 2, "mmap+mlock": 3, "di
 SPLIT_MODES = {"none": 0, "layer": 1, "row": 2}
 NUMA = {"off": 0, "distribute": 1, "isolate": 2}
 GPU_LAYERS = {"auto": -1, "all": -2}
+QUIET = 2  # log level: warnings and errors
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -83,7 +84,7 @@ def _threads(params: Any, settings: Mapping[str, Any]) -> None:
             which.strict_cpu = True
 
 
-def serve(settings: Mapping[str, Any], host: str, port: int, api_keys: list[str]) -> int:
+def serve(settings: Mapping[str, Any], host: str, port: int, api_keys: list[str], verbosity: int = QUIET) -> int:
     """Serve until SIGINT or SIGTERM."""
     import xllamacpp
 
@@ -93,7 +94,13 @@ def serve(settings: Mapping[str, Any], host: str, port: int, api_keys: list[str]
     if host not in LOOPBACK and not api_keys:
         print(f"refusing to serve on {host} without a key: set LLAMA_API_KEY, or stay on 127.0.0.1", file=sys.stderr)
         return 2
+    if settings.get("gpu_layers", "auto") not in ("auto", 0):
+        kinds = [device["type"].name for device in xllamacpp.get_device_info()]
+        if not any(kind.endswith("GPU") for kind in kinds):
+            print("layers cannot go to a GPU: this build of the engine sees none", file=sys.stderr)
+            return 2
     params = parameters(settings)
+    params.verbosity = verbosity
     params.hostnames = [host]
     params.port = port
     params.api_keys = api_keys
@@ -131,14 +138,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="llama.cpp's OpenAI-compatible server with tuned settings")
     parser.add_argument("settings", nargs="?", default=str(Path(__file__).with_name("server.json")))
     parser.add_argument("--host", default=os.environ.get("HOST", "127.0.0.1"))
+    parser.add_argument("--model", help="another model file than that of the settings")
+    parser.add_argument("--verbosity", type=int, default=QUIET, help="2: warnings and errors, 3: every request")
     parser.add_argument("--port", type=int, default=int(os.environ.get("PORT", "8080")))
     given = parser.parse_args()
     keys = [key for key in os.environ.get("LLAMA_API_KEY", "").split(",") if key]
     try:
         settings = json.loads(Path(given.settings).read_text())
-        return serve(settings, given.host, given.port, keys)
-    except (RuntimeError, OSError, ValueError, AttributeError) as error:
-        print(f"the server did not start: {error}", file=sys.stderr)
+        settings |= {"model_path": given.model} if given.model else {}
+        return serve(settings, given.host, given.port, keys, given.verbosity)
+    except (RuntimeError, OSError, ValueError, AttributeError, MemoryError) as error:
+        print(f"the server did not start: {error or type(error).__name__}", file=sys.stderr)
         return 1
 
 

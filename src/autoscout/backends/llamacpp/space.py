@@ -11,6 +11,8 @@ from autoscout.backends.llamacpp.workload import MOST_SLOTS, Workload
 from autoscout.core.config import Value
 from autoscout.space import Choice, Constraint, Flag, Grid, Knob, Space
 
+SERVER: Mapping[str, Value] = {"parallel": SERVER_SLOTS, "kv_unified": True}
+"""Where `llama-server` begins differently from the library."""
 EXACT_CACHE = ("f16", "f32")
 LOSSY_CACHE = ("bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
 BLOCK = 32  # values that share a scale in every quantised type of the KV cache
@@ -25,9 +27,7 @@ def build_space(workload: Workload, hardware: Mapping[str, Any], software: Mappi
         software: How the engine was built.
         defaults: What the engine does by itself, knob by knob; a knob that is missing there is not offered.
     """
-    known = dict(defaults)
-    if workload.engine_defaults == "llama-server":
-        known |= {"parallel": SERVER_SLOTS, "kv_unified": True}
+    known = {**defaults, **(SERVER if workload.engine_defaults == "llama-server" else {})}
     knobs = [
         *_threads(hardware, software, known),
         *_batching(workload, known),
@@ -35,8 +35,10 @@ def build_space(workload: Workload, hardware: Mapping[str, Any], software: Mappi
         *_memory(workload, hardware, known),
         *(_gpu(workload, hardware, known) if software.get("gpu_build") else ()),
     ]
-    present = [knob for knob in knobs if knob.name in known or knob.name in ("threads", "threads_batch", "weights", "omp_wait_policy")]
-    return Space(present, _constraints(workload, present, known), facts={"context": workload.context, "cores": int(hardware["cores"])})
+    ours = ("threads", "threads_batch", "weights", "omp_wait_policy", "context_size")  # CommonParams does not know them by these names
+    present = [knob for knob in knobs if knob.name in known or knob.name in ours]
+    facts = {"context": workload.context, "model_context": workload.facts.context, "cores": int(hardware["cores"])}
+    return Space(present, _constraints(workload, present, known), facts=facts)
 
 
 def _threads(hardware: Mapping[str, Any], software: Mapping[str, Any], known: Mapping[str, Value]) -> Iterable[Knob]:
@@ -65,6 +67,9 @@ def _batching(workload: Workload, known: Mapping[str, Value]) -> Iterable[Knob]:
     yield Grid("ubatch", values=sorted({*sizes, ubatch}), default=ubatch, log=True, unit="tokens", help="most tokens computed at once")
     counts = sorted({*_ladder(most), most, slots})
     yield Grid("parallel", values=counts, default=slots, log=True, help="requests served at once, each with a context of its own")
+    if workload.facts.context >= workload.context * slots:
+        help = "tokens of the KV cache: the model's whole context, as the engine takes by itself, or what the slots need for this load"
+        yield Choice("context_size", ["model", "load"], help=help)
     yield Flag("cont_batching", default=bool(known["cont_batching"]), when="parallel > 1", help="new prompts join while others generate")
     yield Flag("kv_unified", default=bool(known["kv_unified"]), when="parallel > 1", help="one KV cache for all requests, not one each")
 
@@ -109,12 +114,16 @@ def _constraints(workload: Workload, knobs: Iterable[Knob], known: Mapping[str, 
     """What llama.cpp refuses, and what it would silently turn into another configuration."""
     names = {knob.name for knob in knobs}
     batch, ubatch = known["batch"], known["ubatch"]
+    whole = '(model_context if context_size == "model" else context * parallel)' if "context_size" in names else "context * parallel"
     rules = [
         Constraint("ubatch <= batch", why="llama.cpp cuts ubatch down to batch"),
-        Constraint(f"batch <= context * parallel or batch == {batch}", why="llama.cpp cuts batch down to the whole context"),
-        Constraint(f"ubatch <= context * parallel or ubatch == {ubatch}", why="llama.cpp cuts ubatch down to the whole context"),
+        Constraint(f"batch <= {whole} or batch == {batch}", why="llama.cpp cuts batch down to the whole context"),
+        Constraint(f"ubatch <= {whole} or ubatch == {ubatch}", why="llama.cpp cuts ubatch down to the whole context"),
         Constraint("parallel <= batch", why="every slot adds a token to each batch"),
     ]
+    if "context_size" in names:
+        why = "every slot needs room for a whole request"
+        rules.append(Constraint('context_size == "load" or context * parallel <= model_context', why=why))
     if workload.allow_lossy:
         exact = ", ".join(f'"{kind}"' for kind in (*EXACT_CACHE, "bf16"))
         rules.append(Constraint(f'flash_attention != "off" or cache_type_v in [{exact}]', why="a quantised V cache needs flash attention"))

@@ -50,7 +50,7 @@ class Workload(Block):
         context: Longest request, prompt and answer together, that every slot must be able to take.
         allow_lossy: Offer knobs that change the answers: quantised weights and KV cache.
         max_divergence: Mean KL divergence (nats per token) from the default's answers above which a configuration is wrong.
-        engine_defaults: Whose defaults are the baseline: the wheel's, or those of the `llama-server` program.
+        engine_defaults: Whose defaults are the baseline: those of the `llama-server` program, or the library's.
         cache_dir: Folder of the model files that are made; the user's cache folder when empty.
         limit_s: Wall-clock limit of one measurement.
         memory_gb: Memory limit of one measurement; none when 0.
@@ -67,7 +67,7 @@ class Workload(Block):
     context: int = Field(0, ge=1)
     allow_lossy: bool = False
     max_divergence: FiniteFloat = Field(0.05, gt=0)
-    engine_defaults: Literal["xllamacpp", "llama-server"] = "xllamacpp"
+    engine_defaults: Literal["llama-server", "xllamacpp"] = "llama-server"
     cache_dir: str = ""
     limit_s: FiniteFloat = Field(0.0, gt=0)
     memory_gb: FiniteFloat = Field(0.0, ge=0)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import re
 from pathlib import Path
 
 import pytest
 import yaml
 
+from autoscout.backends.command.backend import PLAN
 from autoscout.core.trial import Measurement, Status, Trial
 from autoscout.execute.local import LocalExecutor
 from autoscout.search.grid.searcher import GridOptions, GridSearcher
@@ -36,7 +38,7 @@ def test_the_campaigns_are_complete(guide: str) -> None:
 
 
 def test_every_yaml_block_reads() -> None:
-    for guide in ("command.md", "grid.md"):
+    for guide in ("command.md", "grid.md", "servers.md"):
         assert all(isinstance(yaml.safe_load(block), dict) for block in blocks(guide, "yaml"))
 
 
@@ -47,6 +49,17 @@ def test_the_sort_example_measures_and_refuses_the_wrong_answer(tmp_path: Path) 
         for config, status in ((setup.baseline, Status.OK), (wrong, Status.WRONG_OUTPUT)):
             done = executor.submit(setup.backend.render(config, setup.task, 1)).result()
             assert setup.backend.parse(done, setup.task).status is status
+
+
+def test_the_vllm_example_leaves_flags_out_and_finds_its_result() -> None:
+    data = yaml.safe_load(blocks("servers.md", "yaml")[1])
+    data["workload"]["find_program"] = False  # no engine is needed to read it
+    setup = prepare(Campaign.model_validate({"system": "command", **data}))
+    launch = setup.backend.render(setup.baseline.extend(max_num_seqs=64), setup.task, 1)
+    plan = json.loads(launch.files[PLAN])
+    assert plan["serve"]["shell"] == 'vllm serve Qwen/Qwen3-0.6B --port "$AUTOSCOUT_PORT" --max-num-seqs 64'
+    assert '--result-dir "$AUTOSCOUT_FOLDER" --result-filename bench.json' in plan["run"]["shell"]
+    assert "bench.json" in launch.outputs
 
 
 def test_the_rules_example_reads_as_options() -> None:

@@ -32,8 +32,8 @@ def test_passwords_are_never_written_down(url: str, kept: str) -> None:
 
 def test_a_backend_may_hint_at_good_configurations() -> None:
     pytest.importorskip("xllamacpp")
-    plain = prepare(build_campaign({"system": "llamacpp", "workload": {"concurrency": 4}}, where="test"))
-    assert [config["parallel"] for config in plain.first] == [4]
+    plain = prepare(build_campaign({"system": "llamacpp", "workload": {"concurrency": 6}}, where="test"))
+    assert [config["parallel"] for config in plain.first] == [1, 6], "as a library; a slot for every client"
     pinned = prepare(build_campaign({"system": "llamacpp", "workload": {"concurrency": 4}, "set": {"parallel": 2}}, where="test"))
     assert pinned.first == (), "a hint that the pinned knobs rule out is dropped"
     given = prepare(build_campaign({"system": "llamacpp", "workload": {"concurrency": 4}, "first": [{"threads": 1}]}, where="test"))

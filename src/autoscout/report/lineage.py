@@ -92,7 +92,7 @@ def lineage(task: Task, trials: Sequence[Trial], knobs: Sequence[str], depth: in
 
 
 def role_of(trial: Trial) -> str:
-    """Who proposed a trial, in a few words: `hybrid, proposer exhausted`."""
+    """Who proposed a trial, in a few words: `hybrid, proposer stalled`."""
     origin = trial.proposal.origin
     parts = [origin.by or "unknown"]
     parts += [f"{name} {origin.notes[name]}" for name in _SHOWN if isinstance(origin.notes.get(name), (str, int))]

@@ -28,10 +28,10 @@ _NOTHING = Config()
 class HybridSearcher:
     """Expected improvement times chance of success, over candidates that a surrogate of all told trials predicts.
 
-    A step: fit the surrogate; let the proposers try in turn, the first that has something proposes it: a starting point; where the model
-    expects nothing more, an unknown neighbour of a good configuration; else the candidate that is worth most. Given a simulator of the
-    task, the surrogate starts from what that predicts and learns where it is wrong, next to a plain one that takes over if it is wrong
-    throughout.
+    A step: fit the surrogate; let the proposers try in turn, the first that has something proposes it: a starting point; where the search
+    has stalled, a structure that was seldom tried; where the model expects nothing more, an unknown neighbour of a good configuration;
+    else the candidate that is worth most. Given a simulator of the task, the surrogate starts from what that predicts and learns where it
+    is wrong, next to a plain one that takes over if it is wrong throughout.
     """
 
     learns_from_past: ClassVar[bool] = True

@@ -54,6 +54,10 @@ FOREWARNED = 0.4
 # --- when the model has nothing more to say ----------------------------------------------------------------------------------------------
 GAIN = 0.01
 """Share of the best loss: an expected gain below it is no reason to follow the model."""
+STALLED = 9
+"""Answers in a row that were no better before structures are tried that were seldom tried."""
+TURNS = 3
+"""Steps from one such try to the next."""
 
 # --- simulators and past studies ---------------------------------------------------------------------------------------------------------
 PRIOR_TRIALS = 4.0

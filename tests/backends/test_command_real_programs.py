@@ -88,6 +88,8 @@ def test_resources_of_a_setting_that_is_not_given() -> None:
 def test_null_survives_the_file_of_a_space_and_is_typed_as_people_say_it() -> None:
     knob = read_space({"knobs": KNOBS}).knobs["mode"]
     assert [knob.parse(text) for text in ("null", "none", "not given", "c")] == [None, None, None, "c"]
+    both = read_space({"knobs": {"x": {"values": [None, "none"]}}}).knobs["x"]
+    assert [both.parse(text) for text in ("none", "null")] == ["none", None], "a text that is one of the values means itself"
 
 
 @pytest.mark.parametrize("listed", [True, False])

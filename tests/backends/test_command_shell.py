@@ -101,6 +101,12 @@ def test_where_nothing_reaches_only_plain_words_are_written(line: str, place: st
     assert refused.value.faults[0].fix
 
 
+@pytest.mark.parametrize("place", LINES)
+def test_no_executor_finds_its_own_placeholder_in_a_value(place: str) -> None:
+    line = parse(LINES[place], shell=True).shell(Scope({"x": "a {folder} b"}))
+    assert "{folder}" not in line
+
+
 def test_a_word_does_not_end_a_literal_here_document() -> None:
     with pytest.raises(ConfigError, match="delimiter is quoted"):
         parse("cat <<'EOF'\n{x}\nEOF", shell=True).shell(Scope({"x": "EOF"}))

@@ -142,9 +142,10 @@ class Knob:
             SpaceError: no value reads like that.
         """
         wanted = text.strip()
-        for value in self.values if len(self.values) <= 10_000 else ():
-            if wanted == str(value) or wanted.lower() in _SPELLINGS.get(repr(value), ()):
-                return value
+        listed = self.values if len(self.values) <= 10_000 else ()
+        same = [value for value in listed if wanted == str(value)]
+        for value in same or (value for value in listed if wanted.lower() in _SPELLINGS.get(repr(value), ())):
+            return value
         try:
             number = float(wanted)
         except ValueError:

@@ -30,6 +30,9 @@ from autoscout.core.errors import ConfigError, Fault
 RUNTIME = {"folder": "AUTOSCOUT_FOLDER", "port": "AUTOSCOUT_PORT"}
 """Slots known only when the command runs -> the variable that carries them in shell lines."""
 
+EXPANDED = "{folder}"
+"""What executors replace wherever it is in a command; a value that holds this text is written in two pieces."""
+
 VALUE = "AUTOSCOUT_VALUE_"
 """Variables that carry values to places that no quoting reaches."""
 
@@ -131,7 +134,7 @@ class Template:
         """
         variables: list[str] = []
         line = "".join(_shell(node, scope, variables) for node in self.nodes)
-        return "".join(f"{VALUE}{number}={shlex.quote(text)}\n" for number, text in enumerate(variables, 1)) + line
+        return "".join(f"{VALUE}{number}={_word(text)}\n" for number, text in enumerate(variables, 1)) + line
 
     def words(self, scope: Scope) -> list[tuple[Piece, ...]]:
         """As arguments: one, none when a slot has no value, or what `flag`, `switch` and `{flags}` expand to."""
@@ -300,10 +303,14 @@ def _written(piece: Piece, slot: Slot, variables: list[str]) -> str:
             variables.append(piece)
         return _as_variable(f"{VALUE}{variables.index(piece) + 1}", spot.form)
     if spot.form == DOUBLE:
-        return re.sub(r'([\\"$`])', r"\\\1", piece)
+        return re.sub(r'([\\"$`])', r"\\\1", piece).replace(EXPANDED, '{folder""}')
     if spot.form == SINGLE:
-        return piece.replace("'", "'\\''")
-    return shlex.quote(piece)
+        return piece.replace("'", "'\\''").replace(EXPANDED, "{folder''}")
+    return _word(piece)
+
+
+def _word(text: str) -> str:
+    return shlex.quote(text).replace(EXPANDED, "{folder''}")
 
 
 def unwritable(text: str, spot: Spot) -> str:

@@ -104,6 +104,8 @@ def _implausible(metrics: Any, samples: Any, result: Mapping[str, Any], workload
 def _told(result: Mapping[str, Any], stage: str, completed: Completed) -> Measurement:
     """A failure that the measuring process noticed itself."""
     kind, reason = str(result["failure"]), str(result.get("reason", ""))
+    if kind == "ended" and result.get("returncode") == -signal.SIGKILL:  # nobody but a kernel short of memory kills the server alone
+        return _failure(_no_memory(stage), f"killed for memory while {stage or 'starting'}", completed)
     if kind == "ended" and isinstance(result.get("returncode"), int):
         return _crash(stage, replace(completed, returncode=result["returncode"] or 1))
     if kind == "start":
@@ -138,8 +140,6 @@ def _crash(stage: str, completed: Completed) -> Measurement:
     code = completed.returncode
     if code is None:
         return _failure(Status.CRASHED, informative_line(completed.error) or "never ran", completed)
-    if code == -signal.SIGKILL:  # nobody but a kernel short of memory kills the server
-        return _failure(_no_memory(stage), f"killed for memory while {stage or 'starting'}", completed)
     number = -code if code < 0 else code - 128 if 128 < code < 160 else 0
     if number:
         return _failure(Status.CRASHED, f"ended by {_signal(number)} while {stage or 'starting'}{said}", completed)

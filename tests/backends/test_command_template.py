@@ -106,3 +106,9 @@ def test_no_value_can_break_out_of_its_quotes(bare: str, double: str, single: st
     line = template.shell(Scope({"bare": bare, "double": double, "single": single}))
     out = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, check=True).stdout
     assert out.split("\0") == [bare, f"x{double}y", f"x{single}y", ""]
+
+
+@pytest.mark.parametrize("text", ["{x:999999999}", "{x:.999999999f}", "a" * 200_000])
+def test_templates_that_would_not_fit_any_line(text: str) -> None:
+    (fault,) = parse(text, shell=True).faults
+    assert "at most" in fault

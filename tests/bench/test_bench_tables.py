@@ -146,3 +146,22 @@ def test_the_shared_tables_are_what_their_manifest_says() -> None:
         found = load_table(source)
         assert (len(found), found.failures) == (manifest[source.name]["rows"], manifest[source.name]["failures"])
         assert found.space.check(found.configs[-1]) == []
+
+
+@pytest.mark.parametrize(
+    "result",
+    [3, {}, {"configuration": {"x": [1]}}, {"configuration": {}, "measurements": [3]}, {"configuration": {}, "objectives": [[1]]}],
+)
+def test_t4_results_with_holes(tmp_path: Path, result: object) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps({"results": [{"configuration": {"x": 1}, "measurements": [{"name": "time", "value": 1}]}, result]}))
+    with pytest.raises(ConfigError, match=r"results\[1\]"):
+        load_table(find_tables(str(path))[0])
+
+
+def test_a_manifest_with_holes(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "tables")
+    for text in ("[]", '{"toy": 3}', '{"toy": {"params": [{"name": "x"}]}}'):
+        (folder / "manifest.json").write_text(text)
+        with pytest.raises(ConfigError, match=r"manifest\.json"):
+            find_tables(str(folder))

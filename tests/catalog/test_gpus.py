@@ -48,3 +48,26 @@ def test_a_bad_file_names_every_fault(tmp_path: Path) -> None:
         gpu("X", path)
     fields = {fault.field for fault in caught.value.faults}
     assert {"gpus.X.colour", "gpus.X.memory_gb", "gpus.X.bf16_tflops"} <= fields
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[1]", "maps names of GPUs"),
+        ("gpus: 3", "maps names of GPUs"),
+        ("gpus: {X: 3}", "must map fields to numbers"),
+        ("gpus: {X: {bf16_tflops: true, memory_gb: .inf, memory_gbps: 1e99}}", "positive number"),
+        ("gpus: {X: {aliases: 3}}", "aliases to a list"),
+        ("gpus: &a [*a]", "must not contain itself"),
+    ],
+)
+def test_hardware_files_that_are_none(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "gpus.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=words):
+        gpu("X", tmp_path / "gpus.yaml")
+
+
+def test_more_gpus_than_there_are() -> None:
+    for text in ("88888888xA100-80", f"{'9' * 5000}xA100-80"):
+        with pytest.raises(ConfigError, match="at most 1,000,000 GPUs"):
+            cluster(text)

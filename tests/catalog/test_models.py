@@ -98,3 +98,21 @@ def test_defaults_of_a_shape() -> None:
     assert (shape.kv_heads, shape.head_size, shape.ffn, shape.kv_width) == (4, 16, 256, 128)
     # embedding 6400 + two layers of 4 x 64² attention and 2 x 64 x 256 feed-forward
     assert shape.parameters == 6400 + 2 * (4 * 64 * 64 + 2 * 64 * 256)
+
+
+@pytest.mark.parametrize(
+    "change", [{"hidden_size": "64"}, {"vocab_size": [1]}, {"kv_lora_rank": 1e9}, {"num_local_experts": True}, {"vocab_size": 10**30}]
+)
+def test_configs_with_numbers_that_are_none(tmp_path: Path, change: dict[str, object]) -> None:
+    data = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2, **change}
+    (tmp_path / "config.json").write_text(json.dumps(data))
+    with pytest.raises(ConfigError, match=next(iter(change))):
+        read_config(tmp_path / "config.json")
+
+
+def test_shapes_with_numbers_that_are_none() -> None:
+    with pytest.raises(ConfigError) as caught:
+        model_from({"layers": 2, "hidden": "64", "heads": [4]})
+    assert {fault.field for fault in caught.value.faults} == {"hidden", "heads"}
+    with pytest.raises(ConfigError, match="unknown model"):
+        model("[" * 5000)

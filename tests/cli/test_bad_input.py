@@ -296,3 +296,25 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
+
+
+def test_a_list_of_points_is_a_space(tmp_path: Path) -> None:
+    (tmp_path / "sweep.json").write_text('[{"max_num_seqs": 64, "eager": true}, {"max_num_seqs": 128, "eager": false}]')
+    done = run(tmp_path, "space", "count", "sweep.json", "--json")
+    assert (done.returncode, json.loads(done.stdout)) == (0, {"count": 2, "exact": True})
+    assert "max_num_seqs" in run(tmp_path, "space", "show", "sweep.json").stdout
+
+
+@pytest.mark.parametrize("gpus", [True, [1, 2], 88888888, {"a": 1}])
+def test_gpus_that_are_no_number_of_gpus(tmp_path: Path, gpus: object) -> None:
+    path = tmp_path / "virtual.yaml"
+    path.write_text(yaml.safe_dump({"system": "virtual", "hardware": {"gpus": gpus, "gpu": "A100-80"}, "budget": {"trials": 2}}))
+    assert "gpus" in refused(tmp_path, "tune", path, "--dry-run")
+
+
+def test_files_and_templates_that_no_command_has(tmp_path: Path) -> None:
+    files = {"a.json": {1: "x", "b": 2, None: 3}, 3: "text"}
+    refused(tmp_path, "tune", changed(tmp_path, workload={"files": files}), "--dry-run")
+    said = refused(tmp_path, "tune", changed(tmp_path, workload={"command": "echo {x:999999999} {y}"}), "--dry-run")
+    assert "a format is at most 1,000 wide" in said
+    assert said.count("autoscout: ") == 1

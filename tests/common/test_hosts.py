@@ -39,3 +39,9 @@ def test_nonsense_never_raises_anything_else(text: str) -> None:
         assert error.faults  # noqa: PT017
     else:
         assert all(slots for slots in hosts.values())
+
+
+@pytest.mark.parametrize("slots", ["99999999999", "65537", "9" * 5000])
+def test_more_slots_than_any_host_has(slots: str) -> None:
+    with pytest.raises(ConfigError, match="at most 65,536 slots"):
+        parse_hostfile(f"a slots={slots}\n")

@@ -121,3 +121,15 @@ def test_no_file(tmp_path: Path) -> None:
 def test_unnumbered_trials_may_be_many(tmp_path: Path) -> None:
     write_trials(tmp_path / NAME, [_trial(-1), _trial(-1)])
     assert len(read_trials(tmp_path)) == 2
+
+
+@pytest.mark.parametrize(
+    "change", [{"number": float("inf")}, {"number": 10**400}, {"number": 1.5}, {"batch": True}, {"cost_s": 10**400}, {"metrics": [1]}]
+)
+def test_numbers_that_no_trial_has(tmp_path: Path, change: dict[str, object]) -> None:
+    data = {"config": {"x": 1}, "status": "ok", "number": 0, **change}
+    path = tmp_path / "trials.jsonl"
+    path.write_text(json.dumps(data) + "\n" + json.dumps({**data, "status": "maybe"}) + "\n")
+    with pytest.raises(ConfigError) as caught:
+        read_trials(path)
+    assert [fault.where for fault in caught.value.faults] == [f"{path}:1", f"{path}:2"]

@@ -8,7 +8,8 @@ import pytest
 from report_studies import DEFAULT, KNOBS, METRIC, make_study, make_task, make_trial, simulated
 
 from autoscout.core.config import Config
-from autoscout.core.trial import Status
+from autoscout.core.task import Objective, Task
+from autoscout.core.trial import Measurement, Proposal, Status, Trial
 from autoscout.report.ablation import ablate
 from autoscout.report.importance import knob_importance
 from autoscout.report.summary import summarise
@@ -47,7 +48,7 @@ def test_commas_quotes_newlines_and_formulas_survive() -> None:
     rows = read(summary_csv(make_task(), trials))
     assert rows[0]["knob.template"] == 'a,"b"\nc;d'
     assert rows[0]["knob.nothing"] == "null"
-    assert rows[0]["knob.minus"] == "-O3"
+    assert rows[0]["knob.minus"] == "'-O3", "a spreadsheet would take it for a formula"
     assert rows[0]["reason"] == '\'=HYPERLINK("http://evil","x")'
     assert json.loads(rows[0]["origin"]) == {"notes": {"why": "a,b\nc"}}
     assert rows[0][f"metric.{METRIC}"] == ""
@@ -120,3 +121,11 @@ def test_the_json_report_is_strict_json() -> None:
     assert again["ablation"]["steps"][-1]["source"] == "measured"
     assert again["gain"]["pairs"] == 5
     assert report_json(summarise(task, [], DEFAULT))["answer"] is None
+
+
+def test_no_cell_of_the_summary_is_a_formula() -> None:
+    cells = {"a": "=1+1", "b": "@x", "c": "-1.5", "d": "+cmd", "e": -3}
+    trials = [Trial(proposal=Proposal(config=Config(cells)), measurement=Measurement(status=Status.OK, metrics={"s": -2.5}), worker="=w")]
+    (row,) = csv.DictReader(io.StringIO(summary_csv(Task(system="x", objective=Objective(metric="s")), trials)))
+    assert [row[f"knob.{name}"] for name in cells] == ["'=1+1", "'@x", "-1.5", "'+cmd", "-3"]
+    assert (row["metric.s"], row["worker"]) == ("-2.5", "'=w")

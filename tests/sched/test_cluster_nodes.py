@@ -46,3 +46,24 @@ def test_single_nodes_keep_their_order(tmp_path: Path) -> None:
     path = tmp_path / "nodes.csv"
     path.write_text("sn,cpu_milli,memory_mib,gpu,model\nn0,1,1,0,\nn1,1,1,2,T4\nn2,1,1,2,T4\nn3,1,1,8,V100\n")
     assert [(group.nodes, group.gpus, group.kind) for group in Cluster.read(path).groups] == [(2, 2, "T4"), (1, 8, "V100")]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("vc,nodes,gpus_per_node\na,3\nb,x,1\n", "n.csv:2: .*\\n.*n.csv:3: "),
+        ("vc,nodes,gpus_per_node\na,99999999999,8\n", "1 to 1,000,000 nodes"),
+        ("vc,nodes,gpus_per_node\na,1,88888888\n", "1 to 65,536 GPUs"),
+        ("sn,gpu\na\n", "n.csv:2: "),
+    ],
+)
+def test_node_files_that_are_none(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "n.csv").write_text(text)
+    with pytest.raises(ConfigError, match=words):
+        Cluster.read(tmp_path / "n.csv")
+
+
+@pytest.mark.parametrize("text", ["99999999999x8", "8x99999999999", f"{'9' * 5000}x8", "8x8*1.2.3"])
+def test_clusters_that_nobody_has(text: str) -> None:
+    with pytest.raises(ConfigError):
+        Cluster.parse(text)

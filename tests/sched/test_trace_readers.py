@@ -171,3 +171,21 @@ def test_sacct(tmp_path: Path) -> None:
     assert list(trace.kind.texts()) == ["", "a100"]
     assert list(trace.extra["estimate_s"]) == [86_400, 7_200]
     assert len(trace.filters) == 3
+
+
+def test_a_file_with_a_hundred_thousand_bad_rows_gives_a_short_message(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    rows = (f"j{row},{row},{'x' if row % 2 else 5},1\n" for row in range(200_000))
+    path.write_text("job_id,submit_time,duration,gpus\n" + "".join(rows))
+    with pytest.raises(ConfigError) as caught:
+        read(path)
+    assert len(str(caught.value)) < 1000
+    assert "and 99,980 more" in str(caught.value)
+    assert len(read(path, drop_bad=True)) == 100_000
+
+
+@pytest.mark.parametrize("jobs", ["[1]", '[{"attempts": 3}]', '[{"attempts": [{"detail": [3]}]}]', "[" * 5000])
+def test_philly_logs_that_are_none(tmp_path: Path, jobs: str) -> None:
+    (tmp_path / "log.json").write_text(jobs)
+    with pytest.raises(ConfigError):
+        read(tmp_path / "log.json")

@@ -368,3 +368,12 @@ def test_the_recipe_is_short_and_right() -> None:
                         seen += 1
     assert seen > 5
     assert space.check(space.default()) == []
+
+
+def test_sixty_knobs_in_one_sum_of_products_are_estimated() -> None:
+    knobs = [Grid(f"k{number}", 1, 20) for number in range(60)]
+    space = Space(knobs, [" + ".join(f"k{number} * k{number + 1}" for number in range(0, 60, 2)) + " <= 5000"])
+    count = space.count()
+    assert not count.exact
+    assert 1e76 < count.value < 20**60
+    assert space._solver.effort < 3_000_000, "a few seconds"

@@ -12,7 +12,7 @@ from random_spaces import spaces
 
 from autoscout.common.templates import fill
 from autoscout.core.config import Config
-from autoscout.core.errors import ConfigError
+from autoscout.core.errors import AutoScoutError, ConfigError
 from autoscout.space import Choice, Constraint, Flag, Grid, Space, read_space
 from autoscout.space.interchange import read_configspace, read_sweep, read_tuning_space, tuning_template, write_configspace
 
@@ -278,3 +278,29 @@ def test_a_tuning_space(tmp_path: Path) -> None:
 def test_broken_tuning_spaces(source: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         read_tuning_space(source)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"conditions": 5},
+        {"conditions": [{"child": "b", "parent": {"x": 1}, "type": "EQ", "value": 1}]},
+        {"conditions": [{"type": "EQ", "parent": "a", "value": 1}]},
+        {"forbiddens": [[]]},
+        {"hyperparameters": [7]},
+        {"hyperparameters": [{"name": "a", "type": "categorical", "choices": 3}]},
+        {"hyperparameters": [{"name": "a", "type": "uniform_int", "lower": "x", "upper": 3}]},
+        {"hyperparameters": [{"name": ["a"], "type": "constant", "value": 3}]},
+    ],
+)
+def test_configspace_files_with_holes(change: dict[str, Any]) -> None:
+    knob = {"name": "a", "type": "categorical", "choices": [1, 2], "default_value": 1}
+    good: dict[str, Any] = {"hyperparameters": [knob], "conditions": [], "forbiddens": []}
+    assert read_configspace(good).count().value == 2
+    with pytest.raises(AutoScoutError):
+        read_configspace({**good, **change})
+
+
+def test_a_sweep_with_an_endless_number() -> None:
+    with pytest.raises(ConfigError, match=r"\[1\]\.n: a number must be finite"):
+        read_sweep('[{"n": 1}, {"n": Infinity}]')

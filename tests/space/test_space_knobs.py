@@ -164,3 +164,29 @@ def test_knobs_compare_copy_and_narrow() -> None:
     assert len(knob.values) == 8
     with pytest.raises(SpaceError, match="must be one of"):
         knob.only(9)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"points": 100_000_000_000}, "from 2 to 100,000"),
+        ({"points": True}, "from 2 to 100,000"),
+        ({"log": True, "base": 1.0000001}, "at most 100,000 values"),
+        ({"log": True, "base": []}, "a base must be above 1"),
+        ({"step": []}, "a step must be a number"),
+        ({"step": float("nan")}, "a step must be a number"),
+        ({"step": 1e-30}, "at most 1,000,000,000,000 values"),
+        ({"high": 10**400}, "at most 63 bits"),
+        ({"high": 10**15}, "at most 1,000,000,000,000 values"),
+        ({"high": 10**9, "step": 7, "default": 3}, "must contain its default"),
+    ],
+)
+def test_ranges_beyond_every_bound(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(SpaceError, match=words):
+        Grid("x", **{"low": 1, "high": 1000, **given})
+
+
+def test_long_lists_are_checked_in_one_go() -> None:
+    assert len(Choice("x", [f"v{number}" for number in range(50_000)]).values) == 50_000
+    with pytest.raises(SpaceError, match="may be listed once"):
+        Choice("x", [*range(50_000), 7])

@@ -199,3 +199,9 @@ def test_every_value_can_be_written(value: Any) -> None:
     found = value_of(parse(value_text(value)), {})
     assert found == value
     assert type(found) is type(value)
+
+
+@pytest.mark.parametrize("text", ["a >> 1", "a << 2 < 3"])
+def test_shifts_are_not_a_pair_of_comparisons(text: str) -> None:
+    with pytest.raises(SpaceError, match="column 3"):
+        parse(text)

@@ -233,3 +233,19 @@ def test_the_schema_refuses_what_we_refuse(text: str) -> None:
     assert list(jsonschema.Draft202012Validator(json_schema()).iter_errors(compose(text, "text").value))
     with pytest.raises(SpaceError):
         read_space(text + "\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("knobs: {k: [1, 2]}\namong: [{k: .inf}]\n", r"space:2: among\[0\]\.k: a number must be finite"),
+        ("knobs: {k: {range: [1, 9], step: []}}\n", "a step must be a number"),
+        ("knobs: {k: {range: [1, []], type: float}}\n", "must be finite numbers"),
+        ("knobs: {k: {type: !!bool x}}\n", "cannot be read"),
+        ("knobs: {k: [!!timestamp x]}\n", "cannot be read"),
+        ("knobs: {k: {range: [1, 9], points: 100000000000}}\n", "from 2 to 100,000"),
+    ],
+)
+def test_values_that_no_knob_takes(text: str, words: str) -> None:
+    with pytest.raises(SpaceError, match=words):
+        read_space(text)

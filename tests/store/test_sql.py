@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import sqlite3
@@ -329,3 +330,31 @@ def test_plain_sql_reads_a_store(tmp_path: Path) -> None:
     rows = connection.execute("SELECT number, status, json_extract(data, '$.metrics.time_s') FROM autoscout_trials ORDER BY number")
     assert rows.fetchall() == [(0, "ok", 1.0), (1, "ok", 2.0)]
     connection.close()
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "content", "words"),
+    [
+        ("autoscout_trials", "data", '{"number": Infinity}', "a stored trial cannot be read"),
+        ("autoscout_trials", "data", b"\xff", "a stored trial cannot be read"),
+        ("autoscout_studies", "task", "[1]", "study 'study' cannot be read"),
+        ("autoscout_studies", "spec", "3", "study 'study' cannot be read"),
+        ("autoscout_schema", "version", "x", "schema version"),
+    ],
+)
+def test_damaged_rows_are_named(tmp_path: Path, table: str, column: str, content: object, words: str) -> None:
+    place = tmp_path / "store.db"
+    with SqlStore(place) as store:
+        store.open(record())
+        store.append("study", [trial(1), trial(2)])
+    with contextlib.closing(sqlite3.connect(place)) as connection, connection:
+        connection.execute(f"UPDATE {table} SET {column} = ?", (content,))
+
+    def read_all() -> None:
+        with SqlStore(place, create=False) as store:
+            for known in store.studies():
+                list(store.batches(known.name))
+
+    with pytest.raises(StoreError, match=words) as caught:
+        read_all()
+    assert len(caught.value.faults) == (2 if column == "data" else 1), "all damaged rows at once"

@@ -11,6 +11,7 @@ import yaml
 from rich.table import Table
 
 from autoscout.cli import _options as options
+from autoscout.common.document import load_json
 from autoscout.core.errors import EXIT_BAD_INPUT, SpaceError
 from autoscout.space import Listed, Space, read_space, write_space
 from autoscout.space.knobs import shown
@@ -50,7 +51,7 @@ def count(target: Target, pinned: Pinned = None, as_json: Json = False) -> None:
     if as_json:
         options.emit({"count": found.value, "exact": found.exact})
         return
-    options.console.print(f"{found.value:,}" if found.exact else f"about {found.value:,.0f} (estimated)", highlight=False)
+    options.console.print(str(found) if found.exact else f"{found} (estimated)", highlight=False)
 
 
 @app.command("validate")
@@ -81,8 +82,14 @@ def _reasons(space: Space, chosen: Mapping[str, Any]) -> list[str]:
 
 def _load(target: str, pinned: list[str] | None) -> Space:
     path = Path(target)
-    if path.is_file() and options.names_a_file(target) and "system" not in options.read_mapping(path):
+    if path.is_file() and options.names_a_file(target) and not _is_campaign(path):
         space = read_space(path)
         given = pins(space, options.assignments(pinned or (), "--set"))
         return space.pin(given) if given else space
     return prepare(options.load(target, {"set": options.assignments(pinned or (), "--set")})).space
+
+
+def _is_campaign(path: Path) -> bool:
+    """Whether a file names a system; what another tool wrote (a sweep may be a list) does not."""
+    content = load_json(path) if path.suffix == ".json" else options.read_mapping(path)
+    return isinstance(content, Mapping) and "system" in content

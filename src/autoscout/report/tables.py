@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -20,6 +21,9 @@ from autoscout.report.curves import ordered
 from autoscout.report.importance import Importance
 from autoscout.report.labels import KnobNote, namer, one_line
 from autoscout.report.summary import Summary, is_dirty
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what begins with one of these is a formula to a spreadsheet
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 
 T4_VERSION = "1.0.0"
 
@@ -55,7 +59,7 @@ def summary_csv(task: Task, trials: Sequence[Trial], knobs: Iterable[KnobNote] =
         writer.writerow(
             [
                 trial.number,
-                name_of(trial.config),
+                _harmless(name_of(trial.config)),
                 trial.config.key,
                 answer.status.value,
                 answer.fidelity.label,
@@ -67,7 +71,7 @@ def summary_csv(task: Task, trials: Sequence[Trial], knobs: Iterable[KnobNote] =
                 answer.cost_s,
                 trial.started_s,
                 trial.finished_s,
-                trial.worker,
+                _harmless(trial.worker),
                 _flag(is_dirty(trial)),
                 json.dumps(trial.proposal.origin.to_json(), sort_keys=True, default=str),
                 _harmless(one_line(answer.reason, 500)),
@@ -87,12 +91,12 @@ def _cell(config: Config, name: str) -> str | int | float:
     value = config[name]
     if value is None:
         return "null"
-    return _flag(value) if isinstance(value, bool) else value
+    return _flag(value) if isinstance(value, bool) else _harmless(value) if isinstance(value, str) else value
 
 
 def _harmless(text: str) -> str:
-    """Engines write the reasons, spreadsheets run what begins with one of these as a formula."""
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
+    """The text, with a quote before what a spreadsheet would run as a formula; a number stays one."""
+    return f"'{text}" if text[:1] in _FORMULA and not _NUMBER.fullmatch(text) else text
 
 
 def report_json(summary: Summary, importance: Importance | None = None, ablation: Ablation | None = None) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from autoscout.core.errors import ConfigError, Fault
 
+MOST_SPANS = 20  # runs of lines that a message lists
+
 
 @dataclass(frozen=True)
 class Labels:
@@ -212,11 +214,13 @@ def check_columns(
 
 
 def spans(numbers: NDArray[np.int64]) -> str:
-    """All numbers in short: `3, 7-9, 12`."""
+    """The numbers in short, the first `MOST_SPANS` runs of them: `3, 7-9, 12`."""
     ordered = np.sort(numbers)
     cuts = np.flatnonzero(np.diff(ordered) > 1) + 1
-    parts = np.split(ordered, cuts)
-    return ", ".join(f"{part[0]}-{part[-1]}" if len(part) > 1 else f"{part[0]}" for part in parts)
+    starts, ends = ordered[[0, *cuts[:MOST_SPANS]]], ordered[[*(cuts[:MOST_SPANS] - 1), -1]]
+    parts = [f"{first}-{last}" if last > first else f"{first}" for first, last in zip(starts, ends, strict=True)]
+    left = len(ordered) - int(cuts[MOST_SPANS - 1]) if len(cuts) >= MOST_SPANS else 0
+    return ", ".join(parts[:MOST_SPANS]) + (f" and {left:,} more" if left else "")
 
 
 def examples(values: NDArray[np.float64] | NDArray[np.str_]) -> str:

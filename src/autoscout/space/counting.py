@@ -13,6 +13,8 @@ import numpy as np
 from autoscout.space.solver import QUICK_WORK, Solver, State, ask_in_turn
 
 PROBES = 400
+FEWEST_PROBES = 20  # an estimate from fewer says little
+QUICK_EFFORT = 300_000  # of the solver for a first count, and for an estimate: a second or two
 
 
 @dataclass(frozen=True)
@@ -30,22 +32,22 @@ class OutOfWork(Exception):  # noqa: N818 - a signal between two functions of th
     """Counting would cost more than it may."""
 
 
-def count(solver: Solver, state: State, work: int) -> int:
+def count(solver: Solver, state: State, work: int, effort: float = math.inf) -> int:
     """The exact number of completions.
 
     Raises:
-        OutOfWork: more than `work` states would have to be looked into.
+        OutOfWork: more than `work` states would have to be looked into, or that would take more than `effort`.
     """
-    return _count(solver, state, solver.work + work)
+    return _count(solver, state, solver.work + work, solver.effort + effort)
 
 
-def _count(solver: Solver, state: State, limit: int) -> int:
+def _count(solver: Solver, state: State, limit: int, effort: float = math.inf) -> int:
     if state.count is None:
-        ask_in_turn(state, lambda asked: _counting(solver, asked, limit))
+        ask_in_turn(state, lambda asked: _counting(solver, asked, limit, effort))
     return state.count or 0
 
 
-def _counting(solver: Solver, state: State, limit: int) -> Iterator[State]:
+def _counting(solver: Solver, state: State, limit: int, effort: float) -> Iterator[State]:
     """Count a state, asking for the counts of other states first by yielding them."""
     parts = solver.parts(state)
     if len(parts) != 1 or parts[0] is not state:
@@ -71,6 +73,8 @@ def _counting(solver: Solver, state: State, limit: int) -> Iterator[State]:
             if solver.work > limit:
                 raise OutOfWork
         after = solver.step(state, index, position)
+        if solver.effort > effort:
+            raise OutOfWork
         if after is not None:
             if after.count is None:
                 yield after
@@ -79,22 +83,42 @@ def _counting(solver: Solver, state: State, limit: int) -> Iterator[State]:
 
 
 def estimate(solver: Solver, state: State, rng: np.random.Generator, probes: int = PROBES) -> int:
-    """An unbiased estimate: the mean, over random descents, of the product of the branchings on the way (Knuth 1975)."""
+    """An unbiased estimate: the mean, over random descents, of the product of the branchings on the way (Knuth 1975).
+
+    Descents look ahead, so that none ends in a dead end. Where that takes too long they do not, and a dead end counts as zero.
+    """
     if not solver.feasible(state):
         return 0
-    logs = [_probe(solver, state, rng) for _ in range(probes)]
+    logs: list[float] = []
+    for deep in (True, False):
+        limit = solver.effort + QUICK_EFFORT
+        while len(logs) < probes:
+            log = _probe(solver, state, rng, deep, limit if deep or len(logs) >= FEWEST_PROBES else math.inf)
+            if log is None:
+                break
+            logs.append(log)
+        if len(logs) >= min(probes, FEWEST_PROBES) and max(logs) > -math.inf:
+            break
+        logs = []
+    if not logs:
+        return 1  # it can be completed, and no descent found how
     top = max(logs)
     mean = sum(math.exp(log - top) for log in logs) / len(logs)
     return round(Decimal(top).exp() * Decimal(mean))
 
 
-def _probe(solver: Solver, state: State, rng: np.random.Generator) -> float:
+def _probe(solver: Solver, state: State, rng: np.random.Generator, deep: bool, limit: float) -> float | None:
+    """The logarithm of one descent's product, -inf for a dead end; None when the solver's effort has passed `limit`."""
     total = 0.0
     waiting = [state]
     while waiting:
         for part in solver.parts(waiting.pop()):
-            index, _ = solver.branch(part)
-            support = solver.support(part, index)
+            if solver.effort > limit:
+                return None
+            index, allowed = solver.branch(part)
+            support = solver.support(part, index) if deep else [at for at in allowed if solver.step(part, index, at) is not None]
+            if not support:
+                return -math.inf
             total += math.log(len(support))
             after = solver.step(part, index, support[int(rng.integers(len(support)))])
             assert after is not None, "a supported value can be set"

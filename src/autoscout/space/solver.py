@@ -82,6 +82,7 @@ class Solver:
         self._everything: dict[int, tuple[Value, ...]] = {}
         self._arrays: dict[int, NDArray[Any]] = {}
         self.work = 0  # states looked into so far, for budgets
+        self.effort = 0  # undecided variables over all steps taken so far: about two microseconds each
         self.patience = QUICK_WORK  # for counting before a draw
 
     def root(self, conditions: Mapping[int, Node], rules: Iterable[Node]) -> State | None:
@@ -121,6 +122,7 @@ class Solver:
 
     def _settle(self, pending: dict[int, Node], rules: Sequence[Node], events: list[tuple[int, int]]) -> State | None:
         """Fill in the events and everything that follows from them about which knobs are active."""
+        self.effort += len(pending) + 1
         fill = self.table.fill
         open_rules: Sequence[Node] = rules
         first = True

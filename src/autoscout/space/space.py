@@ -18,7 +18,7 @@ from autoscout.space import tree
 from autoscout.space.check import faults_of, why_not
 from autoscout.space.compile import compile_space
 from autoscout.space.constraint import Constraint, Rule
-from autoscout.space.counting import Count, OutOfWork, count, draw, estimate, walk
+from autoscout.space.counting import QUICK_EFFORT, Count, OutOfWork, count, draw, estimate, walk
 from autoscout.space.knobs import Knob
 from autoscout.space.mask import nearest, neighbours
 from autoscout.space.solver import QUICK_WORK, State
@@ -208,7 +208,7 @@ class Space:
 
     def _count_one(self, state: State, limit: int, number: int) -> Count:
         try:
-            return Count(count(self._solver, state, QUICK_WORK), exact=True)
+            return Count(count(self._solver, state, QUICK_WORK, QUICK_EFFORT), exact=True)
         except OutOfWork:
             guess = estimate(self._solver, state, stream(0, "space", "count", number))
         if guess > 4 * limit:

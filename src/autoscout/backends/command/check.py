@@ -100,9 +100,9 @@ def _template(field: str, template: Template, space: Space, known: set[str]) -> 
         elif (knob := space.knobs.get(slot.name)) is not None:
             if slot.helper == "switch" and not all(isinstance(value, bool) for value in _ends(knob)):
                 yield fault(field, f"{slot.name} is not a boolean, so it cannot be a switch", f"{{{slot.name}:{slot.spec}}}", "Use :flag")
-            elif slot.spec and slot.helper not in HELPERS:
+            elif slot.spec and slot.helper not in HELPERS and not template.faults:
                 yield from _format(field, slot.name, template, knob)
-            if slot.spot.words_only:
+            if slot.spot.words_only and not template.faults:
                 yield from _words_only(field, slot, knob)
 
 

@@ -132,9 +132,7 @@ def _wasted(run: Run, table: Table) -> int:
 
 def as_comparison(rows: Sequence[Mapping[str, Any]]) -> str:
     """The figures of `compare` for people."""
-    lines = [
-        "with and without the simulator: real evaluations to 5 % of the optimum, how many of them failed, failures of the whole run"
-    ]
+    lines = ["with and without the simulator: real evaluations to 5 % of the optimum, how many of them failed, failures of the whole run"]
     for row in rows:
         (plain, told), (before, after), (lost, still) = row["searchers"], row["evaluations"], row["wasted"]
         text = f"  {row['table']}: {told} {after:.1f}, {plain} {before:.1f} (ratio {after / before:.2f}); failed {still:.1f}, {lost:.1f}"

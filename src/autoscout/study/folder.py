@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from autoscout.common.document import load
+from autoscout.common.folders import make_folders
 from autoscout.core.errors import ConfigError, Fault, StoreError
 from autoscout.report.files import write_file
 from autoscout.study.campaign import to_yaml
@@ -69,7 +70,7 @@ class Folder:
                 )
             )
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            make_folders(self.path)
         except (OSError, ValueError) as error:
             rule = f"the result folder cannot be made: {getattr(error, 'strerror', None) or error}"
             raise StoreError(Fault(where=str(self.path), rule=rule, fix="Choose another --output-dir or --experiment-name")) from error

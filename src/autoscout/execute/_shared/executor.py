@@ -8,10 +8,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from autoscout.common.folders import let_others_enter
 from autoscout.core.errors import LaunchError
 from autoscout.core.launch import Launch
 from autoscout.execute._shared.allocation import Pool
-from autoscout.execute._shared.folder import launch_faults, let_others_enter
+from autoscout.execute._shared.folder import launch_faults
 from autoscout.execute._shared.queue import JobQueue
 from autoscout.execute._shared.supervisor.client import LaunchSettings
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import shutil
-import stat
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
+from autoscout.common.folders import let_others_enter, make_folders
 from autoscout.core.errors import Fault
 from autoscout.core.launch import Completed, Launch
 from autoscout.core.log import logger
@@ -41,10 +40,7 @@ def launch_faults(launch: Launch) -> list[Fault]:
 def make_folder(parent: Path, name: str) -> Path:
     """A new folder below `parent`, called `name` or, where that is taken, `name-2`, `name-3`, ..."""
     stem = re.sub(r"[^\w.=+~-]+", "-", name).strip(".-")[:120] or "launch"
-    new = [path for path in (parent, *parent.parents) if not path.exists()]
-    parent.mkdir(parents=True, exist_ok=True)
-    for path in new:
-        let_others_enter(path)
+    make_folders(parent)
     number = 1
     while True:
         folder = parent / (stem if number == 1 else f"{stem}-{number}")
@@ -54,12 +50,6 @@ def make_folder(parent: Path, name: str) -> Path:
             return folder.resolve()
         except FileExistsError:
             number += 1
-
-
-def let_others_enter(folder: Path) -> None:
-    """Let other users pass through a folder that root made: a server that root starts may continue as another user, as PostgreSQL does."""
-    if os.geteuid() == 0:
-        folder.chmod(stat.S_IMODE(folder.stat().st_mode) | 0o011)
 
 
 def fill_folder(folder: Path, launch: Launch, argv: list[str], added: Mapping[str, str]) -> None:

@@ -28,9 +28,9 @@ def write_gpus(path: Path, *gpus: list[dict[str, Any]], **more: Any) -> Path:
 
 
 @contextmanager
-def tenant(seconds: float) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that ends by itself, and at the latest with the test."""
-    running = subprocess.Popen([sys.executable, "-c", f"import time; time.sleep({seconds})"])
+def tenant() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that leaves its GPU with the end of the block."""
+    running = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
     try:
         yield running
     finally:

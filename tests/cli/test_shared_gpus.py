@@ -55,6 +55,10 @@ def tune(tmp_path: Path, path: Path, output: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+def waiting_trials(tmp_path: Path, count: int) -> None:
+    wait_for(lambda: len(list((tmp_path / "leases").glob("wait-*"))) == count, f"{count} trials wait for the GPU")
+
+
 def statuses(tmp_path: Path, output: str) -> list[str]:
     path = tmp_path / output / "numbers" / "trials.jsonl"
     return [json.loads(line)["status"] for line in path.read_text().splitlines()] if path.exists() else []
@@ -63,20 +67,25 @@ def statuses(tmp_path: Path, output: str) -> list[str]:
 @pytest.mark.usefixtures("gpus")
 def test_two_studies_share_one_gpu(tmp_path: Path) -> None:
     path = on_one_gpu(tmp_path, gpu_wait_s=60)
+    lease = Ticket(1, {"0": "GPU-fake-0"}, "test", lease_folder()).take(lambda free: free)
+    assert lease is not None
     started = [tune(tmp_path, path, output) for output in ("a", "b")]
+    waiting_trials(tmp_path, 2)
+    lease.release()  # only now, so that the two really compete
     ended = [program.communicate(timeout=240) for program in started]
     for program, (_, said) in zip(started, ended, strict=True):
         assert program.returncode == 0, said
     assert statuses(tmp_path, "a") == statuses(tmp_path, "b") == ["ok"] * 4
-    assert any("held by pid" in said for _, said in ended), "one of them waited, and said for whom"
+    assert any("waiting for GPU 0, held by pid" in said for _, said in ended), "who waits says for whom"
 
 
 def test_a_tenant_is_waited_for(tmp_path: Path, gpus: Path) -> None:
     path = on_one_gpu(tmp_path, gpu_wait_s=120)
-    with tenant(seconds=3) as other:
+    with tenant() as other:
         write_gpus(gpus, [process(other.pid)])
         program = tune(tmp_path, path, "a")
-        _, said = program.communicate(timeout=240)
+        waiting_trials(tmp_path, 1)
+    _, said = program.communicate(timeout=240)
     assert program.returncode == 0, said
     assert statuses(tmp_path, "a") == ["ok"] * 4
     assert f"waiting for pid {other.pid} (trainer) with 40 GB on GPU 0" in said
@@ -138,7 +147,7 @@ def test_a_failure_next_to_a_tenant_is_repeated_and_not_stored(tmp_path: Path, g
     let_in(tmp_path, gpus, ends="torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB")
     program = tune(tmp_path, path, "a")
     wait_for(lambda: (tmp_path / "count").exists() and (tmp_path / "count").read_text() == "xx", "somebody came, and it failed")
-    wait_for(lambda: list((tmp_path / "leases").glob("wait-*")), "its repetition waits")
+    waiting_trials(tmp_path, 1)  # its repetition
     write_gpus(gpus, [])
     _, said = program.communicate(timeout=240)
     assert program.returncode == 0, said

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from autoscout.common.stats import student_quantile
-from autoscout.report.gain import paired_gain
+from autoscout.report.gain import paired_gain, pooled_noise
 
 
 def test_interval_worked_by_hand() -> None:
@@ -105,3 +105,22 @@ def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
         assert gain.high is not None
         covered += gain.low <= truth <= gain.high
     assert covered / runs == pytest.approx(0.95, abs=0.015)
+
+
+def test_noise_pooled_over_a_round_narrows_the_interval() -> None:
+    rows = [[10.0, 11.0, 10.5], [20.0, 22.4, 20.6], [5.0, 5.4, 5.3], [7.0, 7.7, 7.35]]
+    noise = pooled_noise(rows)
+    assert noise is not None
+    assert noise.freedom == 6
+    alone = paired_gain(rows[0], rows[1], minimize=False)
+    pooled = paired_gain(rows[0], rows[1], minimize=False, noise=noise)
+    assert pooled.high - pooled.low < alone.high - alone.low
+    assert "pooled" in pooled.method
+    two = pooled_noise(rows[:2])
+    same = paired_gain(rows[0], rows[1], minimize=False, noise=two)
+    assert (same.low, same.high) == (pytest.approx(alone.low), pytest.approx(alone.high)), "of two alone it is the paired interval"
+
+
+@pytest.mark.parametrize("rows", [[[1.0, 2.0]], [[1.0], [2.0]], [[1.0, 0.0], [1.0, 1.0]], []])
+def test_no_noise_from_too_little(rows: list[list[float]]) -> None:
+    assert pooled_noise(rows) is None

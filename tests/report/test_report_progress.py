@@ -60,7 +60,7 @@ def test_stored_trials_of_a_resumed_study_are_counted_in_silence() -> None:
     assert text.getvalue() == ""
     progress.phase("search")
     progress.close()
-    assert text.getvalue() == "search: going on after 5 stored trials\n"
+    assert text.getvalue() == "search: resumes after 5 stored trials\n"
 
 
 def test_the_display_shows_best_running_and_failures() -> None:

@@ -248,3 +248,37 @@ def test_the_synthetic_study_finds_its_known_gain() -> None:
     assert decision.gain.low is not None
     assert decision.gain.high is not None
     assert decision.gain.low <= true_gain <= decision.gain.high
+
+
+def final_of(values: dict[Config, list[float]]) -> list[Trial]:
+    trials: list[Trial] = []
+    for number in range(5):
+        for config, found in values.items():
+            origin = {"phase": "final", "round": number + 1}
+            trials.append(make_trial(len(trials), config, found[number], origin=origin, repeat=number + 1))
+    return trials
+
+
+def test_of_finalists_that_cannot_be_told_apart_the_simplest_is_the_answer() -> None:
+    simple, lucky = Config(threads=8, noise=3), Config(threads=8, noise=5)
+    default = Config(threads=4, noise=3)
+    same = {default: [100.0, 104, 98, 101, 99], lucky: [152.0, 155, 150, 149, 153], simple: [150.0, 154, 151, 150, 151]}
+    decision = decide(make_task(), final_of(same), default)
+    assert decision.finalists[0].side.config == simple
+    assert decision.answer == simple
+    assert decision.best is not None
+    assert decision.best.config == simple
+    assert decision.gain == decision.finalists[0].gain, "the gain is that of what is handed over"
+    assert "fewest knobs" in decision.reason
+    apart = {**same, simple: [140.0, 144, 139, 138, 141]}
+    decision = decide(make_task(), final_of(apart), default)
+    assert decision.answer == lucky
+    assert "fewest knobs" not in decision.reason
+
+
+def test_exact_answers_are_alike_only_when_equal() -> None:
+    simple, other, default = Config(threads=8, noise=3), Config(threads=8, noise=5), Config(threads=4, noise=3)
+    trials = [make_trial(0, default, 100.0), make_trial(1, other, 150.0), make_trial(2, simple, 150.0)]
+    assert decide(make_task(), trials, default, exact=True).answer == simple
+    trials[2] = make_trial(2, simple, 149.999)
+    assert decide(make_task(), trials, default, exact=True).answer == other

@@ -13,8 +13,8 @@ def trial(x: int, answer: Measurement | None = None, start_s: float = 0.0, end_s
     return Trial(proposal=proposal, measurement=answer or ok(1.0), started_s=start_s, finished_s=end_s)
 
 
-def test_simulated_and_final_trials_are_free() -> None:
-    trials = [trial(0), trial(1, ok(1.0, fidelity=Fidelity.SIMULATED)), trial(0, phase="final")]
+def test_simulated_trials_and_those_after_the_search_are_free() -> None:
+    trials = [trial(0), trial(1, ok(1.0, fidelity=Fidelity.SIMULATED)), trial(0, phase="final"), trial(0, phase="simplify")]
     assert len(counted(trials)) == 1
     assert len(counted(trials[1:2])) == 1, "in a study that only simulates, simulations are what is counted"
 
@@ -28,15 +28,15 @@ def test_failures_in_a_row_look_at_the_newest_only() -> None:
 def test_time_for_the_final_is_kept_back() -> None:
     trials = [trial(x, ok(1.0, cost_s=10.0)) for x in range(4)]
     budget = toy_task(wall_s=200.0).budget
-    assert over(budget, trials, 40.0, Finals(rounds=0), workers=1) is None
-    assert over(budget, trials, 90.0, Finals(finalists=2, rounds=5), workers=1) is Stop.WALL
-    assert over(budget, trials, 90.0, Finals(finalists=2, rounds=5), workers=4) is None
-    assert over(toy_task(cost_s=150.0).budget, trials * 2, 0.0, Finals(finalists=2, rounds=5), workers=1) is Stop.COST
+    assert over(budget, trials, 40.0, 0, workers=1) is None
+    assert over(budget, trials, 90.0, 15, workers=1) is Stop.WALL
+    assert over(budget, trials, 90.0, 15, workers=4) is None
+    assert over(toy_task(cost_s=150.0).budget, trials * 2, 0.0, 15, workers=1) is Stop.COST
 
 
 def test_a_long_final_leaves_the_search_half_of_the_budget() -> None:
     trials = [trial(0, ok(1.0, cost_s=10.0))]
-    long = Finals(finalists=2, rounds=50)
+    long = Finals(finalists=2, rounds=50).trials
     assert over(toy_task(wall_s=100.0).budget, trials, 10.0, long, workers=1) is None
     assert over(toy_task(wall_s=100.0).budget, trials, 41.0, long, workers=1) is Stop.WALL
     assert over(toy_task(cost_s=100.0).budget, trials, 10.0, long, workers=1) is None

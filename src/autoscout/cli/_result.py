@@ -27,7 +27,7 @@ def show_outcome(outcome: Outcome, *, as_json: bool) -> None:
         stop = outcome.stop.value if outcome.stop else None
         options.emit({**facts(outcome, predicted), "stop": stop, "files": {name: str(path) for name, path in files.items()}})
         return
-    options.console.print(render(summary, outcome.importance))
+    options.console.print(render(summary, outcome.importance, outcome.contributions))
     lines = [predicted.sentence] if predicted is not None else []
     lines.append(f"ended: {outcome.stop.value}" if outcome.stop else "not finished yet")
     if "run.sh" in outcome.handed_over:

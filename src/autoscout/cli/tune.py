@@ -68,6 +68,7 @@ def tune(
     executor: Annotated[str | None, typer.Option(help="Where trials run (see `autoscout doctor`).")] = None,
     finalists: Annotated[int | None, typer.Option(help="How many of the best meet the default again in the final.")] = None,
     rounds: Annotated[int | None, typer.Option(help="How often each is measured in the final.")] = None,
+    simplify: Annotated[bool | None, typer.Option(help="Before the final, measure which changes the gain does not need.")] = None,
     store: Annotated[str | None, typer.Option(help="Store: a path or a URL, such as postgresql:// for a team.")] = None,
     output_dir: Annotated[Path | None, typer.Option("--output-dir", "-o", help="Where result folders go.")] = None,
     experiment_name: Annotated[str | None, typer.Option("--experiment-name", "-e", help="Name of the study and its folder.")] = None,
@@ -102,7 +103,7 @@ def tune(
         simulate=given(simulator=simulator),
         execute=given(executor=executor),
         measure=given(limit=limit),
-        finals=given(finalists=finalists, rounds=rounds),
+        finals=given(finalists=finalists, rounds=rounds, simplify=simplify),
     )
     begin(options.load(target, flags), output_dir or DEFAULT, dry_run=dry_run, as_json=as_json, show_file=not options.names_a_file(target))
 

@@ -12,6 +12,7 @@ class Phase(StrEnum):
     """The part of a study that a trial belongs to."""
 
     SEARCH = "search"
+    SIMPLIFY = "simplify"
     FINAL = "final"
 
 
@@ -22,6 +23,8 @@ class By(StrEnum):
     GIVEN = "given"  # a known-good configuration of the user or the backend
     CHECK = "check"  # measured to see how far a simulator is right
     TOP = "top"  # among the best of a simulator that is no longer believed
+    INCUMBENT = "incumbent"  # what simpler configurations are compared with
+    SIMPLER = "simpler"  # the incumbent with some knobs back at the default
     PROFILE = "profile"  # a single configuration that a user asked for
 
 
@@ -32,8 +35,8 @@ class Origin:
     Attributes:
         by: One of `By`, or the name of a searcher.
         phase: The part of the study.
-        round: Of the final, from 1.
-        contenders: Keys of all configurations that met in this final, sorted.
+        round: Of the final or of simplifying, from 1; the two count on together, so that no two rounds share a number.
+        contenders: Keys of all configurations that met in this final or heat, sorted.
         notes: The proposer's own, as JSON: a searcher routes credit by them. Nobody else reads a meaning into them.
     """
 
@@ -60,14 +63,15 @@ class Origin:
         rest = dict(data)
         inner = rest.pop("notes") if isinstance(rest.get("notes"), Mapping) else {}
         by = rest.pop("by") if isinstance(rest.get("by"), str) else ""
-        if rest.get("phase") != Phase.FINAL:
+        phase = rest.get("phase")
+        if phase not in (Phase.FINAL, Phase.SIMPLIFY):
             return cls(by=by, notes={**rest, **inner})
         number, contenders = rest.pop("round", 0), rest.pop("field", ())
         del rest["phase"]
         known = isinstance(contenders, (list, tuple))
         return cls(
             by=by,
-            phase=Phase.FINAL,
+            phase=Phase(phase),
             round=number if isinstance(number, int) else 0,
             contenders=tuple(map(str, contenders)) if known else (),
             notes={**rest, **inner},

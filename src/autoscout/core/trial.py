@@ -53,8 +53,9 @@ class Proposal:
     Attributes:
         config: A complete, valid configuration.
         origin: Who proposed it and why.
-        repeat: 0 for the first look at a configuration; 1, 2, ... for its rounds in the final; -1, -2, ... for a recheck of
-            an answer (a simulated one, say) that is no longer trusted. Only one trial per config, fidelity and repeat.
+        repeat: 0 for the first look at a configuration; 1, 2, ... for its rounds in the final and in simplifying, which count on together;
+            -1, -2, ... for a recheck of an answer (a simulated one, say) that is no longer trusted. Only one trial per config, fidelity
+            and repeat.
     """
 
     config: Config

@@ -24,7 +24,7 @@ class Point:
         improved: Whether this trial set it.
         fidelity: Who answered.
         status: How it fared.
-        phase: "search" or "final", from the trial's origin.
+        phase: "search", "simplify" or "final", from the trial's origin.
         allowed: Whether it ran and kept all limits.
     """
 
@@ -61,7 +61,7 @@ def curve(task: Task, trials: Sequence[Trial]) -> tuple[Point, ...]:
         fidelity = trial.measurement.fidelity
         value = task.objective.value(trial.measurement)
         allowed = task.objective.loss(trial.measurement) != float("inf")
-        looking = trial.proposal.origin.phase is not Phase.FINAL  # the final judges what the search has found; it finds nothing itself
+        looking = trial.proposal.origin.phase is Phase.SEARCH  # what follows judges what the search has found; it finds nothing itself
         improved = looking and allowed and value is not None and (fidelity not in best or task.objective.better(value, best[fidelity]))
         if improved and value is not None:
             best[fidelity] = value

@@ -71,7 +71,37 @@ class Gain:
         }
 
 
-def paired_gain(baseline: Sequence[float], value: Sequence[float], *, minimize: bool, confidence: float = 0.95, compared: int = 1) -> Gain:
+@dataclass(frozen=True, kw_only=True)
+class Noise:
+    """Standard deviation of one measurement (of its logarithm) and the degrees of freedom it was estimated with."""
+
+    deviation: float
+    freedom: int
+
+
+def pooled_noise(rows: Sequence[Sequence[float]]) -> Noise | None:
+    """The noise of configurations (rows) that were measured in the same rounds (columns): what neither of the two explains.
+
+    None for fewer than two rows or columns, or where a value is not positive.
+    """
+    table = np.asarray(rows, dtype=float)
+    if table.ndim != 2 or min(table.shape) < 2 or not np.all(table > 0):
+        return None
+    logs = np.log(table)
+    rest = logs - logs.mean(axis=0, keepdims=True) - logs.mean(axis=1, keepdims=True) + logs.mean()
+    freedom = (table.shape[0] - 1) * (table.shape[1] - 1)
+    return Noise(deviation=math.sqrt(float(np.sum(rest**2)) / freedom), freedom=freedom)
+
+
+def paired_gain(
+    baseline: Sequence[float],
+    value: Sequence[float],
+    *,
+    minimize: bool,
+    confidence: float = 0.95,
+    compared: int = 1,
+    noise: Noise | None = None,
+) -> Gain:
     """The gain of `value` over `baseline`, both measured in the same rounds, with its t interval.
 
     Works on the logarithm of the ratio within each round, so that a slow phase of the machine, which hits both members
@@ -86,6 +116,7 @@ def paired_gain(baseline: Sequence[float], value: Sequence[float], *, minimize: 
         confidence: Wanted coverage.
         compared: Number of intervals made at once. The best of several finalists looks better than it is; dividing
             the error probability by their number (Bonferroni) keeps the coverage for whichever is picked afterwards.
+        noise: Of single measurements, where more is known of it than these pairs tell; only with positive values.
     """
     one, other = np.asarray(baseline, dtype=float), np.asarray(value, dtype=float)
     if len(one) != len(other):
@@ -104,7 +135,11 @@ def paired_gain(baseline: Sequence[float], value: Sequence[float], *, minimize: 
         method += f", Bonferroni over {compared} finalists"
     if len(steps) < MIN_PAIRS:
         return Gain(ratio=_ratio(middle, logs), pairs=len(steps), confidence=confidence, compared=compared, method="")
-    reach = student_quantile(1.0 - (1.0 - confidence) / (2.0 * compared), len(steps) - 1) * standard_error(steps)
+    error, freedom = standard_error(steps), len(steps) - 1
+    if noise is not None and logs:
+        error, freedom = noise.deviation * math.sqrt(2.0 / len(steps)), noise.freedom
+        method += ", noise pooled over the configurations of the round"
+    reach = student_quantile(1.0 - (1.0 - confidence) / (2.0 * compared), freedom) * error
     return Gain(
         ratio=_ratio(min(max(middle, centre - reach), centre + reach), logs),
         low=_ratio(centre - reach, logs),
@@ -120,4 +155,4 @@ def _ratio(step: float, logs: bool) -> float:
     return math.exp(min(step, 700.0)) if logs else 1.0 + step
 
 
-__all__ = ["MIN_PAIRS", "Gain", "paired_gain"]
+__all__ = ["MIN_PAIRS", "Gain", "Noise", "paired_gain", "pooled_noise"]

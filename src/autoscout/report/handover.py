@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import yaml
@@ -13,6 +13,7 @@ from autoscout.common.text import show_duration, show_gain, show_number
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Task
+from autoscout.report.contributions import Contribution
 from autoscout.report.files import write_folder
 from autoscout.report.labels import Difference, KnobNote, differences
 from autoscout.report.summary import Summary
@@ -27,6 +28,7 @@ def hand_over(
     *,
     knobs: Iterable[KnobNote] = (),
     variables: Mapping[str, str] | None = None,
+    contributions: Sequence[Contribution] = (),
 ) -> tuple[str, ...]:
     """Write the hand-over folder, whole or not at all.
 
@@ -38,6 +40,7 @@ def hand_over(
         default_config: What the differences are counted from.
         knobs: The space's knobs, for units and help.
         variables: Environment variables that the system needs with this configuration.
+        contributions: What each changed knob of the best configuration contributes.
 
     Returns:
         The relative paths written, sorted.
@@ -48,7 +51,7 @@ def hand_over(
     """
     if summary.answer is None:
         raise ConfigError(Fault(where=str(folder), rule=f"nothing to hand over: {summary.reason}"))
-    content = _content(summary, summary.answer, files, default_config, tuple(knobs), variables or {})
+    content = _content(summary, summary.answer, files, default_config, tuple(knobs), variables or {}, contributions)
     write_folder(folder, content)
     return tuple(sorted(content))
 
@@ -60,6 +63,7 @@ def _content(
     default_config: Config,
     knobs: tuple[KnobNote, ...],
     variables: Mapping[str, str],
+    contributions: Sequence[Contribution],
 ) -> dict[str, str]:
     changes = differences(default_config, answer, knobs)
     content = dict(files)
@@ -67,10 +71,11 @@ def _content(
     settings = "knobs.yaml" if "config.yaml" in content else "config.yaml"
     content[settings] = _settings_text(summary, answer)
     content.setdefault("env", environment_text(summary.task, variables))
-    content["diff.txt"] = diff_text(changes)
-    content["gain.json"] = json.dumps(gain_facts(summary), indent=2, default=str) + "\n"
+    content["diff.txt"] = diff_text(changes, contributions)
+    worth = [contribution.to_json() for contribution in contributions]
+    content["gain.json"] = json.dumps({**gain_facts(summary), "contributions": worth}, indent=2, default=str) + "\n"
     names = sorted({*content, "README.md"})
-    content.setdefault("README.md", readme_text(summary, names, changes))
+    content.setdefault("README.md", readme_text(summary, names, changes, contributions))
     return content
 
 
@@ -111,8 +116,9 @@ def gain_facts(summary: Summary) -> dict[str, object]:
     }
 
 
-def diff_text(changes: Iterable[Difference]) -> str:
-    """Knob by knob: default, answer, unit and what the knob does."""
+def diff_text(changes: Iterable[Difference], contributions: Sequence[Contribution] = ()) -> str:
+    """Knob by knob: default, answer, unit, what the change contributes and what the knob does."""
+    known = {contribution.knob: contribution for contribution in contributions}
     found = list(changes)
     if not found:
         return "No difference: this is the default configuration.\n"
@@ -121,7 +127,9 @@ def diff_text(changes: Iterable[Difference]) -> str:
     lines = []
     for change in found:
         unit = f" {change.unit}" if change.unit else ""
-        note = f"   # {_word(change.help)}" if change.help else ""
+        worth = [f"contributes {known[change.knob]}"] if change.knob in known else []
+        words = "; ".join([*worth, *([_word(change.help)] if change.help else [])])
+        note = f"   # {words}" if words else ""
         lines.append(f"{change.knob:<{wide}}  {change.before:>{old}} -> {change.after}{unit}{note}")
     return "\n".join(lines) + "\n"
 
@@ -137,7 +145,7 @@ def environment_text(task: Task, variables: Mapping[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def readme_text(summary: Summary, names: Iterable[str], changes: tuple[Difference, ...]) -> str:
+def readme_text(summary: Summary, names: Iterable[str], changes: tuple[Difference, ...], contributions: Sequence[Contribution] = ()) -> str:
     """What this folder is, what it is worth, and how to run it."""
     objective = summary.task.objective
     lines = [f"# {_word(summary.task.system)}: {_what(summary)}", "", f"**{_headline(summary)}**", ""]
@@ -159,7 +167,7 @@ def readme_text(summary: Summary, names: Iterable[str], changes: tuple[Differenc
     first = ["run.sh"] if "run.sh" in scripts else []
     lines += [f"    ./{name}" for name in [*first, *(name for name in scripts if name != "run.sh")]] or ["    (no script was exported)"]
     if changes:
-        lines += ["", "## What it changes", "", *(f"    {line}" for line in diff_text(changes).splitlines())]
+        lines += ["", "## What it changes", "", *(f"    {line}" for line in diff_text(changes, contributions).splitlines())]
     lines += ["", "## Files", "", *(f"- `{name}`: {_ABOUT.get(name, 'for the engine')}" for name in present), ""]
     return "\n".join(lines)
 

@@ -14,6 +14,7 @@ from autoscout.core.config import Config
 from autoscout.core.task import Direction
 from autoscout.core.trial import Trial
 from autoscout.report.ablation import Ablation
+from autoscout.report.contributions import Contribution
 from autoscout.report.curves import ordered
 from autoscout.report.importance import Importance
 from autoscout.report.labels import KnobNote, namer, one_line
@@ -44,6 +45,7 @@ def page(
     knobs: Iterable[KnobNote] = (),
     importance: Importance | None = None,
     ablation: Ablation | None = None,
+    contributions: Sequence[Contribution] = (),
     commands: Sequence[str] = (),
     predictions: Predictions | None = None,
     name_of: Callable[[Config], str] | None = None,
@@ -57,6 +59,7 @@ def page(
         knobs: The space's knobs.
         importance: From `knob_importance`, if wanted.
         ablation: From `ablate`, if wanted.
+        contributions: From `contributions`, if wanted.
         commands: How to run the answer, line by line.
         predictions: What a simulator had predicted, where one was used.
         name_of: Gives configurations their readable names.
@@ -72,7 +75,7 @@ def page(
         "main",
         header(summary),
         how_to_run(commands if summary.answer is not None else ()),
-        comparison(summary),
+        comparison(summary, contributions),
         convergence_section(summary),
         predicted_section(predictions),
         explanation(importance, ablation),

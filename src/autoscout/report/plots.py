@@ -33,7 +33,8 @@ def convergence(task: Task, points: Sequence[Point], default_value: float | None
     scale = Scale.over([*values, *([default_value] if default_value is not None else [])], _BOTTOM, _TOP)
     across = (_RIGHT - _LEFT) / max(1, len(points) - 1) if len(points) > 1 else 0.0
     places = [_LEFT + 8 + i * (across * (1 - 16 / (_RIGHT - _LEFT))) for i in range(len(points))]
-    parts = [*_grid(scale, task.objective.metric), *_final_band(points, places), *_numbers(points, places)]
+    bands = [part for phase in ("simplify", "final") for part in _band(points, places, phase)]
+    parts = [*_grid(scale, task.objective.metric), *bands, *_numbers(points, places)]
     if default_value is not None:
         y = scale.place(default_value)
         parts += [line(_LEFT, y, _RIGHT, y, "default"), label("default", _RIGHT + 6, y + 4, class_="default-label")]
@@ -62,14 +63,14 @@ def _numbers(points: Sequence[Point], places: Sequence[float]) -> list[Markup]:
     return parts
 
 
-def _final_band(points: Sequence[Point], places: Sequence[float]) -> list[Markup]:
-    inside = [i for i, point in enumerate(points) if point.phase == "final"]
+def _band(points: Sequence[Point], places: Sequence[float], phase: str) -> list[Markup]:
+    inside = [i for i, point in enumerate(points) if point.phase == phase]
     if not inside:
         return []
     gap = (places[1] - places[0]) / 2 if len(places) > 1 else 8.0
     start, end = places[inside[0]] - gap, places[inside[-1]] + gap
     band = tag("rect", x=f"{start:.1f}", y=_TOP, width=f"{end - start:.1f}", height=_FAILED_Y + 8 - _TOP, class_="band")
-    return [band, label("final", (start + end) / 2, _FAILED_Y + 4, class_="tick", text_anchor="middle")]
+    return [band, label(phase, (start + end) / 2, _FAILED_Y + 4, class_="tick", text_anchor="middle")]
 
 
 def _best_path(points: Sequence[Point], places: Sequence[float], scale: Scale, fidelity: str) -> Markup:

@@ -74,7 +74,7 @@ class Progress:
         self.close()
 
     def phase(self, name: str) -> None:
-        """A part of the study begins: "search", then "final"."""
+        """A part of the study begins: "search", then "simplify" and "final" where there are any."""
         with self._lock:
             first = not self._phase
             self._phase = name
@@ -86,7 +86,7 @@ class Progress:
         if self._live is not None and first and not self._closed:
             self._live.start()
         elif self._live is None:
-            self._say(Text(f"{name}: going on after {found} stored trials" if first and found else f"{name}"))
+            self._say(Text(f"{name}: resumes after {found} stored trials" if first and found else f"{name}"))
 
     def started(self, proposal: Proposal) -> None:
         """A trial begins."""

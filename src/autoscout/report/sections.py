@@ -12,6 +12,7 @@ from autoscout.core.config import Config
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Trial
 from autoscout.report.ablation import Ablation
+from autoscout.report.contributions import Contribution
 from autoscout.report.importance import Importance
 from autoscout.report.labels import one_line
 from autoscout.report.plots import convergence, importance_bars, intervals
@@ -90,7 +91,7 @@ def facts(summary: Summary) -> Markup:
     return tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in cells), class_="facts")
 
 
-def comparison(summary: Summary) -> Markup:
+def comparison(summary: Summary, contributions: Sequence[Contribution] = ()) -> Markup:
     """Default and best, metric by metric, and the knobs that differ."""
     sides = (summary.default, summary.best)
     if not any(side and side.runs for side in sides):
@@ -116,7 +117,7 @@ def comparison(summary: Summary) -> Markup:
     rows.append([tag("th", "runs", scope="row"), *(number_cell(side.runs if side else 0) for side in sides), number_cell("")])
     head = ["metric", *(tag("th", text, scope="col", class_="number") for text in ("default", summary.contender, "change"))]
     metrics = table(head, rows, f"Default and {summary.contender}, metric by metric")
-    body = tag("div", metrics, changes(summary), class_="columns")
+    body = tag("div", metrics, changes(summary, contributions), class_="columns")
     lead = f"The {summary.contender} did best when measured again together with the default; values are medians of the runs."
     if not summary.gain.pairs:
         lead = "Single measurements of the search, which make the best look better than it is: there was no final."
@@ -129,8 +130,9 @@ def _spread(side: Side | None, name: str, metric: str) -> object:
     return tag("span", f" ± {side.spread * 100:.1f} %", class_="quiet")
 
 
-def changes(summary: Summary) -> Markup:
-    """The knobs to turn."""
+def changes(summary: Summary, contributions: Sequence[Contribution] = ()) -> Markup:
+    """The knobs to turn, and what each contributes."""
+    known = {contribution.knob: str(contribution) for contribution in contributions}
     if not summary.changes:
         return tag("p", "No other configuration to compare with." if summary.best is None else "No knob differs.", class_="quiet")
     rows = []
@@ -144,9 +146,11 @@ def changes(summary: Summary) -> Markup:
                 name,
                 number_cell("not used" if change.default_absent else tag("del", change.before)),
                 number_cell(join([tag("ins", after), unit])),
+                *([number_cell(known.get(change.knob, ""))] if known else []),
             ]
         )
-    head = ["knob", *(tag("th", text, scope="col", class_="number") for text in ("default", summary.contender))]
+    titles = ("default", summary.contender, *(["contributes"] if known else []))
+    head = ["knob", *(tag("th", text, scope="col", class_="number") for text in titles)]
     return table(head, rows, "Knobs that differ from the default")
 
 

@@ -17,6 +17,7 @@ from autoscout.core.config import Config
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Status, Trial
 from autoscout.report.ablation import Ablation
+from autoscout.report.contributions import Contribution
 from autoscout.report.curves import ordered
 from autoscout.report.importance import Importance
 from autoscout.report.labels import KnobNote, namer, one_line
@@ -99,11 +100,17 @@ def _harmless(text: str) -> str:
     return f"'{text}" if text[:1] in _FORMULA and not _NUMBER.fullmatch(text) else text
 
 
-def report_json(summary: Summary, importance: Importance | None = None, ablation: Ablation | None = None) -> dict[str, Any]:
+def report_json(
+    summary: Summary,
+    importance: Importance | None = None,
+    ablation: Ablation | None = None,
+    contributions: Sequence[Contribution] = (),
+) -> dict[str, Any]:
     """Everything the page shows except the trials, as JSON."""
     data = summary.to_json()
     data["importance"] = importance.to_json() if importance else None
     data["ablation"] = ablation.to_json() if ablation else None
+    data["contributions"] = [contribution.to_json() for contribution in contributions]
     return data
 
 

@@ -21,7 +21,7 @@ class Tally:
     """Counts trials as they come in; holds no clock and no lock.
 
     A budget of trials counts the search at its highest fidelity: simulated answers are free once anything real was
-    measured, and the final comes on top.
+    measured, and simplifying and the final come on top.
     """
 
     def __init__(
@@ -45,6 +45,7 @@ class Tally:
         self._trials: list[Trial] = []
         self._search: dict[Fidelity, int] = {}
         self._finals = 0
+        self._simplified = 0
         self._cost_s = 0.0
         self._earlier_s: float | None = None  # busy seconds of earlier runs
         self._lengths_s: deque[float] = deque(maxlen=_RECENT)
@@ -83,6 +84,9 @@ class Tally:
             self._finals += 1
             self.final = decide(self.task, self._trials, self._default_config, self._name_of)
             return False
+        if trial.proposal.origin.phase is Phase.SIMPLIFY:
+            self._simplified += 1
+            return False
         self._search[answer.fidelity] = self._search.get(answer.fidelity, 0) + 1
         if self.best is not None and answer.fidelity > self.best.measurement.fidelity and answer.ok:
             self.best, self._default = None, None  # real numbers replace simulated ones
@@ -109,9 +113,11 @@ class Tally:
         self._earlier_s = busy_s(self._trials)
 
     def progress_text(self) -> str:
-        """`12/40`, followed by the trials of the final."""
+        """`12/40`, followed by the trials of simplifying and of the final."""
         budget = self.task.budget.trials
         text = f"{self.searched}/{budget}" if budget is not None else f"{self.searched}"
+        if self._simplified:
+            text += f" + simplify {self._simplified}"
         if self._finals:
             text += f" + final {self._finals}" + (f"/{self._final_trials}" if self._final_trials else "")
         return text + " trials"
@@ -121,7 +127,7 @@ class Tally:
         budget = self.task.budget
         shares = []
         if budget.trials is not None:
-            shares.append((self.searched + self._finals) / (budget.trials + self._final_trials))
+            shares.append((self.searched + self._simplified + self._finals) / (budget.trials + self._simplified + self._final_trials))
         if budget.wall_s is not None:
             shares.append((elapsed_s + (self._earlier_s or 0.0)) / budget.wall_s)
         if budget.cost_s is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
@@ -9,6 +11,7 @@ from rich.text import Text
 
 from autoscout.common.text import show_duration, show_gain, show_number
 from autoscout.core.trial import Fidelity
+from autoscout.report.contributions import Contribution
 from autoscout.report.importance import Importance
 from autoscout.report.labels import one_line
 from autoscout.report.price import mark
@@ -19,13 +22,13 @@ _MARKS = {"better": "green", "worse": "red"}
 _COLOURS = {Verdict.GAIN: "green", Verdict.NO_GAIN: "yellow", Verdict.WORSE: "yellow", Verdict.NONE: "red"}
 
 
-def render(summary: Summary, importance: Importance | None = None) -> RenderableType:
+def render(summary: Summary, importance: Importance | None = None, contributions: Sequence[Contribution] = ()) -> RenderableType:
     """The whole summary, top to bottom."""
     parts: list[RenderableType] = [verdict_panel(summary)]
     if summary.default or summary.best:
         parts.append(comparison_table(summary))
     if summary.changes:
-        parts.append(changes_table(summary))
+        parts.append(changes_table(summary, contributions))
     if sum(bool(finalist.side.rounds) for finalist in summary.finalists) > 1:
         parts.append(finalists_table(summary))
     if importance is not None and importance.known:
@@ -92,13 +95,16 @@ def _value(side: Side | None, name: str, value: float | None) -> Text:
     return text
 
 
-def changes_table(summary: Summary) -> Table:
-    """Knobs that the best configuration sets differently."""
+def changes_table(summary: Summary, contributions: Sequence[Contribution] = ()) -> Table:
+    """Knobs that the best configuration sets differently, and what each contributes."""
     table = Table(title="Changed knobs", title_justify="left")
-    for name in ("knob", "default", summary.contender, "unit", "what it does"):
+    known = {contribution.knob: str(contribution) for contribution in contributions}
+    for name in ("knob", "default", summary.contender, "unit", *(["contributes"] if known else []), "what it does"):
         table.add_column(name, overflow="fold")
     for change in summary.changes:
-        table.add_row(*(Text(cell) for cell in (change.knob, change.before, change.after, change.unit, one_line(change.help, 60))))
+        worth = [known.get(change.knob, "")] if known else []
+        cells = (change.knob, change.before, change.after, change.unit, *worth, one_line(change.help, 60))
+        table.add_row(*map(Text, cells))
     return table
 
 

@@ -2,7 +2,7 @@
 
 The search picks winners from noisy single measurements, so its own numbers make the winner look better than it is. The final phase measures
 the default and the finalists again, in rounds; only those rounds make the interval. The answer is the default unless
-the whole interval lies above it.
+the whole interval lies above it. Among finalists that cannot be told apart the one with the fewest changes is the answer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from autoscout.core.task import Direction, Limit, Task
 from autoscout.core.trial import Fidelity, Measurement, Status, Trial
 from autoscout.report.curves import ordered
 from autoscout.report.gain import MIN_PAIRS, Gain, paired_gain
-from autoscout.report.labels import namer
+from autoscout.report.labels import differences, namer
 
 
 class Verdict(StrEnum):
@@ -166,9 +166,14 @@ def decide(
     once = not final and (exact or fidelity is Fidelity.SIMULATED)
     if once:  # a ratio says nothing of values at or below zero; the values themselves do
         finalists = tuple(sorted(finalists, key=lambda finalist: (not finalist.eligible, _loss(task, finalist.side))))
+    simplest = _simplest(task, default_config, finalists, once)
+    fewer = simplest != finalists
+    finalists = simplest
     verdict, reason, best = _weigh(default, finalists)
     if once and best is not None and default is not None and default.allowed:
         verdict, reason = _exact(_loss(task, best.side) < _loss(task, default), fidelity)
+    if fewer and verdict is Verdict.GAIN:
+        reason += "; of those that cannot be told apart, it changes the fewest knobs"
     if best is not None and default is not None and best.side.rounds.keys() & default.rounds.keys():
         # Later editions of the final have other finalists: show the default as it was in the rounds of this one.
         default = _side(task, default_config, [t for t in baseline if _round(t) in best.side.rounds], final, name_of)
@@ -270,6 +275,25 @@ def _rank(task: Task, finalist: Finalist) -> tuple[bool, bool, float, tuple[int,
     sign = 1.0 if task.objective.direction is Direction.MINIMIZE else -1.0
     size = -ratio if ratio is not None else sign * value if value is not None else math.inf
     return not finalist.eligible, not finalist.gain.better, size, finalist.side.trials
+
+
+def _simplest(task: Task, default: Config, finalists: tuple[Finalist, ...], once: bool) -> tuple[Finalist, ...]:
+    """The finalists with the one that changes the fewest knobs, of those that cannot be told apart from the best, in front."""
+    best = next((finalist for finalist in finalists if finalist.eligible), None)
+    if best is None:
+        return finalists
+
+    def alike(other: Finalist) -> bool:
+        if not other.eligible or other.gain.better < best.gain.better:
+            return False
+        if once:
+            return _loss(task, other.side) == _loss(task, best.side)
+        gain = _gain(task, best.side, other.side, 1)
+        return gain.enough and not gain.worse
+
+    front = [best, *(finalist for finalist in finalists if finalist is not best and alike(finalist))]
+    chosen = min(front, key=lambda finalist: len(differences(default, finalist.side.config)))
+    return (chosen, *(finalist for finalist in finalists if finalist is not chosen))
 
 
 def _weigh(default: Side | None, finalists: Sequence[Finalist]) -> tuple[Verdict, str, Finalist | None]:

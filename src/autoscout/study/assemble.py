@@ -25,6 +25,7 @@ from autoscout.study.folder import Folder
 from autoscout.study.outcome import Outcome
 from autoscout.study.plugin_options import build_options
 from autoscout.study.setup import Setup
+from autoscout.study.simplify import simplify
 from autoscout.study.start import ADAPTIVE, PRIOR, StartingPoint, place_of
 from autoscout.study.stores import open_store
 from autoscout.study.study import Study
@@ -90,6 +91,8 @@ def run(
             given=setup.given,
             first=tuple(dict.fromkeys((*setup.first, *start.winners(setup)))),
             finals=setup.finals,
+            simplify=setup.simplify,
+            project=setup.space.project,
             parallelism=Parallelism(workers=setup.campaign.search.workers, together=setup.campaign.search.together),
             stopping=attach(evaluator),
         )
@@ -104,10 +107,12 @@ def look(setup: Setup, folder: Folder) -> Outcome:
     start = StartingPoint.recorded(setup, folder)
     outcome = Outcome(setup=setup, start=start, folder=folder, trials=trials, stop=None)
     inside, seen = outcome.inside, {trial_key(trial.proposal) for trial in trials}
-    rounds = plan(trials, setup.task, setup.baseline, setup.finals, among=inside)
+    known = simplify(trials, setup.task, setup.baseline, setup.simplify, setup.space.project, among=inside).config
+    rounds = plan(trials, setup.task, setup.baseline, setup.finals, among=inside, simplified=known)
     if any(trial_key(proposal) not in seen for proposals in rounds for proposal in proposals):
         return outcome
-    stop = over(setup.task.budget, inside, busy_s(inside), setup.finals, setup.campaign.search.workers or 1)
+    later = setup.finals.trials + setup.simplify.trials
+    stop = over(setup.task.budget, inside, busy_s(inside), later, setup.campaign.search.workers or 1)
     return dataclasses.replace(outcome, stop=stop)
 
 

@@ -8,7 +8,6 @@ from enum import StrEnum
 from autoscout.core.origin import Phase
 from autoscout.core.task import Budget
 from autoscout.core.trial import Trial
-from autoscout.study.final import Finals
 
 
 class Stop(StrEnum):
@@ -25,7 +24,7 @@ class Stop(StrEnum):
 def counted(trials: Sequence[Trial]) -> list[Trial]:
     """The trials that a budget of trials counts: those of the search at the highest fidelity it has reached.
 
-    Simulated answers are free once anything real was measured; deliberate repeats of the final are not the search's.
+    Simulated answers are free once anything real was measured; what simplifying and the final measure is not the search's.
     """
     search = [trial for trial in trials if trial.proposal.origin.phase is Phase.SEARCH]
     top = max((trial.measurement.fidelity for trial in search), default=None)
@@ -74,14 +73,14 @@ def out_of_time(budget: Budget, trials: Sequence[Trial], wall_s: float, workers:
     return None
 
 
-def over(budget: Budget, trials: Sequence[Trial], wall_s: float, finals: Finals, workers: int, earlier: int = 0) -> Stop | None:
-    """Which bound the search has reached, if any. Time for the final is kept back.
+def over(budget: Budget, trials: Sequence[Trial], wall_s: float, later: int, workers: int, earlier: int = 0) -> Stop | None:
+    """Which bound the search has reached, if any. Time for what comes after it is kept back.
 
     Args:
         budget: The bounds.
         trials: Everything stored, oldest first.
         wall_s: Seconds the study has run, earlier runs included.
-        finals: What the final will measure.
+        later: Trials after the search, of simplifying and of the final.
         workers: How many trials run at once.
         earlier: How many of the trials stem from earlier runs; what failed then may have been fixed since.
     """
@@ -89,4 +88,4 @@ def over(budget: Budget, trials: Sequence[Trial], wall_s: float, finals: Finals,
         return Stop.TRIALS
     if budget.failures is not None and failures_in_a_row(trials, earlier) >= budget.failures:
         return Stop.FAILURES
-    return out_of_time(budget, trials, wall_s, workers, later=finals.trials)
+    return out_of_time(budget, trials, wall_s, workers, later=later)

@@ -136,6 +136,7 @@ class FinalBlock(Block):
 
     finalists: int = Field(2, ge=0, description="how many of the best meet the default again")
     rounds: int | None = Field(None, ge=0, description="how often each is measured; 5 when left out, 0 where answers are exact")
+    simplify: bool = Field(True, description="before the final, measure which of the winner's changes the gain does not need")
 
 
 class Measure(Block):

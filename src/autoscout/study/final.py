@@ -20,10 +20,14 @@ from autoscout.core.trial import Fidelity, Proposal, Trial
 
 @dataclass(frozen=True, kw_only=True)
 class Finals:
-    """How much the final may measure: `finalists` besides the default, `rounds` times each. Zero rounds: no final."""
+    """How much the final may measure: `finalists` besides the default, `rounds` times each. Zero rounds: no final.
+
+    `simplify`: first find out which of the winner's changes the gain does not need (`autoscout.study.simplify`).
+    """
 
     finalists: int = 2
     rounds: int = 5
+    simplify: bool = True
 
     def __post_init__(self) -> None:
         rule = "must not be negative"
@@ -49,12 +53,25 @@ def finalists(trials: Sequence[Trial], task: Task, default: Config, count: int) 
     return sorted(losses, key=lambda config: (losses[config], config.canonical))[:count]
 
 
+def numbered(trials: Sequence[Trial], phase: Phase, contenders: tuple[str, ...], count: int) -> list[int]:
+    """The numbers of `count` rounds in which these configurations meet: those they have, then new ones that no other round has."""
+    past = [trial.proposal.origin for trial in trials if trial.proposal.origin.phase in (Phase.SIMPLIFY, Phase.FINAL)]
+    numbers = sorted({origin.round for origin in past if origin.phase is phase and origin.contenders == contenders})
+    last = max((origin.round for origin in past), default=0)
+    return [*numbers, *range(last + 1, last + 1 + count - len(numbers))][:count]
+
+
 def plan(
-    trials: Sequence[Trial], task: Task, default: Config, finals: Finals, among: Sequence[Trial] | None = None
+    trials: Sequence[Trial],
+    task: Task,
+    default: Config,
+    finals: Finals,
+    among: Sequence[Trial] | None = None,
+    simplified: Config | None = None,
 ) -> list[list[Proposal]]:
     """The rounds of the final, one list of proposals each; empty when there is nobody to compare the default with.
 
-    Made from stored trials alone, so that a study killed in its final goes on with it. When more searching has changed who the
+    Made from stored trials alone, so that a study killed in its final resumes it. When more searching has changed who the
     finalists are, a new edition begins, the default included, because only what ran side by side can be compared. Rounds
     (and repeats, which equal them) count on through the editions from 1, so that no two share one; repeat 0 is the search's
     own look.
@@ -65,18 +82,17 @@ def plan(
         default: The configuration to compare with.
         finals: How much to measure.
         among: The trials from which the finalists are chosen; all when None.
+        simplified: The winner with fewer changes, which goes first, before the winner itself.
     """
     chosen = finalists(trials if among is None else among, task, default, finals.finalists)
+    if chosen and simplified is not None:
+        chosen = list(dict.fromkeys([simplified, *chosen]))[: finals.finalists]
     if not chosen:
         return []
     field = [default, *chosen]
     names = tuple(sorted(config.key for config in field))
-    past = [trial.proposal.origin for trial in trials if trial.proposal.origin.phase is Phase.FINAL]
-    numbers = sorted({origin.round for origin in past if origin.contenders == names})
-    last = max((origin.round for origin in past), default=0)
-    numbers += range(last + 1, last + 1 + finals.rounds - len(numbers))
     rounds = []
-    for number in numbers[: finals.rounds]:
+    for number in numbered(trials, Phase.FINAL, names, finals.rounds):
         start = (number - 1) % len(field)
         origin = Origin(phase=Phase.FINAL, round=number, contenders=names)
         rounds.append([Proposal(config=config, origin=origin, repeat=number) for config in field[start:] + field[:start]])

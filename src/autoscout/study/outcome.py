@@ -11,6 +11,7 @@ from autoscout.core.history import best
 from autoscout.core.origin import Phase
 from autoscout.core.trial import Trial
 from autoscout.report.ablation import Ablation, ablate
+from autoscout.report.contributions import Contribution, contributions
 from autoscout.report.importance import Importance, knob_importance
 from autoscout.report.summary import Summary, summarise
 from autoscout.study.budget import Stop
@@ -61,6 +62,14 @@ class Outcome:
         """The way from the default to the best, knob by knob; None when nothing but the default ran."""
         found, setup = self.summary.best, self.setup
         return ablate(setup.task, self.inside, setup.baseline, found.config, check=setup.space.check) if found else None
+
+    @cached_property
+    def contributions(self) -> tuple[Contribution, ...]:
+        """What each changed knob of the best configuration contributes."""
+        found, setup = self.summary.best, self.setup
+        if found is None:
+            return ()
+        return contributions(self.summary.task, self.inside, setup.baseline, found.config, exact=setup.deterministic)
 
     @property
     def best(self) -> Config | None:

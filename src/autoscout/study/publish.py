@@ -43,6 +43,7 @@ def publish(outcome: Outcome) -> Outcome:
         knobs=knobs,
         importance=outcome.importance,
         ablation=outcome.ablation,
+        contributions=outcome.contributions,
         commands=[str(folder.best / "run.sh")] if "run.sh" in handed else [],
         predictions=predicted,
     )
@@ -52,7 +53,7 @@ def publish(outcome: Outcome) -> Outcome:
 
 def facts(outcome: Outcome, predicted: Predictions | None) -> dict[str, Any]:
     """Everything a report says, as JSON."""
-    told = report_json(outcome.summary, outcome.importance, outcome.ablation)
+    told = report_json(outcome.summary, outcome.importance, outcome.ablation, outcome.contributions)
     return {**told, **({"predicted": predicted.to_json()} if predicted else {})}
 
 
@@ -94,4 +95,5 @@ def _hand_over(outcome: Outcome, folder: Folder) -> tuple[str, ...]:
     files = setup.backend.export(summary.answer, setup.task)
     variables = setup.backend.render(summary.answer, setup.task, setup.campaign.search.seed).env
     knobs = tuple(setup.space.knobs.values())
-    return hand_over(folder.best, summary, files, setup.baseline, knobs=knobs, variables=variables)
+    worth = outcome.contributions if summary.best is not None and summary.best.config == summary.answer else ()
+    return hand_over(folder.best, summary, files, setup.baseline, knobs=knobs, variables=variables, contributions=worth)

@@ -18,6 +18,7 @@ from autoscout.core.trial import Fidelity
 from autoscout.space import Space
 from autoscout.study.campaign import Campaign
 from autoscout.study.final import Finals
+from autoscout.study.simplify import ROUNDS, Simplify
 from autoscout.study.stores import written_place
 
 DEFAULT_TRIALS = 24  # when a campaign sets no bound at all
@@ -44,7 +45,17 @@ class Setup:
         """What the final measures; none where every answer is exact, unless the campaign asks for one."""
         block = self.campaign.finals
         usual = 0 if self.deterministic else DEFAULT_ROUNDS
-        return Finals(finalists=block.finalists, rounds=usual if block.rounds is None else block.rounds)
+        return Finals(finalists=block.finalists, rounds=usual if block.rounds is None else block.rounds, simplify=block.simplify)
+
+    @property
+    def simplify(self) -> Simplify:
+        """What may be measured to find the winner's changes that the gain does not need; nothing without a final that was not exact."""
+        block, finals = self.campaign.finals, self.finals
+        if finals.simplify and finals.trials:
+            return Simplify(rounds=ROUNDS, trials=finals.trials)
+        if finals.simplify and block.rounds is None and self.deterministic:
+            return Simplify(rounds=1, trials=DEFAULT_ROUNDS * (block.finalists + 1))
+        return Simplify()
 
     @property
     def deterministic(self) -> bool:

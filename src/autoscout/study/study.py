@@ -1,4 +1,4 @@
-"""The study: ask -> evaluate -> append -> tell until the budget ends, then the final.
+"""The study: ask -> evaluate -> append -> tell until the budget ends; then the winner is simplified, then the final.
 
 Knows only protocols. Everything it remembers is in the store: a study that was killed resumes by reading it again.
 """
@@ -20,6 +20,7 @@ from autoscout.report.curves import busy_s
 from autoscout.study.budget import Stop, counted, out_of_time, over
 from autoscout.study.dispatch import Dispatcher, Parallelism, TrialKey, trial_key
 from autoscout.study.final import Finals, plan
+from autoscout.study.simplify import Project, Simplify, simplify
 
 log = logger(__name__)
 
@@ -39,6 +40,8 @@ class Study:
     given: Config = field(default_factory=Config)  # the pinned knobs
     first: Sequence[Config] = ()  # known-good configurations, tried right after the baseline
     finals: Finals = field(default_factory=Finals)
+    simplify: Simplify = field(default_factory=Simplify)
+    project: Project | None = None  # keeps what simplifying tries inside the space; None: nothing is simplified
     parallelism: Parallelism = field(default_factory=Parallelism)
     clock: Clock = field(default_factory=RealClock)
     stopping: threading.Event = field(default_factory=threading.Event)  # set it to end the study early
@@ -50,6 +53,7 @@ class Study:
         self._seen: set[TrialKey] = set()
         self._given_up: list[Proposal] = []
         self._begun_s, self._earlier = 0.0, 0
+        self._phase = "search"
         self._dispatcher = Dispatcher(
             study=self.record.name,
             evaluator=self.evaluator,
@@ -61,14 +65,14 @@ class Study:
         )
 
     def run(self) -> Stop:
-        """Search, then the final. Returns why the study ended; the trials are in `trials` and in the store."""
+        """Search, simplify, final. Returns why the study ended; the trials are in `trials` and in the store."""
         self._read()
         self._begun_s, self._earlier = self.clock.span_s() - busy_s(self.inside), len(self.inside)
         with self._dispatcher:
             self.observer.phase("search")
             stop = self._search()
             if stop not in (Stop.INTERRUPTED, Stop.FAILURES):
-                stop = self._final() or stop
+                stop = self._simplify() or self._final() or stop
         return stop
 
     def _search(self) -> Stop:
@@ -86,7 +90,8 @@ class Study:
 
     def _over(self) -> Stop | None:
         wall_s = self.clock.span_s() - self._begun_s
-        return over(self.record.task.budget, self.inside, wall_s, self.finals, self._dispatcher.workers, self._earlier)
+        later = self.finals.trials + self.simplify.trials
+        return over(self.record.task.budget, self.inside, wall_s, later, self._dispatcher.workers, self._earlier)
 
     def _collect(self) -> None:
         given_up = self._dispatcher.collect()
@@ -131,14 +136,36 @@ class Study:
                 refuse_unknown(trial, self.record.task, self.baseline)
             self.searcher.tell([as_told(trial, self.record.task, self.inside, self.baseline) for trial in inside])
 
+    def _simplify(self) -> Stop | None:
+        """Measure heat after heat while there is time, the final's aside. Only an interrupt ends the study here."""
+        before: object = None
+        while self.project is not None and self.simplify.rounds:
+            heat = simplify(self.trials, self.record.task, self.baseline, self.simplify, self.project, among=self.inside).heat
+            if not heat or heat == before or self._out_of_time(sum(map(len, heat)), self.finals.trials):
+                break
+            before = heat
+            if stop := self._rounds("simplify", heat):
+                return stop if stop is Stop.INTERRUPTED else None
+        return None
+
     def _final(self) -> Stop | None:
-        task, phase = self.record.task, ""
-        for proposals in plan(self.trials, task, self.baseline, self.finals, among=self.inside):
+        task, simplified = self.record.task, None
+        if self.project is not None and self.simplify.rounds:
+            simplified = simplify(self.trials, task, self.baseline, self.simplify, self.project, among=self.inside).config
+        return self._rounds("final", plan(self.trials, task, self.baseline, self.finals, among=self.inside, simplified=simplified))
+
+    def _out_of_time(self, soon: int, later: int = 0) -> Stop | None:
+        wall_s = self.clock.span_s() - self._begun_s
+        return out_of_time(self.record.task.budget, self.inside, wall_s, self._dispatcher.workers, soon, later)
+
+    def _rounds(self, name: str, rounds: Sequence[Sequence[Proposal]]) -> Stop | None:
+        """Measure what is missing of some rounds, one round after another; returns why not all of it was."""
+        for proposals in rounds:
             missing = [proposal for proposal in proposals if trial_key(proposal) not in self._seen]
-            if missing and not phase:
-                self.observer.phase(phase := "final")
-            wall_s = self.clock.span_s() - self._begun_s
-            if missing and (stop := out_of_time(task.budget, self.inside, wall_s, self._dispatcher.workers, len(missing))):
+            if missing and self._phase != name:
+                self._phase = name
+                self.observer.phase(name)
+            if missing and (stop := self._out_of_time(len(missing))):
                 return stop
             while missing := [proposal for proposal in missing if trial_key(proposal) not in self._seen]:
                 if not self.stopping.is_set():

@@ -53,6 +53,12 @@ def test_json_that_is_none(text: str) -> None:
         parse_json(text, "here")
 
 
+def test_json_that_is_nested_too_deep() -> None:
+    assert parse_json("[" * 100 + "]" * 100, "here")
+    with pytest.raises(ConfigError, match="nested at most 100 deep"):
+        parse_json("[" * 102 + "]" * 102, "here")
+
+
 def test_a_packed_file_that_unpacks_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(document, "MOST_BYTES", 2**20)
     path = tmp_path / "bomb.json.gz"

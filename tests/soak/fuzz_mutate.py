@@ -88,7 +88,7 @@ def strange(rng: random.Random, raw: bool) -> Any:
         return rng.choice([None, True, False, [], {}, [[]], {"": 1}, [None], {"a": {"b": []}}, [1, "a", None], {"x": [1, 2]}])
     if kind == 5:
         value: Any = rng.choice([1, "x", None])
-        for _ in range(rng.choice([2, 50, 150, 3000])):
+        for _ in range(rng.choice([2, 50, 150, 600, 3000])):
             value = [value] if rng.random() < 0.5 else {"a": value}
         return value
     if kind == 6:

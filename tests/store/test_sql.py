@@ -358,3 +358,15 @@ def test_damaged_rows_are_named(tmp_path: Path, table: str, column: str, content
     with pytest.raises(StoreError, match=words) as caught:
         read_all()
     assert len(caught.value.faults) == (2 if column == "data" else 1), "all damaged rows at once"
+
+
+def test_a_damaged_schema_whose_text_is_not_text(tmp_path: Path) -> None:
+    place = tmp_path / "store.db"
+    with SqlStore(place) as store:
+        store.open(record())
+    data = bytearray(place.read_bytes())
+    spot = data.index(b"CREATE TABLE autoscout_studies")
+    data[spot : spot + 12] = b"CREATE \xa8\xff\xfeLE"
+    place.write_bytes(data)
+    with pytest.raises(StoreError, match="damaged"):
+        SqlStore(place, create=False)

@@ -13,8 +13,7 @@ import typer
 from rich.console import Console
 
 from autoscout.cli._streams import mute
-from autoscout.common.document import compose as read_text
-from autoscout.common.document import load as load_document
+from autoscout.common import document
 from autoscout.common.hosts import parse_hostfile
 from autoscout.common.templates import unflatten
 from autoscout.core import plugins
@@ -50,7 +49,7 @@ def assignments(texts: Iterable[str], flag: str) -> dict[str, Any]:
             faults.append(Fault(where=flag, value=repr(text), rule="must read NAME=VALUE", fix=f"Example: {flag} threads=2"))
             continue
         try:
-            found[name] = read_text(raw, flag).value if raw.strip() else ""
+            found[name] = document.compose(raw, flag).value if raw.strip() else ""
         except ConfigError:
             found[name] = raw
     if faults:
@@ -115,11 +114,7 @@ def shell_line(launch: Launch) -> str:
 
 def host_facts(path: Path) -> dict[str, Any]:
     """What a hostfile says of the machine: its hosts with their slots, and the facts `gpus` and `nodes`."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(Fault(where=str(path), rule=f"the hostfile cannot be read: {error}", fix="Check the path")) from error
-    hosts = parse_hostfile(text, str(path))
+    hosts = parse_hostfile(document.read_text(path), str(path))
     slots = {host: len(found) for host, found in hosts.items()}
     return {"hosts": slots, "nodes": len(slots), "gpus": sum(slots.values())}
 
@@ -127,7 +122,7 @@ def host_facts(path: Path) -> dict[str, Any]:
 def read_mapping(path: Path) -> dict[str, Any]:
     """A YAML file that must hold a mapping."""
     faults: list[Fault] = []
-    root = load_document(path)
+    root = document.load(path)
     root.entries(faults)
     if faults:
         raise ConfigError(faults)

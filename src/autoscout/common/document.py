@@ -230,11 +230,19 @@ def parse_json(text: str, where: str) -> Any:
     """
     fix = "Check commas, quotes and brackets there"
     try:
-        return json.loads(text)
+        found = json.loads(text)
     except json.JSONDecodeError as error:
         raise ConfigError(Fault(where=f"{where}:{error.lineno}", rule=f"not valid JSON: {error.msg}", fix=fix)) from error
     except (ValueError, RecursionError) as error:  # a number of thousands of digits; brackets by the thousand
         raise ConfigError(Fault(where=where, rule=f"not valid JSON: {_reason(error)}", fix=fix)) from error
+    level, depth = [found], -1
+    while level:
+        depth += 1
+        if depth > MOST_DEPTH:
+            raise ConfigError(Fault(where=where, rule=f"values are nested at most {MOST_DEPTH} deep", fix="Write less, or split the file"))
+        inside = [value.values() if isinstance(value, dict) else value for value in level if isinstance(value, (dict, list))]
+        level = [part for parts in inside for part in parts]
+    return found
 
 
 def read_text(path: Path) -> str:

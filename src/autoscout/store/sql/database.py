@@ -42,7 +42,7 @@ class Database:
                 sync_folder(file.parent)
         except BaseException as error:
             self._engine.dispose()
-            if isinstance(error, SQLAlchemyError):
+            if isinstance(error, (SQLAlchemyError, UnicodeDecodeError)):
                 raise translate(error, self.location) from error
             if isinstance(error, OSError):
                 raise translate_os(error, self.location) from error
@@ -96,6 +96,8 @@ class Database:
         while True:
             try:
                 answer = attempt(again)
+            except UnicodeDecodeError as error:
+                raise translate(error, self.location) from error
             except SQLAlchemyError as error:
                 outage = is_outage(error)
                 if not outage or clock.span_s() + wait_s > deadline_s:

@@ -57,9 +57,11 @@ _ERRNO = {
 }
 
 
-def translate(error: SQLAlchemyError, location: str) -> StoreError:
+def translate(error: SQLAlchemyError | UnicodeDecodeError, location: str) -> StoreError:
     """What a failure of database or driver means to a person."""
-    if isinstance(error, PoolTimeoutError):
+    if isinstance(error, UnicodeDecodeError):  # SQLite repeats bytes of a damaged file in its own message
+        rule, fix = _CORRUPT
+    elif isinstance(error, PoolTimeoutError):
         rule, fix = "too many threads use the store at once", "Open one store per process with fewer threads"
     elif isinstance(error, DBAPIError):
         rule, fix = _explain(error)
@@ -115,6 +117,6 @@ def _state(error: DBAPIError) -> str:
     return state
 
 
-def _first_line(error: SQLAlchemyError) -> str:
+def _first_line(error: Exception) -> str:
     original = getattr(error, "orig", None) or error
     return " ".join(str(original).split())[:300]

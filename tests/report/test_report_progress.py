@@ -199,3 +199,13 @@ def test_real_numbers_replace_simulated_ones() -> None:
     assert tally.best_value == 100.0
     assert tally.gain == pytest.approx(1.0)
     assert tally.searched == 1  # simulated answers are free once something real was measured
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_a_default_that_fails_is_announced_at_once_and_once(live: bool) -> None:
+    console, text = quiet()
+    with Progress(make_task(trials=10), DEFAULT, console=console, clock=VirtualClock(), live=live) as progress:
+        progress.phase("search")
+        for number in range(2):
+            progress.finished(make_trial(number, DEFAULT, status=Status.OOM_START, reason="no memory left", repeat=number))
+    assert text.getvalue().count("the default does not run: oom_start: no memory left") == 1

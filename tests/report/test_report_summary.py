@@ -12,6 +12,7 @@ from autoscout.core.config import Config
 from autoscout.core.trial import Status
 from autoscout.report.importance import knob_importance
 from autoscout.report.labels import differences, namer, one_line
+from autoscout.report.page import page
 from autoscout.report.summary import summarise
 from autoscout.report.text import render
 
@@ -160,3 +161,12 @@ def test_one_line_is_one_line() -> None:
     assert one_line("\n\n  a\tb\x1b[31m\x00 c\nsecond") == "a b [31m c"
     assert one_line("x" * 300, 10) == "x" * 9 + "…"
     assert one_line("") == ""
+
+
+def test_the_report_says_what_the_interval_speaks_for() -> None:
+    summary = summarise(make_task(), make_study(), DEFAULT, load="8 clients over HTTP.")
+    assert "this run of the study on this machine" in summary.scope
+    assert summary.scope.endswith("Load: 8 clients over HTTP.")
+    assert summary.to_json()["load"] == "8 clients over HTTP."
+    assert "8 clients over HTTP." in page(summary, make_study(), DEFAULT)
+    assert summarise(make_task(), [make_trial(0, DEFAULT, 1.0)], DEFAULT).scope == "", "no interval, nothing to say"

@@ -363,3 +363,18 @@ def test_a_guard_on_a_metric_that_the_default_lacks_ends_the_study_at_once() -> 
     with pytest.raises(ConfigError, match="the default does not report p99_itl_ms"):
         one.run()
     assert len(one.evaluator.calls) == 1
+
+
+def test_a_default_that_does_not_run_fails_once_in_the_final() -> None:
+    def broken(config: Config) -> Measurement:
+        return Measurement(status=Status.CRASHED, reason="boom") if config["x"] == 0 else ok(10.0 - config["x"])
+
+    store = plugins.get("store", "memory")()
+    one = study(store=store, evaluator=FromFunction(broken), finals=Finals(finalists=2, rounds=3))
+    assert one.run() is Stop.TRIALS
+    final = [(trial.config["x"], trial.proposal.repeat) for trial in one.trials if trial.proposal.origin.phase is Phase.FINAL]
+    assert [place for place in final if place[0] == 0] == [(0, 1)]
+    assert sorted(repeat for x, repeat in final if x == 4) == [1, 2, 3]
+    again = study(store=store, evaluator=FromFunction(broken), finals=Finals(finalists=2, rounds=3))
+    again.run()
+    assert again.evaluator.calls == [], "a finished study measures nothing"

@@ -292,6 +292,13 @@ class Deterministic(Protocol):
 
 
 @runtime_checkable
+class DescribesLoad(Protocol):
+    """A backend that can say how the load is produced: `load(task)` is one sentence, with the path by which it reaches the system."""
+
+    def load(self, task: Task) -> str: ...
+
+
+@runtime_checkable
 class PrefersExecutor(Protocol):
     """A backend class that names the executor to use where the campaign names none; without it, `local`."""
 
@@ -402,6 +409,7 @@ class Observer(Protocol):
 __all__ = [
     "Backend",
     "CallsInProcess",
+    "DescribesLoad",
     "Deterministic",
     "Evaluator",
     "Executor",

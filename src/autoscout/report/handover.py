@@ -159,6 +159,7 @@ def readme_text(summary: Summary, names: Iterable[str], changes: tuple[Differenc
             lines.append(f"- {title}: {show_number(side.value)} over {side.runs} run{'s' if side.runs != 1 else ''}")
     if summary.gain.enough:
         lines.append(f"- interval: {summary.gain.confidence:.0%}, {summary.gain.method}, {summary.gain.pairs} pairs")
+    lines += [f"- {_word(summary.scope)}"] if summary.scope else []
     lines += [f"- note: {warning}" for warning in summary.warnings]
     lines.append(f"- study: {summary.spent.trials} trials, {show_duration(summary.spent.wall_s)}")
     present = list(names)

@@ -61,6 +61,8 @@ class Progress:
         self._running: dict[tuple[str, int], tuple[str, float]] = {}
         self._failures: deque[tuple[Trial, str]] = deque(maxlen=_FAILURES_SHOWN)
         self._phase = ""
+        self._default = default_config
+        self._told = False  # that the default does not run
         self._started_s = self._clock.span_s()
         is_live = self._console.is_terminal and not self._console.is_dumb_terminal if live is None else live
         self._live = Live(get_renderable=self.render, console=self._console, refresh_per_second=4) if is_live else None
@@ -101,8 +103,13 @@ class Progress:
             if trial.measurement.status.failed:
                 self._failures.append((trial, self._name_of(trial.config)))
             line = self._line(trial, improved) if self._live is None and self._phase else None
+            broken = trial.measurement.status.failed and trial.config == self._default and not self._told
+            self._told |= broken and bool(self._phase)
         if line is not None:
             self._say(line)
+        if broken and self._phase:
+            why = one_line(trial.measurement.reason) or "no reason given"
+            self._say(Text(f"the default does not run: {trial.measurement.status.value}: {why}", style="bold red"))
 
     def close(self) -> None:
         """Leave the last state on the screen. Safe to call twice."""

@@ -42,6 +42,7 @@ def header(summary: Summary) -> Markup:
     words += [tag("p", summary.price, class_="price worse"), tag("p", summary.reason)] if summary.price else [tag("p", summary.reason)]
     if gain.enough:
         words.append(tag("p", f"{gain.confidence:.0%} interval, {gain.method}, {gain.pairs} pairs.", class_="quiet"))
+    words += [tag("p", summary.scope, class_="quiet small")] if summary.scope else []
     words += [tag("p", warning, class_="note small") for warning in summary.warnings]
     if summary.verdict is not Verdict.GAIN and summary.answer is not None:
         words.append(tag("p", tag("strong", "Keep the default."), " That is what the hand-over folder holds."))

@@ -71,6 +71,7 @@ class Summary:
         noisy: Numbers of the trials whose own samples scatter widely.
         dirty: Numbers of the trials that were disturbed by other work on the machine.
         points: The convergence curve.
+        load: How the load was produced, in one sentence; empty when the backend does not say.
     """
 
     study: str
@@ -90,6 +91,7 @@ class Summary:
     noisy: tuple[int, ...]
     dirty: tuple[int, ...]
     points: tuple[Point, ...]
+    load: str = ""
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -108,6 +110,13 @@ class Summary:
         if loose:
             found.append(f"nothing to hold {', '.join(loose)} against: the default did not run or does not report it")
         return tuple(found)
+
+    @property
+    def scope(self) -> str:
+        """What the interval speaks for, and what it does not."""
+        said = ["The interval speaks for this run of the study on this machine: another day, machine or load may give another gain."]
+        said += [f"Load: {one_line(self.load, 300)}"] if self.load else []
+        return " ".join(said) if self.gain.enough else " ".join(said[1:])
 
     @property
     def costs(self) -> tuple[Cost, ...]:
@@ -158,6 +167,7 @@ class Summary:
             "spent": self.spent.to_json(),
             "noisy": list(self.noisy),
             "dirty": list(self.dirty),
+            "load": self.load,
             "points": [point.to_json() for point in self.points],
         }
 
@@ -171,6 +181,7 @@ def summarise(
     study: str = "",
     name_of: Callable[[Config], str] | None = None,
     exact: bool = False,
+    load: str = "",
 ) -> Summary:
     """Gather the result of a study from its trials; pure, so that it may be called at any moment of a running one.
 
@@ -182,6 +193,7 @@ def summarise(
         study: Name shown to people; taken from the trials when empty.
         name_of: Gives configurations their readable names.
         exact: Every answer is the same each time it is asked for, so that one of each tells all.
+        load: How the load was produced, in one sentence.
     """
     kept = ordered(trials)
     task = bind(task, kept, default_config)
@@ -214,6 +226,7 @@ def summarise(
         noisy=tuple(trial.number for trial in kept if _noisy(task, trial)),
         dirty=tuple(trial.number for trial in kept if is_dirty(trial)),
         points=curve(task, kept),
+        load=load,
     )
 
 

@@ -92,7 +92,11 @@ def plan(
     field = [default, *chosen]
     names = tuple(sorted(config.key for config in field))
     rounds = []
+    tried = [trial for trial in trials if trial.config == default]
+    failed = [trial.proposal.origin.round for trial in tried if trial.proposal.origin.contenders == names and not trial.ok]
+    last = math.inf if any(trial.ok for trial in tried) else min(failed, default=math.inf)
     for number in numbered(trials, Phase.FINAL, names, finals.rounds):
+        field = [default, *chosen] if number <= last else chosen  # a default that does not run fails once, not in every round
         start = (number - 1) % len(field)
         origin = Origin(phase=Phase.FINAL, round=number, contenders=names)
         rounds.append([Proposal(config=config, origin=origin, repeat=number) for config in field[start:] + field[:start]])

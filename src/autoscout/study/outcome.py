@@ -9,6 +9,7 @@ from functools import cached_property
 from autoscout.core.config import Config
 from autoscout.core.history import best
 from autoscout.core.origin import Phase
+from autoscout.core.protocols import DescribesLoad
 from autoscout.core.trial import Trial
 from autoscout.report.ablation import Ablation, ablate
 from autoscout.report.contributions import Contribution, contributions
@@ -50,7 +51,8 @@ class Outcome:
         """The verdict with everything it rests on."""
         setup = self.setup
         knobs = tuple(setup.space.knobs.values())
-        return summarise(setup.task, self.inside, setup.baseline, knobs=knobs, study=setup.name, exact=setup.deterministic)
+        load = setup.backend.load(setup.task) if isinstance(setup.backend, DescribesLoad) else ""
+        return summarise(setup.task, self.inside, setup.baseline, knobs=knobs, study=setup.name, exact=setup.deterministic, load=load)
 
     @cached_property
     def importance(self) -> Importance:

@@ -152,7 +152,11 @@ class Study:
         task, simplified = self.record.task, None
         if self.project is not None and self.simplify.rounds:
             simplified = simplify(self.trials, task, self.baseline, self.simplify, self.project, among=self.inside).config
-        return self._rounds("final", plan(self.trials, task, self.baseline, self.finals, among=self.inside, simplified=simplified))
+        for place in range(self.finals.rounds):  # planned anew for each round: a default that fails is left out of the next
+            rounds = plan(self.trials, task, self.baseline, self.finals, among=self.inside, simplified=simplified)
+            if stop := self._rounds("final", rounds[place : place + 1]):
+                return stop
+        return None
 
     def _out_of_time(self, soon: int, later: int = 0) -> Stop | None:
         wall_s = self.clock.span_s() - self._begun_s

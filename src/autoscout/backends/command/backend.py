@@ -93,6 +93,12 @@ class CommandBackend:
         refuse_if(faults)
         return task
 
+    def load(self, task: Task) -> str:
+        workload = self._workload(task)
+        if workload.serve is None:
+            return f"The program itself, started anew for every measurement: {workload.run.raw}"
+        return f"A server started anew for every measurement, with a benchmark that runs on the same machine: {workload.run.raw}"
+
     def space(self, task: Task) -> Space:
         workload = self._workload(task)
         space = self._known_space(task, workload)

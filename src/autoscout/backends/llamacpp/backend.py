@@ -78,6 +78,13 @@ class LlamaCppBackend:
             budget=blocks.budget,
         )
 
+    def load(self, task: Task) -> str:
+        workload = Workload.from_json(task.workload)
+        return (
+            f"{workload.concurrency} clients on the same machine, each sending its next request over HTTP when the last is answered: "
+            f"prompts of {workload.prompt_tokens} random tokens, answers of {workload.output_tokens}."
+        )
+
     def space(self, task: Task) -> Space:
         facts = canonical([dict(task.workload), dict(task.hardware), dict(task.software)])
         if facts not in self._spaces:

@@ -35,7 +35,7 @@ ODD_WORDS = {
     r"goes on with": "resumes",
 }
 """Words that a reader stumbles over -> the ordinary one."""
-COUNTED = {"long guides", "odd words"}
+COUNTED: set[str] = set()
 """Rules that print their count and do not fail yet; `--all` prints what they find."""
 
 Finding = tuple[str, int, str]

@@ -30,7 +30,7 @@ def test_documents_that_are_refused(text: str, words: str) -> None:
         compose(text, "doc")
 
 
-@pytest.mark.parametrize("value", ["!!bool x", "!!timestamp x", "!!int x", "!!binary é", "!!omap [a]", "{? [a] : b}"])
+@pytest.mark.parametrize("value", ["!!bool x", "!!timestamp x", "!!int x", "!!binary é", "1" + "0" * 400, "!!omap [a]", "{? [a] : b}"])
 def test_values_that_are_not_what_their_tag_says(value: str) -> None:
     with pytest.raises(ConfigError, match="doc:1: cannot be read"):
         _ = compose(f"a: {value}", "doc").value
@@ -47,7 +47,7 @@ def test_plain_values_that_contain_themselves() -> None:
         from_plain({"a": endless}, "given")
 
 
-@pytest.mark.parametrize("text", ["{", "[" * 100_000, "9" * 5000])
+@pytest.mark.parametrize("text", ["{", "[" * 100_000, "9" * 5000, "9" * 400])
 def test_json_that_is_none(text: str) -> None:
     with pytest.raises(ConfigError, match=r"here(:1)?: not valid JSON"):
         parse_json(text, "here")

@@ -189,3 +189,13 @@ def test_philly_logs_that_are_none(tmp_path: Path, jobs: str) -> None:
     (tmp_path / "log.json").write_text(jobs)
     with pytest.raises(ConfigError):
         read(tmp_path / "log.json")
+
+
+def test_tables_that_break_off_or_stop_being_text(tmp_path: Path) -> None:
+    head = b"job_id,submit_time,duration,gpus\n"
+    (tmp_path / "t.csv").write_bytes(head + b"a" * 10_000 + b",0,5,1\n\xed\xa0,0,5,1\n")
+    (tmp_path / "u.csv").write_bytes(head + b"a" * 200_000 + b",0,5,1\n")
+    (tmp_path / "v.csv.gz").write_bytes(gzip.compress(head + b"a,0,5,1\n" * 100_000, mtime=0)[:300])
+    for name in ("t.csv", "u.csv", "v.csv.gz"):
+        with pytest.raises(ConfigError, match="cannot be read as a table"):
+            read(tmp_path / name, form="plain")

@@ -26,6 +26,7 @@ from autoscout.core.errors import ConfigError, Fault
 MOST_BYTES = 64 * 2**20  # of one document, unpacked; what is larger is a table or a mistake
 MOST_YAML_BYTES = 16 * 2**20  # of one YAML document, whose parser takes about five seconds for each MiB
 MOST_ALIASED = 100_000  # values that the aliases of a YAML document stand for
+MOST_DIGITS = 300  # of a whole number: what a fraction can still hold
 MOST_DEPTH = 100  # mappings and lists inside each other
 
 
@@ -53,7 +54,19 @@ def _float(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> float:
     return float(text.replace(".inf", "inf").replace(".nan", "nan"))
 
 
+def _int(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
+    _check_digits(str(node.value))
+    return loader.construct_yaml_int(node)
+
+
+def _check_digits(text: str) -> str:
+    if len(text) > MOST_DIGITS:
+        raise ValueError(f"a number has at most {MOST_DIGITS} digits")
+    return text
+
+
 _Loader.add_constructor("tag:yaml.org,2002:float", _float)
+_Loader.add_constructor("tag:yaml.org,2002:int", _int)
 
 
 _UNREADABLE = (yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError)
@@ -230,7 +243,7 @@ def parse_json(text: str, where: str) -> Any:
     """
     fix = "Check commas, quotes and brackets there"
     try:
-        found = json.loads(text)
+        found = json.loads(text, parse_int=lambda digits: int(_check_digits(digits)))
     except json.JSONDecodeError as error:
         raise ConfigError(Fault(where=f"{where}:{error.lineno}", rule=f"not valid JSON: {error.msg}", fix=fix)) from error
     except (ValueError, RecursionError) as error:  # a number of thousands of digits; brackets by the thousand

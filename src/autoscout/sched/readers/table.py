@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
@@ -31,7 +32,7 @@ def first_line(path: Path) -> str:
     try:
         with open_text(path) as lines:
             return lines.readline().strip().lstrip("\ufeff")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise ConfigError(Fault(where=str(path), rule=f"cannot be read as text: {error}")) from error
 
 
@@ -47,16 +48,19 @@ class Columns:
     @classmethod
     def read(cls, path: Path, *, delimiter: str = ",", header: Sequence[str] | None = None) -> Columns:
         """Read the whole file; `header` for files that have none."""
-        with open_text(path) as lines:
-            reader = csv.reader(lines, delimiter=delimiter)
-            names = list(header) if header is not None else [name.strip().lstrip("\ufeff") for name in next(reader, [])]
-            rows, numbers, ragged = [], [], []
-            for row in reader:
-                if len(row) == len(names):
-                    rows.append(row)
-                    numbers.append(reader.line_num)
-                elif row:
-                    ragged.append(reader.line_num)
+        try:
+            with open_text(path) as lines:
+                reader = csv.reader(lines, delimiter=delimiter)
+                names = list(header) if header is not None else [name.strip().lstrip("\ufeff") for name in next(reader, [])]
+                rows, numbers, ragged = [], [], []
+                for row in reader:
+                    if len(row) == len(names):
+                        rows.append(row)
+                        numbers.append(reader.line_num)
+                    elif row:
+                        ragged.append(reader.line_num)
+        except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error) as error:
+            raise ConfigError(Fault(where=str(path), rule=f"cannot be read as a table: {error}", fix="Check the file")) from error
         if ragged:
             raise ConfigError(
                 Fault(

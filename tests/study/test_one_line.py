@@ -119,7 +119,7 @@ def test_what_a_function_says_is_simulated_is_labelled_so(tmp_path: Path) -> Non
 
 def test_a_noisy_function_has_a_final_and_a_deterministic_one_has_none(tmp_path: Path) -> None:
     noisy = autoscout.minimize(lambda config: float(config["x"]) + 1, {"x": [8, 4, 2]}, trials=3, finals=Finals(finalists=1, rounds=3))
-    assert len(noisy.trials) == 3 + 2 * 3
+    assert len(noisy.trials) == 3 + 3 + 2 * 3, "the search, the default again, the final"
     campaign = of_function(tmp_path, budget={"trials": 3})
     campaign["workload"] |= {"function": f"{tmp_path}/tuned.py:cost", "deterministic": False}
     assert autoscout.tune({**campaign, "name": "noisy"}, tmp_path / "out").setup.finals.rounds == 5

@@ -46,6 +46,10 @@ class Fidelity(IntEnum):
         return self.name.lower()
 
 
+DEFAULT_AGAIN = -101
+"""First repeat of the default's further measurements during the search; they count downwards."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
     """A configuration somebody wants to know the cost of.
@@ -54,13 +58,18 @@ class Proposal:
         config: A complete, valid configuration.
         origin: Who proposed it and why.
         repeat: 0 for the first look at a configuration; 1, 2, ... for its rounds in the final and in simplifying, which count on together;
-            -1, -2, ... for a recheck of an answer (a simulated one, say) that is no longer trusted. Only one trial per config, fidelity
-            and repeat.
+            -1, -2, ... for a recheck of an answer (a simulated one, say) that is no longer trusted; -101, -102, ... for the default
+            measured again during the search. Only one trial per config, fidelity and repeat.
     """
 
     config: Config
     origin: Origin = field(default_factory=Origin)
     repeat: int = 0
+
+    @property
+    def again(self) -> bool:
+        """Whether it measures the default once more during the search; a budget of trials does not count it."""
+        return self.repeat <= DEFAULT_AGAIN
 
     def to_json(self) -> dict[str, Any]:
         return {"config": self.config.to_json(), "origin": self.origin.to_json(), "repeat": self.repeat}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable
+from statistics import median
 
 from autoscout.core.config import Config
 from autoscout.core.guards import bind
@@ -39,7 +40,7 @@ class Tally:
         self.failed = 0
         self.final: Decision | None = None  # what the final says so far
         self._default_config = default_config
-        self._default: float | None = None
+        self._defaults: list[float] = []  # what the default measured, at the highest fidelity
         self._workers = max(1, workers)
         self._final_trials = final_trials
         self._trials: list[Trial] = []
@@ -65,10 +66,10 @@ class Tally:
 
     @property
     def gain(self) -> float | None:
-        """Of the best single measurement over the default's first, which is too good on average; the final corrects it."""
-        if self._default is None or self.best_value is None:
+        """Of the best single measurement over the default's median, which is too good on average; the final corrects it."""
+        if not self._defaults or self.best_value is None:
             return None
-        gain = self.task.objective.gain(self._default, self.best_value)
+        gain = self.task.objective.gain(median(self._defaults), self.best_value)
         return gain if math.isfinite(gain) and gain > 0 else None
 
     def add(self, trial: Trial) -> bool:
@@ -87,15 +88,15 @@ class Tally:
         if trial.proposal.origin.phase is Phase.SIMPLIFY:
             self._simplified += 1
             return False
-        self._search[answer.fidelity] = self._search.get(answer.fidelity, 0) + 1
+        self._search[answer.fidelity] = self._search.get(answer.fidelity, 0) + (not trial.proposal.again)
         if self.best is not None and answer.fidelity > self.best.measurement.fidelity and answer.ok:
-            self.best, self._default = None, None  # real numbers replace simulated ones
+            self.best, self._defaults = None, []  # real numbers replace simulated ones
         value = self.task.objective.value(answer)
         if trial.config == self._default_config:
             self.task = bind(self.task, self._trials, self._default_config)
-        if trial.config == self._default_config and value is not None and self._default is None:
-            self._default = value
-        return self._improve(trial)
+        if trial.config == self._default_config and value is not None:
+            self._defaults.append(value)
+        return not trial.proposal.again and self._improve(trial)
 
     def _improve(self, trial: Trial) -> bool:
         loss = self.task.objective.loss(trial.measurement)

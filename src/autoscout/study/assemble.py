@@ -88,6 +88,7 @@ def run(
             observer=observer or Quiet(),
             worker=worker_identity(),
             baseline=setup.baseline,
+            repeat_baseline=bool(setup.finals.trials),
             given=setup.given,
             first=tuple(dict.fromkeys((*setup.first, *start.winners(setup)))),
             finals=setup.finals,

@@ -25,8 +25,9 @@ def counted(trials: Sequence[Trial]) -> list[Trial]:
     """The trials that a budget of trials counts: those of the search at the highest fidelity it has reached.
 
     Simulated answers are free once anything real was measured; what simplifying and the final measure is not the search's.
+    The default counts once, however often it is measured.
     """
-    search = [trial for trial in trials if trial.proposal.origin.phase is Phase.SEARCH]
+    search = [trial for trial in trials if trial.proposal.origin.phase is Phase.SEARCH and not trial.proposal.again]
     top = max((trial.measurement.fidelity for trial in search), default=None)
     return [trial for trial in search if trial.measurement.fidelity is top]
 

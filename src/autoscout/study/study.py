@@ -17,6 +17,7 @@ from autoscout.core.origin import By, Origin
 from autoscout.core.protocols import Evaluator, Observer, Searcher, SpaceLike, Store, StudyRecord
 from autoscout.core.trial import Proposal, Trial
 from autoscout.report.curves import busy_s
+from autoscout.study.baseline import repeats
 from autoscout.study.budget import Stop, counted, out_of_time, over
 from autoscout.study.dispatch import Dispatcher, Parallelism, TrialKey, trial_key
 from autoscout.study.final import Finals, plan
@@ -38,6 +39,7 @@ class Study:
     worker: str
     baseline: Config  # measured first: the engine's default, with the user's pinned knobs
     given: Config = field(default_factory=Config)  # the pinned knobs
+    repeat_baseline: bool = False  # measure it again at the start and during the search
     first: Sequence[Config] = ()  # known-good configurations, tried right after the baseline
     finals: Finals = field(default_factory=Finals)
     simplify: Simplify = field(default_factory=Simplify)
@@ -112,6 +114,8 @@ class Study:
 
     def _next(self, count: int) -> list[Proposal]:
         opening = [Proposal(config=self.baseline, origin=Origin(by=By.DEFAULT))]
+        if self.repeat_baseline:
+            opening += repeats(self.baseline, self.inside, len(counted(self.inside)), self.record.task.budget)
         opening += [Proposal(config=config, origin=Origin(by=By.GIVEN)) for config in self.first]
         pending = [*self._dispatcher.pending, *self._given_up]
         taken = self._seen | {trial_key(proposal) for proposal in pending}

@@ -276,7 +276,7 @@ import os, sys
 print("score", int(sys.argv[1]) + 1)
 count = sys.argv[0] + ".count"
 open(count, "a").write("x")
-if os.path.getsize(count) > 2:
+if os.path.getsize(count) > 4:  # the default three times, and one other
     sys.exit("the licence has run out")
 """
     said = refused(tmp_path, "tune", campaign(tmp_path, script=script, budget={"trials": 2}))

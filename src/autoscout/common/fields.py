@@ -142,7 +142,7 @@ def read_fields(model: type[Model], data: Mapping[str, Any], where: str) -> tupl
     except ValidationError as error:
         faults = faults_from(error, where, model)
         paths = [tuple(detail["loc"]) for detail in error.errors(include_url=False)]
-    for depth in (2, 1):  # without the bad entries, else without the bad fields
+    for depth in (2, 1) if all(paths) else ():  # without the bad entries, else without the bad fields; not if the whole is at fault
         try:
             return model.model_validate(_without(given, [path[:depth] for path in paths])), faults
         except ValidationError:

@@ -23,11 +23,11 @@ START = Config(a=0, b=0, c=0)
 BOTH, ONE = Config(a=1, b=1, c=0), Config(a=1, b=0, c=0)
 
 
-def heat(values: dict[Config, list[float | None]], first: int = 0, contenders: str = "heat") -> list[Trial]:
+def heat(values: dict[Config, list[float | None]], first: int = 0, contenders: str = "heat", phase: str = "simplify") -> list[Trial]:
     trials = []
     for config, found in values.items():
         for number, value in enumerate(found, start=1):
-            origin = {"by": By.SIMPLER, "phase": "simplify", "round": number, "field": [contenders]}
+            origin = {"by": By.SIMPLER, "phase": phase, "round": number, "field": [contenders]}
             trials.append(make_trial(first + len(trials), config, value, origin=origin, repeat=number))
     return trials
 
@@ -65,6 +65,34 @@ def test_the_configuration_itself_counts_before_others() -> None:
     other = heat({Config(a=1, b=1, c=1): [30.0, 30.0, 30.0], Config(a=1, b=0, c=1): [10.0, 10.0, 10.0]}, first=50, contenders="other")
     trials = [*heat({BOTH: [20.0, 22.0, 21.0], ONE: [10.0, 11.0, 10.4]}), *other]
     assert contributions(make_task(), trials, START, BOTH)[1].ratio == pytest.approx(2.0, rel=0.02)
+
+
+def test_the_rounds_of_the_final_measure_contributions_too() -> None:
+    values = {START: [5.0, 5.5, 5.2], BOTH: [20.0, 22.0, 21.0], ONE: [10.0, 11.0, 10.4]}
+    a, b = contributions(make_task(), heat(values, phase="final"), START, BOTH)
+    assert (b.knob, b.source) == ("b", "measured")
+    assert b.ratio == pytest.approx(2.0, rel=0.02)
+    assert a.source == "unknown", "a alone was measured, but not what the answer is without it"
+
+
+def test_the_longer_heat_of_the_same_pair_counts() -> None:
+    short = heat({BOTH: [30.0], ONE: [10.0]}, first=50, contenders="cut short", phase="final")
+    trials = [*heat({BOTH: [20.0, 22.0, 21.0], ONE: [10.0, 11.0, 10.4]}), *short]
+    assert contributions(make_task(), trials, START, BOTH)[1].ratio == pytest.approx(2.0, rel=0.02)
+
+
+def test_another_value_of_the_knob_measures_nothing_about_this_one() -> None:
+    trials = heat({Config(a=1, b=2, c=0): [30.0, 30.0, 30.0], ONE: [10.0, 10.0, 10.0]})
+    assert [one.source for one in contributions(make_task(), trials, START, BOTH)] == ["unknown", "unknown"]
+
+
+def test_a_single_change_contributes_the_gain_itself() -> None:
+    trials = heat({START: [5.0, 5.5, 5.2, 5.1], ONE: [10.0, 11.0, 10.4, 10.1], Config(a=0, b=0, c=1): [5.0, 5.1, 5.2, 5.3]}, phase="final")
+    summary = summarise(make_task(), trials, START)
+    assert summary.best is not None
+    assert summary.best.config == ONE
+    (only,) = contributions(make_task(), trials, START, ONE, gain=summary.gain)
+    assert (only.ratio, only.low, only.high, only.source) == (summary.gain.ratio, summary.gain.low, summary.gain.high, "measured")
 
 
 def test_exact_answers_need_no_duel() -> None:

@@ -9,6 +9,7 @@ from report_studies import DEFAULT, METRIC, make_study, make_task, make_trial, s
 from autoscout.core.config import Config
 from autoscout.core.task import Direction
 from autoscout.core.trial import Fidelity, Status, Trial
+from autoscout.report.gain import paired_gain
 from autoscout.report.verdict import Verdict, decide
 
 GOOD = DEFAULT.extend(threads=16)
@@ -274,6 +275,29 @@ def test_of_finalists_that_cannot_be_told_apart_the_simplest_is_the_answer() -> 
     decision = decide(make_task(), final_of(apart), default)
     assert decision.answer == lucky
     assert "fewest knobs" not in decision.reason
+
+
+def test_a_simpler_finalist_does_not_lose_to_luck() -> None:
+    """Its own five pairs are worse at 95 %, and even at 99 %, because they happen to agree; the noise of all configurations says otherwise."""
+    simple, lucky = Config(threads=8, noise=3), Config(threads=8, noise=5)
+    default = Config(threads=4, noise=3)
+    values = {default: [100.0, 106, 95, 103, 96], lucky: [152.0, 155, 150, 149, 153], simple: [150.0, 153, 148, 147.2, 151.1]}
+    pairs = [values[config] for config in (lucky, simple)]
+    assert paired_gain(*pairs, minimize=False, confidence=0.99).worse
+    assert decide(make_task(), final_of(values), default).answer == simple
+    quiet = {**values, default: [100.0, 102, 98.7, 98.1, 100.6]}
+    assert decide(make_task(), final_of(quiet), default).answer == lucky, "a small difference counts where the noise is as small"
+
+
+def test_equal_finalists_are_told_apart_in_few_studies() -> None:
+    rng = np.random.default_rng(3)
+    default, simple, other = Config(threads=4, noise=3), Config(threads=8, noise=3), Config(threads=8, noise=5)
+    levels = {default: 100.0, simple: 150.0, other: 150.0}
+    wrong, runs = 0, 400
+    for _ in range(runs):
+        values = {config: [float(level * np.exp(0.02 * rng.normal())) for _ in range(5)] for config, level in levels.items()}
+        wrong += decide(make_task(), final_of(values), default).answer != simple
+    assert wrong <= 8, f"{wrong} of {runs}"  # 2 expected
 
 
 def test_exact_answers_are_alike_only_when_equal() -> None:

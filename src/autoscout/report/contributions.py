@@ -1,7 +1,8 @@
 """What each changed knob contributes to the gain: measured where it was put back to the default alone, else predicted.
 
 The part of a study called "simplify" measures a configuration (the incumbent) and variants of it with some knobs back at their default
-(candidates) in the same rounds: a heat. Two configurations of a heat that differ in one knob measure what that knob contributes.
+(candidates) in the same rounds: a heat. The rounds of the final are one more, with the default itself. Two configurations of a heat that
+differ in one knob measure what that knob contributes.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _NORMAL_95 = 1.96
 
 @dataclass(frozen=True, kw_only=True)
 class Duel:
-    """A configuration against the same with some knobs back at their default, measured in the same rounds.
+    """A configuration against the same with some or all changes back at their default, measured in the same rounds.
 
     Attributes:
         incumbent: With the changes.
@@ -92,10 +93,11 @@ def duels(task: Task, trials: Iterable[Trial], default: Config) -> tuple[Duel, .
 
     Limits are those of `task`, so bind its guards first.
     """
-    heats: dict[tuple[str, ...], list[Trial]] = {}
+    heats: dict[tuple[Phase, tuple[str, ...]], list[Trial]] = {}
     for trial in trials:
-        if trial.proposal.origin.phase is Phase.SIMPLIFY:
-            heats.setdefault(trial.proposal.origin.contenders, []).append(trial)
+        origin = trial.proposal.origin
+        if origin.phase in (Phase.SIMPLIFY, Phase.FINAL):
+            heats.setdefault((origin.phase, origin.contenders), []).append(trial)
     found = []
     for members in heats.values():
         configs = dict.fromkeys(trial.config for trial in members)
@@ -182,33 +184,39 @@ def put_back(config: Config, default: Config, knobs: Sequence[str]) -> Config:
 
 
 def contributions(
-    task: Task, trials: Sequence[Trial], default: Config, config: Config, *, exact: bool = False, seed: int = 0
+    task: Task, trials: Sequence[Trial], default: Config, config: Config, *, gain: Gain | None = None, exact: bool = False, seed: int = 0
 ) -> tuple[Contribution, ...]:
     """What each changed knob of `config` contributes: measured in a duel over that knob alone, else predicted, else unknown.
+
+    A duel of another configuration counts where that has all changes of `config`, and more.
 
     Args:
         task: For objective and direction.
         trials: All trials of the study.
         default: What the knobs are compared with.
         config: Whose changed knobs are judged.
+        gain: Of `config` over the default: what its only change contributes, where there is but one.
         exact: Every answer is the same each time: two single measurements tell all.
         seed: For the model's random trees.
     """
-    measured = {}
-    for duel in sorted(duels(task, trials, default), key=lambda duel: duel.incumbent == config):  # those of `config` itself count most
-        if len(duel.knobs) == 1 and duel.pairs:
+    measured: dict[str, Gain] = {}
+    changed = _changed(default, config)
+    for duel in sorted(duels(task, trials, default), key=lambda duel: (duel.incumbent == config, len(duel.pairs))):  # the last counts
+        if len(duel.knobs) == 1 and duel.pairs and changed.items() <= _changed(default, duel.incumbent).items():
             measured[duel.knobs[0]] = compare(task, [(other, one) for one, other in duel.pairs], duel.noise)
+    if gain is not None and len(changed) == 1:
+        measured[next(iter(changed))] = gain
     found = []
     search = [trial for trial in trials if trial.proposal.origin.phase is Phase.SEARCH]
     seen = observations(task, trials) if exact else {}
     expected = effects(task, search, default, config, seed)
-    for change in differences(default, config):
-        knob, without = change.knob, put_back(config, default, [change.knob])
+    for knob in changed:
+        without = put_back(config, default, [knob])
         if knob not in measured and config in seen and without in seen:
             measured[knob] = compare(task, [(seen[without], seen[config])])
-        gain, effect = measured.get(knob), expected.get(knob)
-        if gain is not None and gain.ratio is not None:
-            found.append(Contribution(knob=knob, ratio=gain.ratio, low=gain.low, high=gain.high, source="measured"))
+        known, effect = measured.get(knob), expected.get(knob)
+        if known is not None and known.ratio is not None:
+            found.append(Contribution(knob=knob, ratio=known.ratio, low=known.low, high=known.high, source="measured"))
         elif effect is not None and effect.logs:
             low, middle, high = np.exp(effect.mean + effect.spread * _NORMAL_95 * np.array([-1.0, 0.0, 1.0]))
             found.append(Contribution(knob=knob, ratio=float(middle), low=float(low), high=float(high), source="predicted"))

@@ -22,8 +22,11 @@ from autoscout.core.origin import Phase
 from autoscout.core.task import Direction, Limit, Task
 from autoscout.core.trial import Fidelity, Measurement, Status, Trial
 from autoscout.report.curves import ordered
-from autoscout.report.gain import MIN_PAIRS, Gain, paired_gain
+from autoscout.report.gain import MIN_PAIRS, Gain, Noise, paired_gain, pooled_noise
 from autoscout.report.labels import differences, namer
+
+ALIKE = 0.99
+"""Confidence with which a simpler finalist must be worse before it is passed over: that happens to an equal one once in 200 studies."""
 
 
 class Verdict(StrEnum):
@@ -166,7 +169,7 @@ def decide(
     once = not final and (exact or fidelity is Fidelity.SIMULATED)
     if once:  # a ratio says nothing of values at or below zero; the values themselves do
         finalists = tuple(sorted(finalists, key=lambda finalist: (not finalist.eligible, _loss(task, finalist.side))))
-    simplest = _simplest(task, default_config, finalists, once)
+    simplest = _simplest(task, default_config, default, finalists, once)
     fewer = simplest != finalists
     finalists = simplest
     verdict, reason, best = _weigh(default, finalists)
@@ -277,23 +280,40 @@ def _rank(task: Task, finalist: Finalist) -> tuple[bool, bool, float, tuple[int,
     return not finalist.eligible, not finalist.gain.better, size, finalist.side.trials
 
 
-def _simplest(task: Task, default: Config, finalists: tuple[Finalist, ...], once: bool) -> tuple[Finalist, ...]:
+def _simplest(
+    task: Task, default_config: Config, default: Side | None, finalists: tuple[Finalist, ...], once: bool
+) -> tuple[Finalist, ...]:
     """The finalists with the one that changes the fewest knobs, of those that cannot be told apart from the best, in front."""
     best = next((finalist for finalist in finalists if finalist.eligible), None)
     if best is None:
         return finalists
+    sides = [best.side, *(finalist.side for finalist in finalists if finalist is not best), *([default] if default else [])]
+    noise = _noise(sides)
 
     def alike(other: Finalist) -> bool:
         if not other.eligible or other.gain.better < best.gain.better:
             return False
         if once:
             return _loss(task, other.side) == _loss(task, best.side)
-        gain = _gain(task, best.side, other.side, 1)
-        return gain.enough and not gain.worse
+        return _not_worse(task, best.side, other.side, noise)
 
     front = [best, *(finalist for finalist in finalists if finalist is not best and alike(finalist))]
-    chosen = min(front, key=lambda finalist: len(differences(default, finalist.side.config)))
+    chosen = min(front, key=lambda finalist: len(differences(default_config, finalist.side.config)))
     return (chosen, *(finalist for finalist in finalists if finalist is not chosen))
+
+
+def _noise(sides: Sequence[Side]) -> Noise | None:
+    """Of single measurements, from all sides that were measured in the rounds of the first; None where too little is known."""
+    rounds = sorted(sides[0].rounds)
+    return pooled_noise([[side.rounds[number] for number in rounds] for side in sides if side.rounds.keys() >= set(rounds)])
+
+
+def _not_worse(task: Task, best: Side, other: Side, noise: Noise | None) -> bool:
+    """Whether the rounds in which both ran leave open that `other` is as good as `best`."""
+    shared = sorted(best.rounds.keys() & other.rounds.keys())
+    one, two = ([side.rounds[number] for number in shared] for side in (best, other))
+    gain = paired_gain(one, two, minimize=task.objective.direction is Direction.MINIMIZE, confidence=ALIKE, noise=noise)
+    return gain.enough and not gain.worse
 
 
 def _weigh(default: Side | None, finalists: Sequence[Finalist]) -> tuple[Verdict, str, Finalist | None]:

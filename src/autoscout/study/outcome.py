@@ -68,10 +68,10 @@ class Outcome:
     @cached_property
     def contributions(self) -> tuple[Contribution, ...]:
         """What each changed knob of the best configuration contributes."""
-        found, setup = self.summary.best, self.setup
+        found, setup, gain = self.summary.best, self.setup, self.summary.gain
         if found is None:
             return ()
-        return contributions(self.summary.task, self.inside, setup.baseline, found.config, exact=setup.deterministic)
+        return contributions(self.summary.task, self.inside, setup.baseline, found.config, gain=gain, exact=setup.deterministic)
 
     @property
     def best(self) -> Config | None:

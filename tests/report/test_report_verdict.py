@@ -278,7 +278,7 @@ def test_of_finalists_that_cannot_be_told_apart_the_simplest_is_the_answer() -> 
 
 
 def test_a_simpler_finalist_does_not_lose_to_luck() -> None:
-    """Its own five pairs are worse at 95 %, and even at 99 %, because they happen to agree; the noise of all configurations says otherwise."""
+    """Its five pairs happen to agree that it is worse, even at 99 %; the noise of all configurations says otherwise."""
     simple, lucky = Config(threads=8, noise=3), Config(threads=8, noise=5)
     default = Config(threads=4, noise=3)
     values = {default: [100.0, 106, 95, 103, 96], lucky: [152.0, 155, 150, 149, 153], simple: [150.0, 153, 148, 147.2, 151.1]}

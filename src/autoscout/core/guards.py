@@ -42,20 +42,29 @@ def _bound(objective: Objective, tried: list[Trial]) -> Objective:
 def as_told(trial: Trial, task: Task, before: Iterable[Trial], default: Config) -> Trial:
     """A trial as a searcher is told it: without its objective where it breaks a guard by the trials stored so far.
 
+    A bounded trial breaks a guard where even its bound does.
+
     Args:
         trial: As stored.
         task: With its guards.
         before: What was stored up to this trial; the default at the trial's own fidelity counts.
         default: The configuration that guards compare with.
     """
-    if not task.objective.guards or not trial.ok:
+    answer = trial.measurement
+    if not task.objective.guards or not (trial.ok or answer.bounds):
         return trial
     alike = [one for one in before if one.config == default and one.ok and one.measurement.fidelity is trial.measurement.fidelity]
     limits = [limit for limit in _bound(task.objective, alike).limits if limit.guard]
-    if all(limit.holds(trial.measurement) for limit in limits):
+    if trial.ok:
+        keeps = all(limit.holds(answer) for limit in limits)
+    else:
+        keeps = all(limit.allows(answer.bounds[limit.metric]) for limit in limits if limit.metric in answer.bounds)
+    if keeps:
         return trial
-    metrics = {name: value for name, value in trial.measurement.metrics.items() if name != task.objective.metric}
-    return replace(trial, measurement=replace(trial.measurement, metrics=metrics))
+    metrics, bounds = (
+        {name: value for name, value in one.items() if name != task.objective.metric} for one in (answer.metrics, answer.bounds)
+    )
+    return replace(trial, measurement=replace(answer, metrics=metrics, bounds=bounds))
 
 
 def refuse_unknown(trial: Trial, task: Task, default: Config) -> None:

@@ -144,7 +144,7 @@ def _past(alike: float, record: StudyRecord, trials: Iterable[Trial], task: Task
     losses: dict[Config, float] = {}
     last: dict[str, Any] = {}
     for trial in trials:
-        if trial.measurement.fidelity < fidelity or trial.measurement.status is Status.ABORTED:
+        if trial.measurement.fidelity < fidelity or trial.measurement.status in (Status.ABORTED, Status.BOUNDED):
             continue
         loss = task.objective.loss(trial.measurement)
         losses[trial.config] = min(loss, losses.get(trial.config, math.inf))

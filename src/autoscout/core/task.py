@@ -14,7 +14,7 @@ from typing import Any
 
 from autoscout.core.config import Value
 from autoscout.core.errors import ConfigError, Fault
-from autoscout.core.trial import Measurement
+from autoscout.core.trial import Measurement, Status
 
 
 class Direction(StrEnum):
@@ -75,7 +75,11 @@ class Limit:
     def holds(self, measurement: Measurement) -> bool:
         """Whether the measurement keeps this limit; a metric that was not reported does not."""
         value = measurement.metrics.get(self.metric)
-        return value is not None and _OPERATORS[self.op](value, self.value)
+        return value is not None and self.allows(value)
+
+    def allows(self, value: float) -> bool:
+        """Whether a value keeps this limit."""
+        return _OPERATORS[self.op](value, self.value)
 
     def __str__(self) -> str:
         return f"{self.metric}{self.op}{_digits(self.value)}"
@@ -141,6 +145,16 @@ class Objective:
         if value is None:
             return math.inf
         return value if self.direction is Direction.MINIMIZE else -value
+
+    def least_loss(self, measurement: Measurement) -> float:
+        """The loss, or for a bounded measurement what its loss is at least; infinite where it certainly breaks a limit."""
+        if measurement.status is not Status.BOUNDED:
+            return self.loss(measurement)
+        bounds = measurement.bounds
+        broken = any(limit.metric in bounds and not limit.allows(bounds[limit.metric]) for limit in self.limits)
+        if broken or self.metric not in bounds:
+            return math.inf
+        return bounds[self.metric] if self.direction is Direction.MINIMIZE else -bounds[self.metric]
 
     def value(self, measurement: Measurement) -> float | None:
         """The metric as a person reads it, whether or not limits hold; None when it was not reported."""

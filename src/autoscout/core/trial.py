@@ -6,14 +6,17 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autoscout.core.config import Config
 from autoscout.core.origin import Origin
 
+if TYPE_CHECKING:
+    from autoscout.core.to_beat import ToBeat
+
 
 class Status(StrEnum):
-    """How a configuration fared. Every kind but `OK` is a failure that teaches the search something."""
+    """How a configuration fared. Every kind but `OK` and `BOUNDED` is a failure that teaches the search something."""
 
     OK = "ok"
     OOM_START = "oom_start"  # ran out of memory while starting: the configuration does not fit
@@ -21,13 +24,14 @@ class Status(StrEnum):
     TIMEOUT = "timeout"  # passed its wall-clock limit and was killed
     CRASHED = "crashed"  # ended with an error of its own
     INVALID = "invalid"  # the engine refused the combination of settings
+    BOUNDED = "bounded"  # works, but was stopped early because it could not win any more: `bounds` says how good it may be at most
     WRONG_OUTPUT = "wrong_output"  # claims success, but what it produced is not right or cannot be read
     ABORTED = "aborted"  # stopped by us, or failed because others used its GPUs: says nothing about the configuration; never stored
 
     @property
     def failed(self) -> bool:
-        """Whether the configuration is to blame; an aborted trial is neither a success nor a failure."""
-        return self not in (Status.OK, Status.ABORTED)
+        """Whether the configuration is to blame; a bounded or aborted trial is neither a success nor a failure."""
+        return self not in (Status.OK, Status.BOUNDED, Status.ABORTED)
 
     @property
     def out_of_memory(self) -> bool:
@@ -46,6 +50,9 @@ class Fidelity(IntEnum):
         return self.name.lower()
 
 
+SPENT = ("start_s", "warm_up_s", "measure_s")
+"""Conditions that say what a trial spent its seconds on: until the system answered, until its numbers counted, and on them."""
+
 DEFAULT_AGAIN = -101
 """First repeat of the default's further measurements during the search; they count downwards."""
 
@@ -60,11 +67,14 @@ class Proposal:
         repeat: 0 for the first look at a configuration; 1, 2, ... for its rounds in the final and in simplifying, which count on together;
             -1, -2, ... for a recheck of an answer (a simulated one, say) that is no longer trusted; -101, -102, ... for the default
             measured again during the search. Only one trial per config, fidelity and repeat.
+        to_beat: What a trial must still be able to reach, or it may be stopped early; None where the number itself is wanted.
+            Not stored.
     """
 
     config: Config
     origin: Origin = field(default_factory=Origin)
     repeat: int = 0
+    to_beat: ToBeat | None = field(default=None, compare=False)
 
     @property
     def again(self) -> bool:
@@ -85,11 +95,13 @@ class Measurement:
 
     Attributes:
         status: How it fared.
-        metrics: Finite numbers, units in the names (`output_throughput`, `median_ttft_ms`, `peak_mem_gib`).
+        metrics: Finite numbers, units in the names (`output_throughput`, `median_ttft_ms`, `peak_mem_gib`). For a bounded trial what it
+            had reached when it was stopped; nobody takes these for results.
+        bounds: Of a bounded trial: the best value that each metric could still have reached.
         samples: Raw repeats behind a metric, where there are any.
         fidelity: Who answered.
         cost_s: What the answer cost, in seconds of the measured system's time.
-        conditions: Circumstances: CPU pressure, process CPU seconds and wall seconds, dirty repeats.
+        conditions: Circumstances: CPU pressure, process CPU seconds and wall seconds, dirty repeats, and what was spent (`SPENT`).
         reason: One line for a person, for everything but `OK`.
         log_tail: The end of the engine's log, for everything but `OK`.
     """
@@ -102,15 +114,21 @@ class Measurement:
     conditions: Mapping[str, float] = field(default_factory=dict)
     reason: str = ""
     log_tail: str = ""
+    bounds: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, value in self.metrics.items():
+        for name, value in [*self.metrics.items(), *self.bounds.items()]:
             if not math.isfinite(value):
                 raise ValueError(f"metric {name!r} must be finite, not {value!r}; report wrong_output instead")
 
     @property
     def ok(self) -> bool:
         return self.status is Status.OK
+
+    @property
+    def spent(self) -> dict[str, float]:
+        """Seconds by what they were spent on, as far as the system's driver says."""
+        return {name: self.conditions[name] for name in SPENT if name in self.conditions}
 
     def to_json(self) -> dict[str, Any]:
         data: dict[str, Any] = {
@@ -119,6 +137,8 @@ class Measurement:
             "fidelity": self.fidelity.label,
             "cost_s": self.cost_s,
         }
+        if self.bounds:
+            data["bounds"] = dict(self.bounds)
         if self.samples:
             data["samples"] = {name: list(values) for name, values in self.samples.items()}
         if self.conditions:
@@ -140,6 +160,7 @@ class Measurement:
             conditions={name: float(value) for name, value in data.get("conditions", {}).items()},
             reason=str(data.get("reason", "")),
             log_tail=str(data.get("log_tail", "")),
+            bounds={name: float(value) for name, value in data.get("bounds", {}).items()},
         )
 
 

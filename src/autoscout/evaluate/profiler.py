@@ -193,7 +193,8 @@ class Profiler:
         return LaunchError(Fault(where=self._task.system, rule=reason, fix=fix))
 
     def _disturbed(self, measured: Measurement) -> bool:
-        return (measured.ok or measured.status is Status.TIMEOUT) and self._clean.dirty(measured.conditions)
+        slow = measured.status in (Status.BOUNDED, Status.TIMEOUT)
+        return (measured.ok or slow) and self._clean.dirty(measured.conditions)
 
     def _launch(self, proposal: Proposal, attempt: int, round_of: int) -> Measurement:
         config = proposal.config
@@ -203,6 +204,7 @@ class Profiler:
         seed = seeds.number(self._options.seed, config.key, proposal.repeat, attempt) % 2**31  # fits every engine's seed
         try:
             launch = self._limited(self._backend.render(config, self._task, seed), proposal, attempt)
+            launch = proposal.to_beat.told_to(launch) if proposal.to_beat is not None else launch
         except Exception as error:  # a renderer that refuses a combination the space allows
             log.debug("%s could not be rendered", config, exc_info=True)
             return Measurement(status=Status.INVALID, reason=f"cannot be rendered: {error or type(error).__name__}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean, median
 
 from autoscout.core.launch import Completed
-from autoscout.core.trial import Measurement, Status
+from autoscout.core.trial import SPENT, Measurement, Status
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,8 @@ def circumstances(completed: Completed) -> dict[str, float]:
 def joined(kept: Sequence[Measurement], launched: Sequence[Measurement], dirty_repeats: int, dirty: bool) -> Measurement:
     """One measurement of several: medians of what was kept, the cost of everything launched.
 
-    A configuration that failed once has failed: one that works only most of the time must not be recommended.
+    A configuration that failed once has failed: one that works only most of the time must not be recommended. Likewise one that was
+    stopped early because it could not win.
 
     Args:
         kept: One per repeat.
@@ -59,6 +60,7 @@ def joined(kept: Sequence[Measurement], launched: Sequence[Measurement], dirty_r
     counts = {"launches": float(len(launched))} if len(launched) > 1 else {}
     counts |= {"dirty_repeats": float(dirty_repeats)} if dirty_repeats else {}
     counts |= {"dirty": 1.0} if dirty else {}
+    counts |= {name: sum(one.spent.get(name, 0.0) for one in launched) for name in SPENT if any(name in one.spent for one in launched)}
     cost_s = sum(one.cost_s for one in launched)
     failed = next((one for one in kept if not one.ok), None)
     if failed is not None:

@@ -69,7 +69,8 @@ def excused(measurement: Measurement, completed: Completed) -> Measurement:
 
 def finished(measurement: Measurement, completed: Completed) -> Measurement:
     """With the executor's cost and circumstances, and a log for every failure. A virtual cluster's answers stay simulated."""
-    tail = "" if measurement.ok else measurement.log_tail or completed.log_tail
+    works = measurement.status in (Status.OK, Status.BOUNDED)
+    tail = "" if works else measurement.log_tail or completed.log_tail
     return replace(
         measurement,
         cost_s=completed.wall_s,

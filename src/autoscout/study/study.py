@@ -20,6 +20,7 @@ from autoscout.report.curves import busy_s
 from autoscout.study.baseline import repeats
 from autoscout.study.budget import Stop, counted, out_of_time, over
 from autoscout.study.dispatch import Dispatcher, Parallelism, TrialKey, trial_key
+from autoscout.study.early_stop import with_to_beat
 from autoscout.study.final import Finals, plan
 from autoscout.study.simplify import Project, Simplify, simplify
 
@@ -110,7 +111,7 @@ class Study:
             proposals = self._next(count) if count > 0 else []
             if not proposals:
                 return
-            self._dispatcher.start(proposals)
+            self._dispatcher.start(with_to_beat(proposals, self.inside, self.record.task, self.baseline, self.finals.finalists))
 
     def _next(self, count: int) -> list[Proposal]:
         opening = [Proposal(config=self.baseline, origin=Origin(by=By.DEFAULT))]

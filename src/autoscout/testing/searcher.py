@@ -105,11 +105,13 @@ SPACES: Mapping[str, Callable[[], Space]] = {
 
 
 def measured(proposal: Proposal, seed: int = 0) -> Measurement:
-    """An answer that depends on nothing but the configuration: mostly a number, sometimes a failure."""
+    """An answer that depends on nothing but the configuration: mostly a number, sometimes a failure or a bound."""
     draw = number(seed, proposal.config.canonical) % 1000
     if draw < 120:
         kinds = [status for status in Status if status.failed]
         return Measurement(status=kinds[draw % len(kinds)], cost_s=0.1)
+    if draw >= 900:  # the slowest were stopped early
+        return Measurement(status=Status.BOUNDED, bounds={"time_s": 9.0, "memory_gb": 1.0}, cost_s=0.1)
     return Measurement(status=Status.OK, metrics={"time_s": 1.0 + draw / 100, "memory_gb": float(draw % 7)}, cost_s=0.1)
 
 

@@ -223,6 +223,7 @@ class StoreSuite:
             cost_s=12.25,
             conditions={"cpu_pressure": 0.125},
             reason="exit code 1: größer",
+            bounds={"time_s": 0.75},
             log_tail="nul \0, bell \a, lone \udcff, 量, 'quoted' \"twice\"\n\ttail",
         )
         config = Config({"flag": True, "one": 1, "float": 1.0, "text": "é\0", "none": None, "long": "k" * 5000})
@@ -247,7 +248,7 @@ class StoreSuite:
 
     def test_failures_are_stored(self, store: Store) -> None:
         store.open(record())
-        failures = [status for status in Status if status.failed]
+        failures = [status for status in Status if status.failed or status is Status.BOUNDED]
         stored = store.append("study", [trial(x, status=status, metrics={}) for x, status in enumerate(failures)])
         assert [t.measurement.status for t in stored] == failures
         assert store.claim("study", [proposal(0)], ELSEWHERE, LEASE_S) == [], "a failed configuration is finished"

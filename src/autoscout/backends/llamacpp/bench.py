@@ -54,7 +54,7 @@ def measure(given: Mapping[str, Any]) -> dict[str, Any]:
     _stage("loading")
     begun_s = clock.span_s()
     server = _start(given, path, Path.cwd())
-    startup_s = clock.span_s() - begun_s
+    start_s = clock.span_s() - begun_s
     try:
         _stage("checking")
         tokens = GgufFile(path).prompt_tokens()
@@ -86,7 +86,7 @@ def measure(given: Mapping[str, Any]) -> dict[str, Any]:
         raise Failed("crashed", str(error)) from error
     finally:
         peak_gib = server.stop()
-    return _result(samples, {"startup_s": startup_s, "divergence": distance, "peak_mem_gib": peak_gib}, workload)
+    return _result(samples, {"start_s": start_s, "divergence": distance, "peak_mem_gib": peak_gib}, workload)
 
 
 def _prepare(given: Mapping[str, Any]) -> Path:

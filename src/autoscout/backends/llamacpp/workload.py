@@ -29,7 +29,7 @@ METRICS = (
     *THROUGHPUTS,
     *(f"{statistic}_{latency}" for latency in LATENCIES for statistic in STATISTICS),
     "peak_mem_gib",
-    "startup_s",
+    "start_s",
     "completed",
     "divergence",
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autoscout.core.config import Config
 from autoscout.core.origin import Origin
@@ -23,11 +23,13 @@ class Answer:
 
     Attributes:
         config: The configuration.
-        loss: Mean loss at the highest fidelity present; infinite when it failed there.
+        loss: Mean loss at the highest fidelity present; infinite when it failed there. Of a bounded answer, what it may be expected to
+            be: the mean of those losses that are no better than its bound.
         origin: Of the oldest proposal of it.
         age: Round, place within the round, and key of that proposal.
         simulated: Mean loss of simulated trials; None where there is none.
         measured: Whether `loss` was measured rather than simulated.
+        bounded: Whether it was stopped early, and its loss is only known to be no better than a bound.
     """
 
     config: Config
@@ -36,6 +38,7 @@ class Answer:
     age: tuple[int, int, str]
     simulated: float | None = None
     measured: bool = True
+    bounded: bool = False
 
     @property
     def failed(self) -> bool:
@@ -59,6 +62,7 @@ class Told:
         self._space = space
         self._objective = objective
         self._losses: dict[Config, dict[Fidelity, dict[int, float]]] = {}
+        self._bounds: dict[Config, float] = {}  # losses of bounded trials at least, of configurations with no better answer
         self._origins: dict[Config, tuple[tuple[int, int, str], str, Origin]] = {}
         self._answers: list[Answer] | None = None
         self.seen: set[Config] = set()
@@ -78,6 +82,8 @@ class Told:
             losses = self._losses.setdefault(trial.config, {}).setdefault(trial.measurement.fidelity, {})
             repeat, loss = trial.proposal.repeat, self._objective.loss(trial.measurement)
             losses[repeat] = min(loss, losses.get(repeat, math.inf))
+            if trial.measurement.status is Status.BOUNDED and math.isfinite(least := self._objective.least_loss(trial.measurement)):
+                self._bounds[trial.config] = max(least, self._bounds.get(trial.config, -math.inf))
             self._remember(trial.proposal)
             self._answers = None
 
@@ -91,8 +97,18 @@ class Told:
     def answers(self) -> list[Answer]:
         """One per configuration, oldest first."""
         if self._answers is None:
-            self._answers = sorted(map(self._answer, self._losses), key=lambda answer: answer.age)
+            answers = [self._answer(config) for config in self._losses]
+            known = sorted(answer.loss for answer in answers if not answer.failed)
+            self._answers = sorted((self._expected(answer, known) for answer in answers), key=lambda answer: answer.age)
         return self._answers
+
+    def _expected(self, answer: Answer, known: Sequence[float]) -> Answer:
+        """A bounded answer with what its loss may be expected to be; others as they are."""
+        bound = self._bounds.get(answer.config)
+        if bound is None or not answer.failed:
+            return answer
+        worse = [loss for loss in known if loss > bound]
+        return replace(answer, loss=math.fsum(worse) / len(worse) if worse else bound, bounded=True)
 
     def _answer(self, config: Config) -> Answer:
         losses = self._losses[config]

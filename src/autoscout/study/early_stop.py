@@ -1,0 +1,70 @@
+"""What a proposal of the search has to beat: the last place among the finalists, and the limits.
+
+A trial that cannot become a finalist any more may be stopped early by the program that measures it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import fmean, stdev
+
+from autoscout.core.config import Config
+from autoscout.core.guards import bind
+from autoscout.core.origin import Phase
+from autoscout.core.task import Direction, Objective, Task
+from autoscout.core.to_beat import ToBeat
+from autoscout.core.trial import Fidelity, Proposal, Trial
+
+UNKNOWN_SPREAD = 0.05
+"""Relative standard deviation of a measurement while the default was measured only once."""
+LEAST_SPREAD = 0.01
+"""Nobody believes a smaller one from a handful of measurements."""
+
+
+def with_to_beat(proposals: Sequence[Proposal], trials: Sequence[Trial], task: Task, default: Config, places: int) -> list[Proposal]:
+    """The proposals, each with what it has to beat.
+
+    Nothing is to beat for the default, whose number everything is compared with, and for whatever is measured again.
+
+    Args:
+        proposals: About to be measured.
+        trials: Everything stored; only real measurements count.
+        task: What is tuned.
+        default: The configuration that guards compare with.
+        places: How many configurations become finalists.
+    """
+    free = [one for one in proposals if one.repeat == 0 and one.config != default and one.origin.phase is Phase.SEARCH]
+    goal = _to_beat([trial for trial in trials if trial.measurement.fidelity is Fidelity.MEASURED], task, default, places) if free else None
+    return [replace(one, to_beat=goal) if one in free else one for one in proposals]
+
+
+def _to_beat(measured: Sequence[Trial], task: Task, default: Config, places: int) -> ToBeat | None:
+    objective = bind(task, measured, default).objective
+    losses: dict[Config, float] = {}
+    for trial in measured:
+        loss = objective.loss(trial.measurement)
+        losses[trial.config] = min(loss, losses.get(trial.config, math.inf))
+    ranked = sorted(loss for loss in losses.values() if math.isfinite(loss))
+    last = ranked[max(1, places) - 1] if len(ranked) >= max(1, places) else None
+    if last is None and not objective.limits:
+        return None
+    return ToBeat(
+        metric=objective.metric,
+        direction=objective.direction,
+        value=None if last is None else last if objective.direction is Direction.MINIMIZE else -last,
+        limits=objective.limits,
+        spread=_spread(objective, [trial for trial in measured if trial.config == default]),
+    )
+
+
+def _spread(objective: Objective, defaults: Sequence[Trial]) -> float:
+    """Relative standard deviation of the default's measurements."""
+    values = [value for trial in defaults if (value := objective.value(trial.measurement)) is not None]
+    if len(values) < 2 or not (mean := abs(fmean(values))):
+        return UNKNOWN_SPREAD
+    return max(LEAST_SPREAD, stdev(values) / mean)
+
+
+__all__ = ["with_to_beat"]

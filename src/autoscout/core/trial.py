@@ -24,8 +24,8 @@ class Status(StrEnum):
     TIMEOUT = "timeout"  # passed its wall-clock limit and was killed
     CRASHED = "crashed"  # ended with an error of its own
     INVALID = "invalid"  # the engine refused the combination of settings
-    BOUNDED = "bounded"  # works, but was stopped early because it could not win any more: `bounds` says how good it may be at most
     WRONG_OUTPUT = "wrong_output"  # claims success, but what it produced is not right or cannot be read
+    BOUNDED = "bounded"  # works, but was stopped early because it could not win any more: `bounds` says how good it may be at most
     ABORTED = "aborted"  # stopped by us, or failed because others used its GPUs: says nothing about the configuration; never stored
 
     @property

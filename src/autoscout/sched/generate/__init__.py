@@ -1,0 +1,1 @@
+"""Future arrivals, generated from past ones."""

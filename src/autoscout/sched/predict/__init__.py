@@ -1,0 +1,1 @@
+"""How long unfinished jobs still run."""

@@ -5,53 +5,16 @@ from __future__ import annotations
 import json
 import re
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
+from autoscout.backends._shared.signs import INVALID_PATTERNS, OOM_PATTERNS, matches, telling_line
 from autoscout.backends.command.driver import RESULT
 from autoscout.backends.command.sources import Run, UnreadableError
 from autoscout.backends.command.workload import Workload
 from autoscout.common.outcome import informative_line, plain_text
 from autoscout.core.launch import Completed
 from autoscout.core.trial import Measurement, Status
-
-OOM_PATTERNS = tuple(
-    re.compile(text, re.MULTILINE | re.IGNORECASE)
-    for text in (
-        r"out of memory",
-        r"OutOfMemoryError",
-        r"\bMemoryError\b",
-        r"std::bad_alloc",
-        r"cannot allocate memory",
-        r"(failed|unable) to allocate",
-        r"CUBLAS_STATUS_ALLOC_FAILED",
-        r"cudaErrorMemoryAllocation",
-        r"RESOURCE_EXHAUSTED",
-        r"\boom[-_ ]?kill",
-        r"^(.*: )?(line \d+: +\d+ )?Killed\b",
-        r"No available memory for the cache blocks",  # vLLM
-        r"Free memory on device .* is less than desired",  # vLLM
-        r"Not enough memory\. Please try",  # SGLang
-    )
-)
-"""Signs of a lack of memory in the logs of common engines and runtimes."""
-
-INVALID_PATTERNS = tuple(
-    re.compile(text, re.MULTILINE | re.IGNORECASE)
-    for text in (
-        r"unrecogni[sz]ed (arguments?|options?)",
-        r"error: argument ",
-        r"invalid choice",
-        r"(unknown|illegal|invalid) (option|flag|argument)",
-        r"no such option",
-        r"invalid value for",
-        r"got unexpected extra argument",
-        r"the following arguments are required",
-        r"unexpected argument",
-        r"\bvalidation errors? for\b",
-    )
-)
-"""Signs that a program refused its settings (argparse, click, getopt, clap, Go flags, pydantic)."""
 
 _KILLED = (-9, 137)
 _NOT_FOUND = (126, 127)
@@ -125,11 +88,11 @@ def _failure(
     if code == 0 and not completed.out_of_memory and not told and (runs or not workload.driven):
         return None, ""
     patterns = (*workload.oom_patterns, *OOM_PATTERNS)
-    if completed.out_of_memory or code in _KILLED or _matches(patterns, text):
-        return _oom(workload, runs, server, told), _line(patterns, text) or f"killed for memory (exit code {code})"
+    if completed.out_of_memory or code in _KILLED or matches(patterns, text):
+        return _oom(workload, runs, server, told), telling_line(patterns, text) or f"killed for memory (exit code {code})"
     refusals = (*workload.invalid_patterns, *INVALID_PATTERNS)
-    if _matches(refusals, text) or (code == 2 and re.search(r"^usage:", text, re.MULTILINE | re.IGNORECASE)):
-        return Status.INVALID, _line(refusals, text) or informative_line(text)
+    if matches(refusals, text) or (code == 2 and re.search(r"^usage:", text, re.MULTILINE | re.IGNORECASE)):
+        return Status.INVALID, telling_line(refusals, text) or informative_line(text)
     if told == "start_timeout":
         return Status.TIMEOUT, f"the server was not up after {workload.start_limit_s:g} s"
     why = informative_line(completed.error or _said(runs, server, told) or text)
@@ -177,25 +140,8 @@ def _measure(workload: Workload, runs: list[Run]) -> tuple[dict[str, float], dic
     return metrics, samples
 
 
-def _matches(patterns: Iterable[re.Pattern[str]], text: str) -> bool:
-    return any(pattern.search(text) for pattern in patterns)
-
-
 def _said(runs: list[Run], server: Mapping[str, Any], told: str) -> str:
     """What the part that failed wrote: the server, or the run that did not end well."""
     if told in ("server_died", "server_ended"):
         return str(server.get("log", ""))
     return next((run.stream("both") for run in runs if run.returncode != 0), "")
-
-
-def _line(patterns: Sequence[re.Pattern[str]], text: str) -> str:
-    """The line that tells why, where it is one that the patterns speak of, else the line on which the first of them matched."""
-    told = informative_line(text)
-    if told and _matches(patterns, told):
-        return told
-    for pattern in patterns:
-        if match := pattern.search(text):
-            start = text.rfind("\n", 0, match.start()) + 1
-            end = text.find("\n", match.start())
-            return informative_line(text[start : end if end >= 0 else None])
-    return ""

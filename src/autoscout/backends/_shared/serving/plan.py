@@ -33,6 +33,9 @@ STATISTICS = ("mean", "median", "p50", "p90", "p95", "p99")
 THROUGHPUTS = ("output_throughput", "total_token_throughput", "request_throughput", "goodput")
 METRICS = (
     "capacity_rps",
+    "capacity_low_rps",
+    "capacity_high_rps",
+    "capacity_confirmed",
     *THROUGHPUTS,
     *(f"{statistic}_{latency}" for latency in LATENCIES for statistic in STATISTICS),
     "completed",
@@ -66,7 +69,8 @@ class Load(Block):
         prefix_tokens: Tokens that all prompts begin with, the same within one measurement (a system prompt).
         turns: Requests of one conversation of `multi_turn`.
         file: The conversations or the trace.
-        warmup: Requests before the measurement.
+        context: Longest request that the server takes, prompt and answer together; longer ones of a file are cut. 0: no bound.
+        warmup: Requests before the measurement; -1 for as many as suit the load.
         endpoint: `completions` with token numbers as prompts, or `chat` with words; `chat` needs a tokenizer in the server.
         request_limit_s: A request without its last token after this long counts as failed.
     """
@@ -85,6 +89,7 @@ class Load(Block):
     prefix_tokens: int = Field(0, ge=0)
     turns: int = Field(4, ge=1)
     file: str = ""
+    context: int = Field(0, ge=0)
     warmup: int = Field(-1, ge=-1)
     endpoint: Literal["completions", "chat"] = "completions"
     request_limit_s: FiniteFloat = Field(300.0, gt=0)
@@ -114,6 +119,7 @@ class Goal(Block):
     Attributes:
         kind: `capacity`, the highest request rate that keeps the SLO; `goodput`, requests a second that keep it at the given rate;
             `latency` at the given concurrency or rate; `offline`, all requests sent at once.
+        metric: The objective, so that there are enough requests for it; may be empty.
         slo: Limits such as `p95_ttft_ms<=500`. Percentiles of ttft, tpot and e2el are over requests, those of itl over tokens.
         first_rate: Where the search for the capacity begins; 0 for a guess by a short closed loop.
         search_limit_s: How long the search for the capacity may take, its last probe included.
@@ -121,6 +127,7 @@ class Goal(Block):
     """
 
     kind: Literal["capacity", "goodput", "latency", "offline"] = "latency"
+    metric: str = ""
     slo: tuple[str, ...] = Field((), strict=False)
     first_rate: FiniteFloat = Field(0.0, ge=0)
     search_limit_s: FiniteFloat = Field(90.0, gt=0)
@@ -210,6 +217,7 @@ class Plan(Block):
         seed: Picks the prompts; another seed gives prompts that no cache has seen.
         start_limit_s: The server must be up by then.
         limit_s: The load must have ended this long after the server was up.
+        stall_s: A server that sends no token for this long, although requests are under way, hangs.
         grace_s: What the server gets for ending when told to, before it is killed.
     """
 
@@ -225,6 +233,7 @@ class Plan(Block):
     seed: int = 0
     start_limit_s: FiniteFloat = Field(900.0, gt=0)
     limit_s: FiniteFloat = Field(900.0, gt=0)
+    stall_s: FiniteFloat = Field(120.0, gt=0)
     grace_s: FiniteFloat = Field(10.0, gt=0)
 
     @model_validator(mode="after")

@@ -1,0 +1,269 @@
+"""The highest request rate that keeps the SLO, found by short probes at rates that close in on it, and confirmed by a longer one.
+
+A probe sends requests at one rate for some seconds and counts those that arrive once the server is filled. It ends as soon as the SLO
+is broken beyond repair. Probes at all rates use the same lengths and the same arrivals, scaled, so that they differ by the rate only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from autoscout.backends._shared.serving.answers import BEYOND, Answer, latencies, statistics
+from autoscout.backends._shared.serving.client import GIVEN_UP
+from autoscout.backends._shared.serving.load import Seen
+from autoscout.backends._shared.serving.plan import LATENCIES, Goal
+from autoscout.core.clock import RealClock
+from autoscout.core.task import Limit
+
+GROW, SHRINK = 1.4, 0.6  # next rate while nothing has failed yet, or nothing has held
+CLOSE = 0.95  # share of a limit above which a higher rate is not worth another probe
+RELAXED = 0.5  # share of every limit below which the next rate is higher than by GROW
+PROBE_S = (5.0, 15.0)  # shortest and longest time in which requests of a probe count
+CONFIRM_S = (15.0, 40.0)  # the same for the last probe
+PROBE_REQUESTS = 120  # that should count in a probe, if that takes no longer than the longest time
+FAILED_SHARE = 0.01  # of requests that may fail before a rate does not hold
+BACKLOG = 0.1  # of the arrivals: more requests than this that wait longer and longer mean that the server does not keep up
+LEAST_RATE = 0.05  # requests a second; below it a search would take hours
+CLOCK = RealClock()
+
+
+@dataclass
+class Probe:
+    """What one rate came to."""
+
+    rate: float
+    held: bool
+    tightness: float  # the largest share that a metric took of its limit; infinite where it was broken beyond repair
+    why: str = ""
+    metrics: dict[str, float] = field(default_factory=dict)
+    confirmed: bool = False
+    duration_s: float = 0.0
+    counted: list[Answer] = field(default_factory=list)  # its requests
+    count_s: float = 0.0  # the time in which they arrived
+
+    def to_json(self) -> dict[str, object]:
+        shown = {name: value for name, value in vars(self).items() if name not in ("metrics", "counted")}
+        return {**shown, "tightness": self.tightness if math.isfinite(self.tightness) else None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """When a probe's requests count."""
+
+    ramp_s: float  # until the server is filled
+    count_s: float
+    drain: bool  # wait for the last token of every request
+
+    @property
+    def arrive_s(self) -> float:
+        return self.ramp_s + self.count_s
+
+
+Measure = Callable[[float, Window, Callable[[Seen], bool]], Awaitable[Seen]]
+"""Sends requests at a rate for the time of a window, with a look several times a second whether to stop."""
+
+
+class CapacitySearch:
+    """Looks for the highest rate that holds.
+
+    Args:
+        goal: The limits, and how long it may take.
+        measure: See `Measure`.
+        answer_s: How long one answer takes, roughly: the time to fill the server.
+        output_tokens: Of an answer, on average.
+        to_beat: A rate; a server that does not hold it is of no interest, and the search ends there.
+    """
+
+    def __init__(self, goal: Goal, measure: Measure, *, answer_s: float, output_tokens: float, to_beat: float = 0.0) -> None:
+        self._goal = goal
+        self._limits = [limit for limit in goal.limits if limit.op in ("<=", "<")]
+        self._measure = measure
+        self._answer_s = answer_s
+        self._tokens = output_tokens
+        self._to_beat = to_beat
+        self._deadline_s = CLOCK.span_s() + goal.search_limit_s
+        self.probes: list[Probe] = []
+
+    @property
+    def low(self) -> Probe | None:
+        """The highest rate that held below all that did not."""
+        held = [probe for probe in self.probes if probe.held and (self.high is None or probe.rate < self.high)]
+        return max(held, key=lambda probe: (probe.rate, probe.confirmed), default=None)
+
+    @property
+    def high(self) -> float | None:
+        """The lowest rate that did not hold."""
+        return min((probe.rate for probe in self.probes if not probe.held), default=None)
+
+    async def run(self, first: float) -> Probe | None:
+        """The probe at the capacity; None when no rate held, or the one to beat did not."""
+        rate = max(LEAST_RATE, self._to_beat or first)
+        while True:
+            probe = await self._probe(rate, self._short(rate))
+            low = self.low
+            if (self._to_beat and not self.probes[0].held) or (low is None and (rate <= LEAST_RATE or self._left_s() < 0)):
+                return None
+            if low is not None and (
+                self._close() or self._left_s() < self._seconds(self._short(rate)) + self._seconds(self._long(low.rate))
+            ):
+                return await self._confirm(low.rate)
+            rate = self._next(probe)
+
+    async def _confirm(self, rate: float) -> Probe | None:
+        """A longer probe, at lower and lower rates until one holds; when time is up, what held in a short one."""
+        while True:
+            probe = await self._probe(rate, self._long(rate), confirm=True)
+            if probe.held or rate <= LEAST_RATE or (self._left_s() < 0 and self.low is not None):
+                return self.low
+            rate = max(LEAST_RATE, rate * (1 - self._goal.precision))
+
+    def _left_s(self) -> float:
+        return self._deadline_s - CLOCK.span_s()
+
+    def _close(self) -> bool:
+        low, high = self.low, self.high
+        return low is not None and (low.tightness > CLOSE or (high is not None and high / low.rate - 1 < self._goal.precision))
+
+    def _next(self, probe: Probe) -> float:
+        low, high = self.low, self.high
+        if high is None:
+            return probe.rate * GROW * (GROW if probe.tightness < RELAXED else 1.0)
+        if low is None:
+            return max(LEAST_RATE, high * SHRINK)
+        return math.sqrt(low.rate * high)
+
+    def _short(self, rate: float) -> Window:
+        count_s = min(PROBE_S[1], max(PROBE_S[0], PROBE_REQUESTS / rate))
+        return Window(ramp_s=min(self._answer_s, count_s), count_s=count_s, drain=False)
+
+    def _long(self, rate: float) -> Window:
+        """Long enough for the percentiles of the SLO, within bounds."""
+        needed = max((_needed(limit) for limit in self._limits), default=0.0)
+        count_s = min(CONFIRM_S[1], max(CONFIRM_S[0], needed / rate, PROBE_REQUESTS / rate))
+        return Window(ramp_s=min(self._answer_s, count_s), count_s=count_s, drain=True)
+
+    def _seconds(self, *windows: Window) -> float:
+        return sum(window.arrive_s + (self._answer_s if window.drain else 0.0) for window in windows)
+
+    async def _probe(self, rate: float, window: Window, *, confirm: bool = False) -> Probe:
+        judge = _Judge(self._limits, rate, window, self._tokens)
+        begun_s = CLOCK.span_s()
+        seen = await self._measure(rate, window, judge.over)
+        probe = judge.verdict(seen)
+        probe.confirmed, probe.duration_s = confirm and probe.held, CLOCK.span_s() - begun_s
+        probe.counted, probe.count_s = judge.counted(seen), window.count_s
+        self.probes.append(probe)
+        return probe
+
+
+class _Judge:
+    """Whether one probe holds."""
+
+    def __init__(self, limits: Sequence[Limit], rate: float, window: Window, output_tokens: float) -> None:
+        self._limits = limits
+        self._rate = rate
+        self._window = window
+        self._requests = rate * window.count_s  # that will count
+        self._tokens = self._requests * output_tokens
+        self._why = ""
+        self._looked_s = 0.0
+        self._now_s = math.inf
+        self._waiting_half = -1
+
+    def over(self, seen: Seen) -> bool:
+        """Whether nothing can change any more."""
+        now_s = self._now_s = CLOCK.span_s()
+        age_s = now_s - seen.begun_s
+        if self._waiting_half < 0 and age_s > self._window.ramp_s + self._window.count_s / 2:
+            self._waiting_half = _waiting(seen)
+        if now_s - self._looked_s > 0.3:
+            self._looked_s = now_s
+            self._why = self._broken(self.counted(seen), now_s) or self._failures(seen)
+        if self._why:
+            return True
+        return not self._window.drain and age_s >= self._window.arrive_s
+
+    def verdict(self, seen: Seen) -> Probe:
+        now_s = self._now_s if seen.stopped else seen.ended_s
+        counted = self.counted(seen)
+        why = self._why or self._failures(seen) or self._broken(counted, now_s)
+        ended = [answer for answer in counted if answer.good]
+        if why:
+            return Probe(rate=self._rate, held=False, tightness=math.inf, why=why)
+        if not ended and not self._window.drain:  # answers take longer than a probe: judged by what there is of them
+            ended = [answer for answer in counted if len(answer.times_s) > 1]
+        if not ended:
+            return Probe(rate=self._rate, held=False, tightness=math.inf, why="no request was answered in time")
+        metrics = latencies(ended)
+        started = [answer.ttft_s for answer in counted if answer.times_s]
+        metrics |= {f"{name}_ttft_ms": 1000 * value for name, value in statistics(started).items()}
+        shares = {str(limit): metrics[limit.metric] / limit.value for limit in self._limits if limit.metric in metrics and limit.value > 0}
+        tightest = max(shares, key=lambda name: shares[name], default="")
+        tightness = shares.get(tightest, 0.0)
+        why = f"{tightest} is broken: {metrics[tightest.split('<')[0]]:.4g}" if tightness > 1 else self._backlog(seen)
+        return Probe(rate=self._rate, held=not why, tightness=tightness, why=why, metrics=metrics)
+
+    def counted(self, seen: Seen) -> list[Answer]:
+        """The requests that arrived once the server was filled."""
+        begin_s = seen.begun_s + self._window.ramp_s
+        return [answer for answer in seen.answers if answer.sent_s >= begin_s]
+
+    def _failures(self, seen: Seen) -> str:
+        failed = [answer for answer in seen.answers if answer.error and answer.error != GIVEN_UP]
+        if len(failed) > FAILED_SHARE * max(self._requests, len(seen.answers)):
+            return f"{len(failed)} of {len(seen.answers)} requests failed: {failed[0].error}"
+        return ""
+
+    def _broken(self, counted: Sequence[Answer], now_s: float) -> str:
+        """Why a limit on a percentile cannot hold any more, whatever comes."""
+        for limit in self._limits:
+            statistic, _, latency = limit.metric.partition("_")
+            if latency not in LATENCIES or statistic == "mean":
+                continue
+            share = 1 - float(statistic[1:]) / 100 if statistic.startswith("p") else 0.5
+            total = self._tokens if latency == "itl_ms" else self._requests
+            late = sum(_late(answer, latency, limit.value / 1000, now_s) for answer in counted)
+            if late > share * total + 1:
+                what = "tokens" if latency == "itl_ms" else "requests"
+                return f"{limit} cannot hold: {late} of about {total:.0f} {what} are late"
+        return ""
+
+    def _backlog(self, seen: Seen) -> str:
+        if self._waiting_half < 0 or self._window.drain:
+            return ""
+        grown = _waiting(seen) - self._waiting_half
+        arrived = self._rate * self._window.count_s / 2
+        return (
+            f"requests queue up: {grown:.0f} more wait than {self._window.count_s / 2:.1f} s before"
+            if grown > max(5, BACKLOG * arrived)
+            else ""
+        )
+
+
+def _late(answer: Answer, latency: str, limit_s: float, now_s: float) -> int:
+    """How many values of an answer are above a limit already; one that is under way counts as soon as it cannot be below."""
+    times_s = answer.times_s
+    if latency == "itl_ms":
+        return sum(gap > limit_s for gap in answer.gaps_s)
+    until_s = now_s if answer.under_way or answer.error else times_s[-1]
+    if latency == "ttft_ms":
+        return int((times_s[0] if times_s else until_s) - answer.sent_s > limit_s)
+    if latency == "e2el_ms":
+        return int(until_s - answer.sent_s > limit_s)
+    length = answer.output_tokens or answer.wanted
+    return int(bool(times_s) and (until_s - times_s[0]) / max(1, length - 1) > limit_s)
+
+
+def _waiting(seen: Seen) -> int:
+    """Requests without a first token."""
+    return sum(1 for answer in seen.answers if not answer.times_s)
+
+
+def _needed(limit: Limit) -> float:
+    """Requests for the percentile of a limit."""
+    statistic, _, latency = limit.metric.partition("_")
+    if not statistic.startswith("p") or latency == "itl_ms":
+        return 0.0
+    return BEYOND / (1 - float(statistic[1:]) / 100)

@@ -1,0 +1,251 @@
+"""The requests of a load: random lengths, conversations, files of conversations, traces of requests.
+
+Prompts are random token numbers, new ones under every name, so that no cache of the server has seen them; lengths are the same under
+every name, so that two measurements of one load differ by the server only.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import count, cycle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autoscout.backends._shared.serving.plan import Load
+from autoscout.core import seeds
+from autoscout.core.errors import ConfigError, Fault
+
+TRACE_BLOCK = 512  # tokens that one of the numbers `hash_ids` of a Mooncake trace stands for
+CHARACTERS = 4.0  # of English text a token, where no tokenizer is at hand
+MOST_ROWS = 200_000  # of a file that are read
+USUAL = (0.02, 0.8)
+"""The part of the vocabulary that prompts are drawn from. Special tokens, placeholders of images and unused rows are at either end."""
+
+_COLUMNS = {
+    "time": ("timestamp", "arrival_time", "arrived_at", "arrival", "time", "arrival_timestamp"),
+    "input": ("contexttokens", "input_length", "input_tokens", "prompt_tokens", "num_prefill_tokens", "request tokens"),
+    "output": (
+        "generatedtokens",
+        "output_length",
+        "output_tokens",
+        "completion_tokens",
+        "num_decode_tokens",
+        "response tokens",
+        "output_len",
+    ),
+}
+"""Columns of traces, in lower case: those of Azure, Mooncake, BurstGPT, Vidur and plain ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request: what is asked, and how long the answer is to be."""
+
+    prompt: list[int] | str
+    output_tokens: int
+
+    @property
+    def input_tokens(self) -> int:
+        """Tokens of the prompt; a guess for text, until the server has counted them."""
+        return len(self.prompt) if isinstance(self.prompt, list) else math.ceil(len(self.prompt) / CHARACTERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of a trace."""
+
+    time_s: float
+    input_tokens: int
+    output_tokens: int
+    blocks: tuple[int, ...] = ()  # parts of the prompt that are equal where their numbers are
+
+
+class Workload:
+    """The requests of a load.
+
+    Args:
+        load: What is wanted.
+        vocab_size: Tokens the model knows.
+        seed: Root of all random numbers.
+
+    Raises:
+        ConfigError: the file cannot be used.
+    """
+
+    def __init__(self, load: Load, vocab_size: int, seed: int) -> None:
+        self.load = load
+        self._seed = seed
+        self._low, self._high = (int(share * vocab_size) for share in USUAL)
+        self._talks = read_talks(Path(load.file)) if load.workload == "sharegpt" else []
+        self.rows = read_trace(Path(load.file)) if load.workload == "trace" else []
+
+    @property
+    def turns(self) -> int:
+        """Requests of one session, which follow one another."""
+        return self.load.turns if self.load.workload == "multi_turn" else 1
+
+    def times_s(self) -> list[float]:
+        """When the requests of a trace arrive, from 0."""
+        return [row.time_s - self.rows[0].time_s for row in self.rows]
+
+    def sessions(self, name: str) -> Iterator[list[Request]]:
+        """Requests without end, in sessions of one or more; the same for the same name."""
+        tokens = seeds.stream(self._seed, "prompts", name)
+        lengths = seeds.stream(self._seed, "lengths")
+        prefix = self._tokens(tokens, self.load.prefix_tokens)
+        for number in count():
+            if self.load.workload == "multi_turn":
+                yield self._conversation(tokens, lengths, prefix)
+            elif self.load.workload == "sharegpt":
+                yield [self._talk(lengths, name, number)]
+            elif self.load.workload == "trace":
+                yield [self._replayed(tokens, self.rows[number % len(self.rows)], name)]
+            else:
+                length, wanted = self._lengths(lengths)
+                yield [Request(prefix + self._tokens(tokens, length), wanted)]
+
+    def _lengths(self, random: np.random.Generator) -> tuple[int, int]:
+        load = self.load
+        shape = ((load.input_tokens, load.input_spread), (load.output_tokens, load.output_spread))
+        length, wanted = (int(random.integers(mean - spread, mean + spread + 1)) for mean, spread in shape)
+        return length, wanted
+
+    def _tokens(self, random: np.random.Generator, length: int) -> list[int]:
+        return [int(token) for token in random.integers(self._low, self._high, length).tolist()]
+
+    def _conversation(self, tokens: np.random.Generator, lengths: np.random.Generator, prefix: list[int]) -> list[Request]:
+        """Each prompt is the one before it, an answer and a new question. The answer is random tokens, as no answer is known yet."""
+        found: list[Request] = []
+        so_far = prefix
+        for _ in range(self.load.turns):
+            length, wanted = self._lengths(lengths)
+            so_far = so_far + self._tokens(tokens, length)
+            found.append(Request(*self._cut(so_far, wanted)))
+            so_far = so_far + self._tokens(tokens, wanted)
+        return found
+
+    def _talk(self, random: np.random.Generator, name: str, number: int) -> Request:
+        """A conversation of the file with a fresh number in front, so that no cache of an earlier measurement holds it."""
+        text, wanted = self._talks[int(random.integers(len(self._talks)))]
+        fresh = seeds.number(self._seed, "talk", name, number) % 10**9
+        return Request(f"{fresh} {text}", wanted)
+
+    def _replayed(self, tokens: np.random.Generator, row: Row, name: str) -> Request:
+        prompt: list[int] = []
+        for block in row.blocks:
+            prompt += self._tokens(seeds.stream(self._seed, "block", name, block), TRACE_BLOCK)
+        prompt = prompt[: row.input_tokens]
+        return Request(*self._cut(prompt + self._tokens(tokens, row.input_tokens - len(prompt)), row.output_tokens))
+
+    def _cut(self, prompt: list[int], wanted: int) -> tuple[list[int], int]:
+        """The end of a prompt that is too long for the server is left out; so is that of an answer."""
+        if not self.load.context:
+            return prompt, wanted
+        wanted = min(wanted, self.load.context - 1)
+        return prompt[: self.load.context - wanted], wanted
+
+
+def gaps(load: Load, seed: int, rate: float, times_s: Sequence[float] = ()) -> Iterator[float]:
+    """Seconds between sessions, without end, that come at `rate` a second on average; the same, scaled, for every rate.
+
+    Args:
+        load: How they arrive. A closed loop has no arrivals; where a rate is asked for all the same, they are Poisson.
+        seed: Root of the random numbers.
+        rate: Sessions a second.
+        times_s: Arrivals of a trace, in order; used unless the load says how they arrive.
+    """
+    if load.arrival == "closed" and len(times_s) > 1 and times_s[-1] > times_s[0]:
+        own = np.diff(times_s) * (len(times_s) - 1) / (times_s[-1] - times_s[0]) / rate
+        yield from cycle(own.tolist())
+    random = seeds.stream(seed, "arrivals")
+    shape = {"constant": None, "burst": load.burstiness}.get(load.arrival, 1.0)
+    while True:
+        yield 1.0 / rate if shape is None else float(random.gamma(shape, 1.0 / shape)) / rate
+
+
+def read_talks(path: Path) -> list[tuple[str, int]]:
+    """First question and length of its answer of each conversation of a ShareGPT-like file.
+
+    Raises:
+        ConfigError: it holds no conversation.
+    """
+    text = _read(path)
+    try:
+        listed = [json.loads(line) for line in text.splitlines() if line.strip()] if path.suffix == ".jsonl" else json.loads(text)
+    except ValueError as error:
+        raise _unusable(path, f"is no JSON: {error}") from error
+    found = []
+    for one in listed[:MOST_ROWS] if isinstance(listed, list) else []:
+        said = (one.get("conversations") or one.get("conversation") or one.get("messages")) if isinstance(one, Mapping) else None
+        texts = [str(part.get("value") or part.get("content") or "") for part in said or () if isinstance(part, Mapping)]
+        if len(texts) >= 2 and texts[0].strip() and texts[1].strip():
+            found.append((texts[0], max(1, round(len(texts[1]) / CHARACTERS))))
+    if not found:
+        raise _unusable(path, "holds no conversation with a question and an answer")
+    return found
+
+
+def read_trace(path: Path) -> list[Row]:
+    """The requests of a trace, CSV or JSON lines, in the order of their arrival.
+
+    Raises:
+        ConfigError: a column is missing, or a value is no number.
+    """
+    text = _read(path)
+    lines = text.splitlines()[: MOST_ROWS + 1]
+    as_json = text.lstrip().startswith("{")
+    try:
+        table: Sequence[Mapping[str, Any]] = (
+            [json.loads(line) for line in lines if line.strip()] if as_json else list(csv.DictReader(lines))
+        )
+    except (ValueError, csv.Error) as error:
+        raise _unusable(path, f"cannot be read: {error}") from error
+    if not table or not all(isinstance(row, Mapping) for row in table):
+        raise _unusable(path, "holds no requests")
+    names = {str(name).strip().lower(): name for name in table[0]}
+    columns = {kind: names[name] for kind, known in _COLUMNS.items() for name in reversed(known) if name in names}
+    if missing := [kind for kind in _COLUMNS if kind not in columns]:
+        rule = f"has no column for the {' and the '.join(missing)} of a request; found {', '.join(map(str, table[0]))}"
+        raise _unusable(path, rule, "Name them timestamp, input_tokens and output_tokens")
+    milliseconds = as_json and "hash_ids" in table[0]  # Mooncake's times
+    rows = []
+    for number, row in enumerate(table, start=1):
+        try:
+            time_s = _time_s(row[columns["time"]]) / (1000.0 if milliseconds else 1.0)
+            sizes = [int(float(row[columns[kind]])) for kind in ("input", "output")]
+            blocks = tuple(map(int, row.get("hash_ids") or ())) if as_json else ()
+        except (ValueError, TypeError, KeyError) as error:
+            raise _unusable(path, f"request {number} is not a time and two numbers of tokens: {error}") from error
+        if min(sizes) > 0 and math.isfinite(time_s):  # requests that failed are part of some traces
+            rows.append(Row(time_s, sizes[0], sizes[1], blocks))
+    if not rows:
+        raise _unusable(path, "holds no request with a prompt and an answer")
+    return sorted(rows, key=lambda row: row.time_s)
+
+
+def _time_s(value: Any) -> float:
+    """Seconds of a number, or of a date such as `2023-11-16 18:15:46.6805900`."""
+    try:
+        return float(value)
+    except ValueError:
+        whole, dot, fraction = str(value).strip().rstrip("Z").partition(".")
+        digits = "".join(letter for letter in fraction[:9] if letter.isdigit())
+        return datetime.fromisoformat(whole).timestamp() + (float(f"0.{digits}") if dot and digits else 0.0)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.expanduser().read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unusable(path, f"cannot be read: {error}") from error
+
+
+def _unusable(path: Path, rule: str, fix: str = "") -> ConfigError:
+    return ConfigError(Fault(where="load", field="file", value=repr(str(path)), rule=rule, fix=fix))

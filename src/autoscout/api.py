@@ -76,7 +76,7 @@ def optimize(
     Args:
         function: Takes a `Config`, gives a number or a dict of metrics; raises `Infeasible` for what cannot work.
         space: A `Space`, or a mapping from knob to its values: a range, a list, or `bool`.
-        objective: What to improve.
+        objective: What to improve; with further goals (`also`) the study looks for the front, and the function returns a dict.
         trials: Configurations to try, the default included.
         limits: Such as `"p95_ms<=5"`, over the metrics the function returns.
         searcher: Name of the searcher plug-in, or a class of your own.
@@ -99,7 +99,10 @@ def optimize(
     space = space if isinstance(space, Space) else simple_space(space)
     backend = FunctionBackend(space, function)
     limits, guards = [*map(str, objective.limits), *limits], list(map(str, objective.guards))
-    metrics = dict.fromkeys([objective.metric, *(Limit.parse(limit).metric for limit in limits), *(x.metric for x in objective.guards)])
+    goals = [goal.metric for goal in objective.goals]
+    metrics = dict.fromkeys([*goals, *(Limit.parse(limit).metric for limit in limits), *(x.metric for x in objective.guards)])
+    one = {"metric": objective.metric, "direction": objective.direction.value}
+    goal = {"metrics": list(map(str, objective.goals))} if objective.several else one
     data = {
         "system": "function",
         "name": name,
@@ -109,7 +112,7 @@ def optimize(
             "simulated": simulated,
             "deterministic": not finals.rounds,
         },
-        "goal": {"metric": objective.metric, "direction": objective.direction.value, "slo": limits, "guards": guards},
+        "goal": {**goal, "slo": limits, "guards": guards},
         "budget": {"trials": trials, "failures": None},
         "space": _block(space),
         "set": dict(given or {}),

@@ -112,3 +112,33 @@ def test_suggestions() -> None:
     assert suggestion("zzz", ["b", "a"]) == "There are: a, b"
     assert suggestion("zzz", []) == "There are: none"
     assert nearest("tp", ["tps", "pp"], most=1) == ["tps"]
+
+
+def test_several_metrics_are_several_goals() -> None:
+    objective, faults = read_objective({"metrics": ["output_throughput", "p95_ttft_ms", "score:maximize"]}, metrics=None, default="x")
+    assert not faults
+    assert [str(goal) for goal in objective.goals] == ["output_throughput:maximize", "p95_ttft_ms:minimize", "score:maximize"]
+    assert (
+        read_objective({"metrics": ["wall_s"]}, metrics=None, default="x")[0]
+        == read_objective({"metric": "wall_s"}, metrics=None, default="x")[0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("block", "rules"),
+    [
+        ({"metrics": ["score", "other"]}, ["is more score better, or less?", "is more other better, or less?"]),
+        ({"metrics": ["a_ms", "a_ms"]}, ["a metric may be a goal once only"]),
+        ({"metrics": ["a_ms", "b_ms"], "metric": "c_ms"}, ["give either metric or metrics"]),
+        ({"metrics": ["a_ms", "b_ms"], "direction": "maximize"}, ["each of the metrics has its own"]),
+        ({"metrics": ["a_ms", "b_ms", "c_ms", "d_ms", "e_ms"]}, ["at most 4 goals"]),
+    ],
+)
+def test_goals_that_do_not_go_together(block: dict[str, Any], rules: list[str]) -> None:
+    assert [fault.rule for fault in read_objective(block, metrics=None, default="x")[1]] == rules
+
+
+def test_metrics_that_follow_from_others_may_be_goals_of_any_system() -> None:
+    objective, faults = read_objective({"metrics": ["tokens_per_joule", "cost_per_million_tokens"]}, metrics=["wall_s"], default="wall_s")
+    assert not faults
+    assert [goal.direction.value for goal in objective.goals] == ["maximize", "minimize"]

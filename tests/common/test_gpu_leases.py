@@ -50,7 +50,7 @@ def test_nvidia_smi_is_asked_where_nvml_is_missing(tmp_path: Path, monkeypatch: 
     tool.write_text(
         "#!/bin/sh\n"
         'case "$1" in\n'
-        "--query-gpu=*) echo '0, GPU-aa, NVIDIA X, 81920, 40960, 75'; echo '1, GPU-bb, NVIDIA X, [N/A], [N/A], [N/A]';;\n"
+        "--query-gpu=*) echo '0, GPU-aa, NVIDIA X, 81920, 40960, 75, 310.5'; echo '1, GPU-bb, NVIDIA X, [N/A], [N/A], [N/A], [N/A]';;\n"
         "*) echo 'GPU-aa, 77, /usr/bin/python3, 20480'; echo 'GPU-aa, [N/A], x, y';;\n"
         "esac\n"
     )
@@ -61,6 +61,7 @@ def test_nvidia_smi_is_asked_where_nvml_is_missing(tmp_path: Path, monkeypatch: 
     assert (first.uuid, first.total_gb, first.free_gb, first.utilisation) == ("GPU-aa", 80.0, 40.0, 0.75)
     assert first.processes == (GpuProcess(pid=77, name="python3", memory_gb=20.0),)
     assert (second.index, second.total_gb, second.processes) == ("1", 0.0, ())
+    assert (first.power_w, second.power_w) == (310.5, None)
     assert not gpus.reading_is_cheap()
 
 

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from autoscout.core.errors import ConfigError
-from autoscout.core.task import Budget, Direction, Limit, Objective, Task, similarity
+from autoscout.core.task import Budget, Direction, Goal, Guard, Limit, Objective, Task, similarity
 from autoscout.core.trial import Measurement, Status
 
 
@@ -69,3 +69,46 @@ def test_similarity() -> None:
     assert similarity(one, task(system="other")) == 0.0
     near, far = task(hardware={"gpus": 16}), task(hardware={"gpus": 128}, workload={"prompt": 1, "model": "x"})
     assert 1.0 > similarity(one, near) > similarity(one, far) > 0.0
+
+
+FRONT = Objective(metric="speed", direction=Direction.MAXIMIZE, limits=(Limit.parse("mem_gib<=9"),), also=(Goal(metric="p95_ms"),))
+
+
+def test_several_goals_have_a_loss_each() -> None:
+    fine = Measurement(status=Status.OK, metrics={"speed": 10.0, "p95_ms": 400.0, "mem_gib": 8.0})
+    assert FRONT.several
+    assert FRONT.losses(fine) == (-10.0, 400.0)
+    assert FRONT.loss(fine) == -10.0
+    for bad in (
+        {"speed": 10.0, "mem_gib": 8.0},  # one goal was not reported
+        {"speed": 10.0, "p95_ms": 400.0, "mem_gib": 10.0},  # a limit is broken
+    ):
+        assert FRONT.losses(Measurement(status=Status.OK, metrics=bad)) == (math.inf, math.inf)
+    assert FRONT.only(FRONT.goals[1]) == Objective(metric="p95_ms", limits=FRONT.limits)
+
+
+def test_several_goals_are_kept_with_the_task() -> None:
+    several = task(objective=FRONT)
+    assert Task.from_json(json.loads(json.dumps(several.to_json()))) == several
+    assert several.key != task(objective=FRONT.only(FRONT.goals[0])).key
+
+
+def test_a_task_with_one_goal_is_named_as_before_there_were_several() -> None:
+    limits, guards = (Limit.parse("p95_ms<=500"),), (Guard.parse("p99_itl_ms<=1.2x"),)
+    one = Task(
+        system="toy",
+        objective=Objective(metric="speed", direction=Direction.MAXIMIZE, limits=limits, guards=guards),
+        hardware={"gpus": 8},
+    )
+    assert one.key == "0c62e9f6bdb0d3e7"  # of stored studies
+
+
+@pytest.mark.parametrize(("text", "found"), [("a_ms", ("a_ms", None)), (" score : maximize", ("score", Direction.MAXIMIZE))])
+def test_goals_as_people_write_them(text: str, found: tuple[str, Direction | None]) -> None:
+    assert Goal.parse(text) == found
+
+
+@pytest.mark.parametrize("text", ["", "a:up", "a b", ":minimize"])
+def test_a_bad_goal_says_how_one_reads(text: str) -> None:
+    with pytest.raises(ConfigError, match="a goal reads METRIC"):
+        Goal.parse(text)

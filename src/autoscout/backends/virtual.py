@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from autoscout.common.derived import DERIVED
 from autoscout.common.fields import read_blocks, read_objective
 from autoscout.core.clock import VirtualClock
 from autoscout.core.config import Config
@@ -130,7 +131,7 @@ class _Measure:
 
 def _check(task: Task, faults: list[Fault]) -> None:
     """Refuse what the simulator would not understand: fields, metric, model, GPUs and load; with earlier faults, all at once."""
-    kind, metric, simulator = str(task.workload["kind"]), task.objective.metric, _simulator(task)
+    kind, simulator = str(task.workload["kind"]), _simulator(task)
     known = {*_WORDS[kind].split(), *simulator.knobs}
     faults += [
         Fault(where="virtual", field=f"workload.{name}", rule=f"unknown field of a {kind} workload", fix="See the guide on simulators")
@@ -138,10 +139,15 @@ def _check(task: Task, faults: list[Fault]) -> None:
         if name not in known
     ]
     try:
-        answer = simulator.predict([Config()], task)
-        silent = bool(np.isnan(answer.value).all()) if kind == "serving" else not any(word in metric for word in _STEP_METRICS)
-        if silent:
-            faults.append(Fault(where="virtual", field="objective.metric", value=metric, rule=f"the {kind} model predicts no such metric"))
+        for goal in task.objective.goals:
+            answer = simulator.predict([Config()], replace(task, objective=task.objective.only(goal)))
+            silent = bool(np.isnan(answer.value).all()) if kind == "serving" else not any(word in goal.metric for word in _STEP_METRICS)
+            if silent and goal.metric not in DERIVED:
+                rule = f"the {kind} model predicts no such metric"
+                faults.append(Fault(where="virtual", field="objective.metric", value=goal.metric, rule=rule))
+        if kind == "training" and task.objective.several:
+            rule = "the training model predicts one metric at a time"
+            faults.append(Fault(where="virtual", field="objective.metrics", rule=rule, fix="Name one metric"))
     except ConfigError as error:
         faults += error.faults
     if faults:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,15 @@ def lay_over(base: Any, top: Any) -> Any:
 def given(**flags: Any) -> dict[str, Any]:
     """The flags that were given; None and an empty list are what a flag is without it, and an empty block changes nothing."""
     return {name: value for name, value in flags.items() if value is not None and value != [] and value != {}}
+
+
+def goals(metrics: Sequence[str], direction: str | None) -> dict[str, Any]:
+    """What `--metric` and `--direction` say of the goal; they take the place of every metric that a file names."""
+    if not metrics:
+        return given(direction=direction)
+    if len(metrics) == 1 and ":" not in metrics[0]:
+        return {"metrics": [], "metric": metrics[0], **given(direction=direction)}
+    return {"metric": None, "metrics": list(metrics), "direction": direction}
 
 
 def settings(texts: Iterable[str] | None, flag: str) -> dict[str, Any]:

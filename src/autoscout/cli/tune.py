@@ -41,7 +41,10 @@ def tune(
     hostfile: Annotated[Path | None, typer.Option(help="Hosts to use, one `HOST slots=N` a line; gives the facts gpus, nodes.")] = None,
     space: Annotated[Path | None, typer.Option(help="A file with a space, for `command`.")] = None,
     pinned: Annotated[list[str] | None, typer.Option("--set", help="Pin a knob: KNOB=VALUE; may be repeated.")] = None,
-    metric: Annotated[str | None, typer.Option(help="Metric to improve.")] = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option("--metric", help="Metric to improve; repeated, the study looks for the front of all. METRIC:maximize says which way."),
+    ] = None,
     direction: Annotated[str | None, typer.Option(help="minimize or maximize.")] = None,
     slo: Annotated[list[str] | None, typer.Option("--slo", help="Limit to keep, such as 'p95_ttft_ms<=500'; may be repeated.")] = None,
     guard: Annotated[
@@ -50,6 +53,7 @@ def tune(
     ttft: Annotated[float | None, typer.Option(help="Short for --slo 'p95_ttft_ms<=MS'.")] = None,
     tpot: Annotated[float | None, typer.Option(help="Short for --slo 'p95_tpot_ms<=MS'.")] = None,
     request_latency: Annotated[float | None, typer.Option(help="Short for --slo 'p95_e2el_ms<=MS'.")] = None,
+    price: Annotated[float | None, typer.Option(help="What a GPU costs in an hour, for the metric cost_per_million_tokens.")] = None,
     max_trials: Annotated[int | None, typer.Option(help="Configurations to measure, the default included.")] = None,
     budget: Annotated[str | None, typer.Option(help="Time to spend, the final included: 90s, 10m, 2h.")] = None,
     max_cost: Annotated[str | None, typer.Option(help="Sum of the trials' own time: 90s, 10m, 2h.")] = None,
@@ -90,14 +94,16 @@ def tune(
         store=store,
         space=space and space_block(space),
         workload={**options.settings(workload, "--workload"), **given(**commands, model=model)},
-        hardware={**(options.host_facts(hostfile) if hostfile else {}), **options.settings(hardware, "--hardware"), **given(gpus=gpus)},
+        hardware={
+            **(options.host_facts(hostfile) if hostfile else {}),
+            **options.settings(hardware, "--hardware"),
+            **given(gpus=gpus, price_per_gpu_hour=price),
+        },
         set=options.assignments(pinned or (), "--set"),
-        goal=given(
-            metric=metric,
-            direction=direction,
-            slo=[*(slo or ()), *(f"{name}<={value!r}" for name, value in short.items() if value is not None)],
-            guards=guard,
-        ),
+        goal={
+            **options.goals(metric or (), direction),
+            **given(slo=[*(slo or ()), *(f"{name}<={value!r}" for name, value in short.items() if value is not None)], guards=guard),
+        },
         budget=given(trials=max_trials, wall=budget, cost=max_cost, failures=max_failures if continue_on_error else 1),
         search=given(searcher=searcher_name, seed=seed, workers=workers, together=together, warm_start=warm_start, learn_from=learn_from),
         simulate=given(simulator=simulator),
@@ -167,9 +173,10 @@ def introduce(setup: Setup, folder: Folder, known: StartingPoint, *, show_file: 
     count = setup.space.count()
     objective = setup.task.objective
     size = f"{count.value:,}" if count.exact else f"about {count.value:,.0f}"
+    goals = " and ".join(f"{goal.direction.value} {goal.metric}" for goal in objective.goals)
     simulated = ", simulated" if setup.fidelity is not Fidelity.MEASURED else ""
     options.errors.print(
-        f"{setup.task.system}: {objective.direction.value} {objective.metric}{simulated}, over {len(setup.space.knobs)} knobs, "
+        f"{setup.task.system}: {goals}{simulated}, over {len(setup.space.knobs)} knobs, "
         f"{size} valid configurations; searcher {setup.campaign.search.searcher}; results in {folder.path}",
         style="bold",
         markup=False,

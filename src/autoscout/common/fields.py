@@ -21,9 +21,10 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
 
+from autoscout.common.derived import DERIVED
 from autoscout.common.suggest import suggestion
 from autoscout.core.errors import ConfigError, Fault
-from autoscout.core.task import Budget, Direction, Guard, Limit, Objective
+from autoscout.core.task import MOST_GOALS, Budget, Direction, Goal, Guard, Limit, Objective
 
 BLOCKS = ("workload", "hardware", "software", "objective", "budget")
 """The blocks of a task description."""
@@ -175,7 +176,7 @@ class Blocks:
 def read_blocks(given: Mapping[str, object], also: Collection[str] = ()) -> Blocks:
     """Take a task description apart.
 
-    A campaign says `goal` for the objective, and may write just the name of its metric.
+    A campaign says `goal` for the objective, and may write just the name of its metric, or a list of them.
 
     Args:
         given: What `Backend.task` was given.
@@ -187,6 +188,8 @@ def read_blocks(given: Mapping[str, object], also: Collection[str] = ()) -> Bloc
         name = "objective" if written == "goal" else str(written)
         if name == "objective" and isinstance(block, str):
             block = {"metric": block}
+        if name == "objective" and isinstance(block, (list, tuple)):
+            block = {"metrics": list(block)}
         if name in BLOCKS and isinstance(block, Mapping):
             found[name] = {str(key): value for key, value in block.items()}
         elif name in BLOCKS and block is not None:
@@ -235,6 +238,7 @@ Listed = Annotated[list[Any], BeforeValidator(as_list)]
 
 class _Objective(Block):
     metric: str | None = None
+    metrics: Listed = []
     direction: Annotated[Direction, PlainValidator(_direction)] | None = None
     limits: Listed = []
     slo: Listed = []
@@ -270,19 +274,65 @@ def read_objective(
     """
     read, faults = read_fields(_Objective, data, "goal")
     read = read or _Objective()
-    metric = read.metric or default
-    limits, wrong = _bounds(Limit, [*read.limits, *read.slo])
+    wanted, wrong = _goals(read, default)
+    limits, broken = _bounds(Limit, [*read.limits, *read.slo])
     guards, more = _bounds(Guard, read.guards)
-    faults += [*wrong, *more]
-    named = [(metric, "metric"), *((limit.metric, "slo") for limit in limits), *((guard.metric, "guards") for guard in guards)]
-    for name, place in named:
-        if metrics is not None and name not in metrics:
-            faults.append(Fault(where="goal", field=place, value=repr(name), rule="no such metric", fix=suggestion(name, metrics)))
-    better = read.direction or direction(metric)
-    if better is None and not any(fault.field in ("metric", "direction") for fault in faults):
-        fix = "Write direction: minimize or direction: maximize"
-        faults.append(Fault(where="goal", field="direction", rule=f"is more {metric} better, or less?", fix=fix))
-    return Objective(metric=metric, direction=better or Direction.MINIMIZE, limits=limits, guards=guards), faults
+    faults += [*wrong, *broken, *more]
+    place = "metrics" if read.metrics else "metric"
+    named = [*((metric, place) for metric, _ in wanted), *((limit.metric, "slo") for limit in limits)]
+    for name, where in [*named, *((guard.metric, "guards") for guard in guards)]:
+        if metrics is not None and name not in metrics and name not in DERIVED:
+            faults.append(Fault(where="goal", field=where, value=repr(name), rule="no such metric", fix=suggestion(name, metrics)))
+    goals: list[Goal] = []
+    sure = not any(fault.field in (place, "direction") for fault in faults)
+    for metric, given in wanted:
+        better = given or (natural_direction if metric in DERIVED else direction)(metric)
+        if better is None and sure:
+            fix = f"Write {metric}:minimize or {metric}:maximize" if read.metrics else "Write direction: minimize or direction: maximize"
+            field_name = "metrics" if read.metrics else "direction"
+            faults.append(Fault(where="goal", field=field_name, rule=f"is more {metric} better, or less?", fix=fix))
+        goals.append(Goal(metric=metric, direction=better or Direction.MINIMIZE))
+    first, *also = goals
+    return Objective(metric=first.metric, direction=first.direction, limits=limits, guards=guards, also=tuple(also)), faults
+
+
+def _goals(read: _Objective, default: str) -> tuple[list[tuple[str, Direction | None]], list[Fault]]:
+    """The metrics to improve with the directions that were given, at least one."""
+    if not read.metrics:
+        return [(read.metric or default, read.direction)], []
+    found: list[tuple[str, Direction | None]] = []
+    faults: list[Fault] = []
+    for text in read.metrics:
+        try:
+            found.append(Goal.parse(str(text)))
+        except ConfigError as error:
+            faults += error.faults
+    faults += goal_faults(read.metric, read.direction, [metric for metric, _ in found])
+    return found or [(default, None)], faults
+
+
+def goal_faults(metric: str | None, direction: str | None, metrics: Sequence[str]) -> list[Fault]:
+    """What is wrong with several goals together.
+
+    Args:
+        metric: The only metric, where a block names one as well.
+        direction: Of that.
+        metrics: The metrics of the goals.
+    """
+    faults: list[Fault] = []
+    if metric is not None:
+        faults.append(
+            Fault(where="goal", field="metric", value=repr(metric), rule="give either metric or metrics", fix="List it in metrics")
+        )
+    if direction is not None:
+        fix = "Write METRIC:minimize or METRIC:maximize in metrics"
+        faults.append(Fault(where="goal", field="direction", value=repr(str(direction)), rule="each of the metrics has its own", fix=fix))
+    if len(metrics) > MOST_GOALS:
+        rule = f"at most {MOST_GOALS} goals"
+        faults.append(Fault(where="goal", field="metrics", value=shown(list(metrics)), rule=rule, fix="Make the others limits (slo)"))
+    if len(set(metrics)) < len(metrics):
+        faults.append(Fault(where="goal", field="metrics", value=shown(list(metrics)), rule="a metric may be a goal once only"))
+    return faults
 
 
 __all__ = [

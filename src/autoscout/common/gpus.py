@@ -49,6 +49,8 @@ class Gpu:
     free_gb: float
     utilisation: float  # share of the last moment in which anything ran on it, 0 to 1
     processes: tuple[GpuProcess, ...] = ()
+    power_w: float | None = None  # None where the hardware does not report it
+    energy_j: float | None = None  # since the driver was loaded; likewise
 
     @property
     def used_gb(self) -> float:
@@ -119,6 +121,8 @@ def _fake(path: Path) -> tuple[Gpu, ...]:
                 free_gb=total_gb - float(data.get("used_gb", sum(process.memory_gb for process in there))),
                 utilisation=min(1.0, float(data.get("utilisation", sum(process.utilisation or 0.0 for process in there)))),
                 processes=there,
+                power_w=data.get("power_w"),
+                energy_j=data.get("energy_j"),
             )
         )
     return tuple(found)
@@ -159,9 +163,19 @@ def _by_nvml(nvml: Any) -> tuple[Gpu, ...]:
                     free_gb=total_gb - memory.used / _GIB,
                     utilisation=busy,
                     processes=_nvml_processes(nvml, handle),
+                    power_w=_thousandth(nvml, "nvmlDeviceGetPowerUsage", handle),
+                    energy_j=_thousandth(nvml, "nvmlDeviceGetTotalEnergyConsumption", handle),
                 )
             )
     return tuple(found)
+
+
+def _thousandth(nvml: Any, question: str, handle: Any) -> float | None:
+    """Watts or joules of an answer in milliwatts or millijoules; None where there is none."""
+    try:
+        return float(getattr(nvml, question)(handle)) / 1000
+    except (nvml.NVMLError, AttributeError):
+        return None
 
 
 def _nvml_processes(nvml: Any, handle: Any) -> tuple[GpuProcess, ...]:
@@ -203,8 +217,11 @@ def _smi() -> tuple[Gpu, ...]:
             free_gb=(_number(total) - _number(used)) / 1024,
             utilisation=_number(busy) / 100,
             processes=tuple(tenants.get(uuid, ())),
+            power_w=_number(power) or None,
         )
-        for index, uuid, name, total, used, busy in _rows("gpu", "index,uuid,name,memory.total,memory.used,utilization.gpu")
+        for index, uuid, name, total, used, busy, power in _rows(
+            "gpu", "index,uuid,name,memory.total,memory.used,utilization.gpu,power.draw"
+        )
     )
 
 

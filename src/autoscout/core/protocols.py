@@ -320,6 +320,16 @@ class TakesPredictions(Protocol):
 
 
 @runtime_checkable
+class TakesSeveralGoals(Protocol):
+    """A searcher class that looks for the front of a task with several goals (`Objective.losses`).
+
+    For others a study weighs the goals anew for every proposal and tells them one loss.
+    """
+
+    takes_several_goals: bool
+
+
+@runtime_checkable
 class NeedsNoTrials(Protocol):
     """A simulator class that predicts a task it was told no trial of (physics, not regression).
 
@@ -334,6 +344,13 @@ class ExplainsTime(Protocol):
     """A simulator that can say where the predicted time goes: `breakdown(config, task)` gives seconds by part."""
 
     def breakdown(self, config: Config, task: Task) -> Mapping[str, float]: ...
+
+
+@runtime_checkable
+class PredictsMetrics(Protocol):
+    """A simulator that predicts more than one metric at once: `metrics(config, task)` gives them by name; none where it does not run."""
+
+    def metrics(self, config: Config, task: Task) -> Mapping[str, float]: ...
 
 
 @runtime_checkable

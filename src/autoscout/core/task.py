@@ -116,6 +116,35 @@ class Guard:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Goal:
+    """A number to improve, and which way is better."""
+
+    metric: str
+    direction: Direction = Direction.MINIMIZE
+
+    @classmethod
+    def parse(cls, text: str) -> tuple[str, Direction | None]:
+        """Read `p95_ttft_ms` or `score:maximize`: the metric, and the direction where one is given."""
+        match = re.fullmatch(r"\s*([^\s:]+)\s*(?::\s*(minimize|maximize)\s*)?", text)
+        if match:
+            return match[1], Direction(match[2]) if match[2] else None
+        rule = "a goal reads METRIC, or METRIC:minimize or METRIC:maximize"
+        raise ConfigError(Fault(where="goal", field="metrics", value=repr(text), rule=rule, fix="Example: --metric score:maximize"))
+
+    @property
+    def sign(self) -> float:
+        """What makes the metric a loss."""
+        return 1.0 if self.direction is Direction.MINIMIZE else -1.0
+
+    def __str__(self) -> str:
+        return f"{self.metric}:{self.direction.value}"
+
+
+MOST_GOALS = 4
+"""Goals that one study can have: the points of a front grow with every goal, and beyond a few everything is on it."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Objective:
     """The number to improve, which way, and the limits to keep while doing so.
 
@@ -124,12 +153,28 @@ class Objective:
         direction: Which way is better.
         limits: Must hold; those that guards became carry the guard's text.
         guards: Limits relative to the default. They bind only as limits, once the default was measured: see `bound`.
+        also: Further goals. With any, a study looks for the front: the configurations of which none is better in every goal.
     """
 
     metric: str
     direction: Direction = Direction.MINIMIZE
     limits: tuple[Limit, ...] = ()
     guards: tuple[Guard, ...] = ()
+    also: tuple[Goal, ...] = ()
+
+    @property
+    def several(self) -> bool:
+        """Whether there is more than one goal."""
+        return bool(self.also)
+
+    @property
+    def goals(self) -> tuple[Goal, ...]:
+        """Every goal, the first is that of `metric`."""
+        return (Goal(metric=self.metric, direction=self.direction), *self.also)
+
+    def only(self, goal: Goal) -> Objective:
+        """With one goal in the place of all, and the same limits."""
+        return replace(self, metric=goal.metric, direction=goal.direction, also=())
 
     def bound(self, default: Mapping[str, float]) -> Objective:
         """With every guard as an absolute limit, where `default`, the metrics of the default, has its metric."""
@@ -139,12 +184,14 @@ class Objective:
 
     def loss(self, measurement: Measurement) -> float:
         """The cost searchers minimise: the metric (negated when maximised), infinite for a failure or a broken limit."""
-        if not measurement.ok or not all(limit.holds(measurement) for limit in self.limits):
-            return math.inf
-        value = measurement.metrics.get(self.metric)
-        if value is None:
-            return math.inf
-        return value if self.direction is Direction.MINIMIZE else -value
+        return self.losses(measurement)[0]
+
+    def losses(self, measurement: Measurement) -> tuple[float, ...]:
+        """The loss by each goal; all infinite for a failure, a broken limit, or where the metric of any goal was not reported."""
+        values = [measurement.metrics.get(goal.metric) for goal in self.goals]
+        if not measurement.ok or None in values or not all(limit.holds(measurement) for limit in self.limits):
+            return (math.inf,) * len(values)
+        return tuple(goal.sign * value for goal, value in zip(self.goals, values, strict=True) if value is not None)
 
     def least_loss(self, measurement: Measurement) -> float:
         """The loss, or for a bounded measurement what its loss is at least; infinite where it certainly breaks a limit."""
@@ -152,7 +199,7 @@ class Objective:
             return self.loss(measurement)
         bounds = measurement.bounds
         broken = any(limit.metric in bounds and not limit.allows(bounds[limit.metric]) for limit in self.limits)
-        if broken or self.metric not in bounds:
+        if broken or self.several or self.metric not in bounds:  # a bound on one goal says nothing about the front
             return math.inf
         return bounds[self.metric] if self.direction is Direction.MINIMIZE else -bounds[self.metric]
 
@@ -233,6 +280,7 @@ class Task:
                 "direction": self.objective.direction.value,
                 "limits": [str(limit) for limit in self.objective.limits if not limit.guard],
                 **({"guards": list(map(str, self.objective.guards))} if self.objective.guards else {}),
+                **({"also": list(map(str, self.objective.also))} if self.objective.also else {}),
             },
             "budget": {name: value for name, value in asdict(self.budget).items() if value is not None},
         }
@@ -240,6 +288,7 @@ class Task:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Task:
         objective = data["objective"]
+        further = [Goal.parse(text) for text in objective.get("also", [])]
         return cls(
             system=data["system"],
             workload=dict(data.get("workload", {})),
@@ -250,6 +299,7 @@ class Task:
                 direction=Direction(objective.get("direction", "minimize")),
                 limits=tuple(Limit.parse(text) for text in objective.get("limits", [])),
                 guards=tuple(Guard.parse(text) for text in objective.get("guards", [])),
+                also=tuple(Goal(metric=metric, direction=better or Direction.MINIMIZE) for metric, better in further),
             ),
             budget=Budget(**data.get("budget", {})),
         )

@@ -230,7 +230,7 @@ class Profiler:
                     )
                 )
             return finished(Measurement(status=Status.INVALID, reason=reason), completed)
-        return excused(verdict(self._backend, completed, self._task), completed)
+        return excused(verdict(self._backend, completed, self._task, launch.resources.gpus), completed)
 
     def _limited(self, launch: Launch, proposal: Proposal, attempt: int) -> Launch:
         limits = [limit for limit in (launch.limit_s, self._options.limit_s) if limit is not None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Protocol
 
+from autoscout.common.derived import derived
 from autoscout.core.config import Config
 from autoscout.core.launch import Completed, Launch
 from autoscout.core.log import logger
@@ -43,8 +44,15 @@ def not_started(launch: Launch, completed: Completed) -> str:
     return ""
 
 
-def verdict(system: Measurable, completed: Completed, task: Task) -> Measurement:
-    """What the backend reads from a finished launch, corrected by what the executor knows for certain."""
+def verdict(system: Measurable, completed: Completed, task: Task, gpus: int = 0) -> Measurement:
+    """What the backend reads from a finished launch, corrected by what the executor knows for certain.
+
+    Args:
+        system: The backend.
+        completed: What came back.
+        task: What is tuned.
+        gpus: GPUs that the launch asked for.
+    """
     if completed.cancelled:
         return finished(Measurement(status=Status.ABORTED, reason="stopped before it ended"), completed)
     try:
@@ -52,6 +60,8 @@ def verdict(system: Measurable, completed: Completed, task: Task) -> Measurement
     except Exception as error:  # a parser meets whatever an engine prints
         log.debug("%s could not be parsed", completed.folder, exc_info=True)
         read = Measurement(status=Status.WRONG_OUTPUT, reason=f"what it left cannot be read: {error or type(error).__name__}")
+    if read.ok:
+        read = replace(read, metrics={**derived(read.metrics, completed.conditions, task, gpus), **read.metrics})
     return finished(_corrected(read, completed, task), completed)
 
 
@@ -85,10 +95,11 @@ def _corrected(read: Measurement, completed: Completed, task: Task) -> Measureme
         return Measurement(status=Status.OOM_RUN, fidelity=read.fidelity, reason=f"killed for memory at {completed.peak_memory_gb:.3g} GB")
     if completed.timed_out and read.status is not Status.TIMEOUT and not read.status.out_of_memory:
         return Measurement(status=Status.TIMEOUT, fidelity=read.fidelity, reason=f"did not end within {completed.wall_s:.3g} s")
-    metric = task.objective.metric
-    if read.ok and metric not in read.metrics:
+    missing = [goal.metric for goal in task.objective.goals if goal.metric not in read.metrics]
+    if read.ok and missing:
         there = ", ".join(sorted(read.metrics)) or "none"
-        return Measurement(status=Status.WRONG_OUTPUT, fidelity=read.fidelity, reason=f"reported no {metric}; metrics found: {there}")
+        reason = f"reported no {' and no '.join(missing)}; metrics found: {there}"
+        return Measurement(status=Status.WRONG_OUTPUT, fidelity=read.fidelity, reason=reason)
     return read
 
 

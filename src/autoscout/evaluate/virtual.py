@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from autoscout.core import seeds
 from autoscout.core.clock import Clock, VirtualClock
 from autoscout.core.errors import require
-from autoscout.core.protocols import Simulator
+from autoscout.core.protocols import PredictsMetrics, Simulator
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status
 
@@ -85,6 +85,8 @@ class VirtualEvaluator:
                 answers.append(Measurement(status=Status.ABORTED, fidelity=self._options.fidelity, reason="cancelled"))
                 continue
             answer = self._answer(proposal, float(truth.value[row]), float(truth.feasible[row]))
+            if answer.ok and isinstance(self._simulator, PredictsMetrics):
+                answer = replace(answer, metrics={**self._others(proposal), **answer.metrics})
             self._clock.sleep(answer.cost_s)
             answers.append(answer)
         return answers
@@ -94,6 +96,19 @@ class VirtualEvaluator:
 
     def cancel(self) -> None:
         self._cancelled.set()
+
+    def _others(self, proposal: Proposal) -> dict[str, float]:
+        """The metrics besides the first goal's, each kind with errors of its own."""
+        assert isinstance(self._simulator, PredictsMetrics)
+        options, key = self._options, proposal.config.key
+        found = {}
+        for name, value in self._simulator.metrics(proposal.config, self._task).items():
+            kind = name.partition("_")[2]  # mean, median and percentiles of one time err together
+            lasting = float(seeds.stream(options.seed, "virtual", key, kind).standard_normal())
+            passing = float(seeds.stream(options.seed, "virtual", key, kind, proposal.repeat).standard_normal())
+            if name not in ("feasible", self._task.objective.metric) and np.isfinite(value):
+                found[name] = value * float(np.exp(options.surprise * lasting + options.noise * passing))
+        return found
 
     def _answer(self, proposal: Proposal, value: float, feasible: float) -> Measurement:
         options = self._options

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from autoscout.core.config import Config
 from autoscout.core.errors import require
@@ -36,10 +36,11 @@ class OptunaTpeOptions:
 
 
 class OptunaTpeSearcher:
-    """TPE; failures count as the worst value that worked, pending proposals as bad ones (constant liar)."""
+    """TPE, for one goal or several; failures count as the worst values that worked, pending proposals as bad ones (constant liar)."""
 
     requires = ("optuna",)
     extra = "optuna"
+    takes_several_goals: ClassVar[bool] = True
 
     def __init__(self, space: Space, task: Task, seed: int = 0, options: OptunaTpeOptions | None = None) -> None:
         self._options = options or OptunaTpeOptions()

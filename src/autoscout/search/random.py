@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import ClassVar
 
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
@@ -38,6 +39,8 @@ class RandomSearcher:
 
     The draws of a round come from the stream (seed, "random", number of trials told), so they depend on nothing else.
     """
+
+    takes_several_goals: ClassVar[bool] = True  # it looks at none
 
     def __init__(self, space: Space, task: Task, seed: int = 0, options: RandomOptions | None = None) -> None:  # noqa: ARG002
         self._space = space

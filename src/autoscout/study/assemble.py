@@ -11,7 +11,8 @@ from typing import Any
 
 from autoscout.core import plugins
 from autoscout.core.history import trials_of
-from autoscout.core.protocols import Evaluator, Executor, Observer, Searcher, Simulator, StudyRecord
+from autoscout.core.protocols import Evaluator, Executor, Observer, Searcher, Simulator, StudyRecord, TakesSeveralGoals
+from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
 from autoscout.core.worker import worker_identity
 from autoscout.evaluate.adaptive import AdaptiveEvaluator
@@ -24,6 +25,7 @@ from autoscout.study.final import plan
 from autoscout.study.folder import Folder
 from autoscout.study.outcome import Outcome
 from autoscout.study.plugin_options import build_options
+from autoscout.study.scalarised import ScalarisedSearcher
 from autoscout.study.setup import Setup
 from autoscout.study.simplify import simplify
 from autoscout.study.start import ADAPTIVE, PRIOR, StartingPoint, place_of
@@ -124,8 +126,14 @@ def build_searcher(setup: Setup, start: StartingPoint) -> Searcher:
     given: dict[str, Any] = {} if options is None else {"options": options}
     if start.use == PRIOR:
         given["simulator"] = build_simulator(setup, start)
-    made: Searcher = kind(setup.space, setup.task, search.seed, **given)
-    return made
+
+    def make(task: Task) -> Searcher:
+        made: Searcher = kind(setup.space, task, search.seed, **given)
+        return made
+
+    if setup.task.objective.several and not isinstance(kind, TakesSeveralGoals):
+        return ScalarisedSearcher(make, setup.task, search.seed)
+    return make(setup.task)
 
 
 def build_simulator(setup: Setup, start: StartingPoint) -> Simulator:

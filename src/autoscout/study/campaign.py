@@ -12,9 +12,10 @@ import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
 from autoscout.common.document import Item, from_plain, load, unknown_keys
-from autoscout.common.fields import Place, faults_from
+from autoscout.common.fields import Place, Refused, as_list, faults_from, goal_faults
 from autoscout.core.config import Value
 from autoscout.core.errors import ConfigError, Fault, SpaceError
+from autoscout.core.task import Goal as OneGoal
 from autoscout.core.task import Guard, Limit
 from autoscout.space import Space
 from autoscout.space.yaml import space_from_item
@@ -47,6 +48,14 @@ def _bound(kind: type[Limit] | type[Guard]) -> Callable[[object], str]:
     return check
 
 
+def _goal(value: object) -> str:
+    try:
+        metric, direction = OneGoal.parse(str(value))
+    except ConfigError as error:
+        raise ValueError(error.faults[0].rule) from error
+    return f"{metric}:{direction.value}" if direction else metric
+
+
 def _scalar(value: object) -> object:
     if value is not None and not isinstance(value, (bool, int, float, str)):
         raise ValueError("must be a number, text, true or false")
@@ -65,6 +74,7 @@ Duration = Annotated[float, BeforeValidator(duration_s), Field(allow_inf_nan=Fal
 Scalar = Annotated[Value, BeforeValidator(_scalar)]
 Name = Annotated[str, AfterValidator(_folder_name)]
 LimitText = Annotated[str, BeforeValidator(_bound(Limit))]
+GoalText = Annotated[str, BeforeValidator(_goal)]
 GuardText = Annotated[str, BeforeValidator(_bound(Guard))]
 
 
@@ -78,9 +88,19 @@ class Goal(Block):
     """What to improve, and the limits to keep."""
 
     metric: str | None = Field(None, min_length=1, description="metric to improve; the backend's own when left out")
+    metrics: Annotated[tuple[GoalText, ...], BeforeValidator(as_list)] = Field(
+        (), description="several metrics to improve, the first is what best/ is chosen by; METRIC:minimize where the name does not say"
+    )
     direction: Literal["minimize", "maximize"] | None = Field(None, description="which way is better")
     slo: tuple[LimitText, ...] = Field((), description="limits such as p95_ttft_ms<=500")
     guards: tuple[GuardText, ...] = Field((), description="limits relative to the default, such as p99_itl_ms<=1.2x")
+
+    @model_validator(mode="after")
+    def _either(self) -> Goal:
+        names = [text.partition(":")[0] for text in self.metrics]
+        if names and (faults := goal_faults(self.metric, self.direction, names)):
+            raise Refused(faults)
+        return self
 
 
 class Bounds(Block):
@@ -134,8 +154,12 @@ class Execute(Block):
 class FinalBlock(Block):
     """The final: best few against the default, again."""
 
-    finalists: int = Field(2, ge=0, description="how many of the best meet the default again")
-    rounds: int | None = Field(None, ge=0, description="how often each is measured; 5 when left out, 0 where answers are exact")
+    finalists: int | None = Field(
+        None, ge=0, description="how many of the best meet the default again; when left out 2, or 5 of the front with several goals"
+    )
+    rounds: int | None = Field(
+        None, ge=0, description="how often each is measured; when left out 5, 3 with several goals, 0 where answers are exact"
+    )
     simplify: bool = Field(True, description="before the final, measure which of the winner's changes the gain does not need")
 
 

@@ -1,6 +1,7 @@
 """What a proposal of the search has to beat: the last place among the finalists, and the limits.
 
-A trial that cannot become a finalist any more may be stopped early by the program that measures it.
+A trial that cannot become a finalist any more may be stopped early by the program that measures it. With several goals only the limits
+are to beat: what is bad by one goal may be the best by another.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def _to_beat(measured: Sequence[Trial], task: Task, default: Config, places: int
         loss = objective.loss(trial.measurement)
         losses[trial.config] = min(loss, losses.get(trial.config, math.inf))
     ranked = sorted(loss for loss in losses.values() if math.isfinite(loss))
-    last = ranked[max(1, places) - 1] if len(ranked) >= max(1, places) else None
+    last = ranked[max(1, places) - 1] if len(ranked) >= max(1, places) and not objective.several else None
     if last is None and not objective.limits:
         return None
     return ToBeat(

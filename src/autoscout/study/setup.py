@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from autoscout.common.derived import price_faults
+from autoscout.common.fields import refuse_if
 from autoscout.common.suggest import suggestion
 from autoscout.core import plugins
 from autoscout.core.config import Config, Value
@@ -22,7 +24,10 @@ from autoscout.study.simplify import ROUNDS, Simplify
 from autoscout.study.stores import written_place
 
 DEFAULT_TRIALS = 24  # when a campaign sets no bound at all
+DEFAULT_FINALISTS = 2
 DEFAULT_ROUNDS = 5  # of the final, where answers are noisy
+FRONT_FINALISTS = 5  # with several goals: points of the front that are measured again
+FRONT_ROUNDS = 3  # and how often: the noise is pooled over all of them, so that few rounds give an interval
 DEFAULT_EXECUTOR = "local"
 
 
@@ -43,9 +48,10 @@ class Setup:
     @property
     def finals(self) -> Finals:
         """What the final measures; none where every answer is exact, unless the campaign asks for one."""
-        block = self.campaign.finals
-        usual = 0 if self.deterministic else DEFAULT_ROUNDS
-        return Finals(finalists=block.finalists, rounds=usual if block.rounds is None else block.rounds, simplify=block.simplify)
+        block, several = self.campaign.finals, self.task.objective.several
+        usual = 0 if self.deterministic else FRONT_ROUNDS if several else DEFAULT_ROUNDS
+        finalists = block.finalists if block.finalists is not None else FRONT_FINALISTS if several else DEFAULT_FINALISTS
+        return Finals(finalists=finalists, rounds=usual if block.rounds is None else block.rounds, simplify=block.simplify and not several)
 
     @property
     def simplify(self) -> Simplify:
@@ -54,7 +60,7 @@ class Setup:
         if finals.simplify and finals.trials:
             return Simplify(rounds=ROUNDS, trials=finals.trials)
         if finals.simplify and block.rounds is None and self.deterministic:
-            return Simplify(rounds=1, trials=DEFAULT_ROUNDS * (block.finalists + 1))
+            return Simplify(rounds=1, trials=DEFAULT_ROUNDS * (finals.finalists + 1))
         return Simplify()
 
     @property
@@ -77,9 +83,9 @@ class Setup:
     def spec(self) -> dict[str, Any]:
         """The campaign as plain data with everything filled in, so that it means the same from any folder."""
         task, objective, store = self.task, self.task.objective, self.campaign.store
-        goal = {
-            "metric": objective.metric,
-            "direction": objective.direction.value,
+        one = {"metric": objective.metric, "direction": objective.direction.value}
+        goal: dict[str, Any] = {
+            **({"metrics": list(map(str, objective.goals))} if objective.several else one),
             "slo": list(map(str, objective.limits)),
             "guards": list(map(str, objective.guards)),
         }
@@ -111,6 +117,7 @@ def prepare(campaign: Campaign, backend: Backend | None = None, searcher: type |
     backend = backend or _backend(campaign)
     searcher = searcher or plugins.get("searcher", campaign.search.searcher)
     task = dataclasses.replace(backend.task(_task_block(campaign)), budget=_budget(campaign))
+    refuse_if(price_faults(task))
     space = _space(campaign, backend, task)
     given = pins(space, campaign.set)
     pinned = space.pin(given) if given else space
@@ -185,7 +192,8 @@ def _first(space: Space, baseline: Config, wanted: Sequence[Mapping[str, Value]]
 
 def _task_block(campaign: Campaign) -> Mapping[str, object]:
     goal = campaign.goal
-    objective = {"metric": goal.metric, "direction": goal.direction, "limits": list(goal.slo), "guards": list(goal.guards)}
+    named = {"metric": goal.metric, "metrics": list(goal.metrics), "direction": goal.direction}
+    objective = {**named, "limits": list(goal.slo), "guards": list(goal.guards)}
     blocks: dict[str, Mapping[str, object]] = {
         "workload": campaign.workload,
         "hardware": campaign.hardware,

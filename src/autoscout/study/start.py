@@ -171,6 +171,9 @@ def _named(setup: Setup) -> tuple[str, str]:
         rule, fix = f"the searcher {search} cannot be told predictions", "Take the searcher hybrid, or use: adaptive"
         raise ConfigError(Fault(where="simulate", field="use", value=block.use, rule=rule, fix=fix))
     use = block.use if block.use != AUTO else PRIOR if able else ADAPTIVE
+    if use == ADAPTIVE and setup.task.objective.several:
+        rule, fix = "a simulator can answer for one goal only", "Take the searcher hybrid with use: prior, or simulator: none"
+        raise ConfigError(Fault(where="simulate", field="use", value=use, rule=rule, fix=fix))
     return str(block.simulator), use
 
 

@@ -22,7 +22,7 @@ from autoscout.core.config import Config
 from autoscout.core.origin import By, Origin
 from autoscout.core.protocols import Searcher
 from autoscout.core.seeds import number, stream
-from autoscout.core.task import Direction, Limit, Objective, Task
+from autoscout.core.task import Direction, Goal, Limit, Objective, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
 from autoscout.space import Choice, Flag, Grid, Space
 
@@ -317,6 +317,17 @@ class SearcherSuite:
         searcher = make(space, replace(TASK, objective=objective), 16)
         for batch in live(searcher):
             assert all(space.check(config) == [] for config in configs(batch))
+
+    def test_several_goals(self, make: Make, space: Space) -> None:
+        # One that looks at the first goal only passes as well: a study tells it one loss made of all.
+        several = replace(TASK, objective=Objective(metric="time_s", also=(Goal(metric="memory_gb", direction=Direction.MAXIMIZE),)))
+        searcher, again = make(space, several, 22), make(space, several, 22)
+        seen: list[Config] = []
+        for batch in live(searcher):
+            assert all(space.check(config) == [] and config not in seen for config in configs(batch))
+            seen += configs(batch)
+            again.tell(batch)
+        assert again.ask(WIDTH) == searcher.ask(WIDTH), "told trials alone must decide, also with several goals"
 
     def test_two_workers_out_of_step(self, make: Make, space: Space) -> None:
         searcher = make(space, TASK, 17)

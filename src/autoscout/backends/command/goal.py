@@ -21,7 +21,8 @@ def read_objective(data: Mapping[str, Any], workload: Workload) -> tuple[Objecti
     """
     faults: list[Fault] = []
     named = [name for name in workload.metrics if name not in ("", "*")]
-    metric = str(data.get("metric") or (named[0] if len(named) == 1 and "" not in workload.metrics else ""))
+    first = str(fields.as_list(data.get("metrics") or "")[0]).partition(":")[0].strip()
+    metric = str(data.get("metric") or first or (named[0] if len(named) == 1 and "" not in workload.metrics else ""))
     if not metric and (named or "*" in workload.metrics):
         fix = f"There are: {', '.join([*named, *ALWAYS])}"
         faults.append(Fault(where="goal", field="metric", rule="which of the metrics is to be improved?", fix=fix))

@@ -139,7 +139,7 @@ class OnGpus:
         first = named(gpus, read_gpus())
         if not first:
             return run.run()
-        with Watch(gpus, before) as watch:
+        with Watch(gpus, before, first) as watch:
             completed = run.run()
         if not self._count:
             # It did not say that it uses GPUs: what others did there matters only if it was there.

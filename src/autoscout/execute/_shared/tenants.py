@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
 from autoscout.common import processes
+from autoscout.common.derived import ENERGY_CONDITION, POWER_CONDITION
 from autoscout.common.gpus import Gpu, GpuProcess, named, read_gpus, reading_is_cheap
 from autoscout.core.launch import Tenant
 
@@ -64,10 +66,12 @@ class Watch:
     Args:
         gpus: As `CUDA_VISIBLE_DEVICES` names them.
         before: Those who were there before it started.
+        first: The GPUs as they were read just before.
     """
 
-    def __init__(self, gpus: Sequence[str], before: Sequence[Tenant] = ()) -> None:
+    def __init__(self, gpus: Sequence[str], before: Sequence[Tenant] = (), first: Mapping[str, Gpu] | None = None) -> None:
         self._gpus = gpus
+        self._first = first or {}
         self._before = before
         self._older = {int(path.name) for path in Path("/proc").glob("[0-9]*")}
         self._over = threading.Event()
@@ -78,10 +82,12 @@ class Watch:
         self._thread = threading.Thread(target=self._work, name="gpu-watch", daemon=True)
 
     def __enter__(self) -> Watch:
+        self._began_s = time.monotonic()
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._lasted_s = time.monotonic() - self._began_s
         self._over.set()
         self._thread.join()
         self._running = set(processes.running(self._visible - self._ours))
@@ -116,7 +122,27 @@ class Watch:
         found["gpu_other_memory_gb"] = round(max(sum((each.memory_gb for each in one), 0.0) for one in by_sample) + hidden_gb, 3)
         if all(each.utilisation is not None for one in by_sample for each in one):
             found["gpu_other_share"] = round(min(1.0, max(sum((each.utilisation or 0.0 for each in one), 0.0) for one in by_sample)), 4)
-        return found
+        return found | self._energy(during)
+
+    def _energy(self, during: Sequence[Mapping[str, Gpu]]) -> dict[str, float]:
+        """Watts while the GPUs worked, and joules of the whole launch; nothing where the hardware does not report power.
+
+        They worked where their load was at least half of the highest: starting up and waiting for files says nothing about the load.
+        """
+        readings = [list(sample.values()) for sample in during]
+        if any(gpu.power_w is None for sample in readings for gpu in sample):
+            return {}
+        watts = [sum(gpu.power_w or 0.0 for gpu in sample) for sample in readings]
+        loads = [sum(gpu.utilisation for gpu in sample) for sample in readings]
+        working = fmean(power for power, load in zip(watts, loads, strict=True) if 2.0 * load >= max(loads))
+        last = self._samples[-1]
+        used = [self._since_first(name, gpu) for name, gpu in last.items()]
+        energy_j = sum(each for each in used if each is not None) if used and None not in used else fmean(watts) * self._lasted_s
+        return {POWER_CONDITION: round(working, 3), ENERGY_CONDITION: round(energy_j, 3)}
+
+    def _since_first(self, name: str, gpu: Gpu) -> float | None:
+        first = self._first[name].energy_j if name in self._first else None
+        return None if first is None or gpu.energy_j is None else gpu.energy_j - first
 
     def disturbed_by(self) -> tuple[Tenant, ...]:
         """Those who held so much memory on a GPU that a failure may be their doing, the largest first."""

@@ -23,13 +23,14 @@ class Answer:
 
     Attributes:
         config: The configuration.
-        loss: Mean loss at the highest fidelity present; infinite when it failed there. Of a bounded answer, what it may be expected to
-            be: the mean of those losses that are no better than its bound.
+        loss: Mean loss at the highest fidelity present, by the first goal; infinite when it failed there. Of a bounded answer, what it
+            may be expected to be: the mean of those losses that are no better than its bound.
         origin: Of the oldest proposal of it.
         age: Round, place within the round, and key of that proposal.
         simulated: Mean loss of simulated trials; None where there is none.
         measured: Whether `loss` was measured rather than simulated.
         bounded: Whether it was stopped early, and its loss is only known to be no better than a bound.
+        losses: The same as `loss` by every goal.
     """
 
     config: Config
@@ -39,6 +40,7 @@ class Answer:
     simulated: float | None = None
     measured: bool = True
     bounded: bool = False
+    losses: tuple[float, ...] = ()
 
     @property
     def failed(self) -> bool:
@@ -61,7 +63,7 @@ class Told:
     def __init__(self, space: Space, objective: Objective) -> None:
         self._space = space
         self._objective = objective
-        self._losses: dict[Config, dict[Fidelity, dict[int, float]]] = {}
+        self._losses: dict[Config, dict[Fidelity, dict[int, tuple[float, ...]]]] = {}
         self._bounds: dict[Config, float] = {}  # losses of bounded trials at least, of configurations with no better answer
         self._origins: dict[Config, tuple[tuple[int, int, str], str, Origin]] = {}
         self._answers: list[Answer] | None = None
@@ -80,8 +82,8 @@ class Told:
             if trial.config not in self._losses and self._space.check(trial.config):
                 continue
             losses = self._losses.setdefault(trial.config, {}).setdefault(trial.measurement.fidelity, {})
-            repeat, loss = trial.proposal.repeat, self._objective.loss(trial.measurement)
-            losses[repeat] = min(loss, losses.get(repeat, math.inf))
+            repeat, found = trial.proposal.repeat, self._objective.losses(trial.measurement)
+            losses[repeat] = min(found, losses.get(repeat, found))
             if trial.measurement.status is Status.BOUNDED and math.isfinite(least := self._objective.least_loss(trial.measurement)):
                 self._bounds[trial.config] = max(least, self._bounds.get(trial.config, -math.inf))
             self._remember(trial.proposal)
@@ -108,19 +110,22 @@ class Told:
         if bound is None or not answer.failed:
             return answer
         worse = [loss for loss in known if loss > bound]
-        return replace(answer, loss=math.fsum(worse) / len(worse) if worse else bound, bounded=True)
+        loss = math.fsum(worse) / len(worse) if worse else bound
+        return replace(answer, loss=loss, losses=(loss,), bounded=True)
 
     def _answer(self, config: Config) -> Answer:
         losses = self._losses[config]
         highest, simulated = max(losses), losses.get(Fidelity.SIMULATED)
         age, _, origin = self._origins[config]
+        settled = _settled(losses[highest].values())
         return Answer(
             config=config,
-            loss=_settled(losses[highest].values()),
+            loss=settled[0],
             origin=origin,
             age=age,
-            simulated=None if simulated is None else _settled(simulated.values()),
+            simulated=None if simulated is None else _settled(simulated.values())[0],
             measured=highest is Fidelity.MEASURED,
+            losses=settled,
         )
 
     def taken(self, pending: Sequence[Proposal]) -> set[Config]:
@@ -133,14 +138,21 @@ def _age(proposal: Proposal) -> tuple[int, int, str]:
     return (made if isinstance(made, int) else -1, place if isinstance(place, int) else 0, proposal.config.key)
 
 
-def _settled(losses: Collection[float]) -> float:
+def _settled(losses: Collection[tuple[float, ...]]) -> tuple[float, ...]:
     """The mean of those that worked when most did, else a failure."""
-    worked = sorted(loss for loss in losses if math.isfinite(loss))
-    return math.fsum(worked) / len(worked) if 2 * len(worked) > len(losses) else math.inf
+    worked = sorted(found for found in losses if math.isfinite(found[0]))
+    if 2 * len(worked) > len(losses):
+        return tuple(math.fsum(column) / len(worked) for column in zip(*worked, strict=True))
+    return (math.inf,) * len(next(iter(losses)))
 
 
-def finite_losses(answers: Sequence[Answer]) -> list[float]:
-    """Losses with failures at the worst value that worked, for methods without a notion of failure; 0 when nothing worked."""
-    worked = [answer.loss for answer in answers if math.isfinite(answer.loss)]
-    worst = max(worked, default=0.0)
-    return [answer.loss if math.isfinite(answer.loss) else worst for answer in answers]
+def finite_losses(answers: Sequence[Answer], goal: int = 0) -> list[float]:
+    """Losses with failures at the worst value that worked, for methods without a notion of failure; 0 when nothing worked.
+
+    Args:
+        answers: What is known.
+        goal: By which of several goals.
+    """
+    losses = [answer.losses[goal] if answer.losses else answer.loss for answer in answers]
+    worst = max((loss for loss in losses if math.isfinite(loss)), default=0.0)
+    return [loss if math.isfinite(loss) else worst for loss in losses]

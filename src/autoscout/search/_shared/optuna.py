@@ -10,8 +10,8 @@ from autoscout.core.config import Config, Value
 from autoscout.core.seeds import number
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.search._shared.adapter import TRIES, at, history, propose
-from autoscout.search._shared.history import Told
+from autoscout.search._shared.adapter import TRIES, at, propose
+from autoscout.search._shared.history import Told, finite_losses
 from autoscout.space import Space
 
 
@@ -40,7 +40,8 @@ class OptunaAdapter:
         self._tries = tries
         self._told = Told(space, task.objective)
         self._study: Any = None
-        self._inside: list[tuple[Config, float]] = []
+        self._goals = len(task.objective.goals)
+        self._inside: list[tuple[Config, tuple[float, ...]]] = []
         self._distributions = {
             knob: optuna.distributions.IntDistribution(0, len(declared.values) - 1)
             if declared.ordered and len(declared.values) > 1
@@ -69,14 +70,16 @@ class OptunaAdapter:
 
     def _follow(self) -> None:
         """Bring the study up to what was told; from the start when the past looks different now."""
-        wanted = history(self._told)
+        answers = self._told.answers()
+        columns = [finite_losses(answers, goal) for goal in range(self._goals)]
+        wanted = [(answer.config, losses) for answer, losses in zip(answers, zip(*columns, strict=True), strict=True)]
         if self._study is None or wanted[: len(self._inside)] != self._inside:
-            self._study = self._optuna.create_study()
+            self._study = self._optuna.create_study(directions=["minimize"] * self._goals)
             self._inside = []
-        for config, loss in wanted[len(self._inside) :]:
+        for config, losses in wanted[len(self._inside) :]:
             params = self._params(config)
             distributions = {name: self._distributions[name] for name in params}
-            self._study.add_trial(self._optuna.trial.create_trial(params=params, distributions=distributions, value=loss))
+            self._study.add_trial(self._optuna.trial.create_trial(params=params, distributions=distributions, values=losses))
         self._inside = wanted
 
     def _params(self, config: Config) -> dict[str, int]:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autoscout.common.stats import expected_improvement
 from autoscout.search._shared.history import Answer
 from autoscout.search.hybrid import tuning
 from autoscout.search.hybrid.surrogate import Surrogate
@@ -39,7 +38,7 @@ class Risk:
 
 def weighed(model: Surrogate, mean: Floats, deviation: Floats, chance: Floats) -> Floats:
     """Expected improvement times a power of the chance of success: early failures teach a boundary, late ones only cost."""
-    found: Floats = expected_improvement(mean, deviation, model.best) * chance ** (1.0 + len(model.rows) / tuning.CAUTION)
+    found: Floats = model.improvement(mean, deviation) * chance ** (1.0 + len(model.rows) / tuning.CAUTION)
     return found
 
 

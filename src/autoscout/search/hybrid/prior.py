@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from autoscout.core.config import Config
+from autoscout.core.errors import ConfigError
 from autoscout.core.protocols import Simulator
 from autoscout.core.seeds import stream
 from autoscout.core.task import Direction, Task
@@ -45,6 +46,16 @@ class Prior:
             self._ask(list(new), [self._config(codes[index]) for index in new.values()])
         found = np.array([self._known[key] for key in keys]).reshape(-1, 3)
         return found[:, 0], found[:, 1], found[:, 2]
+
+    def answers(self) -> bool:
+        """Whether the simulator predicts this metric at all: for the default, or one of a few others."""
+        space, rng = self._encoder.space, stream(0, "hybrid", "prior answers")
+        drawn = (space.sample(rng) for _ in range(8))
+        try:
+            configs = [space.default(), *(config for config in drawn if config is not None)]
+            return bool(np.isfinite(self.predict(self._encoder.rows(configs))[0]).any())
+        except ConfigError:
+            return False
 
     def _ask(self, keys: Sequence[bytes], configs: Sequence[Config]) -> None:
         answer = self._simulator.predict(configs, self._task)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from autoscout.core.config import Config
@@ -11,6 +12,7 @@ from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
 from autoscout.search._shared.history import Answer, Told
 from autoscout.search.hybrid.candidates import Candidates
+from autoscout.search.hybrid.front import FrontSurrogate, leaders
 from autoscout.search.hybrid.model_choice import ChosenSurrogate
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.prior import Prior
@@ -32,10 +34,13 @@ class HybridSearcher:
     has stalled, a structure that was seldom tried; where the model expects nothing more, an unknown neighbour of a good configuration;
     else the candidate that is worth most. Given a simulator of the task, the surrogate starts from what that predicts and learns where it
     is wrong, next to a plain one that takes over if it is wrong throughout.
+
+    With several goals there is a surrogate for each, and improvement is what a candidate is expected to add to the front.
     """
 
     learns_from_past: ClassVar[bool] = True
     takes_predictions: ClassVar[bool] = True
+    takes_several_goals: ClassVar[bool] = True
 
     def __init__(
         self, space: Space, task: Task, seed: int = 0, options: HybridOptions | None = None, simulator: Simulator | None = None
@@ -46,10 +51,18 @@ class HybridSearcher:
         self._encoder = Encoder(space)
         self._told = Told(space, task.objective)
         self._belief = Belief(space, self._encoder, self._options.past)
-        self._prior = None if simulator is None else Prior(self._encoder, simulator, task)
+        self._several = task.objective.several
+        self._priors = [self._prior_of(simulator, replace(task, objective=task.objective.only(goal))) for goal in task.objective.goals]
         self._pools: dict[Config, Candidates] = {}
         self._memory: Memory = {}
         self._fitted: tuple[object, tuple[Config, ...], Surrogate] | None = None  # the last fit, for asks that change nothing
+
+    def _prior_of(self, simulator: Simulator | None, task: Task) -> Prior | None:
+        """A simulator's predictions of one goal; with several, None where it has none for that one."""
+        if simulator is None:
+            return None
+        prior = Prior(self._encoder, simulator, task)
+        return prior if not self._several or prior.answers() else None
 
     def tell(self, trials: Sequence[Trial]) -> None:
         self._told.add(trials)
@@ -89,18 +102,27 @@ class HybridSearcher:
             waiting=waiting,
             taken={*self._told.seen, *waiting},
             told=self._told.count,
-            remembered=self._belief.best if self._prior is None else (),
-            prior=self._prior,
+            remembered=self._belief.best if self._priors[0] is None else (),
+            prior=self._priors[0],
             fit=lambda: self._model(answers, waiting),
+            front=leaders(answers) if self._several else None,
+            other_priors=self._priors[1:],
         )
 
     def _model(self, answers: Sequence[Answer], waiting: Sequence[Config]) -> Surrogate:
         last = self._fitted
         if last is not None and last[0] is answers and last[1] == tuple(waiting):
             return last[2]
-        model = Surrogate(self._encoder, self._seed, self._options, self._belief, self._memory)
-        if self._prior is not None:
-            model = ChosenSurrogate(self._prior, self._encoder, self._seed, self._options, self._memory)
+        models = [self._of_goal(goal) for goal in range(len(self._priors))]
+        model = FrontSurrogate(models, self._encoder, self._seed, self._options, self._memory) if self._several else models[0]
         model.fit(answers, waiting)
         self._fitted = (answers, tuple(waiting), model)
         return model
+
+    def _of_goal(self, goal: int) -> Surrogate:
+        """A model of one goal: what past studies say of the first, and a simulator of each."""
+        prior = self._priors[goal]
+        if prior is not None:
+            return ChosenSurrogate(prior, self._encoder, self._seed, self._options, self._memory)
+        belief = self._belief if goal == 0 else Belief(self._space, self._encoder, ())
+        return Surrogate(self._encoder, self._seed, self._options, belief, self._memory)

@@ -37,6 +37,8 @@ class State:
         remembered: The best configurations of similar past studies.
         prior: A simulator's predictions; None without one.
         fit: Fits the model; called at most once.
+        front: With several goals, the answers that none beats in every goal; None with one.
+        other_priors: With several goals, a simulator's predictions of the others.
     """
 
     space: Space
@@ -52,6 +54,8 @@ class State:
     remembered: Sequence[Config]
     prior: Prior | None
     fit: Callable[[], Surrogate]
+    front: Sequence[Answer] | None = None
+    other_priors: Sequence[Prior | None] = ()
 
     @property
     def step(self) -> int:
@@ -60,7 +64,9 @@ class State:
 
     @cached_property
     def good(self) -> list[Config]:
-        """The best configurations, measured ones first."""
+        """The best configurations, measured ones first; with several goals, of the front."""
+        if self.front is not None:
+            return [answer.config for answer in self.front[: tuning.GOOD]]
         worked = [answer for answer in self.answers if not answer.failed]
         return [answer.config for answer in sorted(worked, key=lambda item: (not item.measured, item.loss, item.key))[: tuning.GOOD]]
 
@@ -68,8 +74,9 @@ class State:
     def weighed(self) -> tuple[list[Config], Rows]:
         """The candidates of this step."""
         configs, rows = self.pool.weigh(self.taken, self.good, self.told + len(self.waiting))
-        if self.prior is not None and not self.pool.whole:
-            return self.prior.widen(configs, rows, self.taken, self.given, self.seed)
+        for prior in (self.prior, *self.other_priors):
+            if prior is not None and not self.pool.whole:
+                configs, rows = prior.widen(configs, rows, self.taken, self.given, self.seed)
         return configs, rows
 
     @property

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from autoscout.common.stats import expected_improvement
 from autoscout.core.config import Config
 from autoscout.search._shared.gaussian import FIT_POINTS, SHORT_AND_LONG, Mixture, Scales
 from autoscout.search._shared.history import Answer
@@ -138,6 +139,11 @@ class Surrogate:
             return self._expected(rows), np.ones(len(rows))
         mean, spread = self._process.predict(rows)
         return mean + self._expected(rows), spread
+
+    def improvement(self, mean: Floats, deviation: Floats) -> Floats:
+        """Expected improvement of predictions over the best target."""
+        found: Floats = expected_improvement(mean, deviation, self.best)
+        return found
 
     @property
     def evidence(self) -> Floats:

@@ -74,3 +74,13 @@ TRUST = 0.95
 """Weight of a simulator's word about memory at most; the rest is the plain model's."""
 ROUGH = 0.2
 """Standard deviation of a target below which no prediction counts as more exact when models are compared."""
+
+# --- several goals -----------------------------------------------------------------------------------------------------------------------
+DIRECTIONS = 64
+"""Directions from the reference in which the reach of the front is followed."""
+REACHES = 12
+"""Distances along each direction at which the chance to reach farther is integrated."""
+FAR = 5.0
+"""Standard deviations above the mean where that integral ends."""
+MARGIN = 0.2
+"""Reference = worst of the front + MARGIN * (worst - best) + MARGIN, in targets; at its ends these would count for nothing."""

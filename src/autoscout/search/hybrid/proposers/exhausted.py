@@ -21,4 +21,5 @@ def propose(state: State) -> Proposal | None:
     near = np.flatnonzero((apart(state.encoder, state.rows, state.good) == 1) & (state.chance >= tuning.SAFE))
     if not len(near):
         return None
-    return state.proposal(state.weighed[0][int(near[np.argmax(state.prediction[1][near])])], "exhausted")
+    unknown = state.prediction[1].reshape(len(state.rows), -1).sum(axis=1)  # one column per goal
+    return state.proposal(state.weighed[0][int(near[np.argmax(unknown[near])])], "exhausted")

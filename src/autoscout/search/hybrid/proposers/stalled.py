@@ -22,7 +22,7 @@ def propose(state: State) -> Proposal | None:
     reason.
     """
     turn = (state.told + len(state.waiting)) % tuning.TURNS == 0  # trials, not steps: known answers would not end it
-    if not turn or fruitless(state.answers) < tuning.STALLED:
+    if not turn or fruitless(state.answers, state.front) < tuning.STALLED:
         return None
     tried = state.encoder.rows([*(answer.config for answer in state.answers), *state.waiting])
     safe = np.flatnonzero(state.chance >= tuning.SAFE)
@@ -32,8 +32,11 @@ def propose(state: State) -> Proposal | None:
     return state.proposal(state.weighed[0][int(safe[np.argmax(state.values[safe] * shares)])], "stalled")
 
 
-def fruitless(answers: Sequence[Answer]) -> int:
-    """How many answers came after the best one; 0 while nothing worked."""
+def fruitless(answers: Sequence[Answer], front: Sequence[Answer] | None = None) -> int:
+    """How many answers came after the best one, or the newest of the front; 0 while nothing worked."""
+    if front:
+        newest = max(answer.age[0] for answer in front)
+        return sum(answer.age[0] > newest for answer in answers)
     worked = [answer for answer in answers if not answer.failed]
     if not worked:
         return 0

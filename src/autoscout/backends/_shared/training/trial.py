@@ -1,0 +1,174 @@
+"""The trial program of training backends: starts the ranks, watches their steps, and writes what they came to.
+
+    python -m autoscout.backends._shared.training.trial train_input.json
+
+Runs in a folder of its own, once per measurement. Ranks stay in its process group. It ends them as soon as the step time has settled, when one of
+them fails, or when none makes a step any more. Standard library only, apart from what the ranks import.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from autoscout.backends._shared.training import losses as learning
+from autoscout.backends._shared.training.files import FAILED, INPUT, RESULT, STAGE
+from autoscout.backends._shared.training.steady import Plan, enough, warm_up_steps
+from autoscout.backends._shared.training.watch import CLOCK, Run, durations
+from autoscout.common.processes import adopt_orphans
+
+POLL_S = 0.05
+TOGETHER_S = 0.5  # ranks that lose a partner fail within this time of it; the cause is looked for among all of them
+HANG_STEPS = 20  # a step that takes this many times the median of those before it will not end
+HANG_S = 60.0  # and at least this long
+STAGE_S = 1.0  # between two looks at how far it came
+
+Steps = Sequence[Sequence[Mapping[str, Any]]]
+
+
+class Failed(Exception):  # noqa: N818 - a result
+    """The run ended early; `kind` is a status, or `ended` where the log must tell."""
+
+    def __init__(self, kind: str, reason: str, *, rank: int = 0, returncode: int = 0) -> None:
+        super().__init__(reason)
+        self.kind, self.rank, self.returncode = kind, rank, returncode
+
+
+def measure(given: Mapping[str, Any], run: Run) -> dict[str, Any]:
+    """Watch a run until enough is known.
+
+    Raises:
+        Failed: a process failed, hangs, or learns something else than the default.
+    """
+    plan = Plan(**given["plan"])
+    watch(given, run, plan)
+    steps = run.steps()
+    taken = durations(steps, run.began_s)
+    if len(taken) < plan.warm_up + 1:
+        raise Failed("wrong_output", f"ended after {len(taken)} steps; at least {plan.warm_up + 1} must be reported")
+    curve = loss_curve(steps)
+    reference = [] if given["reference"]["own"] else learning.recall(given["reference"]["key"])
+    if why := learning.wrong(curve, reference, given["max_loss_gap"]):
+        raise Failed("wrong_output", why)
+    if given["reference"]["own"]:
+        learning.remember(given["reference"]["key"], [loss for loss in curve if loss is not None])
+    return summary(given, steps, taken, plan)
+
+
+def watch(given: Mapping[str, Any], run: Run, plan: Plan) -> None:
+    """Return once the steps suffice, or the run has ended by itself."""
+    moved_s = looked_s = CLOCK.span_s()
+    count, least = 0, int(given["loss_steps"])
+    while True:
+        over = run.ended()  # before the last look, which then misses nothing
+        run.look()
+        steps = run.steps()
+        taken = durations(steps, run.began_s)
+        if (failed := run.broken()) is not None:
+            CLOCK.sleep(TOGETHER_S)
+            rank, code = run.broken() or failed
+            raise Failed("ended", f"rank {rank} ended with {said(code)} after {len(steps)} steps", rank=rank, returncode=code)
+        if over or (len(steps) >= least and enough(taken, plan)):
+            return
+        now_s = CLOCK.span_s()
+        if len(steps) > count:
+            count, moved_s = len(steps), now_s
+        usual_s = statistics.median(taken[1:]) if len(taken) > 1 else math.inf
+        if now_s - moved_s > max(HANG_S, HANG_STEPS * usual_s):
+            raise Failed("timeout", f"no step for {now_s - moved_s:.0f} s after {len(steps)} steps, where one took {usual_s:.3g} s before")
+        if now_s - looked_s > STAGE_S:
+            looked_s = now_s
+            Path(STAGE).write_text(f"{run.stage}\n")
+        CLOCK.sleep(POLL_S)
+
+
+def loss_curve(steps: Steps) -> list[float | None]:
+    """The loss of each step: the mean over the processes that know it, None where one of them is not finite. Empty when nobody knows."""
+    curve: list[float | None] = []
+    for reports in steps:
+        known = [report["loss"] for report in reports if "loss" in report]
+        if not known:
+            return []
+        curve.append(None if None in known else statistics.fmean(known))
+    return curve
+
+
+def summary(given: Mapping[str, Any], steps: Steps, taken: Sequence[float], plan: Plan) -> dict[str, Any]:
+    """Metrics of the steps after the warm-up, and what the trial spent."""
+    cut = warm_up_steps(taken, plan.warm_up)
+    rest = list(taken[cut:])
+    mean_s = statistics.fmean(rest)
+    work = {name: [sum(float(report.get(name, 0.0)) for report in reports) for reports in steps] for name in ("tokens", "samples")}
+    metrics = {"step_ms": 1000 * mean_s, "peak_mem_gib": max(float(report["mem_gib"]) for report in steps[-1] if "mem_gib" in report)}
+    samples: dict[str, list[float]] = {"step_ms": [1000 * duration for duration in rest]}
+    for name, amounts in work.items():
+        if sum(amounts[cut:]):
+            metrics[f"{name}_per_s"] = sum(amounts[cut:]) / sum(rest)
+            samples[f"{name}_per_s"] = [amount / duration for amount, duration in zip(amounts[cut:], rest, strict=True)]
+    curve = loss_curve(steps)
+    at = min(len(curve), int(given["loss_steps"]))
+    if at:
+        window = [loss for loss in curve[max(0, at - learning.FIRST) : at] if loss is not None]
+        metrics["loss_after"] = statistics.fmean(window)
+    return {
+        "metrics": metrics,
+        "samples": samples,
+        "losses": curve,
+        "tokens_per_step": statistics.median(work["tokens"]),
+        "spent": {"start_s": taken[0], "warm_up_s": sum(taken[1:cut]), "measure_s": sum(rest)},
+        "steps": {"dropped": cut, "measured": len(rest)},
+    }
+
+
+def said(code: int) -> str:
+    """An exit code for people."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"
+
+
+def _write(result: Mapping[str, Any]) -> None:
+    draft = Path(f"{RESULT}.part")
+    draft.write_text(json.dumps(result, indent=1) + "\n")
+    draft.replace(RESULT)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+    sys.exit(128 + number)
+
+
+def main(path: str) -> int:
+    """Measure what the file describes; the result is in `result.json` whatever happens."""
+    given = json.loads(Path(path).read_text())
+    adopt_orphans()
+    signal.signal(signal.SIGTERM, _leave)
+    signal.signal(signal.SIGINT, _leave)
+    run = Run(given, Path.cwd())
+    try:
+        result = measure(given, run)
+    except Failed as error:
+        _write({"failure": error.kind, "reason": str(error), "returncode": error.returncode, "stage": run.stage})
+        print(run.log(error.rank), file=sys.stderr)
+        print(f"{error.kind}: {error}", file=sys.stderr)
+        return FAILED
+    finally:
+        run.end()
+        Path(STAGE).write_text(f"{run.stage}\n")
+    _write(result)
+    for name, value in result["metrics"].items():
+        print(f"{name}: {value:.6g}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else INPUT))

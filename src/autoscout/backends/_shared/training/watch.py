@@ -1,0 +1,146 @@
+"""The processes of one training run: started, followed through the steps they report, and ended together. Standard library only."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from autoscout.backends._shared.training.files import STEPS
+from autoscout.common.processes import descendants, running
+from autoscout.core.clock import RealClock
+from autoscout.training import CONFIG
+from autoscout.training import STEPS as STEPS_VARIABLE
+
+GRACE_S = 2.0  # between asking a process to end and killing it
+LOG_CHARS = 20_000  # of the log of a process that failed
+CLOCK = RealClock()
+
+
+@dataclass
+class Seen:
+    """What one process has reported so far."""
+
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    stage: str = "starting"
+    read: int = 0  # bytes of its file
+
+
+class Run:
+    """A launcher or one process per rank, in this process group."""
+
+    def __init__(self, given: Mapping[str, Any], folder: Path) -> None:
+        self.folder = folder
+        self.began_s = CLOCK.span_s()
+        self._seen: dict[str, Seen] = {}
+        self.logs: list[Path] = []
+        (folder / STEPS).mkdir(exist_ok=True)
+        ranks = int(given["ranks"])
+        port = str(free_port())
+        common = {
+            **os.environ,
+            **given["env"],
+            CONFIG: json.dumps(given["config"]),
+            STEPS_VARIABLE: str(folder / STEPS),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": port,
+            # torchrun takes its flags from such variables, so that two runs at once do not meet at its usual port.
+            "PET_MASTER_ADDR": "127.0.0.1",
+            "PET_MASTER_PORT": port,
+        }
+        own = [
+            {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks)} for rank in range(ranks)
+        ]
+        self.processes = [self._start(given, {**common, **more}, number) for number, more in enumerate(own or [{}])]
+
+    def _start(self, given: Mapping[str, Any], environment: Mapping[str, str], number: int) -> subprocess.Popen[bytes]:
+        self.logs.append(self.folder / f"rank{number}.log")
+        argv = [str(word).replace("{folder}", str(self.folder)) for word in given["argv"]]
+        with self.logs[-1].open("wb") as log:
+            try:
+                return subprocess.Popen(
+                    argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment, cwd=given["cwd"] or None
+                )
+            except OSError as error:  # as a shell would say it
+                return subprocess.Popen(["/bin/sh", "-c", 'echo "$0" >&2; exit 127', str(error)], stdout=log, stderr=subprocess.STDOUT)
+
+    def look(self) -> None:
+        """Read what was reported since the last time."""
+        for path in sorted((self.folder / STEPS).glob("rank*.jsonl")):
+            seen = self._seen.setdefault(path.name, Seen())
+            with path.open("rb") as file:
+                file.seek(seen.read)
+                text = file.read()
+            whole = text[: text.rfind(b"\n") + 1]
+            seen.read += len(whole)
+            for line in whole.splitlines():
+                self._take(seen, line)
+
+    def _take(self, seen: Seen, line: bytes) -> None:
+        try:
+            found = json.loads(line)
+            at_s = float(found["at_s"])
+        except (ValueError, KeyError, TypeError):
+            return
+        if "stage" in found:
+            seen.stage = str(found["stage"])
+        else:
+            seen.stage = "training"
+            seen.steps.append({**found, "at_s": at_s})
+
+    @property
+    def stage(self) -> str:
+        """The earliest stage that any process is in."""
+        order = ("starting", "building", "training")
+        stages = [seen.stage for seen in self._seen.values()]
+        return min(stages, key=lambda stage: order.index(stage) if stage in order else len(order), default="starting")
+
+    def steps(self) -> list[list[dict[str, Any]]]:
+        """The steps that all processes have finished: for each the reports, one per process."""
+        return [list(reports) for reports in zip(*(seen.steps for seen in self._seen.values()), strict=False)]
+
+    def ended(self) -> bool:
+        return all(process.poll() is not None for process in self.processes)
+
+    def broken(self) -> tuple[int, int] | None:
+        """Rank and exit code of the process that failed first; when several have, the one that was killed."""
+        failed = [(rank, code) for rank, process in enumerate(self.processes) if (code := process.poll()) not in (None, 0)]
+        return min(failed, key=lambda found: (found[1] > 0, found[0]), default=None)
+
+    def end(self) -> None:
+        """End all processes below this one: ask, then kill."""
+        for kind in (signal.SIGTERM, signal.SIGKILL):
+            pids = running(descendants(os.getpid()))
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, kind)
+            deadline_s = CLOCK.span_s() + GRACE_S
+            while running(pids) and CLOCK.span_s() < deadline_s:
+                for process in self.processes:
+                    process.poll()
+                CLOCK.sleep(0.02)
+
+    def log(self, rank: int) -> str:
+        """The end of what one process said."""
+        path = self.logs[min(rank, len(self.logs) - 1)]
+        return path.read_bytes()[-LOG_CHARS:].decode("utf-8", errors="replace") if path.exists() else ""
+
+
+def durations(steps: Sequence[Sequence[Mapping[str, Any]]], began_s: float) -> list[float]:
+    """Seconds of each step, the slowest process counting; the first from `began_s` on."""
+    ends = [max(report["at_s"] for report in reports) for reports in steps]
+    return [end - start for start, end in zip([began_s, *ends], ends, strict=False)]
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from llamacpp_running import HARDWARE, SMALL, fixed_task
 
+from autoscout.backends._shared import machine as shared_machine
 from autoscout.backends.llamacpp import LlamaCppBackend, machine
 from autoscout.backends.llamacpp.model import ensure_model
 from autoscout.backends.llamacpp.workload import METRICS
@@ -121,16 +122,16 @@ def test_contexts_are_rounded_as_the_engine_does() -> None:
 
 
 def test_a_container_counts_its_quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "_GROUP", tmp_path)
-    free = machine.cores()
+    monkeypatch.setattr(shared_machine, "_GROUP", tmp_path)
+    free = shared_machine.cores()
     (tmp_path / "cpu.max").write_text("100000 100000\n")
-    assert machine.cores() == 1
+    assert shared_machine.cores() == 1
     (tmp_path / "cpu.max").write_text("50000 100000\n")
-    assert machine.cores() == 1
+    assert shared_machine.cores() == 1
     (tmp_path / "cpu.max").write_text("max 100000\n")
-    assert machine.cores() == free
+    assert shared_machine.cores() == free
     (tmp_path / "cpu.max").unlink()
     (tmp_path / "cpu").mkdir()
     (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("150000")
     (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000")
-    assert machine.cores() == 1
+    assert shared_machine.cores() == 1

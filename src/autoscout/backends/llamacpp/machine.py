@@ -8,9 +8,10 @@ import resource
 from pathlib import Path
 from typing import Any
 
+from autoscout.backends._shared.machine import cores
+
 _CPU = Path("/sys/devices/system/cpu")
 _NODES = Path("/sys/devices/system/node")
-_GROUP = Path("/sys/fs/cgroup")
 
 
 def detect() -> dict[str, Any]:
@@ -23,19 +24,6 @@ def detect() -> dict[str, Any]:
         "pinnable": hasattr(os, "sched_getaffinity"),
         "numa_nodes": max(1, len(list(_NODES.glob("node[0-9]*")))),
     }
-
-
-def cores() -> int:
-    """Cores this process may keep busy: those it is allowed on, less what a container's quota forbids."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    with contextlib.suppress(OSError, ValueError):
-        quota, period = (_GROUP / "cpu.max").read_text().split()
-        return allowed if quota == "max" else min(allowed, max(1, int(quota) // int(period)))
-    with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
-        quota_us = int((_GROUP / "cpu" / "cpu.cfs_quota_us").read_text())
-        period_us = int((_GROUP / "cpu" / "cpu.cfs_period_us").read_text())
-        return allowed if quota_us <= 0 else min(allowed, max(1, quota_us // period_us))
-    return allowed
 
 
 def physical_cores() -> int:

@@ -22,8 +22,8 @@ from autoscout.backends._shared.training.parallel import Layout, build, close
 RATE = 1e-3  # of AdamW, its default
 
 
-def main(path: str) -> int:
-    """Train for as many steps as the file says; every step is reported."""
+def main(path: str, steps: str = "") -> int:
+    """Train for as many steps as the file or the caller says; every step is reported."""
     given, knobs = json.loads(Path(path).read_text()), training.config()
     shape, device = given["shape"], given["device"]
     here = start(knobs, device)
@@ -41,7 +41,7 @@ def main(path: str) -> int:
     data = Data(shape, batch, given["seed"], here)
     counts = layout.rank("tp") == 0 and layout.rank("pp") == layout.pp - 1
     training.stage("training")
-    for number in range(int(given["steps"])):
+    for number in range(int(steps or given["steps"])):
         tokens, targets = data.step(number)
         loss = step(tokens[own], targets[own])
         optimizer.step()
@@ -77,4 +77,4 @@ def adamw(parameters: Iterable[torch.nn.Parameter], kind: str) -> torch.optim.Op
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

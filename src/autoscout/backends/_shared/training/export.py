@@ -1,0 +1,81 @@
+"""The hand-over of a training backend: a launch script, the same for Slurm, settings, and the measurement again."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from autoscout.backends._shared.training.files import INPUT
+from autoscout.backends._shared.training.launch import PROGRAM
+from autoscout.core.launch import Launch
+
+SETTINGS = "settings.json"
+REAL_STEPS = 1000  # of the built-in model, when it is trained for its own sake
+
+_HEAD = (
+    "#!/bin/sh\nset -eu\n"
+    'here="$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)"\n'
+    '[ -n "${{PYTHON:-}}" ] || PYTHON={python}\ncommand -v "$PYTHON" > /dev/null || PYTHON=python3\n'
+)
+
+
+def torchrun(processes: int) -> str:
+    """The start of a command that runs a module in several processes of one machine."""
+    return f'"$PYTHON" -m torch.distributed.run --standalone --nproc-per-node {processes}'
+
+
+def export_files(
+    *,
+    command: str,
+    config: Mapping[str, Any],
+    hardware: Mapping[str, Any],
+    launch: Launch,
+    env: Mapping[str, str],
+    cwd: str = "",
+    notes: Sequence[str] = (),
+    files: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """All files of the hand-over folder.
+
+    Args:
+        command: Shell text that trains; `$here` is the folder and `$PYTHON` the interpreter.
+        config: The knobs.
+        hardware: What it was tuned for.
+        launch: The measurement, to repeat it.
+        env: Variables that belong to the configuration.
+        cwd: Folder that the command runs in.
+        notes: Lines of comment above the command.
+        files: Further files.
+    """
+    head = _HEAD.format(python=shlex.quote(sys.executable))
+    exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in env.items())
+    where = f'[ -n "${{WORKDIR:-}}" ] || WORKDIR={shlex.quote(cwd)}  # where it was measured\ncd -- "$WORKDIR"\n' if cwd else ""
+    comment = "".join(f"# {line}\n" for line in notes)
+    settings = f'AUTOSCOUT_CONFIG="$(cat "$here/{SETTINGS}")"\nexport AUTOSCOUT_CONFIG\n'
+    return {
+        "run.sh": f'{head}{exports}{settings}{where}{comment}exec {command} "$@"\n',
+        "run.sbatch": _sbatch(hardware),
+        SETTINGS: json.dumps(dict(config), indent=2, sort_keys=True) + "\n",
+        "bench_run.sh": (
+            f"{head}# Measures this configuration again, as the study did; writes result.json into a folder of its own.\n"
+            'folder="$(mktemp -d "${TMPDIR:-/tmp}/training.XXXXXX")"\ncp "$here"/*.json "$folder"\ncd "$folder"\n'
+            f'"$PYTHON" -m {PROGRAM} {INPUT}\necho "$folder/result.json"\n'
+        ),
+        **dict(launch.files),
+        **(files or {}),
+    }
+
+
+def _sbatch(hardware: Mapping[str, Any]) -> str:
+    """A job script for Slurm; the launcher starts the processes of the node."""
+    processes = int(hardware["processes"])
+    gpus = f"#SBATCH --gpus-per-node={processes}\n" if hardware["device"] == "cuda" else ""
+    cpus = int(hardware["cores"])
+    return (
+        f"#!/bin/bash\n#SBATCH --job-name=train\n#SBATCH --nodes=1\n#SBATCH --ntasks-per-node=1\n#SBATCH --cpus-per-task={cpus}\n{gpus}"
+        "# Submit it from this folder: sbatch run.sbatch\n"
+        'exec srun --ntasks=1 sh "$SLURM_SUBMIT_DIR/run.sh" "$@"\n'
+    )

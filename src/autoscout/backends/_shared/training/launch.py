@@ -1,0 +1,66 @@
+"""The launch of a training trial, the same for every backend: what to start, in how many processes, and how long to watch it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from autoscout.backends._shared.training.files import INPUT, RESULT, STAGE
+from autoscout.backends._shared.training.workload import Training
+from autoscout.core.launch import Launch, Resources
+
+PROGRAM = "autoscout.backends._shared.training.trial"
+WORK = "train.json"
+"""What the processes of a built-in run read."""
+
+
+def training_launch(
+    *,
+    argv: Sequence[str],
+    ranks: int,
+    config: Mapping[str, Any],
+    workload: Training,
+    hardware: Mapping[str, Any],
+    reference: Mapping[str, Any],
+    name: str,
+    env: Mapping[str, str] | None = None,
+    cwd: str = "",
+    files: Mapping[str, str] | None = None,
+) -> Launch:
+    """The launch.
+
+    Args:
+        argv: Command of one process, or of a launcher when `ranks` is 0; `{folder}` in it is the folder of the trial.
+        ranks: Processes to start.
+        config: What they find in `$AUTOSCOUT_CONFIG`.
+        workload: How long to measure.
+        hardware: `device`, `processes`, `cores`.
+        reference: `key` of the losses to compare with, and whether this run is their `own` default.
+        name: Of the configuration.
+        env: Further variables.
+        cwd: Where the processes run; the folder of the trial when empty.
+        files: Further files for that folder.
+    """
+    plan = workload.plan
+    given = {
+        "argv": list(argv),
+        "ranks": ranks,
+        "env": dict(env or {}),
+        "cwd": cwd,
+        "config": dict(config),
+        "plan": {name: getattr(plan, name) for name in ("warm_up", "least", "most", "settled", "enough_s")},
+        "loss_steps": workload.loss_steps,
+        "max_loss_gap": workload.max_loss_gap,
+        "reference": dict(reference),
+    }
+    on_gpu = hardware["device"] == "cuda"
+    return Launch(
+        argv=(sys.executable, "-m", PROGRAM, INPUT),
+        files={INPUT: json.dumps(given, indent=1, sort_keys=True) + "\n", **(files or {})},
+        resources=Resources(cpus=int(hardware["cores"]), gpus=int(hardware["processes"]) if on_gpu else 0),
+        limit_s=workload.limit_s,
+        outputs=(RESULT, STAGE),
+        name=name,
+    )

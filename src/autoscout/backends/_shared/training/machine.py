@@ -1,0 +1,57 @@
+"""Facts of this machine that decide which training settings make sense; read from the system, never measured."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from autoscout.backends._shared.machine import cores
+from autoscout.common.gpus import present_gpus, read_gpus
+
+PROCESSES = 2  # on a machine without GPUs: the fewest that have something to exchange
+_BF16 = {"avx512_bf16", "amx_bf16", "bf16"}  # flags of /proc/cpuinfo (x86, Arm)
+
+
+class Hardware(BaseModel):
+    """The facts that the knobs depend on; others may be given and are kept."""
+
+    model_config = ConfigDict(strict=True)
+
+    device: str = Field(pattern="^(cpu|cuda)$")
+    processes: int = Field(ge=1)
+    cores: int = Field(ge=1)
+    gpus: int = Field(0, ge=0)
+    native_bf16: bool = False
+    memory_gb: float = Field(0.0, ge=0)
+
+
+def detect(given: dict[str, Any]) -> dict[str, Any]:
+    """The facts of the machine, with what is given in their place: one process per GPU, or two processes without any."""
+    gpus = given["gpus"] if "gpus" in given else 0 if given.get("device") == "cpu" else len(present_gpus())
+    device = given.get("device", "cuda" if gpus else "cpu")
+    count = cores()
+    on_gpu = device == "cuda"
+    facts = {
+        "device": device,
+        "gpus": gpus,
+        "processes": gpus if on_gpu and gpus else min(PROCESSES, count) if count > 1 else 1,
+        "cores": count,
+        "native_bf16": on_gpu or native_bf16(),
+        "memory_gb": round(_gpu_gb() if on_gpu else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1024**3, 1),
+    }
+    return {**facts, **given}
+
+
+def native_bf16(path: Path = Path("/proc/cpuinfo")) -> bool:
+    """Whether the processor computes in bf16; without it a step in bf16 takes many times as long."""
+    with contextlib.suppress(OSError):
+        return any(_BF16 & set(line.split()) for line in path.read_text().splitlines() if line.startswith(("flags", "Features")))
+    return False
+
+
+def _gpu_gb() -> float:
+    return min((gpu.total_gb for gpu in read_gpus()), default=0.0)

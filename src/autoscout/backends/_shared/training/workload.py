@@ -1,0 +1,122 @@
+"""What every training workload says besides its model: how long to measure, what must not change, and the shapes of the built-in model."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pydantic import Field, FiniteFloat
+
+from autoscout.backends._shared.training.files import METRICS, THROUGHPUTS
+from autoscout.backends._shared.training.steady import Plan
+from autoscout.common.fields import Block, read_objective
+from autoscout.common.suggest import suggestion
+from autoscout.core.errors import Fault
+from autoscout.core.task import Direction, Guard, Objective
+
+WHERE = "workload"
+LOSS = "loss_after"
+
+SHAPES: dict[str, dict[str, int]] = {
+    "micro": {"layers": 4, "width": 64, "heads": 4, "vocabulary": 256, "sequence": 32},
+    "tiny": {"layers": 4, "width": 256, "heads": 4, "vocabulary": 2048, "sequence": 128},
+    "gpt-124m": {"layers": 12, "width": 768, "heads": 12, "vocabulary": 50304, "sequence": 1024},
+    "gpt-216m": {"layers": 12, "width": 1024, "heads": 16, "vocabulary": 32000, "sequence": 1024},
+    "gpt-350m": {"layers": 24, "width": 1024, "heads": 16, "vocabulary": 50304, "sequence": 1024},
+    "gpt-1b": {"layers": 24, "width": 1792, "heads": 14, "vocabulary": 50304, "sequence": 1024},
+}
+"""Built-in models, with random weights; `micro` is for tests."""
+
+
+class Training(Block):
+    """How a training run is measured, whatever trains. What is 0 or empty when left out is chosen to suit model and device.
+
+    Attributes:
+        warm_up: Steps that never count.
+        least_steps: Steps to measure after them.
+        most_steps: Steps after which measuring ends in any case.
+        settled: Relative half-width of the 95 % interval of the mean step time at which measuring ends.
+        enough_s: Seconds of measuring after which no further step is waited for.
+        loss_steps: Steps that every run makes, and after which `loss_after` is read.
+        max_loss_gap: How far, relative to the default's, the loss may be above it on the same data.
+        limit_s: Wall-clock limit of one measurement.
+        seed: Of weights and data, the same for all configurations.
+    """
+
+    warm_up: int = Field(2, ge=1)
+    least_steps: int = Field(6, ge=3)
+    most_steps: int = Field(40, ge=3)
+    settled: FiniteFloat = Field(0.03, gt=0)
+    enough_s: FiniteFloat = Field(20.0, gt=0)
+    loss_steps: int = Field(8, ge=1)
+    max_loss_gap: FiniteFloat = Field(0.02, gt=0)
+    limit_s: FiniteFloat = Field(600.0, gt=0)
+    seed: int = Field(0, ge=0)
+
+    @property
+    def plan(self) -> Plan:
+        return Plan(
+            warm_up=self.warm_up,
+            least=self.least_steps,
+            most=max(self.most_steps, self.least_steps, self.loss_steps - self.warm_up),
+            settled=self.settled,
+            enough_s=self.enough_s,
+        )
+
+
+class BuiltIn(Training):
+    """A built-in model and the work of one step.
+
+    Attributes:
+        model: One of the shapes.
+        layers: Of the model, where they differ from the shape's; likewise `sequence`.
+        sequence: Tokens of one sequence.
+        global_batch: Sequences of one optimizer step, over all processes; the same for every configuration.
+    """
+
+    model: str = ""
+    layers: int = Field(0, ge=0)
+    sequence: int = Field(0, ge=0)
+    global_batch: int = Field(0, ge=0)
+
+    @property
+    def shape(self) -> dict[str, int]:
+        own = {name: value for name, value in (("layers", self.layers), ("sequence", self.sequence)) if value}
+        return {**SHAPES[self.model], **own}
+
+
+def fill_model(given: BuiltIn, device: str, processes: int) -> tuple[BuiltIn, list[Fault]]:
+    """The workload with model and batch chosen, and all that is wrong with them."""
+    name = given.model or ("gpt-216m" if device == "cuda" else "tiny")
+    if name not in SHAPES:
+        rule = f"no built-in model has this name; there are: {', '.join(SHAPES)}"
+        return given, [Fault(where=WHERE, field="model", value=repr(name), rule=rule, fix=suggestion(name, SHAPES))]
+    batch = given.global_batch or (32 if device == "cuda" else 4) * processes
+    filled = given.model_copy(update={"model": name, "global_batch": batch})
+    if batch % processes:
+        rule = f"every one of the {processes} processes must get the same share of a batch"
+        return filled, [Fault(where=WHERE, field="global_batch", value=str(batch), rule=rule, fix=f"Take a multiple of {processes}")]
+    return filled, []
+
+
+def read_goal(data: Mapping[str, Any], gap: float) -> tuple[Objective, list[Fault]]:
+    """The objective: tokens per second, with the loss as a guard, so that no configuration wins by learning less."""
+    objective, faults = read_objective(data, metrics=METRICS, default=THROUGHPUTS[0], direction=natural_direction)
+    bounded = {bound.metric for bound in (*objective.guards, *objective.limits)} | {objective.metric}
+    if LOSS not in bounded:
+        objective = replace(objective, guards=(*objective.guards, Guard(metric=LOSS, op="<=", times=round(1 + gap, 6))))
+    return objective, faults
+
+
+def natural_direction(metric: str) -> Direction:
+    """More work per second is better, and less of everything else."""
+    return Direction.MAXIMIZE if metric in THROUGHPUTS else Direction.MINIMIZE
+
+
+def loss_key(*facts: Mapping[str, Any]) -> str:
+    """Names the runs whose losses may be compared: the same model, data, software and default."""
+    text = json.dumps([dict(part) for part in facts], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

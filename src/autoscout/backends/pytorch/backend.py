@@ -1,0 +1,176 @@
+"""The backend itself: task, space, launch, outcome, hand-over."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, ClassVar
+
+from autoscout.backends._shared.training.export import REAL_STEPS, export_files, torchrun
+from autoscout.backends._shared.training.launch import WORK, training_launch
+from autoscout.backends._shared.training.machine import Hardware, detect
+from autoscout.backends._shared.training.outcome import outcome
+from autoscout.backends._shared.training.workload import loss_key, read_goal
+from autoscout.backends.pytorch.space import build_space, environment, outside
+from autoscout.backends.pytorch.workload import Workload, own_space, read_workload
+from autoscout.common.fields import read_blocks, read_fields, refuse_if
+from autoscout.common.templates import canonical
+from autoscout.core.config import Config
+from autoscout.core.launch import Completed, Launch
+from autoscout.core.names import Names
+from autoscout.core.task import Task
+from autoscout.core.trial import Measurement
+from autoscout.space import Space
+
+WORKER = "autoscout.backends._shared.training.builtin"
+
+
+class PyTorchBackend:
+    """A training step of PyTorch: a built-in GPT that needs no files, or your own script.
+
+    Every configuration does the same work: one optimizer step over the same global batch, from the same weights and data. `task` reads facts
+    of the machine (cores, GPUs) unless they are given.
+    """
+
+    requires: ClassVar = ("torch",)
+    extra: ClassVar = "torch"
+
+    def __init__(self) -> None:
+        self._spaces: dict[str, Space] = {}  # by the facts they depend on: building one takes longer than rendering a launch
+
+    @classmethod
+    def example(cls) -> Mapping[str, object]:
+        return {"workload": {"model": "micro", "most_steps": 6, "loss_steps": 4}, "hardware": {"device": "cpu", "gpus": 0}}
+
+    def task(self, given: Mapping[str, object]) -> Task:
+        blocks = read_blocks(given)
+        hardware = detect(blocks.hardware)
+        faults = [*blocks.faults, *read_fields(Hardware, hardware, "hardware")[1]]
+        refuse_if(faults if any(fault.where == "hardware" for fault in faults) else [])
+        workload, wrong = read_workload(blocks.workload, hardware)
+        objective, more = read_goal(blocks.objective, workload.max_loss_gap)
+        refuse_if([*faults, *wrong, *more])
+        return Task(
+            system="pytorch",
+            workload=workload.model_dump(),
+            hardware=hardware,
+            software={"torch": torch_version(), **blocks.software},
+            objective=objective,
+            budget=blocks.budget,
+        )
+
+    def load(self, task: Task) -> str:
+        workload = _workload(task)
+        if workload.command:
+            return f"Training steps of your own script, started anew for every measurement: {workload.command}"
+        shape = workload.shape
+        return (
+            f"Steps of training the built-in model {workload.model} ({shape['layers']} layers) on {task.hardware['processes']} processes: "
+            f"{workload.global_batch} sequences of {shape['sequence']} tokens, the same for every configuration."
+        )
+
+    def space(self, task: Task) -> Space:
+        facts = canonical([dict(task.workload), dict(task.hardware)])
+        if facts not in self._spaces:
+            workload = _workload(task)
+            self._spaces[facts] = self._own(workload, task.hardware) if workload.command else build_space(workload, task.hardware)
+        return self._spaces[facts]
+
+    def _own(self, workload: Workload, hardware: Mapping[str, Any]) -> Space:
+        """The script's knobs, and those that need nothing of it."""
+        declared = own_space(workload, {name: hardware[name] for name in ("processes", "cores", "gpus")})
+        more = [knob for knob in outside(hardware) if knob.name not in declared.knobs]
+        return Space([*declared.knobs.values(), *more], declared.constraints, facts=declared.facts)
+
+    def hints(self, task: Task) -> tuple[Config, ...]:
+        """One configuration of every family, and on a GPU what most people turn on first."""
+        workload, space = _workload(task), self.space(task)
+        if workload.command:
+            return ()
+        fast = {"precision": "bf16", "optimizer": "fused"}
+        wanted: list[dict[str, Any]] = []
+        if task.hardware["device"] == "cuda":
+            wanted += [{**fast, "compile": "default"}, fast]
+        if int(task.hardware["processes"]) > 1:
+            several = int(task.hardware["processes"])
+            wanted += [{"dp": several, "data_parallel": "fsdp2"}, {"tp": several}, {"pp": several, "schedule": "1f1b"}]
+        found = [_near(space, values) for values in wanted]
+        return tuple(dict.fromkeys(config for config in found if config is not None and config != space.default()))
+
+    def render(self, config: Config, task: Task, seed: int) -> Launch:  # noqa: ARG002 - losses are compared, so the data stay the same
+        workload, own = _workload(task), config == self.space(task).default()
+        kept = ("model", "layers", "sequence", "global_batch", "seed", "command")
+        facts = {name: task.workload[name] for name in kept}
+        key = loss_key(facts, dict(task.hardware), dict(task.software), dict(self.space(task).default()))
+        common: dict[str, Any] = {
+            "config": dict(config),
+            "workload": workload,
+            "hardware": task.hardware,
+            "reference": {"key": key, "own": own},
+            "env": environment(config),
+            "name": Names(self.space(task).knobs).name(config),
+        }
+        if workload.command:
+            return training_launch(argv=_filled(workload, config), ranks=0, cwd=workload.cwd, **common)
+        work = {
+            "shape": workload.shape,
+            "device": task.hardware["device"],
+            "seed": workload.seed,
+            "global_batch": workload.global_batch,
+            "steps": workload.plan.steps,
+        }
+        return training_launch(
+            argv=(sys.executable, "-m", WORKER, f"{{folder}}/{WORK}"),
+            ranks=int(task.hardware["processes"]),
+            files={WORK: json.dumps(work, indent=1, sort_keys=True) + "\n"},
+            **common,
+        )
+
+    def parse(self, completed: Completed, task: Task) -> Measurement:
+        return outcome(completed, task.objective.metric)
+
+    def export(self, config: Config, task: Task) -> Mapping[str, str]:
+        workload, launch = _workload(task), self.render(config, task, seed=0)
+        if workload.command:
+            notes = ["Runs your training script with the settings found; it reads them with autoscout.training.config()."]
+            command = shlex.join(_filled(workload, config))
+            return export_files(
+                command=command, config=config, hardware=task.hardware, launch=launch, env=environment(config), cwd=workload.cwd, notes=notes
+            )
+        return export_files(
+            command=f'{torchrun(int(task.hardware["processes"]))} -m {WORKER} "$here/{WORK}" "${{STEPS:-{REAL_STEPS}}}"',
+            config=config,
+            hardware=task.hardware,
+            launch=launch,
+            env=environment(config),
+            notes=["Trains the built-in model; STEPS changes for how long. Your own script reads the same settings: see the guide."],
+        )
+
+
+def torch_version() -> str:
+    """Of the installed package; empty where there is none."""
+    try:
+        return version("torch")
+    except PackageNotFoundError:
+        return ""
+
+
+def _workload(task: Task) -> Workload:
+    return Workload.model_construct(**{name: task.workload[name] for name in Workload.model_fields if name in task.workload})
+
+
+def _near(space: Space, values: Mapping[str, Any]) -> Config | None:
+    """The default with some knobs changed, as far as the space allows; None where it has no such values."""
+    known = Config({name: value for name, value in values.items() if name in space.knobs and value in space.knobs[name]})
+    return space.project({**space.default(), **known}, known) if known and space.feasible(known) else None
+
+
+def _filled(workload: Workload, config: Mapping[str, Any]) -> list[str]:
+    """The user's command with the values of knobs in place of `{knob}`."""
+    words = workload.argv
+    for name, value in config.items():
+        words = [word.replace(f"{{{name}}}", str(value)) for word in words]
+    return words

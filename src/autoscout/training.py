@@ -17,6 +17,7 @@ AutoScout can do the same by itself: read the JSON in `$AUTOSCOUT_CONFIG`, and a
 from __future__ import annotations
 
 import json
+import math
 import os
 import resource
 import sys
@@ -55,8 +56,7 @@ def step(*, loss: Any = None, tokens: float = 0, samples: float = 0) -> None:
     value = None if loss is None else float(loss)  # waits for a GPU, so that the time of the step is whole
     line: dict[str, Any] = {"tokens": float(tokens), "samples": float(samples), "mem_gib": peak_memory_gib()}
     if value is not None:
-        line["loss"] = value if value == value and abs(value) != float("inf") else None  # noqa: PLR0124 - NaN; JSON knows neither
-        line["finite"] = line["loss"] is not None
+        line["loss"] = value if math.isfinite(value) else None  # JSON knows neither NaN nor infinity
     _report(line)
 
 

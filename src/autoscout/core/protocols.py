@@ -306,6 +306,16 @@ class PrefersExecutor(Protocol):
 
 
 @runtime_checkable
+class PrefersSearch(Protocol):
+    """A backend that knows how its space is best searched where the campaign names no searcher.
+
+    `search(task, space)` gives the name of a searcher and its options, or None for the usual one. The task has its budget.
+    """
+
+    def search(self, task: Task, space: SpaceLike) -> tuple[str, Mapping[str, object]] | None: ...
+
+
+@runtime_checkable
 class LearnsFromPast(Protocol):
     """A searcher class that takes past studies itself, as the option `past`; for others their winners are tried first."""
 
@@ -443,6 +453,7 @@ __all__ = [
     "Observer",
     "Prediction",
     "PrefersExecutor",
+    "PrefersSearch",
     "Searcher",
     "Settles",
     "Simulated",

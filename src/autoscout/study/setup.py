@@ -14,7 +14,7 @@ from autoscout.common.suggest import suggestion
 from autoscout.core import plugins
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import Fault, SpaceError
-from autoscout.core.protocols import Backend, Deterministic, Hints, PrefersExecutor, Simulated, TakesSpace
+from autoscout.core.protocols import Backend, Deterministic, Hints, PrefersExecutor, PrefersSearch, Simulated, TakesSpace
 from autoscout.core.task import Budget, Task
 from autoscout.core.trial import Fidelity
 from autoscout.space import Space
@@ -115,12 +115,13 @@ def prepare(campaign: Campaign, backend: Backend | None = None, searcher: type |
         ConfigError, SpaceError, PluginError: all faults of the part concerned at once.
     """
     backend = backend or _backend(campaign)
-    searcher = searcher or plugins.get("searcher", campaign.search.searcher)
     task = dataclasses.replace(backend.task(_task_block(campaign)), budget=_budget(campaign))
     refuse_if(price_faults(task))
     space = _space(campaign, backend, task)
     given = pins(space, campaign.set)
     pinned = space.pin(given) if given else space
+    campaign = campaign if searcher else _preferred(campaign, backend, task, pinned)
+    searcher = searcher or plugins.get("searcher", campaign.search.searcher)
     baseline = pinned.project(space.default(), given) if given else space.default()
     first = _first(pinned, baseline, campaign.first)
     if isinstance(backend, Hints):
@@ -144,6 +145,17 @@ def _backend(campaign: Campaign) -> Backend:
     given = {"space": campaign.declared_space()} if isinstance(kind, TakesSpace) else {}
     made: Backend = kind(**given)
     return made
+
+
+def _preferred(campaign: Campaign, backend: Backend, task: Task, space: Space) -> Campaign:
+    """The campaign with the backend's own way to search, where it has one and the campaign names no searcher."""
+    if "searcher" in campaign.search.model_fields_set or campaign.search.options or not isinstance(backend, PrefersSearch):
+        return campaign
+    preferred = backend.search(task, space)
+    if preferred is None:
+        return campaign
+    search = campaign.search.model_copy(update={"searcher": preferred[0], "options": dict(preferred[1])})
+    return campaign.model_copy(update={"search": search})
 
 
 def _space(campaign: Campaign, backend: Backend, task: Task) -> Space:

@@ -31,8 +31,8 @@ WORKER = "autoscout.backends._shared.training.builtin"
 class PyTorchBackend:
     """A training step of PyTorch: a built-in GPT that needs no files, or your own script.
 
-    Every configuration does the same work: one optimizer step over the same global batch, from the same weights and data. `task` reads facts
-    of the machine (cores, GPUs) unless they are given.
+    Every configuration does the same work: one optimizer step over the same global batch, from the same weights and data. `task` reads
+    facts of the machine (cores, GPUs) unless they are given.
     """
 
     requires: ClassVar = ("torch",)
@@ -138,7 +138,13 @@ class PyTorchBackend:
             notes = ["Runs your training script with the settings found; it reads them with autoscout.training.config()."]
             command = shlex.join(_filled(workload, config))
             return export_files(
-                command=command, config=config, hardware=task.hardware, launch=launch, env=environment(config), cwd=workload.cwd, notes=notes
+                command=command,
+                config=config,
+                hardware=task.hardware,
+                launch=launch,
+                env=environment(config),
+                cwd=workload.cwd,
+                notes=notes,
             )
         return export_files(
             command=f'{torchrun(int(task.hardware["processes"]))} -m {WORKER} "$here/{WORK}" "${{STEPS:-{REAL_STEPS}}}"',

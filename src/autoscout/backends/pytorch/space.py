@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from autoscout.backends._shared.training.machine import thread_counts
 from autoscout.backends.pytorch.workload import Workload
 from autoscout.space import Choice, Constraint, Flag, Grid, Space
 from autoscout.space.knobs import Knob
@@ -34,10 +35,9 @@ def outside(hardware: Mapping[str, Any]) -> Iterable[Knob]:
         help = "segments of GPU memory that grow, against fragmentation (PYTORCH_CUDA_ALLOC_CONF)"
         yield Flag("expandable_segments", help=help)
         return
-    cores = int(hardware["cores"])
-    usual = 1 if int(hardware["processes"]) > 1 else cores  # torchrun sets one thread for each of several processes
-    counts = sorted({*(2**power for power in range(10) if 2**power <= cores), cores, usual})
-    yield Grid("threads", values=counts, default=usual, log=True, help="threads of every process (OMP_NUM_THREADS)")
+    counts, usual = thread_counts(hardware)
+    if len(counts) > 1:
+        yield Grid("threads", values=counts, default=usual, log=True, help="threads of every process (OMP_NUM_THREADS)")
 
 
 def environment(config: Mapping[str, Any]) -> dict[str, str]:
@@ -51,8 +51,12 @@ def environment(config: Mapping[str, Any]) -> dict[str, str]:
 def _layout(shape: Mapping[str, int], processes: int) -> Iterable[Knob]:
     sizes = _divisors(processes)
     yield Choice("dp", sizes, default=processes, help="data parallel: processes, or groups of them, that share a batch")
-    yield Choice("tp", [size for size in sizes if shape["heads"] % size == 0], default=1, help="tensor parallel: processes that share every layer")
-    yield Choice("pp", [size for size in sizes if size <= shape["layers"]], default=1, help="pipeline parallel: stages of consecutive layers")
+    yield Choice(
+        "tp", [size for size in sizes if shape["heads"] % size == 0], default=1, help="tensor parallel: processes that share every layer"
+    )
+    yield Choice(
+        "pp", [size for size in sizes if size <= shape["layers"]], default=1, help="pipeline parallel: stages of consecutive layers"
+    )
     yield Choice("data_parallel", ["ddp", "fsdp2"], when="dp > 1", help="whole replicas, or parameters sharded over the processes")
     ddp, fsdp = "data_parallel == 'ddp'", "data_parallel == 'fsdp2'"
     yield Grid("bucket_mb", values=BUCKETS_MB, default=25, log=True, when=ddp, unit="MB", help="gradients exchanged at once")
@@ -65,7 +69,7 @@ def _layout(shape: Mapping[str, int], processes: int) -> Iterable[Knob]:
 
 def _batch(workload: Workload, processes: int) -> Iterable[Knob]:
     batch = workload.global_batch
-    sizes = [size for size in _divisors(batch)]
+    sizes = _divisors(batch)
     help = "sequences computed at once by a process; the rest of its share is accumulated"
     yield Grid("micro_batch", values=sizes, default=batch // processes, log=True, help=help)
     if processes > 1:
@@ -82,7 +86,14 @@ def _compute(workload: Workload, hardware: Mapping[str, Any], *, several: bool) 
     kernels = ["auto", "flash", "efficient", "cudnn", "math"] if on_gpu else ["auto", "flash", "math"]
     yield Choice("attention", kernels, help="kernel of scaled_dot_product_attention; auto is PyTorch's own choice")
     yield Choice("optimizer", ["foreach", "fused", "loop"] if on_gpu else ["loop", "foreach", "fused"], help="implementation of AdamW")
-    yield Grid("loss_chunks", values=CHUNKS, default=1, log=True, when="pp == 1" if several else None, help="pieces in which logits and loss are computed")
+    yield Grid(
+        "loss_chunks",
+        values=CHUNKS,
+        default=1,
+        log=True,
+        when="pp == 1" if several else None,
+        help="pieces in which logits and loss are computed",
+    )
     if workload.compile:
         modes = ["off", "default", *(["reduce-overhead", "max-autotune-no-cudagraphs"] if on_gpu else [])]
         yield Choice("compile", modes, help="mode of torch.compile")

@@ -85,5 +85,5 @@ def _knobs(workload: Workload) -> list[Fault]:
     try:
         own_space(workload, {"processes": 1, "cores": 1, "gpus": 0})
     except SpaceError as error:
-        return error.faults
+        return list(error.faults)
     return []

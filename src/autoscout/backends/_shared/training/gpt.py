@@ -108,7 +108,7 @@ def _initialise(module: nn.Module) -> None:
 
 
 class Data:
-    """Sequences of one global batch a step, the same for every layout: words with frequencies by Zipf's law, so that there is something to learn."""
+    """One global batch a step, the same for every layout: words with frequencies by Zipf's law, so that there is something to learn."""
 
     def __init__(self, shape: Mapping[str, int], batch: int, seed: int, device: str) -> None:
         self._shape, self._batch, self._seed, self._device = shape, batch, seed, device

@@ -52,6 +52,7 @@ def training_launch(
         "config": dict(config),
         "plan": {name: getattr(plan, name) for name in ("warm_up", "least", "most", "settled", "enough_s")},
         "loss_steps": workload.loss_steps,
+        "hang_s": workload.hang_s,
         "max_loss_gap": workload.max_loss_gap,
         "reference": dict(reference),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,16 @@ def native_bf16(path: Path = Path("/proc/cpuinfo")) -> bool:
     with contextlib.suppress(OSError):
         return any(_BF16 & set(line.split()) for line in path.read_text().splitlines() if line.startswith(("flags", "Features")))
     return False
+
+
+def thread_counts(hardware: Mapping[str, Any]) -> tuple[list[int], int]:
+    """Threads that a process may use, and how many it uses by itself: one where torchrun starts several processes, else all cores.
+
+    More threads than cores are not offered: idle threads spin, and a step then takes many times as long.
+    """
+    cores, processes = int(hardware["cores"]), int(hardware["processes"])
+    usual, most = (1 if processes > 1 else cores), max(1, cores // processes)
+    return sorted({*(2**power for power in range(10) if 2**power <= most), most, usual}), usual
 
 
 def _gpu_gb() -> float:

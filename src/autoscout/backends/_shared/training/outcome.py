@@ -7,6 +7,7 @@ import math
 import re
 import signal
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from autoscout.backends._shared.training.files import RESULT, STAGE, STARTING
@@ -26,7 +27,7 @@ _REFUSED = re.compile(
     r"|.*ZeRO.*(?:is not supported|not compatible|must be).*)"
 )
 _NETWORK = re.compile(
-    r"(?P<why>.*(?:NCCL error|nccl(?:UnhandledCuda|System|Internal|Remote|InvalidUsage)Error|ncclInvalidUsage|DistBackendError|ProcessGroupNCCL"
+    r"(?P<why>.*(?:NCCL error|nccl(?:UnhandledCuda|System|Internal|Remote)Error|ncclInvalidUsage|DistBackendError|ProcessGroupNCCL"
     r"|Connection (?:closed by peer|reset by peer)|Watchdog caught collective).*)"
 )
 _NEEDED = ("step_ms", "peak_mem_gib")
@@ -116,12 +117,17 @@ def _metrics(result: Mapping[str, Any], metric: str, completed: Completed) -> Me
         return _failed(Status.WRONG_OUTPUT, f"reported no {metric}: give {unit}= to every call of training.step", completed)
     if metrics["step_ms"] <= 0:
         return _failed(Status.WRONG_OUTPUT, "reported a step that took no time", completed)
-    return Measurement(
+    found = Measurement(
         status=Status.OK,
         metrics={str(name): float(value) for name, value in metrics.items()},
         samples={str(name): tuple(map(float, values)) for name, values in samples.items()},
         conditions={str(name): float(value) for name, value in spent.items()},
     )
+    bounds = result.get("bounds")
+    if not isinstance(bounds, Mapping):
+        return found
+    best = {str(name): float(value) for name, value in bounds.items() if isinstance(value, (int, float)) and math.isfinite(value)}
+    return replace(found, status=Status.BOUNDED, bounds=best, reason=str(result.get("reason", ""))[:500])
 
 
 def _no_memory(stage: str) -> Status:

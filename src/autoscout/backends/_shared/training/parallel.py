@@ -108,7 +108,11 @@ def _wrap(model: GPT, knobs: Mapping[str, Any], layout: Layout) -> nn.Module:
 
     dtype = DTYPES.get(str(knobs.get("precision")))
     policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32 if dtype else None)
-    options: dict[str, Any] = {"mesh": layout.mesh["dp"], "reshard_after_forward": bool(knobs["reshard_after_forward"]), "mp_policy": policy}
+    options: dict[str, Any] = {
+        "mesh": layout.mesh["dp"],
+        "reshard_after_forward": bool(knobs["reshard_after_forward"]),
+        "mp_policy": policy,
+    }
     if knobs["wrap"] == "block":
         for block in model.blocks.values():
             fully_shard(block, **options)

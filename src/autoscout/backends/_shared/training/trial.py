@@ -2,8 +2,8 @@
 
     python -m autoscout.backends._shared.training.trial train_input.json
 
-Runs in a folder of its own, once per measurement. Ranks stay in its process group. It ends them as soon as the step time has settled, when one of
-them fails, or when none makes a step any more. Standard library only, apart from what the ranks import.
+Runs in a folder of its own, once per measurement. Ranks stay in its process group. It ends them as soon as the step time has settled, when
+one of them fails, when none makes a step any more, or when they cannot win. Standard library only, apart from what the ranks import.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ from autoscout.backends._shared.training.files import FAILED, INPUT, RESULT, STA
 from autoscout.backends._shared.training.steady import Plan, enough, warm_up_steps
 from autoscout.backends._shared.training.watch import CLOCK, Run, durations
 from autoscout.common.processes import adopt_orphans
+from autoscout.core.to_beat import ToBeat
 
 POLL_S = 0.05
 TOGETHER_S = 0.5  # ranks that lose a partner fail within this time of it; the cause is looked for among all of them
 HANG_STEPS = 20  # a step that takes this many times the median of those before it will not end
-HANG_S = 60.0  # and at least this long
+SHORT = 3  # steps after the warm-up that can tell that a run is far behind
+WORK = ("tokens", "samples")
 STAGE_S = 1.0  # between two looks at how far it came
 
 Steps = Sequence[Sequence[Mapping[str, Any]]]
@@ -48,9 +50,11 @@ def measure(given: Mapping[str, Any], run: Run) -> dict[str, Any]:
         Failed: a process failed, hangs, or learns something else than the default.
     """
     plan = Plan(**given["plan"])
-    watch(given, run, plan)
+    stopped = watch(given, run, plan)
     steps = run.steps()
     taken = durations(steps, run.began_s)
+    if stopped:
+        return {**summary(given, steps, taken, plan), **stopped}
     if len(taken) < plan.warm_up + 1:
         raise Failed("wrong_output", f"ended after {len(taken)} steps; at least {plan.warm_up + 1} must be reported")
     curve = loss_curve(steps)
@@ -62,8 +66,9 @@ def measure(given: Mapping[str, Any], run: Run) -> dict[str, Any]:
     return summary(given, steps, taken, plan)
 
 
-def watch(given: Mapping[str, Any], run: Run, plan: Plan) -> None:
-    """Return once the steps suffice, or the run has ended by itself."""
+def watch(given: Mapping[str, Any], run: Run, plan: Plan) -> dict[str, Any]:
+    """Return once the steps suffice, the run has ended by itself, or it cannot win any more: then with its bounds, and why."""
+    to_beat = ToBeat.here()
     moved_s = looked_s = CLOCK.span_s()
     count, least = 0, int(given["loss_steps"])
     while True:
@@ -76,17 +81,29 @@ def watch(given: Mapping[str, Any], run: Run, plan: Plan) -> None:
             rank, code = run.broken() or failed
             raise Failed("ended", f"rank {rank} ended with {said(code)} after {len(steps)} steps", rank=rank, returncode=code)
         if over or (len(steps) >= least and enough(taken, plan)):
-            return
+            return {}
+        if to_beat is not None and len(steps) > max(count, plan.warm_up):
+            bounds = _reachable(to_beat, steps, taken, plan)
+            if why := to_beat.lost(bounds):
+                return {"bounds": bounds, "reason": why}
         now_s = CLOCK.span_s()
         if len(steps) > count:
             count, moved_s = len(steps), now_s
         usual_s = statistics.median(taken[1:]) if len(taken) > 1 else math.inf
-        if now_s - moved_s > max(HANG_S, HANG_STEPS * usual_s):
+        if now_s - moved_s > max(given["hang_s"], HANG_STEPS * usual_s):
             raise Failed("timeout", f"no step for {now_s - moved_s:.0f} s after {len(steps)} steps, where one took {usual_s:.3g} s before")
         if now_s - looked_s > STAGE_S:
             looked_s = now_s
             Path(STAGE).write_text(f"{run.stage}\n")
         CLOCK.sleep(POLL_S)
+
+
+def _reachable(to_beat: ToBeat, steps: Steps, taken: Sequence[float], plan: Plan) -> dict[str, float]:
+    """The best that the metrics are likely to reach; twice that while there are hardly any steps to judge by."""
+    bounds = to_beat.likely(rates(steps, taken, plan.warm_up))
+    if len(steps) >= plan.warm_up + SHORT:
+        return bounds
+    return {name: value * 2 if name.endswith("_per_s") else value / 2 for name, value in bounds.items()}
 
 
 def loss_curve(steps: Steps) -> list[float | None]:
@@ -100,18 +117,30 @@ def loss_curve(steps: Steps) -> list[float | None]:
     return curve
 
 
+def worked(steps: Steps, name: str) -> list[float]:
+    """What all processes together have done in each step."""
+    return [sum(float(report.get(name, 0.0)) for report in reports) for reports in steps]
+
+
+def rates(steps: Steps, taken: Sequence[float], cut: int) -> dict[str, list[float]]:
+    """Time and throughput of every step after the first `cut`."""
+    found = {"step_ms": [1000 * duration for duration in taken[cut:]]}
+    for name in WORK:
+        amounts = worked(steps, name)[cut:]
+        if sum(amounts):
+            found[f"{name}_per_s"] = [amount / duration for amount, duration in zip(amounts, taken[cut:], strict=True)]
+    return found
+
+
 def summary(given: Mapping[str, Any], steps: Steps, taken: Sequence[float], plan: Plan) -> dict[str, Any]:
     """Metrics of the steps after the warm-up, and what the trial spent."""
     cut = warm_up_steps(taken, plan.warm_up)
     rest = list(taken[cut:])
     mean_s = statistics.fmean(rest)
-    work = {name: [sum(float(report.get(name, 0.0)) for report in reports) for reports in steps] for name in ("tokens", "samples")}
+    work = {name: worked(steps, name) for name in WORK}
     metrics = {"step_ms": 1000 * mean_s, "peak_mem_gib": max(float(report["mem_gib"]) for report in steps[-1] if "mem_gib" in report)}
-    samples: dict[str, list[float]] = {"step_ms": [1000 * duration for duration in rest]}
-    for name, amounts in work.items():
-        if sum(amounts[cut:]):
-            metrics[f"{name}_per_s"] = sum(amounts[cut:]) / sum(rest)
-            samples[f"{name}_per_s"] = [amount / duration for amount, duration in zip(amounts[cut:], rest, strict=True)]
+    samples = rates(steps, taken, cut)
+    metrics |= {f"{name}_per_s": sum(amounts[cut:]) / sum(rest) for name, amounts in work.items() if sum(amounts[cut:])}
     curve = loss_curve(steps)
     at = min(len(curve), int(given["loss_steps"]))
     if at:

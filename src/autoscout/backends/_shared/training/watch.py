@@ -55,6 +55,8 @@ class Run:
             "PET_MASTER_ADDR": "127.0.0.1",
             "PET_MASTER_PORT": port,
         }
+        if ranks > 1:
+            common.setdefault("OMP_NUM_THREADS", "1")  # as torchrun does
         own = [
             {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks)} for rank in range(ranks)
         ]
@@ -62,7 +64,7 @@ class Run:
 
     def _start(self, given: Mapping[str, Any], environment: Mapping[str, str], number: int) -> subprocess.Popen[bytes]:
         self.logs.append(self.folder / f"rank{number}.log")
-        argv = [str(word).replace("{folder}", str(self.folder)) for word in given["argv"]]
+        argv = [str(word).replace("{folder}", str(self.folder)).replace("{port}", environment["MASTER_PORT"]) for word in given["argv"]]
         with self.logs[-1].open("wb") as log:
             try:
                 return subprocess.Popen(
@@ -126,6 +128,10 @@ class Run:
                 for process in self.processes:
                     process.poll()
                 CLOCK.sleep(0.02)
+
+        with contextlib.suppress(ChildProcessError):  # those that were adopted; nobody else waits for them
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
 
     def log(self, rank: int) -> str:
         """The end of what one process said."""

@@ -42,6 +42,7 @@ class Training(Block):
         enough_s: Seconds of measuring after which no further step is waited for.
         loss_steps: Steps that every run makes, and after which `loss_after` is read.
         max_loss_gap: How far, relative to the default's, the loss may be above it on the same data.
+        hang_s: Seconds without a step after which a run hangs; and at least twenty times its usual step.
         limit_s: Wall-clock limit of one measurement.
         seed: Of weights and data, the same for all configurations.
     """
@@ -53,6 +54,7 @@ class Training(Block):
     enough_s: FiniteFloat = Field(20.0, gt=0)
     loss_steps: int = Field(8, ge=1)
     max_loss_gap: FiniteFloat = Field(0.02, gt=0)
+    hang_s: FiniteFloat = Field(60.0, gt=0)
     limit_s: FiniteFloat = Field(600.0, gt=0)
     seed: int = Field(0, ge=0)
 
@@ -105,7 +107,7 @@ def fill_model(given: BuiltIn, device: str, processes: int) -> tuple[BuiltIn, li
 def read_goal(data: Mapping[str, Any], gap: float) -> tuple[Objective, list[Fault]]:
     """The objective: tokens per second, with the loss as a guard, so that no configuration wins by learning less."""
     objective, faults = read_objective(data, metrics=METRICS, default=THROUGHPUTS[0], direction=natural_direction)
-    bounded = {bound.metric for bound in (*objective.guards, *objective.limits)} | {objective.metric}
+    bounded = {objective.metric, *(guard.metric for guard in objective.guards), *(limit.metric for limit in objective.limits)}
     if LOSS not in bounded:
         objective = replace(objective, guards=(*objective.guards, Guard(metric=LOSS, op="<=", times=round(1 + gap, 6))))
     return objective, faults

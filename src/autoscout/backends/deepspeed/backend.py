@@ -1,0 +1,188 @@
+"""The backend itself: task, space, launch, outcome, hand-over."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, ClassVar
+
+from autoscout.backends._shared.training.export import REAL_STEPS, export_files
+from autoscout.backends._shared.training.launch import WORK, training_launch
+from autoscout.backends._shared.training.machine import Hardware, detect
+from autoscout.backends._shared.training.outcome import outcome
+from autoscout.backends._shared.training.workload import loss_key, read_goal
+from autoscout.backends.deepspeed.settings import FILE, OUR_OWN, STAGES, TEMPLATE, ds_config
+from autoscout.backends.deepspeed.space import build_space
+from autoscout.backends.deepspeed.workload import Workload, read_workload
+from autoscout.common.fields import read_blocks, read_fields, refuse_if
+from autoscout.common.templates import canonical
+from autoscout.core.config import Config
+from autoscout.core.launch import Completed, Launch
+from autoscout.core.names import Names
+from autoscout.core.task import Task
+from autoscout.core.trial import Measurement
+from autoscout.space import Space
+
+PORT = "29500"  # where processes meet, DeepSpeed's default
+WORKER = "autoscout.backends.deepspeed.worker"
+
+
+class DeepSpeedBackend:
+    """A training step of DeepSpeed: ZeRO, offloading, buckets, batches; a built-in GPT that needs no files, or your own script.
+
+    Every configuration does the same work: one optimizer step over the same global batch. What is tuned is DeepSpeed's own file.
+    """
+
+    requires: ClassVar = ("torch", "deepspeed")
+    extra: ClassVar = "deepspeed"
+
+    def __init__(self) -> None:
+        self._spaces: dict[str, Space] = {}  # by the facts they depend on: building one takes longer than rendering a launch
+
+    @classmethod
+    def example(cls) -> Mapping[str, object]:
+        return {"workload": {"model": "micro", "most_steps": 6, "loss_steps": 4}, "hardware": {"device": "cpu", "gpus": 0}}
+
+    def task(self, given: Mapping[str, object]) -> Task:
+        blocks = read_blocks(given)
+        hardware = detect(blocks.hardware)
+        faults = [*blocks.faults, *read_fields(Hardware, hardware, "hardware")[1]]
+        refuse_if(faults if any(fault.where == "hardware" for fault in faults) else [])
+        workload, wrong = read_workload(blocks.workload, hardware)
+        objective, more = read_goal(blocks.objective, workload.max_loss_gap)
+        refuse_if([*faults, *wrong, *more])
+        return Task(
+            system="deepspeed",
+            workload=workload.model_dump(),
+            hardware=hardware,
+            software={**{name: _version(name) for name in ("torch", "deepspeed")}, **blocks.software},
+            objective=objective,
+            budget=blocks.budget,
+        )
+
+    def load(self, task: Task) -> str:
+        workload = _workload(task)
+        what = workload.command or f"the built-in model {workload.model}"
+        return f"Steps of training {what} over {workload.global_batch} sequences, the same for every configuration."
+
+    def space(self, task: Task) -> Space:
+        facts = canonical([dict(task.workload), dict(task.hardware)])
+        if facts not in self._spaces:
+            self._spaces[facts] = build_space(_workload(task), task.hardware)
+        return self._spaces[facts]
+
+    def search(self, task: Task, space: Space) -> tuple[str, Mapping[str, Any]] | None:
+        """DeepSpeed's own way, a grid in stages, where the budget suffices for it."""
+        stages = [[name for name in stage if name in space.knobs and len(space.knobs[name].values) > 1] for stage in STAGES]
+        stages = [stage for stage in stages if stage]
+        sizes = [1] * len(stages)
+        for number, stage in enumerate(stages):
+            for name in stage:
+                sizes[number] *= len(space.knobs[name].values)
+        if not stages or task.budget.trials is None or sum(sizes) > task.budget.trials:
+            return None
+        known = {**TEMPLATE, **OUR_OWN}
+        return "grid", {"stages": stages, "template": _only(known, space)}
+
+    def render(self, config: Config, task: Task, seed: int) -> Launch:  # noqa: ARG002 - losses are compared, so the data stay the same
+        workload, default = _workload(task), self.space(task).default()
+        kept = ("model", "layers", "sequence", "global_batch", "seed", "command", "ds_config")
+        key = loss_key({name: task.workload[name] for name in kept}, dict(task.hardware), dict(task.software), dict(default))
+        work = {
+            "shape": {} if workload.command else workload.shape,
+            "device": task.hardware["device"],
+            "seed": workload.seed,
+            "global_batch": workload.global_batch,
+            "steps": workload.plan.steps,
+        }
+        files = {FILE: self._file(config, task), **({} if workload.command else {WORK: json.dumps(work, indent=1, sort_keys=True) + "\n"})}
+        built_in = (sys.executable, "-m", WORKER, f"{{folder}}/{WORK}", f"{{folder}}/{FILE}")
+        return training_launch(
+            argv=[word.replace("{ds_config}", f"{{folder}}/{FILE}") for word in workload.argv] if workload.command else built_in,
+            ranks=0 if workload.command else int(task.hardware["processes"]),
+            config=config,
+            workload=workload,
+            hardware=task.hardware,
+            reference={"key": key, "own": config == default},
+            env=_environment(config, task),
+            cwd=workload.cwd if workload.command else "",
+            files=files,
+            name=Names(self.space(task).knobs).name(config),
+        )
+
+    def parse(self, completed: Completed, task: Task) -> Measurement:
+        return outcome(completed, task.objective.metric)
+
+    def export(self, config: Config, task: Task) -> Mapping[str, str]:
+        workload, launch = _workload(task), self.render(config, task, seed=0)
+        processes = int(task.hardware["processes"])
+        if workload.command:
+            command = " ".join(_shell_word(word.replace("{port}", PORT)) for word in workload.argv)
+            notes = [f"Runs your training script with the DeepSpeed file found ({FILE})."]
+        else:
+            launcher = f'"$(dirname "$PYTHON")/deepspeed" --num_gpus {processes}'
+            if task.hardware["device"] == "cpu":
+                launcher = f'"$PYTHON" -m torch.distributed.run --standalone --nproc-per-node {processes}'
+            module = "--module" if task.hardware["device"] != "cpu" else "-m"
+            command = f'{launcher} {module} {WORKER} "$here/{WORK}" "$here/{FILE}" "${{STEPS:-{REAL_STEPS}}}"'
+            notes = [f"Trains the built-in model; STEPS changes for how long. {FILE} is what your own script needs."]
+        return export_files(
+            command=command,
+            config=config,
+            hardware=task.hardware,
+            launch=launch,
+            env=_environment(config, task),
+            cwd=workload.cwd if workload.command else "",
+            notes=notes,
+        )
+
+    def _file(self, config: Mapping[str, Any], task: Task) -> str:
+        workload = _workload(task)
+        found = ds_config(
+            config,
+            global_batch=workload.global_batch,
+            processes=int(task.hardware["processes"]),
+            nvme_path=workload.nvme_path,
+            base=workload.base,
+        )
+        return json.dumps(found, indent=2, sort_keys=True) + "\n"
+
+
+def _only(template: Mapping[str, Any], space: Space) -> dict[str, Any]:
+    """The template without holes that the space does not fill."""
+    from autoscout.common.templates import holes
+
+    found: dict[str, Any] = {}
+    for name, part in template.items():
+        if isinstance(part, Mapping):
+            if inner := _only(part, space):
+                found[name] = inner
+        elif all(hole in space.knobs for hole in holes(part)):
+            found[name] = part
+    return found
+
+
+def _shell_word(word: str) -> str:
+    """A word of the user's command for a shell, with the file next to the script in place of `{ds_config}`."""
+    before, file, after = word.partition("{ds_config}")
+    quoted = [shlex.quote(part) if part else "" for part in (before, after)]
+    return f'{quoted[0]}"$here/{FILE}"{quoted[1]}' if file else shlex.quote(word)
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
+
+
+def _workload(task: Task) -> Workload:
+    return Workload.model_construct(**{name: task.workload[name] for name in Workload.model_fields if name in task.workload})
+
+
+def _environment(config: Mapping[str, Any], task: Task) -> dict[str, str]:
+    found = {"DS_ACCELERATOR": "cpu"} if task.hardware["device"] == "cpu" else {}
+    return {**found, **({"OMP_NUM_THREADS": str(config["threads"])} if "threads" in config else {})}

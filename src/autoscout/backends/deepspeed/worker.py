@@ -1,0 +1,57 @@
+"""One process of a run of the built-in model under DeepSpeed: `python -m autoscout.backends.deepspeed.worker train.json ds_config.json`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import torch
+
+from autoscout import training
+from autoscout.backends._shared.training.gpt import GPT, Data
+from autoscout.backends._shared.training.parallel import close
+
+
+def main(path: str, ds_config: str, steps: str = "") -> int:
+    """Train for as many steps as the file or the caller says; every step is reported."""
+    given, knobs = json.loads(Path(path).read_text()), training.config()
+    settings = json.loads(Path(ds_config).read_text())
+    shape, device = given["shape"], given["device"]
+    if device == "cpu":
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")
+    import deepspeed
+
+    if "threads" in knobs:
+        torch.set_num_threads(int(knobs["threads"]))
+    deepspeed.init_distributed("nccl" if device == "cuda" else "gloo", auto_mpi_discovery=False)
+    training.stage("building")
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    here = f"cuda:{os.environ['LOCAL_RANK']}" if device == "cuda" else "cpu"
+    if device == "cuda":
+        torch.cuda.set_device(here)
+    torch.manual_seed(given["seed"])
+    model = GPT(shape, knobs)
+    engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=settings)
+    batch, micro = int(given["global_batch"]), int(settings["train_micro_batch_size_per_gpu"])
+    share = batch // world
+    data = Data(shape, batch, given["seed"], here)
+    training.stage("training")
+    for number in range(int(steps or given["steps"])):
+        tokens, targets = (part[rank * share : (rank + 1) * share] for part in data.step(number))
+        total, pieces = 0.0, share // micro
+        for x, y in zip(tokens.split(micro), targets.split(micro), strict=True):
+            loss = engine(x, y)
+            engine.backward(loss)
+            engine.step()
+            total += float(loss.detach()) / pieces
+        if device == "cuda":
+            torch.cuda.synchronize()
+        training.step(loss=total, tokens=share * shape["sequence"], samples=share)
+    close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,97 @@
+"""The workload of the `deepspeed` backend: the built-in model, or a script of the user's that reads a DeepSpeed file."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from autoscout.backends._shared.training.workload import WHERE, BuiltIn, fill_model
+from autoscout.common.document import load_json
+from autoscout.common.fields import read_fields
+from autoscout.core.errors import ConfigError, Fault
+
+
+class Workload(BuiltIn):
+    """What is trained.
+
+    Attributes:
+        command: The user's own training command, instead of a built-in model; `{ds_config}` in it is the path of DeepSpeed's file,
+            `{port}` a free port.
+        cwd: Folder that the command runs in; the current one when left out.
+        ds_config: The user's own settings of DeepSpeed, as a file or a mapping; knobs are laid over them.
+        nvme_path: Folder on a fast disk for what is offloaded there; without it that is not offered.
+    """
+
+    command: str = ""
+    cwd: str = ""
+    ds_config: dict[str, Any] | str = Field({})
+    nvme_path: str = ""
+
+    @property
+    def argv(self) -> list[str]:
+        return shlex.split(self.command)
+
+    @property
+    def base(self) -> dict[str, Any]:
+        return self.ds_config if isinstance(self.ds_config, dict) else {}
+
+    @property
+    def own_optimizer(self) -> bool:
+        return "optimizer" in self.base
+
+
+def read_workload(data: Mapping[str, Any], hardware: Mapping[str, Any]) -> tuple[Workload, list[Fault]]:
+    """The workload filled up to suit the machine, and all that is wrong with it."""
+    read, faults = read_fields(Workload, data, WHERE)
+    given = read or Workload()
+    if faults:
+        return given, faults
+    base, faults = _base(given)
+    given = given.model_copy(update={"ds_config": base})
+    own = base.get("train_batch_size")
+    if not given.global_batch and isinstance(own, int) and not isinstance(own, bool):
+        given = given.model_copy(update={"global_batch": own})
+    processes = int(hardware.get("processes", 1))
+    if given.command:
+        filled = given.model_copy(update={"cwd": str(Path(given.cwd or ".").expanduser().absolute())})
+        return filled, [*faults, *_command(filled, processes)]
+    made, wrong = fill_model(given, str(hardware.get("device")), processes)
+    assert isinstance(made, Workload)
+    return made, [*faults, *wrong]
+
+
+def _base(given: Workload) -> tuple[dict[str, Any], list[Fault]]:
+    """The user's file of DeepSpeed."""
+    if isinstance(given.ds_config, dict):
+        return given.ds_config, []
+    try:
+        found = load_json(Path(given.ds_config).expanduser())
+    except ConfigError as error:
+        return {}, list(error.faults)
+    if not isinstance(found, dict):
+        return {}, [Fault(where=given.ds_config, rule="a DeepSpeed file holds one JSON object")]
+    return found, []
+
+
+def _command(workload: Workload, processes: int) -> list[Fault]:
+    def fault(field: str, rule: str, fix: str = "") -> Fault:
+        return Fault(where=WHERE, field=field, value=repr(getattr(workload, field)), rule=rule, fix=fix)
+
+    try:
+        words = workload.argv
+    except ValueError as error:
+        return [fault("command", f"cannot be read as a command: {error}")]
+    found = []
+    if not any("{ds_config}" in word for word in words):
+        fix = "Example: --train-cmd 'deepspeed --master_port {port} train.py --deepspeed_config {ds_config}'"
+        found.append(fault("command", "must take DeepSpeed's file: {ds_config} is its path", fix))
+    if not Path(workload.cwd).is_dir():
+        found.append(fault("cwd", "must be a folder that exists"))
+    if workload.global_batch < processes or workload.global_batch % processes:
+        rule = f"every configuration does the same work: say how many sequences a step has, a multiple of the {processes} processes"
+        found.append(fault("global_batch", rule, "Give global_batch, or train_batch_size in your DeepSpeed file"))
+    return found

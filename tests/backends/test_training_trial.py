@@ -1,0 +1,112 @@
+"""The trial program of training backends, with processes that report steps and fail in every way; no PyTorch."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from training_running import measured, run_trial
+
+from autoscout.core.trial import Status
+
+pytestmark = pytest.mark.slow
+
+
+def test_steps_of_all_ranks_make_one_measurement(tmp_path: Path) -> None:
+    completed = run_trial(tmp_path / "a", {"tokens": 100})
+    found = measured(completed)
+    assert found.status is Status.OK, (found.reason, completed.stderr)
+    result = json.loads(completed.outputs["result.json"])
+    assert result["tokens_per_step"] == 200, "both ranks count"
+    assert found.metrics["tokens_per_s"] == pytest.approx(200 / found.metrics["step_ms"] * 1000)
+    assert found.metrics["samples_per_s"] == pytest.approx(2 / found.metrics["step_ms"] * 1000)
+    assert found.metrics["loss_after"] == pytest.approx((5 / 4 + 5 / 5 + 5 / 6) / 3), "the mean of the last three of six steps"
+    assert found.metrics["peak_mem_gib"] > 0
+    assert set(found.spent) == {"start_s", "warm_up_s", "measure_s"}
+    assert result["steps"]["dropped"] >= 2
+
+
+def test_ranks_are_ended_when_enough_is_known(tmp_path: Path) -> None:
+    found = measured(run_trial(tmp_path / "a", {"steps": 100_000}))
+    assert found.status is Status.OK, found.reason
+
+
+def test_what_a_rank_leaves_running_is_ended(tmp_path: Path) -> None:
+    found = measured(run_trial(tmp_path / "a", {"fault": "child", "steps": 8, "rank": 99}))
+    assert found.status is Status.OK, found.reason
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "words"),
+    [
+        ("oom at start", Status.OOM_START, "out of memory while building"),
+        ("oom", Status.OOM_RUN, "out of memory while training"),
+        ("killed", Status.OOM_RUN, "killed for memory while training: rank 1 ended with SIGKILL after 4 steps"),
+        ("nccl", Status.CRASHED, "NCCL error"),
+        ("hang", Status.TIMEOUT, "no step for"),
+        ("nan", Status.WRONG_OUTPUT, "the loss of step 5 is not a finite number"),
+    ],
+)
+def test_failures_are_told_apart(tmp_path: Path, fault: str, status: Status, words: str) -> None:
+    found = measured(run_trial(tmp_path / "a", {"fault": fault, "rank": 1}))
+    assert found.status is status, found.reason
+    assert words in found.reason
+
+
+def test_a_run_that_does_not_learn_what_the_default_learns_is_wrong(tmp_path: Path) -> None:
+    assert measured(run_trial(tmp_path / "default", {}, own=True)).status is Status.OK
+    assert measured(run_trial(tmp_path / "same", {})).status is Status.OK
+    found = measured(run_trial(tmp_path / "idle", {"learns": False}))
+    assert found.status is Status.WRONG_OUTPUT
+    assert "where the default's is" in found.reason
+
+
+def test_a_run_that_cannot_win_is_stopped(tmp_path: Path) -> None:
+    told = {"metric": "tokens_per_s", "direction": "maximize", "value": 1e6, "limits": [], "spread": 0.05}
+    found = measured(run_trial(tmp_path / "a", {"steps": 100_000}, to_beat=json.dumps(told)))
+    assert found.status is Status.BOUNDED, found.reason
+    assert 0 < found.bounds["tokens_per_s"] < 1e6
+    assert "is to beat" in found.reason
+    easy = measured(run_trial(tmp_path / "b", {}, to_beat=json.dumps({**told, "value": 1e-3})))
+    assert easy.status is Status.OK
+
+
+def test_a_launcher_starts_the_ranks_itself(tmp_path: Path) -> None:
+    launcher = (
+        "import os, subprocess, sys; "
+        "run = [subprocess.Popen([sys.executable, sys.argv[1]], env={**os.environ, 'RANK': str(n)}) for n in range(2)]; "
+        "assert os.environ['MASTER_PORT'] == os.environ['PET_MASTER_PORT'] == sys.argv[2]; sys.exit(max(p.wait() for p in run))"
+    )
+    argv = [sys.executable, "-c", launcher, "{folder}/train.py", "{port}"]
+    completed = run_trial(tmp_path / "a", {"tokens": 7}, ranks=0, argv=argv)
+    found = measured(completed)
+    assert found.status is Status.OK, (found.reason, completed.stderr)
+    assert json.loads(completed.outputs["result.json"])["tokens_per_step"] == 14
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["no-such-program-anywhere"], "No such file or directory"),
+        ([sys.executable, "-c", "raise ValueError('no data')"], "ValueError: no data"),
+    ],
+)
+def test_a_command_that_fails_says_why(tmp_path: Path, argv: list[str], words: str) -> None:
+    found = measured(run_trial(tmp_path / "a", {}, ranks=0, argv=argv))
+    assert found.status is Status.CRASHED
+    assert words in found.reason
+
+
+def test_a_script_that_reports_nothing_is_wrong(tmp_path: Path) -> None:
+    found = measured(run_trial(tmp_path / "a", {}, ranks=0, argv=[sys.executable, "-c", "pass"]))
+    assert found.status is Status.WRONG_OUTPUT
+    assert "after 0 steps" in found.reason
+
+
+def test_a_script_that_reports_no_tokens_is_told_what_to_do(tmp_path: Path) -> None:
+    found = measured(run_trial(tmp_path / "a", {"tokens": 0}))
+    assert found.status is Status.WRONG_OUTPUT
+    assert "give tokens= to every call of training.step" in found.reason
+    assert measured(run_trial(tmp_path / "b", {"tokens": 0}), "samples_per_s").status is Status.OK

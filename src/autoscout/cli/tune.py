@@ -78,9 +78,7 @@ def tune(
     experiment_name: Annotated[str | None, typer.Option("--experiment-name", "-e", help="Name of the study and its folder.")] = None,
     serve_cmd: Annotated[str | None, typer.Option(help="With `command`: server to start, with {knob} placeholders.")] = None,
     bench_cmd: Annotated[str | None, typer.Option(help="With `command`: load to send to that server.")] = None,
-    train_cmd: Annotated[
-        str | None, typer.Option(help="The program to run, with {knob} placeholders: any one, or a training script.")
-    ] = None,
+    train_cmd: Annotated[str | None, typer.Option(help="The program or training script to run, with {knob} placeholders.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would run; start and write nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:

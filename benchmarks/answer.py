@@ -36,12 +36,23 @@ PAGE = Path(__file__).parent.parent / "docs" / "results" / "answer.md"
 
 @dataclass(frozen=True)
 class Row:
-    """One study: inert knobs in the answer, its true loss against the best tried, trials after the search, and whether a gain was shown."""
+    """One study.
+
+    Attributes:
+        inert: Inert knobs that the answer changes.
+        measured: Share of the changed knobs whose contribution was measured.
+        loss: How much slower the answer is than the best configuration tried, without noise.
+        extra: Trials after the search.
+        gain: Whether a gain was shown.
+        holds: Whether the interval of the gain contains the true one.
+    """
 
     inert: int
+    measured: float
     loss: float
     extra: int
     gain: bool
+    holds: bool
 
 
 def truth(config: Config) -> float:
@@ -82,8 +93,16 @@ def row(outcome: Outcome) -> Row:
     search = [trial for trial in outcome.trials if trial.proposal.origin.phase is Phase.SEARCH]
     best = min(truth(trial.config) for trial in search)
     inert = sum(answer[name] != default[name] for name in INERT)
-    gain = outcome.summary.verdict is Verdict.GAIN
-    return Row(inert=inert, loss=truth(answer) / best - 1.0, extra=len(outcome.trials) - len(search), gain=gain)
+    summary, known = outcome.summary, outcome.contributions
+    low, high = summary.gain.low or 0.0, summary.gain.high or 0.0
+    return Row(
+        inert=inert,
+        measured=statistics.mean(one.source == "measured" for one in known) if known else 1.0,
+        loss=truth(answer) / best - 1.0,
+        extra=len(outcome.trials) - len(search),
+        gain=summary.verdict is Verdict.GAIN,
+        holds=low <= truth(default) / truth(answer) <= high,
+    )
 
 
 def figures(rows: list[Row]) -> dict[str, Any]:
@@ -92,9 +111,11 @@ def figures(rows: list[Row]) -> dict[str, Any]:
         "studies": len(rows),
         "share_with_inert": sum(row.inert > 0 for row in rows) / len(rows),
         "mean_inert": statistics.mean(row.inert for row in rows),
+        "mean_measured": statistics.mean(row.measured for row in rows),
         "median_loss": statistics.median(row.loss for row in rows),
         "mean_loss": statistics.mean(row.loss for row in rows),
         "gains": sum(row.gain for row in rows) / len(rows),
+        "intervals_that_hold": sum(row.holds for row in rows) / len(rows),
         "mean_trials_after_the_search": statistics.mean(row.extra for row in rows),
     }
 
@@ -114,9 +135,11 @@ def page(found: dict[str, dict[str, Any]]) -> str:
     titles = {
         "share_with_inert": ("answers that change an inert knob", "{:.1%}"),
         "mean_inert": ("inert knobs changed per answer, mean", "{:.2f}"),
+        "mean_measured": ("changed knobs whose contribution was measured, mean", "{:.0%}"),
         "median_loss": ("slower than the best configuration tried, median", "{:.2%}"),
         "mean_loss": ("the same, mean", "{:.2%}"),
         "gains": ("studies that showed a gain", "{:.1%}"),
+        "intervals_that_hold": ("95 % intervals that contain the true gain", "{:.1%}"),
         "mean_trials_after_the_search": ("trials after the search, mean", "{:.1f}"),
     }
     for name, (title, form) in titles.items():

@@ -54,6 +54,18 @@ def test_finalists_come_from_the_trials_they_may_come_from() -> None:
     assert {each.config["x"] for each in rounds[0]} == {0, 1}
 
 
+def test_the_answer_without_one_change_is_measured_too_where_there_is_room() -> None:
+    search = [trial(0, ok(5.0)), trial(1, ok(4.0))]
+    arguments = (toy_task(), Config(x=0), Finals(finalists=1, rounds=2), None, Config(x=1), [Config(x=7)])
+    with_it = plan(search, *arguments)
+    assert [[each.config["x"] for each in proposals] for proposals in with_it] == [[0, 1, 7], [1, 7, 0]]
+    short = plan(search, *arguments, room=False)
+    assert [[each.config["x"] for each in proposals] for proposals in short] == [[0, 1], [1, 0]]
+    for begun, room in ((with_it, False), (short, True)):
+        stored = [*search, *(Trial(proposal=each, measurement=ok(1.0)) for each in begun[0])]
+        assert plan(stored, *arguments, room=room) == begun, "it continues as it began"
+
+
 def test_negative_numbers_are_refused_together() -> None:
     with pytest.raises(ConfigError) as caught:
         Finals(finalists=-1, rounds=-2)

@@ -83,6 +83,22 @@ def test_what_the_gain_does_not_need_goes_back() -> None:
     assert {trial.config for trial in added if trial.proposal.origin.by == By.INCUMBENT} == {WINNER}
 
 
+def test_the_final_is_to_measure_what_no_heat_did() -> None:
+    answer = measured()
+    search = searched(answer)
+    added, found = play(search, answer)
+    only_b = DEFAULT.without("b").extend({"b": 3})
+    assert found.without == (only_b,), "one heat compared a and b with a alone"
+    final = Origin(phase=Phase.FINAL, round=9, contenders=("x",))
+    later = [Trial(proposal=Proposal(config=each, origin=final, repeat=9), measurement=answer(each)) for each in (found.config, only_b)]
+    crashed = Trial(proposal=Proposal(config=only_b, origin=final, repeat=10), measurement=Measurement(status=Status.CRASHED))
+    again = simplify([*search, *added, *later, crashed], toy(), DEFAULT, NOISY, SPACE.project)
+    assert again == found, "a final that has begun keeps its finalists"
+    more, found = play(search, answer, Simplify(rounds=3, trials=40))
+    assert len(more) > len(added)
+    assert found.without == (), "the heats have measured both"
+
+
 def test_without_a_model_the_changes_are_halved() -> None:
     answer = measured()
     search = [trial for trial in searched(answer) if trial.config in (DEFAULT, WINNER)]
@@ -204,7 +220,8 @@ def test_the_simplified_winner_meets_winner_and_default_in_the_final() -> None:
     assert one.run() is Stop.TRIALS
     assert one.observer.phases == ["search", "simplify", "final"]
     final = [trial for trial in one.trials if trial.proposal.origin.phase is Phase.FINAL]
-    assert {trial.config for trial in final} == {DEFAULT, WINNER, DEFAULT.without("a", "b").extend({"a": 3, "b": 3})}
+    both, only_b = ({**dict.fromkeys(KNOBS, 0), **changes} for changes in ({"a": 3, "b": 3}, {"b": 3}))
+    assert {trial.config for trial in final} == {DEFAULT, WINNER, Config(both), Config(only_b)}
     later = [trial.proposal for trial in one.trials if trial.proposal.origin.phase is not Phase.SEARCH]
     assert len({(proposal.config, proposal.repeat) for proposal in later}) == len(later)
     assert min(trial.proposal.repeat for trial in final) > max(
@@ -212,8 +229,8 @@ def test_the_simplified_winner_meets_winner_and_default_in_the_final() -> None:
     ), "rounds count on"
 
 
-@pytest.mark.parametrize("after", [1, 4, 7, 13])
-def test_a_study_killed_while_simplifying_resumes_there(after: int) -> None:
+@pytest.mark.parametrize("after", [1, 7, 13, 16, 22])  # 15 trials of simplifying, then those of the final
+def test_a_study_killed_while_simplifying_or_in_the_final_resumes_there(after: int) -> None:
     whole = study(plugins.get("store", "memory")(), measured())
     whole.run()
     search = sum(trial.proposal.origin.phase is Phase.SEARCH for trial in whole.trials)

@@ -183,12 +183,23 @@ def put_back(config: Config, default: Config, knobs: Sequence[str]) -> Config:
     return config.without(*knobs).extend({name: default[name] for name in knobs if name in default})
 
 
+def measured_gains(task: Task, trials: Iterable[Trial], default: Config, config: Config) -> dict[str, Gain]:
+    """By how much `config` is better than without one of its changes, for each that a duel over that knob alone has measured.
+
+    A duel of another configuration counts where that has all changes of `config`, and more.
+    """
+    measured = {}
+    changed = _changed(default, config)
+    for duel in sorted(duels(task, trials, default), key=lambda duel: (duel.incumbent == config, len(duel.pairs))):  # the last counts
+        if len(duel.knobs) == 1 and duel.pairs and changed.items() <= _changed(default, duel.incumbent).items():
+            measured[duel.knobs[0]] = compare(task, [(other, one) for one, other in duel.pairs], duel.noise)
+    return measured
+
+
 def contributions(
     task: Task, trials: Sequence[Trial], default: Config, config: Config, *, gain: Gain | None = None, exact: bool = False, seed: int = 0
 ) -> tuple[Contribution, ...]:
     """What each changed knob of `config` contributes: measured in a duel over that knob alone, else predicted, else unknown.
-
-    A duel of another configuration counts where that has all changes of `config`, and more.
 
     Args:
         task: For objective and direction.
@@ -199,11 +210,8 @@ def contributions(
         exact: Every answer is the same each time: two single measurements tell all.
         seed: For the model's random trees.
     """
-    measured: dict[str, Gain] = {}
+    measured = measured_gains(task, trials, default, config)
     changed = _changed(default, config)
-    for duel in sorted(duels(task, trials, default), key=lambda duel: (duel.incumbent == config, len(duel.pairs))):  # the last counts
-        if len(duel.knobs) == 1 and duel.pairs and changed.items() <= _changed(default, duel.incumbent).items():
-            measured[duel.knobs[0]] = compare(task, [(other, one) for one, other in duel.pairs], duel.noise)
     if gain is not None and len(changed) == 1:
         measured[next(iter(changed))] = gain
     found = []
@@ -225,4 +233,4 @@ def contributions(
     return tuple(found)
 
 
-__all__ = ["Contribution", "Duel", "Effect", "compare", "contributions", "duels", "effects", "put_back"]
+__all__ = ["Contribution", "Duel", "Effect", "compare", "contributions", "duels", "effects", "measured_gains", "put_back"]

@@ -110,8 +110,8 @@ def look(setup: Setup, folder: Folder) -> Outcome:
     start = StartingPoint.recorded(setup, folder)
     outcome = Outcome(setup=setup, start=start, folder=folder, trials=trials, stop=None)
     inside, seen = outcome.inside, {trial_key(trial.proposal) for trial in trials}
-    known = simplify(trials, setup.task, setup.baseline, setup.simplify, setup.space.project, among=inside).config
-    rounds = plan(trials, setup.task, setup.baseline, setup.finals, among=inside, simplified=known)
+    known = simplify(trials, setup.task, setup.baseline, setup.simplify, setup.space.project, among=inside)
+    rounds = plan(trials, setup.task, setup.baseline, setup.finals, inside, known.config, known.without, room=False)
     if any(trial_key(proposal) not in seen for proposals in rounds for proposal in proposals):
         return outcome
     later = setup.finals.trials + setup.simplify.trials

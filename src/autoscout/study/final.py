@@ -61,6 +61,10 @@ def numbered(trials: Sequence[Trial], phase: Phase, contenders: tuple[str, ...],
     return [*numbers, *range(last + 1, last + 1 + count - len(numbers))][:count]
 
 
+def _names(default: Config, chosen: Sequence[Config]) -> tuple[str, ...]:
+    return tuple(sorted(config.key for config in (default, *chosen)))
+
+
 def plan(
     trials: Sequence[Trial],
     task: Task,
@@ -68,6 +72,8 @@ def plan(
     finals: Finals,
     among: Sequence[Trial] | None = None,
     simplified: Config | None = None,
+    without: Sequence[Config] = (),
+    room: bool = True,
 ) -> list[list[Proposal]]:
     """The rounds of the final, one list of proposals each; empty when there is nobody to compare the default with.
 
@@ -83,14 +89,19 @@ def plan(
         finals: How much to measure.
         among: The trials from which the finalists are chosen; all when None.
         simplified: The winner with fewer changes, which goes first, before the winner itself.
+        without: The same without one of its changes each: more finalists, which show what the change contributes.
+        room: Whether there is time for them; once the final has begun, it continues as it began.
     """
     chosen = finalists(trials if among is None else among, task, default, finals.finalists)
     if chosen and simplified is not None:
         chosen = list(dict.fromkeys([simplified, *chosen]))[: finals.finalists]
     if not chosen:
         return []
-    field = [default, *chosen]
-    names = tuple(sorted(config.key for config in field))
+    more = list(dict.fromkeys([*chosen, *without]))
+    begun = {trial.proposal.origin.contenders for trial in trials if trial.proposal.origin.phase is Phase.FINAL}
+    if _names(default, more) in begun or (room and _names(default, chosen) not in begun):
+        chosen = more
+    names = _names(default, chosen)
     rounds = []
     tried = [trial for trial in trials if trial.config == default]
     failed = [trial.proposal.origin.round for trial in tried if trial.proposal.origin.contenders == names and not trial.ok]

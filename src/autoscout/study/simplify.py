@@ -5,7 +5,7 @@ back to the default and measured next to the winner in rounds whose order rotate
 the one, two, three, five, ... knobs predicted to matter most. Of the candidates that are not worse beyond noise, the one with the fewest
 changes takes the winner's place. Further heats put back first the knobs by which two candidates differed without a difference (a wrong
 prediction), then the others one by one, as far as the bounds allow. Where no candidate is as good, the changes are halved, and what is
-worse is halved again.
+worse is halved again. Changes whose effect no heat has measured are left to the final, which meets the answer without each of them.
 
 Nothing is remembered: `simplify` works out from the stored trials how far it is, so that a study that was killed resumes here too.
 """
@@ -21,7 +21,7 @@ from autoscout.core.guards import bind
 from autoscout.core.origin import By, Origin, Phase
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.report.contributions import compare, duels, effects, put_back
+from autoscout.report.contributions import compare, duels, effects, measured_gains, put_back
 from autoscout.report.labels import differences
 from autoscout.study.final import finalists, numbered
 
@@ -33,6 +33,8 @@ CONFIDENCE = 0.99
 """Of the interval that must lie below "as good" before changes are kept: a knob is kept by mistake once in 200 heats."""
 KEEPS = (1, 2, 3, 5, 8, 13, 21, 34)
 """How many of the knobs that are predicted to matter most the candidates of the first heat keep."""
+MOST_WITHOUT = 3
+"""Configurations that meet the answer in the final only to show what one of its changes contributes."""
 EXPLAINED = 0.95
 """Share of the predicted gain that the largest of them shall explain."""
 
@@ -61,10 +63,12 @@ class Simplified:
     Attributes:
         config: The simplest configuration shown to be as good as the winner; the winner itself where none is; None without a winner.
         heat: The rounds to measure next; none when it is over.
+        without: `config` without one of its changes, for those whose effect no heat has measured, the most doubtful first.
     """
 
     config: Config | None = None
     heat: tuple[tuple[Proposal, ...], ...] = ()
+    without: tuple[Config, ...] = ()
 
 
 def simplify(
@@ -90,7 +94,7 @@ def simplify(
     expected = {knob: max(0.0, effect.mean) for knob, effect in effects(task, search, default, chosen[0]).items()}
     replay = _Replay(trials=trials, task=bind(task, trials, default), default=default, bounds=bounds, project=project, incumbent=chosen[0])
     replay.run(expected)
-    return Simplified(config=replay.incumbent, heat=replay.todo)
+    return Simplified(config=replay.incumbent, heat=replay.todo, without=replay.without(expected))
 
 
 def _halves(knobs: Sequence[str]) -> list[Group]:
@@ -147,6 +151,16 @@ class _Replay:
             left = [tuple(knob for knob in group if knob in self._changed()) for group in (*again, *split, *queue[len(groups) :])]
             queue = [group for group in left if group]
 
+    def without(self, expected: Mapping[str, float]) -> tuple[Config, ...]:
+        """The incumbent without one of its changes, for those whose effect is not measured; none for a single change, which is the gain."""
+        changed = self._changed()
+        if self.bounds.exact or len(changed) < 2:
+            return ()
+        heats = [trial for trial in self.trials if trial.proposal.origin.phase is Phase.SIMPLIFY]  # not the final, which this is for
+        known = measured_gains(self.task, heats, self.default, self.incumbent)
+        unknown = sorted((knob for knob in changed if knob not in known), key=lambda knob: expected.get(knob, 0.0))
+        return tuple(found for knob in unknown if (found := self._candidate([knob])) is not None)[:MOST_WITHOUT]
+
     def _changed(self) -> list[str]:
         return [change.knob for change in differences(self.default, self.incumbent)]
 
@@ -194,7 +208,8 @@ class _Replay:
             {change.knob: (change.best_absent, change.best) for change in differences(self.default, config)}
             for config in (self.incumbent, found)
         )
-        failed = any(trial.config == found and trial.measurement.status.failed for trial in self.trials)
+        earlier = [trial for trial in self.trials if trial.config == found and trial.proposal.origin.phase is not Phase.FINAL]
+        failed = any(trial.measurement.status.failed for trial in earlier)  # a final keeps its finalists
         return found if after.items() < before.items() and after and not failed else None
 
     def _missing(self, candidates: list[Config]) -> tuple[tuple[Proposal, ...], ...]:

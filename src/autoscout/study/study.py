@@ -22,7 +22,7 @@ from autoscout.study.budget import Stop, counted, out_of_time, over
 from autoscout.study.dispatch import Dispatcher, Parallelism, TrialKey, trial_key
 from autoscout.study.early_stop import with_to_beat
 from autoscout.study.final import Finals, plan
-from autoscout.study.simplify import Project, Simplify, simplify
+from autoscout.study.simplify import Project, Simplified, Simplify, simplify
 
 log = logger(__name__)
 
@@ -154,11 +154,12 @@ class Study:
         return None
 
     def _final(self) -> Stop | None:
-        task, simplified = self.record.task, None
+        task, simpler = self.record.task, Simplified()
         if self.project is not None and self.simplify.rounds:
-            simplified = simplify(self.trials, task, self.baseline, self.simplify, self.project, among=self.inside).config
+            simpler = simplify(self.trials, task, self.baseline, self.simplify, self.project, among=self.inside)
+        room = not self._out_of_time(self.finals.trials + self.finals.rounds * len(simpler.without))
         for place in range(self.finals.rounds):  # planned anew for each round: a default that fails is left out of the next
-            rounds = plan(self.trials, task, self.baseline, self.finals, among=self.inside, simplified=simplified)
+            rounds = plan(self.trials, task, self.baseline, self.finals, self.inside, simpler.config, simpler.without, room)
             if stop := self._rounds("final", rounds[place : place + 1]):
                 return stop
         return None

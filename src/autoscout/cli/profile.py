@@ -11,6 +11,7 @@ from rich.table import Table
 
 from autoscout.cli import _options as options
 from autoscout.cli.tune import interruptible
+from autoscout.common.folders import let_others_enter
 from autoscout.core.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED
 from autoscout.core.origin import By, Origin
 from autoscout.core.trial import Measurement, Proposal
@@ -37,6 +38,7 @@ def profile(
     }
     setup = prepare(options.load(target, flags))
     with tempfile.TemporaryDirectory(prefix="autoscout-profile-") as folder, interruptible() as attach:
+        let_others_enter(Path(folder))
         place = build_executor(setup, Path(folder))
         try:
             evaluator = build_profiler(setup, place)

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from _gpus import process, write_gpus
+from autoscout.common.leases import Ticket, holder
 from autoscout.core.errors import ConfigError, LaunchError
 from autoscout.core.launch import Launch, Resources
 from autoscout.execute.ray import RayExecutor, RayOptions
@@ -25,27 +27,32 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[None]:
-    """One Ray for the module, as a user's program may have started it."""
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """One Ray for the module, as a user's program may have started it, with one GPU; the folder of the leases and of `gpus.json`."""
     import logging
 
     import ray
 
-    ray.init(
-        address="local",
-        num_cpus=2,
-        include_dashboard=False,
-        _node_ip_address="127.0.0.1",
-        logging_level=logging.ERROR,
-        log_to_driver=False,
-    )
-    yield
+    folder = tmp_path_factory.mktemp("leases")
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("AUTOSCOUT_FAKE_GPUS", str(write_gpus(folder / "gpus.json", [])))
+        environment.setenv("AUTOSCOUT_LEASES", str(folder))
+        ray.init(
+            address="local",
+            num_cpus=2,
+            num_gpus=1,
+            include_dashboard=False,
+            _node_ip_address="127.0.0.1",
+            logging_level=logging.ERROR,
+            log_to_driver=False,
+        )
+    yield folder
     ray.shutdown()
 
 
 class TestRay(ExecutorSuite):
     @pytest.fixture
-    def executor(self, cluster: None) -> Iterator[RayExecutor]:
+    def executor(self, cluster: Path) -> Iterator[RayExecutor]:
         with RayExecutor(RayOptions(grace_s=0.5)) as executor:
             yield executor
 
@@ -75,7 +82,7 @@ def parent(pid: int) -> int:
     return int((Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
 
 
-def test_a_lost_worker_is_an_answer_and_its_trial_goes_too(cluster: None, tmp_path: Path) -> None:
+def test_a_lost_worker_is_an_answer_and_its_trial_goes_too(cluster: Path, tmp_path: Path) -> None:
     with RayExecutor() as executor:
         job = executor.submit(sleeper(tmp_path))
         until((tmp_path / "supervisor").exists, "the trial runs")
@@ -89,7 +96,7 @@ def test_a_lost_worker_is_an_answer_and_its_trial_goes_too(cluster: None, tmp_pa
         assert executor.submit(Launch(argv=("true",))).result(60).returncode == 0, "the next trial finds its worker"
 
 
-def test_a_trial_that_finds_no_room_can_be_cancelled(cluster: None, tmp_path: Path) -> None:
+def test_a_trial_that_finds_no_room_can_be_cancelled(cluster: Path, tmp_path: Path) -> None:
     with RayExecutor(RayOptions(slots=2)) as executor:
         first = executor.submit(Launch(argv=("sleep 3600",), shell=True, resources=Resources(cpus=2)))
         second = executor.submit(Launch(argv=("true",), resources=Resources(cpus=2)))
@@ -101,7 +108,7 @@ def test_a_trial_that_finds_no_room_can_be_cancelled(cluster: None, tmp_path: Pa
         assert first.result(60).cancelled
 
 
-def test_what_no_machine_has_is_refused_by_name(cluster: None) -> None:
+def test_what_no_machine_has_is_refused_by_name(cluster: Path) -> None:
     with RayExecutor() as executor, pytest.raises(LaunchError, match=r"no machine of the Ray cluster has more than 2"):
         executor.submit(Launch(argv=("true",), resources=Resources(cpus=3)))
 
@@ -154,7 +161,39 @@ def test_nothing_outlives_us(tmp_path: Path, blow: signal.Signals) -> None:
         process.wait()
 
 
-def test_tuning_a_scheduler_on_ray(cluster: None) -> None:
+def test_gpus_are_leased_from_studies_that_do_not_use_this_ray(cluster: Path) -> None:
+    """Ray hands GPU 0 out, but a study on the local executor has it: the trial waits, and then holds the lease itself."""
+    launch = Launch(argv=("echo $CUDA_VISIBLE_DEVICES; cat $AUTOSCOUT_LEASES/gpu-*",), shell=True, resources=Resources(gpus=1))
+    with Ticket(1, {"0": "GPU-fake-0"}, "a local study", cluster) as ticket:
+        lease = ticket.take(lambda free: free)
+    assert lease is not None
+    with RayExecutor(RayOptions(slots=2)) as executor:
+        job = executor.submit(launch)
+        assert executor.submit(Launch(argv=("true",))).result().returncode == 0, "one without GPUs passes it"
+        until(lambda: any(cluster.glob("wait-*")), "the trial waits for the lease", 120.0)
+        assert not job.done()
+        lease.release()
+        done = job.result()
+    assert done.returncode == 0, done.error
+    seen, note = done.stdout.strip().splitlines()
+    assert seen == "0"
+    assert '"pid"' in note, "leased while it ran"
+    assert holder(cluster, "GPU-fake-0") is None, "and not after"
+
+
+def test_other_peoples_processes_are_named_on_ray_too(cluster: Path) -> None:
+    write_gpus(cluster / "gpus.json", [process(memory_gb=40.0)])
+    try:
+        with RayExecutor(RayOptions(gpu_wait_s=0.5)) as executor:
+            done = executor.submit(Launch(argv=("true",), resources=Resources(gpus=1))).result()
+    finally:
+        write_gpus(cluster / "gpus.json", [])
+    assert done.returncode is None
+    assert "trainer" in done.error
+    assert [each.memory_gb for each in done.disturbed_by] == [40.0]
+
+
+def test_tuning_a_scheduler_on_ray(cluster: Path) -> None:
     """Configurations of a scheduler in parallel: the same answers as here."""
     from autoscout.core import plugins
     from autoscout.core.trial import Proposal

@@ -12,44 +12,34 @@ from autoscout.core.launch import Launch
 from autoscout.core.protocols import Job
 from autoscout.execute._shared.allocation import Pool, Share
 from autoscout.execute._shared.call import pack_call
-from autoscout.execute._shared.executor import LaunchOptions, QueuedExecutor, check_launch
+from autoscout.execute._shared.executor import QueuedExecutor, check_launch
 from autoscout.execute._shared.machine import cpu_quota, machine_cores, machine_memory_gb
 from autoscout.execute._shared.queue import Run
-from autoscout.execute._shared.sharing import GpuSharing, OnGpus, gpu_user
+from autoscout.execute._shared.sharing import GpuOptions, OnGpus
 from autoscout.execute._shared.supervisor.client import Supervised
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalOptions(LaunchOptions):
+class LocalOptions(GpuOptions):
     """How the local executor shares the machine and treats a trial; more than one slot disturbs measurements, even on separate cores.
 
     Attributes:
         cores: Cores to use; all that this process may use when None.
         gpus: GPUs to use, as `CUDA_VISIBLE_DEVICES` names them; all that are found when None.
         pin: Keep each trial on its cores.
-        gpu_wait_s: How long to wait for other people's processes on the GPUs of a launch.
-        gpu_shared: Run next to them after that, instead of ending the study with their names.
-        gpu_settle_s: How long to wait for a finished trial's GPU memory to come back before its GPUs are handed on.
     """
 
     cores: Sequence[int] | None = None
     gpus: Sequence[str | int] | None = None
     pin: bool = True
-    gpu_wait_s: float = 300.0
-    gpu_shared: bool = False
-    gpu_settle_s: float = 15.0
 
     def __post_init__(self) -> None:
         there = set(machine_cores())
         unknown = [core for core in self.cores or () if core not in there]
-        own = {
-            "cores": (not unknown and (self.cores is None or len(self.cores) > 0), f"must name cores among {sorted(there)}"),
-            "gpu_wait_s": (self.gpu_wait_s >= 0, "must not be negative"),
-            "gpu_settle_s": (self.gpu_settle_s >= 0, "must not be negative"),
-        }
-        require("executor local", self, self.checks() | own)
+        cores = (not unknown and (self.cores is None or len(self.cores) > 0), f"must name cores among {sorted(there)}")
+        require("executor local", self, self.checks() | {"cores": cores})
 
 
 class LocalExecutor(QueuedExecutor):
@@ -66,13 +56,7 @@ class LocalExecutor(QueuedExecutor):
         self._hide_gpus = bool(gpus) and self.options.slots > 1
         pool = Pool(self.options.slots, cores, gpus, machine_memory_gb())
         super().__init__(self.options, pool, "local")
-        self._sharing = GpuSharing(
-            gpus=gpus,
-            what=gpu_user(self.options.folder),
-            wait_s=self.options.gpu_wait_s,
-            shared=self.options.gpu_shared,
-            settle_s=self.options.gpu_settle_s,
-        )
+        self._sharing = self.options.sharing(gpus)
 
     def submit(self, launch: Launch) -> Job:
         check_launch(launch)

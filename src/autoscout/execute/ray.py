@@ -7,17 +7,20 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from autoscout.common.gpus import VISIBLE_GPUS, gpu_environment, present_gpus
 from autoscout.core.errors import Fault, LaunchError, require
 from autoscout.core.launch import Completed, Launch, Resources
 from autoscout.core.protocols import Job
 from autoscout.execute._shared.allocation import Pool, Share
 from autoscout.execute._shared.call import pack_call, refuse_while_reimporting, unpacked
-from autoscout.execute._shared.executor import LaunchOptions, QueuedExecutor, check_launch
+from autoscout.execute._shared.executor import QueuedExecutor, check_launch
 from autoscout.execute._shared.machine import machine_cores
+from autoscout.execute._shared.queue import Run
+from autoscout.execute._shared.sharing import GpuOptions, GpuSharing, OnGpus
 from autoscout.execute._shared.supervisor.client import STUCK_S, LaunchSettings, Supervised
 
 LOOK_S = 0.2  # how often a launch that waits for its machine looks whether it was cancelled
@@ -27,7 +30,7 @@ _users = 0  # executors of this process that use the connection we made
 
 
 @dataclass(frozen=True, kw_only=True)
-class RayOptions(LaunchOptions):
+class RayOptions(GpuOptions):
     """Which Ray to use, and how it treats a trial; Ray holds back trials for which no machine has room.
 
     Attributes:
@@ -49,7 +52,7 @@ class RayExecutor(QueuedExecutor):
     A trial runs in an actor with the cores, GPUs and memory the launch asks for. Inside it the supervisor of the local executor
     holds the limits and ends all descendants; when the actor, its machine or AutoScout dies, the trial goes with it. AutoScout must
     be installed on every machine of the cluster; environment and paths are those of the machine. Ray is started or joined by the
-    first launch.
+    first launch. The GPUs that Ray hands to a trial are leased on their machine too, because other studies there need not use this Ray.
     """
 
     requires: ClassVar[tuple[str, ...]] = ("ray",)
@@ -70,7 +73,8 @@ class RayExecutor(QueuedExecutor):
         if faults:
             raise LaunchError(faults)
         bare = replace(launch, call=None)  # the call travels packed: only the process that runs it needs its code
-        return self._queue.submit(launch, lambda _: _Trial(bare, self._settings, packed, self._actors))
+        asked = _Asked(launch=bare, settings=self._settings, packed=packed, sharing=self.options.sharing(()))
+        return self._queue.submit(launch, lambda _: _Trial(asked, self._actors))
 
     def close(self) -> None:
         self._queue.close()
@@ -105,14 +109,35 @@ class _Slots(Pool):
         return super().take(Resources())
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """What an actor is asked to run, and how; the GPUs are those that Ray hands to it."""
+
+    launch: Launch
+    settings: LaunchSettings
+    packed: bytes | None
+    sharing: GpuSharing
+
+    def run(self) -> Run:
+        if not self.launch.resources.gpus:
+            return self._supervised(Share())
+        gpus = present_gpus()
+        return OnGpus(self.launch, Share(gpus=gpus), replace(self.sharing, gpus=gpus), self._supervised)
+
+    def _supervised(self, share: Share, held: Sequence[int] = ()) -> Supervised:
+        chosen = share.gpus and not any(name in self.launch.env for name in VISIBLE_GPUS)
+        extra = gpu_environment(share.gpus) if chosen else {}  # those that are leased, whatever order CUDA counts in
+        return Supervised(self.launch, share, self.settings, extra, self.packed, unpack=False, held=held)
+
+
 class _Worker:
     """In the actor: launches under their supervisor, one after the other."""
 
     def __init__(self) -> None:
-        self._run: Supervised | None = None
+        self._run: Run | None = None
 
-    def prepare(self, launch: Launch, settings: LaunchSettings, packed: bytes | None) -> None:
-        self._run = Supervised(launch, Share(), settings, {}, packed, unpack=False)
+    def prepare(self, asked: _Asked) -> None:
+        self._run = asked.run()
 
     def run(self) -> Completed:
         assert self._run is not None
@@ -166,10 +191,8 @@ class _Actors:
 class _Trial:
     """On our side: one launch on one of our actors."""
 
-    def __init__(self, launch: Launch, settings: LaunchSettings, packed: bytes | None, actors: _Actors) -> None:
-        self._launch = launch
-        self._settings = settings
-        self._packed = packed
+    def __init__(self, asked: _Asked, actors: _Actors) -> None:
+        self._asked = asked
         self._actors = actors
         self._stopped = threading.Event()
 
@@ -181,7 +204,7 @@ class _Trial:
 
         if self._stopped.is_set():
             return Completed(returncode=None, cancelled=True)
-        actor = self._actors.take(self._launch.resources)
+        actor = self._actors.take(self._asked.launch.resources)
         answered: Completed | None = None
         try:
             answered = self._wait(ray, actor)
@@ -193,13 +216,13 @@ class _Trial:
             )
         finally:
             if answered is not None:
-                self._actors.give(self._launch.resources, actor)
+                self._actors.give(self._asked.launch.resources, actor)
             else:
                 ray.kill(actor)
 
     def _wait(self, ray: Any, actor: Any) -> Completed | None:
         """What the actor answers; None when it was cancelled before it had a machine, or does not answer any more."""
-        prepared = actor.prepare.remote(self._launch, self._settings, self._packed)
+        prepared = actor.prepare.remote(self._asked)
         while not ray.wait([prepared], timeout=LOOK_S)[0]:  # no machine has room yet
             if self._stopped.is_set():
                 return None
@@ -209,11 +232,11 @@ class _Trial:
         while not ray.wait([result], timeout=LOOK_S)[0]:
             if self._stopped.is_set() and give_up_s is None:
                 actor.stop.remote()
-                give_up_s = time.monotonic() + self._settings.grace_s + STUCK_S
+                give_up_s = time.monotonic() + self._asked.settings.grace_s + STUCK_S
             if give_up_s is not None and time.monotonic() > give_up_s:
                 return None
         completed: Completed = ray.get(result)
-        return unpacked(completed) if self._packed is not None else completed
+        return unpacked(completed) if self._asked.packed is not None else completed
 
 
 def _join(options: RayOptions) -> bool:

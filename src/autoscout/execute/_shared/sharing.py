@@ -14,6 +14,7 @@ from autoscout.common.leases import Holder, Lease, Ticket, lease_folder
 from autoscout.core.launch import Completed, Launch, Tenant
 from autoscout.core.log import NOTICES, logger
 from autoscout.execute._shared.allocation import Share
+from autoscout.execute._shared.executor import Checks, LaunchOptions
 from autoscout.execute._shared.queue import Run
 from autoscout.execute._shared.supervisor.client import sweep_orphans
 from autoscout.execute._shared.tenants import MOST_TENANTS, Watch, foreign, own_processes, tenants
@@ -41,6 +42,31 @@ class GpuSharing:
     shared: bool  # whether to run next to them after that, instead of refusing
     settle_s: float = 0.0  # how long to wait for a finished launch's memory to come back
     told_s: dict[Reasons, float] = field(default_factory=dict)  # what was said to the person who waits, and when
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuOptions(LaunchOptions):
+    """Options of executors whose launches share GPUs with others.
+
+    Attributes:
+        gpu_wait_s: How long to wait for other people's processes on the GPUs of a launch.
+        gpu_shared: Run next to them after that, instead of ending the study with their names.
+        gpu_settle_s: How long to wait for a finished trial's GPU memory to come back before its GPUs are handed on.
+    """
+
+    gpu_wait_s: float = 300.0
+    gpu_shared: bool = False
+    gpu_settle_s: float = 15.0
+
+    def checks(self) -> Checks:
+        """The rules for these options and those of every launch."""
+        rule = "must not be negative"
+        return super().checks() | {"gpu_wait_s": (self.gpu_wait_s >= 0, rule), "gpu_settle_s": (self.gpu_settle_s >= 0, rule)}
+
+    def sharing(self, gpus: tuple[str, ...]) -> GpuSharing:
+        """How launches on these GPUs get along with others."""
+        what = gpu_user(self.folder)
+        return GpuSharing(gpus=gpus, what=what, wait_s=self.gpu_wait_s, shared=self.gpu_shared, settle_s=self.gpu_settle_s)
 
 
 def gpu_user(folder: str | Path | None) -> str:

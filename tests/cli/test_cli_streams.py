@@ -22,7 +22,7 @@ def test_a_reader_that_leaves_does_not_end_the_study(tmp_path: Path) -> None:
     path = campaign(tmp_path)
     done = shell(tmp_path, f"autoscout tune {path} 2>&1 | head -n 1 >/dev/null; exit ${{PIPESTATUS[0]}}")
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "autoscout_results" / "numbers" / "trials.jsonl").read_text().count("\n") == 6 + 3 + 2 * 3
+    assert (tmp_path / "autoscout_results" / "numbers" / "trials.jsonl").read_text().count("\n") == 6 + 3 + 3 * 3
     for verb in ("report autoscout_results/numbers", "report autoscout_results/numbers --json", "doctor", f"space show {path}"):
         done = shell(tmp_path, f"autoscout {verb} | head -c 1 >/dev/null; exit ${{PIPESTATUS[0]}}")
         assert (done.returncode, done.stderr) == (0, ""), verb

@@ -31,7 +31,7 @@ def test_a_study_from_a_file_to_the_hand_over(here: Path, capfd: pytest.CaptureF
     told = json.loads(capfd.readouterr().out)
     folder = Path(told["files"]["folder"])
     lines = [json.loads(line) for line in (folder / "trials.jsonl").read_text().splitlines()]
-    assert len(lines) == 6 + 3 + 2 * 3, "the search, the default again, and the final; too few trials to simplify"
+    assert len(lines) == 6 + 3 + 3 * 3, "the search, the default again, and the final with a simpler one; too few trials to simplify before"
     assert lines[0]["config"] == {"x": 0, "y": 0}, "the default comes first"
     assert {"campaign.yaml", "report.html", "report.json", "summary.csv", "t4.json", "store.db", "best"} <= {
         p.name for p in folder.iterdir()
@@ -53,7 +53,7 @@ def test_running_again_measures_nothing_and_more_budget_goes_on(here: Path, capf
     assert again["spent"]["trials"] == first["spent"]["trials"]
     assert call("resume", first["files"]["folder"], "--max-trials", 8, "--json") == 0
     more = json.loads(capfd.readouterr().out)
-    assert more["spent"]["configs"] == 8
+    assert more["spent"]["configs"] >= 8  # the final may add the answer without one change
     assert call("report", first["files"]["folder"], "--json") == 0
     assert json.loads(capfd.readouterr().out)["spent"] == more["spent"]
 
@@ -94,7 +94,7 @@ def test_a_study_goes_on_from_any_folder_and_after_a_move(here: Path, capfd: pyt
     os.chdir(here / "elsewhere")
     assert call("resume", "../moved", "--max-trials", 8, "--json") == 0
     more = json.loads(capfd.readouterr().out)
-    assert more["spent"]["configs"] == 8
+    assert more["spent"]["configs"] >= 8  # the final may add the answer without one change
     assert {**more["task"], "budget": {}} == {**first["task"], "budget": {}}
     assert call("report", here / "moved", "--json") == 0
     assert json.loads(capfd.readouterr().out)["spent"] == more["spent"]

@@ -56,7 +56,7 @@ def test_finalists_come_from_the_trials_they_may_come_from() -> None:
 
 def test_the_answer_without_one_change_is_measured_too_where_there_is_room() -> None:
     search = [trial(0, ok(5.0)), trial(1, ok(4.0))]
-    arguments = (toy_task(), Config(x=0), Finals(finalists=1, rounds=2), None, Config(x=1), [Config(x=7)])
+    arguments = (toy_task(), Config(x=0), Finals(finalists=1, rounds=2), None, Config(x=1), [Config(x=7), Config(x=8)])
     with_it = plan(search, *arguments)
     assert [[each.config["x"] for each in proposals] for proposals in with_it] == [[0, 1, 7], [1, 7, 0]]
     short = plan(search, *arguments, room=False)

@@ -89,7 +89,8 @@ def plan(
         finals: How much to measure.
         among: The trials from which the finalists are chosen; all when None.
         simplified: The winner with fewer changes, which goes first, before the winner itself.
-        without: The same without one of its changes each: more finalists, which show what the change contributes.
+        without: The same without one of its changes each: further finalists, which show what the change contributes; at most as many
+            as there are others.
         room: Whether there is time for them; once the final has begun, it continues as it began.
     """
     chosen = finalists(trials if among is None else among, task, default, finals.finalists)
@@ -97,7 +98,7 @@ def plan(
         chosen = list(dict.fromkeys([simplified, *chosen]))[: finals.finalists]
     if not chosen:
         return []
-    more = list(dict.fromkeys([*chosen, *without]))
+    more = list(dict.fromkeys([*chosen, *without[: finals.finalists]]))
     begun = {trial.proposal.origin.contenders for trial in trials if trial.proposal.origin.phase is Phase.FINAL}
     if _names(default, more) in begun or (room and _names(default, chosen) not in begun):
         chosen = more

@@ -33,8 +33,6 @@ CONFIDENCE = 0.99
 """Of the interval that must lie below "as good" before changes are kept: a knob is kept by mistake once in 200 heats."""
 KEEPS = (1, 2, 3, 5, 8, 13, 21, 34)
 """How many of the knobs that are predicted to matter most the candidates of the first heat keep."""
-MOST_WITHOUT = 3
-"""Configurations that meet the answer in the final only to show what one of its changes contributes."""
 EXPLAINED = 0.95
 """Share of the predicted gain that the largest of them shall explain."""
 
@@ -159,7 +157,7 @@ class _Replay:
         heats = [trial for trial in self.trials if trial.proposal.origin.phase is Phase.SIMPLIFY]  # not the final, which this is for
         known = measured_gains(self.task, heats, self.default, self.incumbent)
         unknown = sorted((knob for knob in changed if knob not in known), key=lambda knob: expected.get(knob, 0.0))
-        return tuple(found for knob in unknown if (found := self._candidate([knob])) is not None)[:MOST_WITHOUT]
+        return tuple(found for knob in unknown if (found := self._candidate([knob])) is not None)
 
     def _changed(self) -> list[str]:
         return [change.knob for change in differences(self.default, self.incumbent)]

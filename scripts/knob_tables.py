@@ -134,7 +134,7 @@ class Source:
                 words.append(text.split("[")[0])
         plain = [word for word in words if word != "None"]
         if "bool" in plain:
-            return {"type": "bool"}
+            return {"type": "str" if "str" in plain else "bool"}
         if choices and not plain:
             return {"type": "choice", "choices": choices}
         if choices:

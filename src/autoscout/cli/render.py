@@ -14,13 +14,16 @@ def render(
     target: Annotated[str, typer.Argument(help="A backend or a campaign file.")],
     pinned: Annotated[list[str] | None, typer.Option("--set", help="KNOB=VALUE; the other knobs stay at their defaults.")] = None,
     model: Annotated[str | None, typer.Option("--model", "-m", help="The model to run.")] = None,
+    gpus: Annotated[int | None, typer.Option("--gpus", help="GPUs to use.")] = None,
     workload: Annotated[list[str] | None, typer.Option("--workload", "-w", help="NAME=VALUE of the workload.")] = None,
+    hardware: Annotated[list[str] | None, typer.Option("--hardware", help="NAME=VALUE of the machine; may be repeated.")] = None,
     export: Annotated[bool, typer.Option("--export", help="Show the hand-over files instead of the measuring launch.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
     """Show the command, variables and files of one configuration."""
     given = {**options.settings(workload, "--workload"), **options.given(model=model)}
-    flags = {"set": options.assignments(pinned or (), "--set"), "workload": given}
+    machine = {**options.settings(hardware, "--hardware"), **options.given(gpus=gpus)}
+    flags = {"set": options.assignments(pinned or (), "--set"), **options.given(workload=given, hardware=machine)}
     setup = prepare(options.load(target, flags))
     launch = setup.backend.render(setup.baseline, setup.task, setup.campaign.search.seed)
     files = setup.backend.export(setup.baseline, setup.task) if export else launch.files

@@ -41,6 +41,8 @@ def tune(
     hostfile: Annotated[Path | None, typer.Option(help="Hosts to use, one `HOST slots=N` a line; gives the facts gpus, nodes.")] = None,
     space: Annotated[Path | None, typer.Option(help="A file with a space, for `command`.")] = None,
     pinned: Annotated[list[str] | None, typer.Option("--set", help="Pin a knob: KNOB=VALUE; may be repeated.")] = None,
+    free: Annotated[list[str] | None, typer.Option("--free", help="Search this knob too, or all; may be repeated.")] = None,
+    allow_lossy: Annotated[bool, typer.Option("--allow-lossy", help="Search knobs that change the answers too, guarded.")] = False,
     metric: Annotated[
         list[str] | None,
         typer.Option("--metric", help="Metric to improve; repeated, the study looks for the front of all. METRIC:maximize says which way."),
@@ -93,7 +95,7 @@ def tune(
         name=experiment_name,
         store=store,
         space=space and space_block(space),
-        workload={**options.settings(workload, "--workload"), **given(**commands, model=model)},
+        workload={**options.settings(workload, "--workload"), **given(**commands, model=model, free=free, allow_lossy=allow_lossy or None)},
         hardware={
             **(options.host_facts(hostfile) if hostfile else {}),
             **options.settings(hardware, "--hardware"),

@@ -256,6 +256,16 @@ class Hints(Protocol):
 
 
 @runtime_checkable
+class RestsKnobs(Protocol):
+    """A backend with more knobs than are worth searching.
+
+    `resting(task)` names those that a study leaves at their default; a knob that the campaign sets, or tries first, is not one of them.
+    """
+
+    def resting(self, task: Task) -> Sequence[str]: ...
+
+
+@runtime_checkable
 class TakesSpace(Protocol):
     """A backend class whose knobs come from the campaign: it is built by `cls(space=...)`."""
 
@@ -454,6 +464,7 @@ __all__ = [
     "Prediction",
     "PrefersExecutor",
     "PrefersSearch",
+    "RestsKnobs",
     "Searcher",
     "Settles",
     "Simulated",

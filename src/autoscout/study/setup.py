@@ -14,7 +14,7 @@ from autoscout.common.suggest import suggestion
 from autoscout.core import plugins
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import Fault, SpaceError
-from autoscout.core.protocols import Backend, Deterministic, Hints, PrefersExecutor, PrefersSearch, Simulated, TakesSpace
+from autoscout.core.protocols import Backend, Deterministic, Hints, PrefersExecutor, PrefersSearch, RestsKnobs, Simulated, TakesSpace
 from autoscout.core.task import Budget, Task
 from autoscout.core.trial import Fidelity
 from autoscout.space import Space
@@ -162,6 +162,9 @@ def _space(campaign: Campaign, backend: Backend, task: Task) -> Space:
     space = backend.space(task)
     if not isinstance(space, Space):
         raise TypeError(f"the backend {campaign.system} must declare an autoscout.space.Space, not {type(space).__name__}")
+    if isinstance(backend, RestsKnobs):
+        named = {name.replace("-", "_") for values in (campaign.set, *campaign.first) for name in values}
+        space = space.rest([name for name in backend.resting(task) if name not in named])
     return space.constrain(*campaign.narrowing()) if campaign.space and not isinstance(backend, TakesSpace) else space
 
 

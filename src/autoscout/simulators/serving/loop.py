@@ -45,6 +45,8 @@ class Served:
     first_token_s: NDArray[np.float64]  # from arrival
     interval_s: NDArray[np.float64]  # mean between output tokens
     total_s: NDArray[np.float64]
+    gaps_s: NDArray[np.float64]  # between two output tokens of a request, and
+    gap_tokens: NDArray[np.float64]  # how many tokens came after such a gap
     finished_s: float  # when the last one ended
     preemptions: int
     output_tokens: int
@@ -74,6 +76,8 @@ class _State:
     entries: int = 0
     context: int = 0  # tokens in the cache of those that decode
     preemptions: int = 0
+    stalled_s: float = 0.0  # since the last token of those that decode, spent on prompts alone
+    gaps: list[tuple[float, int]] = field(default_factory=list)  # seconds before a token, and tokens that waited so
 
     @property
     def used(self) -> int:
@@ -123,6 +127,8 @@ class _Loop:
             first_token_s=self._first - self._arrived,
             interval_s=interval,
             total_s=self._end - self._arrived,
+            gaps_s=np.array([gap for gap, _ in self._state.gaps]),
+            gap_tokens=np.array([float(tokens) for _, tokens in self._state.gaps]),
             finished_s=float(np.max(self._end[good], initial=0.0)),
             preemptions=self._state.preemptions,
             output_tokens=int(outputs[good].sum()),
@@ -167,7 +173,9 @@ class _Loop:
             budget -= part
             if budget <= 0:
                 break
-        state.now_s += self._cost.step_s(decoding, state.context if decoding else 0, prompt_tokens, prompt_work)
+        taken_s = self._cost.step_s(decoding, state.context if decoding else 0, prompt_tokens, prompt_work)
+        state.now_s += taken_s
+        self._token(taken_s, decoding)
         if limits.mixed:
             state.steps += 1  # steps count tokens of those that decode
             state.context += decoding
@@ -205,10 +213,22 @@ class _Loop:
             return
         steps = int(max(1, min(until, room // count if math.isfinite(room) else until)))
         middle = state.context + count * (steps - 1) / 2.0
-        state.now_s += steps * self._cost.step_s(count, middle, 0, 0.0)
+        taken_s = self._cost.step_s(count, middle, 0, 0.0)
+        state.now_s += steps * taken_s
+        self._token(taken_s, count)
+        self._token(taken_s, count * (steps - 1))
         state.steps += steps
         state.context += steps * count
         self._finish_due()
+
+    def _token(self, taken_s: float, tokens: int) -> None:
+        """Note what the tokens of a step waited for; a step without any makes the next ones wait longer."""
+        state = self._state
+        if tokens:
+            state.gaps.append((taken_s + state.stalled_s, tokens))
+            state.stalled_s = 0.0
+        elif state.decoding:
+            state.stalled_s += taken_s
 
     def _next_finish(self) -> int:
         finish = self._state.finish

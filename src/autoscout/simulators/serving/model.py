@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -21,6 +22,10 @@ from autoscout.simulators.serving.step import cache_tokens
 from autoscout.space import Choice, Grid, Space
 
 PERCENTILES = {"mean": None, "median": 50.0, "p50": 50.0, "p75": 75.0, "p90": 90.0, "p95": 95.0, "p99": 99.0}
+
+PROBES = 8  # rates that are tried for a capacity; half of the distance on a log scale each, from the rate of a busy server downwards
+MOST_BUSY = 256  # requests in flight of a server that is as busy as it can be
+QUEUE_MS = 10_000.0  # a wait for the first token that means a growing queue, where no limit is stricter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +55,7 @@ class ServingModel:
         self._calibration: ServingCalibration = serving_calibration(self.options.calibration or None)
         self._seen: tuple[Task, ServingTask] | None = None
         self._memory: dict[tuple[str, str], dict[str, float]] = {}
+        self._runs: dict[object, dict[str, float]] = {}
         self._scale = 1.0
 
     @classmethod
@@ -108,6 +114,7 @@ class ServingModel:
         if self._seen is None or self._seen[0] is not task:
             self._seen = (task, read_serving_task(task))
             self._memory.clear()
+            self._runs.clear()
         return self._seen[1]
 
     def _spread(self, task: Task) -> float:
@@ -126,10 +133,20 @@ class ServingModel:
         need = reading.input_tokens + reading.output_tokens
         if not found.fits or capacity < need:
             return {"feasible": 0.0 if not found.fits or capacity <= 0 else 0.1}
-        served = self._run(found, reading)
-        values = self._summary(served, found, reading)
+        # Room in the cache and requests at once beyond all that is ever sent change nothing: no second run for them.
+        most = max(reading.requests, MOST_BUSY)
+        limits = replace(found.limits, max_requests=min(found.limits.max_requests, most))
+        key = (found.job, limits, found.replicas, min(capacity, most * need))
+        if key not in self._runs:
+            self._runs[key] = self._answer(found, reading)
+        values = self._runs[key]
         room = np.log(capacity / need)
         return {**values, "feasible": float(1.0 / (1.0 + np.exp(-4.0 * room - 1.0))), "cache_tokens": capacity}
+
+    def _answer(self, found: Deployment, reading: ServingTask) -> dict[str, float]:
+        if reading.capacity:
+            return self._capacity(found, reading)
+        return self._summary(self._run(found, reading), found, reading)
 
     def _run(self, found: Deployment, reading: ServingTask) -> Served:
         capacity = float(cache_tokens(found.job, found.memory_share))
@@ -161,7 +178,6 @@ class ServingModel:
         times = {
             "ttft": served.first_token_s,
             "tpot": served.interval_s,
-            "itl": served.interval_s,
             "e2e": served.total_s,
             "e2el": served.total_s,
         }
@@ -170,6 +186,7 @@ class ServingModel:
             for word, percent in PERCENTILES.items():
                 if len(good):
                     values[f"{word}_{name}_ms"] = 1e3 * float(good.mean() if percent is None else np.percentile(good, percent))
+        values |= _gaps(served)
         finished = int(np.isfinite(served.total_s).sum())
         span_s = max(served.finished_s, 1e-9)
         if reading.request_rate is not None:  # a short draw of arrivals may run ahead of the rate: no server answers more than it is asked
@@ -179,8 +196,22 @@ class ServingModel:
         values["total_token_throughput"] = (served.output_tokens + finished * reading.input_tokens) / span_s * found.replicas
         values["output_throughput_per_gpu"] = values["output_throughput"] / max(1.0, found.job.tp * found.job.pp * found.replicas)
         values["preemptions"] = float(served.preemptions)
-        values["request_goodput"] = self._goodput(served, reading, found, span_s)
+        values["request_goodput"] = values["goodput"] = self._goodput(served, reading, found, span_s)
         return values
+
+    def _capacity(self, found: Deployment, reading: ServingTask) -> dict[str, float]:
+        """The highest rate that keeps every limit, and the metrics there; none at all where no rate does."""
+        busy = replace(reading, request_rate=None, concurrency=min(found.limits.max_requests * found.replicas, MOST_BUSY))
+        top = self._summary(self._run(found, busy), found, busy)["request_throughput"]
+
+        def probe(rate: float) -> dict[str, float] | None:
+            at = replace(reading, request_rate=rate, concurrency=None)
+            values = self._summary(self._run(found, at), found, at)
+            limits = {"p95_ttft_ms": QUEUE_MS, **reading.limits}
+            return values if all(values.get(name, 0.0) <= bound for name, bound in limits.items()) else None
+
+        best = highest(probe, top)
+        return {"capacity_rps": best[0], **best[1]} if best else {"capacity_rps": 0.0}
 
     def _goodput(self, served: Served, reading: ServingTask, found: Deployment, span_s: float) -> float:
         """Requests per second that keep every latency limit with the calibrated margin."""
@@ -193,12 +224,47 @@ class ServingModel:
         return float(keep.sum() / span_s * found.replicas)
 
 
+def highest(probe: Callable[[float], dict[str, float] | None], top: float) -> tuple[float, dict[str, float]] | None:
+    """The highest rate up to `top` for which `probe` has an answer, within a few per cent, and the answer; None where none has.
+
+    >>> found = highest(lambda rate: {"x": rate} if rate <= 20 else None, 64.0)
+    >>> found is not None and 18 < found[0] <= 20
+    True
+    """
+    low, high = top / 2**PROBES, top
+    best = None
+    for _ in range(PROBES):
+        rate = high if best is None and high == top else math.sqrt(low * high)
+        values = probe(rate)
+        if values is None:
+            high = rate if rate < top else math.nextafter(top, 0.0)
+        else:
+            best, low = (rate, values), rate
+            if rate == top:
+                break
+    return best
+
+
+def _gaps(served: Served) -> dict[str, float]:
+    """Percentiles of the time between two tokens, over tokens and not over requests."""
+    if not len(served.gaps_s):
+        return {}
+    order = np.argsort(served.gaps_s)
+    gaps, counts = served.gaps_s[order], np.cumsum(served.gap_tokens[order])
+    found = {}
+    for word, percent in PERCENTILES.items():
+        place = len(gaps) - 1 if percent is None else min(len(gaps) - 1, int(np.searchsorted(counts, counts[-1] * percent / 100.0)))
+        value = np.average(served.gaps_s, weights=served.gap_tokens) if percent is None else gaps[place]
+        found[f"{word}_itl_ms"] = 1e3 * float(value)
+    return found
+
+
 def _parts(served: Served) -> Mapping[str, Any]:
     return {"ttft": served.first_token_s, "tpot": served.interval_s, "itl": served.interval_s, "e2e": served.total_s}
 
 
 def _rate(metric: str) -> bool:
-    return "throughput" in metric or "goodput" in metric
+    return "throughput" in metric or "goodput" in metric or "capacity" in metric
 
 
 __all__ = ["ServingModel"]

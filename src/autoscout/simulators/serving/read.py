@@ -50,9 +50,12 @@ class ServingTask:
     requests: int
     engine: int
     fixed: Mapping[str, Any]
-    limits: Mapping[str, float]  # seconds, by metric name without unit
+    limits: Mapping[str, float]  # in the unit of the metric, by its name
+    capacity: bool = False  # whether the highest rate within the limits is asked for
 
 
+CAPACITY = "capacity_rps"
+"""The metric for which a rate is looked for instead of given."""
 MOST_REQUESTS = 1_000_000  # of one simulated benchmark
 
 
@@ -91,7 +94,10 @@ def read_serving_task(task: Task) -> ServingTask:
         kinds = " and ".join(one.name for one, _ in machines.groups)
         rule = "the serving model knows replicas on one kind of GPU"
         faults.append(Fault(where="task", field="hardware.gpus", value=kinds, rule=rule, fix="Ask for each kind on its own"))
-    if rate is None and concurrency is None:
+    capacity = task.objective.metric == CAPACITY
+    if rate is None and concurrency is None and given is not None:
+        concurrency = given  # all at once
+    if rate is None and concurrency is None and not capacity:
         faults.append(Fault(where="task", field="workload.concurrency", rule="give concurrency, or request_rate in requests per second"))
     if faults or shape is None or machines is None:
         raise ConfigError(faults)
@@ -111,6 +117,7 @@ def read_serving_task(task: Task) -> ServingTask:
         engine=ENGINES.index(engine) if engine in ENGINES else 0,
         fixed={name: facts[name] for names in KNOBS.values() for name in names if name in facts},
         limits={limit.metric: limit.value for limit in task.objective.limits if limit.op.startswith("<")},
+        capacity=capacity,
     )
 
 

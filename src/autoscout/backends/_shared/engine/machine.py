@@ -1,0 +1,71 @@
+"""The GPUs that an engine is tuned for: those of this machine, or those that the task names."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
+
+from autoscout.catalog.gpus import gpu
+from autoscout.common.fields import read_fields
+from autoscout.common.gpus import named, present_gpus, read_gpus
+from autoscout.core.errors import ConfigError, Fault
+
+MOST_GPUS = 4096  # of one deployment
+
+
+class Hardware(BaseModel):
+    """The facts that knobs and their defaults depend on; others may be given and are kept."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    gpus: int = Field(ge=0, le=MOST_GPUS)
+    gpu: str = ""
+    gpu_memory_gb: FiniteFloat = Field(0.0, ge=0)
+    cores: int = Field(1, ge=1)
+
+
+def hardware(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
+    """The facts that were given, filled up with those of this machine where they speak of it, and all that is wrong with them."""
+    found = dict(given)
+    match = re.fullmatch(r"(\d{1,6})\s*[x×*]\s*([^+]+)", str(found.get("gpus", "")))
+    if match:  # as `autoscout estimate` writes it: 8xH100
+        found |= {"gpus": int(match[1]), "gpu": match[2].strip()}
+    if "gpu" not in found:  # another kind was named: this machine's GPUs say nothing about it
+        found = {**_present(), **found}
+    found.setdefault("gpus", 1)
+    found.setdefault("cores", len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    if not found.get("gpu_memory_gb") and isinstance(found.get("gpu"), str) and found["gpu"]:
+        try:
+            found["gpu_memory_gb"] = round(gpu(found["gpu"]).memory_gb, 1)
+        except ConfigError:
+            pass  # a GPU that the catalogue does not know: the engine's defaults for small ones
+    return found, read_fields(Hardware, found, "hardware")[1]
+
+
+def _present() -> dict[str, Any]:
+    visible = present_gpus()
+    readings = list(named(visible, read_gpus()).values())
+    kinds = {reading.name for reading in readings}
+    return {
+        "gpus": len(visible),
+        **({"gpu": _known_name(readings[0].name)} if len(kinds) == 1 else {}),
+        **({"gpu_memory_gb": round(min(reading.total_gb for reading in readings), 1)} if readings else {}),
+    }
+
+
+def _known_name(name: str) -> str:
+    """The catalogue's name of a GPU where it has one; `NVIDIA H100 80GB HBM3` is an H100."""
+    words = name.removeprefix("NVIDIA ").split()
+    for length in range(len(words), 0, -1):
+        try:
+            return gpu(" ".join(words[:length])).name
+        except ConfigError:
+            continue
+    return name
+
+
+__all__ = ["Hardware", "hardware"]

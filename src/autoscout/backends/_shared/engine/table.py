@@ -1,0 +1,140 @@
+"""The flags of one version of an engine, and what people know about them.
+
+`tables/VERSION.yaml` of an engine's package is written by `scripts/knob_tables.py` from the engine itself; `knobs.yaml` is written by hand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+from autoscout.core.config import Value
+from autoscout.core.log import logger
+
+SEARCHED = 0.2
+"""Knobs that matter at least this much are searched by default; the others stay as the engine has them unless they are freed."""
+
+log = logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlagRow:
+    """One flag of the engine.
+
+    Attributes:
+        name: The engine's own name of the setting.
+        flag: How the command line writes it.
+        type: `int`, `float`, `str`, `choice`, `list`, `json`; `bool` has a `--no-` form, `switch` has none.
+        default: The engine's own; None where it computes it.
+        choices: What it may be, where the engine lists that.
+    """
+
+    name: str
+    flag: str
+    type: str
+    default: Any = None
+    choices: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnobRow:
+    """One knob, as `knobs.yaml` has it; the comments there say what the fields mean."""
+
+    name: str
+    flag: str = ""
+    grid: tuple[float, ...] = ()
+    values: tuple[Value, ...] = ()
+    default: Value = None
+    left_out: Value = None
+    always: bool = False
+    most: str = ""
+    log: bool = False
+    unit: str = ""
+    needs: str = ""
+    when: str = ""
+    matters: float = 0.0
+    lossy: bool = False
+    trades: str = ""
+
+    @property
+    def setting(self) -> str:
+        """The entry of the table whose flag carries it."""
+        return (self.flag or self.name).partition(".")[0]
+
+    @property
+    def key(self) -> str:
+        """The key inside the JSON value of that flag; empty for a flag of its own."""
+        return self.flag.partition(".")[2]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineTable:
+    """Flags, knobs and the rules between them, for one version."""
+
+    engine: str
+    version: str
+    flags: Mapping[str, FlagRow]
+    knobs: Mapping[str, KnobRow] = field(default_factory=dict)
+    constraints: tuple[tuple[str, str], ...] = ()  # rule, why
+
+    def without(self, missing: frozenset[str]) -> EngineTable:
+        """This table less settings that the engine at hand does not know, and the knobs that need them."""
+        flags = {name: row for name, row in self.flags.items() if name not in missing}
+        knobs = {name: row for name, row in self.knobs.items() if row.setting in flags}
+        return EngineTable(engine=self.engine, version=self.version, flags=flags, knobs=knobs, constraints=self.constraints)
+
+
+def versions(engine: str) -> tuple[str, ...]:
+    """The versions there are tables of, oldest first."""
+    folder = files(f"autoscout.backends.{engine}").joinpath("tables")
+    return tuple(sorted((item.name.removesuffix(".yaml") for item in folder.iterdir() if item.name.endswith(".yaml")), key=numbers))
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """A version as numbers that compare.
+
+    >>> numbers("0.9.2+cpu") < numbers("0.10.0")
+    True
+    """
+    return tuple(int(part) for part in re.findall(r"\d+", version.split("+")[0])[:3])
+
+
+def nearest(engine: str, version: str) -> str:
+    """The newest table that is not newer than `version`, else the oldest; the newest of all for an unknown one."""
+    known = versions(engine)
+    if not numbers(version):
+        return known[-1]
+    older = [name for name in known if numbers(name) <= numbers(version)]
+    return older[-1] if older else known[0]
+
+
+@cache
+def table(engine: str, version: str) -> EngineTable:
+    """The table of exactly that version; see `nearest` for others."""
+    home = files(f"autoscout.backends.{engine}")
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the tables are long; the C loader is ten times faster
+    data = yaml.load(home.joinpath("tables", f"{version}.yaml").read_text(encoding="utf-8"), Loader=loader)
+    known = yaml.load(home.joinpath("knobs.yaml").read_text(encoding="utf-8"), Loader=loader)
+    flags = {name: FlagRow(name=name, **_frozen(row)) for name, row in data["flags"].items()}
+    rows = [KnobRow(name=name, **_frozen(row)) for name, row in known["knobs"].items()]
+    knobs = {row.name: row for row in rows if row.setting in flags}
+    rules = tuple((entry["rule"], entry["why"]) for entry in known["constraints"])
+    return EngineTable(engine=engine, version=str(data["version"]), flags=flags, knobs=knobs, constraints=rules)
+
+
+def _frozen(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
+
+
+def table_for(engine: str, version: str, missing: frozenset[str] = frozenset()) -> EngineTable:
+    """The table to use for a version, less what the engine at hand does not know."""
+    return table(engine, nearest(engine, version)).without(missing)
+
+
+__all__ = ["SEARCHED", "EngineTable", "FlagRow", "KnobRow", "nearest", "numbers", "table", "table_for", "versions"]

@@ -1,0 +1,138 @@
+"""The workload of an engine: which model, which requests, what may change; read from plain data, all faults at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from pydantic import Field, FiniteFloat
+
+from autoscout.backends._shared.engine.model import ModelFacts, model_facts
+from autoscout.backends._shared.engine.space import ALL
+from autoscout.backends._shared.engine.table import EngineTable
+from autoscout.backends._shared.serving.plan import THROUGHPUTS, Load
+from autoscout.common.fields import Listed, read_fields, shown
+from autoscout.common.suggest import suggestion
+from autoscout.core.errors import Fault
+
+WHERE = "workload"
+FACTS = tuple(f"model_{name}" for name in ModelFacts.__dataclass_fields__)
+
+
+class Workload(Load):
+    """What is asked of the engine. The fields of the load are those of `Load`.
+
+    Attributes:
+        model: A folder with a `config.json`, or the name of a remote model. Without weights in the folder random ones are used.
+        engine_command: How the engine is started, in words; its installed program when empty.
+        engine_version: Whose table of flags is used; found out when empty.
+        engine_args: More settings of the engine, by their names; not for knobs.
+        env: More variables for the engine's environment.
+        max_model_len: Longest request in tokens, prompt and answer; the model's own when 0.
+        draft_model: A small model that guesses for speculative decoding.
+        free: Knobs to search besides the usual ones; `all` for every one.
+        allow_lossy: Search knobs that change the answers too: quantised weights and cache, speculative decoding.
+        max_logprob_error: With those, how far log-probabilities of the default's answers may move, in nats.
+        start_limit_s: The engine must be up by then.
+        limit_s: The load must have ended by then.
+        search_limit_s: How long the search for the capacity of one configuration may take.
+    """
+
+    model: str = Field(min_length=1)
+    engine_command: Listed = []
+    engine_version: str = ""
+    engine_args: dict[str, Any] = Field(default_factory=dict)
+    env: dict[str, str] = Field(default_factory=dict)
+    max_model_len: int = Field(0, ge=0)
+    draft_model: str = ""
+    free: Listed = []
+    allow_lossy: bool = False
+    max_logprob_error: FiniteFloat = Field(0.2, gt=0)
+    start_limit_s: FiniteFloat = Field(900.0, gt=0)
+    limit_s: FiniteFloat = Field(900.0, gt=0)
+    search_limit_s: FiniteFloat = Field(90.0, gt=0)
+
+    def to_json(self, facts: ModelFacts) -> dict[str, Any]:
+        """Plain data for a task; reading it gives this workload again. What is at its default is left out, but for the lengths."""
+        data = self.model_dump(mode="json", exclude_defaults=True)
+        lengths = {"input_tokens": self.input_tokens, "output_tokens": self.output_tokens}
+        known = {f"model_{name}": value for name, value in asdict(facts).items()}
+        return {**data, **lengths, **known}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Workload:
+        """Of a task that the backend made."""
+        return cls.model_construct(**{name: value for name, value in data.items() if name not in FACTS})
+
+
+def facts_of(data: Mapping[str, Any]) -> ModelFacts:
+    """The facts of the model in a task."""
+    return ModelFacts(**{name: data[f"model_{name}"] for name in ModelFacts.__dataclass_fields__})
+
+
+def read_workload(data: Mapping[str, Any]) -> tuple[Workload | None, ModelFacts, list[Fault]]:
+    """The workload as it was given, the facts of its model, and all that is wrong."""
+    given, faults = read_fields(Workload, {name: value for name, value in data.items() if name not in FACTS}, WHERE)
+    named = data.get("model")
+    facts, unknown = model_facts(named) if isinstance(named, str) and named else (ModelFacts(), [])
+    if given is None:
+        return None, facts, [*faults, *unknown]
+    room = given.max_model_len or facts.max_len
+    rule = f"a request needs up to {given.longest} tokens, but the engine takes {room}"
+    if given.workload == "random" and 0 < room < given.longest:
+        unknown.append(Fault(where=WHERE, field="max_model_len" if given.max_model_len else "input_tokens", value=str(room), rule=rule))
+    return given, facts, [*faults, *unknown]
+
+
+def check_names(given: Workload, table: EngineTable) -> list[Fault]:
+    """What is wrong with the names of knobs and settings, which depend on the engine's version."""
+    faults = [
+        Fault(where=WHERE, field="free", value=shown(name), rule="there is no such knob", fix=suggestion(str(name), table.knobs))
+        for name in given.free
+        if name not in table.knobs and name != ALL
+    ]
+    carried = {row.setting for row in table.knobs.values()}
+    for name in map(plain, given.engine_args):
+        if name in carried:
+            fix = f"Pin it: --set {name}=..." if name in table.knobs else "Pin its knobs"
+            faults.append(Fault(where=WHERE, field=f"engine_args.{name}", rule="is a knob", fix=fix))
+        elif name not in table.flags:
+            rule = f"{table.engine} {table.version} has no such flag"
+            faults.append(Fault(where=WHERE, field=f"engine_args.{name}", rule=rule, fix=suggestion(name, table.flags)))
+    return faults
+
+
+def plain(name: str) -> str:
+    """The name of a setting as the table has it, for one written like a flag."""
+    return name.removeprefix("--").replace("-", "_")
+
+
+def usual_metric(given: Workload, limits: bool) -> str:
+    """What to improve when nothing is named: with limits the capacity, or what a given load achieves; without them the throughput."""
+    if limits and given.request_rate:
+        return "goodput"
+    return "capacity_rps" if limits and not given.concurrency and given.workload != "trace" else THROUGHPUTS[0]
+
+
+def filled(given: Workload, metric: str) -> Workload:
+    """The workload with arrivals and clients that suit the goal, where they were left out."""
+    change: dict[str, Any] = {}
+    if metric in ("capacity_rps", "goodput") and "arrival" not in given.model_fields_set:
+        change["arrival"] = "poisson"
+    elif given.request_rate and "arrival" not in given.model_fields_set:
+        change["arrival"] = "poisson"
+    return given.model_copy(update=change) if change else given
+
+
+def goal_kind(given: Workload, metric: str) -> str:
+    """The kind of trial that measures a metric."""
+    if metric == "capacity_rps":
+        return "capacity"
+    if metric == "goodput":
+        return "goodput"
+    loaded = given.concurrency or given.request_rate or given.workload == "trace"
+    return "latency" if loaded else "offline"
+
+
+__all__ = ["FACTS", "Workload", "check_names", "facts_of", "filled", "goal_kind", "plain", "read_workload", "usual_metric"]

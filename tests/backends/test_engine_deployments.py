@@ -52,7 +52,7 @@ def test_command_lines_change_only_on_purpose(engine: str) -> None:
 @pytest.mark.parametrize("this", DEPLOYMENTS, ids=lambda this: this.name)
 def test_the_hand_over_is_whole(engine: str, this: Documented) -> None:
     made = files(engine, this)
-    assert {"run.sh", "config.yaml", "env", "bench_run.sh", "k8s_deploy.yaml", "compose.yaml"} <= made.keys()
+    assert {"run.sh", "config.yaml", "bench_run.sh", "k8s_deploy.yaml", "compose.yaml"} <= made.keys()
     subprocess.run(["sh", "-n"], input=made["run.sh"], text=True, check=True)
     workload, *services = list(yaml.safe_load_all(made["k8s_deploy.yaml"]))
     pod = workload["spec"]["template"]["spec"]["containers"][0]

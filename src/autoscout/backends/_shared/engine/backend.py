@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import math
@@ -26,7 +27,7 @@ from autoscout.core.config import Config, Value
 from autoscout.core.launch import Completed, Launch, Resources
 from autoscout.core.names import Names
 from autoscout.core.task import Task
-from autoscout.core.trial import Measurement
+from autoscout.core.trial import Measurement, Status
 from autoscout.space import Space
 
 ROOM = 0.88  # share of GPU memory that weights may take when a number of GPUs is chosen for a model; the rest is for the cache
@@ -52,7 +53,7 @@ class EngineBackend:
 
     @classmethod
     def example(cls) -> Mapping[str, object]:
-        command = [sys.executable, "-m", "autoscout.testing.openai_server"]  # speaks the API and computes nothing
+        command = [sys.executable, "-m", "autoscout.testing.openai_server", "--vocab-size", "200000"]  # speaks the API and computes nothing
         load = {"input_tokens": 32, "output_tokens": 8, "concurrency": 4, "requests": 16}
         return {"workload": {"model": "llama-3.1-8b", "engine_command": command, **load}, "hardware": {"gpus": 0, "cores": 2}}
 
@@ -225,8 +226,11 @@ class EngineBackend:
             name=Names(self.space(task).knobs).name(config),
         )
 
-    def parse(self, completed: Completed, task: Task) -> Measurement:  # noqa: ARG002 - the trial wrote down everything that is needed
-        return outcome(completed)
+    def parse(self, completed: Completed, task: Task) -> Measurement:
+        found, metric = outcome(completed), task.objective.metric
+        if found.ok and metric not in found.metrics:
+            return dataclasses.replace(found, status=Status.WRONG_OUTPUT, reason=f"the trial reported no {metric}")
+        return found
 
     def export(self, config: Config, task: Task) -> Mapping[str, str]:
         deployment = Deployment(

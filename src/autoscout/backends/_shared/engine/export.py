@@ -64,7 +64,7 @@ def export_files(this: Deployment, plan: str) -> dict[str, str]:
             f'  --host "${{HOST:-127.0.0.1}}" --port "${{PORT:-{PORT}}}"{rest} "$@"\n'
         ),
         "config.yaml": f"# Settings of {this.engine.title} {this.version} that differ from its own defaults.\n{config_file(this.settings, this.table)}",
-        "env": "".join(f"{name}={value}\n" for name, value in this.env.items()),
+        **({"env": "".join(f"{name}={value}\n" for name, value in this.env.items())} if this.env else {}),
         "bench_run.sh": (
             "#!/bin/sh\nset -eu\n"
             'here="$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)"\n'

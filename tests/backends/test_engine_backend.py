@@ -1,0 +1,261 @@
+"""Tasks, spaces, launches and hand-overs of `vllm` and `sglang`; nothing is started."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from autoscout.backends._shared.serving.plan import PLAN
+from autoscout.backends.sglang import SglangBackend
+from autoscout.backends.vllm import VllmBackend
+from autoscout.backends.vllm.backend import own_defaults
+from autoscout.core.config import Config
+from autoscout.core.errors import ConfigError, SpaceError
+from autoscout.core.task import Task
+from autoscout.study.campaign import build_campaign
+from autoscout.study.setup import prepare
+from autoscout.study.start import find_simulator
+
+SHAPE = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
+    "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 32000, "max_position_embeddings": 16384,
+}  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "config.json").write_text(json.dumps(SHAPE))
+    (tmp_path / "tokenizer.json").write_text("{}")
+    return tmp_path
+
+
+def vllm(model: Path | str, gpus: str = "1xH200", slo: tuple[str, ...] = ("p95_ttft_ms<=500",), **workload: Any) -> tuple[VllmBackend, Task]:
+    backend = VllmBackend()
+    given = {
+        "workload": {"model": str(model), "engine_version": "0.24.0", "engine_command": ["vllm", "serve"], **workload},
+        "hardware": {"gpus": gpus, "cores": 16},
+        "objective": {"slo": list(slo)},
+    }
+    return backend, backend.task(given)
+
+
+def line(backend: VllmBackend, task: Task, **changes: Any) -> list[str]:
+    space = backend.space(task)
+    config = space.project({**space.default(), **changes})
+    assert all(config[name] == value for name, value in changes.items())
+    return list(backend.serve(config, task))
+
+
+def test_the_default_is_the_engine_without_flags(folder: Path) -> None:
+    (folder / "model.safetensors").write_text("")
+    backend, task = vllm(folder)
+    assert line(backend, task) == ["vllm", "serve", str(folder), "--host", "127.0.0.1", "--port", "{port}"]
+
+
+def test_a_folder_without_weights_gets_random_ones(folder: Path) -> None:
+    backend, task = vllm(folder)
+    assert line(backend, task)[3:5] == ["--load-format", "dummy"]
+    (folder / "tokenizer.json").unlink()
+    backend, task = vllm(folder)
+    assert "--skip-tokenizer-init" in line(backend, task)
+
+
+@pytest.mark.parametrize(
+    ("kind", "memory", "version", "tokens", "requests"),
+    [
+        ("H200", 141.0, "0.24.0", 8192, 1024),
+        ("H100", 80.0, "0.24.0", 8192, 1024),
+        ("A100-80", 80.0, "0.24.0", 2048, 256),
+        ("L40S", 48.0, "0.24.0", 2048, 256),
+        ("B200", 180.0, "0.24.0", 8192, 1024),
+        ("B200", 180.0, "0.32.0", 16384, 1024),
+        ("", 0.0, "0.24.0", 2048, 256),
+    ],
+)
+def test_limits_that_vllm_chooses_by_itself(kind: str, memory: float, version: str, tokens: int, requests: int) -> None:
+    own = own_defaults({"gpus": 1, "gpu": kind, "gpu_memory_gb": memory}, version)
+    assert (own["max_num_batched_tokens"], own["max_num_seqs"]) == (tokens, requests)
+
+
+def test_vllm_on_a_cpu_chooses_smaller_limits() -> None:
+    own = own_defaults({"gpus": 0}, "0.32.0")
+    assert (own["max_num_batched_tokens"], own["max_num_seqs"]) == (2048, 128)
+
+
+def test_words_of_every_kind(folder: Path) -> None:
+    backend, task = vllm(folder, allow_lossy=True)
+    words = line(backend, task, max_num_seqs=64, enable_prefix_caching=False, cudagraph_mode="PIECEWISE", quantization="fp8")
+    assert words[words.index("--max-num-seqs") + 1] == "64"
+    assert "--no-enable-prefix-caching" in words
+    assert json.loads(words[words.index("--compilation-config") + 1]) == {"cudagraph_mode": "PIECEWISE"}
+    assert words[words.index("--quantization") + 1] == "fp8"
+
+
+def test_guesses_need_their_settings(folder: Path) -> None:
+    backend, task = vllm(folder, allow_lossy=True, draft_model="small")
+    words = line(backend, task, speculative_method="draft_model", num_speculative_tokens=4, async_scheduling=False)
+    told = json.loads(words[words.index("--speculative-config") + 1])
+    assert told == {"method": "draft_model", "num_speculative_tokens": 4, "model": "small"}
+    backend, task = vllm(folder, allow_lossy=True)
+    assert "draft_model" not in backend.space(task).choices("speculative_method")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"max_num_batched_tokens": 512, "max_num_seqs": 1024}, "number of requests in it"),
+        ({"enable_chunked_prefill": False, "max_num_batched_tokens": 8192}, "a whole prompt must fit one step"),
+    ],
+)
+def test_what_vllm_refuses_is_never_proposed(folder: Path, wrong: dict[str, Any], why: str) -> None:
+    backend, task = vllm(folder)
+    space = backend.space(task)
+    told = space.check(Config({**space.default(), **wrong}))
+    assert any(why in reason for reason in told), told
+
+
+def test_parallelism_fits_gpus_and_heads(folder: Path) -> None:
+    backend, task = vllm(folder, gpus="8xH100")
+    space = backend.space(task)
+    assert space.choices("tensor_parallel_size") == (1, 2, 4, 8), "3, 5 and 6 do not divide 32 heads"
+    assert space.choices("data_parallel_size", Config(tensor_parallel_size=4)) == (1, 2)
+    backend, task = vllm(folder)
+    assert "tensor_parallel_size" not in backend.space(task).knobs, "one GPU leaves no choice"
+
+
+def test_a_large_model_is_spread_over_as_few_gpus_as_hold_it() -> None:
+    backend, task = vllm("meta-llama/Llama-3.3-70B-Instruct", gpus="8xH100")
+    assert backend.space(task).default()["tensor_parallel_size"] == 2
+    assert backend.render(backend.space(task).default(), task, 1).resources.gpus == 2
+    backend, task = vllm("meta-llama/Llama-3.1-8B-Instruct", gpus="8xH100")
+    assert backend.space(task).default()["tensor_parallel_size"] == 1
+
+
+def study(folder: Path, **blocks: Any) -> Any:
+    workload = {"model": str(folder), "engine_version": "0.24.0", **blocks.pop("workload", {})}
+    data = {"system": "vllm", "workload": workload, "hardware": {"gpus": "1xH200", "cores": 16}, "goal": {"slo": ["p95_ttft_ms<=500"]}}
+    return prepare(build_campaign({**data, **blocks}, where="test"))
+
+
+def searched(setup: Any) -> set[str]:
+    return {name for name, knob in setup.space.knobs.items() if len(knob.values) > 1}
+
+
+def test_only_what_matters_is_searched(folder: Path) -> None:
+    setup = study(folder)
+    assert {"max_num_seqs", "max_num_batched_tokens"} <= searched(setup)
+    assert not {"quantization", "kv_cache_dtype", "speculative_method", "num_speculative_tokens", "block_size"} & searched(setup)
+
+
+def test_knobs_are_freed_and_lossy_ones_allowed(folder: Path) -> None:
+    assert "block_size" in searched(study(folder, workload={"free": ["block_size"]}))
+    everything = searched(study(folder, workload={"free": ["all"]}))
+    assert {"block_size", "stream_interval", "attention_backend"} <= everything
+    assert "quantization" not in everything, "answers change only where that is allowed"
+    assert {"quantization", "kv_cache_dtype"} <= searched(study(folder, workload={"allow_lossy": True}))
+
+
+def test_a_knob_that_is_set_need_not_be_freed(folder: Path) -> None:
+    setup = study(folder, set={"block-size": 32, "quantization": "fp8"})
+    assert (setup.baseline["block_size"], setup.baseline["quantization"]) == (32, "fp8")
+    with pytest.raises(SpaceError, match="no such knob"):
+        study(folder, set={"blok_size": 32})
+
+
+def test_all_faults_at_once(folder: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        vllm(folder, free=["blok_size"], engine_args={"max_num_seqs": 3, "no-such-flag": 1})
+    told = str(caught.value)
+    assert all(part in told for part in ("blok_size", "Did you mean block_size", "--set max_num_seqs", "no_such_flag"))
+    with pytest.raises(ConfigError, match="there is no such folder"):
+        vllm("/no/such/folder")
+    with pytest.raises(ConfigError, match="up to 20000 tokens, but the engine takes 16384"):
+        vllm(folder, input_tokens=19000, output_tokens=1000)
+    with pytest.raises(ConfigError, match="goodput is measured at a rate"):
+        backend = VllmBackend()
+        backend.task({"workload": {"model": str(folder)}, "objective": {"metric": "goodput", "slo": ["p95_ttft_ms<=1"]}})
+
+
+def test_more_settings_of_the_engine(folder: Path) -> None:
+    backend, task = vllm(folder, engine_args={"max-logprobs": 5, "trust-remote-code": True}, max_model_len=4096)
+    words = line(backend, task)
+    assert words[words.index("--max-logprobs") + 1] == "5"
+    assert "--trust-remote-code" in words
+    assert words[words.index("--max-model-len") + 1] == "4096"
+    read = yaml.safe_load(backend.export(backend.space(task).default(), task)["config.yaml"])
+    assert read == {"max-logprobs": 5, "trust-remote-code": True, "max-model-len": 4096, "load-format": "dummy"}
+
+
+@pytest.mark.parametrize(
+    ("workload", "slo", "metric", "kind"),
+    [
+        ({}, ("p95_ttft_ms<=500",), "capacity_rps", "capacity"),
+        ({"request_rate": 8.0}, ("p95_ttft_ms<=500",), "goodput", "goodput"),
+        ({"concurrency": 8}, ("p95_ttft_ms<=500",), "output_throughput", "latency"),
+        ({"concurrency": 8}, (), "output_throughput", "latency"),
+        ({}, (), "output_throughput", "offline"),
+    ],
+)
+def test_the_goal_follows_from_load_and_limits(folder: Path, workload: dict[str, Any], slo: tuple[str, ...], metric: str, kind: str) -> None:
+    backend, task = vllm(folder, slo=slo, **workload)
+    assert task.objective.metric == metric
+    plan = json.loads(backend.render(backend.space(task).default(), task, 3).files[PLAN])
+    assert (plan["goal"]["kind"], plan["seed"], plan["model"]) == (kind, 3, str(folder))
+    assert plan["vocab_size"] == 32000
+
+
+def test_lossy_studies_compare_with_the_default(folder: Path) -> None:
+    backend, task = vllm(folder, allow_lossy=True)
+    config = backend.space(task).project({**backend.space(task).default(), "quantization": "fp8"})
+    plan = json.loads(backend.render(config, task, 1).files[PLAN])
+    assert "--quantization" in plan["serve"]
+    assert "--quantization" not in plan["check"]["reference"]["serve"]
+    backend, task = vllm(folder)
+    plain = json.loads(backend.render(backend.space(task).default(), task, 1).files[PLAN])
+    assert plain["check"]["reference"] is None
+
+
+def test_hints_follow_from_the_limits(folder: Path) -> None:
+    backend, task = vllm(folder, slo=("p99_itl_ms<=40",))
+    assert [hint["max_num_batched_tokens"] for hint in backend.hints(task)] == [1024, 512]
+    backend, task = vllm(folder, slo=("p95_ttft_ms<=500",))
+    assert backend.hints(task)[0]["max_num_batched_tokens"] == 16384
+    assert all(not backend.space(task).check(hint) for hint in backend.hints(task))
+
+
+def test_the_simulator_is_found_without_being_named(folder: Path) -> None:
+    for slo, workload in ((("p99_itl_ms<=40",), {}), ((), {"concurrency": 16})):
+        backend, task = vllm(folder, slo=slo, **workload)
+        assert find_simulator(backend.space(task).rest(backend.resting(task)), task) == "serving"
+
+
+def test_sglang_speaks_its_own_words(folder: Path) -> None:
+    backend = SglangBackend()
+    command = ["python3", "-m", "sglang.launch_server"]
+    task = backend.task({"workload": {"model": str(folder), "engine_command": command}, "hardware": {"gpus": "1xH200", "cores": 8}})
+    space = backend.space(task)
+    assert (space.default()["chunked_prefill_size"], space.default()["max_running_requests"]) == (8192, 2048)
+    words = list(backend.serve(space.project({**space.default(), "disable_radix_cache": True, "schedule_policy": "lof"}), task))
+    assert words[:5] == [*command, "--model-path", str(folder)]
+    assert "--disable-radix-cache" in words
+    assert words[words.index("--schedule-policy") + 1] == "lof"
+
+
+def test_the_start_script_starts_the_engine(folder: Path, tmp_path: Path) -> None:
+    import subprocess
+
+    backend, task = vllm(folder)
+    home = tmp_path / "best"
+    home.mkdir()
+    for name, text in backend.export(backend.space(task).default(), task).items():
+        (home / name).write_text(text)
+    program = tmp_path / "vllm"
+    program.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    program.chmod(0o755)
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "PORT": "9"}
+    told = subprocess.run(["sh", str(home / "run.sh"), "--more"], env=env, capture_output=True, text=True, check=True).stdout.split("\n")
+    assert told[:-1] == ["serve", str(folder), "--config", str(home / "config.yaml"), "--host", "127.0.0.1", "--port", "9", "--more"]

@@ -225,9 +225,10 @@ def sglang_flags(root: Path) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for path in sorted((groups / "fields").glob("*.py")):
         for item in ast.walk(source.trees[path]):
-            if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name) and isinstance(item.annotation, ast.Subscript):
-                if ast.unparse(item.annotation.value) == "A" and (row := _annotated(source, item)):
-                    found[item.target.id] = row
+            if not (isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name) and isinstance(item.annotation, ast.Subscript)):
+                continue
+            if ast.unparse(item.annotation.value) == "A" and (row := _annotated(source, item)):
+                found[item.target.id] = row
     return found
 
 
@@ -264,11 +265,12 @@ def version(root: Path) -> str:
 def text(engine: str, number: str, flags: dict[str, dict[str, Any]]) -> str:
     """The table as a file: YAML with one flag a line, written as JSON so that no value is read as another type."""
     lines = [f"  {name}: {json.dumps(row)}" for name, row in sorted(flags.items())]
-    head = f"# Written by scripts/knob_tables.py from the wheel of {engine} {number}; do not edit. `default: null` is computed by the engine.\n"
+    head = f"# Written by scripts/knob_tables.py from the wheel of {engine} {number}; do not edit. Computed defaults are null.\n"
     return f"{head}engine: {engine}\nversion: {number}\nflags:\n" + "\n".join(lines) + "\n"
 
 
 def main() -> int:
+    """Write one table, or compare it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("engine", choices=READERS)
     parser.add_argument("unpacked", type=Path)

@@ -78,6 +78,11 @@ def goals(metrics: Sequence[str], direction: str | None) -> dict[str, Any]:
     return {"metric": None, "metrics": list(metrics), "direction": direction}
 
 
+def limits(texts: Iterable[str] | None, **short: float | None) -> list[str]:
+    """Limits as they were written, and the short ones by the metric that they bound."""
+    return [*(texts or ()), *(f"{metric}<={value!r}" for metric, value in short.items() if value is not None)]
+
+
 def settings(texts: Iterable[str] | None, flag: str) -> dict[str, Any]:
     """`NAME=VALUE` flags as nested settings: dots make nested keys, and dashes are underscores in the first of them, as in vLLM's flags."""
     split = [(name.partition("."), value) for name, value in assignments(texts or (), flag).items()]

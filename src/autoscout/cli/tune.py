@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from autoscout.cli import _options as options
+from autoscout.cli._options import given
 from autoscout.cli._result import exit_code, show_outcome
 from autoscout.core.errors import Fault
 from autoscout.core.origin import By, Origin
@@ -88,9 +89,7 @@ def tune(
 
     Results go to ./autoscout_results/NAME: trials.jsonl, report.html, and best/ with files that run.
     """
-    short = {"p95_ttft_ms": ttft, "p95_tpot_ms": tpot, "p95_e2el_ms": request_latency}
     commands = {"serve": serve_cmd, "bench": bench_cmd, "command": train_cmd}
-    given = options.given
     flags = given(
         name=experiment_name,
         store=store,
@@ -104,7 +103,7 @@ def tune(
         set=options.assignments(pinned or (), "--set"),
         goal={
             **options.goals(metric or (), direction),
-            **given(slo=[*(slo or ()), *(f"{name}<={value!r}" for name, value in short.items() if value is not None)], guards=guard),
+            **given(slo=options.limits(slo, p95_ttft_ms=ttft, p95_tpot_ms=tpot, p95_e2el_ms=request_latency), guards=guard),
         },
         budget=given(trials=max_trials, wall=budget, cost=max_cost, failures=max_failures if continue_on_error else 1),
         search=given(searcher=searcher_name, seed=seed, workers=workers, together=together, warm_start=warm_start, learn_from=learn_from),

@@ -279,11 +279,9 @@ class Space:
 
     def rest(self, names: Iterable[str]) -> Space:
         """The space in which these knobs keep their default wherever they are active."""
-        default, kept = self.default(), set(names)
-        knobs = [
-            self.knobs[name].only(default.get(name, self.knobs[name].default)) if name in kept else self.knobs[name] for name in self.declared
-        ]
-        return Space(knobs, self.constraints, dict(self.facts))
+        default = self.default()
+        kept = {name: self.knobs[name].only(default.get(name, self.knobs[name].default)) for name in names}
+        return Space([kept.get(name, self.knobs[name]) for name in self.declared], self.constraints, dict(self.facts))
 
     def constrain(self, *constraints: str | Callable[..., Any] | Constraint) -> Space:
         """This space with further constraints."""

@@ -18,7 +18,16 @@ from autoscout.backends._shared.engine.hints import hints_for
 from autoscout.backends._shared.engine.machine import hardware
 from autoscout.backends._shared.engine.space import build_space, resting
 from autoscout.backends._shared.engine.table import EngineTable, table_for
-from autoscout.backends._shared.engine.workload import Workload, check_names, facts_of, filled, goal_kind, plain, read_workload, usual_metric
+from autoscout.backends._shared.engine.workload import (
+    Workload,
+    check_names,
+    facts_of,
+    filled,
+    goal_kind,
+    plain,
+    read_workload,
+    usual_metric,
+)
 from autoscout.backends._shared.serving.outcome import outcome
 from autoscout.backends._shared.serving.plan import COMMAND, METRICS, OUTPUTS, PLAN, Load, Plan
 from autoscout.common.fields import read_blocks, read_objective, refuse_if

@@ -57,13 +57,14 @@ def export_files(this: Deployment, plan: str) -> dict[str, str]:
             "#!/bin/sh\nset -eu\n"
             'here="$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)"\n'
             f"{exports}"
-            f"# Serves an OpenAI-compatible API on http://127.0.0.1:{PORT} until Ctrl-C. HOST and PORT change the address, MODEL the place of the\n"
-            f"# model; further words are given to {this.engine.title}. The settings are in config.yaml.\n"
+            f"# Serves an OpenAI-compatible API on http://127.0.0.1:{PORT} until Ctrl-C. HOST and PORT change the address, MODEL the\n"
+            f"# place of the model; further words are given to {this.engine.title}. The settings are in config.yaml.\n"
             f"{across}"
             f'exec {shlex.join(this.command)} {named} --config "$here/config.yaml" \\\n'
             f'  --host "${{HOST:-127.0.0.1}}" --port "${{PORT:-{PORT}}}"{rest} "$@"\n'
         ),
-        "config.yaml": f"# Settings of {this.engine.title} {this.version} that differ from its own defaults.\n{config_file(this.settings, this.table)}",
+        "config.yaml": f"# Settings of {this.engine.title} {this.version} that differ from its own.\n"
+        + config_file(this.settings, this.table),
         **({"env": "".join(f"{name}={value}\n" for name, value in this.env.items())} if this.env else {}),
         "bench_run.sh": (
             "#!/bin/sh\nset -eu\n"
@@ -135,7 +136,9 @@ def kubernetes(this: Deployment) -> str:
     first = {"app": NAME, "apps.kubernetes.io/pod-index": "0"} if this.nodes > 1 else labels
     services = [_service(NAME, first, [{"name": "http", "port": 80, "targetPort": "http"}])]
     if this.nodes > 1:
-        services.append(_service(f"{NAME}-nodes", labels, [{"name": "http", "port": PORT}], clusterIP="None", publishNotReadyAddresses=True))
+        services.append(
+            _service(f"{NAME}-nodes", labels, [{"name": "http", "port": PORT}], clusterIP="None", publishNotReadyAddresses=True)
+        )
     return "---\n".join(_yaml(part) for part in (workload, *services))
 
 
@@ -146,7 +149,7 @@ def _service(name: str, selector: Mapping[str, str], ports: list[dict[str, Any]]
 def _start(this: Deployment) -> dict[str, Any]:
     """Command and arguments of a container; a shell only where variables have to be filled in."""
     start = list(this.engine.program) or ["python3", "-m", *this.engine.module]
-    line = [*this.engine.model, this.model, *this.line, "--host", "0.0.0.0", "--port", str(PORT)]  # noqa: S104 - inside its container
+    line = [*this.engine.model, this.model, *this.line, "--host", "0.0.0.0", "--port", str(PORT)]
     if this.nodes == 1:
         return {"command": start, "args": line}
     others = f'; [ "$NODE_RANK" = 0 ] || set -- {this.engine.across[1]}' if this.engine.across[1] else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Mapping
@@ -39,10 +40,8 @@ def hardware(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
     found.setdefault("gpus", 1)
     found.setdefault("cores", len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     if not found.get("gpu_memory_gb") and isinstance(found.get("gpu"), str) and found["gpu"]:
-        try:
+        with contextlib.suppress(ConfigError):  # a GPU that the catalogue does not know gets the engine's defaults for small ones
             found["gpu_memory_gb"] = round(gpu(found["gpu"]).memory_gb, 1)
-        except ConfigError:
-            pass  # a GPU that the catalogue does not know: the engine's defaults for small ones
     return found, read_fields(Hardware, found, "hardware")[1]
 
 

@@ -67,7 +67,9 @@ def downloaded(name: str) -> Path | None:
     home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
     cache = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
     try:
-        found = sorted((cache / f"models--{name.replace('/', '--')}" / "snapshots").glob("*/config.json"), key=lambda path: path.stat().st_mtime)
+        found = sorted(
+            (cache / f"models--{name.replace('/', '--')}" / "snapshots").glob("*/config.json"), key=lambda path: path.stat().st_mtime
+        )
     except (OSError, ValueError):
         return None
     return found[-1].parent if found else None

@@ -17,6 +17,7 @@ from autoscout.common.suggest import suggestion
 from autoscout.core.errors import Fault
 
 WHERE = "workload"
+OFFLINE_REQUESTS = 512  # sent at once where nothing is said
 FACTS = tuple(f"model_{name}" for name in ModelFacts.__dataclass_fields__)
 
 
@@ -40,13 +41,13 @@ class Workload(Load):
     """
 
     model: str = Field(min_length=1)
-    engine_command: Listed = []
+    engine_command: Listed = Field(default_factory=list)
     engine_version: str = ""
     engine_args: dict[str, Any] = Field(default_factory=dict)
     env: dict[str, str] = Field(default_factory=dict)
     max_model_len: int = Field(0, ge=0)
     draft_model: str = ""
-    free: Listed = []
+    free: Listed = Field(default_factory=list)
     allow_lossy: bool = False
     max_logprob_error: FiniteFloat = Field(0.2, gt=0)
     start_limit_s: FiniteFloat = Field(900.0, gt=0)
@@ -117,12 +118,12 @@ def usual_metric(given: Workload, limits: bool) -> str:
 
 def filled(given: Workload, metric: str) -> Workload:
     """The workload with arrivals and clients that suit the goal, where they were left out."""
-    change: dict[str, Any] = {}
-    if metric in ("capacity_rps", "goodput") and "arrival" not in given.model_fields_set:
-        change["arrival"] = "poisson"
-    elif given.request_rate and "arrival" not in given.model_fields_set:
-        change["arrival"] = "poisson"
-    return given.model_copy(update=change) if change else given
+    at_a_rate = metric in ("capacity_rps", "goodput") or given.request_rate > 0
+    if at_a_rate and "arrival" not in given.model_fields_set:
+        return given.model_copy(update={"arrival": "poisson"})
+    if goal_kind(given, metric) == "offline" and not given.requests:
+        return given.model_copy(update={"requests": OFFLINE_REQUESTS})
+    return given
 
 
 def goal_kind(given: Workload, metric: str) -> str:

@@ -164,6 +164,29 @@ def test_a_limit_that_is_broken_for_certain_stops_it_early(tmp_path: Path) -> No
     assert "breaks p50_e2el_ms<=50" in found.reason
 
 
+@pytest.mark.slow
+def test_the_capacity(tmp_path: Path) -> None:
+    """A request of 20 tokens takes 0.2 s alone; two at a time make ten a second."""
+    load = {"concurrency": 0, "output_tokens": 20, "arrival": "constant"}
+    goal = {"kind": "capacity", "slo": ["p95_ttft_ms<=300"], "search_limit_s": 20.0}
+    given = plan("--step-ms", "10", "--sequence-us", "0", "--max-num-seqs", "2", load=load, goal=goal)
+    found, _ = run(given, tmp_path, limit_s=120)
+    assert found.status is Status.OK, found.reason
+    assert 6 < found.metrics["capacity_rps"] < 11
+    assert found.metrics["p95_ttft_ms"] <= 300
+    assert found.metrics["capacity_high_rps"] >= found.metrics["capacity_rps"]
+
+
+def test_a_server_that_cannot_hold_the_rate_to_beat_is_bounded(tmp_path: Path) -> None:
+    goal = ToBeat(metric="capacity_rps", direction=Direction.MAXIMIZE, value=40.0)
+    load = {"concurrency": 0, "output_tokens": 20}
+    slow = plan("--step-ms", "10", "--max-num-seqs", "2", load=load, goal={"kind": "capacity", "slo": ["p95_ttft_ms<=300"]})
+    found, _ = run(slow, tmp_path, dict(goal.told_to(Launch()).env))
+    assert found.status is Status.BOUNDED
+    assert found.bounds == {"capacity_rps": 40.0}
+    assert "cannot hold 40 requests/s" in found.reason
+
+
 def test_lossy_settings_are_compared_with_the_default(tmp_path: Path) -> None:
     serve = [*ENGINE]
     reference = {"key": "k", "serve": serve}

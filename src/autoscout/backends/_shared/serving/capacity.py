@@ -14,19 +14,19 @@ from autoscout.backends._shared.serving.answers import BEYOND, Answer, latencies
 from autoscout.backends._shared.serving.client import GIVEN_UP
 from autoscout.backends._shared.serving.load import Seen
 from autoscout.backends._shared.serving.plan import LATENCIES, Goal
-from autoscout.core.clock import RealClock
+from autoscout.core.clock import Clock, RealClock
 from autoscout.core.task import Limit
 
 GROW, SHRINK = 1.4, 0.6  # next rate while nothing has failed yet, or nothing has held
+LEAP = 2.5  # instead of GROW while every limit is relaxed
 CLOSE = 0.95  # share of a limit above which a higher rate is not worth another probe
-RELAXED = 0.5  # share of every limit below which the next rate is higher than by GROW
+RELAXED = 0.5  # share of every limit below which the capacity is far away
 PROBE_S = (5.0, 15.0)  # shortest and longest time in which requests of a probe count
 CONFIRM_S = (15.0, 40.0)  # the same for the last probe
 PROBE_REQUESTS = 120  # that should count in a probe, if that takes no longer than the longest time
 FAILED_SHARE = 0.01  # of requests that may fail before a rate does not hold
 BACKLOG = 0.1  # of the arrivals: more requests than this that wait longer and longer mean that the server does not keep up
 LEAST_RATE = 0.05  # requests a second; below it a search would take hours
-CLOCK = RealClock()
 
 
 @dataclass
@@ -74,16 +74,27 @@ class CapacitySearch:
         answer_s: How long one answer takes, roughly: the time to fill the server.
         output_tokens: Of an answer, on average.
         to_beat: A rate; a server that does not hold it is of no interest, and the search ends there.
+        clock: Where time comes from.
     """
 
-    def __init__(self, goal: Goal, measure: Measure, *, answer_s: float, output_tokens: float, to_beat: float = 0.0) -> None:
+    def __init__(
+        self,
+        goal: Goal,
+        measure: Measure,
+        *,
+        answer_s: float,
+        output_tokens: float,
+        to_beat: float = 0.0,
+        clock: Clock | None = None,
+    ) -> None:
+        self._clock = clock or RealClock()
         self._goal = goal
         self._limits = [limit for limit in goal.limits if limit.op in ("<=", "<")]
         self._measure = measure
         self._answer_s = answer_s
         self._tokens = output_tokens
         self._to_beat = to_beat
-        self._deadline_s = CLOCK.span_s() + goal.search_limit_s
+        self._deadline_s = self._clock.span_s() + goal.search_limit_s
         self.probes: list[Probe] = []
 
     @property
@@ -105,9 +116,7 @@ class CapacitySearch:
             low = self.low
             if (self._to_beat and not self.probes[0].held) or (low is None and (rate <= LEAST_RATE or self._left_s() < 0)):
                 return None
-            if low is not None and (
-                self._close() or self._left_s() < self._seconds(self._short(rate)) + self._seconds(self._long(low.rate))
-            ):
+            if low is not None and (self._close() or (self.high is not None and not self._time_for(rate, low.rate))):
                 return await self._confirm(low.rate)
             rate = self._next(probe)
 
@@ -119,8 +128,13 @@ class CapacitySearch:
                 return self.low
             rate = max(LEAST_RATE, rate * (1 - self._goal.precision))
 
+    def _time_for(self, rate: float, confirmed: float) -> bool:
+        """Whether another probe and a long one fit into the time that is left."""
+        short, long = self._short(rate), self._long(confirmed)
+        return self._left_s() >= short.arrive_s + long.arrive_s + self._answer_s
+
     def _left_s(self) -> float:
-        return self._deadline_s - CLOCK.span_s()
+        return self._deadline_s - self._clock.span_s()
 
     def _close(self) -> bool:
         low, high = self.low, self.high
@@ -129,13 +143,14 @@ class CapacitySearch:
     def _next(self, probe: Probe) -> float:
         low, high = self.low, self.high
         if high is None:
-            return probe.rate * GROW * (GROW if probe.tightness < RELAXED else 1.0)
+            return probe.rate * (LEAP if probe.tightness < RELAXED else GROW)
         if low is None:
             return max(LEAST_RATE, high * SHRINK)
         return math.sqrt(low.rate * high)
 
     def _short(self, rate: float) -> Window:
-        count_s = min(PROBE_S[1], max(PROBE_S[0], PROBE_REQUESTS / rate))
+        far = self.high is None and self.low is not None and self.low.tightness < RELAXED  # a rough look is enough
+        count_s = PROBE_S[0] if far else min(PROBE_S[1], max(PROBE_S[0], PROBE_REQUESTS / rate))
         return Window(ramp_s=min(self._answer_s, count_s), count_s=count_s, drain=False)
 
     def _long(self, rate: float) -> Window:
@@ -144,15 +159,12 @@ class CapacitySearch:
         count_s = min(CONFIRM_S[1], max(CONFIRM_S[0], needed / rate, PROBE_REQUESTS / rate))
         return Window(ramp_s=min(self._answer_s, count_s), count_s=count_s, drain=True)
 
-    def _seconds(self, *windows: Window) -> float:
-        return sum(window.arrive_s + (self._answer_s if window.drain else 0.0) for window in windows)
-
     async def _probe(self, rate: float, window: Window, *, confirm: bool = False) -> Probe:
-        judge = _Judge(self._limits, rate, window, self._tokens)
-        begun_s = CLOCK.span_s()
+        judge = _Judge(self._limits, rate, window, self._tokens, self._clock)
+        begun_s = self._clock.span_s()
         seen = await self._measure(rate, window, judge.over)
         probe = judge.verdict(seen)
-        probe.confirmed, probe.duration_s = confirm and probe.held, CLOCK.span_s() - begun_s
+        probe.confirmed, probe.duration_s = confirm and probe.held, self._clock.span_s() - begun_s
         probe.counted, probe.count_s = judge.counted(seen), window.count_s
         self.probes.append(probe)
         return probe
@@ -161,7 +173,8 @@ class CapacitySearch:
 class _Judge:
     """Whether one probe holds."""
 
-    def __init__(self, limits: Sequence[Limit], rate: float, window: Window, output_tokens: float) -> None:
+    def __init__(self, limits: Sequence[Limit], rate: float, window: Window, output_tokens: float, clock: Clock) -> None:
+        self._clock = clock
         self._limits = limits
         self._rate = rate
         self._window = window
@@ -170,14 +183,16 @@ class _Judge:
         self._why = ""
         self._looked_s = 0.0
         self._now_s = math.inf
-        self._waiting_half = -1
+        self._waiting_half = self._waiting_end = -1
 
     def over(self, seen: Seen) -> bool:
         """Whether nothing can change any more."""
-        now_s = self._now_s = CLOCK.span_s()
+        now_s = self._now_s = self._clock.span_s()
         age_s = now_s - seen.begun_s
         if self._waiting_half < 0 and age_s > self._window.ramp_s + self._window.count_s / 2:
             self._waiting_half = _waiting(seen)
+        if self._waiting_end < 0 and age_s >= self._window.arrive_s - 0.1:
+            self._waiting_end = _waiting(seen)
         if now_s - self._looked_s > 0.3:
             self._looked_s = now_s
             self._why = self._broken(self.counted(seen), now_s) or self._failures(seen)
@@ -202,7 +217,7 @@ class _Judge:
         shares = {str(limit): metrics[limit.metric] / limit.value for limit in self._limits if limit.metric in metrics and limit.value > 0}
         tightest = max(shares, key=lambda name: shares[name], default="")
         tightness = shares.get(tightest, 0.0)
-        why = f"{tightest} is broken: {metrics[tightest.split('<')[0]]:.4g}" if tightness > 1 else self._backlog(seen)
+        why = f"{tightest} is broken: {metrics[tightest.split('<')[0]]:.4g}" if tightness > 1 else self._backlog()
         return Probe(rate=self._rate, held=not why, tightness=tightness, why=why, metrics=metrics)
 
     def counted(self, seen: Seen) -> list[Answer]:
@@ -230,16 +245,11 @@ class _Judge:
                 return f"{limit} cannot hold: {late} of about {total:.0f} {what} are late"
         return ""
 
-    def _backlog(self, seen: Seen) -> str:
-        if self._waiting_half < 0 or self._window.drain:
+    def _backlog(self) -> str:
+        if self._waiting_half < 0 or self._waiting_end < 0:
             return ""
-        grown = _waiting(seen) - self._waiting_half
-        arrived = self._rate * self._window.count_s / 2
-        return (
-            f"requests queue up: {grown:.0f} more wait than {self._window.count_s / 2:.1f} s before"
-            if grown > max(5, BACKLOG * arrived)
-            else ""
-        )
+        grown, half_s = self._waiting_end - self._waiting_half, self._window.count_s / 2
+        return f"requests queue up: {grown} more wait than {half_s:.1f} s before" if grown > max(5, BACKLOG * self._rate * half_s) else ""
 
 
 def _late(answer: Answer, latency: str, limit_s: float, now_s: float) -> int:

@@ -135,7 +135,14 @@ def test_a_server_that_ignores_its_end_and_a_child_that_leaves_the_group(tmp_pat
         assert found.status is Status.OK
 
 
-def test_a_taken_port_is_left_for_another(tmp_path: Path) -> None:
+def test_a_port_that_somebody_took_first_is_left_for_another(tmp_path: Path) -> None:
+    engine = " ".join(ENGINE)
+    script = f'if [ -e tried ]; then exec {engine}; else touch tried; echo "OSError: [Errno 98] Address already in use"; exit 1; fi'
+    found, _ = run(plan().model_copy(update={"serve": ("/bin/sh", "-c", script)}), tmp_path)
+    assert found.status is Status.OK, found.reason
+
+
+def test_a_port_that_is_always_taken(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -17,7 +17,8 @@ from autoscout.backends._shared.serving.workload import USUAL
 from autoscout.core import seeds
 
 SEED = 20240117  # the same prompts in every study: answers are compared across trials
-TOP = 5  # log-probabilities asked for: a token that the reference found second or third can still be compared
+SURE = -3.0  # mean log-probability above which a model means what it says; random weights are at minus the logarithm of the vocabulary
+TOP = 10  # log-probabilities asked for: a token that the reference found second or third can still be compared
 
 
 class WrongAnswer(Exception):  # noqa: N818 - a result
@@ -53,7 +54,6 @@ async def speak(client: Client, check: Check, vocab_size: int) -> list[Spoken]:
                 raise WrongAnswer("the model's probabilities are not numbers") from error
             raise
         found.append(_spoken(answer, check))
-    _sane(found)
     return found
 
 
@@ -74,9 +74,18 @@ def _spoken(answer: Any, check: Check) -> Spoken:
     return {"text": str(choice.get("text") or ""), "tokens": tokens, "logprobs": logprobs, "top": top}
 
 
-def _sane(spoken: Sequence[Spoken]) -> None:
-    said = {token for one in spoken for token in (one["tokens"] or one["text"].split())}
-    if len(spoken) > 1 and len(said) == 1 and sum(len(one["tokens"]) for one in spoken) > 2:
+def sane(spoken: Sequence[Mapping[str, Any]], reference: Sequence[Mapping[str, Any]] | None) -> None:
+    """Raise `WrongAnswer` for the same token to everything.
+
+    A model with random weights does that too, without being sure of it; so it is wrong only where the reference does not, or, where
+    there is none, where the token is said to be likely.
+    """
+    said = {token for one in spoken for token in one["tokens"]}
+    if len(said) != 1 or sum(len(one["tokens"]) for one in spoken) < 3:
+        return
+    values = [value for one in spoken for value in one["logprobs"]]
+    usual = reference and len({token for one in reference for token in one["tokens"]}) == 1
+    if not usual and (reference or sum(values) / max(1, len(values)) > SURE):
         raise WrongAnswer(f"the same token {said.pop()!r} to all prompts")
 
 
@@ -84,22 +93,29 @@ def distance(reference: Sequence[Mapping[str, Any]], spoken: Sequence[Mapping[st
     """How far answers are from the reference's.
 
     `token_agreement` is the share of tokens that are the reference's among those that follow the same tokens; `mean_logprob_error` is the
-    mean absolute difference of the log-probabilities of the tokens that the reference knows, in nats.
+    mean absolute difference of the log-probabilities of these tokens, in nats.
     """
     same = compared = 0
     errors: list[float] = []
     for one, other in zip(reference, spoken, strict=False):
         for at, (token, own) in enumerate(zip(one["tokens"], other["tokens"], strict=False)):
             compared += 1
-            known = one["logprobs"][at] if token == own else (one["top"][at] or {}).get(own) if at < len(one["top"]) else None
-            if known is not None:
-                errors.append(abs(known - other["logprobs"][at]))
+            errors.append(_error(one, at, own, other["logprobs"][at]))
             if token != own:
                 break
             same += 1
     if not compared:
         return {}
-    return {"token_agreement": same / compared, "mean_logprob_error": sum(errors) / len(errors) if errors else math.inf}
+    return {"token_agreement": same / compared, "mean_logprob_error": sum(errors) / len(errors)}
+
+
+def _error(reference: Mapping[str, Any], at: int, token: str, value: float) -> float:
+    """How far the log-probability of a token is from the reference's, or at least is.
+
+    A token that is not among the most probable ones of the reference is there at most as probable as the last of them.
+    """
+    known = {**((reference["top"][at] if at < len(reference["top"]) else None) or {}), reference["tokens"][at]: reference["logprobs"][at]}
+    return abs(known[token] - value) if token in known else max(0.0, value - min(known.values()))
 
 
 def judge(check: Check, metrics: Mapping[str, float]) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Callable, Iterator
 from itertools import islice
+from pathlib import Path
 from statistics import median
 from typing import Any
 
-from autoscout.backends._shared.server import Server
+from autoscout.backends._shared.server import Server, end, log_text
+from autoscout.backends._shared.serving import others
 from autoscout.backends._shared.serving.answers import BEYOND, statistics, summary, too_few
 from autoscout.backends._shared.serving.capacity import FAILED_SHARE, CapacitySearch, Probe, Window
 from autoscout.backends._shared.serving.client import GIVEN_UP, Client
@@ -15,6 +19,8 @@ from autoscout.backends._shared.serving.early import EarlyStop
 from autoscout.backends._shared.serving.load import Loader, Seen, Session, arrival_times
 from autoscout.backends._shared.serving.plan import LATENCIES, Plan
 from autoscout.backends._shared.serving.workload import Workload, gaps
+from autoscout.common.outcome import informative_line
+from autoscout.common.processes import descendants
 from autoscout.core.clock import RealClock
 from autoscout.core.errors import ConfigError
 from autoscout.core.to_beat import ToBeat
@@ -26,6 +32,7 @@ FILL_S = (0.5, 8.0)  # bounds of the time that a probe waits until the server is
 WARM = 8  # requests of a warm-up, if the plan does not say
 ALONE_REQUESTS, ALONE_S = 10, 30.0  # of one client, and how long it tries
 USUAL_S = 20.0  # of arrivals at a rate, if the plan does not say how many requests
+CLIENT_LOG = "client.log"  # of another program that produces the load
 CLIENT_LATE_S = 0.02  # requests that are sent later than this after they are due were held up by the client
 CLOCK = RealClock()
 
@@ -93,6 +100,8 @@ class Measuring:
     async def _fixed(self) -> dict[str, Any]:
         """A load of a given size: latency at a concurrency or rate, goodput at a rate, or everything at once."""
         load, goal = self._plan.load, self._plan.goal
+        if load.client != "builtin":
+            return await self._by_another()
         early = EarlyStop(self._to_beat, goal.limits)
         loader, sessions = Loader(self._client, self._watch(early.lost)), self._workload.sessions("measure")
         if goal.kind == "offline":
@@ -113,6 +122,35 @@ class Measuring:
             raise Bounded(early.why, early.bounds, {})
         metrics = summary(seen.answers, seen.duration_s, goal.limits)
         return {"metrics": metrics, "notes": self._notes(seen.late_s, metrics)}
+
+    async def _by_another(self) -> dict[str, Any]:
+        """The load of another program."""
+        load, folder = self._plan.load, Path.cwd()
+        clients = load.concurrency or 1
+        requests = load.requests or int(max(load.request_rate * USUAL_S if load.request_rate else 4 * clients, self._enough()))
+        argv = others.command(self._plan, self._server.port, requests)
+        with (folder / CLIENT_LOG).open("wb") as log:
+            try:
+                process = await asyncio.create_subprocess_exec(*argv, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log)
+            except OSError as error:
+                raise Failed("crashed", f"the client {load.client} could not be started: {error}") from error
+            try:
+                while process.returncode is None:
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(process.wait(), 0.2)
+                    self._server.check()
+                    if CLOCK.span_s() > self._deadline_s:
+                        raise Failed("timeout", f"the load had not ended after {self._plan.limit_s:g} s")
+            finally:
+                end([pid for pid in (process.pid, *descendants(process.pid)) if process.returncode is None], self._plan.grace_s)
+        try:
+            metrics = others.read(self._plan, folder)
+        except others.Unreadable as error:
+            said = informative_line(log_text(folder / CLIENT_LOG))
+            raise Failed("crashed", f"{error}; it ended with exit code {process.returncode}: {said}") from error
+        if metrics["completed"] < 1 or metrics["failed"] > FAILED_SHARE * requests:
+            raise Failed("crashed", f"{metrics['failed']:.0f} of {requests} requests of {load.client} failed")
+        return {"metrics": metrics, "notes": self._notes([], metrics)}
 
     async def _capacity(self) -> dict[str, Any]:
         goal = self._plan.goal

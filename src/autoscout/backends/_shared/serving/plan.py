@@ -58,6 +58,7 @@ class Load(Block):
         arrival: `closed` (each client sends its next request when the last is answered), `constant` gaps, `poisson`, or `burst` (gamma).
             A trace without a rate keeps its own times.
         client: What produces the load: the `builtin` client, or another program where it is installed.
+        client_command: How another program is started, where that is not its own name: `[venv/bin/vllm, bench, serve]`.
         concurrency: Clients of a closed loop; with other arrivals, the most requests in flight (0: no bound).
         request_rate: Requests a second, for arrivals that are not a closed loop.
         burstiness: Shape of the gamma distribution of gaps for `burst`: 1 is Poisson, below 1 burstier.
@@ -78,6 +79,7 @@ class Load(Block):
     workload: Literal["random", "sharegpt", "multi_turn", "trace"] = "random"
     arrival: Literal["closed", "constant", "poisson", "burst"] = "closed"
     client: Literal["builtin", "vllm", "sglang", "guidellm", "aiperf"] = "builtin"
+    client_command: tuple[str, ...] = Field((), strict=False)
     concurrency: int = Field(0, ge=0)
     request_rate: FiniteFloat = Field(0.0, ge=0)
     burstiness: FiniteFloat = Field(0.5, gt=0)
@@ -208,6 +210,7 @@ class Plan(Block):
         serve: The command line of the server; `{port}` and `{folder}` stand for a free port of 127.0.0.1 and the folder of the trial.
         env: Added to the environment of the server, with the same two words replaced.
         model: The name under which the server offers the model.
+        tokenizer: Folder or name of the tokenizer, for clients other than the built-in one; the model's name when empty.
         vocab_size: Number of tokens the model knows; prompts are random token numbers below it.
         ready: The path that answers with 200 when the server is up.
         metrics_path: Where the server tells its own metrics; empty when it does not.
@@ -224,6 +227,7 @@ class Plan(Block):
     serve: tuple[str, ...] = Field(min_length=1, strict=False)
     env: dict[str, str] = Field(default_factory=dict)
     model: str = Field(min_length=1)
+    tokenizer: str = ""
     vocab_size: int = Field(32000, ge=16)
     ready: str = "/health"
     metrics_path: str = "/metrics"
@@ -243,6 +247,8 @@ class Plan(Block):
             faults.append(Fault(field="serve", rule="no argument holds {port}", fix="Example: --port {port}"))
         if self.goal.kind == "goodput" and self.load.arrival != "closed" and not self.load.request_rate and self.load.workload != "trace":
             faults.append(Fault(field="load.request_rate", rule="goodput is measured at a rate", fix="Give requests a second"))
+        if self.goal.kind == "capacity" and self.load.client != "builtin":
+            faults.append(Fault(field="load.client", value=repr(self.load.client), rule="capacity is found by the built-in client only"))
         if faults:
             raise Refused(faults)
         return self

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import re
 import signal
 import sys
 import traceback
@@ -21,7 +22,7 @@ from typing import Any
 
 from autoscout.backends._shared.cache import cache_folder, made_once
 from autoscout.backends._shared.server import NotUp, Server, ServerEnded, log_text
-from autoscout.backends._shared.serving.check import WrongAnswer, distance, judge, speak
+from autoscout.backends._shared.serving.check import WrongAnswer, distance, judge, sane, speak
 from autoscout.backends._shared.serving.client import Broken, Client
 from autoscout.backends._shared.serving.measure import Bounded, Failed, Measuring
 from autoscout.backends._shared.serving.plan import LOG, PLAN, RESULT, STAGE, Plan
@@ -31,7 +32,9 @@ from autoscout.core.errors import ConfigError
 
 FAILED = 3  # exit code that goes with a result that says why
 ENDING_S = 5.0  # what a server gets for ending after its connections broke
+PORT_RETRIES = 2  # starts on another port, where somebody took the free one first
 CLOCK = RealClock()
+_PORT_TAKEN = re.compile(r"address already in use", re.IGNORECASE)
 
 
 class Trial:
@@ -85,6 +88,7 @@ class Trial:
             self._stage("checking")
             spoken = await self._spoken(server)
             if spoken:
+                sane(spoken, reference)
                 self._keep(spoken)
                 metrics = distance(reference, spoken) if reference else {}
                 judge(plan.check, metrics)
@@ -164,9 +168,19 @@ class _Served:
 
     def __init__(self, plan: Plan, serve: tuple[str, ...], env: Mapping[str, str], folder: Path, log: str) -> None:
         self._plan = plan
+        self._log = folder / log
         self._make: Callable[[], Server] = lambda: Server(serve, env, folder, log)
 
     def __enter__(self) -> Server:
+        for _ in range(PORT_RETRIES):
+            try:
+                return self._enter()
+            except Failed as error:
+                if error.kind != "start" or not _PORT_TAKEN.search(log_text(self._log)):
+                    raise
+        return self._enter()
+
+    def _enter(self) -> Server:
         try:
             self._server = self._make()
         except ServerEnded as error:

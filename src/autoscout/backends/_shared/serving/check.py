@@ -114,7 +114,8 @@ def _error(reference: Mapping[str, Any], at: int, token: str, value: float) -> f
 
     A token that is not among the most probable ones of the reference is there at most as probable as the last of them.
     """
-    known = {**((reference["top"][at] if at < len(reference["top"]) else None) or {}), reference["tokens"][at]: reference["logprobs"][at]}
+    known: dict[str, float] = dict((reference["top"][at] if at < len(reference["top"]) else None) or {})
+    known[reference["tokens"][at]] = reference["logprobs"][at]
     return abs(known[token] - value) if token in known else max(0.0, value - min(known.values()))
 
 

@@ -16,7 +16,9 @@ _HOMES = {
     "Choice": "space",
     "Config": "core.config",
     "Fidelity": "core.trial",
+    "Direction": "core.task",
     "Flag": "space",
+    "Goal": "core.task",
     "Outcome": "study.outcome",
     "Grid": "space",
     "Infeasible": "core.errors",
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from autoscout.api import maximize, minimize, optimize, tune
     from autoscout.core.config import Config
     from autoscout.core.errors import Infeasible
-    from autoscout.core.task import Budget, Objective, Task
+    from autoscout.core.task import Budget, Direction, Goal, Objective, Task
     from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
     from autoscout.space import Choice, Flag, Grid, Space, read_space
     from autoscout.study.campaign import Campaign
@@ -62,8 +64,10 @@ __all__ = [
     "Campaign",
     "Choice",
     "Config",
+    "Direction",
     "Fidelity",
     "Flag",
+    "Goal",
     "Grid",
     "Infeasible",
     "Measurement",

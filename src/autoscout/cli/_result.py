@@ -24,6 +24,8 @@ def show_outcome(outcome: Outcome, *, as_json: bool) -> None:
         files = {"folder": folder.path, "report": folder.page, "journal": folder.journal}
         if outcome.handed_over:
             files["best"] = folder.best
+        if summary.front:
+            files["front"] = folder.front
         stop = outcome.stop.value if outcome.stop else None
         options.emit({**facts(outcome, predicted), "stop": stop, "files": {name: str(path) for name, path in files.items()}})
         return
@@ -32,6 +34,8 @@ def show_outcome(outcome: Outcome, *, as_json: bool) -> None:
     lines.append(f"ended: {outcome.stop.value}" if outcome.stop else "not finished yet")
     if "run.sh" in outcome.handed_over:
         lines.append(f"run it:  {folder.best / 'run.sh'}")
+    if summary.front:
+        lines.append(f"front:   {folder.front}/: {', '.join(point.name for point in summary.front.handed_over)}")
     lines.append(f"report:  {folder.page}")
     if outcome.stop is not Stop.EXHAUSTED:
         more = MORE.get(outcome.stop, "") if outcome.stop else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ from autoscout.core import seeds
 from autoscout.core.clock import Clock, VirtualClock
 from autoscout.core.errors import require
 from autoscout.core.protocols import PredictsMetrics, Simulator
-from autoscout.core.task import Task
+from autoscout.core.task import Guard, Limit, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status
 
 
@@ -54,6 +55,10 @@ class VirtualOptions:
             "workers": (self.workers >= 1, "must be at least 1"),
         }
         require("virtual", self, checks)
+
+
+_SELDOM = r"p(?!9[59])\d+_|.*_(e2e|itl)_ms$"
+"""Metrics that are reported only where the task names them: other percentiles, and other names of the same."""
 
 
 class VirtualEvaluator:
@@ -102,7 +107,12 @@ class VirtualEvaluator:
         assert isinstance(self._simulator, PredictsMetrics)
         options, key = self._options, proposal.config.key
         found = {}
+        objective = self._task.objective
+        rules: list[Limit | Guard] = [*objective.limits, *objective.guards]
+        named = {*(goal.metric for goal in objective.goals), *(rule.metric for rule in rules)}
         for name, value in self._simulator.metrics(proposal.config, self._task).items():
+            if name not in named and re.match(_SELDOM, name):
+                continue
             kind = name.partition("_")[2]  # mean, median and percentiles of one time err together
             lasting = float(seeds.stream(options.seed, "virtual", key, kind).standard_normal())
             passing = float(seeds.stream(options.seed, "virtual", key, kind, proposal.repeat).standard_normal())

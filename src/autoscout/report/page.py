@@ -32,6 +32,7 @@ from autoscout.report.sections import (
     trials_table,
 )
 from autoscout.report.summary import Summary
+from autoscout.report.tradeoff import tradeoff_section
 
 _MAX_AXES = 12
 _MAX_LINES = 1500  # more lines than this hide each other and slow the browser down
@@ -75,7 +76,9 @@ def page(
         "main",
         header(summary),
         how_to_run(commands if summary.answer is not None else ()),
+        tradeoff_section(summary, kept, default_config) if summary.front else "",
         comparison(summary, contributions),
+        "" if summary.front else tradeoff_section(summary, kept, default_config),
         convergence_section(summary),
         predicted_section(predictions),
         explanation(importance, ablation),

@@ -44,8 +44,9 @@ class Cost:
 
 def direction_of(metric: str, objective: Objective) -> Direction | None:
     """Which way is better for a metric: what the objective, its limits and guards say, else what the name says; None: unknown."""
-    if metric == objective.metric:
-        return objective.direction
+    for goal in objective.goals:
+        if metric == goal.metric:
+            return goal.direction
     rules: list[Limit | Guard] = [*objective.limits, *objective.guards]
     for rule in rules:
         if rule.metric == metric:

@@ -38,7 +38,8 @@ def header(summary: Summary) -> Markup:
         interval = show_gain(gain.ratio, gain.low, gain.high).partition(" (")[2].rstrip(")")
         better = tag("span", " better than the default", class_="interval")
         big = tag("p", tag("strong", show_gain(gain.ratio)), tag("span", interval, class_="interval") if interval else better, class_="big")
-    words = [tag("p", badge(summary.verdict.value, kind), " ", _fidelity_badge(summary), class_="verdict"), big]
+    first = f" by {task.objective.metric}" if task.objective.several else ""
+    words = [tag("p", badge(summary.verdict.value + first, kind), " ", _fidelity_badge(summary), class_="verdict"), big]
     words += [tag("p", summary.price, class_="price worse"), tag("p", summary.reason)] if summary.price else [tag("p", summary.reason)]
     if gain.enough:
         words.append(tag("p", f"{gain.confidence:.0%} interval, {gain.method}, {gain.pairs} pairs.", class_="quiet"))
@@ -46,7 +47,7 @@ def header(summary: Summary) -> Markup:
     words += [tag("p", warning, class_="note small") for warning in summary.warnings]
     if summary.verdict is not Verdict.GAIN and summary.answer is not None:
         words.append(tag("p", tag("strong", "Keep the default."), " That is what the hand-over folder holds."))
-    goal = f"{task.objective.direction.value} {task.objective.metric}"
+    goal = " and ".join(f"{goal.direction.value} {goal.metric}" for goal in task.objective.goals)
     limits = [tag("code", str(limit)) for limit in task.objective.limits]
     line = tag("p", tag("code", goal), *([" with ", *_between(limits)] if limits else []), class_="goal")
     plot = intervals(summary.finalists)
@@ -246,7 +247,7 @@ def trials_table(
     task: Task, trials: Sequence[Trial], knobs: Sequence[str], names: Mapping[Config, str], default_config: Config, best: Config | None
 ) -> Markup:
     """Every trial; JavaScript sorts and filters the rows."""
-    metrics = list(dict.fromkeys([task.objective.metric, *(limit.metric for limit in task.objective.limits)]))
+    metrics = list(dict.fromkeys([*(goal.metric for goal in task.objective.goals), *(limit.metric for limit in task.objective.limits)]))
     columns = [("#", True), ("name", False), ("status", False), ("phase", False), *((metric, True) for metric in metrics), ("cost s", True)]
     columns += [(knob, False) for knob in knobs] + [("reason", False)]
     head = [tag("th", tag("button", text, type="button"), scope="col", class_="number" if right else None) for text, right in columns]

@@ -14,6 +14,7 @@ from autoscout.core.guards import bind
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Status, Trial
 from autoscout.report.curves import Point, busy_s, curve, ordered
+from autoscout.report.front import Front, find_front
 from autoscout.report.gain import Gain
 from autoscout.report.labels import Difference, KnobNote, differences, namer, one_line
 from autoscout.report.price import Cost, costs, costs_text
@@ -72,6 +73,7 @@ class Summary:
         dirty: Numbers of the trials that were disturbed by other work on the machine.
         points: The convergence curve.
         load: How the load was produced, in one sentence; empty when the backend does not say.
+        front: With several goals, its points; the verdict is about the first goal.
     """
 
     study: str
@@ -92,6 +94,7 @@ class Summary:
     dirty: tuple[int, ...]
     points: tuple[Point, ...]
     load: str = ""
+    front: Front | None = None
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -168,6 +171,7 @@ class Summary:
             "noisy": list(self.noisy),
             "dirty": list(self.dirty),
             "load": self.load,
+            **({"front": self.front.to_json()} if self.front else {}),
             "points": [point.to_json() for point in self.points],
         }
 
@@ -227,6 +231,7 @@ def summarise(
         dirty=tuple(trial.number for trial in kept if is_dirty(trial)),
         points=curve(task, kept),
         load=load,
+        front=find_front(task, kept, default_config, name_of, exact=exact or decision.fidelity is Fidelity.SIMULATED),
     )
 
 

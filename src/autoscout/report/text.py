@@ -12,6 +12,7 @@ from rich.text import Text
 from autoscout.common.text import show_duration, show_gain, show_number
 from autoscout.core.trial import Fidelity
 from autoscout.report.contributions import Contribution
+from autoscout.report.front import Front, Standing
 from autoscout.report.importance import Importance
 from autoscout.report.labels import one_line
 from autoscout.report.price import mark
@@ -19,12 +20,15 @@ from autoscout.report.summary import Summary
 from autoscout.report.verdict import Side, Verdict
 
 _MARKS = {"better": "green", "worse": "red"}
+_STANDINGS = {Standing.ON_FRONT: "green", Standing.UNSURE: "yellow", Standing.DOMINATED: "red"}
 _COLOURS = {Verdict.GAIN: "green", Verdict.NO_GAIN: "yellow", Verdict.WORSE: "yellow", Verdict.NONE: "red"}
 
 
 def render(summary: Summary, importance: Importance | None = None, contributions: Sequence[Contribution] = ()) -> RenderableType:
     """The whole summary, top to bottom."""
     parts: list[RenderableType] = [verdict_panel(summary)]
+    if summary.front:
+        parts.append(front_table(summary.front))
     if summary.default or summary.best:
         parts.append(comparison_table(summary))
     if summary.changes:
@@ -42,7 +46,8 @@ def render(summary: Summary, importance: Importance | None = None, contributions
 def verdict_panel(summary: Summary) -> Panel:
     """Verdict, gain and interval."""
     colour = _COLOURS[summary.verdict]
-    text = Text(summary.verdict.value.upper(), style=f"bold {colour}")
+    first = f" BY {summary.task.objective.metric}" if summary.task.objective.several else ""
+    text = Text(summary.verdict.value.upper() + first, style=f"bold {colour}")
     if summary.verdict is Verdict.GAIN and summary.gain.ratio is not None:
         text.append(f"  {show_gain(summary.gain.ratio)}", style=f"bold {colour}")
     if summary.fidelity is Fidelity.SIMULATED:
@@ -57,6 +62,19 @@ def verdict_panel(summary: Summary) -> Panel:
     for warning in summary.warnings:
         text.append(f"\n! {warning}", style="yellow")
     return Panel(text, title=Text(summary.study or "result"), title_align="left", border_style=colour, expand=False)
+
+
+def front_table(front: Front) -> RenderableType:
+    """The points of the front and the default, goal by goal."""
+    table = Table(title="Front", title_justify="left")
+    table.add_column("point", no_wrap=True)
+    for goal in front.goals:
+        table.add_column(Text(f"{goal.metric} ({goal.direction.value})"), justify="right")
+    table.add_column("", overflow="fold")
+    for point in [*front.points, *([front.default] if front.default else [])]:
+        values = [Text(str(point.values[goal.metric])) for goal in front.goals]
+        table.add_row(Text(point.name), *values, Text(point.remark, _STANDINGS[point.standing]))
+    return Group(table, Text(front.headline), Text(front.note, style="dim"))
 
 
 def comparison_table(summary: Summary) -> Table:

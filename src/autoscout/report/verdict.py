@@ -285,7 +285,7 @@ def _simplest(
 ) -> tuple[Finalist, ...]:
     """The finalists with the one that changes the fewest knobs, of those that cannot be told apart from the best, in front."""
     best = next((finalist for finalist in finalists if finalist.eligible), None)
-    if best is None:
+    if best is None or task.objective.several:  # points of a front differ in the other goals, alike as they may be in the first
         return finalists
     sides = [best.side, *(finalist.side for finalist in finalists if finalist is not best), *([default] if default else [])]
     noise = _noise(sides)

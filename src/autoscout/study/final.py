@@ -7,9 +7,12 @@ rounds, in an order that rotates so that drift of the machine hits all alike; on
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from autoscout.common.front import choose
 from autoscout.core.config import Config
 from autoscout.core.errors import require
 from autoscout.core.guards import bind
@@ -50,7 +53,21 @@ def finalists(trials: Sequence[Trial], task: Task, default: Config, count: int) 
         loss = task.objective.loss(trial.measurement)
         if trial.measurement.fidelity is top and top is not Fidelity.PREDICTED and math.isfinite(loss) and trial.config != default:
             losses[trial.config] = min(loss, losses.get(trial.config, math.inf))
+    if task.objective.several:
+        return _of_front(search, task, losses, count)
     return sorted(losses, key=lambda config: (losses[config], config.canonical))[:count]
+
+
+def _of_front(trials: Sequence[Trial], task: Task, among: Collection[Config], count: int) -> list[Config]:
+    """With several goals: points of the front that cover most of it together, the best by the first goal in front."""
+    found: dict[Config, list[tuple[float, ...]]] = {}
+    for trial in trials:
+        if trial.config in among and math.isfinite((losses := task.objective.losses(trial.measurement))[0]):
+            found.setdefault(trial.config, []).append(losses)
+    configs = sorted(found, key=lambda config: config.canonical)
+    if not configs:
+        return []
+    return [configs[row] for row in choose(np.array([np.mean(found[config], axis=0) for config in configs]), count)]
 
 
 def numbered(trials: Sequence[Trial], phase: Phase, contenders: tuple[str, ...], count: int) -> list[int]:

@@ -27,6 +27,7 @@ class Folder:
     trials/         a folder per launch: command, logs, outputs
     summary.csv  report.html  report.json
     best/           what to run
+    front/  front.json   with several goals: a folder for each point of the front
     """
 
     path: Path
@@ -46,6 +47,10 @@ class Folder:
     @property
     def best(self) -> Path:
         return self.path / "best"
+
+    @property
+    def front(self) -> Path:
+        return self.path / "front"
 
     @property
     def page(self) -> Path:

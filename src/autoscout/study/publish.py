@@ -11,6 +11,7 @@ from autoscout.core.protocols import ExplainsTime
 from autoscout.core.trial import Status, Trial
 from autoscout.report.breakdown import PART_NAMES, breakdown_svg
 from autoscout.report.files import write_file
+from autoscout.report.front_files import hand_over_front
 from autoscout.report.handover import hand_over
 from autoscout.report.labels import namer
 from autoscout.report.page import page
@@ -22,7 +23,9 @@ from autoscout.study.outcome import Outcome
 
 
 def publish(outcome: Outcome) -> Outcome:
-    """Write summary.csv, report.html, report.json, t4.json and best/ into the study's folder; nothing for a study without one.
+    """Write summary.csv, report.html, report.json, t4.json, best/ and, with several goals, front/ and front.json into the study's folder.
+
+    Nothing is written for a study without one.
 
     Returns:
         The outcome with the names of the files in best/.
@@ -32,6 +35,7 @@ def publish(outcome: Outcome) -> Outcome:
         return outcome
     setup, summary, knobs = outcome.setup, outcome.summary, tuple(outcome.setup.space.knobs.values())
     handed = _hand_over(outcome, folder)
+    _hand_over_front(outcome, folder)
     predicted = compare_predictions(outcome)
     write_file(folder.path / "summary.csv", summary_csv(summary.task, outcome.trials, knobs))
     write_file(folder.path / "report.json", json.dumps(facts(outcome, predicted), indent=2) + "\n")
@@ -86,6 +90,19 @@ def compare_predictions(outcome: Outcome) -> Predictions | None:
         if isinstance(simulator, ExplainsTime) and config is not None
     ]
     return Predictions(simulator=start.simulator, metric=setup.task.objective.metric, rows=tuple(rows), pictures=tuple(pictures))
+
+
+def _hand_over_front(outcome: Outcome, folder: Folder) -> None:
+    setup, summary, front = outcome.setup, outcome.summary, outcome.summary.front
+    if front is None:
+        return
+    seed = setup.campaign.search.seed
+    exported = {
+        point.config: (setup.backend.export(point.config, setup.task), setup.backend.render(point.config, setup.task, seed).env)
+        for point in front.handed_over
+    }
+    hand_over_front(folder.front, summary, front, exported, setup.baseline, tuple(setup.space.knobs.values()))
+    write_file(folder.path / "front.json", json.dumps(front.to_json(), indent=2) + "\n")
 
 
 def _hand_over(outcome: Outcome, folder: Folder) -> tuple[str, ...]:

@@ -74,7 +74,8 @@ def test_a_whole_study() -> None:
     lines = [attributes for attributes in reader.named("path") if "line" in (attributes.get("class") or "").split()]
     assert len(lines) == len(trials)
     dots = [a for name in ("circle", "path") for a in reader.named(name) if "dot" in (a.get("class") or "").split()]
-    assert len(dots) == len(trials)
+    assert len([a for a in dots if a.get("data-i")]) == len(trials), "of the search"
+    assert len(dots) == len(trials) + sum(trial.ok for trial in trials), "and of throughput against latency"
     rows = data_of(text)["trials"]
     assert isinstance(rows, list)
     assert len(rows) == len(trials)

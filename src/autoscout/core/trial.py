@@ -53,6 +53,9 @@ class Fidelity(IntEnum):
 SPENT = ("start_s", "warm_up_s", "measure_s")
 """Conditions that say what a trial spent its seconds on: until the system answered, until its numbers counted, and on them."""
 
+EXPENSIVE_S = 20.0
+"""Seconds of the default's own trial from which on trials are expensive: with forty of them somebody waits for a quarter of an hour."""
+
 DEFAULT_AGAIN = -101
 """First repeat of the default's further measurements during the search; they count downwards."""
 

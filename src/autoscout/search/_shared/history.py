@@ -23,14 +23,15 @@ class Answer:
 
     Attributes:
         config: The configuration.
-        loss: Mean loss at the highest fidelity present, by the first goal; infinite when it failed there. Of a bounded answer, what it
-            may be expected to be: the mean of those losses that are no better than its bound.
+        loss: Mean loss at the highest fidelity present, by the first goal; infinite when it failed there. Of a bounded answer an estimate:
+            what it had reached when it was stopped, else the mean of those losses that are no better than its bound.
         origin: Of the oldest proposal of it.
         age: Round, place within the round, and key of that proposal.
         simulated: Mean loss of simulated trials; None where there is none.
         measured: Whether `loss` was measured rather than simulated.
         bounded: Whether it was stopped early, and its loss is only known to be no better than a bound.
         losses: The same as `loss` by every goal.
+        cost_s: What its trials took on average, in seconds of the measured system; 0 where it was only simulated.
     """
 
     config: Config
@@ -41,6 +42,7 @@ class Answer:
     measured: bool = True
     bounded: bool = False
     losses: tuple[float, ...] = ()
+    cost_s: float = 0.0
 
     @property
     def failed(self) -> bool:
@@ -64,7 +66,8 @@ class Told:
         self._space = space
         self._objective = objective
         self._losses: dict[Config, dict[Fidelity, dict[int, tuple[float, ...]]]] = {}
-        self._bounds: dict[Config, float] = {}  # losses of bounded trials at least, of configurations with no better answer
+        self._bounds: dict[Config, tuple[float, float]] = {}  # of bounded trials: the least the loss can be, and what it was so far
+        self._costs: dict[Config, dict[int, float]] = {}  # of measured trials, by repeat
         self._origins: dict[Config, tuple[tuple[int, int, str], str, Origin]] = {}
         self._answers: list[Answer] | None = None
         self.seen: set[Config] = set()
@@ -84,8 +87,12 @@ class Told:
             losses = self._losses.setdefault(trial.config, {}).setdefault(trial.measurement.fidelity, {})
             repeat, found = trial.proposal.repeat, self._objective.losses(trial.measurement)
             losses[repeat] = min(found, losses.get(repeat, found))
+            if trial.measurement.fidelity is Fidelity.MEASURED:
+                costs = self._costs.setdefault(trial.config, {})
+                costs[repeat] = max(trial.measurement.cost_s, costs.get(repeat, 0.0))
             if trial.measurement.status is Status.BOUNDED and math.isfinite(least := self._objective.least_loss(trial.measurement)):
-                self._bounds[trial.config] = max(least, self._bounds.get(trial.config, -math.inf))
+                so_far = self._objective.loss(replace(trial.measurement, status=Status.OK))
+                self._bounds[trial.config] = max((least, so_far), self._bounds.get(trial.config, (-math.inf, 0.0)))
             self._remember(trial.proposal)
             self._answers = None
 
@@ -105,12 +112,14 @@ class Told:
         return self._answers
 
     def _expected(self, answer: Answer, known: Sequence[float]) -> Answer:
-        """A bounded answer with what its loss may be expected to be; others as they are."""
-        bound = self._bounds.get(answer.config)
-        if bound is None or not answer.failed:
+        """A bounded answer with an estimate of its loss; others as they are."""
+        if answer.config not in self._bounds or not answer.failed:
             return answer
-        worse = [loss for loss in known if loss > bound]
-        loss = math.fsum(worse) / len(worse) if worse else bound
+        least, so_far = self._bounds[answer.config]
+        if math.isinf(so_far):
+            worse = [loss for loss in known if loss > least]
+            so_far = math.fsum(worse) / len(worse) if worse else least
+        loss = max(least, so_far)
         return replace(answer, loss=loss, losses=(loss,), bounded=True)
 
     def _answer(self, config: Config) -> Answer:
@@ -126,6 +135,7 @@ class Told:
             simulated=None if simulated is None else _settled(simulated.values())[0],
             measured=highest is Fidelity.MEASURED,
             losses=settled,
+            cost_s=math.fsum(costs) / len(costs) if (costs := self._costs.get(config, {}).values()) else 0.0,
         )
 
     def taken(self, pending: Sequence[Proposal]) -> set[Config]:

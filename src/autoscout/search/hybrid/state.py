@@ -8,7 +8,7 @@ from functools import cached_property
 
 from autoscout.core.config import Config
 from autoscout.core.origin import Origin
-from autoscout.core.trial import Proposal
+from autoscout.core.trial import EXPENSIVE_S, Proposal
 from autoscout.search._shared.history import Answer
 from autoscout.search.hybrid import failures, tuning
 from autoscout.search.hybrid.candidates import Candidates
@@ -61,6 +61,17 @@ class State:
     def step(self) -> int:
         """Configurations that are known or under way."""
         return len(self.answers) + len(self.waiting)
+
+    @cached_property
+    def home(self) -> Config:
+        """The default, as far as `given` allows."""
+        return self.space.project(self.space.default(), self.given)
+
+    @cached_property
+    def careful(self) -> bool:
+        """Whether the default works and a trial of it is expensive: then the search begins around it."""
+        known = next((answer for answer in self.answers if answer.config == self.home), None)
+        return known is not None and not known.failed and known.cost_s >= EXPENSIVE_S
 
     @cached_property
     def good(self) -> list[Config]:

@@ -11,6 +11,9 @@ WEIGHED = 450
 GOOD = 4
 """Configurations: how many of the best have their neighbours weighed."""
 
+FEW = 2
+"""Knobs: the first proposals change at most this many of the default's where a trial is expensive and the default works."""
+
 # --- losses as targets -------------------------------------------------------------------------------------------------------------------
 TAIL = 1.5
 """Standard deviations: target = TAIL * tanh(z / TAIL) for z > 0, because how slow the slow ones are says nothing about the fast ones."""

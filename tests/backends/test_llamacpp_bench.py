@@ -12,10 +12,12 @@ import pytest
 from llamacpp_running import config_of, measure, run, small_task, with_settings
 
 from autoscout.backends.llamacpp import LlamaCppBackend, serve
-from autoscout.backends.llamacpp.bench import _wanted
+from autoscout.backends.llamacpp.bench import Race, _wanted
 from autoscout.backends.llamacpp.model import ensure_model
 from autoscout.backends.llamacpp.workload import METRICS
 from autoscout.core.launch import Launch, Resources
+from autoscout.core.task import Direction
+from autoscout.core.to_beat import ToBeat
 from autoscout.core.trial import Status
 
 BACKEND = LlamaCppBackend()
@@ -36,6 +38,33 @@ def test_a_measurement(cache: Path, tmp_path: Path) -> None:
     assert 0 < done.metrics["median_ttft_ms"] <= done.metrics["p99_ttft_ms"] <= done.metrics["p99_e2el_ms"]
     assert done.metrics["total_token_throughput"] == pytest.approx(3 * done.metrics["output_throughput"]), "8 tokens in, 4 out"
     assert 0.01 < done.metrics["peak_mem_gib"] < 4
+
+
+def test_a_measurement_that_cannot_win_is_stopped_early(cache: Path, tmp_path: Path) -> None:
+    task = small_task(cache, repeats=3, requests=4)
+    goal = ToBeat(metric="output_throughput", direction=Direction.MAXIMIZE, value=1e9)
+    done = BACKEND.parse(run(goal.told_to(BACKEND.render(config_of(task), task, seed=3)), tmp_path / "a"), task)
+    assert done.status is Status.BOUNDED, f"{done.reason}\n{done.log_tail}"
+    assert 0 < done.bounds["output_throughput"] < 1e9
+    assert "is to beat" in done.reason
+    assert done.spent.keys() == {"start_s", "warm_up_s", "measure_s"}
+    easy = replace(goal, value=1e-6)
+    done = BACKEND.parse(run(easy.told_to(BACKEND.render(config_of(task), task, seed=3)), tmp_path / "b"), task)
+    assert done.status is Status.OK, done.reason
+    assert done.metrics["start_s"] == done.spent["start_s"]
+
+
+def test_a_race_is_lost_by_short_repeats_or_within_one() -> None:
+    goal = ToBeat(metric="output_throughput", direction=Direction.MAXIMIZE, value=100.0, spread=0.02)
+    race = Race(goal)
+    assert not race.lost([], 3)
+    assert not race.lost([{"output_throughput": 96.0, "p95_ttft_ms": 1.0}], 3), "within the noise of one repeat"
+    assert not race.over([])({"output_throughput": 5000.0})
+    assert not race.lost([{"output_throughput": 50.0}] * 3, 3), "measured to its end"
+    assert race.over([{"output_throughput": 80.0}])({"output_throughput": 81.0})
+    assert race.why == "output_throughput is at most 83.92, and 100 is to beat"
+    assert race.lost([{"output_throughput": 500.0}], 3), "it stays lost"
+    assert not Race(None).lost([{"output_throughput": 1.0}], 3)
 
 
 def test_the_launch_leaves_its_files(cache: Path, tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_metrics_of_a_repeat() -> None:
     }
     for name, value in expected.items():
         assert found[name] == pytest.approx(value), name
-    assert set(found) == set(METRICS) - {"peak_mem_gib", "startup_s", "divergence"}
+    assert set(found) == set(METRICS) - {"peak_mem_gib", "start_s", "divergence"}
 
 
 class Counting:
@@ -174,3 +174,35 @@ def test_a_crawling_engine_gets_fewer_requests() -> None:
     assert len(served) == 3, "the third begins at 8 s, no fourth at 12 s"
     assert found["completed"] == 3
     assert found["output_throughput"] == 6 / 12
+
+
+class Stuck:
+    """A server that answers its first requests and then no more."""
+
+    def __init__(self, answers: int) -> None:
+        self.left, self.ended = answers, threading.Event()
+
+    def stream(self, request: Mapping[str, Any], callback: Callable[[str], object]) -> None:  # noqa: ARG002
+        self.left -= 1
+        if self.left < 0:
+            self.ended.wait(60.0)
+        callback(json.dumps(piece()))
+        callback(json.dumps(last(2)))
+
+
+def test_a_load_ends_as_soon_as_it_may() -> None:
+    server = Stuck(answers=3)
+    seen: list[dict[str, float]] = []
+
+    def over(best: dict[str, float]) -> bool:
+        seen.append(best)
+        return len(seen) == 3
+
+    found = run_load(server, RealClock(), [[1, 2, 3, 4]] * 8, 2, clients=2, over=over)
+    server.ended.set()
+    assert found["completed"] == 3
+    rates = [best["output_throughput"] for best in seen]
+    assert rates == sorted(rates, reverse=True), "the best it can reach only falls"
+    assert found["output_throughput"] < rates[-1]
+    assert seen[0]["total_token_throughput"] == pytest.approx(3 * rates[0])
+    assert seen[0]["p95_ttft_ms"] <= seen[0]["p99_ttft_ms"]

@@ -153,3 +153,18 @@ def test_success_with_a_wrong_answer(change: dict[str, Any], why: str) -> None:
 def test_a_result_that_cannot_be_read(text: str) -> None:
     assert parsed(result=text).status is Status.WRONG_OUTPUT
     assert parsed(result=None).reason == "ended without an error, but left no result"
+
+
+def test_a_result_that_was_stopped_early() -> None:
+    spent = {"start_s": 2.0, "warm_up_s": 0.5, "measure_s": 1.0}
+    metrics = {"output_throughput": 70.0, "start_s": 2.0}
+    done = parsed(result={"metrics": metrics, "samples": {}, "bounds": {"output_throughput": 75.0}, "reason": "why", "spent": spent})
+    assert (done.status, done.bounds, done.reason) == (Status.BOUNDED, {"output_throughput": 75.0}, "why")
+    assert done.metrics["output_throughput"] == 70.0
+    assert done.spent == spent
+
+
+def test_a_failure_says_what_it_spent() -> None:
+    done = parsed(3, "checking", {"failure": "wrong_output", "reason": "r", "spent": {"start_s": 2.0}})
+    assert done.status is Status.WRONG_OUTPUT
+    assert done.spent == {"start_s": 2.0}

@@ -14,7 +14,8 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -27,10 +28,15 @@ from autoscout.backends.llamacpp.probe import Distribution, divergence, probe
 from autoscout.backends.llamacpp.stages import FAILED, INPUT, RESULT, STAGE
 from autoscout.core import seeds
 from autoscout.core.clock import RealClock
+from autoscout.core.to_beat import ToBeat
 
 WARM_TOKENS = 8  # enough to touch all weights and buffers
 UNSETTLED = 0.15  # spread of the repeats, relative to their median, above which up to as many again are taken
 ENOUGH_S = 10.0  # no further repeat or request begins after this long: the configuration, or the machine, is slow beyond interest
+
+
+Over = Callable[[dict[str, float]], bool]
+"""Asked with the best that a repeat can still reach: whether it may end."""
 
 
 class Failed(Exception):  # noqa: N818 - a result
@@ -42,8 +48,13 @@ class Failed(Exception):  # noqa: N818 - a result
         self.returncode = returncode  # of the server, when it ended by itself
 
 
-def measure(given: Mapping[str, Any]) -> dict[str, Any]:
+def measure(given: Mapping[str, Any], spent: dict[str, float], to_beat: ToBeat | None = None) -> dict[str, Any]:
     """Everything from the model file to the metrics.
+
+    Args:
+        given: What to measure.
+        spent: Takes the seconds of each part, also where it fails.
+        to_beat: Stop as soon as this is out of reach.
 
     Raises:
         Failed: some step went wrong in a way that can be told apart.
@@ -52,9 +63,9 @@ def measure(given: Mapping[str, Any]) -> dict[str, Any]:
     path = _prepare(given)
     reference = _reference(given)
     _stage("loading")
-    begun_s = clock.span_s()
-    server = _start(given, path, Path.cwd())
-    start_s = clock.span_s() - begun_s
+    with _timed(spent, "start_s"):
+        server = _start(given, path, Path.cwd())
+    race = Race(to_beat)
     try:
         _stage("checking")
         tokens = GgufFile(path).prompt_tokens()
@@ -64,18 +75,21 @@ def measure(given: Mapping[str, Any]) -> dict[str, Any]:
             raise Failed("wrong_output", rule)
         _stage("warming")
 
-        def repeat(name: str | int, requests: int, output_tokens: int) -> dict[str, float]:
+        def repeat(name: str | int, requests: int, output_tokens: int, over: Over | None = None) -> dict[str, float]:
             random = seeds.stream(given["seed"], "prompts", name)
             prompts = [random.choice(tokens, workload["prompt_tokens"]).tolist() for _ in range(requests)]
-            return run_load(server, clock, prompts, output_tokens, workload["concurrency"], ENOUGH_S)
+            return run_load(server, clock, prompts, output_tokens, workload["concurrency"], ENOUGH_S, over)
 
         if workload["warmup"]:
-            repeat("warmup", workload["warmup"], min(WARM_TOKENS, workload["output_tokens"]))
+            with _timed(spent, "warm_up_s"):
+                repeat("warmup", workload["warmup"], min(WARM_TOKENS, workload["output_tokens"]))
         _stage("measuring")
         begun_s = clock.span_s()
         samples: list[dict[str, float]] = []
-        while _wanted(samples, workload["repeats"], clock.span_s() - begun_s):
-            samples.append(repeat(len(samples), workload["requests"], workload["output_tokens"]))
+        with _timed(spent, "measure_s"):
+            while not race.lost(samples, workload["repeats"]) and _wanted(samples, workload["repeats"], clock.span_s() - begun_s):
+                over = race.over(samples) if to_beat is not None else None
+                samples.append(repeat(len(samples), workload["requests"], workload["output_tokens"], over))
     except Refused as error:
         raise Failed("invalid" if error.code == 400 else "crashed", f"the server refused a request: {error}") from error
     except WrongAnswer as error:
@@ -86,7 +100,34 @@ def measure(given: Mapping[str, Any]) -> dict[str, Any]:
         raise Failed("crashed", str(error)) from error
     finally:
         peak_gib = server.stop()
-    return _result(samples, {"start_s": start_s, "divergence": distance, "peak_mem_gib": peak_gib}, workload)
+    single = {"start_s": spent["start_s"], "divergence": distance, "peak_mem_gib": peak_gib}
+    if not race.why:
+        return _result(samples, single, workload)
+    answered = [sample for sample in samples if sample["completed"]]  # the last repeat may have been stopped before its first answer
+    return {**_result(answered, single, workload), "bounds": race.bounds, "reason": race.why}
+
+
+class Race:
+    """Whether the trial can still win: asked after every repeat but the last, and within each."""
+
+    def __init__(self, to_beat: ToBeat | None) -> None:
+        self._to_beat = to_beat
+        self.why = ""
+        self.bounds: dict[str, float] = {}
+
+    def lost(self, samples: Sequence[Mapping[str, float]], repeats: int = 0) -> bool:
+        """By the repeats so far; `why` and `bounds` then say so. What was measured to its end is not bounded."""
+        if self._to_beat is None or self.why or not samples or len(samples) == repeats:
+            return bool(self.why)
+        names = set.intersection(*(set(sample) for sample in samples))
+        bounds = self._to_beat.likely({name: [sample[name] for sample in samples] for name in names})
+        self.why = self._to_beat.lost(bounds)
+        self.bounds = bounds if self.why else {}
+        return bool(self.why)
+
+    def over(self, samples: Sequence[Mapping[str, float]]) -> Over:
+        """The same while a repeat runs, with the best that it can still reach."""
+        return lambda best: self.lost([*samples, best])
 
 
 def _prepare(given: Mapping[str, Any]) -> Path:
@@ -155,13 +196,24 @@ def _wanted(samples: list[dict[str, float]], repeats: int, spent_s: float) -> bo
 
 def _result(samples: list[dict[str, float]], single: Mapping[str, float], workload: Mapping[str, Any]) -> dict[str, Any]:
     completed = int(sum(sample["completed"] for sample in samples))
-    by_metric = {name: [sample[name] for sample in samples] for name in samples[0]}
+    by_metric = {name: [sample[name] for sample in samples] for name in (samples[0] if samples else ())}
     return {
         "metrics": {**{name: median(values) for name, values in by_metric.items()}, **single},
         "samples": by_metric,
         "requests": completed,
         "output_tokens": completed * workload["output_tokens"],
     }
+
+
+@contextmanager
+def _timed(spent: dict[str, float], name: str) -> Iterator[None]:
+    """Add the seconds inside to those of a part."""
+    clock = RealClock()
+    begun_s = clock.span_s()
+    try:
+        yield
+    finally:
+        spent[name] = spent.get(name, 0.0) + clock.span_s() - begun_s
 
 
 def _stage(name: str) -> None:
@@ -180,10 +232,11 @@ def main(argument: str) -> int:
     if "answers" in given:
         answer(given)
         return 0
+    spent: dict[str, float] = {}
     try:
-        result = measure(given)
+        result = {**measure(given, spent, ToBeat.here()), "spent": spent}
     except Failed as error:
-        _write({"failure": error.kind, "reason": str(error), "returncode": error.returncode})
+        _write({"failure": error.kind, "reason": str(error), "returncode": error.returncode, "spent": spent})
         print(f"{error.kind}: {error}", file=sys.stderr)
         return FAILED
     _write(result)

@@ -11,13 +11,19 @@ import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from autoscout.backends.llamacpp.workload import LATENCIES, STATISTICS
+from autoscout.common.bounds import latency_at_least, rate_at_most
 from autoscout.core.clock import Clock
+
+
+LOOK_S = 0.2  # how often a load is asked whether it may end
 
 
 class Completes(Protocol):
@@ -104,12 +110,28 @@ def _checked(begun_s: float, pieces: list[tuple[float, str]], prompt_tokens: int
 
 
 def run_load(
-    server: Completes, clock: Clock, prompts: Sequence[Sequence[int]], output_tokens: int, clients: int, enough_s: float = math.inf
+    server: Completes,
+    clock: Clock,
+    prompts: Sequence[Sequence[int]],
+    output_tokens: int,
+    clients: int,
+    enough_s: float = math.inf,
+    over: Callable[[dict[str, float]], bool] | None = None,
 ) -> dict[str, float]:
     """Send the prompts, `clients` at a time, and give the metrics of this one repeat.
 
     Every client sends one; no further request begins after `enough_s`. Where the machine is so busy that spinning threads starve
     each other, one repeat would take minutes, and a rate needs fewer requests than that.
+
+    Args:
+        server: Answers.
+        clock: Dates the answers.
+        prompts: One per request.
+        output_tokens: Of every answer.
+        clients: Requests at once.
+        enough_s: See above.
+        over: Asked now and then with the best metrics that the repeat can still reach; it ends where the answer is yes, and the requests
+            under way are left alone.
 
     Raises:
         Refused, WrongAnswer: the first thing that went wrong with any request.
@@ -118,10 +140,11 @@ def run_load(
     lock = threading.Lock()
     answers: list[Answer] = []
     failures: list[BaseException] = []
+    stopped = threading.Event()
 
     def client() -> None:
         first = True
-        while not failures:
+        while not failures and not stopped.is_set():
             with lock:
                 prompt = next(waiting, None) if first or clock.span_s() - begun_s < enough_s else None
             first = False
@@ -137,11 +160,35 @@ def run_load(
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        while thread.is_alive() and not stopped.is_set():
+            thread.join(None if over is None else LOOK_S)
+            elapsed_s = clock.span_s() - begun_s
+            if over is not None and elapsed_s > 0 and over(bounds(list(answers), prompts, output_tokens, elapsed_s)):
+                stopped.set()
     duration_s = clock.span_s() - begun_s
     if failures:
         raise failures[0]
-    return summary(answers, duration_s)
+    return summary(list(answers), duration_s)
+
+
+def bounds(answers: Sequence[Answer], prompts: Sequence[Sequence[int]], output_tokens: int, elapsed_s: float) -> dict[str, float]:
+    """The best rates and latencies that a repeat can still reach."""
+    read, produced = sum(map(len, prompts)), len(prompts) * output_tokens
+    found = {
+        "output_throughput": rate_at_most(produced, elapsed_s),
+        "total_token_throughput": rate_at_most(read + produced, elapsed_s),
+        "request_throughput": rate_at_most(len(prompts), elapsed_s),
+    }
+    for latency, values in (("ttft_ms", [one.ttft_s for one in answers]), ("e2el_ms", [one.e2el_s for one in answers])):
+        for name in STATISTICS:
+            found[f"{name}_{latency}"] = latency_at_least([1000 * value for value in values], len(prompts), partial(_statistic, name=name))
+    return found
+
+
+def _statistic(numbers: NDArray[np.float64], name: str) -> float:
+    if name in ("mean", "median"):
+        return float(numbers.mean() if name == "mean" else np.median(numbers))
+    return float(np.percentile(numbers, int(name[1:])))
 
 
 def summary(answers: Sequence[Answer], duration_s: float) -> dict[str, float]:
@@ -162,7 +209,5 @@ def summary(answers: Sequence[Answer], duration_s: float) -> dict[str, float]:
     }
     for latency in LATENCIES:
         numbers = np.asarray(values[latency] or [0.0]) * 1000
-        percentiles: dict[str, Any] = {"mean": numbers.mean(), "median": np.median(numbers)}
-        percentiles |= {name: np.percentile(numbers, int(name[1:])) for name in STATISTICS if name.startswith("p")}
-        found |= {f"{name}_{latency}": float(value) for name, value in percentiles.items()}
+        found |= {f"{name}_{latency}": _statistic(numbers, name) for name in STATISTICS}
     return found

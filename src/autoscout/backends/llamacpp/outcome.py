@@ -14,7 +14,7 @@ from autoscout.backends.llamacpp.stages import RESULT, STAGE
 from autoscout.backends.llamacpp.workload import THROUGHPUTS, Workload
 from autoscout.common.outcome import informative_line, plain_text
 from autoscout.core.launch import Completed
-from autoscout.core.trial import Measurement, Status
+from autoscout.core.trial import SPENT, Measurement, Status
 
 STARTING = ("", "preparing", "loading")
 
@@ -46,13 +46,19 @@ def outcome(completed: Completed, workload: Workload) -> Measurement:
         return _failure(Status.TIMEOUT, f"still {stage or 'starting'} after {completed.wall_s:.0f} s", completed)
     result = _read(completed.outputs.get(RESULT))
     if isinstance(result, Mapping) and "failure" in result:
-        return _told(result, stage, completed)
+        told = _told(result, stage, completed)
+        return replace(told, conditions={**told.conditions, **_spent(result)})
     if completed.returncode != 0:
         return _crash(stage, completed)
     if not isinstance(result, Mapping):
         reason = "ended without an error, but left no result" if result is None else "left a result that cannot be read"
         return _failure(Status.WRONG_OUTPUT, reason, completed)
     return _metrics(result, workload, completed)
+
+
+def _spent(result: Mapping[str, Any]) -> dict[str, float]:
+    spent = result.get("spent")
+    return {name: float(spent[name]) for name in SPENT if name in spent} if isinstance(spent, Mapping) else {}
 
 
 def _read(text: str | None) -> Any:
@@ -65,7 +71,15 @@ def _read(text: str | None) -> Any:
 
 
 def _metrics(result: Mapping[str, Any], workload: Workload, completed: Completed) -> Measurement:
-    metrics, samples = result.get("metrics"), result.get("samples")
+    metrics, samples, bounds = result.get("metrics"), result.get("samples"), result.get("bounds")
+    if bounds and isinstance(bounds, Mapping) and isinstance(metrics, Mapping):
+        return Measurement(
+            status=Status.BOUNDED,
+            metrics={str(name): float(value) for name, value in metrics.items()},
+            bounds={str(name): float(value) for name, value in bounds.items()},
+            conditions=_spent(result),
+            reason=str(result.get("reason", "")),
+        )
     wrong = _implausible(metrics, samples, result, workload)
     if wrong or not isinstance(metrics, Mapping) or not isinstance(samples, Mapping):
         return _failure(Status.WRONG_OUTPUT, wrong, completed)
@@ -76,7 +90,7 @@ def _metrics(result: Mapping[str, Any], workload: Workload, completed: Completed
         status=Status.OK,
         metrics={str(name): float(value) for name, value in metrics.items()},
         samples={str(name): tuple(map(float, values)) for name, values in samples.items()},
-        conditions={"repeats": float(len(samples["output_throughput"]))},
+        conditions={"repeats": float(len(samples["output_throughput"])), **_spent(result)},
     )
 
 

@@ -22,6 +22,7 @@ GUIDE_WORDS = 1200
 PRIVATE_USERS = {
     "benchmarks/serving_side_by_side.py": "calls the estimator that simulators/aiconfigurator.py wraps, to time it next to ours",
     "tests/soak/fuzz_readers.py": "feeds every reader, also those that only verbs of the program call",
+    "benchmarks/load.py": "measures the client that trials use",
     "benchmarks/simulators.py": "compares the regressions that the simulators share",
 }
 """File outside src -> why it may use names that begin with an underscore. Tests may use those of the folder they mirror."""

@@ -200,8 +200,10 @@ class EngineBackend:
         """
         workload, facts = Workload.from_json(task.workload), facts_of(task.workload)
         env = {**self.engine.env, **workload.env}
+        room = workload.max_model_len or facts.max_len
         goal = {
             "kind": goal_kind(workload, task.objective.metric),
+            "metric": task.objective.metric,
             "slo": tuple(str(limit) for limit in task.objective.limits if not limit.guard),
             "search_limit_s": workload.search_limit_s,
         }
@@ -215,7 +217,8 @@ class EngineBackend:
             "env": env,
             "model": workload.model,
             **({"vocab_size": facts.vocab} if facts.vocab else {}),
-            "load": {name: value for name, value in task.workload.items() if name in Load.model_fields},
+            "tokenizer": workload.model,
+            "load": {"context": room, **{name: value for name, value in task.workload.items() if name in Load.model_fields}},
             "goal": goal,
             "check": check,
             "seed": seed,

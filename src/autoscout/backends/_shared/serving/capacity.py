@@ -181,6 +181,7 @@ class _Judge:
         self._requests = rate * window.count_s  # that will count
         self._tokens = self._requests * output_tokens
         self._why = ""
+        self._known: dict[tuple[int, str, float], int] = {}  # late values of answers that have ended
         self._looked_s = 0.0
         self._now_s = math.inf
         self._waiting_half = self._waiting_end = -1
@@ -239,11 +240,20 @@ class _Judge:
                 continue
             share = 1 - float(statistic[1:]) / 100 if statistic.startswith("p") else 0.5
             total = self._tokens if latency == "itl_ms" else self._requests
-            late = sum(_late(answer, latency, limit.value / 1000, now_s) for answer in counted)
+            late = sum(self._late(answer, latency, limit.value / 1000, now_s) for answer in counted)
             if late > share * total + 1:
                 what = "tokens" if latency == "itl_ms" else "requests"
                 return f"{limit} cannot hold: {late} of about {total:.0f} {what} are late"
         return ""
+
+    def _late(self, answer: Answer, latency: str, limit_s: float, now_s: float) -> int:
+        """As `_late`, with answers that have ended counted once: looks happen in the loop that dates the tokens."""
+        if answer.under_way or answer.error:
+            return _late(answer, latency, limit_s, now_s)
+        key = (id(answer), latency, limit_s)
+        if key not in self._known:
+            self._known[key] = _late(answer, latency, limit_s, now_s)
+        return self._known[key]
 
     def _backlog(self) -> str:
         if self._waiting_half < 0 or self._waiting_end < 0:

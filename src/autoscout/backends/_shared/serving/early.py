@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from autoscout.core.task import Limit
 from autoscout.core.to_beat import ToBeat
 
 LOOK_S = 0.5
-SECONDS = 6  # of a load after which its rate so far is believed; the first one does not count, while the server fills
+SECONDS = 6.0  # of a load after which its rate so far is believed; the first looks do not count, while the server fills
 CLOCK = RealClock()
 
 
@@ -33,6 +34,7 @@ class EarlyStop:
         self._to_beat = to_beat
         self._names = {limit.metric for limit in limits} | ({to_beat.metric} | {one.metric for one in to_beat.limits} if to_beat else set())
         self._looked_s = 0.0
+        self._tokens: list[tuple[float, int]] = []  # when, and how many pieces had come by then
         self.why = ""
         self.bounds: dict[str, float] = {}
 
@@ -55,10 +57,10 @@ class EarlyStop:
             "request_throughput": rate_at_most(seen.planned_requests, elapsed_s),
             "goodput": rate_at_most(seen.planned_requests, elapsed_s),
         }
-        times_s = np.concatenate([np.asarray(answer.times_s) for answer in seen.answers] or [np.empty(0)]) - seen.begun_s
-        counts = np.bincount(times_s.astype(int), minlength=int(elapsed_s) + 1)[1 : int(elapsed_s)]
-        if seen.closed and len(counts) >= SECONDS:
-            likely = self._to_beat.likely({"output_throughput": (counts * _tokens_per_piece(seen.answers)).tolist()})
+        self._tokens.append((now_s, sum(len(answer.times_s) for answer in seen.answers)))
+        if seen.closed and elapsed_s > SECONDS:
+            rates = [(later[1] - earlier[1]) / (later[0] - earlier[0]) for earlier, later in pairwise(self._tokens[2:])]
+            likely = self._to_beat.likely({"output_throughput": [rate * _tokens_per_piece(seen.answers) for rate in rates]})
             found |= {name: min(value, found[name]) for name, value in likely.items()}
         for name in self._names:
             statistic, _, latency = name.partition("_")

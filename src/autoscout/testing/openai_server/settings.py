@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shlex
 from dataclasses import dataclass
 from typing import NoReturn
@@ -66,6 +67,14 @@ def _fault(text: str) -> tuple[str, int]:
     return name, int(after or 0)
 
 
+def _fault_if(text: str) -> tuple[str, float, tuple[str, int]]:
+    """`max_num_seqs>256:oom_start`."""
+    match = re.fullmatch(r"(\w+)>([\d.]+):(.+)", text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not FLAG>NUMBER:FAULT")
+    return match[1], float(match[2]), _fault(match[3])
+
+
 def read(arguments: list[str]) -> Settings:
     """The settings; flags of the engines that change nothing here are accepted, as are the subcommand and a model without a flag."""
     parser = argparse.ArgumentParser(prog="openai_server")
@@ -90,12 +99,18 @@ def read(arguments: list[str]) -> Settings:
     parser.add_argument("--sequence-us", type=float, default=50.0, help="added to a step by each sequence that decodes")
     parser.add_argument("--prefill-us", type=float, default=10.0, help="added to a step by each token of a prompt")
     parser.add_argument("--fault", type=_fault, default=("", 0), metavar="NAME[@REQUESTS]", help="; ".join(map(": ".join, FAULTS.items())))
+    parser.add_argument(
+        "--fault-if", action="append", default=[], type=_fault_if, metavar="FLAG>NUMBER:FAULT", help="a fault of some settings only"
+    )
     parser.add_argument("--refuse", action="append", default=[], metavar="FLAG", help="a flag that this engine does not know")
     given = [*arguments, *shlex.split(os.environ.get(EXTRA, ""))]
     found, _ = parser.parse_known_args(given)
     unknown = [word for word in given if word.split("=")[0] in found.refuse and given[given.index(word) - 1] != "--refuse"]
     if unknown:
         parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    for name, least, fault in found.fault_if:
+        if float(getattr(found, name)) > least:
+            found.fault = fault
     _check(found)
     words = [word for word in found.words if word != "serve"]
     model = found.served_model_name or found.model or next(iter(words), "fake")

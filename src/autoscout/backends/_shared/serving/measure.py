@@ -26,7 +26,7 @@ from autoscout.core.errors import ConfigError
 from autoscout.core.to_beat import ToBeat
 
 GUESS_CLIENTS = 64  # of the closed loop that guesses where to look for the capacity
-GUESS_S = 8.0  # it lasts no longer
+GUESS_S = 6.0  # it lasts no longer
 GUESS_SHARE = 0.7  # of its rate is where the search begins: most limits break before a server is saturated
 FILL_S = (0.5, 8.0)  # bounds of the time that a probe waits until the server is filled
 WARM = 8  # requests of a warm-up, if the plan does not say

@@ -45,7 +45,7 @@ def of_function(folder: Path, **changes: Any) -> dict[str, Any]:
         "name": "study",
         "workload": {"function": "tuned.py:cost", "metrics": ["cost", "size"]},
         "space": {"knobs": {"x": {"range": [0, 29], "default": 29}, "y": {"range": [0, 29], "default": 29}}},
-        "budget": {"trials": 60},
+        "budget": {"trials": 25},
         **changes,
     }
 
@@ -67,7 +67,7 @@ def killed_after(folder: Path, journal: Path, trials: int, *words: str) -> None:
 
 @pytest.mark.parametrize(("system", "fidelity"), [("function", "measured"), ("sched", "simulated")])
 def test_killed_resumed_reported_and_handed_over(tmp_path: Path, system: str, fidelity: str) -> None:
-    data = of_function(tmp_path) if system == "function" else {**SCHED, "budget": {"trials": 40}}
+    data = of_function(tmp_path) if system == "function" else {**SCHED, "budget": {"trials": 24}}
     (tmp_path / "campaign.yaml").write_text(yaml.safe_dump(data, sort_keys=False))
     home = tmp_path / "autoscout_results" / "study"
     killed_after(tmp_path, home / "trials.jsonl", 3, "tune", "campaign.yaml")

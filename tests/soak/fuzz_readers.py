@@ -15,17 +15,25 @@ from fuzz_seeds import (
     AMONG,
     CALIBRATION,
     CAMPAIGN,
+    CLIENTS,
+    ENGINE,
     EXPRESSIONS,
     FIELDS,
     FLAGS,
+    FRONT,
     GPUS,
     LOG,
     MODEL,
     NODES,
+    PLAN,
+    REQUEST_LINES,
+    REQUESTS,
+    RESULTS,
     SERVING,
     SPACE,
     SWEEPS,
     T4,
+    TALKS,
     TEMPLATES,
     TRACES,
     TRAINING,
@@ -278,6 +286,68 @@ def read_gpu_text(path: Path) -> None:
             _short(error)
 
 
+def read_requests(path: Path) -> None:
+    from autoscout.backends._shared.serving.workload import read_trace
+
+    read_trace(path)
+
+
+def read_conversations(path: Path) -> None:
+    from autoscout.backends._shared.serving.workload import read_talks
+
+    read_talks(path)
+
+
+def read_plan(path: Path) -> None:
+    from autoscout.backends._shared.serving.plan import Plan
+
+    Plan.read(path).text()
+
+
+def read_client_result(path: Path) -> None:
+    """What programs that produce load leave: each reads every form."""
+    from autoscout.backends._shared.serving.others import PROGRAMS, Unreadable, read
+    from autoscout.backends._shared.serving.plan import Plan
+
+    for client, program in PROGRAMS.items():
+        place = path.parent / program.output
+        place.parent.mkdir(exist_ok=True)
+        place.write_bytes(path.read_bytes())
+        try:
+            read(Plan.of({"serve": ["x", "{port}"], "model": "m", "load": {"client": client}}), path.parent)
+        except Unreadable as error:
+            _short(error)
+
+
+def read_trial_results(path: Path) -> None:
+    """What the programs of a trial leave; whatever it is, it becomes a measurement."""
+    from autoscout.backends._shared.serving import outcome as serving
+    from autoscout.backends._shared.serving import plan
+    from autoscout.backends._shared.training import outcome as training
+    from autoscout.core.launch import Completed
+
+    text = _text(path)
+    for code in (0, 1):
+        served = Completed(returncode=code, outputs={plan.RESULT: text, plan.STAGE: "loading", plan.LOG: text}, stderr=text)
+        serving.outcome(served).to_json()
+        trained = Completed(returncode=code, outputs={training.RESULT: text, training.STAGE: "building"}, stderr=text)
+        training.outcome(trained, "step_ms").to_json()
+
+
+def read_engine_workload(path: Path) -> None:
+    from autoscout.backends._shared.engine.workload import read_workload
+    from autoscout.common.document import load
+    from autoscout.core.errors import ConfigError
+
+    given = load(path).value
+    if isinstance(given, dict):
+        workload, facts, faults = read_workload(given)
+        if faults:
+            raise ConfigError(faults)
+        assert workload is not None
+        workload.to_json(facts)
+
+
 def read_store(path: Path) -> None:
     """The input is a statement's worth of damage: table, column and the new content of one cell."""
 
@@ -377,7 +447,7 @@ READERS = {
     for reader in (
         Reader("space", "yaml", _texts(SPACE, AMONG), read_space_file, ".yaml", 40),
         Reader("space-lines", ":,", _texts(SPACE, AMONG), read_space_file, ".yaml", 10),
-        Reader("campaign", "yaml", _texts(CAMPAIGN), read_campaign_file, ".yaml", 20),
+        Reader("campaign", "yaml", _texts(CAMPAIGN, FRONT), read_campaign_file, ".yaml", 20),
         Reader("hostfile", "= ", _texts("worker-1 slots=4\nworker-2 slots=4\n# end\n"), read_hosts, share=80),
         Reader("configspace", "json", _configspaces, read_space_file, ".json", 40),
         Reader("sweep", "json", _texts(*SWEEPS), read_space_file, ".json", 40),
@@ -417,6 +487,13 @@ READERS = {
         Reader("output", "\n:", _texts('noise\n{"a": {"b": 3}, "c": 1e5}\nscore 3.5\n'), read_output, share=30),
         Reader("training-csv", ",", _texts(TRAINING), read_training_csv, ".csv", 5),
         Reader("serving-csv", ",", _texts(SERVING), read_serving_csv, ".csv", 10),
+        Reader("requests", ",:", _texts(*REQUESTS), read_requests, ".csv", 20),
+        Reader("request-lines", "jsonl", _texts(REQUEST_LINES), read_requests, ".jsonl", 20),
+        Reader("conversations", "json", _texts(TALKS), read_conversations, ".json", 20),
+        Reader("serving-plan", "json", _texts(PLAN), read_plan, ".json", 20),
+        Reader("client-results", "json", _texts(*CLIENTS.values()), read_client_result, ".json", 20),
+        Reader("trial-results", "json", _texts(*RESULTS), read_trial_results, ".json", 20),
+        Reader("engine-workload", "yaml", _texts(ENGINE), read_engine_workload, ".yaml", 20),
         Reader("cluster-text", "x:+@*", _texts("8xA100-80+4xA40", "50x8@V100+20x4@T4*0.4", "venus:50:2:1"), read_gpu_text, share=20),
     )
 }

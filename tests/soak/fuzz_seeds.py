@@ -38,6 +38,12 @@ search: {searcher: random, seed: 1}
 measure: {limit: 90s, repeats: 1}
 hardware: {gpus: 8}
 """
+FRONT = """
+system: command
+workload: {command: 'echo {x}', metrics: {score: {regex: 'score ([0-9.]+)'}, t: wall}}
+goal: {metrics: ['score:maximize', t], guards: ['t<=1.2x']}
+space: {knobs: {x: {range: [0, 5], default: 0}}}
+"""
 CALIBRATION = "kind: {kind}\nname: mine\nspread: 0.3\nrows: 4\nmape: 0.1\nmade_from: table\nconstants: {{}}\nmodels: [a]\ngpus: [b]\n"
 GPUS = "gpus:\n  MyGPU: {bf16_tflops: 100, memory_gb: 80, memory_gbps: 2000, node_gpus: 8, aliases: [mine], measured: once}\n"
 MODEL = json.dumps(
@@ -108,3 +114,38 @@ SERVING = (
     "model_path,system,backend,isl,osl,batch_size,concurrency,tp_size,silicon_tpot_ms,silicon_ttft_ms\n"
     "Qwen/Qwen3-8B,h100_sxm,vllm,1024,128,8,8,1,9.5,120\n"
 )
+REQUESTS = [
+    "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n2023-11-16 18:15:50.9951690,396,109\n",
+    "arrival_time,input_tokens,output_tokens\n0.0,12,3\n1.5,20,0\n",
+]
+REQUEST_LINES = '{"timestamp": 0, "input_length": 675, "output_length": 5, "hash_ids": [0, 1]}\n'
+REQUEST_LINES += '{"timestamp": 3000, "input_length": 700, "output_length": 7, "hash_ids": [0, 2]}\n'
+TALKS = json.dumps([{"id": "a", "conversations": [{"from": "human", "value": "why?"}, {"from": "gpt", "value": "because " * 4}]}])
+PLAN = json.dumps(
+    {
+        "serve": ["program", "--port", "{port}"],
+        "model": "m",
+        "load": {"workload": "random", "input_tokens": 32, "output_tokens": 8, "concurrency": 4, "requests": 16},
+        "goal": {"kind": "capacity", "slo": ["p95_ttft_ms<=500"]},
+        "check": {"prompts": 2, "reference": {"key": "k", "serve": ["program", "{port}"]}},
+    }
+)
+_DETAILS = {"ttfts": [0.1, 0.2], "itls": [[0.01, 0.02], [0.01]], "input_lens": [8, 9], "output_lens": [3, 2], "errors": ["", ""]}
+_NUMBERS = {"mean": 1.0, "median": 1.0, "total_sum": 9.0, "percentiles": {"p50": 1.0, "p90": 2.0, "p95": 2.5, "p99": 3.0}}
+_NAMES = ("output_tokens_per_second", "tokens_per_second", "requests_per_second", "prompt_token_count", "output_token_count")
+_NAMES += ("time_to_first_token_ms", "inter_token_latency_ms", "request_latency")
+_AVERAGES = ("output_token_throughput", "request_throughput", "request_count", "total_osl", "total_isl", "time_to_first_token")
+CLIENTS = {
+    "vllm": json.dumps({**_DETAILS, "duration": 1.5}),
+    "guidellm": json.dumps(
+        {"benchmarks": [{"metrics": {"request_totals": {"successful": 2, "errored": 0}, **{n: {"successful": _NUMBERS} for n in _NAMES}}}]}
+    ),
+    "aiperf": json.dumps({name: {"avg": 2.0, "p50": 2.0, "p95": 3.0} for name in _AVERAGES}),
+}
+RESULTS = [
+    json.dumps({"metrics": {"step_ms": 3.5, "peak_mem_gib": 1.0}, "samples": {"step_ms": [3.4, 3.6]}, "spent": {"starting_s": 2.0}}),
+    json.dumps({"metrics": {"output_throughput": 3.5}, "bounds": {"output_throughput": 4.0}, "samples": {"tpot_ms": [1.0]}, "reason": "x"}),
+    json.dumps({"failure": "ended", "reason": "gone", "returncode": -9, "stage": "starting", "spent": {"starting_s": 2.0}}),
+]
+ENGINE = "model: llama-3.1-8b\nworkload: random\ninput_tokens: 32\noutput_tokens: [8, 16]\nconcurrency: 4\nrequests: 16\n"
+ENGINE += "engine_args: {seed: 1, enforce_eager: true}\nfree: [block_size]\nmax_model_len: 2048\n"

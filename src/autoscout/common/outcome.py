@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Sequence
 
 from autoscout.core.launch import Completed
@@ -97,6 +98,11 @@ def failure(completed: Completed) -> Measurement | None:
     return None
 
 
+def is_number(value: object) -> bool:
+    """Whether something that was read is a finite number that floats hold."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
 def _last_drawing(line: str) -> str:
     drawn = [part for part in line.split("\r") if part.strip()]
     return "".join(letter if letter.isprintable() or letter == "\t" else " " for letter in drawn[-1]) if drawn else ""
@@ -183,4 +189,4 @@ def _source(lines: Sequence[str], at: int) -> bool:
     return at > 0 and lines[at][:1].isspace() and any(_PLACE.match(line) for line in lines[max(0, at - 2) : at])
 
 
-__all__ = ["failure", "informative_line", "plain_text"]
+__all__ = ["failure", "informative_line", "is_number", "plain_text"]

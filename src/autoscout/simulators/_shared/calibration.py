@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from autoscout.common.document import load
+from autoscout.common.outcome import is_number
 from autoscout.core.errors import ConfigError, Fault
 
 
@@ -51,15 +52,10 @@ def check_constants(
         raise ConfigError(faults)
 
 
-def is_number(value: object) -> bool:
-    """Whether a value is a finite number that floats hold."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= 1e300
-
-
 def mape_of(data: Mapping[str, Any]) -> float | None:
     """The error on unseen data that a file states; None where it could not be judged."""
     stated = data.get("mape", 0.0)
     return None if stated is None else float(stated)
 
 
-__all__ = ["check_constants", "is_number", "mape_of", "read_calibration"]
+__all__ = ["check_constants", "mape_of", "read_calibration"]

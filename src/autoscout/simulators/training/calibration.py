@@ -13,8 +13,9 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
+from autoscout.common.outcome import is_number
 from autoscout.core.errors import ConfigError, Fault
-from autoscout.simulators._shared.calibration import check_constants, is_number, mape_of, read_calibration
+from autoscout.simulators._shared.calibration import check_constants, mape_of, read_calibration
 from autoscout.simulators.training.arithmetic import log2
 from autoscout.simulators.training.constants import TrainingConstants
 from autoscout.simulators.training.job import TrainingJob

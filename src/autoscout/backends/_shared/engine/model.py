@@ -50,7 +50,7 @@ class ModelFacts:
 def model_facts(name: str) -> tuple[ModelFacts, list[Fault]]:
     """Facts of a model by the path of its folder or its name, and what is wrong with the folder."""
     folder = Path(name).expanduser()
-    if not folder.is_dir():
+    if not _is_folder(folder):
         if folder.is_absolute() or name.startswith((".", "~")):
             fix = "Give a folder with a config.json, or the name of a model such as Qwen/Qwen3-8B"
             return ModelFacts(), [Fault(where="workload", field="model", value=repr(name), rule="there is no such folder", fix=fix)]
@@ -60,6 +60,13 @@ def model_facts(name: str) -> tuple[ModelFacts, list[Fault]]:
         facts, faults = _local(cached)
         return facts, [] if faults else faults
     return _local(folder)
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):  # too long for a name of a file; holds a zero byte
+        return False
 
 
 def downloaded(name: str) -> Path | None:

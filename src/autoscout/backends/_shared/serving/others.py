@@ -56,8 +56,8 @@ def read(plan: Plan, folder: Path) -> dict[str, float]:
     program = PROGRAMS[plan.load.client]
     try:
         found = program.read((folder / program.output).read_text(), plan.goal.limits)
-    except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-        raise Unreadable(f"{plan.load.client} left no result that can be read in {program.output}: {error!r}") from error
+    except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError) as error:
+        raise Unreadable(f"{plan.load.client} left no result that can be read in {program.output}: {repr(error)[:300]}") from error
     return {name: value for name, value in found.items() if math.isfinite(value)}
 
 

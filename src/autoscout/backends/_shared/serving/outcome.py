@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import signal
 from collections.abc import Mapping
@@ -11,7 +10,7 @@ from typing import Any
 
 from autoscout.backends._shared.serving.plan import LOG, RESULT, STAGE
 from autoscout.backends._shared.signs import INVALID_PATTERNS, OOM_PATTERNS, matches, telling_line
-from autoscout.common.outcome import informative_line, plain_text
+from autoscout.common.outcome import informative_line, is_number, plain_text
 from autoscout.core.launch import Completed
 from autoscout.core.trial import Measurement, Status
 
@@ -45,7 +44,10 @@ def outcome(completed: Completed) -> Measurement:
 
 def _measured(result: Mapping[str, Any], completed: Completed, log: str) -> Measurement:
     metrics, bounds = _numbers(result.get("metrics")), _numbers(result.get("bounds", {}))
-    if metrics is None or bounds is None:
+    listed = result.get("samples", {})
+    rows = {str(name): _row(values) for name, values in listed.items()} if isinstance(listed, Mapping) else {"": None}
+    samples = {name: row for name, row in rows.items() if row is not None}
+    if metrics is None or bounds is None or len(samples) < len(rows):
         return _failure(Status.WRONG_OUTPUT, "left a result whose metrics are not numbers", completed, log, result)
     if completed.peak_memory_gb > 0:
         metrics.setdefault("peak_mem_gib", completed.peak_memory_gb)
@@ -53,7 +55,7 @@ def _measured(result: Mapping[str, Any], completed: Completed, log: str) -> Meas
         status=Status.BOUNDED if bounds else Status.OK,
         metrics=metrics,
         bounds=bounds,
-        samples={name: tuple(values) for name, values in result.get("samples", {}).items()},
+        samples=samples,
         cost_s=completed.wall_s,
         conditions={**completed.conditions, **_spent(result)},
         reason=str(result.get("reason", "")) if bounds else "",
@@ -94,7 +96,7 @@ def _no_memory(stage: str) -> Status:
 def _read(text: str | None) -> dict[str, Any]:
     try:
         data = json.loads(text or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return data if isinstance(data, dict) else {}
 
@@ -103,8 +105,11 @@ def _numbers(data: Any) -> dict[str, float] | None:
     """Finite numbers by name, or None where there is anything else."""
     if not isinstance(data, Mapping):
         return None
-    good = all(isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) for value in data.values())
-    return {str(name): float(value) for name, value in data.items()} if good else None
+    return {str(name): float(value) for name, value in data.items()} if all(map(is_number, data.values())) else None
+
+
+def _row(values: Any) -> tuple[float, ...] | None:
+    return tuple(map(float, values)) if isinstance(values, list) and all(map(is_number, values)) else None
 
 
 def _spent(result: Mapping[str, Any]) -> dict[str, float]:

@@ -274,7 +274,7 @@ class Plan(Block):
         """
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise ConfigError(Fault(where=str(path), rule=f"cannot be read: {error}", fix="Give the file of a plan")) from error
         if not isinstance(data, dict):
             raise ConfigError(Fault(where=str(path), rule="a plan is a mapping"))

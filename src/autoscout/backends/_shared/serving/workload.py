@@ -179,12 +179,13 @@ def read_talks(path: Path) -> list[tuple[str, int]]:
     text = _read(path)
     try:
         listed = [json.loads(line) for line in text.splitlines() if line.strip()] if path.suffix == ".jsonl" else json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _unusable(path, f"is no JSON: {error}") from error
     found = []
     for one in listed[:MOST_ROWS] if isinstance(listed, list) else []:
         said = (one.get("conversations") or one.get("conversation") or one.get("messages")) if isinstance(one, Mapping) else None
-        texts = [str(part.get("value") or part.get("content") or "") for part in said or () if isinstance(part, Mapping)]
+        parts = said if isinstance(said, list) else []
+        texts = [str(part.get("value") or part.get("content") or "") for part in parts if isinstance(part, Mapping)]
         if len(texts) >= 2 and texts[0].strip() and texts[1].strip():
             found.append((texts[0], max(1, round(len(texts[1]) / CHARACTERS))))
     if not found:
@@ -205,7 +206,7 @@ def read_trace(path: Path) -> list[Row]:
         table: Sequence[Mapping[str, Any]] = (
             [json.loads(line) for line in lines if line.strip()] if as_json else list(csv.DictReader(lines))
         )
-    except (ValueError, csv.Error) as error:
+    except (ValueError, RecursionError, csv.Error) as error:
         raise _unusable(path, f"cannot be read: {error}") from error
     if not table or not all(isinstance(row, Mapping) for row in table):
         raise _unusable(path, "holds no requests")
@@ -221,7 +222,7 @@ def read_trace(path: Path) -> list[Row]:
             time_s = _time_s(row[columns["time"]]) / (1000.0 if milliseconds else 1.0)
             sizes = [int(float(row[columns[kind]])) for kind in ("input", "output")]
             blocks = tuple(map(int, row.get("hash_ids") or ())) if as_json else ()
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, OverflowError) as error:
             raise _unusable(path, f"request {number} is not a time and two numbers of tokens: {error}") from error
         if min(sizes) > 0 and math.isfinite(time_s):  # requests that failed are part of some traces
             rows.append(Row(time_s, sizes[0], sizes[1], blocks))

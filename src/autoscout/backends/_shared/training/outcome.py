@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import signal
 from collections.abc import Mapping
@@ -11,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from autoscout.backends._shared.training.files import RESULT, STAGE, STARTING
-from autoscout.common.outcome import failure, informative_line, plain_text
+from autoscout.common.outcome import failure, informative_line, is_number, plain_text
 from autoscout.core.launch import Completed
 from autoscout.core.trial import Measurement, Status
 
@@ -30,6 +29,7 @@ _NETWORK = re.compile(
     r"(?P<why>.*(?:NCCL error|nccl(?:UnhandledCuda|System|Internal|Remote)Error|ncclInvalidUsage|DistBackendError|ProcessGroupNCCL"
     r"|Connection (?:closed by peer|reset by peer)|Watchdog caught collective).*)"
 )
+_LINE_CHARS = 1000  # of a line of a log: the patterns above take long on longer ones
 _NEEDED = ("step_ms", "peak_mem_gib")
 
 
@@ -69,7 +69,7 @@ def _read(text: str | None) -> Any:
         return None
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 
@@ -85,7 +85,9 @@ def _told(result: Mapping[str, Any], completed: Completed) -> Measurement:
 
 def _crash(reason: str, stage: str, completed: Completed) -> Measurement:
     """A process failed by itself; its log says why."""
-    log = f"{completed.stderr}\n{completed.error}"
+    log = "\n".join(
+        line[:_LINE_CHARS] for line in f"{completed.stderr}\n{completed.error}".splitlines()
+    )  # patterns take long on long lines
     if _NO_MEMORY.search(log):
         return _failed(_no_memory(stage), f"out of memory while {stage or 'starting'}: {_line(_NO_MEMORY, log)}", completed)
     if match := _REFUSED.search(log):
@@ -106,9 +108,9 @@ def _metrics(result: Mapping[str, Any], metric: str, completed: Completed) -> Me
     metrics, samples, spent = result.get("metrics"), result.get("samples"), result.get("spent")
     if not isinstance(metrics, Mapping) or not isinstance(samples, Mapping) or not isinstance(spent, Mapping):
         return _failed(Status.WRONG_OUTPUT, "left a result without metrics", completed)
-    lists = [values for values in samples.values() if isinstance(values, list)]
+    lists = [values if isinstance(values, list) else [values] for values in samples.values()]
     numbers = [*metrics.values(), *spent.values(), *(value for values in lists for value in values)]
-    if not all(isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) for value in numbers):
+    if not all(map(is_number, numbers)) or not all(isinstance(values, list) for values in samples.values()):
         return _failed(Status.WRONG_OUTPUT, "reported something that is not a number", completed)
     if missing := [name for name in _NEEDED if name not in metrics]:
         return _failed(Status.WRONG_OUTPUT, f"left a result without {', '.join(missing)}", completed)
@@ -126,7 +128,7 @@ def _metrics(result: Mapping[str, Any], metric: str, completed: Completed) -> Me
     bounds = result.get("bounds")
     if not isinstance(bounds, Mapping):
         return found
-    best = {str(name): float(value) for name, value in bounds.items() if isinstance(value, (int, float)) and math.isfinite(value)}
+    best = {str(name): float(value) for name, value in bounds.items() if is_number(value)}
     return replace(found, status=Status.BOUNDED, bounds=best, reason=str(result.get("reason", ""))[:500])
 
 

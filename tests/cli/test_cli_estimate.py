@@ -159,3 +159,16 @@ def test_a_config_that_is_none_is_named(tmp_path: Path, text: str, said: str, ca
 def test_an_unknown_precision_is_refused_with_those_there_are(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["estimate", "megatron", *LLAMA, "--precision", "int3"]) == 2
     assert "bf16" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(("system", "setting"), [("vllm", "tensor-parallel-size: 8"), ("sglang", "tp-size: 8")])
+def test_the_first_candidate_is_written_as_files(tmp_path: Path, system: str, setting: str) -> None:
+    wanted = ["--model", "llama-3.3-70b", "--gpus", "8xH100", "--concurrency", "8", "--set", "tensor_parallel_size=8"]
+    assert run(["estimate", system, *wanted, "--export", str(tmp_path / "launch")]) == 0
+    assert setting in (tmp_path / "launch" / "config.yaml").read_text()
+    assert (tmp_path / "launch" / "run.sh").stat().st_mode & 0o100
+
+
+def test_files_are_written_for_engines_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["estimate", "megatron", *LLAMA, "--export", str(tmp_path)]) == 2
+    assert "vllm and sglang only" in capsys.readouterr().err

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from autoscout.cli import _options as options
+from autoscout.core import plugins
+from autoscout.core.config import Config
+from autoscout.core.errors import ConfigError, Fault
 from autoscout.estimate import search
 from autoscout.estimate.pins import read_system
 from autoscout.estimate.table import settings, show
 from autoscout.report.breakdown import PART_NAMES, breakdown_svg
+from autoscout.simulators.serving.read import KNOBS
+
+LAUNCHED = ("vllm", "sglang")
+"""Systems whose predicted configurations can be written as files."""
 
 
 def estimate(
@@ -35,6 +43,7 @@ def estimate(
     node_gpus: Annotated[int, typer.Option(help="GPUs per node; 0 = usual for the GPU.")] = 0,
     hardware_file: Annotated[str, typer.Option(help="YAML file with more GPUs.")] = "",
     calibration: Annotated[str, typer.Option(help="Calibration file instead of the shipped one.")] = "",
+    export: Annotated[Path | None, typer.Option(help="vllm and sglang: write the files that run the first one into this folder.")] = None,
     picture: Annotated[str, typer.Option(help="Training: write the breakdown of the first as an SVG file.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -63,10 +72,35 @@ def estimate(
         best = found.candidates[0]
         parts = {PART_NAMES.get(name, name): seconds for name, seconds in best.parts.items()}
         Path(picture).write_text(breakdown_svg(parts, settings(best)))
+    if export is not None:
+        load = {"input_tokens": input_tokens, "output_tokens": output_tokens, "request_rate": rate, "concurrency": concurrency}
+        task = {"workload": {"model": model, **{name: value for name, value in load.items() if value}}, "hardware": {"gpus": machines}}
+        write_launch(export, system, {**task, "objective": {"limits": list(slo or [])}}, found.candidates[0].config)
     if as_json:
         typer.echo(json.dumps({"system": system, "model": model, "gpus": machines, **found.to_json()}, indent=1, allow_nan=False))
         return
     show(found, Console())
+
+
+def write_launch(folder: Path, system: str, task: Mapping[str, object], config: Config) -> None:
+    """Write the hand-over of a predicted configuration: what the backend of that system would run.
+
+    Raises:
+        ConfigError: there is no such backend, or it has no space of its own.
+    """
+    if system not in LAUNCHED:
+        rule = f"files are written for {' and '.join(LAUNCHED)} only"
+        raise ConfigError(Fault(where="--export", value=system, rule=rule, fix="Leave --export out"))
+    backend: Any = plugins.get("backend", system)()
+    read = backend.task(task)
+    space = backend.space(read)
+    names = {alias: name for aliases in KNOBS.values() for alias in aliases for name in aliases if name in space.knobs}
+    wanted = {names[name]: value for name, value in config.items() if name in names}
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in backend.export(space.project({**space.default(), **wanted}), read).items():
+        (folder / name).write_text(text, encoding="utf-8")
+        if name.endswith(".sh"):
+            (folder / name).chmod(0o755)
 
 
 __all__ = ["estimate"]

@@ -9,6 +9,7 @@ import typer
 
 from autoscout.cli import _options as options
 from autoscout.cli._result import show_outcome
+from autoscout.report.sweep import sweep_files
 from autoscout.study.assemble import look
 from autoscout.study.folder import Folder
 from autoscout.study.publish import publish
@@ -18,10 +19,18 @@ from autoscout.study.setup import prepare
 def report(
     folder: Annotated[Path, typer.Argument(help="A result folder.")],
     store: Annotated[str | None, typer.Option(help="postgresql:// URL, when the one on record lacks its password.")] = None,
+    sweep_dir: Annotated[
+        Path | None, typer.Option(help="Write the trials there in the layout of `vllm bench sweep`, for its plots.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
     """Write report.html, summary.csv and best/ again from the stored trials, and show the result."""
     home = Folder(folder)
     home.spec()
     setup = prepare(options.load(str(home.campaign), options.given(store=store)))
-    show_outcome(publish(look(setup, home)), as_json=as_json)
+    outcome = publish(look(setup, home))
+    for name, text in sweep_files(outcome.inside, setup.space.knobs.values()).items() if sweep_dir is not None else ():
+        path = sweep_dir / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    show_outcome(outcome, as_json=as_json)

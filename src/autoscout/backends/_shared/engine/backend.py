@@ -88,7 +88,7 @@ class EngineBackend:
             objective=objective,
             budget=blocks.budget,
         )
-        refuse_if(check_names(workload, self.table(task)))
+        refuse_if(check_names(workload, self.table(task), self.space(task).knobs))
         self.plan(self.space(task).default(), task, seed=0)
         return task
 
@@ -235,8 +235,15 @@ class EngineBackend:
             resources=Resources(cpus=int(task.hardware["cores"]), gpus=gpus_of(config, task)),
             limit_s=workload.start_limit_s * (2 if workload.allow_lossy else 1) + workload.limit_s + MARGIN_S,
             outputs=OUTPUTS,
-            name=Names(self.space(task).knobs).name(config),
+            name=self._name(config, task),
         )
+
+    def _name(self, config: Config, task: Task) -> str:
+        """What differs from the default; all knobs would not fit a name."""
+        space = self.space(task)
+        default = space.default()
+        changed = {name: value for name, value in config.items() if name not in default or default[name] != value}
+        return Names(space.knobs).name(changed) if changed else "default"
 
     def parse(self, completed: Completed, task: Task) -> Measurement:
         found, metric = outcome(completed), task.objective.metric

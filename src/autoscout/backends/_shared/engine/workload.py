@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -86,17 +86,17 @@ def read_workload(data: Mapping[str, Any]) -> tuple[Workload | None, ModelFacts,
     return given, facts, [*faults, *unknown]
 
 
-def check_names(given: Workload, table: EngineTable) -> list[Fault]:
-    """What is wrong with the names of knobs and settings, which depend on the engine's version."""
+def check_names(given: Workload, table: EngineTable, knobs: Collection[str]) -> list[Fault]:
+    """What is wrong with the names of knobs and settings, which depend on the engine's version, the model and the machine."""
     faults = [
-        Fault(where=WHERE, field="free", value=shown(name), rule="there is no such knob", fix=suggestion(str(name), table.knobs))
+        Fault(where=WHERE, field="free", value=shown(name), rule="there is no such knob", fix=suggestion(str(name), knobs))
         for name in given.free
-        if name not in table.knobs and name != ALL
+        if name not in knobs and name != ALL
     ]
-    carried = {row.setting for row in table.knobs.values()}
+    carried = {table.knobs[name].setting for name in knobs}
     for name in map(plain, given.engine_args):
         if name in carried:
-            fix = f"Pin it: --set {name}=..." if name in table.knobs else "Pin its knobs"
+            fix = f"Pin it: --set {name}=..." if name in knobs else "Pin its knobs"
             faults.append(Fault(where=WHERE, field=f"engine_args.{name}", rule="is a knob", fix=fix))
         elif name not in table.flags:
             rule = f"{table.engine} {table.version} has no such flag"

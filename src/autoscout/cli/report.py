@@ -20,7 +20,7 @@ def report(
     folder: Annotated[Path, typer.Argument(help="A result folder.")],
     store: Annotated[str | None, typer.Option(help="postgresql:// URL, when the one on record lacks its password.")] = None,
     sweep_dir: Annotated[
-        Path | None, typer.Option(help="Write the trials there in the layout of `vllm bench sweep`, for its plots.")
+        Path | None, typer.Option(help="Write the trials there as `vllm bench sweep` does, for its plots.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
@@ -29,8 +29,9 @@ def report(
     home.spec()
     setup = prepare(options.load(str(home.campaign), options.given(store=store)))
     outcome = publish(look(setup, home))
-    for name, text in sweep_files(outcome.inside, setup.space.knobs.values()).items() if sweep_dir is not None else ():
-        path = sweep_dir / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+    if sweep_dir is not None:
+        for name, text in sweep_files(outcome.inside, setup.space.knobs.values()).items():
+            path = sweep_dir / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
     show_outcome(outcome, as_json=as_json)

@@ -12,7 +12,7 @@ import pytest
 from llamacpp_running import config_of, measure, run, small_task, with_settings
 
 from autoscout.backends.llamacpp import LlamaCppBackend, serve
-from autoscout.backends.llamacpp.bench import Race, _wanted
+from autoscout.backends.llamacpp.bench import _wanted
 from autoscout.backends.llamacpp.model import ensure_model
 from autoscout.backends.llamacpp.workload import METRICS
 from autoscout.core.launch import Launch, Resources
@@ -52,19 +52,6 @@ def test_a_measurement_that_cannot_win_is_stopped_early(cache: Path, tmp_path: P
     done = BACKEND.parse(run(easy.told_to(BACKEND.render(config_of(task), task, seed=3)), tmp_path / "b"), task)
     assert done.status is Status.OK, done.reason
     assert done.metrics["start_s"] == done.spent["start_s"]
-
-
-def test_a_race_is_lost_by_short_repeats_or_within_one() -> None:
-    goal = ToBeat(metric="output_throughput", direction=Direction.MAXIMIZE, value=100.0, spread=0.02)
-    race = Race(goal)
-    assert not race.lost([], 3)
-    assert not race.lost([{"output_throughput": 96.0, "p95_ttft_ms": 1.0}], 3), "within the noise of one repeat"
-    assert not race.over([])({"output_throughput": 5000.0})
-    assert not race.lost([{"output_throughput": 50.0}] * 3, 3), "measured to its end"
-    assert race.over([{"output_throughput": 80.0}])({"output_throughput": 81.0})
-    assert race.why == "output_throughput is at most 83.92, and 100 is to beat"
-    assert race.lost([{"output_throughput": 500.0}], 3), "it stays lost"
-    assert not Race(None).lost([{"output_throughput": 1.0}], 3)
 
 
 def test_the_launch_leaves_its_files(cache: Path, tmp_path: Path) -> None:

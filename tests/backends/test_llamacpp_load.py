@@ -182,7 +182,7 @@ class Stuck:
     def __init__(self, answers: int) -> None:
         self.left, self.ended = answers, threading.Event()
 
-    def stream(self, request: Mapping[str, Any], callback: Callable[[str], object]) -> None:  # noqa: ARG002
+    def stream(self, request: Mapping[str, Any], callback: Callable[[str], object]) -> None:
         self.left -= 1
         if self.left < 0:
             self.ended.wait(60.0)

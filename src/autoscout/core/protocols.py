@@ -16,6 +16,7 @@ import numpy as np
 from autoscout.core.config import Config
 from autoscout.core.launch import Completed, Launch
 from autoscout.core.task import Task
+from autoscout.core.to_beat import ToBeat
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Trial
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ class Backend(Protocol):
     - `export(config, task)` gives the files of the hand-over folder: at least `run.sh`, which runs the system for
       real use with this configuration, not the benchmark.
 
-    See `Hints`, `TakesSpace`, `Simulated`, `Deterministic` and `PrefersExecutor` for what a backend may offer besides.
+    See `Hints`, `TakesSpace`, `Simulated`, `Deterministic`, `LosesByTime` and `PrefersExecutor` for what a backend may offer besides.
     """
 
     def task(self, given: Mapping[str, object]) -> Task: ...
@@ -309,6 +310,17 @@ class DescribesLoad(Protocol):
 
 
 @runtime_checkable
+class LosesByTime(Protocol):
+    """A backend whose launches may be ended from outside once they have taken too long to win.
+
+    `lost_after_s(task, to_beat)` gives the seconds after which a launch cannot beat `to_beat` any more, whatever it would report; None
+    where its time says nothing. For launches without a program of ours inside, which would stop by itself.
+    """
+
+    def lost_after_s(self, task: Task, to_beat: ToBeat) -> float | None: ...
+
+
+@runtime_checkable
 class PrefersExecutor(Protocol):
     """A backend class that names the executor to use where the campaign names none; without it, `local`."""
 
@@ -459,6 +471,7 @@ __all__ = [
     "Job",
     "Learns",
     "LearnsFromPast",
+    "LosesByTime",
     "NeedsNoTrials",
     "Observer",
     "Prediction",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,11 +13,11 @@ from autoscout.core.clock import Clock, RealClock
 from autoscout.core.errors import Fault, LaunchError, require
 from autoscout.core.launch import Completed, Launch
 from autoscout.core.log import logger
-from autoscout.core.protocols import Executor, Job, Simulated, SpaceLike
+from autoscout.core.protocols import Executor, Job, LosesByTime, Simulated, SpaceLike
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status
 from autoscout.evaluate.samples import Cleanliness, dirt, joined
-from autoscout.evaluate.verdict import EXCUSED, Measurable, excused, finished, not_started, verdict
+from autoscout.evaluate.verdict import EXCUSED, Measurable, excused, finished, not_started, stopped, verdict
 
 PAUSE_S = 0.2  # longest sleep between two looks whether somebody cancelled
 NEVER_QUIET = 3
@@ -204,7 +205,8 @@ class Profiler:
         seed = seeds.number(self._options.seed, config.key, proposal.repeat, attempt) % 2**31  # fits every engine's seed
         try:
             launch = self._limited(self._backend.render(config, self._task, seed), proposal, attempt)
-            launch = proposal.to_beat.told_to(launch) if proposal.to_beat is not None else launch
+            lost_s = self._lost_after_s(proposal, launch)
+            launch = launch if proposal.to_beat is None else replace(proposal.to_beat.told_to(launch), limit_s=lost_s or launch.limit_s)
         except Exception as error:  # a renderer that refuses a combination the space allows
             log.debug("%s could not be rendered", config, exc_info=True)
             return Measurement(status=Status.INVALID, reason=f"cannot be rendered: {error or type(error).__name__}")
@@ -230,7 +232,16 @@ class Profiler:
                     )
                 )
             return finished(Measurement(status=Status.INVALID, reason=reason), completed)
+        if completed.timed_out and lost_s is not None and proposal.to_beat is not None:
+            return stopped(completed, proposal.to_beat, lost_s)
         return excused(verdict(self._backend, completed, self._task, launch.resources.gpus), completed)
+
+    def _lost_after_s(self, proposal: Proposal, launch: Launch) -> float | None:
+        """When a launch cannot win any more; None where nobody knows, or where its limit comes first."""
+        if proposal.to_beat is None or not isinstance(self._backend, LosesByTime):
+            return None
+        lost_s = self._backend.lost_after_s(self._task, proposal.to_beat)
+        return lost_s if lost_s is not None and 0 < lost_s < (launch.limit_s or math.inf) else None
 
     def _limited(self, launch: Launch, proposal: Proposal, attempt: int) -> Launch:
         limits = [limit for limit in (launch.limit_s, self._options.limit_s) if limit is not None]

@@ -10,6 +10,7 @@ from autoscout.core.config import Config
 from autoscout.core.launch import Completed, Launch
 from autoscout.core.log import logger
 from autoscout.core.task import Task
+from autoscout.core.to_beat import ToBeat
 from autoscout.core.trial import Measurement, Status
 from autoscout.evaluate.samples import circumstances
 
@@ -75,6 +76,14 @@ def excused(measurement: Measurement, completed: Completed) -> Measurement:
         reason=f"{measurement.status.value} while others used its GPUs: {'; '.join(map(str, completed.disturbed_by))}",
         conditions={**measurement.conditions, EXCUSED: 1.0},
     )
+
+
+def stopped(completed: Completed, to_beat: ToBeat, lost_s: float) -> Measurement:
+    """A launch that was ended because it took longer than it may to win: the time to beat, `lost_s`, is that of `to_beat`."""
+    value = to_beat.value or 0.0
+    bounds = {to_beat.metric: max(value, value * completed.wall_s / lost_s)}
+    reason = to_beat.lost(bounds) or f"took longer than {lost_s:.4g} s, which is to beat"
+    return finished(Measurement(status=Status.BOUNDED, bounds=bounds, reason=reason), completed)
 
 
 def finished(measurement: Measurement, completed: Completed) -> Measurement:

@@ -24,7 +24,8 @@ from autoscout.core.config import Config, Value
 from autoscout.core.errors import ConfigError, Fault, SpaceError
 from autoscout.core.launch import Completed, Launch, Resources
 from autoscout.core.names import Names
-from autoscout.core.task import Task
+from autoscout.core.task import Direction, Task
+from autoscout.core.to_beat import ToBeat
 from autoscout.core.trial import Measurement
 from autoscout.space import Space
 from autoscout.space.yaml import read_space
@@ -129,6 +130,15 @@ class CommandBackend:
             name=Names(self._knobs(config, task, workload)).name(config),
         )
 
+    def lost_after_s(self, task: Task, to_beat: ToBeat) -> float | None:
+        """The time to beat, where the wall time of the only run is what counts; a driver stops by itself."""
+        workload = self._workload(task)
+        source = workload.metrics.get(to_beat.metric)
+        wall = source.wall if source is not None else to_beat.metric == "wall_s"
+        if workload.driven or not wall or to_beat.value is None or to_beat.direction is not Direction.MINIMIZE:
+            return None
+        return to_beat.value / (source.scale if source is not None else 1.0)
+
     def parse(self, completed: Completed, task: Task) -> Measurement:
         return outcome(completed, self._workload(task))
 
@@ -201,6 +211,7 @@ def _plan(workload: Workload, scope: Scope, env: Mapping[str, str]) -> dict[str,
         "start_limit_s": workload.start_limit_s,
         "grace_s": GRACE_S,
         "outputs": list(workload.outputs),
+        "metrics": workload.to_json().get("metrics", {}),
         "port_variables": [name for name, text in env.items() if "{port}" in text],
     }
 

@@ -2,6 +2,7 @@
 
 Run as `python -m autoscout.backends.command.driver plan.json` in the trial folder. It stays in the process group it was started
 in, so that whoever kills that group gets the server too, and adopts orphans, so that a server cannot leave children behind.
+It stops as soon as the trial cannot win any more: between two runs, or within one where its wall time counts.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from types import FrameType
 from typing import IO, Any
 
 from autoscout.common.processes import adopt_orphans, descendants, running
+from autoscout.common.race import Race, timed
 from autoscout.core.clock import RealClock
+from autoscout.core.to_beat import ToBeat
 
 RESULT = "autoscout-result.json"
 POLL_S = 0.1
@@ -39,7 +42,11 @@ class Driver:
         self.folder = Path.cwd()
         self.port = _free_port()
         self.server: subprocess.Popen[bytes] | None = None
-        self.result: dict[str, Any] = {"runs": [], "server": {}, "failure": ""}
+        self.result: dict[str, Any] = {"runs": [], "server": {}, "failure": "", "spent": {}, "bounds": {}, "reason": ""}
+        to_beat = ToBeat.here()
+        self.race = Race(to_beat)
+        self.metrics = _Metrics(plan["metrics"]) if to_beat is not None else None
+        self.samples: list[dict[str, float]] = []
         os.environ["AUTOSCOUT_PORT"] = str(self.port)
         for name in plan["port_variables"]:
             os.environ[name] = os.environ[name].replace("{port}", str(self.port))
@@ -47,14 +54,18 @@ class Driver:
     def run(self) -> int:
         """Serve, benchmark, stop; 0 when all of it went well."""
         try:
+            spent = self.result["spent"]
             if self.plan["serve"] is not None:
-                self.result["failure"] = self._serve()
+                with timed(spent, "start_s"):
+                    self.result["failure"] = self._serve()
             for number in range(-self.plan["warmups"], self.plan["repeats"]):
-                if self.result["failure"] or any(run["returncode"] != 0 for run in self.result["runs"]):
+                if self.result["failure"] or any(run["returncode"] != 0 for run in self.result["runs"]) or self._lost():
                     break
-                self._bench(number)
+                with timed(spent, "warm_up_s" if number < 0 else "measure_s"):
+                    self._bench(number)
         finally:
             self._stop()
+            self.result |= {"bounds": self.race.bounds, "reason": self.race.why}
             self._write()
         failed = self.result["failure"] or any(run["returncode"] != 0 for run in self.result["runs"])
         if failed and self.server is not None:
@@ -96,6 +107,10 @@ class Driver:
                 if self.server is not None and self.server.poll() is not None:
                     self.result["failure"] = "server_ended"
                     self._end([process.pid, *descendants(process.pid)])
+                elif number >= 0 and self._lost(CLOCK.span_s() - began_s):
+                    self._end([process.pid, *descendants(process.pid)])
+                    process.wait()
+                    return
                 CLOCK.sleep(POLL_S / 10)
         wall_s = CLOCK.span_s() - began_s
         run = {"returncode": process.returncode, "wall_s": wall_s, "stdout": _read(out), "stderr": _read(err), "outputs": self._outputs()}
@@ -103,6 +118,16 @@ class Driver:
         print(run["stderr"], end="", flush=True, file=sys.stderr)
         if number >= 0 or process.returncode != 0:
             self.result["runs"].append(run)
+        if number >= 0 and process.returncode == 0 and self.metrics is not None:
+            self.samples.append(self.metrics.of(run))
+
+    def _lost(self, elapsed_s: float | None = None) -> bool:
+        """Whether the trial cannot win any more: by its runs so far, and by one that has taken this long already."""
+        if self.metrics is None:
+            return False
+        if elapsed_s is None:
+            return self.race.lost(self.samples, self.plan["repeats"])
+        return bool(best := self.metrics.after(elapsed_s)) and self.race.over(self.samples)(best)
 
     def _outputs(self) -> dict[str, str]:
         paths = {name: self.folder / name for name in self.plan["outputs"]}
@@ -147,6 +172,28 @@ class Driver:
         draft = self.folder / f"{RESULT}.part"
         draft.write_text(json.dumps(self.result), encoding="utf-8")
         draft.replace(self.folder / RESULT)
+
+
+class _Metrics:
+    """Reads the metrics of a run; what cannot be read says nothing."""
+
+    def __init__(self, sources: dict[str, Any]) -> None:
+        from autoscout.backends.command.sources import Source  # takes a moment to import, and most trials need it not
+
+        self._sources = {name: Source.model_validate(source) for name, source in sources.items()}
+
+    def of(self, run: dict[str, Any]) -> dict[str, float]:
+        from autoscout.backends.command.sources import Run, UnreadableError
+
+        found, left = {"wall_s": float(run["wall_s"])}, Run(**run)
+        for name, source in self._sources.items():
+            with contextlib.suppress(UnreadableError):
+                found |= source.read_all(left) if name == "*" else {name: source.read(name, left)[0]}
+        return found
+
+    def after(self, elapsed_s: float) -> dict[str, float]:
+        """The least that metrics of time can be of a run that has taken this long."""
+        return {"wall_s": elapsed_s} | {name: elapsed_s * source.scale for name, source in self._sources.items() if source.wall}
 
 
 def _free_port() -> int:

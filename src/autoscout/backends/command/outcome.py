@@ -22,14 +22,18 @@ _NOT_FOUND = (126, 127)
 
 def outcome(completed: Completed, workload: Workload) -> Measurement:
     """The measurement behind a finished launch."""
-    runs, server, told = _runs(completed, workload)
+    runs, server, told, more = _runs(completed, workload)
     texts = [server.get("log", ""), completed.error, *(run.stream("both") for run in runs)]
     if not runs and not server:
         texts += [completed.stdout, completed.stderr]
     status, reason = _failure(completed, workload, runs, server, told, plain_text("\n".join(text for text in texts if text)))
     metrics: dict[str, float] = {}
     samples: dict[str, tuple[float, ...]] = {}
-    if status is None:
+    bounds = more.get("bounds") or {}
+    if bounds and completed.returncode == 0:  # the driver has seen nothing fail
+        status, reason = Status.BOUNDED, str(more.get("reason", ""))
+        metrics, samples = _so_far(workload, runs)
+    elif status is None:
         try:
             metrics, samples = _measure(workload, runs)
             if completed.peak_memory_gb > 0:
@@ -48,14 +52,15 @@ def outcome(completed: Completed, workload: Workload) -> Measurement:
         metrics=metrics,
         samples=samples,
         cost_s=completed.wall_s,
-        conditions=dict(completed.conditions),
+        conditions={**completed.conditions, **{name: float(value) for name, value in more.get("spent", {}).items()}},
         reason=reason,
-        log_tail="" if status is None else plain_text(log)[-6000:],
+        log_tail="" if status in (None, Status.BOUNDED) else plain_text(log)[-6000:],
+        bounds={name: float(value) for name, value in bounds.items()} if status is Status.BOUNDED else {},
     )
 
 
-def _runs(completed: Completed, workload: Workload) -> tuple[list[Run], dict[str, Any], str]:
-    """The runs, the server's state, and what the driver said went wrong."""
+def _runs(completed: Completed, workload: Workload) -> tuple[list[Run], dict[str, Any], str, dict[str, Any]]:
+    """The runs, the server's state, what the driver said went wrong, and all that it left."""
     if not workload.driven:
         alone = Run(
             stdout=completed.stdout,
@@ -64,13 +69,13 @@ def _runs(completed: Completed, workload: Workload) -> tuple[list[Run], dict[str
             wall_s=completed.wall_s,
             returncode=completed.returncode,
         )
-        return [alone], {}, ""
+        return [alone], {}, "", {}
     try:
         data = json.loads(completed.outputs.get(RESULT, ""))
         runs = [Run(**run) for run in data["runs"]]
-        return runs, dict(data["server"]), str(data["failure"])
+        return runs, dict(data["server"]), str(data["failure"]), data
     except (ValueError, KeyError, TypeError):
-        return [], {}, ""  # killed before it could write, or never started
+        return [], {}, "", {}  # killed before it could write, or never started
 
 
 def _failure(
@@ -117,6 +122,14 @@ def _oom(workload: Workload, runs: list[Run], server: Mapping[str, Any], told: s
             except UnreadableError:
                 continue
     return Status.OOM_START
+
+
+def _so_far(workload: Workload, runs: list[Run]) -> tuple[dict[str, float], dict[str, tuple[float, ...]]]:
+    """The metrics of the runs before one that was stopped, as far as there are any."""
+    try:
+        return _measure(workload, runs) if runs else ({}, {})
+    except UnreadableError:
+        return {}, {}
 
 
 def _measure(workload: Workload, runs: list[Run]) -> tuple[dict[str, float], dict[str, tuple[float, ...]]]:

@@ -14,8 +14,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -26,6 +25,7 @@ from autoscout.backends.llamacpp.load import Refused, WrongAnswer, run_load
 from autoscout.backends.llamacpp.model import cache_folder, ensure_model, made_once, model_facts
 from autoscout.backends.llamacpp.probe import Distribution, divergence, probe
 from autoscout.backends.llamacpp.stages import FAILED, INPUT, RESULT, STAGE
+from autoscout.common.race import Over, Race, timed
 from autoscout.core import seeds
 from autoscout.core.clock import RealClock
 from autoscout.core.to_beat import ToBeat
@@ -33,10 +33,6 @@ from autoscout.core.to_beat import ToBeat
 WARM_TOKENS = 8  # enough to touch all weights and buffers
 UNSETTLED = 0.15  # spread of the repeats, relative to their median, above which up to as many again are taken
 ENOUGH_S = 10.0  # no further repeat or request begins after this long: the configuration, or the machine, is slow beyond interest
-
-
-Over = Callable[[dict[str, float]], bool]
-"""Asked with the best that a repeat can still reach: whether it may end."""
 
 
 class Failed(Exception):  # noqa: N818 - a result
@@ -63,7 +59,7 @@ def measure(given: Mapping[str, Any], spent: dict[str, float], to_beat: ToBeat |
     path = _prepare(given)
     reference = _reference(given)
     _stage("loading")
-    with _timed(spent, "start_s"):
+    with timed(spent, "start_s"):
         server = _start(given, path, Path.cwd())
     race = Race(to_beat)
     try:
@@ -81,12 +77,12 @@ def measure(given: Mapping[str, Any], spent: dict[str, float], to_beat: ToBeat |
             return run_load(server, clock, prompts, output_tokens, workload["concurrency"], ENOUGH_S, over)
 
         if workload["warmup"]:
-            with _timed(spent, "warm_up_s"):
+            with timed(spent, "warm_up_s"):
                 repeat("warmup", workload["warmup"], min(WARM_TOKENS, workload["output_tokens"]))
         _stage("measuring")
         begun_s = clock.span_s()
         samples: list[dict[str, float]] = []
-        with _timed(spent, "measure_s"):
+        with timed(spent, "measure_s"):
             while not race.lost(samples, workload["repeats"]) and _wanted(samples, workload["repeats"], clock.span_s() - begun_s):
                 over = race.over(samples) if to_beat is not None else None
                 samples.append(repeat(len(samples), workload["requests"], workload["output_tokens"], over))
@@ -105,29 +101,6 @@ def measure(given: Mapping[str, Any], spent: dict[str, float], to_beat: ToBeat |
         return _result(samples, single, workload)
     answered = [sample for sample in samples if sample["completed"]]  # the last repeat may have been stopped before its first answer
     return {**_result(answered, single, workload), "bounds": race.bounds, "reason": race.why}
-
-
-class Race:
-    """Whether the trial can still win: asked after every repeat but the last, and within each."""
-
-    def __init__(self, to_beat: ToBeat | None) -> None:
-        self._to_beat = to_beat
-        self.why = ""
-        self.bounds: dict[str, float] = {}
-
-    def lost(self, samples: Sequence[Mapping[str, float]], repeats: int = 0) -> bool:
-        """By the repeats so far; `why` and `bounds` then say so. What was measured to its end is not bounded."""
-        if self._to_beat is None or self.why or not samples or len(samples) == repeats:
-            return bool(self.why)
-        names = set.intersection(*(set(sample) for sample in samples))
-        bounds = self._to_beat.likely({name: [sample[name] for sample in samples] for name in names})
-        self.why = self._to_beat.lost(bounds)
-        self.bounds = bounds if self.why else {}
-        return bool(self.why)
-
-    def over(self, samples: Sequence[Mapping[str, float]]) -> Over:
-        """The same while a repeat runs, with the best that it can still reach."""
-        return lambda best: self.lost([*samples, best])
 
 
 def _prepare(given: Mapping[str, Any]) -> Path:
@@ -203,17 +176,6 @@ def _result(samples: list[dict[str, float]], single: Mapping[str, float], worklo
         "requests": completed,
         "output_tokens": completed * workload["output_tokens"],
     }
-
-
-@contextmanager
-def _timed(spent: dict[str, float], name: str) -> Iterator[None]:
-    """Add the seconds inside to those of a part."""
-    clock = RealClock()
-    begun_s = clock.span_s()
-    try:
-        yield
-    finally:
-        spent[name] = spent.get(name, 0.0) + clock.span_s() - begun_s
 
 
 def _stage(name: str) -> None:

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from autoscout.backends.llamacpp.workload import LATENCIES, STATISTICS
 from autoscout.common.bounds import latency_at_least, rate_at_most
+from autoscout.common.race import Over
 from autoscout.core.clock import Clock
-
 
 LOOK_S = 0.2  # how often a load is asked whether it may end
 
@@ -116,7 +116,7 @@ def run_load(
     output_tokens: int,
     clients: int,
     enough_s: float = math.inf,
-    over: Callable[[dict[str, float]], bool] | None = None,
+    over: Over | None = None,
 ) -> dict[str, float]:
     """Send the prompts, `clients` at a time, and give the metrics of this one repeat.
 

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready-test $(VENV)-adapters/.ready $(VENV)-openbox/.ready
 SET_UP := pyproject.toml scripts/setup scripts/constraints.txt
 
-.PHONY: help tune test check fast soak bench clean environments
+.PHONY: help tune test test-training check fast soak bench clean environments
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
@@ -27,6 +27,12 @@ $(VENV)-openbox/.ready: $(SET_UP) # OpenBox needs older packages than SMAC and A
 	PYTHON=$(PYTHON) scripts/setup $(VENV)-openbox test,openbox
 	@touch $@
 
+$(VENV)-training/.ready: $(SET_UP) # made on request only: DeepSpeed is built from source
+	PYTHON=$(PYTHON) scripts/setup $(VENV)-training test,torch,finetune
+	$(VENV)-training/bin/python -m pip install --quiet setuptools wheel psutil
+	DS_BUILD_OPS=0 $(VENV)-training/bin/python -m pip install --quiet --no-build-isolation -e ".[deepspeed]"
+	@touch $@
+
 environments: $(READY)
 
 tune: $(VENV)/.ready-tune ## tune real llama.cpp on this machine, about six minutes
@@ -42,7 +48,10 @@ check: $(VENV)/.ready-test ## lint, types, import contract, sizes, structure
 	scripts/check $(VENV)
 
 fast: $(VENV)/.ready-test ## the tests that take seconds
-	$(BIN)/pytest -q -n auto --dist worksteal -m "not slow and not adapters and not soak"
+	$(BIN)/pytest -q -n auto --dist worksteal -m "not slow and not adapters and not training and not soak"
+
+test-training: $(VENV)-training/.ready ## real runs of DeepSpeed and of fine-tuning, in an environment of their own
+	OMP_NUM_THREADS=1 $(VENV)-training/bin/python -m pytest -q -n 0 -m training tests/backends/test_training_extras.py
 
 soak: $(READY) ## the tests that take many minutes or hours: long fuzzing, every adapter on every space
 	scripts/soak $(VENV)
@@ -51,4 +60,4 @@ bench: $(VENV)/.ready-test ## figures of speed, compared with peers
 	$(BIN)/python -m benchmarks.space
 
 clean: ## remove the virtual environments and caches
-	rm -rf $(VENV) $(VENV)-adapters $(VENV)-openbox .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-adapters $(VENV)-openbox $(VENV)-training .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

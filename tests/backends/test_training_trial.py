@@ -73,6 +73,17 @@ def test_a_run_that_cannot_win_is_stopped(tmp_path: Path) -> None:
     assert easy.status is Status.OK
 
 
+def test_two_depths_give_the_whole_model(tmp_path: Path) -> None:
+    completed = run_trial(tmp_path / "a", {"tokens": 100}, depths=[1, 3], layers=20)
+    found = measured(completed)
+    assert found.status is Status.OK, (found.reason, completed.stderr)
+    assert found.metrics["step_ms"] >= 3 * 20, "a step of the deeper model sleeps that long, and more layers take no less"
+    assert found.metrics["tokens_per_s"] == pytest.approx(200 / found.metrics["step_ms"] * 1000)
+    assert "loss_after" not in found.metrics, "shallow models learn something else"
+    failed = measured(run_trial(tmp_path / "b", {"fault": "oom"}, depths=[1, 3], layers=20))
+    assert failed.status is Status.OOM_RUN
+
+
 def test_a_launcher_starts_the_ranks_itself(tmp_path: Path) -> None:
     launcher = (
         "import os, subprocess, sys; "

@@ -28,7 +28,7 @@ SCRIPT = textwrap.dedent(
         raise SystemExit("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has 1 GiB free")
     training.stage("training")
     for step in range(int(knobs.get("steps", 12))):
-        time.sleep(float(knobs.get("step_s", 0.01)))
+        time.sleep(float(knobs.get("step_s", 0.01)) + 0.02 * int(os.environ.get("AUTOSCOUT_DEPTH", 0)))
         if step == 4 and fault and rank == int(knobs.get("rank", 0)):
             if fault == "killed":
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -65,6 +65,8 @@ def run_trial(folder: Path, config: dict[str, Any], *, ranks: int = 2, own: bool
         "hang_s": 1.0,
         "max_loss_gap": 0.02,
         "reference": {"key": "k", "own": own},
+        "depths": [],
+        "layers": 0,
         **more,
     }
     (folder / INPUT).write_text(json.dumps(given))

@@ -23,7 +23,7 @@ from autoscout.core.config import Config
 from autoscout.core.launch import Completed, Launch
 from autoscout.core.names import Names
 from autoscout.core.task import Task
-from autoscout.core.trial import Measurement
+from autoscout.core.trial import Fidelity, Measurement
 from autoscout.space import Space
 
 PORT = "29500"  # where processes meet, DeepSpeed's default
@@ -74,6 +74,10 @@ class DeepSpeedBackend:
             self._spaces[facts] = build_space(_workload(task), task.hardware)
         return self._spaces[facts]
 
+    def fidelity(self, task: Task) -> Fidelity:
+        """Figures of two shallow models, extrapolated, are not measured."""
+        return Fidelity.SIMULATED if task.workload["depths"] else Fidelity.MEASURED
+
     def search(self, task: Task, space: Space) -> tuple[str, Mapping[str, Any]] | None:
         """DeepSpeed's own way, a grid in stages, where the budget suffices for it."""
         stages = [[name for name in stage if name in space.knobs and len(space.knobs[name].values) > 1] for stage in STAGES]
@@ -110,6 +114,8 @@ class DeepSpeedBackend:
             env=_environment(config, task),
             cwd=workload.cwd if workload.command else "",
             files=files,
+            depths=() if workload.command else workload.depths,
+            layers=0 if workload.command else workload.shape["layers"],
             name=Names(self.space(task).knobs).name(config),
         )
 

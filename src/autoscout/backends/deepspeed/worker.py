@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from autoscout import training
+from autoscout.backends._shared.training.builtin import built_shape
 from autoscout.backends._shared.training.gpt import GPT, Data
 from autoscout.backends._shared.training.parallel import close
 
@@ -18,7 +19,7 @@ def main(path: str, ds_config: str, steps: str = "") -> int:
     """Train for as many steps as the file or the caller says; every step is reported."""
     given, knobs = json.loads(Path(path).read_text()), training.config()
     settings = json.loads(Path(ds_config).read_text())
-    shape, device = given["shape"], given["device"]
+    shape, device = built_shape(given), given["device"]
     if device == "cpu":
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
     import deepspeed
@@ -36,9 +37,10 @@ def main(path: str, ds_config: str, steps: str = "") -> int:
     engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=settings)
     batch, micro = int(given["global_batch"]), int(settings["train_micro_batch_size_per_gpu"])
     share = batch // world
-    data = Data(shape, batch, given["seed"], here)
+    count = int(steps or given["steps"])
+    data = Data(shape, batch, given["seed"], count, here)
     training.stage("training")
-    for number in range(int(steps or given["steps"])):
+    for number in range(count):
         tokens, targets = (part[rank * share : (rank + 1) * share] for part in data.step(number))
         total, pieces = 0.0, share // micro
         for x, y in zip(tokens.split(micro), targets.split(micro), strict=True):

@@ -22,7 +22,7 @@ from autoscout.core.config import Config
 from autoscout.core.launch import Completed, Launch
 from autoscout.core.names import Names
 from autoscout.core.task import Task
-from autoscout.core.trial import Measurement
+from autoscout.core.trial import Fidelity, Measurement
 from autoscout.space import Space
 
 WORKER = "autoscout.backends._shared.training.builtin"
@@ -85,6 +85,10 @@ class PyTorchBackend:
         more = [knob for knob in outside(hardware) if knob.name not in declared.knobs]
         return Space([*declared.knobs.values(), *more], declared.constraints, facts=declared.facts)
 
+    def fidelity(self, task: Task) -> Fidelity:
+        """Figures of two shallow models, extrapolated, are not measured."""
+        return Fidelity.SIMULATED if task.workload["depths"] else Fidelity.MEASURED
+
     def hints(self, task: Task) -> tuple[Config, ...]:
         """One configuration of every family, and on a GPU what most people turn on first."""
         workload, space = _workload(task), self.space(task)
@@ -126,6 +130,8 @@ class PyTorchBackend:
             argv=(sys.executable, "-m", WORKER, f"{{folder}}/{WORK}"),
             ranks=int(task.hardware["processes"]),
             files={WORK: json.dumps(work, indent=1, sort_keys=True) + "\n"},
+            depths=workload.depths,
+            layers=workload.shape["layers"],
             **common,
         )
 

@@ -16,7 +16,7 @@ CHUNKS = [1, 2, 4, 8, 16]
 
 def build_space(workload: Workload, hardware: Mapping[str, Any]) -> Space:
     """The space for one task."""
-    shape, processes = workload.shape, int(hardware["processes"])
+    shape, processes = {**workload.shape, "layers": workload.least_layers}, int(hardware["processes"])
     on_gpu = hardware["device"] == "cuda"
     several = processes > 1
     knobs = [
@@ -116,6 +116,10 @@ def _constraints(workload: Workload, *, several: bool, on_gpu: bool) -> list[Con
         if workload.compile:
             why = "FSDP2, tensor and pipeline parallelism work between the layers"
             rules.append(Constraint("compile_scope != 'model' or (tp == 1 and pp == 1 and (dp == 1 or data_parallel == 'ddp'))", why=why))
+    if on_gpu and workload.compile:
+        whole = "dp * micro_batch" if several else "micro_batch"
+        why = "its graphs write gradients in place, and would overwrite what is accumulated"
+        rules.append(Constraint(f"compile != 'reduce-overhead' or {whole} == global_batch", why=why))
     if on_gpu:
         rules.append(Constraint("attention not in ('flash', 'cudnn') or precision == 'bf16'", why="these kernels take half precision only"))
     return rules

@@ -16,6 +16,7 @@ import torch
 from torch import distributed
 
 from autoscout import training
+from autoscout.backends._shared.training.depths import VARIABLE
 from autoscout.backends._shared.training.gpt import GPT, Data
 from autoscout.backends._shared.training.parallel import Layout, build, close
 
@@ -25,7 +26,7 @@ RATE = 1e-3  # of AdamW, its default
 def main(path: str, steps: str = "") -> int:
     """Train for as many steps as the file or the caller says; every step is reported."""
     given, knobs = json.loads(Path(path).read_text()), training.config()
-    shape, device = given["shape"], given["device"]
+    shape, device = built_shape(given), given["device"]
     here = start(knobs, device)
     training.stage("building")
     layout = Layout.make(knobs, device)
@@ -38,10 +39,11 @@ def main(path: str, steps: str = "") -> int:
         knobs["micro_batches"] = batch // layout.dp // int(knobs["micro_batch"])
     parameters, step = build(model, knobs, layout, device)
     optimizer = adamw(parameters, str(knobs.get("optimizer", "auto")))
-    data = Data(shape, batch, given["seed"], here)
+    count = int(steps or given["steps"])
+    data = Data(shape, batch, given["seed"], count, here)
     counts = layout.rank("tp") == 0 and layout.rank("pp") == layout.pp - 1
     training.stage("training")
-    for number in range(int(steps or given["steps"])):
+    for number in range(count):
         tokens, targets = data.step(number)
         loss = step(tokens[own], targets[own])
         optimizer.step()
@@ -52,6 +54,11 @@ def main(path: str, steps: str = "") -> int:
         training.step(loss=loss, tokens=rows * shape["sequence"], samples=rows)
     close()
     return 0
+
+
+def built_shape(given: Mapping[str, Any]) -> dict[str, int]:
+    """The model's shape, with as many layers as this run is to build."""
+    return {**given["shape"], "layers": int(os.environ.get(VARIABLE) or given["shape"]["layers"])}
 
 
 def start(knobs: Mapping[str, Any], device: str) -> str:

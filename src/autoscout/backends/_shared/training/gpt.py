@@ -108,15 +108,21 @@ def _initialise(module: nn.Module) -> None:
 
 
 class Data:
-    """One global batch a step, the same for every layout: words with frequencies by Zipf's law, so that there is something to learn."""
+    """One global batch a step, the same for every layout: words with frequencies by Zipf's law, so that there is something to learn.
 
-    def __init__(self, shape: Mapping[str, int], batch: int, seed: int, device: str) -> None:
-        self._shape, self._batch, self._seed, self._device = shape, batch, seed, device
-        self._weights = 1.0 / torch.arange(1, shape["vocabulary"] + 1, dtype=torch.float32)
+    Drawn ahead, so that drawing takes no part in a step; after `KEPT` steps they come again.
+    """
+
+    KEPT = 64
+
+    def __init__(self, shape: Mapping[str, int], batch: int, seed: int, steps: int, device: str) -> None:
+        weights = 1.0 / torch.arange(1, shape["vocabulary"] + 1, dtype=torch.float32)
+        random = torch.Generator().manual_seed(seed)
+        count = batch * (shape["sequence"] + 1)
+        drawn = [torch.multinomial(weights, count, replacement=True, generator=random) for _ in range(min(steps, self.KEPT))]
+        self._drawn = [words.view(batch, -1).to(device) for words in drawn]
 
     def step(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Tokens and the next tokens of the whole global batch of one step."""
-        random = torch.Generator().manual_seed(self._seed * 100_003 + number)
-        count = self._batch * (self._shape["sequence"] + 1)
-        drawn = torch.multinomial(self._weights, count, replacement=True, generator=random).view(self._batch, -1).to(self._device)
-        return drawn[:, :-1].contiguous(), drawn[:, 1:].contiguous()
+        words = self._drawn[number % len(self._drawn)]
+        return words[:, :-1].contiguous(), words[:, 1:].contiguous()

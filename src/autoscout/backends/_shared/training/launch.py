@@ -28,6 +28,8 @@ def training_launch(
     env: Mapping[str, str] | None = None,
     cwd: str = "",
     files: Mapping[str, str] | None = None,
+    depths: Sequence[int] = (),
+    layers: int = 0,
 ) -> Launch:
     """The launch.
 
@@ -42,6 +44,8 @@ def training_launch(
         env: Further variables.
         cwd: Where the processes run; the folder of the trial when empty.
         files: Further files for that folder.
+        depths: Two depths to measure the built-in model at, instead of its own `layers`.
+        layers: To extrapolate to.
     """
     plan = workload.plan
     given = {
@@ -55,6 +59,8 @@ def training_launch(
         "hang_s": workload.hang_s,
         "max_loss_gap": workload.max_loss_gap,
         "reference": dict(reference),
+        "depths": list(depths),
+        "layers": layers,
     }
     on_gpu = hardware["device"] == "cuda"
     return Launch(

@@ -19,6 +19,7 @@ from types import FrameType
 from typing import Any
 
 from autoscout.backends._shared.training import losses as learning
+from autoscout.backends._shared.training.depths import VARIABLE, extrapolated
 from autoscout.backends._shared.training.files import FAILED, INPUT, RESULT, STAGE
 from autoscout.backends._shared.training.steady import Plan, enough, warm_up_steps
 from autoscout.backends._shared.training.watch import CLOCK, Run, durations
@@ -43,14 +44,14 @@ class Failed(Exception):  # noqa: N818 - a result
         self.kind, self.rank, self.returncode = kind, rank, returncode
 
 
-def measure(given: Mapping[str, Any], run: Run) -> dict[str, Any]:
+def measure(given: Mapping[str, Any], run: Run, to_beat: ToBeat | None) -> dict[str, Any]:
     """Watch a run until enough is known.
 
     Raises:
         Failed: a process failed, hangs, or learns something else than the default.
     """
     plan = Plan(**given["plan"])
-    stopped = watch(given, run, plan)
+    stopped = watch(given, run, plan, to_beat)
     steps = run.steps()
     taken = durations(steps, run.began_s)
     if stopped:
@@ -66,9 +67,8 @@ def measure(given: Mapping[str, Any], run: Run) -> dict[str, Any]:
     return summary(given, steps, taken, plan)
 
 
-def watch(given: Mapping[str, Any], run: Run, plan: Plan) -> dict[str, Any]:
+def watch(given: Mapping[str, Any], run: Run, plan: Plan, to_beat: ToBeat | None) -> dict[str, Any]:
     """Return once the steps suffice, the run has ended by itself, or it cannot win any more: then with its bounds, and why."""
-    to_beat = ToBeat.here()
     moved_s = looked_s = CLOCK.span_s()
     count, least = 0, int(given["loss_steps"])
     while True:
@@ -107,13 +107,17 @@ def _reachable(to_beat: ToBeat, steps: Steps, taken: Sequence[float], plan: Plan
 
 
 def loss_curve(steps: Steps) -> list[float | None]:
-    """The loss of each step: the mean over the processes that know it, None where one of them is not finite. Empty when nobody knows."""
+    """The loss of each step: the mean over what those who know it trained on; None where it is not finite. Empty when nobody knows."""
     curve: list[float | None] = []
     for reports in steps:
-        known = [report["loss"] for report in reports if "loss" in report]
+        known = [report for report in reports if "loss" in report]
         if not known:
             return []
-        curve.append(None if None in known else statistics.fmean(known))
+        if any(report["loss"] is None for report in known):
+            curve.append(None)
+            continue
+        weights = [float(report.get("tokens", 0.0)) for report in known]
+        curve.append(statistics.fmean([report["loss"] for report in known], weights if sum(weights) else None))
     return curve
 
 
@@ -166,6 +170,21 @@ def said(code: int) -> str:
         return f"signal {-code}"
 
 
+def _measured(given: Mapping[str, Any], runs: list[Run]) -> dict[str, Any]:
+    """One run, or one at each of two depths of the model; the last of `runs` is under way."""
+    if not given["depths"]:
+        runs.append(Run(given, Path.cwd()))
+        return measure(given, runs[-1], ToBeat.here())
+    results = []
+    for depth in given["depths"]:
+        reference = {**given["reference"], "key": f"{given['reference']['key']}-{depth}"}
+        shallow = {**given, "env": {**given["env"], VARIABLE: str(depth)}, "reference": reference}
+        runs.append(Run(shallow, Path.cwd()))
+        results.append(measure(shallow, runs[-1], None))  # what is to beat is a figure of the whole model
+        runs[-1].end()
+    return extrapolated(results, given["depths"], given["layers"])
+
+
 def _write(result: Mapping[str, Any]) -> None:
     draft = Path(f"{RESULT}.part")
     draft.write_text(json.dumps(result, indent=1) + "\n")
@@ -182,17 +201,17 @@ def main(path: str) -> int:
     adopt_orphans()
     signal.signal(signal.SIGTERM, _leave)
     signal.signal(signal.SIGINT, _leave)
-    run = Run(given, Path.cwd())
+    runs: list[Run] = []
     try:
-        result = measure(given, run)
+        result = _measured(given, runs)
     except Failed as error:
-        _write({"failure": error.kind, "reason": str(error), "returncode": error.returncode, "stage": run.stage})
-        print(run.log(error.rank), file=sys.stderr)
+        _write({"failure": error.kind, "reason": str(error), "returncode": error.returncode, "stage": runs[-1].stage})
+        print(runs[-1].log(error.rank), file=sys.stderr)
         print(f"{error.kind}: {error}", file=sys.stderr)
         return FAILED
     finally:
-        run.end()
-        Path(STAGE).write_text(f"{run.stage}\n")
+        runs[-1].end()
+        Path(STAGE).write_text(f"{runs[-1].stage}\n")
     _write(result)
     for name, value in result["metrics"].items():
         print(f"{name}: {value:.6g}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -41,7 +42,8 @@ class Run:
         self.began_s = CLOCK.span_s()
         self._seen: dict[str, Seen] = {}
         self.logs: list[Path] = []
-        (folder / STEPS).mkdir(exist_ok=True)
+        shutil.rmtree(folder / STEPS, ignore_errors=True)  # of an earlier run
+        (folder / STEPS).mkdir()
         ranks = int(given["ranks"])
         port = str(free_port())
         common = {

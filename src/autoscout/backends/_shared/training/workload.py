@@ -76,10 +76,12 @@ class BuiltIn(Training):
         model: One of the shapes.
         layers: Of the model, where they differ from the shape's; likewise `sequence`.
         sequence: Tokens of one sequence.
+        depths: Two numbers of layers to measure and extrapolate from, instead of all layers: cheaper, and labelled simulated.
         global_batch: Sequences of one optimizer step, over all processes; the same for every configuration.
     """
 
     model: str = ""
+    depths: list[int] = Field([])
     layers: int = Field(0, ge=0)
     sequence: int = Field(0, ge=0)
     global_batch: int = Field(0, ge=0)
@@ -89,6 +91,11 @@ class BuiltIn(Training):
         own = {name: value for name, value in (("layers", self.layers), ("sequence", self.sequence)) if value}
         return {**SHAPES[self.model], **own}
 
+    @property
+    def least_layers(self) -> int:
+        """Of the shallowest model that is built: what pipeline stages must be able to share."""
+        return min([self.shape["layers"], *self.depths])
+
 
 def fill_model(given: BuiltIn, device: str, processes: int) -> tuple[BuiltIn, list[Fault]]:
     """The workload with model and batch chosen, and all that is wrong with them."""
@@ -96,6 +103,10 @@ def fill_model(given: BuiltIn, device: str, processes: int) -> tuple[BuiltIn, li
     if name not in SHAPES:
         rule = f"no built-in model has this name; there are: {', '.join(SHAPES)}"
         return given, [Fault(where=WHERE, field="model", value=repr(name), rule=rule, fix=suggestion(name, SHAPES))]
+    whole = given.layers or SHAPES[name]["layers"]
+    if given.depths and not (len(given.depths) == 2 and 0 < given.depths[0] < given.depths[1] <= whole):
+        rule = f"two ascending numbers of layers, at most the {whole} of the model"
+        return given, [Fault(where=WHERE, field="depths", value=repr(given.depths), rule=rule, fix="Example: -w depths='[2, 4]'")]
     batch = given.global_batch or (32 if device == "cuda" else 4) * processes
     filled = given.model_copy(update={"model": name, "global_batch": batch})
     if batch % processes:

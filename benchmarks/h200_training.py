@@ -1,0 +1,181 @@
+"""Training steps on one GPU, tuned: `python -m benchmarks.h200_training --out FOLDER`, then `--write FOLDER/h200_training.json`.
+
+Two studies through the same program as `autoscout tune`: steps of pre-training the built-in GPT over PyTorch's default (fp32, eager, whole
+batch), and LoRA fine-tuning of a model with random weights. Each has 15 profiles; `--only`, `--model`, `--wall` and `--device` change that.
+The page is written from the recorded file, wherever that was measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from autoscout.api import tune
+from autoscout.common.gpus import read_gpus
+from autoscout.study.outcome import Outcome
+
+PAGE = Path(__file__).parent.parent / "docs" / "results" / "h200-training.md"
+PROFILES = 15
+QUICK = "compile != 'max-autotune-no-cudagraphs'"  # takes minutes to compile, longer than a profile may last
+STUDIES: dict[str, dict[str, Any]] = {
+    "pretraining": {"system": "pytorch", "workload": {"model": "gpt-216m", "global_batch": 32}, "space": {"constraints": [QUICK]}},
+    "lora": {"system": "finetune", "workload": {"method": "lora"}},
+}
+
+
+def campaign(name: str, asked: argparse.Namespace) -> dict[str, Any]:
+    """The study as a campaign file would describe it."""
+    study = STUDIES[name]
+    workload = {**study["workload"], "limit_s": 150.0, "enough_s": 8.0, "most_steps": 24, "settled": 0.01}
+    if asked.model:
+        workload["model"] = asked.model
+    found: dict[str, Any] = {
+        **study,
+        "name": name,
+        "workload": workload,
+        "budget": {"trials": asked.trials, "wall": asked.wall},
+        "finals": {"finalists": 2, "rounds": asked.rounds, "simplify": False},
+        "measure": {"dirty_repeats": 0},
+        "search": {"warm_start": False},
+    }
+    if asked.device == "cpu":
+        found.pop("space", None)  # nothing is compiled there
+    if asked.device:
+        found["hardware"] = {"device": asked.device, **({"gpus": 0, "processes": 1} if asked.device == "cpu" else {})}
+    return found
+
+
+def figures(outcome: Outcome) -> dict[str, Any]:
+    """What is reported of one study."""
+    summary = outcome.summary
+    metric = summary.task.objective.metric
+
+    def side(config: Any) -> dict[str, Any]:
+        runs = [trial.measurement for trial in outcome.inside if trial.config == config and trial.ok]
+        values = [run.metrics[metric] for run in runs]
+        others = ("step_ms", "peak_mem_gib", "loss_after")
+        return {
+            "config": dict(config),
+            metric: values,
+            **{name: [run.metrics[name] for run in runs if name in run.metrics] for name in others},
+        }
+
+    best = summary.best.config if summary.best is not None else None
+    return {
+        "metric": metric,
+        "verdict": str(summary.verdict),
+        "reason": summary.reason,
+        "gain": summary.gain.ratio,
+        "interval": [summary.gain.low, summary.gain.high],
+        "workload": dict(outcome.setup.task.workload),
+        "software": dict(outcome.setup.task.software),
+        "default": side(outcome.setup.baseline),
+        "best": side(best) if best is not None else None,
+        "trials": [
+            {
+                "number": trial.number,
+                "config": dict(trial.config),
+                "status": trial.measurement.status.value,
+                "value": trial.measurement.metrics.get(metric),
+                "spent": trial.measurement.spent,
+                "cost_s": trial.measurement.cost_s,
+                "repeat": trial.proposal.repeat,
+                "reason": trial.measurement.reason,
+            }
+            for trial in outcome.trials
+        ],
+    }
+
+
+def measure(asked: argparse.Namespace) -> dict[str, Any]:
+    """Run the studies; what is known is written after each."""
+    asked.out.mkdir(parents=True, exist_ok=True)
+    os.environ.setdefault("AUTOSCOUT_CACHE", str(asked.out / "cache"))
+    gpus = read_gpus()
+    found: dict[str, Any] = {"gpu": gpus[0].name if gpus else platform.processor() or "cpu", "torch": _version("torch"), "studies": {}}
+    for name in asked.only.split(","):
+        outcome = tune(campaign(name, asked), output_dir=asked.out / "studies")
+        found["studies"][name] = figures(outcome)
+        (asked.out / "h200_training.json").write_text(json.dumps(found, indent=1) + "\n")
+        told = found["studies"][name]
+        print(f"{name}: {told['gain']}x {told['interval']} {told['verdict']}; {len(told['trials'])} trials", flush=True)
+    return found
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def page(found: dict[str, Any]) -> str:
+    """The results as a page."""
+    lines = [
+        "# Training on one GPU",
+        "",
+        f"Measured on one {found['gpu']} with PyTorch {found['torch']} by `python -m benchmarks.h200_training`: {PROFILES} profiles each,",
+        "the default and the two best measured again in rounds whose order rotates. A profile is a fresh process that trains the same",
+        "steps on the same data. Intervals are 95 %, of the final alone.",
+        "",
+    ]
+    for name, study in found["studies"].items():
+        metric, sides = study["metric"], [("default", study["default"]), ("best found", study["best"])]
+        profiles = [trial for trial in study["trials"] if trial["repeat"] == 0]
+        failed = sum(trial["status"] not in ("ok", "bounded") for trial in profiles)
+        low, high = study["interval"]
+        gain = f"{study['gain']:.2f}x ({low:.2f} to {high:.2f})" if study["gain"] and low and high else f"{study['gain']}"
+        model = study["workload"].get("model", "")
+        lines += [f"## {name.capitalize()}: {model}", "", f"Gain {gain}. {study['reason']}", ""]
+        lines += [f"| | {metric} | lowest, highest | ms a step | peak GiB | loss after |", "|---|---|---|---|---|---|"]
+        for label, side in sides:
+            if side is None or not side[metric]:
+                continue
+            values = side[metric]
+            means = [_mean(side[other]) for other in ("step_ms", "peak_mem_gib", "loss_after")]
+            lines.append(f"| {label} | {_mean(values)} | {min(values):,.0f}, {max(values):,.0f} | {' | '.join(means)} |")
+        changes = {
+            knob: value
+            for knob, value in (study["best"] or study["default"])["config"].items()
+            if study["default"]["config"].get(knob) != value
+        }
+        spent_s = sum(trial["cost_s"] for trial in study["trials"])
+        lines += ["", f"Changed: {', '.join(f'`{knob}` {value}' for knob, value in changes.items()) or 'nothing'}. "]
+        lines[-1] += f"{len(profiles)} profiles, {failed} failed; {spent_s:.0f} s of measuring, the final included."
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _mean(values: list[float]) -> str:
+    return f"{sum(values) / len(values):,.4g}" if values else "-"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, help="measure, and write h200_training.json here")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the page from a recorded file")
+    parser.add_argument("--only", default="pretraining,lora", help="studies to run")
+    parser.add_argument("--model", default="", help="another model")
+    parser.add_argument("--device", default="", choices=["", "cpu", "cuda"])
+    parser.add_argument("--trials", type=int, default=PROFILES)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--wall", default="5m", help="for each study, the final included")
+    parser.add_argument("--json", action="store_true", help="print what was measured")
+    asked = parser.parse_args()
+    if asked.write:
+        PAGE.write_text(page(json.loads(asked.write.read_text())))
+    elif asked.out:
+        found = measure(asked)
+        if asked.json:
+            print(json.dumps(found))
+    else:
+        parser.error("give --out FOLDER to measure, or --write FILE")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""Real processes of PyTorch: every family trains the same, and a study over them finds its way. Needs PyTorch."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import autoscout
+from autoscout.backends.pytorch import PyTorchBackend
+from autoscout.core.config import Config
+from autoscout.core.launch import Launch
+from autoscout.core.task import Task
+from autoscout.core.trial import Measurement, Status
+from autoscout.execute.local import LocalExecutor, LocalOptions
+
+pytestmark = [pytest.mark.adapters, pytest.mark.slow]
+
+CPU = {"device": "cpu", "gpus": 0, "processes": 2, "cores": 2, "native_bf16": True, "memory_gb": 8.0}
+SMALL = {"model": "micro", "most_steps": 6, "loss_steps": 5, "limit_s": 600.0}
+SOURCE = str(Path(autoscout.__file__).parents[1])
+
+SCRIPT = """
+import os, torch
+from torch import distributed
+from autoscout import training
+settings = training.config()
+distributed.init_process_group("gloo")
+torch.manual_seed(0)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 1), bucket_cap_mb=settings["bucket_mb"])
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+rows = torch.randn(16, 8, generator=torch.Generator().manual_seed(int(os.environ["RANK"])))
+for _ in range(200):
+    for part in rows.split(settings["micro_batch"]):
+        loss = (model(part) - 1).square().mean()
+        (loss * len(part) / len(rows)).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    training.step(loss=loss, tokens=16, samples=16)
+"""
+
+
+@pytest.fixture(autouse=True)
+def quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOSCOUT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("OMP_WAIT_POLICY", "passive")  # tests share their cores, and spinning threads would wait for each other
+    monkeypatch.setenv("PYTHONPATH", SOURCE)
+
+
+def measure(task: Task, folder: Path, **wanted: Any) -> Measurement:
+    backend = PyTorchBackend()
+    space = backend.space(task)
+    config = space.project({**space.default(), **wanted}, Config(wanted))
+    assert all(config[name] == value for name, value in wanted.items())
+    launch: Launch = backend.render(config, task, seed=1)
+    with LocalExecutor(LocalOptions(folder=folder)) as executor:
+        return backend.parse(executor.submit(replace(launch, resources=replace(launch.resources, cpus=1))).result(600.0), task)
+
+
+def test_every_family_learns_the_same(tmp_path: Path) -> None:
+    """The same global batch from the same weights: losses agree, or a layout computes something else."""
+    task = PyTorchBackend().task({"workload": SMALL, "hardware": CPU})
+    families: dict[str, dict[str, Any]] = {
+        "ddp": {"dp": 2},
+        "ddp, accumulated": {"micro_batch": 1, "defer_sync": True, "recompute": "half", "loss_chunks": 4, "optimizer": "fused"},
+        "fsdp2": {"data_parallel": "fsdp2", "recompute": "full"},
+        "fsdp2, accumulated": {"data_parallel": "fsdp2", "wrap": "root", "micro_batch": 2, "defer_sync": True, "optimizer": "foreach"},
+        "tensor": {"tp": 2, "optimizer": "fused"},
+        "gpipe": {"pp": 2, "schedule": "gpipe", "micro_batch": 4},
+        "1f1b": {"pp": 2, "schedule": "1f1b", "micro_batch": 2},
+        "interleaved": {"pp": 2, "schedule": "interleaved", "micro_batch": 2, "recompute": "full"},
+    }
+    found = {name: measure(task, tmp_path / "trials", **wanted) for name, wanted in families.items()}
+    assert {name: one.status for name, one in found.items()} == dict.fromkeys(families, Status.OK), [one.reason for one in found.values()]
+    expected = found["ddp"].metrics["loss_after"]
+    assert {name: one.metrics["loss_after"] for name, one in found.items()} == pytest.approx(dict.fromkeys(families, expected), rel=1e-4)
+
+
+def test_what_the_space_forbids_pytorch_refuses(tmp_path: Path) -> None:
+    """The rule is no superstition: DDP on a model with sharded parameters fails, and is told apart from a crash."""
+    task = PyTorchBackend().task({"workload": SMALL, "hardware": {**CPU, "processes": 4}})
+    backend = PyTorchBackend()
+    config = backend.space(task).default()
+    launch = backend.render(config, task, seed=1)
+    given = json.loads(launch.files["train_input.json"])
+    given["config"] |= {"dp": 2, "tp": 2}
+    with LocalExecutor(LocalOptions(folder=tmp_path / "trials")) as executor:
+        files = {**launch.files, "train_input.json": json.dumps(given)}
+        done = backend.parse(executor.submit(replace(launch, files=files)).result(600.0), task)
+    assert done.status is Status.INVALID, done.reason
+    assert "DTensor" in done.reason
+
+
+def test_a_script_under_torchrun_is_tuned_and_handed_over(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    command = f"{sys.executable} -m torch.distributed.run --nproc-per-node 2 train.py"
+    knobs = {"micro_batch": {"values": [2, 4, 8, 16], "default": 16}, "bucket_mb": [25, 1]}
+    campaign = {
+        "system": "pytorch",
+        "name": "own",
+        "workload": {"command": command, "cwd": str(tmp_path), "knobs": knobs, "loss_steps": 5, "most_steps": 8},
+        "hardware": CPU,
+        "set": {"bucket_mb": 25},
+        "budget": {"trials": 3},
+        "finals": {"rounds": 1, "finalists": 1, "simplify": False},
+        "measure": {"dirty_repeats": 0},
+    }
+    outcome = autoscout.tune(campaign, output_dir=tmp_path / "results")
+    assert outcome.summary.answer is not None
+    ok = [trial for trial in outcome.trials if trial.ok]
+    assert len({trial.config for trial in ok}) >= 2, [trial.measurement.reason for trial in outcome.trials]
+    assert all(trial.measurement.metrics["tokens_per_s"] > 0 for trial in ok)
+    folder = tmp_path / "results" / "own" / "best"
+    environment = {name: value for name, value in os.environ.items() if name != "AUTOSCOUT_STEPS"}
+    again = subprocess.run(["sh", str(folder / "run.sh")], env=environment, capture_output=True, text=True, timeout=600)
+    assert again.returncode == 0, again.stderr
+
+
+def test_a_study_over_the_families(tmp_path: Path) -> None:
+    campaign = {
+        "system": "pytorch",
+        "name": "families",
+        "workload": SMALL,
+        "hardware": CPU,
+        "budget": {"trials": 4},
+        "finals": {"rounds": 1, "finalists": 1, "simplify": False},
+        "measure": {"dirty_repeats": 0},
+    }
+    outcome = autoscout.tune(campaign, output_dir=tmp_path)
+    families = {(trial.config["dp"], trial.config["tp"], trial.config["pp"]) for trial in outcome.trials}
+    assert families == {(2, 1, 1), (1, 2, 1), (1, 1, 2)}
+    assert outcome.summary.answer is not None
+    assert outcome.summary.default is not None
+    assert (tmp_path / "families" / "best" / "run.sbatch").exists()

@@ -29,7 +29,7 @@ from autoscout.core.to_beat import ToBeat
 POLL_S = 0.05
 TOGETHER_S = 0.5  # ranks that lose a partner fail within this time of it; the cause is looked for among all of them
 HANG_STEPS = 20  # a step that takes this many times the median of those before it will not end
-SHORT = 3  # steps after the warm-up that can tell that a run is far behind
+SHORT = 4  # steps after the warm-up that tell what a step takes; two tell that a run is far behind
 WORK = ("tokens", "samples")
 STAGE_S = 1.0  # between two looks at how far it came
 
@@ -82,7 +82,7 @@ def watch(given: Mapping[str, Any], run: Run, plan: Plan, to_beat: ToBeat | None
             raise Failed("ended", f"rank {rank} ended with {said(code)} after {len(steps)} steps", rank=rank, returncode=code)
         if over or (len(steps) >= least and enough(taken, plan)):
             return {}
-        if to_beat is not None and len(steps) > max(count, plan.warm_up):
+        if to_beat is not None and len(steps) > max(count, plan.warm_up + 1):
             bounds = _reachable(to_beat, steps, taken, plan)
             if why := to_beat.lost(bounds):
                 return {"bounds": bounds, "reason": why}
@@ -99,11 +99,14 @@ def watch(given: Mapping[str, Any], run: Run, plan: Plan, to_beat: ToBeat | None
 
 
 def _reachable(to_beat: ToBeat, steps: Steps, taken: Sequence[float], plan: Plan) -> dict[str, float]:
-    """The best that the metrics are likely to reach; twice that while there are hardly any steps to judge by."""
-    bounds = to_beat.likely(rates(steps, taken, plan.warm_up))
+    """The best that the metrics are likely to reach.
+
+    While there are hardly any steps to judge by, twice as good as the best of them: one step alone may have compiled something.
+    """
+    seen = rates(steps, taken, plan.warm_up)
     if len(steps) >= plan.warm_up + SHORT:
-        return bounds
-    return {name: value * 2 if name.endswith("_per_s") else value / 2 for name, value in bounds.items()}
+        return to_beat.likely(seen)
+    return {name: 2 * max(values) if name.endswith("_per_s") else min(values) / 2 for name, values in seen.items()}
 
 
 def loss_curve(steps: Steps) -> list[float | None]:

@@ -284,3 +284,48 @@ def test_a_simulator_on_the_command_line_and_a_report_that_says_simulated(here: 
     shown = " ".join(capfd.readouterr().out.split())
     assert "simulated, not measured" in shown
     assert "training predicted" in shown
+
+
+TWO_GOALS = """\
+import sys
+x, y = int(sys.argv[1]), int(sys.argv[2])
+print("score", 10 + x * 10 + y)
+print("late_ms", 5 + x * x - y)
+print("tokens_per_s", 100)
+"""
+
+
+def test_several_metrics_on_the_command_line(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    metrics = {name: {"regex": f"{name} ([0-9.]+)"} for name in ("score", "late_ms", "tokens_per_s")}
+    path = campaign(here, TWO_GOALS, workload={"metrics": metrics}, budget={"trials": 10}, finals={"finalists": 2, "rounds": 3})
+    assert call("tune", path, "--metric", "score:maximize", "--metric", "late_ms", "--price", 3.6, "--json") == 0
+    found = json.loads(capfd.readouterr().out)
+    assert found["front"]["goals"] == ["score:maximize", "late_ms:minimize"]
+    assert len(found["front"]["points"]) == 2
+    assert found["front"]["rounds"] == 3
+    folder = here / "autoscout_results" / "numbers"
+    for point in found["front"]["points"]:
+        if point["standing"] != "dominated":
+            assert (folder / "front" / point["name"] / "run.sh").is_file()
+    assert found["default"]["metrics"]["cost_per_million_tokens"] == pytest.approx(10.0)
+    assert call("report", folder) == 0
+    said = capfd.readouterr().out
+    assert "hypervolume" in said
+    assert "best-score" in said
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--metric", "score", "--metric", "late_ms"], "is more score better, or less?"),
+        (["--metric", "late_ms", "--metric", "late_ms"], "once only"),
+        (["--metric", "score:up"], "METRIC:maximize"),
+        (["--metric", "late_ms", "--metric", "wall_s", "--direction", "minimize"], "each of the metrics has its own"),
+        (["--metric", "cost_per_million_tokens"], "--price 2.5"),
+    ],
+)
+def test_goals_that_cannot_be_read_are_refused(here: Path, capfd: pytest.CaptureFixture[str], flags: list[str], said: str) -> None:
+    metrics = {name: {"regex": f"{name} ([0-9.]+)"} for name in ("score", "late_ms")}
+    path = campaign(here, TWO_GOALS, workload={"metrics": metrics}, goal={"metric": None, "direction": None})
+    assert call("tune", path, *flags) == 2
+    assert said in " ".join(capfd.readouterr().err.split())

@@ -253,3 +253,47 @@ def test_a_container_that_the_launch_started_through_a_daemon_is_not_a_stranger(
         with tenants.Watch(["0"]) as watch:
             pass
         assert [tenant.pid for tenant in watch.disturbed_by()] == expected, "only where the launch had processes of its own there"
+
+
+def powered(power_w: float | None, utilisation: float, energy_j: float | None = None) -> Gpu:
+    return Gpu(index="0", uuid="GPU-x", name="x", total_gb=80.0, free_gb=80.0, utilisation=utilisation, power_w=power_w, energy_j=energy_j)
+
+
+@pytest.mark.parametrize(
+    ("first", "during", "found"),
+    [
+        # 80 W while it starts and 700 W under load; the counter of the hardware tells the joules
+        (powered(80.0, 0.0, 1000.0), [powered(80.0, 0.0, 1100.0), powered(690.0, 0.9, 1700.0), powered(710.0, 1.0)], (700.0, 1500.0)),
+        (powered(None, 0.0), [powered(None, 1.0), powered(None, 1.0)], None),
+    ],
+    ids=["counted", "not reported"],
+)
+def test_power_and_energy_of_a_launch(
+    first: Gpu, during: list[Gpu], found: tuple[float, float] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after = powered(90.0, 0.0, 2500.0) if found else powered(None, 0.0)
+    seen: list[Gpu] = []
+
+    def read() -> tuple[Gpu, ...]:
+        seen.append(during[len(seen)] if len(seen) < len(during) else after)
+        return (seen[-1],)
+
+    monkeypatch.setattr(tenants, "read_gpus", read)
+    monkeypatch.setattr(tenants, "LOOK_S", 0.0)
+    monkeypatch.setattr(tenants, "EXPENSIVE_LOOK_S", 0.0)
+    with tenants.Watch(["0"], (), {"0": first}) as watch:
+        wait_for(lambda: len(seen) > len(during), "every reading")
+    conditions = watch.conditions()
+    if found is None:
+        assert "gpu_power_w" not in conditions
+    else:
+        assert (conditions["gpu_power_w"], conditions["gpu_energy_j"]) == found
+
+
+def test_without_a_counter_the_energy_is_power_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tenants, "read_gpus", lambda: (powered(500.0, 1.0),))
+    with tenants.Watch(["0"]) as watch:
+        pass
+    conditions = watch.conditions()
+    assert conditions["gpu_power_w"] == 500.0
+    assert 0.0 <= conditions["gpu_energy_j"] < 500.0 * PATIENCE_S

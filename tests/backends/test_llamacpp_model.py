@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from autoscout.backends._shared.cache import made_once
 from autoscout.backends.llamacpp.gguf_file import GgufError, GgufFile
 from autoscout.backends.llamacpp.model import (
     RANDOM_MODELS,
@@ -16,7 +17,6 @@ from autoscout.backends.llamacpp.model import (
     cache_folder,
     convert,
     ensure_model,
-    made_once,
     model_facts,
     model_path,
     vocabulary,

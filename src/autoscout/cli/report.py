@@ -19,9 +19,7 @@ from autoscout.study.setup import prepare
 def report(
     folder: Annotated[Path, typer.Argument(help="A result folder.")],
     store: Annotated[str | None, typer.Option(help="postgresql:// URL, when the one on record lacks its password.")] = None,
-    sweep_dir: Annotated[
-        Path | None, typer.Option(help="Write the trials there as `vllm bench sweep` does, for its plots.")
-    ] = None,
+    sweep_dir: Annotated[Path | None, typer.Option(help="Write the trials there as `vllm bench sweep` does, for its plots.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
     """Write report.html, summary.csv and best/ again from the stored trials, and show the result."""

@@ -19,10 +19,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from autoscout.backends.llamacpp.client import ServerEnded, ServerProcess
+from autoscout.backends._shared.cache import made_once
+from autoscout.backends._shared.server import ServerEnded
+from autoscout.backends.llamacpp.client import ServerProcess
 from autoscout.backends.llamacpp.gguf_file import GgufError, GgufFile
 from autoscout.backends.llamacpp.load import Refused, WrongAnswer, run_load
-from autoscout.backends.llamacpp.model import cache_folder, ensure_model, made_once, model_facts
+from autoscout.backends.llamacpp.model import cache_folder, ensure_model, model_facts
 from autoscout.backends.llamacpp.probe import Distribution, divergence, probe
 from autoscout.backends.llamacpp.stages import FAILED, INPUT, RESULT, STAGE
 from autoscout.common.race import Over, Race, timed

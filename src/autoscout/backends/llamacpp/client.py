@@ -16,20 +16,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from autoscout.backends._shared.server import HOST, ServerEnded
 from autoscout.backends.llamacpp import serve
 from autoscout.common.processes import die_with_parent
 
-HOST = "127.0.0.1"
 ENDING_S = 5.0  # what the server gets for ending after its connections broke, and for stopping when told to
 COMPLETIONS = "/v1/completions"
-
-
-class ServerEnded(Exception):  # noqa: N818 - a result
-    """The server ended although nobody told it to."""
-
-    def __init__(self, returncode: int) -> None:
-        super().__init__(f"the server ended with exit code {returncode}")
-        self.returncode = returncode
 
 
 class ServerProcess:
@@ -125,4 +117,4 @@ def _peak_gib(pid: int) -> float:
     return int(found[1]) / 1024**2 if found else 0.0
 
 
-__all__ = ["ServerEnded", "ServerProcess"]
+__all__ = ["ServerProcess"]

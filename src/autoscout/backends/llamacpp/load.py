@@ -15,9 +15,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
+from autoscout.backends._shared.serving.answers import statistic, statistics
 from autoscout.backends.llamacpp.workload import LATENCIES, STATISTICS
 from autoscout.common.bounds import latency_at_least, rate_at_most
 from autoscout.common.race import Over
@@ -181,14 +179,8 @@ def bounds(answers: Sequence[Answer], prompts: Sequence[Sequence[int]], output_t
     }
     for latency, values in (("ttft_ms", [one.ttft_s for one in answers]), ("e2el_ms", [one.e2el_s for one in answers])):
         for name in STATISTICS:
-            found[f"{name}_{latency}"] = latency_at_least([1000 * value for value in values], len(prompts), partial(_statistic, name=name))
+            found[f"{name}_{latency}"] = latency_at_least([1000 * value for value in values], len(prompts), partial(statistic, name=name))
     return found
-
-
-def _statistic(numbers: NDArray[np.float64], name: str) -> float:
-    if name in ("mean", "median"):
-        return float(numbers.mean() if name == "mean" else np.median(numbers))
-    return float(np.percentile(numbers, int(name[1:])))
 
 
 def summary(answers: Sequence[Answer], duration_s: float) -> dict[str, float]:
@@ -208,6 +200,5 @@ def summary(answers: Sequence[Answer], duration_s: float) -> dict[str, float]:
         "e2el_ms": [answer.e2el_s for answer in answers],
     }
     for latency in LATENCIES:
-        numbers = np.asarray(values[latency] or [0.0]) * 1000
-        found |= {f"{name}_{latency}": _statistic(numbers, name) for name in STATISTICS}
+        found |= {f"{name}_{latency}": 1000 * value for name, value in statistics(values[latency], STATISTICS).items()}
     return found

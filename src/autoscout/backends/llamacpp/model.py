@@ -5,18 +5,15 @@ Files are made once, into a cache, under names that tell their content; a file i
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
-import os
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from autoscout.backends._shared import cache
 from autoscout.backends.llamacpp.gguf_file import GgufError, GgufFile, ModelFacts
 from autoscout.core import seeds
 
@@ -166,13 +163,8 @@ def model_facts(model: str) -> ModelFacts:
 
 
 def cache_folder(given: str = "") -> Path:
-    """Folder of the files that are made: the given one, else `$AUTOSCOUT_CACHE`, else the user's cache folder."""
-    if given:
-        return Path(given)
-    own = os.environ.get("AUTOSCOUT_CACHE")
-    if own:
-        return Path(own) / "llamacpp"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "autoscout" / "llamacpp"
+    """Folder of the files that are made."""
+    return cache.cache_folder("llamacpp", given)
 
 
 def model_path(model: str, facts: ModelFacts, weights: str, folder: Path) -> Path:
@@ -193,29 +185,10 @@ def ensure_model(model: str, weights: str, folder: Path) -> Path:
     if path.exists():
         return path
     if model in RANDOM_MODELS:
-        made_once(path, lambda partial: RANDOM_MODELS[model].write(partial, weights))
+        cache.made_once(path, lambda partial: RANDOM_MODELS[model].write(partial, weights))
     else:
-        made_once(path, lambda partial: convert(Path(model), weights, partial))
+        cache.made_once(path, lambda partial: convert(Path(model), weights, partial))
     return path
-
-
-def made_once(path: Path, make: Callable[[Path], None]) -> None:
-    """Make a file in one piece. When several processes want it, one makes it and the others wait."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with (path.parent / f".{path.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if path.exists():
-            return
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        os.close(handle)
-        try:
-            make(Path(name))
-            Path(name).chmod(0o644)
-            Path(name).replace(path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                Path(name).unlink()
-            raise
 
 
 def convert(source: Path, weights: str, target: Path) -> None:

@@ -91,6 +91,11 @@ def statistics(values: Sequence[float] | NDArray[np.float64], names: Sequence[st
     return {name: float(rules[name](numbers) if name in rules else np.percentile(numbers, float(name[1:]))) for name in names}
 
 
+def statistic(values: Sequence[float] | NDArray[np.float64], name: str) -> float:
+    """One of them."""
+    return statistics(values, (name,))[name]
+
+
 def summary(answers: Sequence[Answer], duration_s: float, limits: Sequence[Limit] = ()) -> dict[str, float]:
     """The metrics of one measurement.
 

@@ -6,10 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 
-import numpy as np
-from numpy.typing import NDArray
-
-from autoscout.backends._shared.serving.answers import Answer, statistics
+from autoscout.backends._shared.serving.answers import Answer, statistic
 from autoscout.backends._shared.serving.load import Seen
 from autoscout.backends._shared.serving.plan import LATENCIES
 from autoscout.common.bounds import latency_at_least, rate_at_most
@@ -63,15 +60,11 @@ class EarlyStop:
             likely = self._to_beat.likely({"output_throughput": [rate * _tokens_per_piece(seen.answers) for rate in rates]})
             found |= {name: min(value, found[name]) for name, value in likely.items()}
         for name in self._names:
-            statistic, _, latency = name.partition("_")
+            named, _, latency = name.partition("_")
             if latency in ("ttft_ms", "e2el_ms"):
                 ages_ms = [1000 * _age_s(answer, latency, now_s) for answer in seen.answers]
-                found[name] = latency_at_least(ages_ms, seen.planned_requests, partial(_one, name=statistic))
+                found[name] = latency_at_least(ages_ms, seen.planned_requests, partial(statistic, name=named))
         return {name: value for name, value in found.items() if name in self._names}
-
-
-def _one(numbers: NDArray[np.float64], name: str) -> float:
-    return statistics(numbers, (name,))[name]
 
 
 def _tokens_per_piece(answers: Sequence[Answer]) -> float:

@@ -8,6 +8,8 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
+from autoscout.backends._shared import cache
+
 RISE = 1.5  # a loss this many times the first one has diverged, whatever the default did
 FIRST = 3  # steps whose losses say what the run began with
 
@@ -38,10 +40,8 @@ def wrong(losses: Sequence[float | None], reference: Sequence[float], most: floa
 
 
 def cache_folder() -> Path:
-    """Where the losses of defaults are kept: `$AUTOSCOUT_CACHE`, else the user's cache folder."""
-    own = os.environ.get("AUTOSCOUT_CACHE")
-    base = Path(own) if own else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "autoscout"
-    return base / "training"
+    """Where the losses of defaults are kept."""
+    return cache.cache_folder("training")
 
 
 def recall(key: str) -> list[float]:

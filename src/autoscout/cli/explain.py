@@ -12,6 +12,7 @@ from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.journal import read_trials
 from autoscout.core.trial import Trial
 from autoscout.report.importance import knob_importance
+from autoscout.report.labels import show_spent
 from autoscout.report.lineage import Branch, Lineage, lineage, role_of
 from autoscout.study.folder import Folder
 from autoscout.study.setup import prepare
@@ -51,7 +52,11 @@ def _one(trials: list[Trial], number: int, as_json: bool) -> None:
     if as_json:
         options.emit(found.to_json())
         return
-    typer.echo(f"#{number} proposed by {role_of(found)}: {found.measurement.status.value} {dict(found.measurement.metrics)}")
+    answer = found.measurement
+    typer.echo(f"#{number} proposed by {role_of(found)}: {answer.status.value} {dict(answer.metrics)}")
+    for name, text in (("reason", answer.reason), ("at best", answer.bounds and dict(answer.bounds)), ("spent", show_spent(answer))):
+        if text:
+            typer.echo(f"{name}: {text}")
     typer.echo("config: " + ", ".join(f"{name}={value}" for name, value in found.config.items()))
     typer.echo("origin: " + ", ".join(f"{name}={value}" for name, value in found.proposal.origin.to_json().items()))
 

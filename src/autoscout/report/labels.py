@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from autoscout.common.text import ABSENT, show
+from autoscout.common.text import ABSENT, show, show_duration, show_number
 from autoscout.core.config import Config, Value
 from autoscout.core.names import Names
+from autoscout.core.trial import Measurement, Status
 
 
 class KnobNote(Protocol):
@@ -107,3 +108,19 @@ def one_line(text: str, limit: int = 120) -> str:
     line = next((line for line in text.splitlines() if line.strip()), "")
     clean = " ".join("".join(char if char.isprintable() else " " for char in line).split())
     return clean if len(clean) <= limit else clean[: limit - 1] + "…"
+
+
+SPENT_WORDS = {"start_s": "starting", "warm_up_s": "warming up", "measure_s": "measuring"}
+"""What a trial spends its seconds on."""
+
+
+def show_spent(answer: Measurement) -> str:
+    """What a trial spent its seconds on: `starting 82 s, measuring 41 s`; empty where nobody says."""
+    return ", ".join(f"{SPENT_WORDS[name]} {show_duration(seconds)}" for name, seconds in answer.spent.items())
+
+
+def show_metric(answer: Measurement, metric: str) -> str:
+    """A metric of a trial; of one that was stopped early the best that it could have reached."""
+    if answer.status is Status.BOUNDED:
+        return f"at best {show_number(answer.bounds[metric])}" if metric in answer.bounds else ABSENT
+    return show_number(answer.metrics.get(metric))

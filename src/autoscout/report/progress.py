@@ -18,7 +18,7 @@ from autoscout.core.clock import Clock, RealClock
 from autoscout.core.config import Config
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.report.labels import KnobNote, namer, one_line
+from autoscout.report.labels import KnobNote, namer, one_line, show_spent
 from autoscout.report.tally import Tally
 
 _FAILURES_SHOWN = 3
@@ -197,7 +197,8 @@ class Progress:
             text += " breaks a limit" if tally.task.objective.loss(answer) == float("inf") else ""
         else:
             text += f": {one_line(answer.reason) or 'no reason given'}"
-        text += f" {self._name_of(trial.config)} {show_duration(answer.cost_s)}"
+        spent = show_spent(answer)
+        text += f" {self._name_of(trial.config)} {show_duration(answer.cost_s)}" + (f" ({spent})" if spent else "")
         if tally.best is not None:
             text += f"; {'new best' if improved else 'best'} {show_number(self._best_value())}, {self._gain_text()}"
         return Text(text)

@@ -10,11 +10,11 @@ from autoscout.common.markup import Markup, badge, join, number_cell, table, tag
 from autoscout.common.text import show, show_duration, show_gain, show_number, show_percent
 from autoscout.core.config import Config
 from autoscout.core.task import Task
-from autoscout.core.trial import Fidelity, Trial
+from autoscout.core.trial import Fidelity, Status, Trial
 from autoscout.report.ablation import Ablation
 from autoscout.report.contributions import Contribution
 from autoscout.report.importance import Importance
-from autoscout.report.labels import one_line
+from autoscout.report.labels import one_line, show_metric, show_spent
 from autoscout.report.plots import convergence, importance_bars, intervals
 from autoscout.report.price import mark
 from autoscout.report.summary import Summary
@@ -90,7 +90,10 @@ def facts(summary: Summary) -> Markup:
         if len(summary.counts) > 1:
             cells.append((fidelity, str(sum(counts.values()))))
     cells += [(what, str(len(numbers))) for what, numbers in (("noisy", summary.noisy), ("disturbed", summary.dirty)) if numbers]
-    return tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in cells), class_="facts")
+    cells += [("stopped early", str(summary.spent.bounded))] if summary.spent.bounded else []
+    figures = tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in cells), class_="facts")
+    parts = summary.spent.describe if summary.spent.parts else ""
+    return join([figures, tag("p", f"Time of the trials: {parts}.", class_="quiet") if parts else ""])
 
 
 def comparison(summary: Summary, contributions: Sequence[Contribution] = ()) -> Markup:
@@ -264,8 +267,11 @@ def trials_table(
             ),
             tag("td", _status(task, trial)),
             tag("td", trial.proposal.origin.phase.value),
-            *(number_cell(show_number(answer.metrics.get(metric)), data_sort=answer.metrics.get(metric)) for metric in metrics),
-            number_cell(show_number(answer.cost_s), data_sort=answer.cost_s),
+            *(
+                number_cell(show_metric(answer, metric), data_sort=answer.bounds.get(metric, answer.metrics.get(metric)))
+                for metric in metrics
+            ),
+            number_cell(show_number(answer.cost_s), data_sort=answer.cost_s, title=show_spent(answer) or None),
             *(tag("td", show(trial.config[knob]) if knob in trial.config else "-", data_sort=trial.config.get(knob)) for knob in knobs),
             tag("td", tag("span", one_line(answer.reason, 300), class_="reason", title=one_line(answer.reason, 300))),
         ]
@@ -281,6 +287,6 @@ def trials_table(
 def _status(task: Task, trial: Trial) -> Markup:
     answer = trial.measurement
     if not answer.ok:
-        return badge(answer.status.value, "bad")
+        return badge(answer.status.value, "warn" if answer.status is Status.BOUNDED else "bad")
     kind = badge("ok", "good") if task.objective.loss(answer) != float("inf") else badge("breaks a limit", "warn")
     return join([kind, " ", badge("simulated", "simulated")]) if answer.fidelity is Fidelity.SIMULATED else kind

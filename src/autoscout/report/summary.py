@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from autoscout.common.stats import variation
 from autoscout.core.config import Config
 from autoscout.core.guards import bind
 from autoscout.core.task import Task
-from autoscout.core.trial import Fidelity, Status, Trial
+from autoscout.core.trial import SPENT, Fidelity, Status, Trial
 from autoscout.report.curves import Point, busy_s, curve, ordered
 from autoscout.report.front import Front, find_front
 from autoscout.report.gain import Gain
-from autoscout.report.labels import Difference, KnobNote, differences, namer, one_line
+from autoscout.report.labels import SPENT_WORDS, Difference, KnobNote, differences, namer, one_line
 from autoscout.report.price import Cost, costs, costs_text
 from autoscout.report.verdict import Finalist, Side, Verdict, decide
 
@@ -45,9 +45,19 @@ class Spent:
     wall_s: float  # during which at least one trial ran; pauses of a resumed study do not count
     cost_s: float  # sum of the trials' own cost
     configs: int  # different configurations looked at
+    parts: Mapping[str, float] = field(default_factory=dict)  # seconds of `cost_s` by what they went into, as far as trials say
+    bounded: int = 0  # trials that were stopped early
 
     def to_json(self) -> dict[str, Any]:
-        return dict(vars(self))
+        return {**vars(self), "parts": dict(self.parts)}
+
+    @property
+    def describe(self) -> str:
+        """What the seconds went into, in words: `84 % starting, 3 % warming up, 13 % measuring; 5 trials stopped early`."""
+        total = sum(self.parts.values())
+        shares = [f"{100 * seconds / total:.0f} % {SPENT_WORDS[name]}" for name, seconds in self.parts.items() if total]
+        early = [f"{self.bounded} {'trial' if self.bounded == 1 else 'trials'} stopped early"] if self.bounded else []
+        return "; ".join([", ".join(shares), *early] if shares else early)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,6 +236,8 @@ def summarise(
             wall_s=busy_s(kept),
             cost_s=sum(trial.measurement.cost_s for trial in kept),
             configs=len({trial.config for trial in kept}),
+            parts=_parts(kept),
+            bounded=sum(trial.measurement.status is Status.BOUNDED for trial in kept),
         ),
         noisy=tuple(trial.number for trial in kept if _noisy(task, trial)),
         dirty=tuple(trial.number for trial in kept if is_dirty(trial)),
@@ -233,6 +245,15 @@ def summarise(
         load=load,
         front=find_front(task, kept, default_config, name_of, exact=exact or decision.fidelity is Fidelity.SIMULATED),
     )
+
+
+def _parts(trials: Iterable[Trial]) -> dict[str, float]:
+    """Seconds by what trials spent them on."""
+    found: dict[str, float] = {}
+    for trial in trials:
+        for name, seconds in trial.measurement.spent.items():
+            found[name] = found.get(name, 0.0) + seconds
+    return {name: found[name] for name in SPENT if name in found}
 
 
 def is_dirty(trial: Trial) -> bool:

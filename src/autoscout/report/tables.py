@@ -15,7 +15,7 @@ from typing import Any
 
 from autoscout.core.config import Config
 from autoscout.core.task import Task
-from autoscout.core.trial import Fidelity, Status, Trial
+from autoscout.core.trial import SPENT, Fidelity, Status, Trial
 from autoscout.report.ablation import Ablation
 from autoscout.report.contributions import Contribution
 from autoscout.report.curves import ordered
@@ -41,7 +41,7 @@ _UNITS = {"ms": "ms", "s": "s", "us": "us", "gib": "GiB", "gb": "GB", "mb": "MB"
 
 
 def summary_csv(task: Task, trials: Sequence[Trial], knobs: Iterable[KnobNote] = (), name_of: Callable[[Config], str] | None = None) -> str:
-    """`summary.csv`: one row per trial, knobs as `knob.NAME`, metrics as `metric.NAME`."""
+    """`summary.csv`: one row per trial, knobs as `knob.NAME`, metrics as `metric.NAME`, what bounded trials could reach as `bound.NAME`."""
     kept = ordered(trials)
     declared = list(knobs)
     name_of = name_of or namer((trial.config for trial in kept), declared)
@@ -51,7 +51,8 @@ def summary_csv(task: Task, trials: Sequence[Trial], knobs: Iterable[KnobNote] =
     metrics = sorted({name for trial in kept for name in trial.measurement.metrics} - {task.objective.metric})
     metrics.insert(0, task.objective.metric)
     fixed = ["number", "name", "key", "status", "fidelity", "phase", "repeat", "keeps_limits"]
-    tail = ["cost_s", "started_s", "finished_s", "worker", "dirty", "origin", "reason"]
+    bounds = sorted({name for trial in kept for name in trial.measurement.bounds})
+    tail = [*(f"bound.{name}" for name in bounds), "cost_s", *SPENT, "started_s", "finished_s", "worker", "dirty", "origin", "reason"]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*fixed, *(f"metric.{name}" for name in metrics), *(f"knob.{name}" for name in names), *tail])
@@ -67,9 +68,11 @@ def summary_csv(task: Task, trials: Sequence[Trial], knobs: Iterable[KnobNote] =
                 trial.proposal.origin.phase.value,
                 trial.proposal.repeat,
                 _flag(task.objective.loss(answer) != float("inf")),
-                *(answer.metrics.get(name, "") for name in metrics),
+                *("" if answer.bounds else answer.metrics.get(name, "") for name in metrics),  # numbers of a part are no results
                 *(_cell(trial.config, name) for name in names),
+                *(answer.bounds.get(name, "") for name in bounds),
                 answer.cost_s,
+                *(answer.spent.get(name, "") for name in SPENT),
                 trial.started_s,
                 trial.finished_s,
                 _harmless(trial.worker),

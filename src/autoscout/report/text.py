@@ -187,7 +187,7 @@ def spent_line(summary: Summary) -> Text:
     for what, numbers in (("noisy", summary.noisy), ("disturbed", summary.dirty)):
         if numbers:
             line += f"; {len(numbers)} {what}"
-    return Text(f"{line}\n{counts}" if counts else line, style="dim")
+    return Text("\n".join(filter(None, [line, summary.spent.describe, counts])), style="dim")
 
 
 def _numbers(numbers: tuple[int, ...], limit: int = 8) -> str:

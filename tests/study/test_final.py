@@ -59,11 +59,19 @@ def test_the_answer_without_one_change_is_measured_too_where_there_is_room() -> 
     arguments = (toy_task(), Config(x=0), Finals(finalists=1, rounds=2), None, Config(x=1), [Config(x=7), Config(x=8)])
     with_it = plan(search, *arguments)
     assert [[each.config["x"] for each in proposals] for proposals in with_it] == [[0, 1, 7], [1, 7, 0]]
-    short = plan(search, *arguments, room=False)
+    short = plan(search, *arguments, fits=lambda trials: trials <= 4)
     assert [[each.config["x"] for each in proposals] for proposals in short] == [[0, 1], [1, 0]]
-    for begun, room in ((with_it, False), (short, True)):
+    for begun, room in ((with_it, 0), (short, 100)):
         stored = [*search, *(Trial(proposal=each, measurement=ok(1.0)) for each in begun[0])]
-        assert plan(stored, *arguments, room=room) == begun, "it continues as it began"
+        assert plan(stored, *arguments, fits=lambda trials, room=room: trials <= room) == begun, "it continues as it began"
+
+
+def test_fewer_finalists_where_there_is_no_time_for_enough_rounds_of_all() -> None:
+    search = [trial(0, ok(5.0)), trial(1, ok(4.0)), trial(2, ok(3.0))]
+    for time, field in ((15, {0, 1, 2}), (9, {0, 1, 2}), (8, {0, 2}), (6, {0, 2}), (5, {0, 1, 2})):
+        rounds = plan(search, toy_task(), Config(x=0), Finals(finalists=2, rounds=5), fits=lambda trials, time=time: trials <= time)
+        assert {each.config["x"] for each in rounds[0]} == field, f"{time} trials"
+        assert len(rounds) == 5
 
 
 def test_negative_numbers_are_refused_together() -> None:

@@ -7,7 +7,7 @@ rounds, in an order that rotates so that drift of the machine hits all alike; on
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,7 @@ from autoscout.core.guards import bind
 from autoscout.core.origin import Origin, Phase
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Proposal, Trial
+from autoscout.report.gain import MIN_PAIRS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +83,19 @@ def _names(default: Config, chosen: Sequence[Config]) -> tuple[str, ...]:
     return tuple(sorted(config.key for config in (default, *chosen)))
 
 
+def _in_time(
+    trials: Sequence[Trial], default: Config, finals: Finals, chosen: list[Config], more: list[Config], fits: Callable[[int], bool]
+) -> list[Config]:
+    """Who takes part: those of the final that has begun, else as many as there is time for, else all that were chosen."""
+    enough = min(finals.rounds, MIN_PAIRS)  # rounds without which there is no interval
+    fields = [(more, finals.rounds), *((chosen[:count], enough) for count in range(len(chosen), 0, -1))]
+    begun = {trial.proposal.origin.contenders for trial in trials if trial.proposal.origin.phase is Phase.FINAL}
+    for field, _ in fields:
+        if _names(default, field) in begun:
+            return field
+    return next((field for field, rounds in fields if fits(rounds * (len(field) + 1))), chosen)
+
+
 def plan(
     trials: Sequence[Trial],
     task: Task,
@@ -90,7 +104,7 @@ def plan(
     among: Sequence[Trial] | None = None,
     simplified: Config | None = None,
     without: Sequence[Config] = (),
-    room: bool = True,
+    fits: Callable[[int], bool] = lambda _: True,
 ) -> list[list[Proposal]]:
     """The rounds of the final, one list of proposals each; empty when there is nobody to compare the default with.
 
@@ -108,17 +122,15 @@ def plan(
         simplified: The winner with fewer changes, which goes first, before the winner itself.
         without: The same without one of its changes each: further finalists, which show what the change contributes; at most as many
             as there are others.
-        room: Whether there is time for them; once the final has begun, it continues as it began.
+        fits: Whether there is time for this many trials. Where there is none for `without` they are left out, and where there is none
+            for enough rounds of all finalists there are fewer of them. Once the final has begun, it continues as it began.
     """
     chosen = finalists(trials if among is None else among, task, default, finals.finalists)
     if chosen and simplified is not None:
         chosen = list(dict.fromkeys([simplified, *chosen]))[: finals.finalists]
     if not chosen:
         return []
-    more = list(dict.fromkeys([*chosen, *without[: finals.finalists]]))
-    begun = {trial.proposal.origin.contenders for trial in trials if trial.proposal.origin.phase is Phase.FINAL}
-    if _names(default, more) in begun or (room and _names(default, chosen) not in begun):
-        chosen = more
+    chosen = _in_time(trials, default, finals, chosen, list(dict.fromkeys([*chosen, *without[: finals.finalists]])), fits)
     names = _names(default, chosen)
     rounds = []
     tried = [trial for trial in trials if trial.config == default]

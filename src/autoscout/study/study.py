@@ -157,13 +157,14 @@ class Study:
         task, simpler = self.record.task, Simplified()
         if self.project is not None and self.simplify.rounds:
             simpler = simplify(self.trials, task, self.baseline, self.simplify, self.project, among=self.inside)
-        more = min(len(simpler.without), self.finals.finalists)
-        room = not self._out_of_time(self.finals.trials + self.finals.rounds * more)
         for place in range(self.finals.rounds):  # planned anew for each round: a default that fails is left out of the next
-            rounds = plan(self.trials, task, self.baseline, self.finals, self.inside, simpler.config, simpler.without, room)
+            rounds = plan(self.trials, task, self.baseline, self.finals, self.inside, simpler.config, simpler.without, self._fits)
             if stop := self._rounds("final", rounds[place : place + 1]):
                 return stop
         return None
+
+    def _fits(self, count: int) -> bool:
+        return not self._out_of_time(count)
 
     def _out_of_time(self, soon: int, later: int = 0) -> Stop | None:
         wall_s = self.clock.span_s() - self._begun_s

@@ -2,6 +2,7 @@
 
 Two studies through the same program as `autoscout tune`: steps of pre-training the built-in GPT over PyTorch's default (fp32, eager, whole
 batch), and LoRA fine-tuning of a model with random weights. Each has 15 profiles; `--only`, `--model`, `--wall` and `--device` change that.
+Then a few configurations of a deeper model, measured whole and extrapolated from two shallow ones: how far off, and how much cheaper.
 The page is written from the recorded file, wherever that was measured.
 """
 
@@ -16,12 +17,22 @@ from pathlib import Path
 from typing import Any
 
 from autoscout.api import tune
+from autoscout.backends.pytorch import PyTorchBackend
 from autoscout.common.gpus import read_gpus
+from autoscout.core.config import Config
+from autoscout.execute.local import LocalExecutor, LocalOptions
 from autoscout.study.outcome import Outcome
 
 PAGE = Path(__file__).parent.parent / "docs" / "results" / "h200-training.md"
 PROFILES = 15
 QUICK = "compile != 'max-autotune-no-cudagraphs'"  # takes minutes to compile, longer than a profile may last
+TRIED: list[dict[str, Any]] = [
+    {"precision": "bf16", "optimizer": "fused", "micro_batch": 8},
+    {"precision": "bf16", "optimizer": "fused", "micro_batch": 8, "recompute": "full"},
+    {"precision": "bf16", "optimizer": "fused", "micro_batch": 2, "loss_chunks": 8},
+    {"precision": "tf32", "optimizer": "foreach", "micro_batch": 8},
+]
+"""Configurations of the deeper model; what a machine does not have is left out."""
 STUDIES: dict[str, dict[str, Any]] = {
     "pretraining": {"system": "pytorch", "workload": {"model": "gpt-216m", "global_batch": 32}, "space": {"constraints": [QUICK]}},
     "lora": {"system": "finetune", "workload": {"method": "lora"}},
@@ -92,6 +103,29 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     }
 
 
+def depths(asked: argparse.Namespace) -> list[dict[str, Any]]:
+    """Configurations measured at full depth and extrapolated from two shallow models."""
+    backend = PyTorchBackend()
+    hardware = {"device": "cpu", "gpus": 0, "processes": 1} if asked.device == "cpu" else {}
+    model, shallow = ("tiny", [1, 2]) if asked.device == "cpu" else ("gpt-1b", [2, 6])
+    common = {"model": asked.model or model, "most_steps": 12, "enough_s": 8.0, "limit_s": 150.0}
+    whole = backend.task({"workload": common, "hardware": hardware})
+    cheap = backend.task({"workload": {**common, "depths": shallow}, "hardware": hardware})
+    space = backend.space(cheap)
+    rows = []
+    with LocalExecutor(LocalOptions(folder=asked.out / "depths")) as executor:
+        for wanted in TRIED:
+            known = Config({name: value for name, value in wanted.items() if name in space.knobs and value in space.knobs[name]})
+            config = space.project({**space.default(), **known}, known)
+            row: dict[str, Any] = {"config": dict(known), "model": common["model"], "depths": shallow}
+            for name, task in (("whole", whole), ("extrapolated", cheap)):
+                done = backend.parse(executor.submit(backend.render(config, task, seed=0)).result(600.0), task)
+                row[name] = {"status": done.status.value, "reason": done.reason, **done.metrics, **done.spent}
+            rows.append(row)
+            print(json.dumps(row), flush=True)
+    return rows
+
+
 def measure(asked: argparse.Namespace) -> dict[str, Any]:
     """Run the studies; what is known is written after each."""
     asked.out.mkdir(parents=True, exist_ok=True)
@@ -99,6 +133,10 @@ def measure(asked: argparse.Namespace) -> dict[str, Any]:
     gpus = read_gpus()
     found: dict[str, Any] = {"gpu": gpus[0].name if gpus else platform.processor() or "cpu", "torch": _version("torch"), "studies": {}}
     for name in asked.only.split(","):
+        if name == "depths":
+            found["depths"] = depths(asked)
+            (asked.out / "h200_training.json").write_text(json.dumps(found, indent=1) + "\n")
+            continue
         outcome = tune(campaign(name, asked), output_dir=asked.out / "studies")
         found["studies"][name] = figures(outcome)
         (asked.out / "h200_training.json").write_text(json.dumps(found, indent=1) + "\n")
@@ -148,7 +186,30 @@ def page(found: dict[str, Any]) -> str:
         lines += ["", f"Changed: {', '.join(f'`{knob}` {value}' for knob, value in changes.items()) or 'nothing'}. "]
         lines[-1] += f"{len(profiles)} profiles, {failed} failed; {spent_s:.0f} s of measuring, the final included."
         lines.append("")
-    return "\n".join(lines).rstrip() + "\n"
+    return "\n".join([*lines, *_depths(found.get("depths", []))]).rstrip() + "\n"
+
+
+def _depths(rows: list[dict[str, Any]]) -> list[str]:
+    """The comparison of whole and extrapolated runs."""
+    if not rows:
+        return []
+    model, (low, high) = rows[0]["model"], rows[0]["depths"]
+    what = "Time and memory of the whole model, measured and extrapolated, and seconds of training steps that each took."
+    lines = [f"## {model} from {low} and {high} layers", "", what, ""]
+    lines += ["| | ms a step | extrapolated | off by | peak GiB | extrapolated | s | s |", "|---|---|---|---|---|---|---|---|"]
+    for row in rows:
+        whole, cheap = row["whole"], row["extrapolated"]
+        label = ", ".join(f"{knob} {value}" for knob, value in row["config"].items()) or "default"
+        if "step_ms" not in whole or "step_ms" not in cheap:
+            lines.append(f"| {label} | {whole['status']} | {cheap['status']} | | | | | |")
+            continue
+        off = cheap["step_ms"] / whole["step_ms"] - 1
+        spent = [sum(one[name] for name in ("warm_up_s", "measure_s")) for one in (whole, cheap)]
+        lines.append(
+            f"| {label} | {whole['step_ms']:.1f} | {cheap['step_ms']:.1f} | {off:+.1%} | {whole['peak_mem_gib']:.1f} | "
+            f"{cheap['peak_mem_gib']:.1f} | {spent[0]:.1f} | {spent[1]:.1f} |"
+        )
+    return [*lines, ""]
 
 
 def _mean(values: list[float]) -> str:
@@ -159,7 +220,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, help="measure, and write h200_training.json here")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the page from a recorded file")
-    parser.add_argument("--only", default="pretraining,lora", help="studies to run")
+    parser.add_argument("--only", default="pretraining,lora,depths", help="what to run")
     parser.add_argument("--model", default="", help="another model")
     parser.add_argument("--device", default="", choices=["", "cpu", "cuda"])
     parser.add_argument("--trials", type=int, default=PROFILES)

@@ -54,7 +54,7 @@ def step(*, loss: Any = None, tokens: float = 0, samples: float = 0) -> None:
     if not os.environ.get(STEPS):
         return
     value = None if loss is None else float(loss)  # waits for a GPU, so that the time of the step is whole
-    line: dict[str, Any] = {"tokens": float(tokens), "samples": float(samples), "mem_gib": peak_memory_gib()}
+    line: dict[str, Any] = {"tokens": float(tokens), "samples": float(samples), "mem_gib": peak_memory_gib(), "mem_total_gib": memory_gib()}
     if value is not None:
         line["loss"] = value if math.isfinite(value) else None  # JSON knows neither NaN nor infinity
     _report(line)
@@ -74,10 +74,18 @@ def peak_memory_gib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT / _GIB
 
 
+def memory_gib() -> float:
+    """All memory of this process's GPU where it uses one through PyTorch; otherwise its share of the machine's."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
+        return float(torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory) / _GIB
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / _GIB / int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
+
+
 def _report(line: dict[str, Any]) -> None:
     path = Path(os.environ[STEPS]) / f"rank{os.environ.get('RANK', '0')}.jsonl"
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps({"at_s": time.monotonic(), **line}) + "\n")
 
 
-__all__ = ["CONFIG", "STEPS", "config", "peak_memory_gib", "stage", "step"]
+__all__ = ["CONFIG", "STEPS", "config", "memory_gib", "peak_memory_gib", "stage", "step"]

@@ -13,7 +13,7 @@ from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
 from autoscout.core.task import Task
 from autoscout.core.trial import Measurement, Status, Trial
-from autoscout.study.campaign import build_campaign
+from autoscout.study.campaign import build_campaign, read_campaign
 from autoscout.study.plugin_options import build_options
 from autoscout.study.setup import prepare
 from autoscout.testing.backend import BackendSuite, example
@@ -150,3 +150,31 @@ def test_small_spaces_are_searched_as_deepspeed_does() -> None:
 def test_a_named_searcher_a_small_budget_or_a_large_space_is_left_alone(more: dict[str, Any]) -> None:
     campaign = build_campaign({"system": "deepspeed", "workload": {"model": "micro"}, "hardware": CPU, **more}, where="test")
     assert prepare(campaign, backend=DeepSpeedBackend()).campaign.search == campaign.search
+
+
+def test_hosts_reach_the_launcher_and_slurm() -> None:
+    hardware = {**GPU, "gpus": 8, "processes": 8, "nodes": 2, "hosts": {"one": 4, "two": 4}}
+    command = "deepspeed --hostfile {hostfile} train.py --deepspeed_config={ds_config}"
+    backend = DeepSpeedBackend()
+    task = backend.task({"workload": {"command": command, "global_batch": 32}, "hardware": hardware})
+    launch = backend.render(backend.space(task).default(), task, seed=1)
+    assert launch.files["hostfile"] == "one slots=4\ntwo slots=4\n"
+    assert launch.resources.gpus == 4, "those of this machine"
+    files = backend.export(backend.space(task).default(), task)
+    assert 'deepspeed --hostfile "$here/hostfile" train.py --deepspeed_config="$here/ds_config.json"' in files["run.sh"]
+    assert "#SBATCH --nodes=2" in files["run.sbatch"]
+    assert "#SBATCH --gpus-per-node=4" in files["run.sbatch"]
+    assert "built-in models run on one machine" in faults_of(hardware)[0]
+
+
+def test_the_recipe_is_a_good_campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    campaign = read_campaign(Path(__file__).parents[2] / "recipes" / "deepspeed_script.yaml")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ds_config.json").write_text('{"gradient_clipping": 1.0}')
+    given = {
+        "workload": campaign.workload,
+        "hardware": {**GPU, **campaign.hardware, "processes": 8},
+        "goal": {"slo": list(campaign.goal.slo)},
+    }
+    task = DeepSpeedBackend().task(given)
+    assert file_of(task, zero_stage=3)["gradient_clipping"] == 1.0

@@ -13,6 +13,7 @@ from autoscout.backends.pytorch import PyTorchBackend
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
 from autoscout.core.task import Direction, Task
+from autoscout.study.campaign import read_campaign
 from autoscout.testing.backend import BackendSuite, example
 
 CPU = {"device": "cpu", "gpus": 0, "processes": 2, "cores": 4, "native_bf16": False, "memory_gb": 16.0}
@@ -149,3 +150,9 @@ def test_bad_descriptions_are_refused_with_the_next_step() -> None:
     assert "must be a folder" in faults_of(command="python train.py", cwd="/no/such/folder", knobs={"a": [1, 2]})[0]
     assert any("rang" in fault for fault in faults_of(command="python train.py", knobs={"a": {"rang": [1, 2]}}))
     assert any("device" in fault for fault in faults_of({**CPU, "device": "tpu"}))
+
+
+def test_the_recipe_is_a_good_campaign() -> None:
+    campaign = read_campaign(Path(__file__).parents[2] / "recipes" / "pytorch_script.yaml")
+    task = PyTorchBackend().task({"workload": campaign.workload, "hardware": CPU})
+    assert set(PyTorchBackend().space(task).knobs) == {"micro_batch", "precision", "recompute", "bucket_mb", "compile", "threads"}

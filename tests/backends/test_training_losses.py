@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from autoscout.backends._shared.training.losses import cache_folder, recall, remember, wrong
+from autoscout.backends._shared.training.losses import Reference, cache_folder, other_work, recall, remember, wrong
 
 DEFAULT = [8.0, 7.0, 6.5, 6.2, 6.0, 5.9]
 
@@ -30,19 +30,27 @@ def test_a_loss_that_is_no_number_or_rises_is_wrong_by_itself() -> None:
 
 def test_the_default_is_remembered_and_a_longer_run_counts_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOSCOUT_CACHE", str(tmp_path))
-    assert recall("a") == []
-    remember("a", DEFAULT)
-    remember("a", [1.0])
-    assert recall("a") == DEFAULT
-    remember("a", [*DEFAULT, 5.8])
-    assert len(recall("a")) == 7
-    assert recall("b") == []
-    (cache_folder() / "losses-a.json").write_text(json.dumps({"not": "a list"}))
-    assert recall("a") == [], "a broken file is no file"
+    assert recall("a") == Reference()
+    known = Reference(DEFAULT, [10.0] * 6)
+    remember("a", known)
+    remember("a", Reference([1.0], [10.0]))
+    assert recall("a") == known
+    remember("a", Reference([*DEFAULT, 5.8], [10.0] * 7))
+    assert len(recall("a").losses) == 7
+    assert recall("b") == Reference()
+    for broken in ("{", "[]", json.dumps({"losses": 3, "tokens": []}), json.dumps({"losses": ["x"], "tokens": []})):
+        (cache_folder() / "losses-a.json").write_text(broken)
+        assert recall("a") == Reference(), "a broken file is no file"
+
+
+def test_a_run_that_does_less_work_is_wrong() -> None:
+    assert other_work([100.0, 102.0, 98.0], [100.0, 100.0]) == ""
+    assert "trains on 50 tokens a step where the default trains on 100" in other_work([50.0, 50.0], [100.0, 100.0, 100.0])
+    assert other_work([0.0, 0.0], [100.0]) == other_work([100.0], []) == "", "nobody counts"
 
 
 def test_a_cache_that_cannot_be_written_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("AUTOSCOUT_CACHE", str(tmp_path / "file"))
-    remember("a", DEFAULT)
-    assert recall("a") == []
+    remember("a", Reference(DEFAULT, [10.0] * 6))
+    assert recall("a") == Reference()

@@ -24,6 +24,7 @@ def test_steps_of_all_ranks_make_one_measurement(tmp_path: Path) -> None:
     assert found.metrics["samples_per_s"] == pytest.approx(2 / found.metrics["step_ms"] * 1000)
     assert found.metrics["loss_after"] == pytest.approx((5 / 4 + 5 / 5 + 5 / 6) / 3), "the mean of the last three of six steps"
     assert found.metrics["peak_mem_gib"] > 0
+    assert found.metrics["free_mem_gib"] > 0
     assert set(found.spent) == {"start_s", "warm_up_s", "measure_s"}
     assert result["steps"]["dropped"] >= 2
 
@@ -61,6 +62,9 @@ def test_a_run_that_does_not_learn_what_the_default_learns_is_wrong(tmp_path: Pa
     found = measured(run_trial(tmp_path / "idle", {"learns": False}))
     assert found.status is Status.WRONG_OUTPUT
     assert "where the default's is" in found.reason
+    half = measured(run_trial(tmp_path / "half", {"tokens": 5}))
+    assert half.status is Status.WRONG_OUTPUT
+    assert "the global batch must stay the same" in half.reason
 
 
 def test_a_run_that_cannot_win_is_stopped(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import sys
 from collections.abc import Mapping
@@ -10,8 +11,8 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, ClassVar
 
 from autoscout.backends._shared.training.export import REAL_STEPS, export_files
-from autoscout.backends._shared.training.launch import WORK, training_launch
-from autoscout.backends._shared.training.machine import Hardware, detect
+from autoscout.backends._shared.training.launch import HOSTFILE, WORK, training_launch
+from autoscout.backends._shared.training.machine import Hardware, detect, one_machine
 from autoscout.backends._shared.training.outcome import outcome
 from autoscout.backends._shared.training.workload import loss_key, read_goal
 from autoscout.backends.deepspeed.settings import FILE, OUR_OWN, STAGES, TEMPLATE, ds_config
@@ -53,7 +54,7 @@ class DeepSpeedBackend:
         refuse_if(faults if any(fault.where == "hardware" for fault in faults) else [])
         workload, wrong = read_workload(blocks.workload, hardware)
         objective, more = read_goal(blocks.objective, workload.max_loss_gap)
-        refuse_if([*faults, *wrong, *more])
+        refuse_if([*faults, *one_machine(hardware, workload.command), *wrong, *more])
         return Task(
             system="deepspeed",
             workload=workload.model_dump(),
@@ -172,10 +173,10 @@ def _only(template: Mapping[str, Any], space: Space) -> dict[str, Any]:
 
 
 def _shell_word(word: str) -> str:
-    """A word of the user's command for a shell, with the file next to the script in place of `{ds_config}`."""
-    before, file, after = word.partition("{ds_config}")
-    quoted = [shlex.quote(part) if part else "" for part in (before, after)]
-    return f'{quoted[0]}"$here/{FILE}"{quoted[1]}' if file else shlex.quote(word)
+    """A word of the user's command for a shell, with files next to the script in place of `{ds_config}` and `{hostfile}`."""
+    beside = {"{ds_config}": FILE, "{hostfile}": HOSTFILE}
+    parts = re.split("(" + "|".join(map(re.escape, beside)) + ")", word)
+    return "".join(f'"$here/{beside[part]}"' if part in beside else shlex.quote(part) for part in parts if part) or "''"
 
 
 def _version(name: str) -> str:

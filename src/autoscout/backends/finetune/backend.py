@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from autoscout.backends._shared.training.export import REAL_STEPS, export_files, torchrun
 from autoscout.backends._shared.training.launch import WORK, training_launch
-from autoscout.backends._shared.training.machine import Hardware, detect
+from autoscout.backends._shared.training.machine import Hardware, detect, one_machine
 from autoscout.backends._shared.training.outcome import outcome
 from autoscout.backends._shared.training.workload import loss_key, read_goal
 from autoscout.backends.finetune.settings import lora_arguments, trainer_arguments
@@ -54,7 +54,7 @@ class FinetuneBackend:
         refuse_if(faults if any(fault.where == "hardware" for fault in faults) else [])
         workload, wrong = read_workload(blocks.workload, hardware)
         objective, more = read_goal(blocks.objective, workload.max_loss_gap)
-        refuse_if([*faults, *wrong, *more])
+        refuse_if([*faults, *one_machine(hardware, ""), *wrong, *more])
         return Task(
             system="finetune",
             workload=workload.model_dump(),

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from autoscout.backends._shared.training.export import REAL_STEPS, export_files, torchrun
 from autoscout.backends._shared.training.launch import WORK, training_launch
-from autoscout.backends._shared.training.machine import Hardware, detect
+from autoscout.backends._shared.training.machine import Hardware, detect, one_machine
 from autoscout.backends._shared.training.outcome import outcome
 from autoscout.backends._shared.training.workload import loss_key, read_goal
 from autoscout.backends.pytorch.space import build_space, environment, outside
@@ -52,7 +52,7 @@ class PyTorchBackend:
         refuse_if(faults if any(fault.where == "hardware" for fault in faults) else [])
         workload, wrong = read_workload(blocks.workload, hardware)
         objective, more = read_goal(blocks.objective, workload.max_loss_gap)
-        refuse_if([*faults, *wrong, *more])
+        refuse_if([*faults, *one_machine(hardware, workload.command), *wrong, *more])
         return Task(
             system="pytorch",
             workload=workload.model_dump(),

@@ -27,6 +27,9 @@ def extrapolated(results: Sequence[Mapping[str, Any]], depths: Sequence[int], la
         low, high = shallow["metrics"][name], deep["metrics"][name]
         growth = max(0.0, (high - low) / (depths[1] - depths[0]))  # noise must not make layers take less than nothing
         metrics[name] = high + (layers - depths[1]) * growth
+    if "free_mem_gib" in deep["metrics"]:
+        used = metrics["peak_mem_gib"] - deep["metrics"]["peak_mem_gib"]
+        metrics["free_mem_gib"] = max(0.0, deep["metrics"]["free_mem_gib"] - used)
     for name in ("tokens", "samples"):
         rate = f"{name}_per_s"
         if rate in deep["metrics"]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from autoscout.backends._shared.training.files import INPUT
 from autoscout.backends._shared.training.launch import PROGRAM
+from autoscout.backends._shared.training.machine import local_processes
 from autoscout.core.launch import Launch
 
 SETTINGS = "settings.json"
@@ -70,12 +71,13 @@ def export_files(
 
 
 def _sbatch(hardware: Mapping[str, Any]) -> str:
-    """A job script for Slurm; the launcher starts the processes of the node."""
-    processes = int(hardware["processes"])
+    """A job script for Slurm; the launcher starts the processes, on all nodes of the job if it is one that does."""
+    processes, nodes = local_processes(hardware), int(hardware.get("nodes", 1))
     gpus = f"#SBATCH --gpus-per-node={processes}\n" if hardware["device"] == "cuda" else ""
     cpus = int(hardware["cores"])
     return (
-        f"#!/bin/bash\n#SBATCH --job-name=train\n#SBATCH --nodes=1\n#SBATCH --ntasks-per-node=1\n#SBATCH --cpus-per-task={cpus}\n{gpus}"
+        f"#!/bin/bash\n#SBATCH --job-name=train\n#SBATCH --nodes={nodes}\n#SBATCH --ntasks-per-node=1\n"
+        f"#SBATCH --cpus-per-task={cpus}\n{gpus}"
         "# Submit it from this folder: sbatch run.sbatch\n"
         'exec srun --ntasks=1 sh "$SLURM_SUBMIT_DIR/run.sh" "$@"\n'
     )

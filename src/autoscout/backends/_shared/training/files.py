@@ -12,4 +12,4 @@ STARTING = ("", "starting", "building")
 """Stages before the first step: memory that runs out then does so at the start."""
 
 THROUGHPUTS = ("tokens_per_s", "samples_per_s")
-METRICS = (*THROUGHPUTS, "step_ms", "peak_mem_gib", "loss_after")
+METRICS = (*THROUGHPUTS, "step_ms", "peak_mem_gib", "free_mem_gib", "loss_after")

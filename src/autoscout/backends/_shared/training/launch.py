@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autoscout.backends._shared.training.files import INPUT, RESULT, STAGE
+from autoscout.backends._shared.training.machine import local_processes
 from autoscout.backends._shared.training.workload import Training
 from autoscout.core.launch import Launch, Resources
 
 PROGRAM = "autoscout.backends._shared.training.trial"
+HOSTFILE = "hostfile"
 WORK = "train.json"
 """What the processes of a built-in run read."""
 
@@ -65,9 +67,15 @@ def training_launch(
     on_gpu = hardware["device"] == "cuda"
     return Launch(
         argv=(sys.executable, "-m", PROGRAM, INPUT),
-        files={INPUT: json.dumps(given, indent=1, sort_keys=True) + "\n", **(files or {})},
-        resources=Resources(cpus=int(hardware["cores"]), gpus=int(hardware["processes"]) if on_gpu else 0),
+        files={INPUT: json.dumps(given, indent=1, sort_keys=True) + "\n", **_hostfile(hardware), **(files or {})},
+        resources=Resources(cpus=int(hardware["cores"]), gpus=local_processes(hardware) if on_gpu else 0),
         limit_s=workload.limit_s,
         outputs=(RESULT, STAGE),
         name=name,
     )
+
+
+def _hostfile(hardware: Mapping[str, Any]) -> dict[str, str]:
+    """The hosts in the form that launchers read, where the task names any; `{hostfile}` in a command is its path."""
+    hosts = hardware.get("hosts") or {}
+    return {HOSTFILE: "".join(f"{host} slots={slots}\n" for host, slots in hosts.items())} if hosts else {}

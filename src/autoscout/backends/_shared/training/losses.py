@@ -1,4 +1,4 @@
-"""Whether a run learns what the default learns: losses of the same steps on the same data, compared. Standard library only."""
+"""Whether a run does what the default does: tokens and losses of the same steps on the same data, compared. Standard library only."""
 
 from __future__ import annotations
 
@@ -6,12 +6,37 @@ import json
 import os
 import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from autoscout.backends._shared import cache
 
 RISE = 1.5  # a loss this many times the first one has diverged, whatever the default did
 FIRST = 3  # steps whose losses say what the run began with
+SAME_WORK = 0.05  # relative distance between the tokens of two runs that count as the same work
+
+
+@dataclass
+class Reference:
+    """What the default did: its losses and the tokens it trained on, by step."""
+
+    losses: list[float] = field(default_factory=list)
+    tokens: list[float] = field(default_factory=list)
+
+
+def other_work(tokens: Sequence[float], reference: Sequence[float]) -> str:
+    """Why a run does not do the default's work; empty when it does, or nobody counts tokens.
+
+    Args:
+        tokens: That all processes trained on, by step.
+        reference: Those of the default.
+    """
+    shared = min(len(tokens), len(reference))
+    ours, theirs = sum(tokens[:shared]), sum(reference[:shared])
+    if not ours or not theirs or abs(ours / theirs - 1) <= SAME_WORK:
+        return ""
+    per_step, usual = ours / shared, theirs / shared
+    return f"trains on {per_step:.0f} tokens a step where the default trains on {usual:.0f}: the global batch must stay the same"
 
 
 def wrong(losses: Sequence[float | None], reference: Sequence[float], most: float) -> str:
@@ -44,24 +69,24 @@ def cache_folder() -> Path:
     return cache.cache_folder("training")
 
 
-def recall(key: str) -> list[float]:
-    """The losses of the default of one task; empty when nobody has trained it here."""
+def recall(key: str) -> Reference:
+    """What the default of one task did; empty when nobody has trained it here."""
     try:
         found = json.loads((cache_folder() / f"losses-{key}.json").read_text())
-        return [float(loss) for loss in found]
-    except (OSError, ValueError, TypeError):
-        return []
+        return Reference(*([float(value) for value in found[name]] for name in ("losses", "tokens")))
+    except (OSError, ValueError, TypeError, KeyError):
+        return Reference()
 
 
-def remember(key: str, losses: Sequence[float]) -> None:
-    """Keep the losses of the default; a longer run replaces a shorter one. A cache that cannot be written is no failure."""
-    if len(recall(key)) >= len(losses):
+def remember(key: str, reference: Reference) -> None:
+    """Keep what the default did; a longer run replaces a shorter one. A cache that cannot be written is no failure."""
+    if len(recall(key).tokens) >= len(reference.tokens):
         return
     path = cache_folder() / f"losses-{key}.json"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_suffix(f".{os.getpid()}.part")
-        draft.write_text(json.dumps(list(losses)))
+        draft.write_text(json.dumps({"losses": reference.losses, "tokens": reference.tokens}))
         draft.replace(path)
     except OSError:
         return

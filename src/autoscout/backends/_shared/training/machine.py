@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from autoscout.backends._shared.machine import cores
 from autoscout.common.gpus import present_gpus, read_gpus
+from autoscout.core.errors import Fault
 
 PROCESSES = 2  # on a machine without GPUs: the fewest that have something to exchange
 _BF16 = {"avx512_bf16", "amx_bf16", "bf16"}  # flags of /proc/cpuinfo (x86, Arm)
@@ -26,6 +27,7 @@ class Hardware(BaseModel):
     processes: int = Field(ge=1)
     cores: int = Field(ge=1)
     gpus: int = Field(0, ge=0)
+    nodes: int = Field(1, ge=1)
     native_bf16: bool = False
     memory_gb: float = Field(0.0, ge=0)
 
@@ -36,7 +38,7 @@ def detect(given: dict[str, Any]) -> dict[str, Any]:
     device = given.get("device", "cuda" if gpus else "cpu")
     count = cores()
     on_gpu = device == "cuda"
-    facts = {
+    facts: dict[str, Any] = {
         "device": device,
         "gpus": gpus,
         "processes": gpus if on_gpu and gpus else min(PROCESSES, count) if count > 1 else 1,
@@ -52,6 +54,19 @@ def native_bf16(path: Path = Path("/proc/cpuinfo")) -> bool:
     with contextlib.suppress(OSError):
         return any(_BF16 & set(line.split()) for line in path.read_text().splitlines() if line.startswith(("flags", "Features")))
     return False
+
+
+def one_machine(hardware: Mapping[str, Any], command: str) -> list[Fault]:
+    """What is wrong with several machines: a built-in model has no launcher that reaches them."""
+    if int(hardware.get("nodes", 1)) == 1 or command:
+        return []
+    fix = "Give your own command with a launcher that does, or leave the hosts out"
+    return [Fault(where="hardware", field="nodes", value=str(hardware["nodes"]), rule="built-in models run on one machine", fix=fix)]
+
+
+def local_processes(hardware: Mapping[str, Any]) -> int:
+    """Processes on one of the machines."""
+    return -(-int(hardware["processes"]) // int(hardware.get("nodes", 1)))
 
 
 def thread_counts(hardware: Mapping[str, Any]) -> tuple[list[int], int]:

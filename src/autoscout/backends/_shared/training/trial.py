@@ -59,11 +59,13 @@ def measure(given: Mapping[str, Any], run: Run, to_beat: ToBeat | None) -> dict[
     if len(taken) < plan.warm_up + 1:
         raise Failed("wrong_output", f"ended after {len(taken)} steps; at least {plan.warm_up + 1} must be reported")
     curve = loss_curve(steps)
-    reference = [] if given["reference"]["own"] else learning.recall(given["reference"]["key"])
-    if why := learning.wrong(curve, reference, given["max_loss_gap"]):
+    own, key, tokens = given["reference"]["own"], given["reference"]["key"], worked(steps, "tokens")
+    reference = learning.Reference() if own else learning.recall(key)
+    why = learning.other_work(tokens, reference.tokens) or learning.wrong(curve, reference.losses, given["max_loss_gap"])
+    if why:
         raise Failed("wrong_output", why)
-    if given["reference"]["own"]:
-        learning.remember(given["reference"]["key"], [loss for loss in curve if loss is not None])
+    if own:
+        learning.remember(key, learning.Reference([loss for loss in curve if loss is not None], tokens))
     return summary(given, steps, taken, plan)
 
 
@@ -146,6 +148,8 @@ def summary(given: Mapping[str, Any], steps: Steps, taken: Sequence[float], plan
     mean_s = statistics.fmean(rest)
     work = {name: worked(steps, name) for name in WORK}
     metrics = {"step_ms": 1000 * mean_s, "peak_mem_gib": max(float(report["mem_gib"]) for report in steps[-1] if "mem_gib" in report)}
+    room = [report["mem_total_gib"] - report["mem_gib"] for report in steps[-1] if "mem_total_gib" in report]
+    metrics |= {"free_mem_gib": max(0.0, min(room))} if room else {}
     samples = rates(steps, taken, cut)
     metrics |= {f"{name}_per_s": sum(amounts[cut:]) / sum(rest) for name, amounts in work.items() if sum(amounts[cut:])}
     curve = loss_curve(steps)

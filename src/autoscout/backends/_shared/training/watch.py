@@ -66,7 +66,7 @@ class Run:
 
     def _start(self, given: Mapping[str, Any], environment: Mapping[str, str], number: int) -> subprocess.Popen[bytes]:
         self.logs.append(self.folder / f"rank{number}.log")
-        argv = [str(word).replace("{folder}", str(self.folder)).replace("{port}", environment["MASTER_PORT"]) for word in given["argv"]]
+        argv = [_filled(str(word), self.folder, environment["MASTER_PORT"]) for word in given["argv"]]
         with self.logs[-1].open("wb") as log:
             try:
                 return subprocess.Popen(
@@ -139,6 +139,11 @@ class Run:
         """The end of what one process said."""
         path = self.logs[min(rank, len(self.logs) - 1)]
         return path.read_bytes()[-LOG_CHARS:].decode("utf-8", errors="replace") if path.exists() else ""
+
+
+def _filled(word: str, folder: Path, port: str) -> str:
+    """A word of a command with what is known only here."""
+    return word.replace("{hostfile}", str(folder / "hostfile")).replace("{folder}", str(folder)).replace("{port}", port)
 
 
 def durations(steps: Sequence[Sequence[Mapping[str, Any]]], began_s: float) -> list[float]:

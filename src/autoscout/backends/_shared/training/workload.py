@@ -125,8 +125,8 @@ def read_goal(data: Mapping[str, Any], gap: float) -> tuple[Objective, list[Faul
 
 
 def natural_direction(metric: str) -> Direction:
-    """More work per second is better, and less of everything else."""
-    return Direction.MAXIMIZE if metric in THROUGHPUTS else Direction.MINIMIZE
+    """More work per second and more free memory are better, and less of everything else."""
+    return Direction.MAXIMIZE if metric in (*THROUGHPUTS, "free_mem_gib") else Direction.MINIMIZE
 
 
 def loss_key(*facts: Mapping[str, Any]) -> str:

@@ -37,12 +37,14 @@ model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 1), bucket_
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 rows = torch.randn(16, 8, generator=torch.Generator().manual_seed(int(os.environ["RANK"])))
 for _ in range(200):
+    mean = 0.0
     for part in rows.split(settings["micro_batch"]):
-        loss = (model(part) - 1).square().mean()
-        (loss * len(part) / len(rows)).backward()
+        loss = (model(part) - 1).square().mean() * len(part) / len(rows)
+        loss.backward()
+        mean += float(loss)
     optimizer.step()
     optimizer.zero_grad()
-    training.step(loss=loss, tokens=16, samples=16)
+    training.step(loss=mean, tokens=16, samples=16)
 """
 
 
@@ -113,9 +115,9 @@ def test_a_script_under_torchrun_is_tuned_and_handed_over(tmp_path: Path) -> Non
     }
     outcome = autoscout.tune(campaign, output_dir=tmp_path / "results")
     assert outcome.summary.answer is not None
-    ok = [trial for trial in outcome.trials if trial.ok]
-    assert len({trial.config for trial in ok}) >= 2, [trial.measurement.reason for trial in outcome.trials]
-    assert all(trial.measurement.metrics["tokens_per_s"] > 0 for trial in ok)
+    worked = [trial for trial in outcome.trials if trial.measurement.status in (Status.OK, Status.BOUNDED)]
+    assert len({trial.config for trial in worked}) == 3, [trial.measurement.reason for trial in outcome.trials]
+    assert all(trial.measurement.metrics["tokens_per_s"] > 0 for trial in worked)
     folder = tmp_path / "results" / "own" / "best"
     environment = {name: value for name, value in os.environ.items() if name != "AUTOSCOUT_STEPS"}
     again = subprocess.run(["sh", str(folder / "run.sh")], env=environment, capture_output=True, text=True, timeout=600)

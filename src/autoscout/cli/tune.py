@@ -11,14 +11,18 @@ from types import FrameType
 from typing import Annotated, Any
 
 import typer
+import yaml
 
 from autoscout.cli import _options as options
 from autoscout.cli._options import given
 from autoscout.cli._result import exit_code, show_outcome
+from autoscout.common.document import load_json
 from autoscout.core.errors import Fault
 from autoscout.core.origin import By, Origin
 from autoscout.core.protocols import Evaluator
 from autoscout.core.trial import Fidelity, Proposal
+from autoscout.space import write_space
+from autoscout.space.interchange import read_sweep
 from autoscout.study.assemble import build_executor, build_searcher, run
 from autoscout.study.campaign import Campaign
 from autoscout.study.folder import DEFAULT, Folder
@@ -116,9 +120,16 @@ def tune(
 
 
 def space_block(path: Path) -> Any:
-    """The space that a file declares, on its own or as the `space` block of a campaign."""
+    """The space that a file declares, on its own, as the `space` block of a campaign, or as the points of a vLLM sweep."""
+    if path.suffix == ".json" and _is_sweep(load_json(path)):
+        return yaml.safe_load(write_space(read_sweep(path)))
     declared = options.read_mapping(path)
     return declared.get("space", declared)
+
+
+def _is_sweep(data: Any) -> bool:
+    """A list of points, or points by name."""
+    return isinstance(data, list) or (isinstance(data, dict) and not data.keys() & {"space", "knobs", "among"})
 
 
 def begin(campaign: Campaign, output_dir: Path, *, dry_run: bool = False, as_json: bool = False, show_file: bool = False) -> None:

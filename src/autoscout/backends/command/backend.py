@@ -17,6 +17,7 @@ from autoscout.backends.command.goal import read_objective
 from autoscout.backends.command.outcome import outcome
 from autoscout.backends.command.sources import calculate
 from autoscout.backends.command.template import Scope, plain
+from autoscout.backends.command.vllm_bench import completed
 from autoscout.backends.command.workload import IN_FOLDER, Command, Workload, fault, read_workload, try_workload
 from autoscout.common.fields import read_blocks, refuse_if
 from autoscout.common.templates import canonical
@@ -28,6 +29,7 @@ from autoscout.core.task import Direction, Task
 from autoscout.core.to_beat import ToBeat
 from autoscout.core.trial import Measurement
 from autoscout.space import Space
+from autoscout.space.interchange.vllm_sweep import LABEL
 from autoscout.space.yaml import read_space
 
 PLAN = "autoscout-plan.json"
@@ -67,7 +69,7 @@ class CommandBackend:
 
     def task(self, given: Mapping[str, object]) -> Task:
         blocks = read_blocks(given, also=("space",))
-        written = {name: value for name, value in blocks.workload.items() if name != "facts"}
+        written = completed({name: value for name, value in blocks.workload.items() if name != "facts"})
         if given.get("space") is not None:
             written["space"] = given["space"]
         workload, wrong = try_workload(written)
@@ -176,7 +178,7 @@ class CommandBackend:
         used = mentioned(workload, knobs)
         facts = {**(space.facts if space is not None else {}), **_facts(task)}
         given = {name: value for name, value in config.items() if value is not None}  # null: the program's own default
-        return Scope(values={**facts, "seed": seed, **given}, flags=tuple(name for name in knobs if name not in used))
+        return Scope(values={**facts, "seed": seed, **given}, flags=tuple(name for name in knobs if name not in used and name != LABEL))
 
     def _files(self, config: Config, task: Task, workload: Workload, scope: Scope) -> dict[str, str]:
         known = {*self._knobs(config, task, workload), *scope.values}

@@ -98,7 +98,7 @@ def test_a_fault_is_told_apart(tmp_path: Path, fault: str, status: Status, reaso
     ("flags", "reason"),
     [
         (["--max-num-seqs", "many"], "argument --max-num-seqs"),
-        (["--speculative-config", "{}", "--refuse", "--speculative-config"], "unrecognized arguments: --speculative-config"),
+        (["--speculative-config", "{}", "--refuse=--speculative-config"], "unrecognized arguments: --speculative-config"),
         (["--max-num-seqs", "64", "--max-num-batched-tokens", "32"], "must be greater than or equal to max_num_seqs (64)"),
         (["--tensor-parallel-size", "2"], "World size (2) is larger"),
     ],

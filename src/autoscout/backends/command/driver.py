@@ -12,24 +12,20 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
-from autoscout.common.processes import adopt_orphans, descendants, running
+from autoscout.backends._shared.server import POLL_S, answers, end, free_port, listens, log_text
+from autoscout.common.processes import adopt_orphans, descendants
 from autoscout.common.race import Race, timed
 from autoscout.core.clock import RealClock
 from autoscout.core.to_beat import ToBeat
 
 RESULT = "autoscout-result.json"
-POLL_S = 0.1
-LOG_CHARS = 100_000  # of each stream that goes into the result
 
 CLOCK = RealClock()
 
@@ -40,7 +36,7 @@ class Driver:
     def __init__(self, plan: dict[str, Any]) -> None:
         self.plan = plan
         self.folder = Path.cwd()
-        self.port = _free_port()
+        self.port = free_port()
         self.server: subprocess.Popen[bytes] | None = None
         self.result: dict[str, Any] = {"runs": [], "server": {}, "failure": "", "spent": {}, "bounds": {}, "reason": ""}
         to_beat = ToBeat.here()
@@ -92,8 +88,8 @@ class Driver:
             return lambda: pattern.search(self._server_log()) is not None
         if self.plan["health_url"]:
             url = self.plan["health_url"].replace("{port}", str(self.port))
-            return lambda: _answers(url)
-        return lambda: _listens(self.port)
+            return lambda: answers(url)
+        return lambda: listens(self.port)
 
     def _bench(self, number: int) -> None:
         """One run; warm-ups have negative numbers and are remembered only when they fail."""
@@ -113,7 +109,13 @@ class Driver:
                     return
                 CLOCK.sleep(POLL_S / 10)
         wall_s = CLOCK.span_s() - began_s
-        run = {"returncode": process.returncode, "wall_s": wall_s, "stdout": _read(out), "stderr": _read(err), "outputs": self._outputs()}
+        run = {
+            "returncode": process.returncode,
+            "wall_s": wall_s,
+            "stdout": log_text(out),
+            "stderr": log_text(err),
+            "outputs": self._outputs(),
+        }
         print(run["stdout"], end="", flush=True)
         print(run["stderr"], end="", flush=True, file=sys.stderr)
         if number >= 0 or process.returncode != 0:
@@ -155,18 +157,10 @@ class Driver:
         self.result["server"] = {"returncode": code, "log": self._server_log()}
 
     def _end(self, pids: list[int]) -> None:
-        """Ask processes to stop, then kill what is left of them and of what they started meanwhile."""
-        for kind in (signal.SIGTERM, signal.SIGKILL):
-            deadline_s = CLOCK.span_s() + self.plan["grace_s"]
-            for pid in pids:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, kind)
-            while running(pids) and CLOCK.span_s() < deadline_s:
-                CLOCK.sleep(POLL_S / 5)
-            pids = running({*pids, *(child for pid in pids for child in descendants(pid))})
+        end(pids, self.plan["grace_s"])
 
     def _server_log(self) -> str:
-        return _read(self.folder / "server.log")
+        return log_text(self.folder / "server.log")
 
     def _write(self) -> None:
         draft = self.folder / f"{RESULT}.part"
@@ -194,35 +188,6 @@ class _Metrics:
     def after(self, elapsed_s: float) -> dict[str, float]:
         """The least that metrics of time can be of a run that has taken this long."""
         return {"wall_s": elapsed_s} | {name: elapsed_s * source.scale for name, source in self._sources.items() if source.wall}
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def _answers(url: str) -> bool:
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # health is local, whatever proxies the user has
-    try:
-        with opener.open(url, timeout=2.0) as reply:
-            return bool(reply.status < 400)
-    except (urllib.error.URLError, OSError, ValueError):
-        return False
-
-
-def _listens(port: int) -> bool:
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=1.0):
-            return True
-    except OSError:
-        return False
-
-
-def _read(path: Path) -> str:
-    """The end of a log, and its beginning when it is too long to keep whole."""
-    text = path.read_bytes().decode("utf-8", errors="replace") if path.exists() else ""
-    return text if len(text) <= LOG_CHARS else f"{text[: LOG_CHARS // 4]}\n[...]\n{text[-LOG_CHARS * 3 // 4 :]}"
 
 
 def _leave(number: int, frame: FrameType | None) -> None:  # noqa: ARG001

@@ -102,10 +102,12 @@ def read(arguments: list[str]) -> Settings:
     parser.add_argument(
         "--fault-if", action="append", default=[], type=_fault_if, metavar="FLAG>NUMBER:FAULT", help="a fault of some settings only"
     )
-    parser.add_argument("--refuse", action="append", default=[], metavar="FLAG", help="a flag that this engine does not know")
+    parser.add_argument(
+        "--refuse", action="append", default=[], metavar="FLAG", help="a flag that this engine does not know: --refuse=--flag"
+    )
     given = [*arguments, *shlex.split(os.environ.get(EXTRA, ""))]
     found, _ = parser.parse_known_args(given)
-    unknown = [word for word in given if word.split("=")[0] in found.refuse and given[given.index(word) - 1] != "--refuse"]
+    unknown = [word for word in given if word.split("=")[0] in found.refuse]
     if unknown:
         parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     for name, least, fault in found.fault_if:

@@ -9,6 +9,7 @@ Writes `stage.txt` as it goes (so that a kill can be dated), `server.log`, and `
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import math
 import re
@@ -27,6 +28,7 @@ from autoscout.backends._shared.serving.client import Broken, Client
 from autoscout.backends._shared.serving.measure import Bounded, Failed, Measuring
 from autoscout.backends._shared.serving.plan import LOG, PLAN, RESULT, STAGE, Plan
 from autoscout.common.processes import adopt_orphans
+from autoscout.common.race import timed
 from autoscout.core.clock import RealClock
 from autoscout.core.errors import ConfigError
 
@@ -72,33 +74,28 @@ class Trial:
         plan = self._plan
         reference = self._reference()
         self._stage("starting")
-        begun_s = CLOCK.span_s()
-        with self._served(plan.serve, plan.env, LOG) as server:
-            self._spent["start_s"] = CLOCK.span_s() - begun_s
+        with contextlib.ExitStack() as stack:
+            with timed(self._spent, "start_s"):
+                server = stack.enter_context(self._served(plan.serve, plan.env, LOG))
             return asyncio.run(self._measure(server, reference))
 
     def _served(self, serve: tuple[str, ...], env: Mapping[str, str], log: str) -> _Served:
         return _Served(self._plan, serve, env, self._folder, log)
 
     async def _measure(self, server: Server, reference: list[dict[str, Any]] | None) -> dict[str, Any]:
-        plan, metrics = self._plan, {}
+        plan = self._plan
         measuring = Measuring(plan, server)
-        begun_s = CLOCK.span_s()
         try:
-            self._stage("checking")
-            spoken = await self._spoken(server)
-            if spoken:
-                sane(spoken, reference)
-                self._keep(spoken)
-                metrics = distance(reference, spoken) if reference else {}
-                judge(plan.check, metrics)
-            self._stage("warming")
-            await measuring.warm_up()
-            self._spent["warm_up_s"] = CLOCK.span_s() - begun_s
+            with timed(self._spent, "warm_up_s"):
+                self._stage("checking")
+                metrics = await self._check(server, reference)
+                self._stage("warming")
+                await measuring.warm_up()
             self._stage("measuring")
-            begun_s = CLOCK.span_s()
-            found = await measuring.measure()
+            with timed(self._spent, "measure_s"):
+                found = await measuring.measure()
             found["metrics"] |= metrics
+            self._stage("stopping")
         except WrongAnswer as error:
             raise Failed("wrong_output", str(error)) from error
         except ServerEnded as error:
@@ -108,13 +105,22 @@ class Trial:
         except Failed as error:
             raise (await _explained(server, str(error)) if error.kind == "crashed" else error) from error
         finally:
-            self._spent["measure_s" if "warm_up_s" in self._spent else "warm_up_s"] = CLOCK.span_s() - begun_s
             measuring.close()
-            self._stage("stopping") if sys.exc_info()[0] is None else None
         wrong = [name for name, value in found["metrics"].items() if not math.isfinite(value)]
         if wrong:
             raise Failed("wrong_output", f"{wrong[0]} is not a number")
         return found
+
+    async def _check(self, server: Server, reference: list[dict[str, Any]] | None) -> dict[str, float]:
+        """How far the answers are from the reference's."""
+        spoken = await self._spoken(server)
+        if not spoken:
+            return {}
+        sane(spoken, reference)
+        self._keep(spoken)
+        metrics = distance(reference, spoken) if reference else {}
+        judge(self._plan.check, metrics)
+        return metrics
 
     async def _spoken(self, server: Server) -> list[dict[str, Any]]:
         client = Client(server.port, self._plan.model, limit_s=self._plan.stall_s)

@@ -13,7 +13,7 @@ from autoscout.sched.generate.counts import DISTANCES, STEP_S, Series, periodic
 from autoscout.sched.trace import Labels, Trace
 
 HOUR_S, DAY_S, WEEK_S = 3_600.0, 86_400.0, 604_800.0
-METHODS = ("similar", "nearest", "last-hour", "yesterday", "last-week", "mixture")
+METHODS = ("similar", "nearest", "last-hour", "yesterday", "last-week", "back", "mixture")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,13 +22,15 @@ class Generator:
 
     Attributes:
         method: `similar` (what followed the most similar hour), `nearest` (one of the `nearest` most similar, at random),
-            `last-hour`, `yesterday`, `last-week` (from this moment on, again), or `mixture` (the last hour, yesterday, last week and
-            the most similar hour, each job kept with a probability of one in as many).
+            `last-hour`, `yesterday`, `last-week` (from that moment on, again), `back` (from `back_s` ago), or `mixture` (the last hour,
+            yesterday, last week and the most similar hour, each job kept with a probability of one in as many).
         metric: How similarity is measured; one of `DISTANCES`.
         smooth: Compare the periodic parts instead of the counts.
         same_time_s: Only hours that ended at the same time of day, give or take this; 0: any.
         nearest: How many matches `nearest` draws from.
         window_s: Length of the stretch that is compared.
+        back_s: For `back`: how long ago the replayed part began.
+        speed: How many times as fast the replayed jobs come.
     """
 
     method: str = "similar"
@@ -37,6 +39,8 @@ class Generator:
     same_time_s: float = 1_800.0
     nearest: int = 5
     window_s: float = HOUR_S
+    back_s: float = DAY_S
+    speed: float = 1.0
 
     def __post_init__(self) -> None:
         rules = {
@@ -44,6 +48,8 @@ class Generator:
             "metric": (self.metric in DISTANCES, f"must be one of {', '.join(DISTANCES)}"),
             "same_time_s": (self.same_time_s >= 0, "must not be negative"),
             "nearest": (self.nearest >= 1, "must be at least 1"),
+            "back_s": (self.back_s > 0, "must be above zero"),
+            "speed": (0 < self.speed <= 100, "must be above zero and at most 100"),
             "window_s": (self.window_s >= STEP_S, f"must be at least {STEP_S:g}"),
         }
         require("generator", self, rules)
@@ -54,7 +60,7 @@ class Generator:
         With `nearest` and `mixture` there are several, else one. Where the past is too short for a method, the last hour is used.
         """
         now = series.end_s
-        back = {"last-hour": HOUR_S, "yesterday": DAY_S, "last-week": WEEK_S}
+        back = {"last-hour": HOUR_S, "yesterday": DAY_S, "last-week": WEEK_S, "back": self.back_s}
         if not len(series.counts):
             return []
         if self.method in back:
@@ -98,11 +104,12 @@ class Generator:
         keep = 1.0 / max(1, len(sources))
         rows, times = [np.zeros(0, np.int64)], [np.zeros(0)]
         for source in sources:
-            which, moved = replay(past[:before], source, at_s, horizon_s)
+            which, moved = replay(past[:before], source, at_s, horizon_s * self.speed)
             kept = rng.random(len(which)) < keep if keep < 1 else np.ones(len(which), bool)
             rows.append(which[kept])
-            times.append(moved[kept])
-        return moved_jobs(history, np.concatenate(rows), np.concatenate(times), said(sources, at_s))
+            times.append(at_s + (moved[kept] - at_s) / self.speed)
+        words = said(sources, at_s) + (f", {self.speed:g} times as fast" if self.speed != 1 else "")
+        return moved_jobs(history, np.concatenate(rows), np.concatenate(times), words)
 
 
 def replace_counts(series: Series, counts: NDArray[np.float64]) -> Series:

@@ -1,0 +1,49 @@
+"""Configurations as rows of numbers for the causal model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autoscout.core.config import Config
+from autoscout.space import Space
+
+Vector = NDArray[np.float64]
+
+
+class Places:
+    """The place of every knob's value on 0..1, by rank; a knob that a configuration does not have is where its default is.
+
+    Attributes:
+        names: The knobs with more than one value.
+    """
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self.names = tuple(name for name, knob in space.knobs.items() if len(knob.values) > 1)
+        self._categories = {name: not space.knobs[name].ordered and len(space.knobs[name].values) > 2 for name in self.names}
+
+    def ranks(self, configs: Sequence[Config]) -> Vector:
+        """One row per configuration, one column per knob."""
+        rows = np.zeros((len(configs), len(self.names)))
+        for column, name in enumerate(self.names):
+            knob = self.space.knobs[name]
+            default = knob.position(knob.default) or 0
+            for row, config in enumerate(configs):
+                position = knob.position(config[name]) if name in config else None
+                rows[row, column] = (default if position is None else position) / (len(knob.values) - 1)
+        return rows
+
+    def columns(self, ranks: Vector, knobs: Sequence[int]) -> Vector:
+        """What regressions read of some knobs: a rank each, a column per value for categories."""
+        parts = [np.zeros((len(ranks), 0))]
+        for column in knobs:
+            name = self.names[column]
+            if self._categories[name]:
+                size = len(self.space.knobs[name].values)
+                parts.append((np.round(ranks[:, [column]] * (size - 1)) == np.arange(1, size)).astype(np.float64))
+            else:
+                parts.append(ranks[:, [column]])
+        return np.concatenate(parts, axis=1)

@@ -1,0 +1,149 @@
+"""Layered regressions along the causal graph: what a configuration would do, without running it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autoscout.core.config import Config, Value
+from autoscout.sched.tune.causal.encode import Places
+from autoscout.sched.tune.causal.graph import Graph, full_graph, learn_graph
+from autoscout.space import Space
+
+Vector = NDArray[np.float64]
+
+WINDOW = 400  # runs that are remembered; older ones are of another workload
+RIDGE = 1e-2  # penalty of the regressions, on columns of unit scale
+POINTS = 9  # values of a knob that a what-if sweep looks at
+
+
+@dataclass(frozen=True)
+class _Regression:
+    """Ridge regression on 1, x, x^2 and products of pairs."""
+
+    mean: Vector
+    scale: Vector
+    weights: Vector
+    low: float
+    high: float
+
+    @classmethod
+    def fit(cls, inputs: Vector, target: Vector) -> _Regression:
+        rows = _expanded(inputs)
+        mean, scale = rows.mean(axis=0), np.maximum(rows.std(axis=0), 1e-9)
+        scaled = np.concatenate([np.ones((len(rows), 1)), (rows - mean) / scale], axis=1)
+        penalty = RIDGE * len(rows) * np.eye(scaled.shape[1])
+        penalty[0, 0] = 0.0
+        weights = np.linalg.solve(scaled.T @ scaled + penalty, scaled.T @ target)
+        margin = 0.5 * float(np.ptp(target)) + 1e-9
+        return cls(mean, scale, weights, float(target.min()) - margin, float(target.max()) + margin)
+
+    def predict(self, inputs: Vector) -> Vector:
+        scaled = (_expanded(inputs) - self.mean) / self.scale
+        # a polynomial far from its data says anything
+        found: Vector = np.clip(self.weights[0] + scaled @ self.weights[1:], self.low, self.high)
+        return found
+
+
+def _expanded(inputs: Vector) -> Vector:
+    size = inputs.shape[1]
+    pairs = [inputs[:, [one]] * inputs[:, one:] for one in range(size)]
+    return np.concatenate([inputs, *pairs], axis=1) if size else np.zeros((len(inputs), 0))
+
+
+class CausalModel:
+    """Predicts metrics and objective of configurations, relative to a reference of the same workload.
+
+    Every batch of runs shares a workload, and says which of its runs is the reference. What is learned is the logarithm of each metric over
+    the reference's, so that a busy hour and a quiet one can be learned from together.
+
+    Args:
+        space: Of the configurations.
+        metrics: The intermediate ones; those that a run does not have count as zero.
+        objective: The metric that is to be improved.
+        seed: Of the resamples of the graph.
+    """
+
+    def __init__(self, space: Space, metrics: Sequence[str], objective: str, seed: int = 0) -> None:
+        self.objective = objective
+        self.metrics = tuple(metrics)
+        self._seed = seed
+        self._places = Places(space)
+        self._ranks = np.zeros((0, len(self._places.names)))
+        self._values = np.zeros((0, len(self.metrics) + 1))
+        self._fits: dict[str, _Regression] = {}
+        self.errors: list[float] = []  # relative error of predictions that were checked by a run, in order
+        self.graph = full_graph(self._places.names, self.metrics, objective, "all edges: nothing is known yet")
+
+    def __len__(self) -> int:
+        return len(self._ranks)
+
+    @property
+    def ready(self) -> bool:
+        return bool(self._fits)
+
+    def add(self, runs: Sequence[tuple[Config, Mapping[str, float]]], reference: Mapping[str, float]) -> None:
+        """Learn from runs of one workload, one of which `reference` is."""
+        if not runs:
+            return
+        values = np.asarray([[_log(metrics.get(name, 0.0)) for name in (*self.metrics, self.objective)] for _, metrics in runs])
+        base = np.asarray([_log(reference.get(name, 0.0)) for name in (*self.metrics, self.objective)])
+        self._ranks = np.concatenate([self._ranks, self._places.ranks([config for config, _ in runs])])[-WINDOW:]
+        self._values = np.concatenate([self._values, values - base])[-WINDOW:]
+
+    def learn(self, resamples: int = 20) -> Graph:
+        """Work the graph out from all runs that are remembered, and fit."""
+        self.graph = learn_graph(self._places.names, self.metrics, self.objective, self._ranks, self._values[:, :-1], self._seed, resamples)
+        self.fit()
+        return self.graph
+
+    def fit(self) -> None:
+        """Fit the regressions along the graph."""
+        if len(self._ranks) < 8:
+            return
+        self._fits = {}
+        for name in self.graph.order():
+            self._fits[name] = _Regression.fit(self._inputs(name, self._ranks, self._values), self._values[:, self.metrics.index(name)])
+        self._fits[self.objective] = _Regression.fit(self._values[:, :-1], self._values[:, -1])
+
+    def _inputs(self, name: str, ranks: Vector, values: Vector) -> Vector:
+        parents = self.graph.parents(name)
+        knobs = [self._places.names.index(parent) for parent in parents if parent in self._places.names]
+        others = [self.metrics.index(parent) for parent in parents if parent in self.metrics]
+        return np.concatenate([self._places.columns(ranks, knobs), values[:, others]], axis=1)
+
+    def predict(self, configs: Sequence[Config], reference: Mapping[str, float]) -> list[dict[str, float]]:
+        """Metrics and objective of configurations under the workload of `reference`: the settings are fixed, the rest follows."""
+        ranks = self._places.ranks(configs)
+        values = np.zeros((len(configs), len(self.metrics)))
+        for name in self.graph.order():
+            values[:, self.metrics.index(name)] = self._fits[name].predict(self._inputs(name, ranks, values))
+        whole = np.concatenate([values, self._fits[self.objective].predict(values)[:, None]], axis=1)
+        base = np.asarray([_log(reference.get(name, 0.0)) for name in (*self.metrics, self.objective)])
+        found = np.exp(whole + base) - _TINY
+        return [dict(zip((*self.metrics, self.objective), map(float, row), strict=True)) for row in found]
+
+    def check(self, predicted: float, measured: float) -> None:
+        """Note how far a prediction was off."""
+        self.errors.append(abs(predicted - measured) / max(abs(measured), 1e-12))
+
+    def what_if(self, config: Config, knob: str, reference: Mapping[str, float]) -> list[tuple[Value, float]]:
+        """The objective over values of one knob, the others as in `config`."""
+        space = self._places.space
+        values = space.knobs[knob].values
+        places = sorted({round(place) for place in np.linspace(0, len(values) - 1, min(POINTS, len(values)))})
+        around = config.only(space.ancestors(knob))
+        chosen = [values[place] for place in places if space.feasible(around.extend({knob: values[place]}))]
+        configs = [space.project(config, around.extend({knob: value})) for value in chosen]
+        found = self.predict(configs, reference) if configs else []
+        return [(value, row[self.objective]) for value, row in zip(chosen, found, strict=True)]
+
+
+_TINY = 1e-3  # added before logarithms, so that nothing is infinitely better than zero
+
+
+def _log(value: float) -> float:
+    return float(np.log(max(value, 0.0) + _TINY))

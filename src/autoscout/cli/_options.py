@@ -17,8 +17,11 @@ from autoscout.common import document
 from autoscout.common.hosts import parse_hostfile
 from autoscout.common.templates import unflatten
 from autoscout.core import plugins
+from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.launch import Launch
+from autoscout.core.protocols import Backend, StartsServer
+from autoscout.core.task import Task
 from autoscout.study.campaign import Campaign, build_campaign, read_campaign
 
 
@@ -124,6 +127,11 @@ def shell_line(launch: Launch) -> str:
         return f"# a call of {launch.call!r}"
     words = [shlex.quote(word) for word in (("sh", "-c", *launch.argv) if launch.shell else launch.argv)]
     return " ".join([*variables, *words])
+
+
+def shown_start(backend: Backend, config: Config, task: Task) -> dict[str, list[str]]:
+    """The command line of the server that a launch starts, under `serve`; nothing for backends without one."""
+    return {"serve": list(backend.serve(config, task))} if isinstance(backend, StartsServer) else {}
 
 
 def host_facts(path: Path) -> dict[str, Any]:

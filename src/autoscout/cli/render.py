@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated
 
 import typer
@@ -27,12 +28,15 @@ def render(
     setup = prepare(options.load(target, flags))
     launch = setup.backend.render(setup.baseline, setup.task, setup.campaign.search.seed)
     files = setup.backend.export(setup.baseline, setup.task) if export else launch.files
+    start = options.shown_start(setup.backend, setup.baseline, setup.task)
     if as_json:
-        shown = {"config": setup.baseline.to_json(), "argv": list(launch.argv), "env": dict(launch.env), "files": dict(files)}
+        shown = {"config": setup.baseline.to_json(), **start, "argv": list(launch.argv), "env": dict(launch.env), "files": dict(files)}
         options.emit(shown)
         return
     out = options.console
     out.print(f"# {setup.baseline}", markup=False, highlight=False, soft_wrap=True)
+    if "serve" in start:
+        out.print(shlex.join(start["serve"]), markup=False, highlight=False, soft_wrap=True)
     if not export:
         out.print(options.shell_line(launch), markup=False, highlight=False, soft_wrap=True)
     for name, text in files.items():

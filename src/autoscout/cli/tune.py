@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import threading
 from collections.abc import Iterator
@@ -184,11 +185,12 @@ def introduce(setup: Setup, folder: Folder, known: StartingPoint, *, show_file: 
     """Say what will be tuned, how large the choice is, what is known already, and how to keep it as a file."""
     count = setup.space.count()
     objective = setup.task.objective
+    open_knobs = sum(len(knob.values) > 1 for knob in setup.space.knobs.values())
     size = f"{count.value:,}" if count.exact else f"about {count.value:,.0f}"
     goals = " and ".join(f"{goal.direction.value} {goal.metric}" for goal in objective.goals)
     simulated = ", simulated" if setup.fidelity is not Fidelity.MEASURED else ""
     options.errors.print(
-        f"{setup.task.system}: {goals}{simulated}, over {len(setup.space.knobs)} knobs, "
+        f"{setup.task.system}: {goals}{simulated}, over {open_knobs} knobs, "
         f"{size} valid configurations; searcher {setup.campaign.search.searcher}; results in {folder.path}",
         style="bold",
         markup=False,
@@ -211,13 +213,23 @@ def show_dry_run(setup: Setup, folder: Folder, *, as_json: bool) -> None:
     proposals = [*opening, *build_searcher(setup, known).ask(DRY_PROPOSALS, setup.given, opening)]
     launches = [(proposal, setup.backend.render(proposal.config, setup.task, setup.campaign.search.seed)) for proposal in proposals]
     if as_json:
-        shown = [{"config": p.config.to_json(), "argv": list(x.argv), "env": dict(x.env), "files": sorted(x.files)} for p, x in launches]
+        shown = [
+            {
+                "config": proposal.config.to_json(),
+                **options.shown_start(setup.backend, proposal.config, setup.task),
+                "argv": list(launch.argv),
+                "env": dict(launch.env),
+                "files": sorted(launch.files),
+            }
+            for proposal, launch in launches
+        ]
         options.emit({"campaign": setup.spec, "folder": str(folder.path), "launches": shown})
         return
     introduce(setup, folder, known, show_file=True)
     for proposal, launch in launches:
+        start = options.shown_start(setup.backend, proposal.config, setup.task).get("serve")
         options.console.print(f"\n# {proposal.config}", markup=False, highlight=False, soft_wrap=True)
-        options.console.print(options.shell_line(launch), markup=False, highlight=False, soft_wrap=True)
+        options.console.print(shlex.join(start) if start else options.shell_line(launch), markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager

@@ -321,6 +321,13 @@ class LosesByTime(Protocol):
 
 
 @runtime_checkable
+class StartsServer(Protocol):
+    """A backend whose launch starts another program in the end: `serve(config, task)` is the command line of that, for people."""
+
+    def serve(self, config: Config, task: Task) -> Sequence[str]: ...
+
+
+@runtime_checkable
 class PrefersExecutor(Protocol):
     """A backend class that names the executor to use where the campaign names none; without it, `local`."""
 
@@ -483,6 +490,7 @@ __all__ = [
     "Simulated",
     "Simulator",
     "SpaceLike",
+    "StartsServer",
     "Store",
     "StudyRecord",
     "TakesPredictions",

@@ -63,7 +63,8 @@ def test_the_chat_endpoint(tmp_path: Path) -> None:
 
 def test_too_few_requests_for_a_percentile_are_told(tmp_path: Path) -> None:
     given = plan(goal={"kind": "latency", "metric": "p99_ttft_ms", "slo": ["p95_itl_ms<=100"]})
-    run(given, tmp_path)
+    found, _ = run(given, tmp_path)
+    assert found.conditions["too_few"] == 1
     said = json.loads((tmp_path / RESULT).read_text())["notes"]["said"]
     assert [line for line in said if line.startswith("p99_ttft_ms is of 40 requests")]
     assert not [line for line in said if line.startswith("p95_itl_ms")]

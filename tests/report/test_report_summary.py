@@ -72,10 +72,11 @@ def test_doubts_are_told() -> None:
     def again(number: int, value: float, **more: object) -> object:
         return make_trial(number, DEFAULT, value, origin={"phase": "final", "round": number}, repeat=number, **more)
 
-    trials = [again(1, 10.0), again(2, 20.0, conditions={"dirty": 1.0}), again(3, 12.0)]
+    trials = [again(1, 10.0), again(2, 20.0, conditions={"dirty": 1.0}), again(3, 12.0, conditions={"too_few": 1.0})]
     summary = summarise(make_task(), trials, DEFAULT)  # type: ignore[arg-type]
     assert summary.warnings == (
         "1 of the 3 measurements behind this were disturbed by other work on the machine",
+        "1 of the 3 measurements behind this had too few requests for a percentile that counts",
         "the default scatters by 38% between repeats",
     )
     assert "! 1 of the 3" in plain_text(summary)

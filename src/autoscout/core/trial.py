@@ -56,6 +56,9 @@ SPENT = ("start_s", "warm_up_s", "measure_s")
 EXPENSIVE_S = 20.0
 """Seconds of the default's own trial from which on trials are expensive: with forty of them somebody waits for a quarter of an hour."""
 
+TOO_FEW = "too_few"
+"""Condition above 0 where a percentile that is the objective or has a limit is of fewer requests than it needs."""
+
 DEFAULT_AGAIN = -101
 """First repeat of the default's further measurements during the search; they count downwards."""
 

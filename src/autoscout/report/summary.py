@@ -12,7 +12,7 @@ from autoscout.common.stats import variation
 from autoscout.core.config import Config
 from autoscout.core.guards import bind
 from autoscout.core.task import Task
-from autoscout.core.trial import SPENT, Fidelity, Status, Trial
+from autoscout.core.trial import SPENT, TOO_FEW, Fidelity, Status, Trial
 from autoscout.report.curves import Point, busy_s, curve, ordered
 from autoscout.report.front import Front, find_front
 from autoscout.report.gain import Gain
@@ -81,6 +81,7 @@ class Summary:
         spent: What it cost.
         noisy: Numbers of the trials whose own samples scatter widely.
         dirty: Numbers of the trials that were disturbed by other work on the machine.
+        short: Numbers of the trials with too few requests for a percentile that counts.
         points: The convergence curve.
         load: How the load was produced, in one sentence; empty when the backend does not say.
         front: With several goals, its points; the verdict is about the first goal.
@@ -103,6 +104,7 @@ class Summary:
     noisy: tuple[int, ...]
     dirty: tuple[int, ...]
     points: tuple[Point, ...]
+    short: tuple[int, ...] = ()
     load: str = ""
     front: Front | None = None
 
@@ -115,6 +117,9 @@ class Summary:
         disturbed = len(used & set(self.dirty))
         if disturbed:
             found.append(f"{disturbed} of the {len(used)} measurements behind this were disturbed by other work on the machine")
+        short = len(used & set(self.short))
+        if short:
+            found.append(f"{short} of the {len(used)} measurements behind this had too few requests for a percentile that counts")
         for title, side in (("the default", self.default), ("the best configuration", self.best)):
             if side is not None and side.spread is not None and side.spread > NOISY_ABOVE:
                 found.append(f"{title} scatters by {side.spread:.0%} between repeats")
@@ -241,6 +246,7 @@ def summarise(
         ),
         noisy=tuple(trial.number for trial in kept if _noisy(task, trial)),
         dirty=tuple(trial.number for trial in kept if is_dirty(trial)),
+        short=tuple(trial.number for trial in kept if trial.measurement.conditions.get(TOO_FEW)),
         points=curve(task, kept),
         load=load,
         front=find_front(task, kept, default_config, name_of, exact=exact or decision.fidelity is Fidelity.SIMULATED),

@@ -24,6 +24,7 @@ from autoscout.common.processes import descendants
 from autoscout.core.clock import RealClock
 from autoscout.core.errors import ConfigError
 from autoscout.core.to_beat import ToBeat
+from autoscout.core.trial import TOO_FEW
 
 GUESS_CLIENTS = 64  # of the closed loop that guesses where to look for the capacity
 GUESS_S = 6.0  # it lasts no longer
@@ -256,11 +257,11 @@ class Measuring:
             raise Failed("crashed", f"{len(failed)} of {len(seen.answers)} requests failed: {failed[0].error}")
 
     def _notes(self, late_s: list[float], metrics: dict[str, float]) -> dict[str, Any]:
-        limits, said = self._plan.goal.limits, []
-        said += too_few(limits, self._plan.goal.metric, metrics)
+        few = too_few(self._plan.goal.limits, self._plan.goal.metric, metrics)
+        said = list(few)
         if late_s and (late := statistics(late_s, ("p99",))["p99"]) > CLIENT_LATE_S:
             said.append(f"the client was late: 1 % of the requests were sent {1000 * late:.0f} ms or more after they were due")
-        return {"said": said}
+        return {"said": said, TOO_FEW: len(few)}
 
 
 def _fill_s(seen: Seen) -> float:

@@ -12,7 +12,7 @@ from autoscout.backends._shared.serving.plan import LOG, RESULT, STAGE
 from autoscout.backends._shared.signs import INVALID_PATTERNS, OOM_PATTERNS, matches, telling_line
 from autoscout.common.outcome import informative_line, is_number, plain_text
 from autoscout.core.launch import Completed
-from autoscout.core.trial import Measurement, Status
+from autoscout.core.trial import TOO_FEW, Measurement, Status
 
 STARTING = ("", "reference", "starting")
 _REFUSED = re.compile(r"^(?:[\w.]+\.)?(?:ValueError|NotImplementedError|AssertionError|ValidationError)\b")
@@ -57,7 +57,7 @@ def _measured(result: Mapping[str, Any], completed: Completed, log: str) -> Meas
         bounds=bounds,
         samples=samples,
         cost_s=completed.wall_s,
-        conditions={**completed.conditions, **_spent(result)},
+        conditions={**completed.conditions, **_spent(result), **_too_few(result)},
         reason=str(result.get("reason", "")) if bounds else "",
     )
 
@@ -114,6 +114,12 @@ def _row(values: Any) -> tuple[float, ...] | None:
 
 def _spent(result: Mapping[str, Any]) -> dict[str, float]:
     return _numbers(result.get("spent", {})) or {}
+
+
+def _too_few(result: Mapping[str, Any]) -> dict[str, float]:
+    notes = result.get("notes")
+    count = notes.get(TOO_FEW) if isinstance(notes, Mapping) else None
+    return {TOO_FEW: float(count)} if isinstance(count, int) and count > 0 else {}
 
 
 def _failure(status: Status, reason: str, completed: Completed, log: str, result: Mapping[str, Any] | None = None) -> Measurement:

@@ -30,7 +30,7 @@ $(VENV)-openbox/.ready: $(SET_UP) # OpenBox needs older packages than SMAC and A
 $(VENV)-training/.ready: $(SET_UP) # made on request only: DeepSpeed is built from source
 	PYTHON=$(PYTHON) scripts/setup $(VENV)-training test,torch,finetune
 	$(VENV)-training/bin/python -m pip install --quiet setuptools wheel psutil
-	DS_BUILD_OPS=0 $(VENV)-training/bin/python -m pip install --quiet --no-build-isolation -e ".[deepspeed]"
+	DS_BUILD_OPS=0 $(VENV)-training/bin/python -m pip install --quiet --no-build-isolation --constraint scripts/constraints.txt torch deepspeed
 	@touch $@
 
 environments: $(READY)

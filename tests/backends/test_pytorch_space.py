@@ -149,6 +149,7 @@ def test_bad_descriptions_are_refused_with_the_next_step() -> None:
     assert "cannot be read as a command" in faults_of(command="python 'train.py", knobs={"a": [1, 2]})[0]
     assert "must be a folder" in faults_of(command="python train.py", cwd="/no/such/folder", knobs={"a": [1, 2]})[0]
     assert any("rang" in fault for fault in faults_of(command="python train.py", knobs={"a": {"rang": [1, 2]}}))
+    assert len(faults_of(model="tinny", foo=1, settled=-1.0)) == 3, "all at once"
     assert any("device" in fault for fault in faults_of({**CPU, "device": "tpu"}))
 
 

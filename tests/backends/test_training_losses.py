@@ -28,15 +28,14 @@ def test_a_loss_that_is_no_number_or_rises_is_wrong_by_itself() -> None:
     assert "rises from 2 to 9" in wrong([2.0, 2.0, 2.0, 9.0], [], 0.02)
 
 
-def test_the_default_is_remembered_and_a_longer_run_counts_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_is_remembered_and_the_last_run_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOSCOUT_CACHE", str(tmp_path))
     assert recall("a") == Reference()
     known = Reference(DEFAULT, [10.0] * 6)
     remember("a", known)
-    remember("a", Reference([1.0], [10.0]))
     assert recall("a") == known
-    remember("a", Reference([*DEFAULT, 5.8], [10.0] * 7))
-    assert len(recall("a").losses) == 7
+    remember("a", Reference([1.0], [10.0]))
+    assert recall("a") == Reference([1.0], [10.0]), "a script may have changed since"
     assert recall("b") == Reference()
     for broken in ("{", "[]", json.dumps({"losses": 3, "tokens": []}), json.dumps({"losses": ["x"], "tokens": []})):
         (cache_folder() / "losses-a.json").write_text(broken)

@@ -7,18 +7,15 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, ClassVar
 
 from autoscout.backends._shared.training.export import REAL_STEPS, export_files
 from autoscout.backends._shared.training.launch import HOSTFILE, WORK, training_launch
-from autoscout.backends._shared.training.machine import Hardware, detect, one_machine
 from autoscout.backends._shared.training.outcome import outcome
-from autoscout.backends._shared.training.workload import loss_key, read_goal
+from autoscout.backends._shared.training.task import read_training_task, reference, workload_of
 from autoscout.backends.deepspeed.settings import FILE, OUR_OWN, STAGES, TEMPLATE, ds_config
 from autoscout.backends.deepspeed.space import build_space
 from autoscout.backends.deepspeed.workload import Workload, read_workload
-from autoscout.common.fields import read_blocks, read_fields, refuse_if
 from autoscout.common.templates import canonical
 from autoscout.core.config import Config
 from autoscout.core.launch import Completed, Launch
@@ -37,7 +34,7 @@ class DeepSpeedBackend:
     Every configuration does the same work: one optimizer step over the same global batch. What is tuned is DeepSpeed's own file.
     """
 
-    requires: ClassVar = ("torch", "deepspeed")
+    requires: ClassVar[tuple[str, ...]] = ("torch", "deepspeed")
     extra: ClassVar = "deepspeed"
 
     def __init__(self) -> None:
@@ -48,31 +45,17 @@ class DeepSpeedBackend:
         return {"workload": {"model": "micro", "most_steps": 6, "loss_steps": 4}, "hardware": {"device": "cpu", "gpus": 0}}
 
     def task(self, given: Mapping[str, object]) -> Task:
-        blocks = read_blocks(given)
-        hardware = detect(blocks.hardware)
-        faults = [*blocks.faults, *read_fields(Hardware, hardware, "hardware")[1]]
-        refuse_if(faults if any(fault.where == "hardware" for fault in faults) else [])
-        workload, wrong = read_workload(blocks.workload, hardware)
-        objective, more = read_goal(blocks.objective, workload.max_loss_gap)
-        refuse_if([*faults, *one_machine(hardware, workload.command), *wrong, *more])
-        return Task(
-            system="deepspeed",
-            workload=workload.model_dump(),
-            hardware=hardware,
-            software={**{name: _version(name) for name in ("torch", "deepspeed")}, **blocks.software},
-            objective=objective,
-            budget=blocks.budget,
-        )
+        return read_training_task("deepspeed", given, read_workload, self.requires)
 
     def load(self, task: Task) -> str:
-        workload = _workload(task)
+        workload = workload_of(Workload, task)
         what = workload.command or f"the built-in model {workload.model}"
         return f"Steps of training {what} over {workload.global_batch} sequences, the same for every configuration."
 
     def space(self, task: Task) -> Space:
         facts = canonical([dict(task.workload), dict(task.hardware)])
         if facts not in self._spaces:
-            self._spaces[facts] = build_space(_workload(task), task.hardware)
+            self._spaces[facts] = build_space(workload_of(Workload, task), task.hardware)
         return self._spaces[facts]
 
     def fidelity(self, task: Task) -> Fidelity:
@@ -93,9 +76,7 @@ class DeepSpeedBackend:
         return "grid", {"stages": stages, "template": _only(known, space)}
 
     def render(self, config: Config, task: Task, seed: int) -> Launch:  # noqa: ARG002 - losses are compared, so the data stay the same
-        workload, default = _workload(task), self.space(task).default()
-        kept = ("model", "layers", "sequence", "global_batch", "seed", "command", "ds_config")
-        key = loss_key({name: task.workload[name] for name in kept}, dict(task.hardware), dict(task.software), dict(default))
+        workload = workload_of(Workload, task)
         work = {
             "shape": {} if workload.command else workload.shape,
             "device": task.hardware["device"],
@@ -111,7 +92,7 @@ class DeepSpeedBackend:
             config=config,
             workload=workload,
             hardware=task.hardware,
-            reference={"key": key, "own": config == default},
+            reference=reference(task, config, self.space(task).default()),
             env=_environment(config, task),
             cwd=workload.cwd if workload.command else "",
             files=files,
@@ -124,7 +105,7 @@ class DeepSpeedBackend:
         return outcome(completed, task.objective.metric)
 
     def export(self, config: Config, task: Task) -> Mapping[str, str]:
-        workload, launch = _workload(task), self.render(config, task, seed=0)
+        workload, launch = workload_of(Workload, task), self.render(config, task, seed=0)
         processes = int(task.hardware["processes"])
         if workload.command:
             command = " ".join(_shell_word(word.replace("{port}", PORT)) for word in workload.argv)
@@ -147,7 +128,7 @@ class DeepSpeedBackend:
         )
 
     def _file(self, config: Mapping[str, Any], task: Task) -> str:
-        workload = _workload(task)
+        workload = workload_of(Workload, task)
         found = ds_config(
             config,
             global_batch=workload.global_batch,
@@ -177,17 +158,6 @@ def _shell_word(word: str) -> str:
     beside = {"{ds_config}": FILE, "{hostfile}": HOSTFILE}
     parts = re.split("(" + "|".join(map(re.escape, beside)) + ")", word)
     return "".join(f'"$here/{beside[part]}"' if part in beside else shlex.quote(part) for part in parts if part) or "''"
-
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return ""
-
-
-def _workload(task: Task) -> Workload:
-    return Workload.model_construct(**{name: task.workload[name] for name in Workload.model_fields if name in task.workload})
 
 
 def _environment(config: Mapping[str, Any], task: Task) -> dict[str, str]:

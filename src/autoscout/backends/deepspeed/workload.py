@@ -48,9 +48,8 @@ def read_workload(data: Mapping[str, Any], hardware: Mapping[str, Any]) -> tuple
     """The workload filled up to suit the machine, and all that is wrong with it."""
     read, faults = read_fields(Workload, data, WHERE)
     given = read or Workload()
-    if faults:
-        return given, faults
-    base, faults = _base(given)
+    base, wrong = _base(given)
+    faults += wrong
     given = given.model_copy(update={"ds_config": base})
     own = base.get("train_batch_size")
     if not given.global_batch and isinstance(own, int) and not isinstance(own, bool):

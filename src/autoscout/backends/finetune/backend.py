@@ -5,18 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, ClassVar
 
 from autoscout.backends._shared.training.export import REAL_STEPS, export_files, torchrun
 from autoscout.backends._shared.training.launch import WORK, training_launch
-from autoscout.backends._shared.training.machine import Hardware, detect, one_machine
 from autoscout.backends._shared.training.outcome import outcome
-from autoscout.backends._shared.training.workload import loss_key, read_goal
+from autoscout.backends._shared.training.task import read_training_task, reference, workload_of
 from autoscout.backends.finetune.settings import lora_arguments, trainer_arguments
 from autoscout.backends.finetune.space import build_space
 from autoscout.backends.finetune.workload import RANDOM, Workload, read_workload
-from autoscout.common.fields import read_blocks, read_fields, refuse_if
 from autoscout.common.templates import canonical
 from autoscout.core.config import Config
 from autoscout.core.launch import Completed, Launch
@@ -34,7 +31,7 @@ class FinetuneBackend:
     Every configuration does the same work: one optimizer step over the same examples, each predicted token weighing the same.
     """
 
-    requires: ClassVar = ("torch", "transformers", "peft")
+    requires: ClassVar[tuple[str, ...]] = ("torch", "transformers", "peft")
     extra: ClassVar = "finetune"
 
     def __init__(self) -> None:
@@ -46,33 +43,17 @@ class FinetuneBackend:
         return {"workload": workload, "hardware": {"device": "cpu", "gpus": 0}}
 
     def task(self, given: Mapping[str, object]) -> Task:
-        blocks = read_blocks(given)
-        hardware = detect(blocks.hardware)
-        if hardware["device"] == "cpu" and "processes" not in blocks.hardware:
-            hardware["processes"] = 1  # what people fine-tune with on a CPU
-        faults = [*blocks.faults, *read_fields(Hardware, hardware, "hardware")[1]]
-        refuse_if(faults if any(fault.where == "hardware" for fault in faults) else [])
-        workload, wrong = read_workload(blocks.workload, hardware)
-        objective, more = read_goal(blocks.objective, workload.max_loss_gap)
-        refuse_if([*faults, *one_machine(hardware, ""), *wrong, *more])
-        return Task(
-            system="finetune",
-            workload=workload.model_dump(),
-            hardware=hardware,
-            software={**{name: _version(name) for name in ("torch", "transformers", "peft")}, **blocks.software},
-            objective=objective,
-            budget=blocks.budget,
-        )
+        return read_training_task("finetune", given, read_workload, self.requires, alone=True)
 
     def load(self, task: Task) -> str:
-        workload = _workload(task)
+        workload = workload_of(Workload, task)
         kind = f"LoRA adapters of rank {workload.rank} on" if workload.method == "lora" else "all parameters of"
         return f"Steps of training {kind} {workload.model} over {workload.global_batch} examples, the same for every configuration."
 
     def space(self, task: Task) -> Space:
         facts = canonical([dict(task.workload), dict(task.hardware)])
         if facts not in self._spaces:
-            self._spaces[facts] = build_space(_workload(task), task.hardware)
+            self._spaces[facts] = build_space(workload_of(Workload, task), task.hardware)
         return self._spaces[facts]
 
     def hints(self, task: Task) -> tuple[Config, ...]:
@@ -84,9 +65,7 @@ class FinetuneBackend:
         return tuple(config for config in found if config != space.default())
 
     def render(self, config: Config, task: Task, seed: int) -> Launch:  # noqa: ARG002 - losses are compared, so the data stay the same
-        workload, default = _workload(task), self.space(task).default()
-        kept = ("model", "method", "examples", "length", "global_batch", "rank", "targets", "seed")
-        key = loss_key({name: task.workload[name] for name in kept}, dict(task.hardware), dict(task.software), dict(default))
+        workload = workload_of(Workload, task)
         work = {
             "model": workload.model,
             "random": RANDOM.get(workload.model, {}),
@@ -104,7 +83,7 @@ class FinetuneBackend:
             config=config,
             workload=workload,
             hardware=task.hardware,
-            reference={"key": key, "own": config == default},
+            reference=reference(task, config, self.space(task).default()),
             env=_environment(config),
             files={WORK: json.dumps(work, indent=1, sort_keys=True) + "\n"},
             name=Names(self.space(task).knobs).name(config),
@@ -114,7 +93,7 @@ class FinetuneBackend:
         return outcome(completed, task.objective.metric)
 
     def export(self, config: Config, task: Task) -> Mapping[str, str]:
-        workload, processes = _workload(task), int(task.hardware["processes"])
+        workload, processes = workload_of(Workload, task), int(task.hardware["processes"])
         files = {"training_arguments.json": _json(trainer_arguments(config, workload, processes))}
         if workload.method == "lora":
             files["lora.json"] = _json(lora_arguments(config, workload))
@@ -135,17 +114,6 @@ class FinetuneBackend:
 
 def _json(data: Mapping[str, Any]) -> str:
     return json.dumps(dict(data), indent=2, sort_keys=True) + "\n"
-
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return ""
-
-
-def _workload(task: Task) -> Workload:
-    return Workload.model_construct(**{name: task.workload[name] for name in Workload.model_fields if name in task.workload})
 
 
 def _environment(config: Mapping[str, Any]) -> dict[str, str]:

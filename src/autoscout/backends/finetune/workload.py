@@ -59,8 +59,6 @@ def read_workload(data: Mapping[str, Any], hardware: Mapping[str, Any]) -> tuple
     """The workload filled up to suit the machine, and all that is wrong with it."""
     read, faults = read_fields(Workload, data, WHERE)
     given = read or Workload()
-    if faults:
-        return given, faults
     name = given.model or ("random-300m" if hardware["device"] == "cuda" else "random")
     processes = int(hardware["processes"])
     filled = given.model_copy(
@@ -71,7 +69,7 @@ def read_workload(data: Mapping[str, Any], hardware: Mapping[str, Any]) -> tuple
             "global_batch": given.global_batch or (4 * ROWS if hardware["device"] == "cuda" else ROWS) * processes,
         }
     )
-    faults = [*_model(filled.model), *_examples(filled.examples)]
+    faults += [*_model(filled.model), *_examples(filled.examples)]
     if filled.global_batch % processes:
         rule = f"every one of the {processes} processes must get the same share of a batch"
         fix = f"Take a multiple of {processes}"

@@ -6,17 +6,14 @@ import json
 import shlex
 import sys
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, ClassVar
 
 from autoscout.backends._shared.training.export import REAL_STEPS, export_files, torchrun
 from autoscout.backends._shared.training.launch import WORK, training_launch
-from autoscout.backends._shared.training.machine import Hardware, detect, one_machine
 from autoscout.backends._shared.training.outcome import outcome
-from autoscout.backends._shared.training.workload import loss_key, read_goal
+from autoscout.backends._shared.training.task import read_training_task, reference, workload_of
 from autoscout.backends.pytorch.space import build_space, environment, outside
 from autoscout.backends.pytorch.workload import Workload, own_space, read_workload
-from autoscout.common.fields import read_blocks, read_fields, refuse_if
 from autoscout.common.templates import canonical
 from autoscout.core.config import Config
 from autoscout.core.launch import Completed, Launch
@@ -35,7 +32,7 @@ class PyTorchBackend:
     facts of the machine (cores, GPUs) unless they are given.
     """
 
-    requires: ClassVar = ("torch",)
+    requires: ClassVar[tuple[str, ...]] = ("torch",)
     extra: ClassVar = "torch"
 
     def __init__(self) -> None:
@@ -46,24 +43,10 @@ class PyTorchBackend:
         return {"workload": {"model": "micro", "most_steps": 6, "loss_steps": 4}, "hardware": {"device": "cpu", "gpus": 0}}
 
     def task(self, given: Mapping[str, object]) -> Task:
-        blocks = read_blocks(given)
-        hardware = detect(blocks.hardware)
-        faults = [*blocks.faults, *read_fields(Hardware, hardware, "hardware")[1]]
-        refuse_if(faults if any(fault.where == "hardware" for fault in faults) else [])
-        workload, wrong = read_workload(blocks.workload, hardware)
-        objective, more = read_goal(blocks.objective, workload.max_loss_gap)
-        refuse_if([*faults, *one_machine(hardware, workload.command), *wrong, *more])
-        return Task(
-            system="pytorch",
-            workload=workload.model_dump(),
-            hardware=hardware,
-            software={"torch": torch_version(), **blocks.software},
-            objective=objective,
-            budget=blocks.budget,
-        )
+        return read_training_task("pytorch", given, read_workload, self.requires)
 
     def load(self, task: Task) -> str:
-        workload = _workload(task)
+        workload = workload_of(Workload, task)
         if workload.command:
             return f"Training steps of your own script, started anew for every measurement: {workload.command}"
         shape = workload.shape
@@ -75,7 +58,7 @@ class PyTorchBackend:
     def space(self, task: Task) -> Space:
         facts = canonical([dict(task.workload), dict(task.hardware)])
         if facts not in self._spaces:
-            workload = _workload(task)
+            workload = workload_of(Workload, task)
             self._spaces[facts] = self._own(workload, task.hardware) if workload.command else build_space(workload, task.hardware)
         return self._spaces[facts]
 
@@ -91,7 +74,7 @@ class PyTorchBackend:
 
     def hints(self, task: Task) -> tuple[Config, ...]:
         """One configuration of every family, and on a GPU what most people turn on first."""
-        workload, space = _workload(task), self.space(task)
+        workload, space = workload_of(Workload, task), self.space(task)
         if workload.command:
             return ()
         fast = {"precision": "bf16", "optimizer": "fused"}
@@ -105,15 +88,12 @@ class PyTorchBackend:
         return tuple(dict.fromkeys(config for config in found if config is not None and config != space.default()))
 
     def render(self, config: Config, task: Task, seed: int) -> Launch:  # noqa: ARG002 - losses are compared, so the data stay the same
-        workload, own = _workload(task), config == self.space(task).default()
-        kept = ("model", "layers", "sequence", "global_batch", "seed", "command")
-        facts = {name: task.workload[name] for name in kept}
-        key = loss_key(facts, dict(task.hardware), dict(task.software), dict(self.space(task).default()))
+        workload = workload_of(Workload, task)
         common: dict[str, Any] = {
             "config": dict(config),
             "workload": workload,
             "hardware": task.hardware,
-            "reference": {"key": key, "own": own},
+            "reference": reference(task, config, self.space(task).default()),
             "env": environment(config),
             "name": Names(self.space(task).knobs).name(config),
         }
@@ -139,7 +119,7 @@ class PyTorchBackend:
         return outcome(completed, task.objective.metric)
 
     def export(self, config: Config, task: Task) -> Mapping[str, str]:
-        workload, launch = _workload(task), self.render(config, task, seed=0)
+        workload, launch = workload_of(Workload, task), self.render(config, task, seed=0)
         if workload.command:
             notes = ["Runs your training script with the settings found; it reads them with autoscout.training.config()."]
             command = shlex.join(_filled(workload, config))
@@ -160,18 +140,6 @@ class PyTorchBackend:
             env=environment(config),
             notes=["Trains the built-in model; STEPS changes for how long. Your own script reads the same settings: see the guide."],
         )
-
-
-def torch_version() -> str:
-    """Of the installed package; empty where there is none."""
-    try:
-        return version("torch")
-    except PackageNotFoundError:
-        return ""
-
-
-def _workload(task: Task) -> Workload:
-    return Workload.model_construct(**{name: task.workload[name] for name in Workload.model_fields if name in task.workload})
 
 
 def _near(space: Space, values: Mapping[str, Any]) -> Config | None:

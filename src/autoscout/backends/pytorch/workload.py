@@ -43,15 +43,13 @@ def read_workload(data: Mapping[str, Any], hardware: Mapping[str, Any]) -> tuple
     """The workload filled up to suit the machine, and all that is wrong with it."""
     read, faults = read_fields(Workload, data, WHERE)
     given = read or Workload()
-    if faults:
-        return given, faults
     on_gpu = hardware.get("device") == "cuda"
     if given.command:
         filled = given.model_copy(update={"cwd": str(Path(given.cwd or ".").expanduser().absolute()), "compile": False})
-        return filled, [*_command(filled), *_knobs(filled)]
-    stray = [name for name in ("knobs", "constraints", "cwd") if getattr(given, name)]
+        return filled, [*faults, *_command(filled), *_knobs(filled)]
+    stray = [name for name in ("knobs", "constraints", "cwd") if getattr(given, name) and "command" not in data]
     rule = "belongs to a script of your own, which the field command names"
-    faults = [Fault(where=WHERE, field=name, rule=rule, fix="Give command, or --train-cmd") for name in stray]
+    faults += [Fault(where=WHERE, field=name, rule=rule, fix="Give command, or --train-cmd") for name in stray]
     filled = given.model_copy(update={"compile": on_gpu if given.compile is None else given.compile})
     made, wrong = fill_model(filled, str(hardware.get("device")), int(hardware.get("processes", 1)))
     assert isinstance(made, Workload)

@@ -79,9 +79,7 @@ def recall(key: str) -> Reference:
 
 
 def remember(key: str, reference: Reference) -> None:
-    """Keep what the default did; a longer run replaces a shorter one. A cache that cannot be written is no failure."""
-    if len(recall(key).tokens) >= len(reference.tokens):
-        return
+    """Keep what the default did, the last time counts: a script may have changed. A cache that cannot be written is no failure."""
     path = cache_folder() / f"losses-{key}.json"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

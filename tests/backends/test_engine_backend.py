@@ -217,6 +217,9 @@ def test_lossy_studies_compare_with_the_default(folder: Path) -> None:
     plan = json.loads(backend.render(config, task, 1).files[PLAN])
     assert "--quantization" in plan["serve"]
     assert "--quantization" not in plan["check"]["reference"]["serve"]
+    backend, task = vllm(folder, free=["speculative_method"])
+    freed = json.loads(backend.render(backend.space(task).default(), task, 1).files[PLAN])
+    assert freed["check"]["reference"]["serve"] == freed["serve"], "a knob that is freed is guarded too"
     backend, task = vllm(folder)
     plain = json.loads(backend.render(backend.space(task).default(), task, 1).files[PLAN])
     assert plain["check"]["reference"] is None

@@ -208,7 +208,7 @@ class EngineBackend:
             "search_limit_s": workload.search_limit_s,
         }
         check: dict[str, Any] = {"max_logprob_error": workload.max_logprob_error}
-        if workload.allow_lossy:
+        if self._lossy(workload, task):
             serve = self.serve(self.space(task).default(), task)
             known = json.dumps([serve, env, dict(task.software), facts.weights_gb], sort_keys=True)
             check["reference"] = {"key": hashlib.sha256(known.encode()).hexdigest()[:16], "serve": serve, "env": env}
@@ -233,10 +233,15 @@ class EngineBackend:
             argv=COMMAND,
             files={PLAN: self.plan(config, task, seed).text()},
             resources=Resources(cpus=int(task.hardware["cores"]), gpus=gpus_of(config, task)),
-            limit_s=workload.start_limit_s * (2 if workload.allow_lossy else 1) + workload.limit_s + MARGIN_S,
+            limit_s=workload.start_limit_s * (2 if self._lossy(workload, task) else 1) + workload.limit_s + MARGIN_S,
             outputs=OUTPUTS,
             name=self._name(config, task),
         )
+
+    def _lossy(self, workload: Workload, task: Task) -> bool:
+        """Whether knobs that change the answers may be searched, so that answers are compared with the default's."""
+        knobs = self.table(task).knobs
+        return workload.allow_lossy or any(knobs[str(name)].lossy for name in workload.free if name in knobs)
 
     def _name(self, config: Config, task: Task) -> str:
         """What differs from the default; all knobs would not fit a name."""

@@ -64,7 +64,8 @@ async def measure(port: int, case: dict[str, Any], seed: int) -> dict[str, float
     if "clients" in case:
         seen = await loader.closed(islice(sessions, case["requests"]), case["clients"])
     else:
-        seen = await loader.arriving(sessions, arrival_times(gaps(load, seed, case["rate"]), requests=case["requests"]))
+        times_s = arrival_times(gaps(load, seed, case["rate"]), case["requests"], case["requests"] / case["rate"])
+        seen = await loader.arriving(sessions, times_s)
     spent_s = cpu_s() - spent_s
     after = engine_sums((await client.get("/metrics")).decode())
     client.close()

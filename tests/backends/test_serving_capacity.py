@@ -42,7 +42,7 @@ class Formula:
         future: list[tuple[Answer, list[float]]] = []
         free_s = 0.0
         level = float(self._random.normal(1.0, self._noise))
-        for time_s in arrival_times(gaps(Load(arrival="poisson"), self._seed, rate), limit_s=window.arrive_s):
+        for time_s in arrival_times(gaps(Load(arrival="poisson"), self._seed, rate), round(rate * window.arrive_s), window.arrive_s):
             free_s = max(free_s, time_s) + 1.0 / self.most
             first_s = free_s + 0.05
             tpot_s = self.tpot_s(rate) * level * float(self._random.normal(1.0, 0.05))

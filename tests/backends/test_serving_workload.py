@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from autoscout.backends._shared.serving.load import arrival_times
 from autoscout.backends._shared.serving.plan import Load
 from autoscout.backends._shared.serving.workload import Request, Workload, gaps, read_talks, read_trace
 from autoscout.core.errors import ConfigError
@@ -109,6 +110,18 @@ def test_arrivals_have_their_rate_and_their_variation(arrival: str, variation: f
     assert seen.std() / seen.mean() == pytest.approx(variation, abs=0.15)
     scaled = np.array(list(islice(gaps(load, 3, 40.0), 4000)))
     assert scaled == pytest.approx(seen / 2)
+
+
+def test_a_short_time_has_its_share_of_requests_and_of_work() -> None:
+    load = Load(input_tokens=100, input_spread=50, output_tokens=100, output_spread=50)
+    for seed in range(5):
+        times_s = arrival_times(gaps(Load(arrival="poisson"), seed, 30.0), 150, 5.0)
+        assert len(times_s) == 150
+        assert times_s[0] == 0.0
+        assert 4.5 < times_s[-1] < 5.0
+        requests = [session[0] for session in some(load, number=60, seed=seed)]
+        assert sum(request.input_tokens for request in requests) == pytest.approx(6000, rel=0.02)
+        assert sum(request.output_tokens for request in requests) == pytest.approx(6000, rel=0.02)
 
 
 def test_arrivals_of_a_trace_are_scaled_to_a_rate() -> None:

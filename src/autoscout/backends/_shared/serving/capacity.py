@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 
 from autoscout.backends._shared.serving.answers import BEYOND, Answer, latencies, statistics
 from autoscout.backends._shared.serving.client import GIVEN_UP
@@ -19,6 +20,7 @@ from autoscout.core.task import Limit
 
 GROW, SHRINK = 1.4, 0.6  # next rate while nothing has failed yet, or nothing has held
 LEAP = 2.5  # instead of GROW while every limit is relaxed
+FILL_S = (0.5, 8.0)  # bounds of the time that a probe waits until the server is filled
 CLOSE = 0.95  # share of a limit above which a higher rate is not worth another probe
 RELAXED = 0.5  # share of every limit below which the capacity is far away
 PROBE_S = (5.0, 15.0)  # shortest and longest time in which requests of a probe count
@@ -166,6 +168,9 @@ class CapacitySearch:
         probe = judge.verdict(seen)
         probe.confirmed, probe.duration_s = confirm and probe.held, self._clock.span_s() - begun_s
         probe.counted, probe.count_s = judge.counted(seen), window.count_s
+        ended_s = [answer.e2el_s for answer in probe.counted if answer.good]
+        if ended_s:  # under load an answer takes longer than it did alone
+            self._answer_s = min(FILL_S[1], max(self._answer_s, median(ended_s)))
         self.probes.append(probe)
         return probe
 

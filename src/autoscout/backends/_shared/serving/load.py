@@ -7,7 +7,7 @@ import contextlib
 import gc
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Any
 
 from autoscout.backends._shared.serving.answers import Answer
@@ -132,16 +132,14 @@ def _planned(tokens: Sequence[int], *, closed: bool = False) -> Seen:
     return Seen(begun_s=CLOCK.span_s(), closed=closed, planned_requests=len(tokens), planned_tokens=sum(tokens))
 
 
-def arrival_times(gaps_s: Iterator[float], limit_s: float = 0.0, requests: int = 0) -> list[float]:
-    """When requests arrive: the first at once, then after each gap, for `limit_s` seconds or until there are `requests`."""
-    found: list[float] = []
-    time_s = 0.0
-    for gap_s in islice(gaps_s, requests or None):
-        if limit_s and time_s >= limit_s:
-            break
-        found.append(time_s)
-        time_s += gap_s
-    return found
+def arrival_times(gaps_s: Iterator[float], requests: int, duration_s: float) -> list[float]:
+    """When requests arrive: the first at once, then after each gap, scaled so that their gaps add up to `duration_s`.
+
+    Without that the number of requests in a short time, and with it the rate, would differ by several percent from draw to draw.
+    """
+    drawn = list(islice(gaps_s, requests))
+    scale = duration_s / max(sum(drawn), 1e-9)
+    return [0.0, *(scale * time_s for time_s in accumulate(drawn[:-1]))]
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from typing import Any
 from autoscout.backends._shared.server import Server, end, log_text
 from autoscout.backends._shared.serving import others
 from autoscout.backends._shared.serving.answers import BEYOND, statistics, summary, too_few
-from autoscout.backends._shared.serving.capacity import FAILED_SHARE, CapacitySearch, Probe, Window
+from autoscout.backends._shared.serving.capacity import FAILED_SHARE, FILL_S, CapacitySearch, Probe, Window
 from autoscout.backends._shared.serving.client import GIVEN_UP, Client
 from autoscout.backends._shared.serving.early import EarlyStop
 from autoscout.backends._shared.serving.load import Loader, Seen, Session, arrival_times
@@ -28,8 +28,7 @@ from autoscout.core.trial import TOO_FEW
 
 GUESS_CLIENTS = 64  # of the closed loop that guesses where to look for the capacity
 GUESS_S = 6.0  # it lasts no longer
-GUESS_SHARE = 0.7  # of its rate is where the search begins: most limits break before a server is saturated
-FILL_S = (0.5, 8.0)  # bounds of the time that a probe waits until the server is filled
+GUESS_SHARE = 0.9  # of its rate is where the search begins: most limits break before a server is saturated
 WARM = 8  # requests of a warm-up, if the plan does not say
 ALONE_REQUESTS, ALONE_S = 10, 30.0  # of one client, and how long it tries
 USUAL_S = 20.0  # of arrivals at a rate, if the plan does not say how many requests
@@ -116,7 +115,7 @@ class Measuring:
             seen = await loader.closed(self._some(sessions, load.requests or max(4 * clients, self._enough())), clients)
         else:
             requests = load.requests or int(max(load.request_rate * USUAL_S, self._enough()))
-            times_s = arrival_times(self._gaps(load.request_rate), requests=max(1, requests // self._workload.turns))
+            times_s = self._arrivals(load.request_rate, requests / load.request_rate)
             seen = await loader.arriving(sessions, times_s, load.concurrency)
         self._fail_if_wrong(seen)
         if early.why:
@@ -162,7 +161,7 @@ class Measuring:
         number = iter(range(10**6))
 
         async def probe(rate: float, window: Window, over: Callable[[Seen], bool]) -> Seen:
-            times_s = arrival_times(self._gaps(rate), limit_s=window.arrive_s)
+            times_s = self._arrivals(rate, window.arrive_s)
             loader = Loader(self._client, self._watch(over))
             seen = await loader.arriving(self._workload.sessions(f"probe {next(number)}"), times_s)
             late_s.extend(seen.late_s)
@@ -211,9 +210,11 @@ class Measuring:
         some = [request.output_tokens for session in islice(self._workload.sessions("mean"), 200) for request in session]
         return sum(some) / len(some)
 
-    def _gaps(self, rate: float) -> Iterator[float]:
-        """Between sessions, whose requests together come at `rate`."""
-        return gaps(self._plan.load, self._plan.seed, rate / self._workload.turns, self._workload.times_s())
+    def _arrivals(self, rate: float, duration_s: float) -> list[float]:
+        """When sessions begin, whose requests together come at `rate`."""
+        sessions = rate / self._workload.turns
+        drawn = gaps(self._plan.load, self._plan.seed, sessions, self._workload.times_s())
+        return arrival_times(drawn, max(1, round(sessions * duration_s)), duration_s)
 
     def _some(self, sessions: Iterator[Session], requests: int) -> list[Session]:
         return list(islice(sessions, max(1, requests // self._workload.turns)))

@@ -245,8 +245,10 @@ class Plan(Block):
         faults = []
         if not any("{port}" in word for word in (*self.serve, *self.env.values())):
             faults.append(Fault(field="serve", rule="no argument holds {port}", fix="Example: --port {port}"))
-        if self.goal.kind == "goodput" and self.load.arrival != "closed" and not self.load.request_rate and self.load.workload != "trace":
-            faults.append(Fault(field="load.request_rate", rule="goodput is measured at a rate", fix="Give requests a second"))
+        timed = self.goal.kind in ("goodput", "latency") and self.load.arrival != "closed" and self.load.workload != "trace"
+        if timed and not self.load.request_rate:
+            rule = f"arrivals that are {self.load.arrival} have a rate"
+            faults.append(Fault(field="load.request_rate", rule=rule, fix="Give requests a second"))
         if self.goal.kind == "capacity" and self.load.client != "builtin":
             faults.append(Fault(field="load.client", value=repr(self.load.client), rule="capacity is found by the built-in client only"))
         if faults:

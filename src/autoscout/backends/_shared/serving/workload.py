@@ -25,7 +25,7 @@ from autoscout.core.errors import ConfigError, Fault
 TRACE_BLOCK = 512  # tokens that one of the numbers `hash_ids` of a Mooncake trace stands for
 CHARACTERS = 4.0  # of English text a token, where no tokenizer is at hand
 MOST_ROWS = 200_000  # of a file that are read
-STEPS = np.array([0.7548776662466927, 0.5698402909980532])  # of `_Even`
+STEPS = np.array([(math.sqrt(5) - 1) / 2, math.sqrt(2) - 1])  # of `_Even`: the two irrational steps that fill an interval most evenly
 USUAL = (0.02, 0.8)
 """The part of the vocabulary that prompts are drawn from. Special tokens, placeholders of images and unused rows are at either end."""
 
@@ -69,10 +69,10 @@ class Row:
 
 
 class _Even:
-    """Pairs of numbers between 0 and 1 that fill the square evenly: any few in a row have nearly the mean of all.
+    """Pairs of numbers between 0 and 1, of which any few in a row have nearly the mean of all.
 
-    An additive sequence with the steps 1/g and 1/g^2, g = 1.3247 the real root of g^3 = g + 1, and a random beginning. With independent
-    draws the work in a few hundred requests would differ by percents from draw to draw.
+    Additive sequences with irrational steps and a random beginning. With independent draws the work in a few hundred requests would
+    differ by percents from draw to draw.
     """
 
     def __init__(self, random: np.random.Generator) -> None:

@@ -69,9 +69,9 @@ def test_a_failure_is_no_bound(tmp_path: Path) -> None:
     assert (done.status, done.bounds) == (Status.CRASHED, {})
 
 
-def measured(folder: Path, task: Task, goal: ToBeat) -> Measurement:
+def measured(folder: Path, task: Task, goal: ToBeat, *, stop_early: bool = True) -> Measurement:
     with LocalExecutor(LocalOptions(folder=folder, grace_s=0.2)) as executor:
-        profiler = Profiler(BACKEND, executor, task, SPACE, ProfilerOptions(dirty_repeats=0))
+        profiler = Profiler(BACKEND, executor, task, SPACE, ProfilerOptions(dirty_repeats=0, stop_early=stop_early))
         return profiler.evaluate([Proposal(config=Config(batch=2), to_beat=goal)])[0]
 
 
@@ -84,6 +84,12 @@ def test_a_single_run_is_ended_from_outside(tmp_path: Path) -> None:
     assert 500 <= done.bounds["time_ms"] < 100_000
     assert "is to beat" in done.reason
     assert 0.5 <= done.cost_s < 100
+
+
+def test_a_study_may_measure_everything_to_its_end(tmp_path: Path) -> None:
+    task = task_of(command='sleep 0.3; echo "{batch} [$AUTOSCOUT_TO_BEAT]"', metrics={"wall_s": "wall"})
+    goal = ToBeat(metric="wall_s", direction=Direction.MINIMIZE, value=0.01)
+    assert measured(tmp_path, task, goal, stop_early=False).ok
 
 
 def test_where_the_time_says_nothing_a_run_is_left_alone() -> None:

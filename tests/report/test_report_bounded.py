@@ -10,6 +10,7 @@ from rich.console import Console
 
 from autoscout.core.clock import VirtualClock
 from autoscout.core.trial import Status
+from autoscout.report.plots import convergence
 from autoscout.report.progress import Progress
 from autoscout.report.sections import facts, trials_table
 from autoscout.report.summary import summarise
@@ -60,6 +61,14 @@ def test_tables_show_the_bound_and_not_the_numbers_of_a_part() -> None:
     assert "at best 75.00" in page
     assert "70.00" not in page
     assert "starting 1 m 20 s" in page
+
+
+def test_pictures_tell_it_from_a_failure() -> None:
+    summary = summarise(make_task(), TRIALS, DEFAULT)
+    picture = str(convergence(make_task(), summary.points, 100.0))
+    assert "dot bounded" in picture
+    assert "dot failed" not in picture
+    assert ">stopped<" in picture
 
 
 def test_a_line_of_the_terminal() -> None:

@@ -15,6 +15,7 @@ from autoscout.core.launch import Completed, Launch
 from autoscout.core.log import logger
 from autoscout.core.protocols import Executor, Job, LosesByTime, Simulated, SpaceLike
 from autoscout.core.task import Task
+from autoscout.core.to_beat import ToBeat
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status
 from autoscout.evaluate.samples import Cleanliness, dirt, joined
 from autoscout.evaluate.verdict import EXCUSED, Measurable, excused, finished, not_started, stopped, verdict
@@ -41,6 +42,7 @@ class ProfilerOptions:
         dirty_limit_s: A sample that took longer than this is not taken again, however disturbed; None is no bound.
         seed: Root of the seeds handed to the backend: each launch gets fresh inputs, the same in every run of the study.
         limit_s: Wall-clock limit of one launch; a shorter one that the backend sets counts.
+        stop_early: Whether a launch is told what it has to beat, so that it can stop once it cannot win any more.
     """
 
     repeats: int = 1
@@ -51,6 +53,7 @@ class ProfilerOptions:
     dirty_limit_s: float | None = None
     seed: int = 0
     limit_s: float | None = None
+    stop_early: bool = True
 
     def __post_init__(self) -> None:
         checks = {
@@ -198,15 +201,15 @@ class Profiler:
         return (measured.ok or slow) and self._clean.dirty(measured.conditions)
 
     def _launch(self, proposal: Proposal, attempt: int, round_of: int) -> Measurement:
-        config = proposal.config
+        config, to_beat = proposal.config, proposal.to_beat if self._options.stop_early else None
         broken = self._space.check(config)
         if broken:
             return Measurement(status=Status.INVALID, reason="; ".join(broken))
         seed = seeds.number(self._options.seed, config.key, proposal.repeat, attempt) % 2**31  # fits every engine's seed
         try:
             launch = self._limited(self._backend.render(config, self._task, seed), proposal, attempt)
-            lost_s = self._lost_after_s(proposal, launch)
-            launch = launch if proposal.to_beat is None else replace(proposal.to_beat.told_to(launch), limit_s=lost_s or launch.limit_s)
+            lost_s = self._lost_after_s(to_beat, launch)
+            launch = launch if to_beat is None else replace(to_beat.told_to(launch), limit_s=lost_s or launch.limit_s)
         except Exception as error:  # a renderer that refuses a combination the space allows
             log.debug("%s could not be rendered", config, exc_info=True)
             return Measurement(status=Status.INVALID, reason=f"cannot be rendered: {error or type(error).__name__}")
@@ -232,15 +235,15 @@ class Profiler:
                     )
                 )
             return finished(Measurement(status=Status.INVALID, reason=reason), completed)
-        if completed.timed_out and lost_s is not None and proposal.to_beat is not None:
-            return stopped(completed, proposal.to_beat, lost_s)
+        if completed.timed_out and lost_s is not None and to_beat is not None:
+            return stopped(completed, to_beat, lost_s)
         return excused(verdict(self._backend, completed, self._task, launch.resources.gpus), completed)
 
-    def _lost_after_s(self, proposal: Proposal, launch: Launch) -> float | None:
+    def _lost_after_s(self, to_beat: ToBeat | None, launch: Launch) -> float | None:
         """When a launch cannot win any more; None where nobody knows, or where its limit comes first."""
-        if proposal.to_beat is None or not isinstance(self._backend, LosesByTime):
+        if to_beat is None or not isinstance(self._backend, LosesByTime):
             return None
-        lost_s = self._backend.lost_after_s(self._task, proposal.to_beat)
+        lost_s = self._backend.lost_after_s(self._task, to_beat)
         return lost_s if lost_s is not None and 0 < lost_s < (launch.limit_s or math.inf) else None
 
     def _limited(self, launch: Launch, proposal: Proposal, attempt: int) -> Launch:

@@ -117,6 +117,7 @@ def _drawing(
     plot = parallel(task, shown, axes, standing, default_config, best)
     hint = tag("p", "Drag along an axis to keep only the lines that cross it there. ", tag("button", "clear", type="button", id="clear"))
     keys = [("is-best", "best"), ("is-default", "default"), ("good", "better"), ("poor", "worse"), ("failed", "failed")]
+    keys += [("bounded", "stopped early")] if summary.spent.bounded else []
     legend = tag("ul", *(tag("li", tag("i", class_=f"key stroke {kind}"), text) for kind, text in keys), class_="legend")
     note = f" Shown: {len(shown)} of {len(trials)} trials." if len(shown) < len(trials) else ""
     lead = f"Each line is a trial; the last axis is {task.objective.metric}, better is up.{note}"

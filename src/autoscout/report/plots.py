@@ -10,12 +10,13 @@ from autoscout.common.markup import Markup, join, tag
 from autoscout.common.text import show_gain
 from autoscout.core.config import Config
 from autoscout.core.task import Direction, Task
-from autoscout.core.trial import Trial
+from autoscout.core.trial import Status, Trial
 from autoscout.report.curves import Point
 from autoscout.report.importance import Importance, KnobShare
 from autoscout.report.labels import shorten
 from autoscout.report.verdict import Finalist
 
+BOUNDED = Status.BOUNDED.value
 _WIDTH, _HEIGHT = 900, 320
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 838, 22, 250
 _FAILED_Y = 270
@@ -58,8 +59,10 @@ def _numbers(points: Sequence[Point], places: Sequence[float]) -> list[Markup]:
     every = max(1, len(points) // 10)
     parts = [label(f"#{points[i].number}", places[i], 296, class_="tick", text_anchor="middle") for i in range(0, len(points), every)]
     parts.append(label("trial", (_LEFT + _RIGHT) / 2, 314, class_="axis-name", text_anchor="middle"))
-    if any(point.value is None for point in points):
-        parts.append(label("failed", _LEFT - 8, _FAILED_Y + 4, class_="tick", text_anchor="end"))
+    without = {point.status for point in points if point.value is None}
+    if without:
+        word = "stopped" if without == {BOUNDED} else "no result" if BOUNDED in without else "failed"
+        parts.append(label(word, _LEFT - 8, _FAILED_Y + 4, class_="tick", text_anchor="end"))
     return parts
 
 
@@ -87,7 +90,7 @@ def _best_path(points: Sequence[Point], places: Sequence[float], scale: Scale, f
 def _dot(index: int, point: Point, x: float, scale: Scale) -> Markup:
     if point.value is None:
         arms = f"M{x - 3.5:.1f} {_FAILED_Y - 3.5}l7 7m0 -7l-7 7"
-        return tag("path", d=arms, class_="dot failed", data_i=index)
+        return tag("path", d=arms, class_=f"dot {BOUNDED if point.status == BOUNDED else 'failed'}", data_i=index)
     kind = "dot" + ("" if point.allowed else " broken") + (" improved" if point.improved else "") + f" {point.fidelity}"
     return tag("circle", cx=f"{x:.1f}", cy=f"{scale.place(point.value):.1f}", r=5 if point.improved else 3.6, class_=kind, data_i=index)
 
@@ -206,7 +209,8 @@ def parallel(
     for index, trial in sorted(trials.items(), key=lambda item: standing.get(item[0], -1.0)):
         points = list(zip(xs, places_of(task, trial, axes), strict=True))
         path = f"M{points[0][0]:.1f} {points[0][1]}" + "".join(_curve(one, other) for one, other in pairwise(points))
-        kind = "line" + ("" if index in standing else " failed")
+        ended = BOUNDED if trial.measurement.status is Status.BOUNDED else "failed"
+        kind = "line" + ("" if index in standing else f" {ended}")
         kind += " is-default" if trial.config == default_config else " is-best" if trial.config == best else ""
         lines.append(tag("path", d=path, class_=kind, data_i=index, style=f"--standing:{standing.get(index, 0.0):.2f}"))
     parts = [tag("g", *lines, class_="lines")]
@@ -236,7 +240,7 @@ def _axis(axis: Axis, x: float, number: int, *, last: bool) -> Markup:
     for text, y in axis.marks:
         parts.append(label(shorten(text, 11), x + 6, y + 4, class_="tick on-lines"))
     if axis.gaps:
-        parts.append(label("failed" if last else "not used", x, _ABSENT_Y + 16, class_="tick absent", text_anchor="middle"))
+        parts.append(label("no result" if last else "not used", x, _ABSENT_Y + 16, class_="tick absent", text_anchor="middle"))
     parts.append(
         tag("rect", x=f"{x - 16:.1f}", y=_AXIS_TOP - 6, width=32, height=_ABSENT_Y + 8 - _AXIS_TOP, class_="brush-area", data_axis=number)
     )

@@ -182,5 +182,6 @@ def build_profiler(setup: Setup, executor: Executor) -> Evaluator:
         dirty_others=NEVER_DIRTY if setup.deterministic else ProfilerOptions.dirty_others,
         dirty_limit_s=wall_s and wall_s * DIRTY_SHARE,
         limit_s=measure.limit or wall_s,  # or a trial that hangs would outlast any budget
+        stop_early=measure.stop_early,
     )
     return Profiler(setup.backend, executor, setup.task, setup.space, options)

@@ -169,6 +169,7 @@ class Measure(Block):
     limit: Duration | None = Field(None, gt=0, description="wall-clock limit of one launch; the wall-clock budget when left out")
     repeats: int = Field(1, gt=0, description="launches per trial; the median counts")
     dirty_repeats: int = Field(2, ge=0, description="extra launches when other work disturbed a trial")
+    stop_early: bool = Field(True, description="stop a trial of the search that cannot become a finalist any more")
 
 
 class Campaign(Block):

@@ -19,7 +19,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import resource
 import sys
 import time
 from pathlib import Path
@@ -27,6 +26,8 @@ from typing import Any
 
 CONFIG = "AUTOSCOUT_CONFIG"
 STEPS = "AUTOSCOUT_STEPS"
+RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+"""Variables in which launchers number the processes of a run: torchrun and DeepSpeed, Open MPI, MPICH, Slurm."""
 
 _GIB = 1024.0**3
 _RSS_UNIT = 1.0 if sys.platform == "darwin" else 1024.0  # bytes that ru_maxrss counts in
@@ -71,6 +72,10 @@ def peak_memory_gib() -> float:
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
         return float(torch.cuda.max_memory_reserved()) / _GIB
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0.0
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT / _GIB
 
 
@@ -83,7 +88,8 @@ def memory_gib() -> float:
 
 
 def _report(line: dict[str, Any]) -> None:
-    path = Path(os.environ[STEPS]) / f"rank{os.environ.get('RANK', '0')}.jsonl"
+    rank = next((os.environ[name] for name in RANKS if os.environ.get(name)), "0")
+    path = Path(os.environ[STEPS]) / f"rank{rank}.jsonl"
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps({"at_s": time.monotonic(), **line}) + "\n")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from autoscout import training
-from autoscout.backends._shared.training.builtin import built_shape
+from autoscout.backends._shared.training.builtin import built_shape, say
 from autoscout.backends._shared.training.gpt import GPT, Data
 from autoscout.backends._shared.training.parallel import close
 
@@ -51,6 +51,7 @@ def main(path: str, ds_config: str, steps: str = "") -> int:
         if device == "cuda":
             torch.cuda.synchronize()
         training.step(loss=total, tokens=share * shape["sequence"], samples=share)
+        say(number, total if rank == 0 else None)
     close()
     return 0
 

@@ -15,7 +15,7 @@ import torch
 from torch.nn import functional
 
 from autoscout import training
-from autoscout.backends._shared.training.builtin import adamw, start
+from autoscout.backends._shared.training.builtin import adamw, say, start
 from autoscout.backends._shared.training.parallel import close
 from autoscout.backends.finetune.batching import Row, micro_batches, rows, targets
 
@@ -51,6 +51,7 @@ def main(path: str, steps: str = "", keep: str = "") -> int:
         if device == "cuda":
             torch.cuda.synchronize()
         training.step(loss=loss, tokens=targets(whole[rank * share : (rank + 1) * share]), samples=share)
+        say(number, loss if rank == 0 else None)
     if keep and rank == 0:
         model.save_pretrained(keep)
     close()

@@ -21,6 +21,7 @@ from autoscout.backends._shared.training.gpt import GPT, Data
 from autoscout.backends._shared.training.parallel import Layout, build, close
 
 RATE = 1e-3  # of AdamW, its default
+SAID = 10  # every how many steps a run outside a trial tells its loss
 
 
 def main(path: str, steps: str = "") -> int:
@@ -52,8 +53,15 @@ def main(path: str, steps: str = "") -> int:
             torch.cuda.synchronize()
         rows = batch // layout.dp if counts else 0
         training.step(loss=loss, tokens=rows * shape["sequence"], samples=rows)
+        say(number, loss if counts and layout.rank("dp") == 0 else None)
     close()
     return 0
+
+
+def say(number: int, loss: float | None) -> None:
+    """Tell a person how it goes, where nobody counts the steps; None on a process that leaves it to another."""
+    if loss is not None and number % SAID == 0 and not os.environ.get(training.STEPS):
+        print(f"step {number}: loss {loss:.4f}", flush=True)
 
 
 def built_shape(given: Mapping[str, Any]) -> dict[str, int]:

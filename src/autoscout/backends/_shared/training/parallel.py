@@ -165,7 +165,7 @@ def _pipeline(model: GPT, knobs: Mapping[str, Any], layout: Layout, device: str)
         inputs = (tokens,) if 0 in own else ()
         with precision(knobs, device):
             schedule.step(*inputs, **({"target": targets, "losses": losses} if last else {}))
-        return float(torch.stack(losses).mean()) if last else None
+        return float(torch.stack(losses).detach().mean()) if last else None
 
     return parameters, step
 

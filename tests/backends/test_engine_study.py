@@ -1,0 +1,54 @@
+"""`vllm` and `sglang` from the campaign to `best/`, with the server that speaks the API and computes nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from autoscout.testing.openai_server.settings import EXTRA
+
+REFUSED = {
+    "vllm": ("enable_prefix_caching", False, "--no-enable-prefix-caching"),
+    "sglang": ("disable_radix_cache", True, "--disable-radix-cache"),
+}
+CHANGED = {"vllm": {"max_num_seqs": 4}, "sglang": {"max_running_requests": 8}}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_a_study_without_an_engine(tmp_path: Path, engine: str) -> None:
+    knob, value, flag = REFUSED[engine]
+    command = [sys.executable, "-m", "autoscout.testing.openai_server", "--vocab-size", "200000"]
+    load = {"input_tokens": 64, "output_tokens": 8, "concurrency": 8, "requests": 32}
+    study = {
+        "system": engine,
+        "name": "toy",
+        "workload": {"model": "llama-3.1-8b", "engine_command": command, "env": {EXTRA: f"--refuse={flag}"}, **load},
+        "hardware": {"gpus": 0, "cores": 1},
+        "goal": {"slo": ["p95_ttft_ms<=60000"]},
+        "first": [{knob: value}, CHANGED[engine]],
+        "budget": {"trials": 3},
+        "finals": {"rounds": 0},
+        "measure": {"dirty_repeats": 0},
+    }
+    path = tmp_path / "campaign.yaml"
+    path.write_text(yaml.safe_dump(study))
+    done = subprocess.run(
+        [sys.executable, "-m", "autoscout", "tune", str(path), "--json"], cwd=tmp_path, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    home = tmp_path / "autoscout_results" / "toy"
+    trials = [json.loads(line) for line in (home / "trials.jsonl").read_text().splitlines()]
+    refused = [trial for trial in trials if trial["config"][knob] == value]
+    assert [trial["status"] for trial in refused] == ["invalid"], "refused once, and never tried again"
+    assert flag in refused[0]["reason"]
+    assert {trial["status"] for trial in trials if trial not in refused} == {"ok"}
+    assert {"run.sh", "config.yaml", "k8s_deploy.yaml", "compose.yaml", "bench_run.sh", "diff.txt"} <= {
+        item.name for item in (home / "best").iterdir()
+    }
+    assert (home / "report.html").exists()

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from autoscout.backends._shared.server import Server, end, log_text
-from autoscout.backends._shared.serving import others
+from autoscout.backends._shared.serving import counters, others
 from autoscout.backends._shared.serving.answers import BEYOND, statistics, summary, too_few
 from autoscout.backends._shared.serving.capacity import FAILED_SHARE, FILL_S, CapacitySearch, Probe, Window
 from autoscout.backends._shared.serving.client import GIVEN_UP, Client
@@ -95,7 +95,13 @@ class Measuring:
             Failed: some step went wrong in a way that can be told apart.
             Bounded: the trial cannot win any more.
         """
-        return await (self._capacity() if self._plan.goal.kind == "capacity" else self._fixed())
+        before = await counters.read(self._client, self._plan.metrics_path)
+        found = await (self._capacity() if self._plan.goal.kind == "capacity" else self._fixed())
+        told = counters.during(before, await counters.read(self._client, self._plan.metrics_path))
+        if told.pop("corrupted", 0.0):
+            raise Failed("wrong_output", "the engine says that its own numbers were not numbers")
+        found["metrics"] |= told
+        return found
 
     async def _fixed(self) -> dict[str, Any]:
         """A load of a given size: latency at a concurrency or rate, goodput at a rate, or everything at once."""

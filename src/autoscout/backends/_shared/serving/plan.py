@@ -44,6 +44,8 @@ METRICS = (
     "output_tokens",
     "token_agreement",
     "mean_logprob_error",
+    "preemptions",
+    "prefix_hit_share",
     "peak_mem_gib",
 )
 """Every metric that a trial may report. Throughputs are per second; `goodput` and `capacity_rps` count requests."""

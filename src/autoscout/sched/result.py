@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autoscout.sched.cluster import Cluster
+from autoscout.sched.front import finished
 from autoscout.sched.kernel import records
-from autoscout.sched.kernel.records import Records, Table
-from autoscout.sched.scheduler import Admission
+from autoscout.sched.kernel.records import Table
+from autoscout.sched.part import Part
 from autoscout.sched.trace import Trace
+
+if TYPE_CHECKING:
+    from autoscout.sched.snapshot import Snapshot
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +38,7 @@ class Result:
         extra: Further columns that only some schedulers give.
         log: Rows of (time, job number, node, GPUs taken or, negative, given back), node -1 where nodes do not matter;
             nodes are numbered through all virtual clusters.
+        state: Gives the whole state at the end of a simulation that was stopped.
     """
 
     trace: Trace
@@ -47,7 +53,10 @@ class Result:
     until_s: float = np.inf
     extra: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     logs: list[Table] = field(default_factory=list)
-    counters: dict[str, float] = field(default_factory=lambda: {"decisions": 0.0, "idle_while_waiting_gpu_s": 0.0})
+    state: Callable[[], Snapshot] | None = None
+    counters: dict[str, float] = field(
+        default_factory=lambda: {"decisions": 0.0, "idle_while_waiting_gpu_s": 0.0, "promotions": 0.0, "expiries": 0.0}
+    )
 
     @classmethod
     def empty(cls, trace: Trace, cluster: Cluster, until_s: float = np.inf) -> Result:
@@ -60,50 +69,66 @@ class Result:
             start_s=nothing(),
             end_s=nothing(),
             executed_s=np.zeros(len(trace)),
-            remaining_s=np.zeros(len(trace)),
+            remaining_s=trace.duration_s.astype(np.float64),
             preemptions=np.zeros(len(trace), np.int64),
             nodes=np.zeros(len(trace), np.int64),
             running=np.zeros(len(trace), bool),
             until_s=until_s,
         )
 
-    def store(self, index: NDArray[np.int64], table: Records, log: Table, decisions: int, origin: float, vc: str) -> None:
-        """Take over the outcome of one virtual cluster; only the engine calls this."""
-        for column, name, happened in (
-            (self.start_s, "start_s", table["start_s"] >= 0),
-            (self.end_s, "end_s", table["status"] == records.ENDED),
-        ):
-            column[index[happened]] = table[name][happened] + origin
-        self.executed_s[index] = table["executed_s"]
-        self.remaining_s[index] = table["remaining_s"]
-        self.preemptions[index] = table["preemptions"]
-        self.nodes[index] = table["nodes"]
-        self.running[index] = table["status"] == records.RUNNING
-        self.counters["decisions"] += decisions
-        if len(log):
-            moved = log.copy()
-            moved[:, records.LOG_TIME] += origin
-            moved[:, records.LOG_JOB] = index[log[:, records.LOG_JOB].astype(np.int64)]
-            before = 0
-            for group in self.cluster.groups:
-                if group.vc == vc:
-                    break
-                before += group.nodes
-            moved[:, records.LOG_NODE] += np.where(log[:, records.LOG_NODE] >= 0, before, 0)
-            self.logs.append(moved)
+    def store(self, part: Part, at_s: float) -> None:
+        """Take over what has happened in one virtual cluster; only a session calls this.
 
-    def admitted(self, admission: Admission) -> None:
-        """Take over what happened before the queues; only the engine calls this."""
-        done = np.isfinite(admission.end_s)
-        self.start_s[done], self.end_s[done] = admission.start_s[done], admission.end_s[done]
-        self.executed_s[done] = self.trace.duration_s[done]
-        self.nodes[done] = 1
-        self.extra.update(admission.extra)
+        Args:
+            part: Its state.
+            at_s: The moment up to which jobs that run have run; infinite: nobody runs any more.
+        """
+        table, rows = part.job, part.rows
+        started, over = table["start_s"] >= 0, table["status"] == records.ENDED
+        self.start_s[rows[started]] = table["start_s"][started] + part.origin_s
+        self.end_s[rows[over]] = table["end_s"][over] + part.origin_s
+        running = table["status"] == records.RUNNING
+        executed, remaining = table["executed_s"].copy(), table["remaining_s"].copy()
+        if np.isfinite(at_s):
+            rate = table["rate"][running]
+            ran = np.minimum(at_s - part.origin_s - table["since_s"][running], remaining[running] / rate)
+            executed[running] += ran
+            remaining[running] -= ran * rate
+        self.executed_s[rows], self.remaining_s[rows] = executed, remaining
+        self.preemptions[rows], self.nodes[rows] = table["preemptions"], table["nodes"]
+        self.running[rows] = running
+        counted = part.cluster[0]
+        for name in ("decisions", "promotions", "expiries"):
+            self.counters[name] += float(counted[name])
+        idle = float(counted["idle_gpu_s"])
+        if np.isfinite(at_s) and counted["blocked"] > 0:
+            idle += float(counted["free_gpus"]) * (at_s - part.origin_s - float(counted["now_s"]))
+        self.counters["idle_while_waiting_gpu_s"] += idle
+        if "packed_at_s" in (part.own.dtype.names or ()):
+            packed = part.own["packed_at_s"]
+            column = self.extra.setdefault("packed_at_s", np.full(len(self.trace), np.nan))
+            column[rows] = np.where(packed >= 0, packed + part.origin_s, np.nan)
 
-    def more(self, index: NDArray[np.int64], extra: Mapping[str, NDArray[np.float64]]) -> None:
-        """Take over further columns of one virtual cluster; only the engine calls this."""
-        for name, column in extra.items():
-            self.extra.setdefault(name, np.full(len(self.trace), np.nan))[index] = column
+    def admitted(self, front: Part) -> None:
+        """Take over who was done before it reached a queue; only a session calls this."""
+        done = finished(front)
+        rows = front.rows[done]
+        self.start_s[rows], self.end_s[rows] = front.job["start_s"][done] + front.origin_s, front.job["end_s"][done] + front.origin_s
+        self.executed_s[rows] = self.trace.duration_s[rows]
+        self.remaining_s[rows] = 0.0
+        self.nodes[rows] = 1
+
+    def only(self, chosen: NDArray[np.bool_], log: Table) -> Result:
+        """The jobs where `chosen`, with a log of their own; counters are of all."""
+        index = np.flatnonzero(chosen)
+        columns = ("start_s", "end_s", "executed_s", "remaining_s", "preemptions", "nodes", "running")
+        return replace(
+            self,
+            trace=self.trace.take(index),
+            **{name: getattr(self, name)[index] for name in columns},
+            extra={name: column[index] for name, column in self.extra.items()},
+            logs=[log] if len(log) else [],
+        )
 
     @property
     def ended(self) -> NDArray[np.bool_]:

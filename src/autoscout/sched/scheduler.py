@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 
@@ -12,8 +12,11 @@ from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.protocols import SpaceLike
 from autoscout.sched.cluster import Cluster
-from autoscout.sched.kernel.records import Records, Table, Vector, View
+from autoscout.sched.kernel.records import Ledger, Log, Records, Vector, View
 from autoscout.sched.trace import Trace
+
+if TYPE_CHECKING:
+    from autoscout.sched.part import Part
 
 TITAN_COST = ((1, 18.0), (2, 22.0), (7, 29.0), (8, 46.0))
 """(up to this many GPUs, seconds of work that one preemption costs), as Titan measured them."""
@@ -25,7 +28,8 @@ NO_ESTIMATE_S = 1_000.0
 def believed_s(trace: Trace) -> Vector:
     """What a scheduler believes durations to be: `estimate_s` of the trace, else the truth."""
     estimate = trace.extra.get("estimate_s", trace.duration_s)
-    return np.where(estimate < 0, NO_ESTIMATE_S, estimate)
+    known = np.where(np.isnan(estimate), np.inf, estimate)  # no limit, or nothing is known: behind all others
+    return np.where(known < 0, NO_ESTIMATE_S, known)
 
 
 def one_record(kind: np.dtype[Any], **fields: float) -> Records:
@@ -143,16 +147,19 @@ class OwnLoop:
     """A scheduling module that brings its event loop.
 
     Attributes:
-        loop: Called with the records of jobs, nodes and options (one), the origin, the settings of all configurations (one record
-            each) and the moments, on the loop's clock, at which each takes over. It fills the outcome of the jobs and
-            returns the log, the number of decisions, and further columns for the result.
-        settings: What may change in flight, as an array of one record.
-        fixed: What may not, for comparison.
+        loop: Called with the state of a virtual cluster, its allocations and the options (one record). Lets everything happen that
+            happens before `until_s` of the options, leaves what it must know in the state, and returns the log.
+        name: Of the loop; states are handed on only between loops of one name.
+        settings: Numbers that the loop reads, as an array of one record of floats.
+        own: One record per job that the loop keeps, as it is for a job that has not begun.
+        kept: Which fields of `own` the loop itself changes.
     """
 
-    loop: Callable[[Records, Records, Records, float, Records, Vector], tuple[Table, int, dict[str, Vector]]]
-    settings: Records = field(default_factory=lambda: np.zeros(1))
-    fixed: tuple[object, ...] = ()
+    loop: Callable[[Part, Ledger, Records], Log]
+    name: str
+    settings: Records
+    own: Records
+    kept: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,30 +201,30 @@ class Scheduler(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Admission:
-    """What an admission module did with all jobs before they reach their virtual clusters; times on the trace's clock.
+class Gate:
+    """What all jobs pass before they reach their virtual clusters: some nodes of its own, on which new jobs run for a while.
 
     Attributes:
-        enter_s: When each job joins its queue.
-        start_s, end_s: For jobs that were already done during admission; not-a-number for all others.
-        cluster: The nodes that are left.
-        scheduler: Who continues, with what was learnt.
-        extra: Further columns for the result.
+        nodes: Which nodes it takes: virtual clusters, and the numbers of the nodes in these.
+        gpus: GPUs of each of them.
+        left: The nodes that are left.
+        loop: Called with its state, its allocations and the options (one record); returns when a borrowed node came and went.
+        settings: Numbers that the loop reads, as an array of one record of floats.
+        lender: The virtual cluster that lends a node; empty: none.
+        ahead: Jobs join their queues when they arrive, not when they leave, and those that end here never do: it must be known beforehand.
     """
 
-    enter_s: Vector
-    start_s: Vector
-    end_s: Vector
-    cluster: Cluster
-    scheduler: Scheduler
-    extra: dict[str, Vector] = field(default_factory=dict)
+    nodes: tuple[tuple[str, int], ...]
+    gpus: int
+    left: Cluster
+    loop: Callable[[Part, Ledger, Records], Log]
+    settings: Records
+    lender: str = ""
+    ahead: bool = False
 
 
 @runtime_checkable
 class Admitting(Protocol):
-    """A scheduler with an admission module: called once, before each virtual cluster is simulated by itself.
+    """A scheduler with an admission module. `gate` says what it is on a cluster; times are counted from `origin`; None: there is none."""
 
-    `later` are the configurations that take over in flight and when, on the trace's clock, in order.
-    """
-
-    def admit(self, trace: Trace, cluster: Cluster, origin: float, later: Sequence[tuple[float, Scheduler]] = ()) -> Admission: ...
+    def gate(self, cluster: Cluster, origin: float) -> Gate | None: ...

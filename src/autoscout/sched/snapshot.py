@@ -1,22 +1,28 @@
-"""Snapshot: jobs that are already in a cluster when a simulation begins."""
+"""Snapshot: a simulation or a real cluster at a moment, from which a simulation can begin."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from autoscout.core.errors import ConfigError, Fault
+from autoscout.sched.cluster import Cluster
 from autoscout.sched.kernel import records
-from autoscout.sched.kernel.records import Records
-from autoscout.sched.result import Result
-from autoscout.sched.trace import Labels, Trace
+from autoscout.sched.kernel.records import Index, Records, Table, Vector
+from autoscout.sched.part import Part
+from autoscout.sched.trace import Trace, concatenate, examples
+
+if TYPE_CHECKING:
+    from autoscout.sched.result import Result
 
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """Unfinished jobs at a moment.
+    """Unfinished jobs at a moment: the whole state of a session, or what can be seen of a real cluster.
 
     Attributes:
         at_s: The moment, on the trace's clock; the simulation begins here.
@@ -24,8 +30,11 @@ class Snapshot:
         remaining_s: Work each still has.
         executed_s: Seconds each has run.
         running: Who holds GPUs now.
-        home: Node each runs on, counted inside its virtual cluster; -1: several, or not known. None: nothing is known, and running
-            jobs are placed anew.
+        where: Of a cluster that was looked at: rows of (job, node, GPUs), nodes numbered through the cluster, the rows of one job
+            together. Running jobs that are not in it are placed anew.
+        origin_s: The moment from which a session counts time.
+        parts, front, lent, extra: The whole state of a session: that of each virtual cluster, of the profiler, which nodes that has, and
+            columns of the result. `parts` is None for a cluster that was looked at.
     """
 
     at_s: float
@@ -33,34 +42,27 @@ class Snapshot:
     remaining_s: NDArray[np.float64]
     executed_s: NDArray[np.float64]
     running: NDArray[np.bool_]
-    home: NDArray[np.int64] | None = None
+    where: Table = field(default_factory=lambda: np.empty((0, 3)))
+    origin_s: float = np.nan
+    parts: Mapping[str, Part] | None = None
+    front: Part | None = None
+    lent: tuple[tuple[str, int], ...] = ()
+    extra: Mapping[str, Vector] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        late = self.jobs.submit_s > self.at_s
-        if late.any():
-            raise ConfigError(
-                Fault(
-                    where="snapshot",
-                    field="submit_s",
-                    rule=f"{int(late.sum())} jobs arrive after the moment of the snapshot",
-                    value=f"{self.at_s:g}",
-                )
-            )
+        faults = _faults(self)
+        if faults:
+            raise ConfigError(faults)
+        if np.isnan(self.origin_s):
+            first = float(self.jobs.submit_s.min(initial=self.at_s))
+            object.__setattr__(self, "origin_s", float(np.floor(first)))
 
     @classmethod
     def of(cls, result: Result) -> Snapshot:
-        """The unfinished jobs of a simulation that was stopped at a moment (`Run.until_s`); with a log, also where they run."""
-        if not np.isfinite(result.until_s):
+        """The whole state at the end of a simulation that was stopped at a moment (`Run.until_s`)."""
+        if not np.isfinite(result.until_s) or result.state is None:
             raise ConfigError(Fault(where="snapshot", rule="needs a simulation that was stopped at a moment", fix="Run(until_s=...)"))
-        left = np.flatnonzero(~result.ended & (result.trace.submit_s <= result.until_s))
-        return cls(
-            at_s=result.until_s,
-            jobs=result.trace.take(left),
-            remaining_s=result.remaining_s[left],
-            executed_s=result.executed_s[left],
-            running=result.running[left],
-            home=_homes(result)[left] if len(result.log) else None,
-        )
+        return result.state()
 
     def joined(self, trace: Trace) -> Trace:
         """The unfinished jobs followed by those of `trace` that arrive at or after the moment."""
@@ -69,68 +71,121 @@ class Snapshot:
                 Fault(
                     where="snapshot",
                     field="at_s",
-                    value=f"{self.at_s:g}",
-                    rule=f"the clock would go backwards: the trace has jobs that arrive before, from {trace.submit_s[0]:g}",
+                    value=f"{self.at_s:.15g}",
+                    rule=f"the clock would go backwards: the trace has jobs that arrive before, from {trace.submit_s[0]:.15g}",
                     fix="Slice the trace at the moment of the snapshot",
                 )
             )
         return concatenate(self.jobs, trace)
 
-    def enter(self, table: Records, index: NDArray[np.int64]) -> None:
-        """Write the state of these jobs into records of jobs that are rows `index` of the joined trace."""
-        mine = np.flatnonzero(index < len(self.jobs))
-        rows = index[mine]
-        table["remaining_s"][mine] = self.remaining_s[rows]
-        table["executed_s"][mine] = self.executed_s[rows]
-        table["start_s"][mine[self.executed_s[rows] > 0]] = 0.0  # when they first started is not known here
-        table["status"][mine[self.running[rows]]] = records.RUNNING
-        if self.home is not None:
-            table["home"][mine] = self.home[rows]
+    def fits(self, cluster: Cluster) -> None:
+        """Refuse another cluster than that of the snapshot.
+
+        Raises:
+            ConfigError: other virtual clusters or nodes.
+        """
+        parts = self.parts or {}
+        sizes = {vc: [(int(gpus), int(kind)) for gpus, kind in cluster.part(vc).table()[["gpus", "kind"]]] for vc in cluster.vcs}
+        mine: dict[str, list[tuple[int, int]]] = {}
+        for vc, part in parts.items():
+            nodes = part.node[: len(sizes.get(vc, ()))].copy()
+            for name, number in self.lent:
+                if name == vc and number < len(nodes) and self.front is not None:
+                    nodes["gpus"][number] = self.front.node["gpus"][-1]
+            mine[vc] = [(int(gpus), int(kind)) for gpus, kind in nodes[["gpus", "kind"]]]
+        borrowed = any(len(part.node) > len(sizes.get(vc, ())) for vc, part in parts.items())  # nodes have come and gone
+        if list(sizes) != list(mine) or (sizes != mine and not borrowed):
+            rule = "is of another cluster: its virtual clusters or nodes differ"
+            raise ConfigError(Fault(where="snapshot", field="cluster", rule=rule, fix="Use the cluster of the snapshot"))
+
+    def with_remaining(self, sample: ArrayLike) -> Snapshot:
+        """The same moment with other work left: what a predictor believes of each unfinished job.
+
+        Raises:
+            ConfigError: not one number per unfinished job, or some are no number or negative.
+        """
+        left = np.asarray(sample, np.float64)
+        wrong = left.shape != (len(self.jobs),) or not bool(np.all(np.isfinite(left) & (left >= 0)))
+        if wrong:
+            rule = f"must be {len(self.jobs)} numbers that are not negative, one per unfinished job"
+            raise ConfigError(Fault(where="with_remaining", value=f"shape {left.shape}", rule=rule))
+        moved = np.abs(left - self.remaining_s) > 1e-9  # the others keep every bit of their state
+        duration = np.where(moved, self.jobs.duration_s - self.remaining_s + left, self.jobs.duration_s)
+        duration = np.maximum(duration, 0.0)
+        jobs = replace(self.jobs, duration_s=duration)
+        now = self.at_s - self.origin_s
+        parts = {vc: _with_remaining(part, left, moved, duration, now) for vc, part in self.parts.items()} if self.parts else self.parts
+        front = None
+        if self.front is not None:
+            front = self.front.only(np.ones(len(self.front.job), bool))
+            job = front.job
+            job["work_s"] = duration[front.rows]
+            inside = (job["status"] == records.RUNNING) & moved[front.rows]
+            job["finish_s"][inside] = np.maximum(now, job["start_s"][inside] + np.minimum(job["work_s"], job["remaining_s"])[inside])
+        return replace(self, jobs=jobs, remaining_s=left, parts=parts, front=front)
+
+    def enter(self, table: Records, rows: Index) -> None:
+        """Write what was seen of jobs `rows` into their records."""
+        table["remaining_s"], table["executed_s"] = self.remaining_s[rows], self.executed_s[rows]
+        table["since_s"] = table["submit_s"]
+        began = self.executed_s[rows] > 0
+        table["start_s"][began] = np.maximum(table["submit_s"], self.at_s - self.origin_s - table["executed_s"])[began]
+        table["status"] = np.where(self.running[rows], records.RUNNING, records.PENDING)
+
+    def places(self, rows: Index, offset: int, nodes: int) -> Table:
+        """Where jobs `rows` run, on `nodes` nodes from `offset` on, both numbered from 0."""
+        place = np.full(len(self.jobs), -1.0)
+        place[rows] = np.arange(len(rows))
+        mine = self.where.copy()
+        mine[:, 0] = place[self.where[:, 0].astype(np.int64)]
+        mine[:, 1] -= offset
+        inside = (mine[:, 0] >= 0) & (mine[:, 1] >= 0) & (mine[:, 1] < nodes)
+        whole = ~np.isin(mine[:, 0], mine[~inside, 0])  # a job that is also elsewhere is placed anew
+        return np.ascontiguousarray(mine[inside & whole])
 
 
-def _homes(result: Result) -> NDArray[np.int64]:
-    """The node of every running job that is on one, by adding up what the log says it took and gave back."""
-    log = result.log
-    nodes = sum(group.nodes for group in result.cluster.groups)
-    place = log[:, records.LOG_JOB].astype(np.int64) * nodes + log[:, records.LOG_NODE].astype(np.int64)
-    known = log[:, records.LOG_NODE] >= 0
-    spots, which = np.unique(place[known], return_inverse=True)
-    held = np.bincount(which, weights=log[known, records.LOG_GPUS], minlength=len(spots))
-    spots = spots[held > 1e-6]
-    jobs, counts = np.unique(spots // nodes, return_counts=True)
-    homes = np.full(len(result.trace), -1, np.int64)
-    single = np.isin(spots // nodes, jobs[counts == 1])
-    homes[spots[single] // nodes] = spots[single] % nodes
-    before = 0
-    for vc in result.cluster.vcs:
-        if len(result.cluster.vcs) > 1:
-            mine = (result.trace.vc.codes == result.trace.vc.code(vc)) & (homes >= 0)
-            homes[mine] -= before
-        before += sum(group.nodes for group in result.cluster.groups if group.vc == vc)
-    return homes
+def _with_remaining(part: Part, left: Vector, moved: NDArray[np.bool_], duration: Vector, now: float) -> Part:
+    made = part.only(np.ones(len(part.job), bool))
+    job, rows = made.job, made.rows
+    job["work_s"] = duration[rows]
+    running = job["status"] == records.RUNNING
+    waits = moved[rows] & ~running
+    job["remaining_s"][waits] = left[rows][waits]
+    runs = moved[rows] & running
+    since, rate = job["since_s"][runs], job["rate"][runs]
+    job["remaining_s"][runs] = left[rows][runs] + (now - since) * rate
+    job["finish_s"][runs] = now + left[rows][runs] / rate + made.options["tick_s"][0]
+    present = made.jobs_in_system
+    made.cluster["finish_s"] = job["finish_s"][present].min(initial=np.inf)
+    return made
 
 
-def concatenate(first: Trace, second: Trace) -> Trace:
-    """Two traces as one; extra columns that only one has are dropped."""
+def _faults(snapshot: Snapshot) -> list[Fault]:
+    """All rules that a snapshot breaks, one fault each."""
+    jobs = len(snapshot.jobs)
+    faults: list[Fault] = []
 
-    def labels(one: Labels, other: Labels) -> Labels:
-        names = tuple(dict.fromkeys((*one.names, *other.names)))
-        place = {name: number for number, name in enumerate(names)}
-        mine = np.asarray([place[name] for name in one.names], np.int64)
-        theirs = np.asarray([place[name] for name in other.names], np.int64)
-        return Labels(np.concatenate([mine[one.codes], theirs[other.codes]]), names)
+    def fault(name: str, rule: str, value: str = "") -> None:
+        faults.append(Fault(where="snapshot", field=name, rule=rule, value=value))
 
-    return Trace(
-        job_id=np.concatenate([first.job_id, second.job_id]),
-        submit_s=np.concatenate([first.submit_s, second.submit_s]),
-        duration_s=np.concatenate([first.duration_s, second.duration_s]),
-        gpus=np.concatenate([first.gpus, second.gpus]),
-        user=labels(first.user, second.user),
-        vc=labels(first.vc, second.vc),
-        status=labels(first.status, second.status),
-        name=labels(first.name, second.name),
-        kind=labels(first.kind, second.kind),
-        extra={key: np.concatenate([first.extra[key], second.extra[key]]) for key in first.extra.keys() & second.extra.keys()},
-        source=second.source or first.source,
-        filters=second.filters,
-    )
+    if not np.isfinite(snapshot.at_s):
+        fault("at_s", "must be a moment", f"{snapshot.at_s:g}")
+    late = snapshot.jobs.submit_s > snapshot.at_s
+    if late.any():
+        fault("submit_s", f"{int(late.sum())} jobs arrive after the moment of the snapshot", f"{snapshot.at_s:g}")
+    for name in ("remaining_s", "executed_s", "running"):
+        column = np.asarray(getattr(snapshot, name))
+        if column.shape != (jobs,):
+            fault(name, f"must have {jobs} values, one per job", f"shape {column.shape}")
+        elif name != "running":
+            bad = ~np.isfinite(column) | (column < 0)
+            if bad.any():
+                fault(name, f"must be numbers that are not negative ({int(bad.sum())} are not)", examples(column[bad]))
+    where = snapshot.where
+    if where.ndim != 2 or where.shape[1] != 3 or not np.isfinite(where).all():
+        fault("where", "must be rows of (job, node, GPUs)", f"shape {where.shape}")
+    elif len(where):
+        bad = (where[:, 0] < 0) | (where[:, 0] >= jobs) | (where[:, 1] < 0) | (where[:, 2] <= 0) | (where != np.floor(where)).any(axis=1)
+        if bad.any():
+            fault("where", f"{int(bad.sum())} rows name no job, no node or no GPUs", examples(where[bad].astype(np.str_)[:, 0]))
+    return faults

@@ -169,6 +169,34 @@ class Trace:
         return float(np.dot(self.gpus, self.duration_s))
 
 
+def concatenate(first: Trace, second: Trace) -> Trace:
+    """Two traces as one, one after the other; extra columns that only one has are dropped."""
+    if not len(first) or not len(second):
+        return first if len(first) else second
+
+    def labels(one: Labels, other: Labels) -> Labels:
+        names = tuple(dict.fromkeys((*one.names, *other.names)))
+        place = {name: number for number, name in enumerate(names)}
+        mine = np.asarray([place[name] for name in one.names], np.int64)
+        theirs = np.asarray([place[name] for name in other.names], np.int64)
+        return Labels(np.concatenate([mine[one.codes], theirs[other.codes]]), names)
+
+    return Trace(
+        job_id=np.concatenate([first.job_id, second.job_id]),
+        submit_s=np.concatenate([first.submit_s, second.submit_s]),
+        duration_s=np.concatenate([first.duration_s, second.duration_s]),
+        gpus=np.concatenate([first.gpus, second.gpus]),
+        user=labels(first.user, second.user),
+        vc=labels(first.vc, second.vc),
+        status=labels(first.status, second.status),
+        name=labels(first.name, second.name),
+        kind=labels(first.kind, second.kind),
+        extra={key: np.concatenate([first.extra[key], second.extra[key]]) for key in first.extra.keys() & second.extra.keys()},
+        source=second.source or first.source,
+        filters=second.filters,
+    )
+
+
 def check_columns(
     source: str,
     job_id: NDArray[np.str_],

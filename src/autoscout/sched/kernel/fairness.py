@@ -51,8 +51,13 @@ def order_within_leases(view: View) -> None:
             job[j].skew = 0.0 if judged > params[SPREAD_ABOVE] else 1.0
         key[i] = 1.0 / key[i]
         tie[i] = job[j].listed + (0.0 if pending else 1e15)
-        if not pending and view.now < lease_end(job, j, params) - 1e-6:
+        if pending:
+            job[j].queue = 0.0
+        elif view.now < lease_end(job, j, params) - 1e-6:
             flag[i] = PROTECTED
+        elif job[j].queue <= job[j].grants:  # this lease has just ended; while it waits for a decision it counts once
+            job[j].queue = job[j].grants + 1.0
+            view.cluster.expiries += 1
     view.cluster.eligible = params[ELIGIBLE_SHARE]
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from autoscout.sched.kernel.jit import jit
-from autoscout.sched.kernel.log import new_log, note
-from autoscout.sched.kernel.place import give_back, new_ledger, place
-from autoscout.sched.kernel.records import ENDED, PENDING, RUNNING, Index, Log, Records, Table, Vector
+from autoscout.sched.kernel.log import new_log
+from autoscout.sched.kernel.place import place
+from autoscout.sched.kernel.records import PENDING, RUNNING, SAME_S, Index, Ledger, Log, Records, State, Table, Vector
+from autoscout.sched.kernel.state import arrive, end, start
 
 
 @jit
@@ -52,73 +53,74 @@ def pop(heap: Index, size: int, key: Table) -> int:
 
 
 @jit
-def run_fixed(job: Records, node: Records, key: Table, newcomers: Vector, options: Records) -> tuple[Log, int, float]:
+def run_fixed(
+    job: Records,
+    node: Records,
+    clusters: Records,
+    active: Index,
+    ledger: Ledger,
+    recent: Vector,
+    key: Table,
+    newcomers: Vector,
+    options: Records,
+) -> Log:
     """Run until every job ended, nothing can happen any more, or the time is up.
 
-    `key` orders the queue. Jobs that arrive together while nobody waits are tried in the order of `newcomers` first.
+    `key` orders the queue. Jobs that arrive together while nobody waits are tried in the order of `newcomers` first. The two heaps
+    follow from the records of the jobs in the system.
     """
-    option = options[0]
+    option, cluster = options[0], clusters[0]
     jobs = len(job)
-    queue = np.empty(jobs, np.int64)
-    running = np.empty(jobs, np.int64)
+    state = State(job, active, node, cluster, ledger, recent)
+    queue, running = np.empty(jobs, np.int64), np.empty(jobs, np.int64)
     finish = np.full((1, jobs), np.inf)
     fresh_key = newcomers.reshape((1, jobs))
-    waiting = 0
-    busy = 0
-    arrived = 0
-    decisions = 0
-    free = node["gpus"].sum()
-    ledger = new_ledger(jobs, node)
+    waiting = busy = 0
+    for i in range(cluster.present):
+        j = active[i]
+        if job[j].status == RUNNING:
+            finish[0, j] = job[j].finish_s
+            busy = push(running, busy, finish, j)
+        else:
+            waiting = push(queue, waiting, key, j)
     log = new_log(option.logging > 0)
-    now = 0.0
-    idle = 0.0
     while True:
-        due = np.inf
-        if arrived < jobs:
-            due = job[arrived].submit_s
+        due = cluster.woken_s
+        if cluster.arrived < jobs:
+            due = min(due, job[cluster.arrived].submit_s)
         if busy > 0:
             due = min(due, finish[0, running[0]])
-        if due == np.inf or due > option.until_s:
+        if due == np.inf or due >= option.until_s:
             break
-        if waiting > 0:
-            idle += free * (due - now)
-        now = max(now, due)
-        while busy > 0 and finish[0, running[0]] <= now:
+        if cluster.blocked > 0:
+            cluster.idle_gpu_s += cluster.free_gpus * (due - cluster.now_s)
+        now = cluster.now_s = max(cluster.now_s, due)
+        cluster.woken_s = np.inf
+        while busy > 0 and finish[0, running[0]] <= now + SAME_S:
             j = running[0]
             busy = pop(running, busy, finish)
-            job[j].status = ENDED
-            job[j].executed_s += job[j].remaining_s / job[j].rate
-            job[j].remaining_s = 0.0
-            job[j].end_s = finish[0, j]
-            free += job[j].gpus
-            if option.logging > 0:
-                log = note(log, now, j, job[j].gpus, ledger, -1.0)
-            give_back(job, j, node, option.placement, ledger)
+            log = end(state, j, now, option, log)
         by_newcomer = waiting == 0
-        first = arrived
-        while arrived < jobs and job[arrived].submit_s <= now:
-            job[arrived].status = PENDING
-            job[arrived].since_s = job[arrived].submit_s
-            waiting = push(queue, waiting, fresh_key if by_newcomer else key, arrived)
-            arrived += 1
-        decisions += 1
+        first = cluster.arrived
+        while cluster.arrived < jobs and job[cluster.arrived].submit_s <= now:
+            arrive(job, cluster.arrived, cluster)
+            waiting = push(queue, waiting, fresh_key if by_newcomer else key, cluster.arrived - 1)
+        cluster.decisions += 1
         while waiting > 0:
             j = queue[0]
             gpus = job[j].gpus
-            if gpus > free + 1e-9 or not place(job, j, node, option, job[j].skew > option.pack_limit, ledger):
+            if gpus > cluster.free_gpus + 1e-9 or not place(job, j, node, option, job[j].skew > option.pack_limit, ledger):
                 break
             waiting = pop(queue, waiting, fresh_key if by_newcomer else key)
-            free -= gpus
-            job[j].start_s = now
-            job[j].since_s = now
-            job[j].status = RUNNING
-            finish[0, j] = now + job[j].remaining_s / job[j].rate + option.tick_s
+            log = start(job, j, now, option, cluster, ledger, log)
+            finish[0, j] = job[j].finish_s
             busy = push(running, busy, finish, j)
-            if option.logging > 0:
-                log = note(log, now, j, gpus, ledger, 1.0)
         if by_newcomer and waiting > 0:  # from now on these wait in the queue like all others
             waiting = 0
-            for j in range(first, arrived):
+            for j in range(first, cluster.arrived):
                 if job[j].status == PENDING:
                     waiting = push(queue, waiting, key, j)
-    return log, decisions, idle
+        cluster.blocked = 1.0 if waiting > 0 else 0.0
+    active[:busy], active[busy : busy + waiting] = running[:busy], queue[:waiting]
+    cluster.present = busy + waiting
+    return log

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from autoscout.sched.kernel.records import CLUSTER, JOB, NODE, OPTIONS, View
+from autoscout.sched.kernel.records import CLUSTER, JOB, NODE, OPTIONS, Ledger, View
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -44,10 +44,12 @@ if COMPILED:
             _TYPES.int64[::1],
             _TYPES.Array(numba.from_dtype(JOB), 1, "C", aligned=False),
             numba.from_dtype(CLUSTER),
-            *(_VECTOR,) * 5,
+            *(_VECTOR,) * 6,
         ],
         View,
     )
+    _INDEX = _TYPES.int64[::1]
+    _LEDGER = _TYPES.NamedTuple([_TYPES.int64[:, ::1], _INDEX, _VECTOR, _INDEX, _INDEX, _TYPES.float64[:, ::1]], Ledger)
     _RANK = _TYPES.void(_VIEW)
     _WAKE = _TYPES.float64(_VIEW)
     _LOOP = (
@@ -56,10 +58,12 @@ if COMPILED:
         _TYPES.Array(numba.from_dtype(JOB), 1, "C", aligned=False),
         _TYPES.Array(numba.from_dtype(NODE), 1, "C", aligned=False),
         _TYPES.Array(numba.from_dtype(CLUSTER), 1, "C", aligned=False),
-        _TYPES.float64[:, ::1],  # params, one row per configuration in force
-        _VECTOR,  # when each row takes over
+        _INDEX,  # jobs in the system
+        _LEDGER,
+        _VECTOR,  # services of the latest ends
+        _VECTOR,  # params
         _VECTOR,  # memory of the policy
-        _TYPES.Array(numba.from_dtype(OPTIONS), 1, "C", aligned=False),  # one record per configuration in force
+        _TYPES.Array(numba.from_dtype(OPTIONS), 1, "C", aligned=False),
     )
     _sources = sorted([*(_SCHED / "kernel").glob("*.py"), *(_SCHED / "reference").glob("*.py")])
     _digest = hashlib.sha256(b"".join(path.read_bytes() for path in _sources)).hexdigest()[:16]

@@ -15,7 +15,8 @@ def new_log(wanted: bool) -> Log:
 
 
 @jit
-def _append(log: Log, time: float, j: int, node: int, gpus: float) -> Log:
+def append(log: Log, time: float, j: int, node: int, gpus: float) -> Log:
+    """Add a row."""
     rows, filled = log
     if filled[0] == rows.shape[0]:
         larger = np.zeros((2 * rows.shape[0], LOG_COLUMNS))
@@ -32,9 +33,9 @@ def note(log: Log, time: float, j: int, gpus: float, ledger: Ledger, sign: float
     """Write down what job `j` holds now: sign 1 after it was given, -1 before it is taken away."""
     held = ledger.held
     if held[0, j] >= 0 or held[1, j] < 0:
-        return _append(log, time, j, held[0, j], sign * gpus)
+        return append(log, time, j, held[0, j], sign * gpus)
     link = held[1, j]
     while link >= 0:
-        log = _append(log, time, j, ledger.link_node[link], sign * ledger.link_gpus[link])
+        log = append(log, time, j, ledger.link_node[link], sign * ledger.link_gpus[link])
         link = ledger.link_next[link]
     return log

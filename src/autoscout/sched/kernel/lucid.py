@@ -8,9 +8,10 @@ import numpy as np
 
 from autoscout.sched.kernel.jit import jit
 from autoscout.sched.kernel.log import new_log, note
-from autoscout.sched.kernel.place import give_back, new_ledger, place
+from autoscout.sched.kernel.place import give_back, place
 from autoscout.sched.kernel.profiler import expected, next_check
-from autoscout.sched.kernel.records import ABSENT, ENDED, PENDING, RUNNING, Index, Ledger, Log, Record, Records, Table, Vector, record
+from autoscout.sched.kernel.records import ENDED, RECENT, RUNNING, SAME_S, Index, Ledger, Log, Record, Records, Table, Vector, record
+from autoscout.sched.kernel.state import arrive
 
 PROFILE = record(  # one per job
     "score",  # 0 tiny, 1 medium, 2 jumbo
@@ -55,6 +56,8 @@ class Packing(NamedTuple):
     ledger: Ledger
     pairs: Pairs
     common: Record
+    cluster: Record
+    recent: Vector
 
 
 _BORROWED = 9999  # name of a node that came back; higher than all others
@@ -132,10 +135,16 @@ def _partner_for(packing: Packing, j: int, busy: int, option: Record) -> int:
 
 
 @jit
-def _begin(job: Records, j: int, now: float, ticks: bool) -> None:
-    job[j].start_s = now
+def _begin(job: Records, j: int, now: float, ticks: bool, cluster: Record) -> None:
+    if job[j].start_s < 0:
+        job[j].start_s = now
+    job[j].waited_s += now - job[j].since_s
     job[j].since_s = now
     job[j].status = RUNNING
+    job[j].grants = 0.0
+    job[j].listed = cluster.listed
+    cluster.listed += 1
+    cluster.pending -= 1
     _expect_end(job, j, ticks)
 
 
@@ -144,7 +153,8 @@ def _begin_alone(packing: Packing, j: int, now: float, ticks: bool) -> None:
     """`j` has just been placed on GPUs of its own."""
     packing.profile[j].alone = 1.0
     packing.profile[j].full_rate = packing.job[j].rate
-    _begin(packing.job, j, now, ticks)
+    packing.cluster.free_gpus -= packing.job[j].gpus
+    _begin(packing.job, j, now, ticks, packing.cluster)
 
 
 @jit
@@ -160,7 +170,7 @@ def _join(packing: Packing, j: int, r: int, now: float, ticks: bool) -> None:
     profile[j].partner, profile[r].partner = r, j
     profile[j].alone = profile[r].alone = 0.0
     profile[j].packed_at_s = now
-    _begin(job, j, now, ticks)
+    _begin(job, j, now, ticks, packing.cluster)
     _expect_end(job, r, ticks)
 
 
@@ -175,12 +185,12 @@ def _hand_over(ledger: Ledger, j: int, r: int) -> None:
 @jit
 def _end_due(packing: Packing, busy: int, now: float, option: Record, log: Log) -> tuple[int, Log]:
     """Take out all running jobs that end by `now`, in order of start."""
-    job, profile, ledger, running = packing.job, packing.profile, packing.ledger, packing.running
+    job, profile, ledger, running, cluster = packing.job, packing.profile, packing.ledger, packing.running, packing.cluster
     logging = packing.common.logging > 0
     kept = 0
     for i in range(busy):
         j = running[i]
-        if job[j].finish_s > now:
+        if job[j].finish_s > now + SAME_S:
             running[kept] = j
             kept += 1
             continue
@@ -188,8 +198,12 @@ def _end_due(packing: Packing, busy: int, now: float, option: Record, log: Log) 
         job[j].remaining_s = 0.0
         job[j].status = ENDED
         job[j].end_s = now
+        packing.recent[cluster.ended % RECENT] = job[j].executed_s * job[j].gpus
+        cluster.ended += 1
+        cluster.present -= 1
         r = int(profile[j].partner)
         if r < 0:
+            cluster.free_gpus += job[j].gpus
             if logging:
                 log = note(log, now, j, job[j].gpus, ledger, -1.0)
             give_back(job, j, packing.node, packing.common.placement, ledger)
@@ -223,16 +237,19 @@ def _insert(queue: Index, waiting: int, job: Records, j: int) -> int:
 
 
 @jit
-def _resize(node: Records, name: Index, count: int, change: float) -> int:
-    """A node leaves (an idle one, the highest name first; nobody leaves when all are busy) or one comes; the number of slots in use."""
+def _resize(node: Records, name: Index, cluster: Record, change: float) -> None:
+    """A node leaves (an idle one, the highest name first; nobody leaves when all are busy) or one comes."""
+    count = cluster.slots
     if change > 0:
         for i in range(count):
             if node[i].gpus > 0 and name[i] == _BORROWED:
-                return count
+                return
         node[count].gpus = node[count].free = node["gpus"].max()
         node[count].speed = 1.0
         name[count] = _BORROWED
-        return count + 1
+        cluster.slots += 1
+        cluster.free_gpus += node[count].gpus
+        return
     idle = -1
     for i in range(count):
         if node[i].gpus > 0 and node[i].free == node[i].gpus and (idle < 0 or name[i] > name[idle]):
@@ -242,8 +259,8 @@ def _resize(node: Records, name: Index, count: int, change: float) -> int:
             if name[i] == _BORROWED and i != idle and node[i].gpus > 0:
                 name[i], name[idle] = name[idle], name[i]
                 break
+        cluster.free_gpus -= node[idle].gpus
         node[idle].gpus = node[idle].free = 0.0
-    return count
 
 
 @jit
@@ -295,96 +312,82 @@ def _serve(packing: Packing, waiting: int, busy: int, now: float, may_pack: bool
 
 
 @jit
-def _resume(packing: Packing, option: Record) -> int:
-    """Place the jobs of a snapshot that were running; how many found a place."""
-    job = packing.job
-    busy = 0
-    for j in range(len(job)):
-        if job[j].status == RUNNING:
-            job[j].status = ABSENT
-            if place(job, j, packing.node, packing.common, True, packing.ledger):
-                _begin_alone(packing, j, 0.0, option.ticks > 0)
-                packing.running[busy] = j
-                busy += 1
-    return busy
-
-
-@jit
 def run_lucid(
     job: Records,
-    profile: Records,
     node: Records,
+    clusters: Records,
+    active: Index,
+    ledger: Ledger,
+    recent: Vector,
+    profile: Records,
     name: Index,
     scaling: Table,
     pairs: Pairs,
     forecast_at: Vector,
     forecast_jobs: Vector,
+    settings: Records,
     options: Records,
-    change_at: Vector,
-    commons: Records,
-) -> tuple[Log, int]:
-    """Run until every job ended or nothing can happen any more; jobs that ended in the profiler are marked so beforehand.
+) -> Log:
+    """Run until every job ended, nothing can happen any more, or the time is up.
 
-    `node` has free records at its end for nodes that `scaling` (moment, change) brings. Row i of `options` holds from
-    `change_at[i]`; `commons` holds one record of the options that all loops have.
+    `active` holds the running jobs in order of start and then the waiting ones in order. `node` and `name` have free records at their end
+    for nodes that `scaling` (moment, change) brings.
     """
-    option = options[0]
-    row = 0
+    option, common, cluster = settings[0], options[0], clusters[0]
     jobs = len(job)
-    common = commons[0]
     queue, running = np.empty(jobs, np.int64), np.empty(jobs, np.int64)
-    packing = Packing(job, profile, node, queue, running, new_ledger(jobs, node), pairs, common)
+    waiting = busy = 0
+    for i in range(cluster.present):
+        if job[active[i]].status == RUNNING:
+            running[busy] = active[i]
+            busy += 1
+        else:
+            queue[waiting] = active[i]
+            waiting += 1
+    packing = Packing(job, profile, node, queue, running, ledger, pairs, common, cluster, recent)
     log = new_log(common.logging > 0)
-    slots = name.shape[0] - scaling.shape[0]
-    waiting = arrived = scaled = decisions = 0
-    may_pack = option.quiet_jobs < 0
-    checked = -np.inf
-    now = 0.0
-    busy = _resume(packing, option)
+    scaled = 0
     while True:
-        while arrived < jobs and job[arrived].status != ABSENT:
-            arrived += 1
+        now = cluster.now_s
         due = np.inf
-        if arrived < jobs:
-            due = job[arrived].submit_s
+        if cluster.arrived < jobs:
+            due = job[cluster.arrived].submit_s
         for i in range(busy):
             due = min(due, job[running[i]].finish_s)
         if waiting > 0:
+            due = min(due, cluster.woken_s)
             if option.quiet_jobs >= 0:
                 due = min(due, next_check(now + 1.0, option.check_every_s, option.clock_zero_s))
             if scaled < scaling.shape[0]:
                 due = min(due, scaling[scaled, 0])
-        if scaled > 0 and waiting > 0 and scaling[scaled - 1, 0] == now:
-            due = min(due, now + 1.0)
-        if row + 1 < change_at.shape[0] and waiting > 0:
-            due = min(due, change_at[row + 1])
         due = max(due, now)
-        if due == np.inf or due > common.until_s:
+        if due == np.inf or due >= common.until_s:
             break
-        while row + 1 < change_at.shape[0] and change_at[row + 1] <= due:
-            row += 1
-            option = options[row]
-            may_pack = may_pack or option.quiet_jobs < 0
-            checked = -np.inf
+        cluster.woken_s = np.inf
         while scaled < scaling.shape[0] and scaling[scaled, 0] < due:
-            slots = _resize(node, name, slots, scaling[scaled, 1])
+            _resize(node, name, cluster, scaling[scaled, 1])
             scaled += 1
-        now = due
+        if cluster.blocked > 0:
+            cluster.idle_gpu_s += cluster.free_gpus * (due - now)
+        now = cluster.now_s = due
         busy, log = _end_due(packing, busy, now, option, log)
-        while arrived < jobs and job[arrived].submit_s <= now:
-            if job[arrived].status == ABSENT:
-                job[arrived].status = PENDING
-                job[arrived].since_s = job[arrived].submit_s
-                waiting = _insert(queue, waiting, job, arrived)
-            arrived += 1
+        while cluster.arrived < jobs and job[cluster.arrived].submit_s <= now:
+            arrive(job, cluster.arrived, cluster)
+            waiting = _insert(queue, waiting, job, cluster.arrived - 1)
         if option.quiet_jobs >= 0:
             check = next_check(now + 1e-9 - option.check_every_s, option.check_every_s, option.clock_zero_s)
-            if check > checked:
-                may_pack = not expected(check, forecast_at, forecast_jobs) <= option.quiet_jobs
-                checked = check
-        decisions += 1
-        waiting, busy, log = _serve(packing, waiting, busy, now, may_pack, option, log)
+            if check > cluster.checked_s:
+                cluster.may_pack = 0.0 if expected(check, forecast_at, forecast_jobs) <= option.quiet_jobs else 1.0
+                cluster.checked_s = check
+        cluster.decisions += 1
+        waiting, busy, log = _serve(packing, waiting, busy, now, cluster.may_pack > 0, option, log)
         while scaled < scaling.shape[0] and scaling[scaled, 0] <= now:
-            slots = _resize(node, name, slots, scaling[scaled, 1])
+            _resize(node, name, cluster, scaling[scaled, 1])
             scaled += 1
-    return log, decisions
+            cluster.woken_s = now + 1.0  # whoever waits may find room a second later
+        cluster.blocked = 1.0 if waiting > 0 else 0.0
+    while scaled < scaling.shape[0]:
+        _resize(node, name, cluster, scaling[scaled, 1])
+        scaled += 1
+    active[:busy], active[busy : busy + waiting] = running[:busy], queue[:waiting]
+    return log

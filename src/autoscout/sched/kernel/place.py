@@ -9,21 +9,24 @@ from __future__ import annotations
 import numpy as np
 
 from autoscout.sched.kernel.jit import jit
-from autoscout.sched.kernel.records import PLACE_CONSOLIDATED, PLACE_COUNT, PLACE_FEWEST, Ledger, Record, Records
+from autoscout.sched.kernel.records import PLACE_CONSOLIDATED, PLACE_COUNT, PLACE_FEWEST, Index, Ledger, Record, Records, Table
+
+
+CHAINED = -2
+"""In rows of allocations: the job runs on several nodes, one row each."""
 
 
 @jit
-def new_ledger(jobs: int, node: Records) -> Ledger:
-    """An empty ledger; every link holds at least one GPU, so there are no more links than GPUs."""
-    gpus = int(node["gpus"].sum())
-    widest = int(node["gpus"].max())
+def new_ledger(jobs: int, shares: Table) -> Ledger:
+    """An empty ledger over what is left of shared GPUs; every link holds at least one GPU, so there are no more links than GPUs."""
+    gpus = shares.shape[0] * shares.shape[1]
     return Ledger(
         np.full((2, jobs), -1, np.int64),
         np.full(gpus + 1, -1, np.int64),
         np.zeros(gpus + 1),
         np.arange(1, gpus + 2),
         np.zeros(1, np.int64),
-        np.full((len(node), widest), -1.0),
+        shares,
     )
 
 
@@ -77,29 +80,34 @@ def _emptiest(node: Records, kind: float) -> int:
 
 
 @jit
-def _several(node: Records, gpus: float, kind: float, size: float, to_emptiest: bool, ledger: Ledger, j: int) -> bool:
-    """Whole free nodes plus one node for the rest; all or nothing."""
-    whole = int(gpus // size)
-    rest = gpus - whole * size
-    free_nodes = 0
-    for i in range(len(node)):
-        if node[i].free == size and (kind < 0 or node[i].kind == kind):
-            free_nodes += 1
-    if free_nodes < whole:
-        return False
+def _several(node: Records, gpus: float, kind: float, size: float, fewest: float, to_emptiest: bool, ledger: Ledger, j: int) -> bool:
+    """Whole free nodes, the largest first, plus one node for the rest; on the fewest nodes possible, all or nothing."""
+    left = gpus
     taken = 0
-    for i in range(len(node)):
-        if taken == whole:
+    while left >= size:  # nodes of one size after the other
+        for i in range(len(node)):
+            if left < size:
+                break
+            if node[i].gpus == size and node[i].free == size and (kind < 0 or node[i].kind == kind):
+                _take(node, i, size, ledger, j)
+                left -= size
+                taken += 1
+        smaller = 0.0
+        for i in range(len(node)):
+            if smaller < node[i].gpus < size and (kind < 0 or node[i].kind == kind):
+                smaller = node[i].gpus
+        if smaller == 0.0 or taken + np.ceil(left / smaller) > fewest:
             break
-        if node[i].free == size and (kind < 0 or node[i].kind == kind):
-            _take(node, i, size, ledger, j)
-            taken += 1
-    if rest > 0:
-        last = _emptiest(node, kind) if to_emptiest else best_fit(node, rest, kind)
-        if last < 0 or node[last].free < rest:
-            release(node, j, gpus, ledger)
-            return False
-        _take(node, last, rest, ledger, j)
+        size = smaller
+    last = -1
+    if left > 0:
+        last = _emptiest(node, kind) if to_emptiest else best_fit(node, left, kind)
+        taken += 1
+    if taken > fewest or (left > 0 and (last < 0 or node[last].free < left)):
+        release(node, j, gpus, ledger)
+        return False
+    if left > 0:
+        _take(node, last, left, ledger, j)
     return True
 
 
@@ -146,7 +154,7 @@ def _share(node: Records, gpus: float, kind: float, ledger: Ledger, j: int) -> b
         node[found].free -= 1.0
         node[found].shared += 1.0
         slots[found, slot] = 1.0
-    slots[found, slot] -= gpus
+    slots[found, slot] = max(0.0, slots[found, slot] - gpus)  # below zero means that nobody shares it
     held[0, j] = found
     held[1, j] = slot
     return True
@@ -212,6 +220,19 @@ def _slowest(node: Records, ledger: Ledger, j: int) -> float:
 
 
 @jit
+def _set_rate(job: Records, j: int, node: Records, option: Record, ledger: Ledger) -> None:
+    """The speed of a job that holds whole GPUs: of its slowest node, less when it is on more nodes than needed."""
+    nodes = count_links(ledger, j)
+    job[j].nodes = nodes
+    rate = _slowest(node, ledger, j)
+    if nodes == job[j].fewest + 1:
+        rate *= option.slow_two
+    elif nodes > job[j].fewest + 1:
+        rate *= option.slow_more
+    job[j].rate = rate
+
+
+@jit
 def place(job: Records, j: int, node: Records, option: Record, must_pack: bool, ledger: Ledger) -> bool:
     """Give job `j` its GPUs if the placement rules of `option` allow it; sets its rate and node count.
 
@@ -241,38 +262,77 @@ def place(job: Records, j: int, node: Records, option: Record, must_pack: bool, 
     size = largest_node(node, kind)
     placed = False
     if gpus > size and mode != PLACE_FEWEST:
-        placed = _several(node, gpus, kind, size, option.remainder_to_emptiest > 0, ledger, j)
-    fewest = np.ceil(gpus / size)
+        placed = _several(node, gpus, kind, size, job[j].fewest, option.remainder_to_emptiest > 0, ledger, j)
     if not placed and (mode != PLACE_CONSOLIDATED and not must_pack):
         placed = _spread(node, gpus, kind, ledger, j)
-        if placed and mode == PLACE_FEWEST and count_links(ledger, j) > fewest:
+        if placed and mode == PLACE_FEWEST and count_links(ledger, j) > job[j].fewest:
             release(node, j, gpus, ledger)
             placed = False
     if not placed:
         return False
-    nodes = count_links(ledger, j)
-    job[j].nodes = nodes
-    rate = _slowest(node, ledger, j)
-    if nodes == fewest + 1:
-        rate *= option.slow_two
-    elif nodes > fewest + 1:
-        rate *= option.slow_more
-    job[j].rate = rate
+    _set_rate(job, j, node, option, ledger)
     return True
 
 
 @jit
-def stay(job: Records, j: int, node: Records, mode: float, ledger: Ledger) -> bool:
-    """Give job `j` its GPUs on the node it calls home, if they are free there; shares of one GPU are placed anew."""
-    home = int(job[j].home)
+def stay(job: Records, j: int, node: Records, option: Record, where: Table, ledger: Ledger) -> bool:
+    """Give job `j` its GPUs on the nodes of `where`, rows of (job, node, GPUs), if they are free there and add up to what it wants.
+
+    Shares of one GPU are placed anew.
+    """
     gpus = job[j].gpus
-    if mode == PLACE_COUNT or gpus < 1.0 or home >= len(node) or node[home].free < gpus:
+    if option.placement == PLACE_COUNT or gpus < 1.0 or where[:, 2].sum() != gpus:
         return False
-    ledger.held[0, j] = home
-    node[home].free -= gpus
-    job[j].rate = node[home].speed
-    job[j].nodes = 1.0
+    for row in range(len(where)):
+        if node[int(where[row, 1])].free < where[row, 2]:
+            return False
+    if len(where) == 1:
+        ledger.held[0, j] = int(where[0, 1])
+        node[int(where[0, 1])].free -= gpus
+    else:
+        for row in range(len(where)):
+            _take(node, int(where[row, 1]), where[row, 2], ledger, j)
+    _set_rate(job, j, node, option, ledger)
     return True
+
+
+@jit
+def restore(ledger: Ledger, where: Table) -> None:
+    """Fill an empty ledger from rows of (job, node, GPUs, GPU it shares or -1), in the order of the chains; nodes are left alone."""
+    held, link_node, link_gpus, link_next, cursor, _ = ledger
+    for row in range(len(where) - 1, -1, -1):
+        j, i, gpus, slot = int(where[row, 0]), int(where[row, 1]), where[row, 2], int(where[row, 3])
+        if slot != CHAINED:
+            held[0, j], held[1, j] = i, slot
+            continue
+        link = cursor[0]
+        cursor[0] = link_next[link]
+        link_node[link], link_gpus[link], link_next[link] = i, gpus, held[1, j]
+        held[1, j] = link
+
+
+@jit
+def allocations(job: Records, active: Index, present: int, ledger: Ledger) -> Table:
+    """Rows of (job, node, GPUs, GPU it shares, -1 for whole ones or CHAINED for one of several nodes), from which `restore` rebuilds."""
+    held = ledger.held
+    count = 0
+    for i in range(present):
+        if held[0, active[i]] >= 0 or held[1, active[i]] >= 0:
+            count += count_links(ledger, active[i])
+    rows = np.zeros((count, 4))
+    at = 0
+    for i in range(present):
+        j = active[i]
+        if held[0, j] >= 0:
+            rows[at, 0], rows[at, 1], rows[at, 2], rows[at, 3] = j, held[0, j], job[j].gpus, held[1, j]
+            at += 1
+            continue
+        link = held[1, j]
+        while link >= 0:
+            rows[at, 0], rows[at, 1], rows[at, 2], rows[at, 3] = j, ledger.link_node[link], ledger.link_gpus[link], CHAINED
+            at += 1
+            link = ledger.link_next[link]
+    return rows
 
 
 @jit

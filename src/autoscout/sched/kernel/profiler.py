@@ -6,8 +6,9 @@ import numpy as np
 
 from autoscout.sched.kernel.fixed import pop, push
 from autoscout.sched.kernel.jit import jit
-from autoscout.sched.kernel.place import give_back, new_ledger, place
-from autoscout.sched.kernel.records import Record, Records, Table, Vector, record
+from autoscout.sched.kernel.log import append, new_log
+from autoscout.sched.kernel.place import give_back, place
+from autoscout.sched.kernel.records import ENDED, PENDING, RUNNING, Index, Ledger, Log, Record, Records, Vector, record
 
 PROFILER = record(
     "gpu_limit",  # larger jobs skip the profiler
@@ -43,15 +44,6 @@ def next_check(now: float, every_s: float, zero: float) -> float:
 
 
 @jit
-def _with_room(rows: Table, used: int) -> Table:
-    if used < rows.shape[0]:
-        return rows
-    larger = np.zeros((2 * used, 2))
-    larger[:used] = rows
-    return larger
-
-
-@jit
 def _scaling(now: float, waiting: int, grown: bool, idle: bool, option: Record, forecast_at: Vector, forecast_gpus: Vector) -> float:
     """1: borrow a node now; -1: give it back; 0: leave it."""
     if option.elastic > 0 and not grown and waiting > option.grow_at:
@@ -65,81 +57,87 @@ def _scaling(now: float, waiting: int, grown: bool, idle: bool, option: Record, 
 
 @jit
 def run_profiler(
-    job: Records, node: Records, placing: Records, options: Records, change_at: Vector, forecast_at: Vector, forecast_gpus: Vector
-) -> tuple[Vector, Vector, Vector, Table]:
-    """When each job entered and left the profiler (-1: it never did), how long it might stay, how the borrowed node came and went.
+    job: Records,
+    node: Records,
+    clusters: Records,
+    active: Index,
+    ledger: Ledger,
+    options: Records,
+    settings: Records,
+    forecast_at: Vector,
+    forecast_gpus: Vector,
+) -> Log:
+    """Run until everybody has left the profiler, or the time is up; returns when the borrowed node came and went.
 
-    The last of `node` is the one that may be borrowed, with nothing free. `placing` holds one record of `OPTIONS` for placement. Row i of
-    `options` holds from `change_at[i]`.
+    A job that leaves is ENDED, with `start_s` and `end_s` the moments it entered and left and `remaining_s` the longest it might have stayed;
+    one that is too large leaves when it arrives and has no `start_s`. The last of `node` is the one that may be borrowed.
     """
-    option = options[0]
-    rules = placing[0]
-    row = 0
+    option, rules, cluster = settings[0], options[0], clusters[0]
     jobs = len(job)
-    allowed = np.zeros(jobs)
-    entered, left = np.full(jobs, -1.0), np.full(jobs, -1.0)
-    scaling = np.zeros((16, 2))
-    scalings = 0
-    key = np.empty((1, jobs))
+    key, finish = np.empty((1, jobs)), np.full((1, jobs), np.inf)
     for j in range(jobs):
         key[0, j] = job[j].gpus
-    finish = np.full((1, jobs), np.inf)
     queue, running = np.empty(jobs, np.int64), np.empty(jobs, np.int64)
+    waiting = busy = 0
+    for i in range(cluster.present):
+        j = active[i]
+        if job[j].status == RUNNING:
+            finish[0, j] = job[j].finish_s
+            busy = push(running, busy, finish, j)
+        else:
+            waiting = push(queue, waiting, key, j)
+    moves = new_log(True)
     extra = len(node) - 1
-    ledger = new_ledger(jobs, node)
-    free = node["free"].sum()
-    waiting = busy = arrived = 0
-    grown = False
-    usable = np.inf
-    now = -1.0
     wait_s = max(option.tick_s, 1e-6)
     while True:
-        due = usable
-        while row + 1 == change_at.shape[0] and arrived < jobs and job[arrived].gpus > option.gpu_limit:
-            arrived += 1  # nobody will ever look at it
-        if arrived < jobs:
-            due = min(due, job[arrived].submit_s)
+        while cluster.arrived < jobs and job[cluster.arrived].gpus > option.gpu_limit and job[cluster.arrived].submit_s < rules.until_s:
+            job[cluster.arrived].status, job[cluster.arrived].end_s = ENDED, job[cluster.arrived].submit_s
+            cluster.arrived += 1
+        due = min(cluster.usable_s, cluster.woken_s)
+        if cluster.arrived < jobs:
+            due = min(due, job[cluster.arrived].submit_s)
         if busy > 0:
             due = min(due, finish[0, running[0]])
-        calm = grown and waiting < option.shrink_at and node[extra].free == node[extra].gpus
-        crowded = option.elastic > 0 and not grown and waiting > option.grow_at
-        if crowded:
-            due = min(due, next_check(now + wait_s, option.grow_every_s, option.clock_zero_s))
-        if calm and (arrived < jobs or busy > 0):
-            due = min(due, next_check(now + wait_s, option.shrink_every_s, option.clock_zero_s))
-        if due == np.inf:
+        idle = node[extra].free == node[extra].gpus
+        if option.elastic > 0 and cluster.grown == 0 and waiting > option.grow_at:
+            due = min(due, next_check(cluster.now_s + wait_s, option.grow_every_s, option.clock_zero_s))
+        if cluster.grown > 0 and waiting < option.shrink_at and idle and (cluster.arrived < jobs or busy > 0):
+            due = min(due, next_check(cluster.now_s + wait_s, option.shrink_every_s, option.clock_zero_s))
+        if due == np.inf or due >= rules.until_s:
             break
-        now = due
-        while row + 1 < change_at.shape[0] and change_at[row + 1] <= now:
-            row += 1
-            option = options[row]
-        usable = np.inf
+        now = cluster.now_s = due
+        cluster.usable_s = cluster.woken_s = np.inf
         while busy > 0 and finish[0, running[0]] <= now:
             j = running[0]
             busy = pop(running, busy, finish)
-            free += job[j].gpus
+            job[j].status, job[j].end_s = ENDED, finish[0, j]
+            cluster.free_gpus += job[j].gpus
             give_back(job, j, node, rules.placement, ledger)
-        while arrived < jobs and job[arrived].submit_s <= now:
-            if job[arrived].gpus <= option.gpu_limit:
-                waiting = push(queue, waiting, key, arrived)
-            arrived += 1
+        while cluster.arrived < jobs and job[cluster.arrived].submit_s <= now:
+            j = cluster.arrived
+            cluster.arrived += 1
+            if job[j].gpus <= option.gpu_limit:
+                job[j].status = PENDING
+                waiting = push(queue, waiting, key, j)
+            else:
+                job[j].status, job[j].end_s = ENDED, job[j].submit_s
         while waiting > 0:
             j = queue[0]
-            if job[j].gpus > free or not place(job, j, node, rules, True, ledger):
+            if job[j].gpus > cluster.free_gpus + 1e-9 or not place(job, j, node, rules, True, ledger):
                 break
             waiting = pop(queue, waiting, key)
-            free -= job[j].gpus
-            entered[j] = now
-            allowed[j] = option.time_limit_s
-            left[j] = finish[0, j] = now + min(job[j].work_s, allowed[j])
+            cluster.free_gpus -= job[j].gpus
+            job[j].status, job[j].start_s, job[j].remaining_s = RUNNING, now, option.time_limit_s
+            job[j].finish_s = finish[0, j] = now + min(job[j].work_s, option.time_limit_s)
             busy = push(running, busy, finish, j)
-        change = _scaling(now, waiting, grown, node[extra].free == node[extra].gpus, option, forecast_at, forecast_gpus)
+        idle = node[extra].free == node[extra].gpus
+        change = _scaling(now, waiting, cluster.grown > 0, idle, option, forecast_at, forecast_gpus)
         if change != 0.0:
-            grown = change > 0
-            node[extra].free = node[extra].gpus if grown else 0.0
-            free += change * node[extra].gpus
-            usable = now + option.tick_s if grown else np.inf
-            scaling = _with_room(scaling, scalings)
-            scaling[scalings, 0], scaling[scalings, 1] = now, change
-            scalings += 1
-    return entered, left, allowed, scaling[:scalings]
+            cluster.grown = 1 if change > 0 else 0
+            node[extra].free = node[extra].gpus if change > 0 else 0.0
+            cluster.free_gpus += change * node[extra].gpus
+            cluster.usable_s = now + option.tick_s if change > 0 else np.inf
+            moves = append(moves, now, 0, extra, change)
+    active[:busy], active[busy : busy + waiting] = running[:busy], queue[:waiting]
+    cluster.present, cluster.pending = busy + waiting, waiting
+    return moves

@@ -25,27 +25,26 @@ import numpy as np
 from autoscout.sched.kernel.backfill import backfill
 from autoscout.sched.kernel.jit import jit, loop
 from autoscout.sched.kernel.log import new_log, note
-from autoscout.sched.kernel.place import give_back, new_ledger, place
+from autoscout.sched.kernel.place import give_back, place
 from autoscout.sched.kernel.records import (
-    ABSENT,
     COMPETES,
-    ENDED,
     PENDING,
     PLACE_CONSOLIDATED,
     PROTECTED,
     RUNNING,
+    SAME_S,
     SET_ASIDE,
     WALK_STRICT,
     Index,
+    Ledger,
     Log,
     Record,
     Records,
     State,
-    Table,
     Vector,
     View,
 )
-from autoscout.sched.kernel.state import remaining_at, resume_running, start, stop
+from autoscout.sched.kernel.state import arrive, end, remaining_at, start, stop
 
 _STUCK_LIMIT = 1_000  # decisions in vain, with nothing running and nobody to come, after which a run ends
 _LOOK_EVERY, _FUTILE_LIMIT = 1_000, 50
@@ -91,41 +90,33 @@ def _set_aside(n: int, flag: Vector, eligible: float) -> None:
 
 
 @jit
-def _futile(job: Records, active: Index, now: float, cluster: Record, watch: Vector) -> bool:
-    """Whether no work gets done any more; `watch` holds the least that was left at a look, and the looks since."""
+def _futile(job: Records, active: Index, now: float, cluster: Record) -> bool:
+    """Whether no work gets done any more, however often one looks."""
     if cluster.decisions % _LOOK_EVERY > 0:
         return False
     left = 0.0
     for i in range(cluster.present):
         left += remaining_at(job, active[i], now)
-    watch[1] = 0.0 if left < watch[0] else watch[1] + 1.0
-    watch[0] = min(watch[0], left)
-    return watch[1] > _FUTILE_LIMIT
+    cluster.looks = 0.0 if left < cluster.least_left_s else cluster.looks + 1.0
+    cluster.least_left_s = min(cluster.least_left_s, left)
+    return cluster.looks > _FUTILE_LIMIT
 
 
 @jit
 def _finish_due(state: State, now: float, option: Record, log: Log) -> Log:
     """Take out all jobs that end by `now`, in list order, and look up when the next one ends."""
-    job, active, node, cluster, ledger = state.job, state.active, state.node, state.cluster, state.ledger
+    job, active, cluster = state.job, state.active, state.cluster
     kept = 0
     finish_s = np.inf
     for i in range(cluster.present):
         j = active[i]
-        if job[j].status == RUNNING and job[j].finish_s <= now:
-            job[j].executed_s += job[j].remaining_s / job[j].rate
-            job[j].remaining_s = 0.0
-            job[j].status = ENDED
-            job[j].end_s = job[j].finish_s
-            cluster.free_gpus += job[j].gpus
-            if option.logging > 0:
-                log = note(log, job[j].finish_s, j, job[j].gpus, ledger, -1.0)
-            give_back(job, j, node, option.placement, ledger)
+        if job[j].status == RUNNING and job[j].finish_s <= now + SAME_S:
+            log = end(state, j, now, option, log)
         else:
             active[kept] = j
             kept += 1
             if job[j].status == RUNNING:
                 finish_s = min(finish_s, job[j].finish_s)
-    cluster.present = kept
     cluster.finish_s = finish_s
     return log
 
@@ -133,16 +124,8 @@ def _finish_due(state: State, now: float, option: Record, log: Log) -> Log:
 @jit
 def _arrive_due(job: Records, active: Index, now: float, cluster: Record) -> None:
     while cluster.arrived < len(job) and job[cluster.arrived].submit_s <= now:
-        j = cluster.arrived
-        cluster.arrived += 1
-        if job[j].status == ABSENT:
-            job[j].status = PENDING
-            job[j].since_s = job[j].submit_s
-            job[j].listed = cluster.listed
-            cluster.listed += 1
-            active[cluster.present] = j
-            cluster.present += 1
-            cluster.pending += 1
+        active[cluster.present] = cluster.arrived
+        arrive(job, cluster.arrived, cluster)
 
 
 @jit
@@ -240,20 +223,17 @@ def _round_for(due: float, now: float, round_s: float, offset: float) -> float:
 
 
 @jit
-def _next_due(job: Records, cluster: Record, woken: float, change_at: Vector, row: int, changed: bool, now: float, option: Record) -> float:
-    """When to decide next: something ends, arrives, wakes or is reconfigured; in rounds also right after a change."""
-    due = min(woken, cluster.finish_s)
+def _next_due(job: Records, cluster: Record, option: Record) -> float:
+    """When to decide next: something ends, arrives or wakes; in rounds also right after a change."""
+    due = min(cluster.woken_s, cluster.finish_s)
     if cluster.arrived < len(job):
         due = min(due, job[cluster.arrived].submit_s)
-    if row + 1 < change_at.shape[0] and cluster.present > 0:
-        due = min(due, change_at[row + 1])
-    due = max(due, 0.0)  # jobs of a snapshot arrived before
     round_s = option.round_s
     if round_s > 0:
-        if changed:
-            due = min(due, now + round_s)
+        if cluster.changed > 0:
+            due = min(due, cluster.now_s + round_s)
         if due < np.inf:
-            due = _round_for(due, now, round_s, option.round_offset_s)
+            due = _round_for(due, cluster.now_s, round_s, option.round_offset_s)
     return due
 
 
@@ -264,58 +244,39 @@ def run_ranked(
     job: Records,
     node: Records,
     clusters: Records,
-    params: Table,
-    change_at: Vector,
+    active: Index,
+    ledger: Ledger,
+    recent: Vector,
+    params: Vector,
     memory: Vector,
     options: Records,
-) -> tuple[Log, int, float]:
-    """Run until every job ended, nothing can happen any more, what happens gets no work done any more, or the time is up.
-
-    `clusters` holds one record, all zero. Row i of `params` and `options` holds from `change_at[i]`.
-
-    Returns:
-        The log, the number of decisions taken, and the GPU-seconds that were idle while somebody waited.
-    """
+) -> Log:
+    """Run until every job ended, nothing can happen any more, what happens gets no work done any more, or the time is up."""
     option, cluster = options[0], clusters[0]
     jobs = len(job)
-    active, chosen, losers = np.empty(jobs, np.int64), np.empty(jobs, np.int64), np.empty(jobs, np.int64)
+    chosen, losers = np.empty(jobs, np.int64), np.empty(jobs, np.int64)
     key, tie, flag = np.zeros(jobs), np.zeros(jobs), np.zeros(jobs)
-    cluster.eligible = 1.0
-    cluster.finish_s = np.inf
-    cluster.capacity = cluster.free_gpus = node["gpus"].sum()
-    cluster.round_s = option.round_s
-    state = State(job, active, node, cluster, new_ledger(jobs, node))
-    log = resume_running(state, 0.0, option, new_log(option.logging > 0))
-    woken = 0.0 if cluster.present > 0 else np.inf
-    now = -1.0  # a round may fall on the very start
-    changed = blocked = False
-    idle = 0.0
-    vain = row = 0
-    watch = np.array([np.inf, 0.0])
+    state = State(job, active, node, cluster, ledger, recent)
+    log = new_log(option.logging > 0)
     while True:
-        due = _next_due(job, cluster, woken, change_at, row, changed, now, option)
-        if due == np.inf or due > option.until_s:
+        due = _next_due(job, cluster, option)
+        if due == np.inf or due >= option.until_s:
             break
-        if blocked:
-            idle += cluster.free_gpus * (due - now)
-        now = max(now, due)
-        while row + 1 < change_at.shape[0] and change_at[row + 1] <= now:
-            row += 1
-            option = options[row]
-            cluster.round_s = option.round_s
-            cluster.eligible = 1.0
-        if cluster.finish_s <= now:
+        if cluster.blocked > 0:
+            cluster.idle_gpu_s += cluster.free_gpus * (due - cluster.now_s)
+        now = cluster.now_s = max(cluster.now_s, due)
+        if cluster.finish_s <= now + SAME_S:
             log = _finish_due(state, now, option, log)
         _arrive_due(job, active, now, cluster)
         n = cluster.present
-        changed, woken = False, np.inf
+        cluster.changed, cluster.woken_s = 0.0, np.inf
         pending = cluster.pending
-        blocked = pending > 0
+        cluster.blocked = 1.0 if pending > 0 else 0.0
         if option.every_event == 0 and pending == 0:
             continue
         cluster.decisions += 1
         tie[:n], flag[:n] = active[:n], COMPETES
-        view = View(now, active[:n], job, cluster, params[row], memory, key[:n], tie[:n], flag[:n])
+        view = View(now, active[:n], job, cluster, params, memory, key[:n], tie[:n], flag[:n], recent)
         rank(view)
         if option.preemptive == 0:
             _protect_running(job, active, n, flag)
@@ -331,10 +292,11 @@ def run_ranked(
                 _by_size(job, chosen, starts)
             placed, log = _place_chosen(state, chosen, starts, now, option, log)
         changed = placed + stops > 0
-        blocked = placed < pending + stops
-        woken = wake(view)
-        vain = 0 if changed or cluster.free_gpus < cluster.capacity or cluster.arrived < jobs else vain + 1
-        endless = option.until_s == np.inf and cluster.arrived == jobs and row + 1 == change_at.shape[0]
-        if vain > _STUCK_LIMIT or (endless and _futile(job, active, now, cluster, watch)):
+        cluster.changed = 1.0 if changed else 0.0
+        cluster.blocked = 1.0 if placed < pending + stops else 0.0
+        cluster.woken_s = wake(view)
+        cluster.vain = 0 if changed or cluster.free_gpus < cluster.capacity or cluster.arrived < jobs else cluster.vain + 1
+        endless = option.until_s == np.inf and cluster.arrived == jobs
+        if cluster.vain > _STUCK_LIMIT or (endless and _futile(job, active, now, cluster)):
             break
-    return log, cluster.decisions, idle
+    return log

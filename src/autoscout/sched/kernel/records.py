@@ -3,6 +3,8 @@
 Arrays of records are plain NumPy structured arrays: `job[3].gpus` reads and writes one field, compiled or not, and `job["gpus"]` is
 the whole column. A single record (`option = options[0]`) does not keep its array alive in compiled code, so arrays of records are
 made by the caller of a kernel and never inside one.
+
+A loop keeps nothing to itself: whatever it must know to resume is in these arrays when it returns, so that they are the snapshot.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ JOB = record(
     "end_s",
     "preemptions",
     "nodes",  # nodes of its last allocation
-    "home",  # node that a job of a snapshot runs on; -1: several, or not known
+    "fewest",  # nodes it needs at least
 )
 
 ABSENT, PENDING, RUNNING, ENDED = -1.0, 0.0, 1.0, 2.0
@@ -67,20 +69,43 @@ NODE = record(
     "shared",  # GPUs given to jobs that want a share of one
 )
 
-CLUSTER = record(
+CLUSTER = record(  # one per virtual cluster: all that a loop knows besides jobs, nodes and allocations
     "capacity",  # GPUs
     "free_gpus",
     "round_s",  # seconds between decisions, 0 when every event brings one
     "eligible",  # written by policies: share of the competitors that may be granted anything
     "finish_s",  # when the next running job ends
+    "now_s",  # the last moment at which something happened
+    "woken_s",  # decide at this moment though nobody arrives or ends
+    "changed",  # 1: the last decision started or stopped somebody
+    "blocked",  # 1: somebody has waited since the last decision
+    "idle_gpu_s",  # GPU-seconds that nobody used while somebody waited
+    "least_left_s",  # the least work that was left at a look; see `ranked.py`
+    "looks",  # looks since then
+    "may_pack",  # Lucid: 1 while jobs may join others
+    "checked_s",  # Lucid: the last look at the forecast
+    "usable_s",  # profiler: when a borrowed node can be used
     counts=(
         "present",  # jobs in the system
         "pending",  # those of them that wait
         "arrived",  # jobs that have joined
         "listed",  # entries into the lists so far
         "decisions",
+        "vain",  # decisions in a row that changed nothing while nothing ran
+        "ended",  # jobs
+        "promotions",  # returns to the first queue
+        "expiries",  # leases that ended
+        "scaled",  # nodes that came or left
+        "slots",  # records of nodes in use
+        "grown",  # profiler: 1 while it has a borrowed node
     ),
 )
+
+SAME_S = 1e-6
+"""Ends that are no further apart are one moment: moments are sums and quotients, and so are not exact."""
+
+RECENT = 1_024
+"""Services (GPU-seconds) of the latest jobs that ended, which a loop keeps for policies that learn; a ring, `ended` % RECENT is next."""
 
 OPTIONS = record(
     "round_s",  # seconds between decisions; 0: decide at every event
@@ -96,7 +121,7 @@ OPTIONS = record(
     "checkpoint_s",  # work since the last multiple is lost at preemption; 0: nothing is lost
     "slow_two",  # speed on one node more than needed
     "slow_more",  # speed on even more nodes
-    "until_s",  # stop here; jobs still present keep their state
+    "until_s",  # stop before the first thing that happens here or later
     "logging",
     "backfill",  # jobs tried behind a blocked one; 0: none
     "reserve_all",  # 1: everybody who is tried gets a reservation; 0: only the first that does not fit
@@ -131,6 +156,7 @@ class View(NamedTuple):
     key: Vector
     tie: Vector
     flag: Vector
+    recent: Vector
 
 
 class Ledger(NamedTuple):
@@ -145,13 +171,14 @@ class Ledger(NamedTuple):
 
 
 class State(NamedTuple):
-    """What the general loop works on: all jobs, the numbers of those in the system, nodes, totals, allocations."""
+    """What all loops work on: all jobs, the numbers of those in the system, nodes, totals, allocations, services of the latest ends."""
 
     job: Records
     active: Index
     node: Records
     cluster: Record
     ledger: Ledger
+    recent: Vector
 
 
 Log = tuple[Table, Index]

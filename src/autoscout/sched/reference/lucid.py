@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +11,7 @@ from autoscout.sched.kernel.attained import ALMOST_S, BY_SERVICE, QUEUES, THRESH
 from autoscout.sched.kernel.jit import jit, rank, wake
 from autoscout.sched.kernel.records import RUNNING, Records, Vector, View
 from autoscout.sched.kernel.remaining import order_by_remaining
-from autoscout.sched.scheduler import Admission, FixedOrder, Plan, Ranking, Scheduler, Workload
+from autoscout.sched.scheduler import FixedOrder, Gate, Plan, Ranking, Workload
 from autoscout.sched.schedulers.fifo import FIFO
 from autoscout.sched.schedulers.lucid import Lucid
 from autoscout.sched.schedulers.qssf import QSSF
@@ -135,8 +134,9 @@ class LucidLucid(Lucid):
 
     clock_zero_s: float = 0.0
 
-    def admit(self, trace: Trace, cluster: Cluster, origin: float, later: Sequence[tuple[float, Scheduler]] = ()) -> Admission:
-        return replace(super().admit(trace, cluster, origin, later), enter_s=trace.submit_s)
+    def gate(self, cluster: Cluster, origin: float) -> Gate | None:
+        profiler = super().gate(cluster, origin)
+        return replace(profiler, ahead=True) if profiler else None
 
     def plan(self, trace: Trace, cluster: Cluster) -> Plan:
         return _placed(super().plan(trace, cluster))

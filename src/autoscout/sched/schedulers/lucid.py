@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
@@ -13,12 +12,14 @@ from autoscout.core.errors import ConfigError, Fault
 from autoscout.sched.cluster import Cluster
 from autoscout.sched.forecast import Forecast
 from autoscout.sched.interference import BY_UTILISATION, Interference
-from autoscout.sched.kernel import records
-from autoscout.sched.kernel.records import Records, Table, Vector
-from autoscout.sched.scheduler import Admission, OwnLoop, Plan, Scheduler, believed_s, one_record
+from autoscout.sched.kernel.records import Ledger, Log, Records
+from autoscout.sched.scheduler import Gate, OwnLoop, Plan, believed_s, one_record
 from autoscout.sched.schedulers._shared.build import build, seconds_knob
 from autoscout.sched.trace import Trace
 from autoscout.space import Choice, Grid, Space
+
+if TYPE_CHECKING:
+    from autoscout.sched.part import Part
 
 __all__ = ["Lucid"]
 
@@ -57,7 +58,6 @@ class Lucid:
     quiet_jobs: float = 2.0
     forecast: Forecast = field(default_factory=Forecast.none, compare=False)
     interference: Interference = field(default_factory=Interference.none, compare=False)
-    scaling: tuple[tuple[float, float], ...] = ()  # filled in by `admit`: when the elastic node comes and goes
 
     def __post_init__(self) -> None:
         rules = [
@@ -88,72 +88,49 @@ class Lucid:
     def of(cls, config: Config) -> Self:
         return build(cls, config)
 
-    def admit(self, trace: Trace, cluster: Cluster, origin: float, later: Sequence[tuple[float, Scheduler]] = ()) -> Admission:
-        """Send all jobs through the profiler."""
-        never = np.full(len(trace), np.nan)
-        plans = [self, *(scheduler for _, scheduler in later if isinstance(scheduler, Lucid))]
-        if len(plans) <= len(later) or any(each.profiler_nodes != self.profiler_nodes for each in plans):
-            rule = "only settings of Lucid can change while jobs are running, and not its number of profiler nodes"
-            raise ConfigError(
-                Fault(where="changes", field="profiler_nodes", rule=rule, fix="Keep profiler_nodes, or start a new simulation")
-            )
+    def gate(self, cluster: Cluster, origin: float) -> Gate | None:
+        """The profiler: new jobs run there first."""
         if self.profiler_nodes == 0:
-            return Admission(enter_s=trace.submit_s, start_s=never, end_s=never, cluster=cluster, scheduler=self)
-        from autoscout.sched.kernel.profiler import run_profiler
-
-        left, size = self._without_profiler(cluster)
-        table = np.zeros(len(trace), records.JOB)
-        table["submit_s"] = trace.submit_s - origin
-        table["gpus"] = np.where(trace.submit_s < origin, np.inf, trace.gpus)  # jobs of a snapshot were profiled before
-        table["work_s"] = trace.duration_s
-        table["kind"] = -1.0
+            return None
+        nodes, size, left = self._without_profiler(cluster)
         forecast = self.forecast.after(origin)
-        settings = np.concatenate([each.profiler_options(size, origin) for each in plans])
-        placing = one_record(records.OPTIONS, placement=records.PLACE_CONSOLIDATED, remainder_to_emptiest=1.0)
-        change_at = np.asarray([-np.inf, *(at_s - origin for at_s, _ in later)])
-        nodes = Cluster.parse(f"{self.profiler_nodes + 1}x{size}").table()
-        nodes["free"][-1] = 0.0  # the one that may be borrowed
-        entered, out, allowed, scaling = run_profiler(table, nodes, placing, settings, change_at, forecast.at_s, forecast.gpus)
-        profiled = entered >= 0
-        done = profiled & (trace.duration_s <= allowed)
-        return Admission(
-            enter_s=np.where(profiled, out + origin, trace.submit_s),
-            start_s=np.where(done, entered + origin, np.nan),
-            end_s=np.where(done, out + origin, np.nan),
-            cluster=left,
-            scheduler=replace(self, scaling=tuple((float(at), float(change)) for at, change in scaling)),
-            extra={
-                "profiled": profiled.astype(np.float64),
-                "finished_in_profiler": done.astype(np.float64),
-                "profiler_wait_s": np.where(profiled, entered - table["submit_s"], 0.0),
-            },
-        )
+        settings = self.profiler_options(size, origin)
+
+        def loop(part: Part, ledger: Ledger, options: Records) -> Log:
+            from autoscout.sched.kernel.profiler import run_profiler
+
+            common = (part.job, part.node, part.cluster, part.active, ledger)
+            moves: Log = run_profiler(*common, options, settings, forecast.at_s, forecast.gpus)
+            return moves
+
+        return Gate(nodes=nodes, gpus=size, left=left, loop=loop, settings=settings, lender=self.elastic_from)
 
     def plan(self, trace: Trace, cluster: Cluster) -> Plan:
         estimate = believed_s(trace)
         return Plan(
             scheduling=OwnLoop(
-                loop=lambda job, node, options, origin, settings, change_at: self._run(
-                    trace, cluster, job, node, options, origin, settings, change_at
-                ),
+                loop=self._run,
+                name=type(self).__name__,
                 settings=self.settings(cluster),
-                fixed=(f"profiler_nodes={self.profiler_nodes}", type(self).__name__),
+                own=self._profiles(trace),
+                kept=("partner", "packed_at_s", "alone", "full_rate"),
             ),
             key=estimate * trace.gpus,
             estimate_s=estimate,
         )
 
-    def _without_profiler(self, cluster: Cluster) -> tuple[Cluster, int]:
-        """The cluster less the profiler's nodes, and how many GPUs each of these has."""
+    def _without_profiler(self, cluster: Cluster) -> tuple[tuple[tuple[str, int], ...], int, Cluster]:
+        """The nodes that the profiler takes, how many GPUs each of them has, and the cluster that is left."""
         givers = list(self.profiler_from)
         if not givers:
             sizes = {vc: cluster.part(vc).gpus for vc in cluster.vcs}
             givers = [max(sizes, key=lambda vc: sizes[vc])] * self.profiler_nodes
-        groups = list(cluster.groups)
+        groups = [(group, group.nodes) for group in cluster.groups]  # each with the nodes that are left of it
+        taken = []
         size = 0
         for vc in givers:
-            mine = [number for number, group in enumerate(groups) if group.vc == vc]
-            if sum(groups[number].nodes for number in mine) < 2 or len(givers) != self.profiler_nodes:
+            mine = [number for number, (group, left) in enumerate(groups) if group.vc == vc and left > 0]
+            if sum(groups[number][1] for number in mine) < 2 or len(givers) != self.profiler_nodes:
                 raise ConfigError(
                     Fault(
                         where="lucid",
@@ -163,10 +140,13 @@ class Lucid:
                         fix="Name one virtual cluster per node, or set fewer profiler nodes",
                     )
                 )
-            at = max(mine, key=lambda number: groups[number].nodes)
-            size = groups[at].gpus
-            groups[at : at + 1] = [replace(groups[at], nodes=groups[at].nodes - 1)] if groups[at].nodes > 1 else []
-        return Cluster(groups=tuple(groups)), size
+            at = max(mine, key=lambda number: groups[number][1])
+            group, left = groups[at]
+            size = group.gpus
+            before = sum(other.nodes for other, _ in groups[:at] if other.vc == vc)
+            taken.append((vc, before + left - 1))
+            groups[at] = (group, left - 1)
+        return tuple(taken), size, Cluster(groups=tuple(replace(group, nodes=left) for group, left in groups if left > 0))
 
     def profiler_options(self, node_gpus: int, origin: float) -> Records:
         """What the profiler reads, as an array of one record; times from `origin`."""
@@ -187,7 +167,7 @@ class Lucid:
         )
 
     def settings(self, cluster: Cluster) -> Records:
-        """What the main loop reads, all of which may change in flight, as an array of one record; times on the trace's clock."""
+        """What the main loop reads, as an array of one record; times on the trace's clock."""
         from autoscout.sched.kernel.lucid import LUCID
 
         return one_record(
@@ -201,43 +181,19 @@ class Lucid:
             check_every_s=100.0,
         )
 
-    def _run(
-        self,
-        trace: Trace,
-        cluster: Cluster,
-        job: Records,
-        node: Records,
-        options: Records,
-        origin: float,
-        settings: Records,
-        change_at: Vector,
-    ) -> tuple[Table, int, dict[str, Vector]]:
-        from autoscout.sched.kernel.lucid import Pairs, run_lucid
+    def _run(self, part: Part, ledger: Ledger, options: Records) -> Log:
+        from autoscout.sched.kernel.lucid import LUCID, Pairs, run_lucid
 
-        mine = self.scaling if cluster.vcs == (self.elastic_from,) else ()
-        scaling = np.asarray([(at, -change) for at, change in mine], np.float64).reshape(-1, 2)
-        nodes = np.concatenate([node, np.zeros(len(scaling), node.dtype)])
+        origin = part.origin_s
         forecast = self.forecast.after(origin)
-        profile = self._profiles(trace)
-        settings = settings.copy()
+        settings = part.params.view(LUCID).copy()
         settings["clock_zero_s"] -= origin
         if not len(forecast.at_s):
             settings["quiet_jobs"] = -1.0
-        (rows, filled), decisions = run_lucid(
-            job,
-            profile,
-            nodes,
-            np.arange(len(nodes)),
-            scaling,
-            Pairs(self.interference.joining, self.interference.hosting, np.asarray(BY_UTILISATION)),
-            forecast.at_s,
-            forecast.jobs,
-            settings,
-            change_at,
-            options,
-        )
-        packed = np.where(profile["packed_at_s"] >= 0, profile["packed_at_s"] + origin, np.nan)
-        return rows[: filled[0]], decisions, {"packed_at_s": packed}
+        pairs = Pairs(self.interference.joining, self.interference.hosting, np.asarray(BY_UTILISATION))
+        common = (part.job, part.node, part.cluster, part.active, ledger, part.recent)
+        log: Log = run_lucid(*common, part.own, part.name, part.moves, pairs, forecast.at_s, forecast.jobs, settings, options)
+        return log
 
     def _profiles(self, trace: Trace) -> Records:
         from autoscout.sched.kernel.lucid import PROFILE

@@ -99,9 +99,7 @@ class Slurm:
     def plan(self, trace: Trace, cluster: Cluster) -> Plan:
         from autoscout.sched.kernel.multifactor import note_users, rank_by_factors
 
-        users = len(trace.user.names)
-        memory = np.zeros(2 + 2 * users)
-        memory[1] = users
+        memory = np.zeros(1 + 2 * len(trace.user.names))
         limits = trace.extra.get("estimate_s", trace.duration_s)
         qos = trace.extra.get("qos", np.zeros(len(trace)))
         return Plan(

@@ -10,7 +10,7 @@ import numpy as np
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.sched.cluster import Cluster
-from autoscout.sched.kernel.records import Vector
+from autoscout.sched.kernel.records import RECENT, Vector
 from autoscout.sched.scheduler import Placement, Plan, Ranking
 from autoscout.sched.schedulers._shared.build import build, placement_knob, seconds_knob
 from autoscout.sched.trace import Trace
@@ -36,7 +36,7 @@ class Tiresias:
         promote: A job that waits this many times the time it has run returns to the first queue; 0: never (the original rule).
         pack_limit: With relaxed placement: jobs with a sensitivity (`skew`) above it are never spread over more nodes than needed.
         round_s: Seconds between decisions; 0 decides at every event.
-        history: GPU-seconds of past jobs for the Gittins index; empty: those of the trace itself.
+        history: GPU-seconds of past jobs for the Gittins index; empty: those of the latest jobs that ended in the run.
         quantum: Service quantum of the Gittins index in the last queue.
     """
 
@@ -107,11 +107,16 @@ class Tiresias:
         return build(cls, config, thresholds=tuple(thresholds), **names)
 
     def plan(self, trace: Trace, cluster: Cluster) -> Plan:
-        from autoscout.sched.kernel.attained import rank_by_attained, wake_by_attained
+        from autoscout.sched.kernel.attained import LEARNT, THRESHOLDS, rank_by_attained, wake_by_attained
 
+        learns = self.priority == "gittins" and not self.history
         return Plan(
             scheduling=Ranking(
-                rank=rank_by_attained, wake=wake_by_attained, memory=self._memory(trace), preemptive=True, round_s=self.round_s
+                rank=rank_by_attained,
+                wake=wake_by_attained,
+                memory=np.zeros(LEARNT + 2 + 2 * RECENT if learns else 1),
+                preemptive=True,
+                round_s=self.round_s,
             ),
             placement=Placement(rule=self.placement, pack_limit=self.pack_limit),
             params=np.asarray(
@@ -122,13 +127,16 @@ class Tiresias:
                     self.promote,
                     float(self.priority == "gittins"),
                     self.quantum,
+                    float(THRESHOLDS + len(self.thresholds)) if self.history else 0.0,
                     *self.thresholds,
+                    *self._sample(),
                 ]
             ),
         )
 
-    def _memory(self, trace: Trace) -> Vector:
-        if self.priority != "gittins":
-            return np.zeros(1)
-        sample = np.sort(np.asarray(self.history if self.history else trace.gpus * trace.duration_s, np.float64))
+    def _sample(self) -> Vector:
+        """The services of past jobs as the index wants them: how many, sorted, and their sums from the left."""
+        if not self.history:
+            return np.empty(0)
+        sample = np.sort(np.asarray(self.history, np.float64))
         return np.concatenate([[float(len(sample))], sample, [0.0], np.cumsum(sample)])

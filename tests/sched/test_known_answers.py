@@ -7,12 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from autoscout.core.errors import ConfigError
 from autoscout.sched.cluster import Cluster
 from autoscout.sched.engine import Change, Run, simulate
 from autoscout.sched.forecast import Forecast
 from autoscout.sched.interference import Interference
-from autoscout.sched.reference.lucid import LucidLucid
 from autoscout.sched.result import Result
 from autoscout.sched.scheduler import Scheduler
 from autoscout.sched.schedulers.fifo import FIFO
@@ -220,15 +218,16 @@ def test_a_configuration_change_takes_over_in_flight() -> None:
     assert starts(changed) == [0, 100]
 
 
-def test_placement_and_order_can_change_in_flight_but_not_the_policy() -> None:
+def test_placement_order_and_scheduler_can_change_in_flight() -> None:
     trace, cluster = Trace.of([0, 0, 1], [100, 100, 10], [3, 3, 2]), Cluster.parse("2x4")
     spread = simulate(trace, cluster, FIFO(), Run(changes=[Change(at_s=50.0, scheduler=FIFO(placement="relaxed"))]))
     assert starts(spread) == [0, 0, 50]
     blocked = Trace.of([0, 1, 2], [100, 10, 10], [3, 4, 1])
     overtaking = simulate(blocked, Cluster.parse("1x4"), FIFO(), Run(changes=[Change(at_s=30.0, scheduler=FIFO(overtake=True))]))
     assert starts(overtaking) == [0, 100, 30]
-    with pytest.raises(ConfigError, match="same scheduler"):
-        simulate(trace, cluster, FIFO(), Run(changes=[Change(at_s=50.0, scheduler=Tiresias())]))
+    shorter = simulate(blocked, Cluster.parse("1x4"), FIFO(), Run(changes=[Change(at_s=30.0, scheduler=SRTF())]))
+    assert starts(shorter) == [0, 30, 40], "the first is preempted at once"
+    assert ends(shorter) == [40 + 70 + 29, 40, 50]
 
 
 def test_lucid_can_be_reconfigured_in_flight() -> None:
@@ -244,11 +243,23 @@ def test_lucid_can_be_reconfigured_in_flight() -> None:
     assert profiled.extra["finished_in_profiler"].tolist() == [0, 1], "the profiler's time limit changes too"
     assert ends(profiled) == [101, 105]
     for other in (Lucid(profiler_nodes=0), FIFO()):
-        with pytest.raises(ConfigError, match="not its number of profiler nodes"):
-            simulate(jobs, cluster, alone, Run(changes=[Change(at_s=50.0, scheduler=other)]))
-    fixed = LucidLucid(profiler_nodes=0)
-    with pytest.raises(ConfigError, match="all but profiler_nodes=0, Lucid"):
-        simulate(jobs, cluster, Lucid(profiler_nodes=0), Run(changes=[Change(at_s=50.0, scheduler=fixed)]))
+        both = simulate(jobs, cluster, alone, Run(changes=[Change(at_s=50.0, scheduler=other)]))
+        assert starts(both) == [1, 50], "the node of the profiler is there for all"
+    taken = simulate(jobs, cluster, FIFO(), Run(changes=[Change(at_s=50.0, scheduler=alone)]))
+    assert ends(taken) == [100, 100 + 55 + 18], "the second loses its node to the profiler"
+
+
+def test_pairs_are_split_when_another_scheduler_takes_over() -> None:
+    lucid = Lucid(profiler_nodes=1, profiler_s=5.0, profiler_gpus_per_node=0.5, interference=Interference.of([("m", "n", 0.5, 0.5)]))
+    trace = Trace.of([0, 10], [100, 100], [1, 1], **LUCID_TRACE)
+    result = simulate(
+        trace,
+        Cluster.parse("2x1"),
+        lucid,
+        Run(changes=[Change(at_s=30.0, scheduler=replace(lucid, profiler_nodes=0)), Change(at_s=40.0, scheduler=FIFO())]),
+    )
+    assert starts(result) == [0, 10]
+    assert ends(result) == [40 + 75, 40 + 85 + 18], "the first has done 10 + 15, the second 15, and it starts again on the free node"
 
 
 def test_work_since_the_last_checkpoint_is_lost() -> None:

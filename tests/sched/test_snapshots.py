@@ -29,22 +29,35 @@ def test_stopping_and_resuming_changes_nothing_where_nodes_do_not_matter() -> No
     assert np.allclose(ends, whole.end_s)
 
 
-@pytest.mark.parametrize("policy", [FIFO(), FIFO(overtake=True)])
-def test_with_a_log_jobs_stay_where_they_are(policy: FIFO) -> None:
-    """Then stopping and resuming changes nothing under consolidated placement either."""
-    trace = generate(Recipe(profile="venus", jobs=600, days=1, load=4.2, cluster_gpus=8, seed=6))
-    cluster = Cluster.parse("4x8")
-    whole = simulate(trace, cluster, policy)
-    middle = float(np.floor(np.median(trace.submit_s))) + 0.5
-    first = simulate(trace.between(0, middle), cluster, policy, Run(until_s=middle, log=True))
-    snapshot = Snapshot.of(first)
-    assert snapshot.home is not None
-    assert (snapshot.home[snapshot.running] >= 0).all()
-    rest = simulate(trace.between(middle, np.inf), cluster, policy, Run(snapshot=snapshot))
-    later = dict(zip(rest.trace.job_id, rest.end_s, strict=True))
-    before = dict(zip(first.trace.job_id, first.end_s, strict=True))
-    ends = np.asarray([later.get(job, before.get(job)) for job in trace.job_id])
-    assert np.allclose(ends, whole.end_s)
+def test_jobs_stay_where_they_were_seen() -> None:
+    """Two jobs run on half a node each; where they run decides whether a third finds room."""
+    jobs = Trace.of([0, 1], [1_000, 1_000], [2, 2], job_id=["a", "b"])
+    seen = {"at_s": 100.0, "jobs": jobs, "remaining_s": np.full(2, 900.0), "executed_s": np.full(2, 100.0), "running": np.ones(2, bool)}
+    third = Trace.of([110], [10], [4], job_id=["c"])
+
+    def start(where: list[tuple[int, int, int]]) -> float:
+        snapshot = Snapshot(**seen, where=np.asarray(where, np.float64).reshape(-1, 3))  # type: ignore[arg-type]
+        return float(simulate(third, Cluster.parse("2x4"), FIFO(), Run(snapshot=snapshot)).start_s[2])
+
+    assert start([]) == 110, "placed anew, they share a node"
+    assert start([(0, 1, 2), (1, 1, 2)]) == 110
+    assert start([(0, 0, 2), (1, 1, 2)]) == 1_000
+
+
+def test_several_nodes_of_a_job_that_was_seen() -> None:
+    jobs = Trace.of([0], [1_000], [6], job_id=["a"])
+    snapshot = Snapshot(
+        at_s=100.0,
+        jobs=jobs,
+        remaining_s=np.full(1, 900.0),
+        executed_s=np.full(1, 100.0),
+        running=np.ones(1, bool),
+        where=np.asarray([(0, 0, 2), (0, 2, 4)], np.float64),
+    )
+    later = Trace.of([110, 111], [10, 10], [4, 2], job_id=["b", "c"])
+    result = simulate(later, Cluster.parse("3x4"), FIFO(), Run(snapshot=snapshot, log=True))
+    assert result.end_s[0] == 1_000
+    assert [float(node) for node in result.log[result.log[:, 3] > 0, 2]] == [2, 0, 1, 0], "the whole node and the half that are left"
 
 
 def test_service_attained_before_counts() -> None:
@@ -61,5 +74,15 @@ def test_what_makes_no_snapshot() -> None:
     done = simulate(Trace.of([0], [1], [1]), Cluster.parse("1x1"), FIFO())
     with pytest.raises(ConfigError, match="stopped at a moment"):
         Snapshot.of(done)
+    with pytest.raises(ConfigError) as caught:
+        Snapshot(
+            at_s=0.0,
+            jobs=Trace.of([0, 0], [1, 1], [1, 1]),
+            remaining_s=np.asarray([1.0, np.nan]),
+            executed_s=np.asarray([-1.0, 0.0]),
+            running=np.zeros(1, bool),
+            where=np.asarray([(7.0, 0.0, 1.0)]),
+        )
+    assert [fault.field for fault in caught.value.faults] == ["remaining_s", "executed_s", "running", "where"]
     with pytest.raises(ConfigError, match="arrive after"):
         Snapshot(at_s=0.0, jobs=Trace.of([5], [1], [1]), remaining_s=np.ones(1), executed_s=np.zeros(1), running=np.zeros(1, bool))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +18,9 @@ from autoscout.sched.engine import Run, simulate
 from autoscout.sched.export import result_columns, trace_columns, write_table
 from autoscout.sched.metrics import by_size, by_vc, summary
 from autoscout.sched.simulation import Simulation
-from autoscout.sched.source import load_trace
+from autoscout.sched.snapshot import Snapshot
+from autoscout.sched.snapshot_file import write_snapshot
+from autoscout.sched.source import load_snapshot, load_trace, moment, read_changes
 from autoscout.sched.trace import Trace, plural
 from autoscout.sched.workload.synthetic import Recipe, generate
 from autoscout.space import Space
@@ -71,15 +74,36 @@ def simulate_command(
     output: Annotated[Path | None, typer.Option("--output", help="Write one row per job: .csv, .csv.gz or .parquet.")] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Write timelines and distributions as SVG.")] = None,
     detail: Annotated[str, typer.Option("--by", help="Also break the metrics down: vc or size.")] = "",
+    snapshot: Annotated[
+        Path | None, typer.Option("--snapshot", help="Begin with the jobs of this file: of --keep, or what squeue or sacct printed.")
+    ] = None,
+    seen: Annotated[str, typer.Option("--seen", help="When squeue or sacct printed the snapshot: a date or second.")] = "",
+    until: Annotated[str, typer.Option("--until", help="Stop before this date or second.")] = "",
+    keep: Annotated[Path | None, typer.Option("--keep", help="With --until: write the state then, for --snapshot (.npz).")] = None,
+    changes: Annotated[
+        Path | None, typer.Option("--changes", help="YAML list of later configurations: {at, scheduler, set}; see the guide.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run a trace through a scheduler and print what came of it."""
     if detail not in ("", "vc", "size"):
         raise ConfigError(Fault(where="--by", value=detail, rule="must be vc or size"))
+    if keep and not until:
+        raise ConfigError(Fault(where="--keep", value=str(keep), rule="goes with --until: all jobs end otherwise"))
+    if plot:
+        _svg(plot, "--plot")
     jobs = load_trace(trace, form=form, begin=begin, end=end, status=status or (), drop_bad=drop_bad)
     simulation = Simulation(trace=jobs, cluster=Cluster.parse(cluster), scheduler=scheduler)
     config = _config(simulation.space(), pinned)
-    result = simulate(simulation.trace, simulation.cluster, simulation.build(config), Run(log=plot is not None))
+    stop = moment(until, "--until", math.inf)
+    kept = load_snapshot(snapshot, moment(seen, "--seen", math.nan)) if snapshot else None
+    if kept is not None:
+        jobs = jobs.between(kept.at_s, math.inf)
+    later = read_changes(changes, scheduler, simulation.cluster) if changes else ()
+    circumstances = Run(log=plot is not None, until_s=stop, snapshot=kept, changes=later)
+    result = simulate(jobs, simulation.cluster, simulation.build(config), circumstances)
+    if keep:
+        write_snapshot(Snapshot.of(result), keep)
     if output:
         write_table(result_columns(result), output)
     if plot:
@@ -200,6 +224,7 @@ def plot_command(
     """Draw arrivals, durations and sizes."""
     from autoscout.sched.plot import trace_page
 
+    _svg(output, "OUTPUT")
     output.write_text(trace_page(load_trace(path, form=form, drop_bad=drop_bad)), encoding="utf-8")
 
 
@@ -223,6 +248,12 @@ def _config(space: Space, pinned: list[str] | None) -> Config:
     if broken:
         raise ConfigError([Fault(where="--set", rule=reason) for reason in broken])
     return space.project(space.default(), given)
+
+
+def _svg(path: Path, flag: str) -> None:
+    """Refuse another kind of picture before anything runs."""
+    if path.suffix != ".svg":
+        raise ConfigError(Fault(where=flag, value=str(path), rule="pictures are SVG: the name must end in .svg"))
 
 
 def _save(trace: Trace, output: Path) -> None:

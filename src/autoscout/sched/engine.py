@@ -28,7 +28,8 @@ class Run:
     """Circumstances of a simulation.
 
     Attributes:
-        until_s: Stop before the first thing that happens at this moment of the trace's clock or later; jobs still there count as unfinished.
+        until_s: Stop before the first thing that happens at this moment of the trace's clock or later; jobs that are still there count as
+            unfinished.
         snapshot: Jobs that are already in the system, some of them running.
         changes: Later configurations, in order of time.
         log: Keep every change of GPUs, for timelines and checks.

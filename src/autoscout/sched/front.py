@@ -9,7 +9,7 @@ import numpy as np
 
 from autoscout.sched.cluster import Cluster
 from autoscout.sched.kernel import records
-from autoscout.sched.kernel.records import Index, Records, Vector
+from autoscout.sched.kernel.records import Index, Ledger, Log, Records, Vector
 from autoscout.sched.part import Part, job_table
 from autoscout.sched.scheduler import Gate
 from autoscout.sched.trace import Trace
@@ -32,7 +32,7 @@ class Front:
         nodes["free"][-1] = 0.0
         part = Part.empty("", nodes, now)
         part.origin_s = origin_s
-        part.cluster["free_gpus"] = nodes["free"].sum()
+        part.cluster["free_gpus"], part.cluster["now_s"] = nodes["free"].sum(), now
         part.params = _settings(gate)
         return cls(gate, part)
 
@@ -120,5 +120,5 @@ def _options(until: float) -> Records:
     return options
 
 
-def _nobody(part: Part, ledger: object, options: Records) -> object:  # noqa: ARG001
+def _nobody(part: Part, ledger: Ledger, options: Records) -> Log:  # noqa: ARG001
     raise AssertionError("a gate that is still to come lets nobody in")

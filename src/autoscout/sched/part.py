@@ -109,16 +109,16 @@ class Part:
         self.active = np.concatenate([self.active, np.empty(len(rows), np.int64)])
 
     def only(self, kept: NDArray[np.bool_]) -> Part:
-        """A copy with some of the records, among them all jobs that are in the system."""
+        """A copy with some of the records; jobs in the system that are not among them are gone."""
         place = np.cumsum(kept) - 1
-        present = int(self.cluster["present"][0])
-        active = np.empty(int(kept.sum()), np.int64)
-        active[:present] = place[self.active[:present]]
-        active[present:] = -1
-        where = self.where.copy()
+        inside = self.jobs_in_system[kept[self.jobs_in_system]]
+        active = np.full(int(kept.sum()), -1, np.int64)
+        active[: len(inside)] = place[inside]
+        where = self.where[kept[self.where[:, 0].astype(np.int64)]]
         where[:, 0] = place[where[:, 0].astype(np.int64)]
         cluster = self.cluster.copy()
         cluster["arrived"] = int(kept[: int(self.cluster["arrived"][0])].sum())
+        cluster["present"] = len(inside)
         own = self.own[kept]
         if "partner" in (own.dtype.names or ()):
             paired = own["partner"] >= 0

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from autoscout.common.draw import HEIGHT, WIDTH, Line, chart, picture_file
 from autoscout.common.markup import Markup, tag
-from autoscout.sched.metrics import timeline, waiting_s
+from autoscout.sched.metrics import waiting_s
 from autoscout.sched.result import Result
+from autoscout.sched.series import timeline
 from autoscout.sched.trace import Trace
 
 

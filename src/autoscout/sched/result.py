@@ -34,6 +34,8 @@ class Result:
         preemptions: Times each lost its GPUs.
         nodes: Nodes of the last allocation of each.
         running: Who held GPUs when the simulation was stopped.
+        before_s: Seconds of `executed_s` that each had run when the simulation began.
+        begin_s: When it began.
         until_s: When it was stopped; infinite: when all was done.
         extra: Further columns that only some schedulers give.
         log: Rows of (time, job number, node, GPUs taken or, negative, given back), node -1 where nodes do not matter;
@@ -50,6 +52,8 @@ class Result:
     preemptions: NDArray[np.int64]
     nodes: NDArray[np.int64]
     running: NDArray[np.bool_]
+    before_s: NDArray[np.float64]
+    begin_s: float
     until_s: float = np.inf
     extra: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     logs: list[Table] = field(default_factory=list)
@@ -59,7 +63,7 @@ class Result:
     )
 
     @classmethod
-    def empty(cls, trace: Trace, cluster: Cluster, until_s: float = np.inf) -> Result:
+    def empty(cls, trace: Trace, cluster: Cluster, begin_s: float, until_s: float = np.inf) -> Result:
         def nothing() -> NDArray[np.float64]:
             return np.full(len(trace), np.nan)
 
@@ -73,6 +77,8 @@ class Result:
             preemptions=np.zeros(len(trace), np.int64),
             nodes=np.zeros(len(trace), np.int64),
             running=np.zeros(len(trace), bool),
+            before_s=np.zeros(len(trace)),
+            begin_s=begin_s,
             until_s=until_s,
         )
 
@@ -121,7 +127,7 @@ class Result:
     def only(self, chosen: NDArray[np.bool_], log: Table) -> Result:
         """The jobs where `chosen`, with a log of their own; counters are of all."""
         index = np.flatnonzero(chosen)
-        columns = ("start_s", "end_s", "executed_s", "remaining_s", "preemptions", "nodes", "running")
+        columns = ("start_s", "end_s", "executed_s", "remaining_s", "preemptions", "nodes", "running", "before_s")
         return replace(
             self,
             trace=self.trace.take(index),
@@ -129,6 +135,12 @@ class Result:
             extra={name: column[index] for name, column in self.extra.items()},
             logs=[log] if len(log) else [],
         )
+
+    @property
+    def weights(self) -> NDArray[np.float64]:
+        """How many jobs each stands for: the column `weight` of the trace, else one."""
+        found: NDArray[np.float64] = self.trace.extra.get("weight", np.ones(len(self.trace)))
+        return found
 
     @property
     def ended(self) -> NDArray[np.bool_]:

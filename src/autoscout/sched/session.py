@@ -12,7 +12,7 @@ from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.sched.admit import admit
 from autoscout.sched.cluster import Cluster
-from autoscout.sched.front import Front
+from autoscout.sched.front import Front, finished
 from autoscout.sched.kernel import records
 from autoscout.sched.kernel.records import Index, Table, Vector
 from autoscout.sched.kernel.state import settle_in
@@ -64,7 +64,8 @@ class Session:
         self.scheduler = scheduler
         self.logging = log
         self.trace = trace if snapshot is None else snapshot.joined(trace)
-        self.until_s = np.inf
+        self.past: list[Part] = []  # of profilers that are gone, with the jobs that ended there
+        self.before_s = np.zeros(len(self.trace))
         self.logs: list[Table] = []
         self.extra: dict[str, Vector] = {}
         self.front: Front | None = None
@@ -73,6 +74,9 @@ class Session:
             self.origin_s = self.at_s = float(np.floor(trace.submit_s[0])) if len(trace) else 0.0
         else:
             self.origin_s, self.at_s = snapshot.origin_s, snapshot.at_s
+            self.before_s[: len(snapshot.jobs)] = snapshot.executed_s
+        self.until_s = self.at_s
+        self.begin_s = float(trace.submit_s[0]) if snapshot is None and len(trace) else self.at_s
         admit(self.trace, cluster)
         if snapshot is not None and snapshot.parts is not None:
             self._restore(snapshot)
@@ -140,6 +144,7 @@ class Session:
         admit(jobs, self._left())
         before = len(self.trace)
         self.trace = concatenate(self.trace, jobs)
+        self.before_s = np.concatenate([self.before_s, np.zeros(len(jobs))])
         self.extra = {name: np.concatenate([column, np.zeros(len(jobs))]) for name, column in self.extra.items()}
         self._enter(np.arange(before, len(self.trace)))
 
@@ -190,16 +195,18 @@ class Session:
         other = copy.copy(self)
         other.parts = {vc: replace(part.only(np.ones(len(part.job), bool)), plan=part.plan) for vc, part in self.parts.items()}
         other.front = None if self.front is None else self.front.copy()
+        other.past = list(self.past)
         other.logs, other.extra = list(self.logs), {name: column.copy() for name, column in self.extra.items()}
         return other
 
     def result(self) -> Result:
         """What has happened to every job so far."""
-        result = Result.empty(self.trace, self.cluster, self.until_s)
+        result = Result.empty(self.trace, self.cluster, self.begin_s, self.until_s)
+        result.before_s[:] = self.before_s
         for part in self.parts.values():
             result.store(part, self.at_s if np.isfinite(self.until_s) else np.inf)
-        if self.front is not None:
-            result.admitted(self.front.part)
+        for front in (*self.past, *([] if self.front is None else [self.front.part])):
+            result.admitted(front)
         result.extra.update(self.extra)
         result.logs.extend(self.logs)
         return replace(result, state=self.snapshot) if np.isfinite(self.until_s) else result
@@ -210,8 +217,10 @@ class Session:
         ended = whole.ended
         place = np.where(ended, -1, np.cumsum(~ended) - 1)
         self.trace = self.trace.take(np.flatnonzero(~ended))
+        self.before_s = self.before_s[~ended]
         self.extra = {name: column[~ended] for name, column in self.extra.items()}
         self.parts = {vc: replace(_taken(part, place), plan=part.plan) for vc, part in self.parts.items()}
+        self.past = []
         if self.front is not None:
             self.front.part = _taken(self.front.part, place)
         rows = whole.log
@@ -223,7 +232,7 @@ class Session:
     # ------------------------------------------------------------------------------------------------------------------------------
 
     def _start_clock(self, at_s: float) -> None:
-        self.at_s = self.origin_s = at_s
+        self.at_s = self.until_s = self.origin_s = self.begin_s = at_s
         for part in self.parts.values():
             part.origin_s = at_s
             part.cluster["now_s"] = -1.0
@@ -273,7 +282,10 @@ class Session:
             leave, waiting = self.front.empty_out(now)
             for vc, number in old.nodes:
                 return_nodes(self.parts[vc], np.asarray([number]), float(old.gpus))
+            self.past.append(self.front.part.only(finished(self.front.part)))
             self.front = None
+        elif gate is not None:
+            waiting = self._still_to_come(now)
         if gate is not None:
             for vc, number in gate.nodes:
                 self._note(self.parts[vc], take_nodes(self.parts[vc], np.asarray([number]), now, self.logging))
@@ -282,6 +294,15 @@ class Session:
         elif len(waiting):
             leave.append((waiting, np.maximum(now, self.trace.submit_s[waiting] - self.origin_s)))
         return leave
+
+    def _still_to_come(self, now: float) -> Index:
+        """Take the jobs that have not arrived yet out of their virtual clusters; returns their numbers."""
+        taken = []
+        for vc, part in self.parts.items():
+            future = (part.job["status"] == records.ABSENT) & (part.job["submit_s"] >= now)
+            taken.append(part.rows[future])
+            self.parts[vc] = part.only(~future)
+        return np.sort(np.concatenate(taken))
 
     def _enter(self, rows: Index) -> None:
         """Jobs are to arrive: at the profiler if there is one, else in their virtual clusters."""
@@ -319,6 +340,9 @@ class Session:
         self.extra = {name: np.concatenate([column, missing]) for name, column in snapshot.extra.items()}
         if snapshot.front is not None:
             self.front = Front.resumed(snapshot.front, snapshot.lent)
+        for part in self.parts.values() if self.logging else ():  # a log begins with who holds what
+            rows = np.column_stack([np.full(len(part.where), self.at_s - self.origin_s), part.where[:, :3]])
+            self._note(part, rows)
 
     def _settle(self, snapshot: Snapshot) -> None:
         """Jobs that were seen in a cluster, in a snapshot without the state of loops."""
@@ -337,7 +361,7 @@ class Session:
                 ledger = part.ledger()
                 options = part.options.copy()
                 options["logging"] = self.logging
-                common = (part.job, part.node, part.cluster, part.active, ledger, part.recent)
+                common = (part.job, part.node, part.cluster, part.active, ledger)
                 part.cluster["arrived"] = len(rows)
                 made, filled = settle_in(*common, where, options, self.at_s - self.origin_s)
                 part.keep_ledger(ledger)

@@ -3,16 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from autoscout.core.errors import ConfigError, Fault
+from pydantic import Field
+
+from autoscout.common.document import load
+from autoscout.common.fields import Block, read_fields
+from autoscout.core import plugins
+from autoscout.core.config import Config
+from autoscout.core.errors import AutoScoutError, ConfigError, Fault
+from autoscout.sched.cluster import Cluster
+from autoscout.sched.engine import Change
 from autoscout.sched.readers import read
+from autoscout.sched.readers.queue import read_queue
+from autoscout.sched.snapshot import Snapshot
+from autoscout.sched.snapshot_file import SUFFIX, read_snapshot
 from autoscout.sched.trace import Trace
 from autoscout.sched.workload.synthetic import Recipe, generate
 
 SYNTHETIC = "synthetic:"
+
+
+class _Entry(Block):
+    """One entry of a list of changes."""
+
+    at: float | str
+    scheduler: str = ""
+    set: dict[str, Any] = Field(default_factory=dict)
 
 
 def load_trace(source: str, *, form: str = "", begin: str = "", end: str = "", status: Sequence[str] = (), drop_bad: bool = False) -> Trace:
@@ -33,12 +53,63 @@ def load_trace(source: str, *, form: str = "", begin: str = "", end: str = "", s
     if not len(trace):
         raise ConfigError(Fault(where=source, rule="there is no job in it", fix="A trace has a header and one row per job"))
     if begin or end:
-        trace = trace.between(_moment(begin, "from", float("-inf")), _moment(end, "to", float("inf")))
+        trace = trace.between(moment(begin, "from", float("-inf")), moment(end, "to", float("inf")))
     if status:
         trace = trace.with_status(*status)
     if not len(trace):
         raise ConfigError(Fault(where=source, rule="no job is left", fix="Widen from, to and status"))
     return trace
+
+
+def load_snapshot(path: Path, seen_s: float) -> Snapshot:
+    """The snapshot of a file: one that AutoScout wrote, or what `squeue` or `sacct` printed at `seen_s`.
+
+    Raises:
+        ConfigError: it cannot be read, or the moment of a printed one is not said.
+    """
+    if not path.exists():
+        raise ConfigError(Fault(where=str(path), rule="there is no such file"))
+    if path.suffix == SUFFIX:
+        return read_snapshot(path)
+    if seen_s != seen_s:
+        rule, fix = "needs the moment at which it was printed", "--seen 2024-05-01T12:00"
+        raise ConfigError(Fault(where=str(path), field="seen", rule=rule, fix=fix))
+    return read_queue(path, seen_s)
+
+
+def read_changes(path: Path, scheduler: str, cluster: Cluster) -> list[Change]:
+    """Later configurations: a YAML list of `at` (seconds or a date), and `scheduler` or `set` (knobs) or both.
+
+    Raises:
+        ConfigError: all entries that cannot be read.
+    """
+    listed = load(path).value
+    entries = listed if isinstance(listed, list) else [listed]
+    changes: list[Change] = []
+    faults: list[Fault] = []
+    for number, entry in enumerate(entries):
+        where = f"{path}[{number}]"
+        fields, wrong = read_fields(_Entry, entry if isinstance(entry, dict) else {}, where)
+        faults += wrong
+        if fields is None:
+            continue
+        name = fields.scheduler or scheduler
+        try:
+            kind = plugins.get("scheduler", name)
+            space = kind.space(cluster)
+            given = Config({knob: space.knobs[knob].parse(str(value)) for knob, value in fields.set.items()})
+            broken = space.why_not(given)
+            if broken:
+                raise ConfigError([Fault(where=where, field="set", rule=reason) for reason in broken])
+            changes.append(Change(at_s=moment(str(fields.at), "at", 0.0), scheduler=kind.of(space.project(space.default(), given))))
+        except AutoScoutError as error:
+            faults += [replace(fault, where=where) for fault in error.faults]
+        except KeyError as error:
+            rule = f"there is no such knob of {name}"
+            faults.append(Fault(where=where, field="set", value=str(error), rule=rule, fix=f"It has {', '.join(space.knobs)}"))
+    if faults:
+        raise ConfigError(faults)
+    return changes
 
 
 def _synthetic(source: str) -> Trace:
@@ -53,7 +124,8 @@ def _synthetic(source: str) -> Trace:
     return generate(Recipe(**given))
 
 
-def _moment(text: str, field: str, otherwise: float) -> float:
+def moment(text: str, field: str, otherwise: float) -> float:
+    """Seconds or a date as seconds; `otherwise` where nothing is said."""
     if not text:
         return otherwise
     try:
@@ -61,8 +133,8 @@ def _moment(text: str, field: str, otherwise: float) -> float:
     except ValueError:
         pass
     try:
-        moment = datetime.fromisoformat(text)
+        found = datetime.fromisoformat(text)
     except ValueError as error:
         rule = "must be seconds or a date such as 2017-09-22 or 2017-09-22T08:00"
         raise ConfigError(Fault(where="trace", field=field, value=text, rule=rule)) from error
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()

@@ -11,7 +11,6 @@ import numpy as np
 from autoscout.sched.kernel.jit import jit
 from autoscout.sched.kernel.records import PLACE_CONSOLIDATED, PLACE_COUNT, PLACE_FEWEST, Index, Ledger, Record, Records, Table
 
-
 CHAINED = -2
 """In rows of allocations: the job runs on several nodes, one row each."""
 

@@ -69,8 +69,8 @@ def run_profiler(
 ) -> Log:
     """Run until everybody has left the profiler, or the time is up; returns when the borrowed node came and went.
 
-    A job that leaves is ENDED, with `start_s` and `end_s` the moments it entered and left and `remaining_s` the longest it might have stayed;
-    one that is too large leaves when it arrives and has no `start_s`. The last of `node` is the one that may be borrowed.
+    A job that leaves is ENDED; `start_s` and `end_s` are the moments it entered and left, `remaining_s` is the longest it might have
+    stayed. One that is too large leaves when it arrives and has no `start_s`. The last of `node` is the one that may be borrowed.
     """
     option, rules, cluster = settings[0], options[0], clusters[0]
     jobs = len(job)
@@ -105,7 +105,7 @@ def run_profiler(
             due = min(due, next_check(cluster.now_s + wait_s, option.shrink_every_s, option.clock_zero_s))
         if due == np.inf or due >= rules.until_s:
             break
-        now = cluster.now_s = due
+        now = cluster.now_s = max(cluster.now_s, due)
         cluster.usable_s = cluster.woken_s = np.inf
         while busy > 0 and finish[0, running[0]] <= now:
             j = running[0]

@@ -47,6 +47,7 @@ from autoscout.sched.kernel.records import (
 from autoscout.sched.kernel.state import arrive, end, remaining_at, start, stop
 
 _STUCK_LIMIT = 1_000  # decisions in vain, with nothing running and nobody to come, after which a run ends
+_ASK_AGAIN_S = 1.0  # a policy that wakes at once although nothing has changed is asked again this much later: time must pass
 _LOOK_EVERY, _FUTILE_LIMIT = 1_000, 50
 """After the last arrival: decisions between looks at the work that is left, and how many looks in a row may find no less than ever
 before. Beyond that restarts cost more than is done between them, and the run would never end."""
@@ -295,6 +296,8 @@ def run_ranked(
         cluster.changed = 1.0 if changed else 0.0
         cluster.blocked = 1.0 if placed < pending + stops else 0.0
         cluster.woken_s = wake(view)
+        if not changed and cluster.woken_s <= now:
+            cluster.woken_s = now + _ASK_AGAIN_S
         cluster.vain = 0 if changed or cluster.free_gpus < cluster.capacity or cluster.arrived < jobs else cluster.vain + 1
         endless = option.until_s == np.inf and cluster.arrived == jobs
         if cluster.vain > _STUCK_LIMIT or (endless and _futile(job, active, now, cluster)):

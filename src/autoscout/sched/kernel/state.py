@@ -7,7 +7,20 @@ import numpy as np
 from autoscout.sched.kernel.jit import jit
 from autoscout.sched.kernel.log import new_log, note
 from autoscout.sched.kernel.place import give_back, place, stay
-from autoscout.sched.kernel.records import ENDED, PENDING, PLACE_COUNT, RECENT, RUNNING, Index, Ledger, Log, Record, Records, State, Table, Vector
+from autoscout.sched.kernel.records import (
+    ENDED,
+    PENDING,
+    PLACE_COUNT,
+    RECENT,
+    RUNNING,
+    Index,
+    Ledger,
+    Log,
+    Record,
+    Records,
+    State,
+    Table,
+)
 
 
 @jit
@@ -97,7 +110,14 @@ def end(state: State, j: int, now: float, option: Record, log: Log) -> Log:
 
 @jit
 def settle_in(
-    job: Records, node: Records, clusters: Records, active: Index, ledger: Ledger, recent: Vector, where: Table, options: Records, now: float
+    job: Records,
+    node: Records,
+    clusters: Records,
+    active: Index,
+    ledger: Ledger,
+    where: Table,
+    options: Records,
+    now: float,
 ) -> Log:
     """Jobs that are already there at `now` enter: running ones get GPUs on the nodes of `where`, else anywhere, the others wait.
 

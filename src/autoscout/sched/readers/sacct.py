@@ -10,7 +10,8 @@ import numpy as np
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.sched.readers.table import Columns, Draft, Texts
 
-_GPUS = re.compile(r"(?:^|,)gres/gpu(?::([\w.-]+))?=(\d+)")
+_GPUS = re.compile(r"(?:^|,)(?:gres[/:])?gpu(?::([\w.-]+))?[:=](\d+)|(?:^|,)(?:gres[/:])?gpu(?=,|$)")
+_UNFINISHED = ("RUNNING", "PENDING", "SUSPENDED", "REQUEUED", "RESIZING", "CONFIGURING", "COMPLETING", "STOPPED", "SIGNALING", "STAGE_OUT")
 
 
 def matches(head: str, path: Path) -> bool:
@@ -27,27 +28,47 @@ def draft(path: Path) -> Draft:
         raise ConfigError(
             Fault(where=f"{path}:1", field="ReqTRES", rule="GPUs cannot be known without it", fix="sacct --parsable2 --format=...,ReqTRES")
         )
-    found = [_GPUS.search(text) for text in resources]
+    found = [gpus_of(text) for text in resources]
+    states = [text.split(" ")[0].rstrip("+") for text in table.text("State") or []]
     everything = Draft(
         source=path.name,
         lines=table.lines,
         job_id=table.values["JobID"],
         submit_s=table.times("Submit"),
         duration_s=_durations(table),
-        gpus=np.asarray([float(match[2]) if match else 0.0 for match in found]),
+        gpus=np.asarray([gpus for gpus, _ in found]),
         user=table.text("User"),
         vc=table.text("Partition"),
-        status=[text.split(" ")[0] for text in table.text("State") or []] or None,
+        status=states or None,
         name=table.text("JobName"),
-        kind=[(match[1] or "") if match else "" for match in found],
-        extra={"estimate_s": _limits(table.values["Timelimit"])} if "Timelimit" in table.values else {},
+        kind=[kind for _, kind in found],
+        extra={"estimate_s": seconds_of(table.values["Timelimit"])} if "Timelimit" in table.values else {},
     )
     whole = np.asarray(["." not in text for text in table.values["JobID"]], bool)
-    everything = everything if whole.all() else everything.only(whole, "is a job, not a step")
-    wants = everything.gpus != 0
-    everything = everything if wants.all() else everything.only(wants, "asks for GPUs")
     ended = np.isfinite(everything.duration_s)
-    return everything if ended.all() else everything.only(ended, "started and ended")
+    if states:
+        ended &= ~np.isin(states, _UNFINISHED)
+    if "End" in table.values:
+        ended &= np.isfinite(table.times("End"))
+    wants = everything.gpus != 0
+    for chosen, why in ((whole, "is a job, not a step"), (wants, "asks for GPUs"), (ended, "started and ended")):
+        if not chosen.all():
+            everything = everything.only(chosen, why)
+            whole, wants, ended = whole[chosen], wants[chosen], ended[chosen]
+    return everything
+
+
+def gpus_of(text: str) -> tuple[float, str]:
+    """GPUs of `cpu=8,gres/gpu=4,gres/gpu:a100=4` (accounting) or `gres/gpu:a100:4` (per node), and their type; several types are none."""
+    plain = 0.0
+    typed: dict[str, float] = {}
+    for match in _GPUS.finditer(text):
+        if match[1]:
+            typed[match[1]] = typed.get(match[1], 0.0) + float(match[2])
+        else:
+            plain = max(plain, float(match[2] or 1))
+    total = max(plain, sum(typed.values()))
+    return total, next(iter(typed)) if len(typed) == 1 and typed == {next(iter(typed)): total} else ""
 
 
 def _durations(table: Columns) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -56,18 +77,23 @@ def _durations(table: Columns) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     if {"Start", "End"} <= table.values.keys():
         return table.times("End") - table.times("Start")
     table.require("Elapsed")
-    return _limits(table.values["Elapsed"])
+    return seconds_of(table.values["Elapsed"])
 
 
-def _limits(texts: Texts) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Seconds of `days-hours:minutes:seconds`; not-a-number for UNLIMITED and the like."""
-    seconds = []
-    for text in texts:
-        match = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d+)(?::(\d+))?", text.strip())
-        if not match:
-            seconds.append(float("nan"))
-        elif match[4] is None:
-            seconds.append(int(match[2]) * 60.0 + int(match[3]))
-        else:
-            seconds.append(int(match[1] or 0) * 86400.0 + int(match[2]) * 3600 + int(match[3]) * 60 + int(match[4]))
-    return np.asarray(seconds)
+def seconds_of(texts: Texts) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Seconds of `days-hours:minutes:seconds`, `minutes:seconds` and what lies between; not-a-number for UNLIMITED and the like."""
+    return np.asarray([_seconds(text.strip()) for text in texts], np.float64)
+
+
+def _seconds(text: str) -> float:
+    match = re.fullmatch(r"(?:(\d{1,6})-)?(\d{1,9})(?::(\d{1,9}))?(?::(\d{1,9}))?(?:\.\d+)?", text)
+    if not match:
+        return float("nan")
+    parts = [int(part) for part in match.groups()[1:] if part is not None]
+    if match[1] is not None:  # days-hours, days-hours:minutes, days-hours:minutes:seconds
+        hours, minutes, seconds = (*parts, 0, 0)[:3]
+    elif len(parts) == 3:
+        hours, minutes, seconds = parts
+    else:  # minutes, minutes:seconds
+        hours, (minutes, seconds) = 0, (*parts, 0)[:2]
+    return int(match[1] or 0) * 86_400.0 + hours * 3_600.0 + minutes * 60.0 + seconds

@@ -16,11 +16,12 @@ from autoscout.sched.engine import Run, simulate
 from autoscout.sched.export import result_columns, write_table
 from autoscout.sched.interference import Interference
 from autoscout.sched.kernel.jit import COMPILED
-from autoscout.sched.metrics import by_size, by_vc, rho, summary, timeline, waiting_s
+from autoscout.sched.metrics import by_size, by_vc, rho, summary, waiting_s
 from autoscout.sched.plot import result_page, trace_page
 from autoscout.sched.result import Result
 from autoscout.sched.schedulers.fifo import FIFO
 from autoscout.sched.schedulers.tiresias import Tiresias
+from autoscout.sched.series import timeline
 from autoscout.sched.trace import Trace
 from autoscout.sched.workload.synthetic import PROFILES, Recipe, generate
 

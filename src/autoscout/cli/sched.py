@@ -23,7 +23,7 @@ from autoscout.sched.snapshot_file import write_snapshot
 from autoscout.sched.source import load_snapshot, load_trace, moment, read_changes
 from autoscout.sched.trace import Trace, plural
 from autoscout.sched.workload.synthetic import Recipe, generate
-from autoscout.space import Space
+from autoscout.space import Knob, Space
 from autoscout.study.folder import DEFAULT
 
 TRIALS = 40  # simulations that `tune` spends without a bound
@@ -109,7 +109,7 @@ def simulate_command(
     if plot:
         from autoscout.sched.plot import result_page
 
-        plot.write_text(result_page({scheduler: result}), encoding="utf-8")
+        plot.write_text(result_page({scheduler: result}, f"{scheduler} on {cluster}: {jobs.source}"), encoding="utf-8")
     if result.endless:
         options.errors.print(f"{result.endless}; means count them up to the last end", style="yellow", markup=False, highlight=False)
     metrics = summary(result)
@@ -122,6 +122,55 @@ def simulate_command(
     table = Table("metric", "all", *parts)
     for name, value in metrics.items():
         table.add_row(name, _shown(value), *(_shown(part.get(name)) for part in parts.values()))
+    options.console.print(table)
+
+
+@app.command("compare")
+def compare(
+    trace: Source,
+    cluster: Nodes,
+    runs: Annotated[
+        list[str],
+        typer.Argument(help="Schedulers with settings, each one word: tiresias, or tiresias:threshold=3250,queues=2.", show_default=False),
+    ],
+    form: Form = "",
+    begin: Begin = "",
+    end: End = "",
+    status: Status = None,
+    drop_bad: DropBad = False,
+    page: Annotated[Path | None, typer.Option("--page", help="Write all runs next to each other as one SVG page.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Run a trace under several schedulers or settings, and show them next to each other."""
+    if page:
+        _svg(page, "--page")
+    jobs = load_trace(trace, form=form, begin=begin, end=end, status=status or (), drop_bad=drop_bad)
+    nodes = Cluster.parse(cluster)
+    known = plugins.available("scheduler")
+    unknown = [text for text in runs if text.partition(":")[0] not in known]
+    if unknown:
+        rule = f"there is no such scheduler; there are {', '.join(known)}"
+        raise ConfigError([Fault(where="RUNS", value=text, rule=rule) for text in unknown])
+    results = {}
+    configs = {}
+    for text in dict.fromkeys(runs):
+        name, _, knobs = text.partition(":")
+        simulation = Simulation(trace=jobs, cluster=nodes, scheduler=name)
+        configs[text] = _config(simulation.space(), [word for word in knobs.split(",") if word])
+        results[text] = simulate(jobs, nodes, simulation.build(configs[text]), Run(log=page is not None))
+        if results[text].endless:
+            options.errors.print(f"{text}: {results[text].endless}", style="yellow", markup=False, highlight=False)
+    if page:
+        from autoscout.sched.plot import result_page
+
+        page.write_text(result_page(results, f"{len(results)} runs on {cluster}: {jobs.source}"), encoding="utf-8")
+    metrics = {text: summary(result) for text, result in results.items()}
+    if as_json:
+        options.emit({text: {"config": configs[text].to_json(), "metrics": metrics[text]} for text in results})
+        return
+    table = Table("metric", *results)
+    for name in dict.fromkeys(name for each in metrics.values() for name in each):
+        table.add_row(name, *(_shown(each.get(name)) for each in metrics.values()))
     options.console.print(table)
 
 
@@ -229,9 +278,10 @@ def plot_command(
 
 
 def _config(space: Space, pinned: list[str] | None) -> Config:
-    """The default configuration with some knobs set; conditions on them follow."""
+    """The default configuration with some knobs set, to any number that the scheduler takes; conditions on them follow."""
     faults: list[Fault] = []
     wanted: dict[str, Any] = {}
+    free: dict[str, Any] = {}
     for text in pinned or ():
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals or name not in space.knobs:
@@ -240,14 +290,35 @@ def _config(space: Space, pinned: list[str] | None) -> Config:
         try:
             wanted[name] = space.knobs[name].parse(value)
         except Exception as error:  # every bad knob in one message
-            faults.append(Fault(where="--set", value=text, rule=str(error)))
+            near = _nearest(space.knobs[name], value)
+            if near is None:
+                faults.append(Fault(where="--set", value=text, rule=str(error)))
+            else:
+                wanted[name], free[name] = near
     if faults:
         raise ConfigError(faults)
     given = Config(wanted)
     broken = space.why_not(given)
     if broken:
         raise ConfigError([Fault(where="--set", rule=reason) for reason in broken])
-    return space.project(space.default(), given)
+    return Config({**space.project(space.default(), given), **free})
+
+
+def _nearest(knob: Knob, text: str) -> tuple[Any, Any] | None:
+    """For a number that a tuner would not try: the value next to it, for the rules of the space, and the number itself."""
+    numbers = [value for value in knob.values if isinstance(value, (int, float)) and not isinstance(value, bool)]
+    if not knob.ordered or not numbers:
+        return None
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    if not math.isfinite(number):
+        return None
+    whole = all(isinstance(value, int) for value in numbers)
+    if whole and number != int(number):
+        return None
+    return min(numbers, key=lambda value: abs(value - number)), int(number) if whole else number
 
 
 def _svg(path: Path, flag: str) -> None:

@@ -55,9 +55,10 @@ class Front:
         self.gate, self.part.params = gate, settings
 
     def queue(self, rows: Index, trace: Trace) -> None:
-        """Jobs are to arrive here."""
+        """Jobs are to arrive here; those that waited for another profiler arrive at once."""
         jobs = trace.take(rows)
         table = job_table(jobs, jobs.submit_s, self.part.origin_s)
+        table["submit_s"] = np.maximum(table["submit_s"], self.part.cluster["now_s"][0])
         table["kind"] = -1.0
         table["fewest"] = np.ceil(table["gpus"] / self.gate.gpus)
         self.part.add(rows, table)

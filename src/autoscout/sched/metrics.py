@@ -87,9 +87,8 @@ def window(result: Result, begin_s: float, end_s: float) -> dict[str, float]:
     Raises:
         ConfigError: the window is empty or not inside the run, or jobs were preempted and the run has no log.
     """
-    last = last_moment(result)
-    if not (result.begin_s <= begin_s < end_s <= last + 1e-6):
-        rule = f"must be a span of the run, which goes from {result.begin_s:.15g} to {last:.15g}"
+    if not (result.begin_s <= begin_s < end_s <= result.until_s + 1e-6 and np.isfinite(end_s)):
+        rule = f"must be a span of the run, which goes from {result.begin_s:.15g} to {result.until_s:.15g}"
         raise ConfigError(Fault(where="window", value=f"{begin_s:.15g} to {end_s:.15g}", rule=rule))
     over = course(result, result.weights)
     edges = np.asarray([begin_s, end_s])

@@ -94,6 +94,8 @@ class Result:
         self.start_s[rows[started]] = table["start_s"][started] + part.origin_s
         self.end_s[rows[over]] = table["end_s"][over] + part.origin_s
         running = table["status"] == records.RUNNING
+        done = running & (table["finish_s"] < at_s - part.origin_s) & np.isfinite(at_s)  # and gives its GPUs back at the next round
+        self.end_s[rows[done]] = table["finish_s"][done] + part.origin_s
         executed, remaining = table["executed_s"].copy(), table["remaining_s"].copy()
         if np.isfinite(at_s):
             rate = table["rate"][running]
@@ -102,7 +104,8 @@ class Result:
             remaining[running] -= ran * rate
         self.executed_s[rows], self.remaining_s[rows] = executed, remaining
         self.preemptions[rows], self.nodes[rows] = table["preemptions"], table["nodes"]
-        self.running[rows] = running
+        remaining[done] = 0.0
+        self.running[rows] = running & ~done
         counted = part.cluster[0]
         for name in ("decisions", "promotions", "expiries"):
             self.counters[name] += float(counted[name])

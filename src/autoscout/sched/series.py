@@ -92,9 +92,10 @@ def course(result: Result, weights: Vector | None = None) -> Course:
     """
     weight = np.ones(len(result.trace)) if weights is None else weights
     arrive = np.maximum(result.trace.submit_s, result.begin_s)
-    leave = np.where(result.ended, result.end_s, np.inf)
+    leave = np.where(result.ended, np.maximum(result.end_s, result.begin_s), np.inf)
     gpus = result.trace.gpus
-    log = result.log
+    log = result.log.copy()
+    log[:, LOG_TIME] = np.maximum(log[:, LOG_TIME], result.begin_s)
     if not len(log) and result.preemptions.any():
         fix = "Run(log=True), or Session(..., log=True)"
         raise ConfigError(Fault(where="metrics", rule="over time need a run with a log: some jobs were preempted", fix=fix))
@@ -109,17 +110,20 @@ def course(result: Result, weights: Vector | None = None) -> Course:
     # Who shares another job's GPUs, or ran on a profiler's, is not in the log, and is never preempted.
     alone = np.flatnonzero(~seen & np.isfinite(result.start_s))
     begun = np.maximum(result.start_s[alone], result.begin_s)
-    moments = np.concatenate([log[first, LOG_TIME], begun, leave[alone]])
-    runs = np.concatenate([(sign * weight[job])[first], weight[alone], -weight[alone]])
+    held = np.bincount(job, weights=log[:, LOG_GPUS], minlength=len(result.trace))
+    late = np.flatnonzero(result.ended & (held > 1e-9))  # ended, and its GPUs wait for the next round when the run was stopped
+    moments = np.concatenate([log[first, LOG_TIME], begun, leave[alone], leave[late]])
+    runs = np.concatenate([(sign * weight[job])[first], weight[alone], -weight[alone], -weight[late]])
     stays = np.isfinite(leave)
     present = (np.concatenate([arrive, leave[stays]]), np.concatenate([weight, -weight[stays]]))
     inside = np.isfinite(moments)
     waiting = (np.concatenate([present[0], moments[inside]]), np.concatenate([present[1], -runs[inside]]))
     without_log = np.flatnonzero(np.isfinite(result.start_s)) if not len(log) else np.empty(0, np.int64)
-    used_at = np.concatenate([log[:, LOG_TIME], np.maximum(result.start_s[without_log], result.begin_s), leave[without_log]])
-    used = np.concatenate([log[:, LOG_GPUS], gpus[without_log], -gpus[without_log]])
+    begun = np.maximum(result.start_s[without_log], result.begin_s)
+    used_at = np.concatenate([log[:, LOG_TIME], leave[late], begun, leave[without_log]])
+    used = np.concatenate([log[:, LOG_GPUS], -held[late], gpus[without_log], -gpus[without_log]])
     kept = np.isfinite(used_at)
-    stops = first & (sign < 0) & ~(np.abs(log[:, LOG_TIME] - result.end_s[job]) <= 1e-5)
+    stops = first & (sign < 0) & ~(np.abs(log[:, LOG_TIME] - leave[job]) <= 1e-5)
     return Course(
         present=Steps.of(*present),
         wanted=Steps.of(np.concatenate([arrive, leave[stays]]), np.concatenate([weight * gpus, -(weight * gpus)[stays]])),

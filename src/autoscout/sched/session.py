@@ -160,7 +160,7 @@ class Session:
         result = self.result()
         arrived = self.trace.submit_s < self.at_s if np.isfinite(self.until_s) else np.ones(len(self.trace), bool)
         arrived[self._present()] = True  # a snapshot may hold jobs that arrived at its very moment
-        rows = np.flatnonzero(~result.ended & arrived)
+        rows = np.flatnonzero(~self._over() & arrived)
         place = np.full(len(self.trace), -1, np.int64)
         place[rows] = np.arange(len(rows))
         return Snapshot(
@@ -213,8 +213,7 @@ class Session:
 
     def forget(self) -> Result:
         """Take the jobs that have ended out, and return what happened to them: so memory holds only those that have not."""
-        whole = self.result()
-        ended = whole.ended
+        whole, ended = self.result(), self._over()
         place = np.where(ended, -1, np.cumsum(~ended) - 1)
         self.trace = self.trace.take(np.flatnonzero(~ended))
         self.before_s = self.before_s[~ended]
@@ -242,6 +241,15 @@ class Session:
         """Numbers of the jobs that have joined and not ended."""
         found = [part.rows[part.jobs_in_system] for part in self.parts.values()]
         return np.concatenate([*found, *([self.front.part.rows[self.front.part.jobs_in_system]] if self.front else [])])
+
+    def _over(self) -> NDArray[np.bool_]:
+        """Which jobs have ended and hold nothing any more."""
+        over = np.zeros(len(self.trace), bool)
+        for part in self.parts.values():
+            over[part.rows[part.job["status"] == records.ENDED]] = True
+        for front in (*self.past, *([] if self.front is None else [self.front.part])):
+            over[front.rows[finished(front)]] = True
+        return over
 
     def _left(self) -> Cluster:
         return self.cluster if self.front is None else self.front.gate.left

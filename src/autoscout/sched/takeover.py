@@ -45,6 +45,8 @@ def put_in_charge(part: Part, plan: Plan, trace: Trace, cluster: Cluster, now: f
     if not first:
         log = np.concatenate([log, _change_of_places(part, float(before["placement"][0]), now, logging)])
     cluster_record = part.cluster[0]
+    if not first:
+        _bring_clock_to(part, now)
     cluster_record["round_s"], cluster_record["eligible"] = options["round_s"][0], 1.0
     _forget_forecast(part, plan, first)
     if cluster_record["present"] > 0:
@@ -178,6 +180,15 @@ def _forget_forecast(part: Part, plan: Plan, first: bool) -> None:
         never_quiet = float(plan.scheduling.settings["quiet_jobs"][0] < 0)  # type: ignore[union-attr]
         part.cluster["may_pack"] = never_quiet if first else max(float(part.cluster["may_pack"][0]), never_quiet)
         part.cluster["checked_s"] = -np.inf
+
+
+def _bring_clock_to(part: Part, now: float) -> None:
+    """Nothing happens before `now` any more, whatever the new policy looks at; a round may fall on it."""
+    before = np.nextafter(now, -np.inf)
+    passed = before - part.cluster["now_s"][0]
+    if passed > 0:
+        part.cluster["idle_gpu_s"] += part.cluster["blocked"] * part.cluster["free_gpus"] * passed
+        part.cluster["now_s"] = before
 
 
 def _next_end(part: Part) -> None:

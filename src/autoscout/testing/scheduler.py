@@ -24,6 +24,7 @@ from autoscout.sched.engine import Run, simulate
 from autoscout.sched.kernel.records import LOG_GPUS, LOG_JOB, LOG_NODE, LOG_TIME
 from autoscout.sched.result import Result
 from autoscout.sched.scheduler import Admitting, Scheduler
+from autoscout.sched.session import Session
 from autoscout.sched.snapshot import Snapshot
 from autoscout.sched.trace import Trace
 from autoscout.space import Space
@@ -169,16 +170,25 @@ class SchedulerSuite:
             refusal = str(error)
         assert "larger than the cluster" in refusal
 
-    def test_it_starts_from_jobs_that_are_already_there(self, kind: Any) -> None:
+    def test_stopping_and_resuming_changes_nothing(self, kind: Any) -> None:
+        """Every job ends when it would have ended, in one run or from a snapshot in the middle of it."""
         trace = busy_trace()
         middle = 2_000.5
+        whole = simulate(trace, CLUSTER, default(kind))
         first = simulate(trace.between(0, middle), CLUSTER, default(kind), Run(until_s=middle))
-        snapshot = Snapshot.of(first)
-        result = simulate(trace.between(middle, np.inf), CLUSTER, default(kind), Run(snapshot=snapshot))
-        assert result.ended.all()
-        assert (result.end_s >= middle).all()
-        running = np.flatnonzero(snapshot.running)
-        assert (result.end_s[running] >= middle + snapshot.remaining_s[running] - 1e-6).all()
+        later = simulate(trace.between(middle, np.inf), CLUSTER, default(kind), Run(snapshot=Snapshot.of(first)))
+        ends = {job: end for result in (first, later) for job, end in zip(result.trace.job_id, result.end_s, strict=True) if end == end}
+        assert [ends[job] for job in trace.job_id] == whole.end_s.tolist()
+
+    def test_it_takes_over_in_flight(self, kind: Any) -> None:
+        """From another configuration of its space, whatever that is."""
+        space = kind.space(CLUSTER)
+        session = Session(busy_trace(), CLUSTER, kind.of(space.sample(stream(3, kind.__name__))), log=True)
+        session.step(1_500.0)
+        session.reconfigure(default(kind))
+        session.step()
+        assert session.result().ended.all()
+        never_too_many(session.result())
 
     def test_it_travels(self, kind: Any) -> None:
         """Schedulers are sent to other processes."""

@@ -53,6 +53,20 @@ def pop(heap: Index, size: int, key: Table) -> int:
 
 
 @jit
+def heaps(job: Records, active: Index, present: int, running: Index, finish: Table, queue: Index, key: Table) -> tuple[int, int]:
+    """Fill the heap of running jobs, by their ends, and that of waiting ones, by `key`; how many are in each."""
+    busy = waiting = 0
+    for i in range(present):
+        j = active[i]
+        if job[j].status == RUNNING:
+            finish[0, j] = job[j].finish_s
+            busy = push(running, busy, finish, j)
+        else:
+            waiting = push(queue, waiting, key, j)
+    return busy, waiting
+
+
+@jit
 def run_fixed(
     job: Records,
     node: Records,
@@ -75,14 +89,7 @@ def run_fixed(
     queue, running = np.empty(jobs, np.int64), np.empty(jobs, np.int64)
     finish = np.full((1, jobs), np.inf)
     fresh_key = newcomers.reshape((1, jobs))
-    waiting = busy = 0
-    for i in range(cluster.present):
-        j = active[i]
-        if job[j].status == RUNNING:
-            finish[0, j] = job[j].finish_s
-            busy = push(running, busy, finish, j)
-        else:
-            waiting = push(queue, waiting, key, j)
+    busy, waiting = heaps(job, active, cluster.present, running, finish, queue, key)
     log = new_log(option.logging > 0)
     while True:
         due = cluster.woken_s

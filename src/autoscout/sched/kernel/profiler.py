@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from autoscout.sched.kernel.fixed import pop, push
+from autoscout.sched.kernel.fixed import heaps, pop, push
 from autoscout.sched.kernel.jit import jit
 from autoscout.sched.kernel.log import append, new_log
 from autoscout.sched.kernel.place import give_back, place
@@ -78,14 +78,7 @@ def run_profiler(
     for j in range(jobs):
         key[0, j] = job[j].gpus
     queue, running = np.empty(jobs, np.int64), np.empty(jobs, np.int64)
-    waiting = busy = 0
-    for i in range(cluster.present):
-        j = active[i]
-        if job[j].status == RUNNING:
-            finish[0, j] = job[j].finish_s
-            busy = push(running, busy, finish, j)
-        else:
-            waiting = push(queue, waiting, key, j)
+    busy, waiting = heaps(job, active, cluster.present, running, finish, queue, key)
     moves = new_log(True)
     extra = len(node) - 1
     wait_s = max(option.tick_s, 1e-6)
@@ -105,7 +98,7 @@ def run_profiler(
             due = min(due, next_check(cluster.now_s + wait_s, option.shrink_every_s, option.clock_zero_s))
         if due == np.inf or due >= rules.until_s:
             break
-        now = cluster.now_s = max(cluster.now_s, due)
+        now = cluster.now_s = due
         cluster.usable_s = cluster.woken_s = np.inf
         while busy > 0 and finish[0, running[0]] <= now:
             j = running[0]

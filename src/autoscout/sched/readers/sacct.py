@@ -51,10 +51,11 @@ def draft(path: Path) -> Draft:
     if "End" in table.values:
         ended &= np.isfinite(table.times("End"))
     wants = everything.gpus != 0
+    left = np.ones(len(whole), bool)
     for chosen, why in ((whole, "is a job, not a step"), (wants, "asks for GPUs"), (ended, "started and ended")):
-        if not chosen.all():
-            everything = everything.only(chosen, why)
-            whole, wants, ended = whole[chosen], wants[chosen], ended[chosen]
+        if not chosen[left].all():
+            everything = everything.only(chosen[left], why)
+            left &= chosen
     return everything
 
 

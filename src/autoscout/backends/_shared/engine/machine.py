@@ -41,7 +41,7 @@ def hardware(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
     found.setdefault("cores", cores())
     if not found.get("gpu_memory_gb") and isinstance(found.get("gpu"), str) and found["gpu"]:
         with contextlib.suppress(ConfigError):  # a GPU that the catalogue does not know gets the engine's defaults for small ones
-            found["gpu_memory_gb"] = round(gpu(found["gpu"]).memory_gb, 1)
+            found["gpu_memory_gb"] = round(gpu(found["gpu"], found.get("hardware_file")).memory_gb, 1)
     return found, read_fields(Hardware, found, "hardware")[1]
 
 

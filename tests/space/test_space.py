@@ -377,3 +377,9 @@ def test_sixty_knobs_in_one_sum_of_products_are_estimated() -> None:
     assert not count.exact
     assert 1e76 < count.value < 20**60
     assert space._solver.effort < 3_000_000, "a few seconds"
+
+
+def test_an_empty_list_holds_nothing() -> None:
+    space = Space([Grid("a", 1, 8)], ["not (a in [])"])
+    assert space.count().value == 8
+    assert Space([Grid("a", 1, 8)], ["a in []"]).count().value == 0

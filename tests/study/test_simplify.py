@@ -99,6 +99,17 @@ def test_the_final_is_to_measure_what_no_heat_did() -> None:
     assert found.without == (), "the heats have measured both"
 
 
+def test_before_a_heat_is_complete_simpler_ones_are_predicted() -> None:
+    answer = measured()
+    search = searched(answer)
+    begun = simplify(search, toy(), DEFAULT, NOISY, SPACE.project)
+    assert begun.unproven[0] == DEFAULT.without("a").extend({"a": 3}), "a alone is expected to bring half"
+    assert all(config["a"] == 3 and config["b"] == 3 for config in begun.unproven[1:])
+    added, found = play(search, answer)
+    assert found.unproven == ()
+    assert simplify([*search, *added[:-1]], toy(), DEFAULT, NOISY, SPACE.project).unproven == begun.unproven, "cut short"
+
+
 def test_without_a_model_the_changes_are_halved() -> None:
     answer = measured()
     search = [trial for trial in searched(answer) if trial.config in (DEFAULT, WINNER)]
@@ -249,6 +260,21 @@ def test_a_study_killed_while_simplifying_or_in_the_final_resumes_there(after: i
     assert [trial.proposal for trial in again.trials] == [trial.proposal for trial in whole.trials]
     calls = len(again.evaluator.calls)
     assert calls == len(whole.trials) - search - after, "nothing is measured twice"
+
+
+def test_a_study_without_time_to_simplify_does_so_in_its_final() -> None:
+    clock, answer = VirtualClock(), measured()
+    task = Task(system="toy", objective=Objective(metric="time_s"), budget=Budget(wall_s=40.0))
+    evaluator = FromFunction(answer, clock=clock)
+    finals = Finals(finalists=2, rounds=5)
+    one = study(plugins.get("store", "memory")(), answer, evaluator=evaluator, clock=clock, task=task, finals=finals)
+    assert one.run() is Stop.WALL
+    phases = {trial.proposal.origin.phase for trial in one.trials}
+    assert phases == {Phase.SEARCH, Phase.FINAL}
+    known = simplify(one.trials, task, DEFAULT, NOISY, SPACE.project)
+    final = {trial.config for trial in one.trials if trial.proposal.origin.phase is Phase.FINAL}
+    assert known.unproven
+    assert {DEFAULT, known.config, known.unproven[0]} <= final <= {DEFAULT, known.config, *known.unproven}
 
 
 def test_time_is_kept_back_for_the_final() -> None:

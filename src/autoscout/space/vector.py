@@ -85,7 +85,7 @@ def _logic(op: str, args: list[Any]) -> Any:
     elif op == "not":
         found = np.asarray(args[0]) == 0
     elif op == "in":
-        found = reduce(np.logical_or, [np.equal(args[0], item) for item in args[1:]])
+        found = reduce(np.logical_or, [np.equal(args[0], item) for item in args[1:]], np.zeros(np.shape(args[0]), dtype=bool))
     elif op in _ELEMENTWISE:
         found = _ELEMENTWISE[op](*args)
     else:

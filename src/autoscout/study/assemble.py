@@ -111,7 +111,9 @@ def look(setup: Setup, folder: Folder) -> Outcome:
     outcome = Outcome(setup=setup, start=start, folder=folder, trials=trials, stop=None)
     inside, seen = outcome.inside, {trial_key(trial.proposal) for trial in trials}
     known = simplify(trials, setup.task, setup.baseline, setup.simplify, setup.space.project, among=inside)
-    rounds = plan(trials, setup.task, setup.baseline, setup.finals, inside, known.config, known.without, fits=lambda _: False)
+    rounds = plan(
+        trials, setup.task, setup.baseline, setup.finals, inside, known.config, known.without, known.unproven, fits=lambda _: False
+    )
     if any(trial_key(proposal) not in seen for proposals in rounds for proposal in proposals):
         return outcome
     later = setup.finals.trials + setup.simplify.trials

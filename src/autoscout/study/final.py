@@ -104,6 +104,7 @@ def plan(
     among: Sequence[Trial] | None = None,
     simplified: Config | None = None,
     without: Sequence[Config] = (),
+    unproven: Sequence[Config] = (),
     fits: Callable[[int], bool] = lambda _: True,
 ) -> list[list[Proposal]]:
     """The rounds of the final, one list of proposals each; empty when there is nobody to compare the default with.
@@ -122,6 +123,8 @@ def plan(
         simplified: The winner with fewer changes, which goes first, before the winner itself.
         without: The same without one of its changes each: further finalists, which show what the change contributes; at most as many
             as there are others.
+        unproven: The winner with fewer changes by prediction alone: where there was no time to simplify, they meet the winner here, in
+            place of others and of `without`.
         fits: Whether there is time for this many trials. Where there is none for `without` they are left out, and where there is none
             for enough rounds of all finalists there are fewer of them. Once the final has begun, it continues as it began.
     """
@@ -130,7 +133,11 @@ def plan(
         chosen = list(dict.fromkeys([simplified, *chosen]))[: finals.finalists]
     if not chosen:
         return []
-    chosen = _in_time(trials, default, finals, chosen, list(dict.fromkeys([*chosen, *without[: finals.finalists]])), fits)
+    more = list(dict.fromkeys([*chosen, *without[: finals.finalists]]))
+    if unproven and finals.finalists > 1:
+        more = [chosen[0], *unproven]
+        chosen = more[: finals.finalists]
+    chosen = _in_time(trials, default, finals, chosen, more, fits)
     names = _names(default, chosen)
     rounds = []
     tried = [trial for trial in trials if trial.config == default]

@@ -35,6 +35,8 @@ KEEPS = (1, 2, 3, 5, 8, 13, 21, 34)
 """How many of the knobs that are predicted to matter most the candidates of the first heat keep."""
 EXPLAINED = 0.95
 """Share of the predicted gain that the largest of them shall explain."""
+HALF = 0.5
+"""The same for the simpler of the two that take part in a final before which there was no time to simplify."""
 
 Group = tuple[str, ...]
 """Knobs that are put back together."""
@@ -62,11 +64,13 @@ class Simplified:
         config: The simplest configuration shown to be as good as the winner; the winner itself where none is; None without a winner.
         heat: The rounds to measure next; none when it is over.
         without: `config` without one of its changes, for those whose effect no heat has measured, the most doubtful first.
+        unproven: While no heat is complete: `config` with the changes that are predicted to bring half of the gain, and most of it.
     """
 
     config: Config | None = None
     heat: tuple[tuple[Proposal, ...], ...] = ()
     without: tuple[Config, ...] = ()
+    unproven: tuple[Config, ...] = ()
 
 
 def simplify(
@@ -91,8 +95,10 @@ def simplify(
     search = [trial for trial in inside if trial.proposal.origin.phase is Phase.SEARCH]
     expected = {knob: max(0.0, effect.mean) for knob, effect in effects(task, search, default, chosen[0]).items()}
     replay = _Replay(trials=trials, task=bind(task, trials, default), default=default, bounds=bounds, project=project, incumbent=chosen[0])
+    unproven = replay.predicted(expected)
     replay.run(expected)
-    return Simplified(config=replay.incumbent, heat=replay.todo, without=replay.without(expected))
+    shown = not replay.todo or replay.used > 0
+    return Simplified(config=replay.incumbent, heat=replay.todo, without=replay.without(expected), unproven=() if shown else unproven)
 
 
 def _halves(knobs: Sequence[str]) -> list[Group]:
@@ -149,6 +155,23 @@ class _Replay:
             left = [tuple(knob for knob in group if knob in self._changed()) for group in (*again, *split, *queue[len(groups) :])]
             queue = [group for group in left if group]
 
+    def predicted(self, expected: Mapping[str, float]) -> tuple[Config, ...]:
+        """The incumbent with the fewest changes that are predicted to bring half of the gain, and with those that bring most of it."""
+        ranked = sorted(self._changed(), key=lambda knob: expected.get(knob, 0.0))
+        if self.bounds.exact or len(ranked) < 2:
+            return ()
+        keeps = dict.fromkeys(self._needed(ranked, expected, share) for share in (HALF, EXPLAINED))
+        found = (self._candidate(ranked[: len(ranked) - keep]) for keep in keeps if keep < len(ranked))
+        return tuple(config for config in found if config is not None)
+
+    @staticmethod
+    def _needed(ranked: Sequence[str], expected: Mapping[str, float], share: float) -> int:
+        """How many of the knobs that matter most are predicted to bring this share of the gain; all where nothing is predicted."""
+        total, needed = sum(expected.values()), len(ranked)
+        while total and needed > 1 and sum(expected[knob] for knob in ranked[1 - needed :]) >= share * total:
+            needed -= 1
+        return needed
+
     def without(self, expected: Mapping[str, float]) -> tuple[Config, ...]:
         """The incumbent without one of its changes, for those whose effect is not measured; none for a single change, which is the gain."""
         changed = self._changed()
@@ -164,9 +187,7 @@ class _Replay:
 
     def _nested(self, ranked: Sequence[str], expected: Mapping[str, float]) -> list[Group]:
         """Groups to put back, each inside the one before: all but the one, two, three, five, ... knobs that matter most."""
-        total, needed = sum(expected.values()), len(ranked)
-        while total and needed > 1 and sum(expected[knob] for knob in ranked[1 - needed :]) >= EXPLAINED * total:
-            needed -= 1
+        needed = self._needed(ranked, expected, EXPLAINED)
         keeps = [keep for keep in KEEPS if keep < len(ranked)]
         keeps = keeps[: self.bounds.trials if self.bounds.exact else self._fits(len(keeps))]
         if keeps and keeps[-1] < needed < len(ranked):

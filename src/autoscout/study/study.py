@@ -158,7 +158,9 @@ class Study:
         if self.project is not None and self.simplify.rounds:
             simpler = simplify(self.trials, task, self.baseline, self.simplify, self.project, among=self.inside)
         for place in range(self.finals.rounds):  # planned anew for each round: a default that fails is left out of the next
-            rounds = plan(self.trials, task, self.baseline, self.finals, self.inside, simpler.config, simpler.without, self._fits)
+            rounds = plan(
+                self.trials, task, self.baseline, self.finals, self.inside, simpler.config, simpler.without, simpler.unproven, self._fits
+            )
             if stop := self._rounds("final", rounds[place : place + 1]):
                 return stop
         return None

@@ -135,7 +135,7 @@ def page(found: dict[str, dict[str, Any]]) -> str:
     titles = {
         "share_with_inert": ("answers that change an inert knob", "{:.1%}"),
         "mean_inert": ("inert knobs changed per answer, mean", "{:.2f}"),
-        "mean_measured": ("changed knobs whose contribution was measured, mean", "{:.0%}"),
+        "mean_measured": ("changed knobs whose contribution was measured, mean", "{:.1%}"),
         "median_loss": ("slower than the best configuration tried, median", "{:.2%}"),
         "mean_loss": ("the same, mean", "{:.2%}"),
         "gains": ("studies that showed a gain", "{:.1%}"),

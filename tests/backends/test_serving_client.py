@@ -6,11 +6,14 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Sequence
+from itertools import count
 
 import pytest
 
+from autoscout.backends._shared.serving import load
 from autoscout.backends._shared.serving.answers import Answer, summary
 from autoscout.backends._shared.serving.client import Broken, Client
+from autoscout.backends._shared.serving.workload import Request
 from autoscout.core.task import Limit
 
 
@@ -113,6 +116,20 @@ def test_what_servers_answer_when_something_is_wrong(reply: bytes, why: str) -> 
     (answer,) = asyncio.run(asked(reply, 1000))
     assert why in answer.error
     assert not answer.good
+
+
+def test_a_load_longer_than_what_is_made_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load, "AHEAD", 2)
+
+    async def go() -> load.Seen:
+        client = Client(1, "m", limit_s=2.0)  # nobody listens: every request fails at once
+        sessions = ([Request([1, 2], 3)] for _ in count())
+        return await load.Loader(client).arriving(sessions, [0.0, 0.01, 0.02, 0.03, 0.04])
+
+    seen = asyncio.run(go())
+    assert len(seen.answers) == 5
+    assert all(answer.error for answer in seen.answers)
+    assert seen.planned_requests == 0
 
 
 def test_nobody_listens() -> None:

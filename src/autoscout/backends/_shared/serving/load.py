@@ -7,7 +7,7 @@ import contextlib
 import gc
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, islice
+from itertools import accumulate, chain, islice
 from typing import Any
 
 from autoscout.backends._shared.serving.answers import Answer
@@ -15,6 +15,7 @@ from autoscout.backends._shared.serving.client import Client
 from autoscout.backends._shared.serving.workload import Request
 from autoscout.core.clock import RealClock
 
+AHEAD = 2000  # requests whose bytes are made before a load begins; the others while it waits for their time
 LOOK_S = 0.1  # between two looks whether the load should end early
 CLOCK = RealClock()
 
@@ -74,13 +75,16 @@ class Loader:
             times_s: When each begins.
             most: Sessions under way at once; 0 for no bound. One that is due waits until another has ended.
         """
-        due = [(time_s, self._made(session)) for time_s, session in zip(times_s, sessions, strict=False)]
-        seen = _planned([answer.wanted for _, session in due for _, answer in session])
+        due, waiting = list(times_s), iter(sessions)
+        ahead = [self._made(session) for session in islice(waiting, min(AHEAD, len(due)))]
+        rest = (self._made(session) for session in waiting)
+        whole = len(ahead) == len(due)  # of a longer load nobody knows the number of tokens yet
+        seen = _planned([answer.wanted for session in ahead for _, answer in session] if whole else [])
         room = asyncio.Semaphore(most) if most else None
 
         async def begin() -> None:
             async with asyncio.TaskGroup() as group:
-                for time_s, session in due:
+                for time_s, session in zip(due, chain(ahead, rest), strict=False):
                     wait_s = seen.begun_s + time_s - CLOCK.span_s()
                     if wait_s > 0:
                         await asyncio.sleep(wait_s)

@@ -10,6 +10,7 @@ import typer
 from rich.table import Table
 
 from autoscout.cli import _options as options
+from autoscout.cli.assess import assess
 from autoscout.core import plugins
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
@@ -31,6 +32,7 @@ TRIALS = 40  # simulations that `tune` spends without a bound
 app = typer.Typer(help="Simulate and tune the scheduler of a GPU cluster.", no_args_is_help=True)
 traces = typer.Typer(help="Describe, convert, generate, slice and plot traces.", no_args_is_help=True)
 app.add_typer(traces, name="trace")
+app.command("assess")(assess)
 
 Source = Annotated[str, typer.Option("--trace", help="A trace file, or synthetic:PROFILE[:JOBS[:DAYS[:SEED]]].")]
 TracePath = Annotated[str, typer.Argument(help="A trace file, or synthetic:PROFILE[:JOBS[:DAYS[:SEED]]].")]

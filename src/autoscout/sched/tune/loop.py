@@ -1,0 +1,361 @@
+"""The closed loop: a cluster runs through a trace while a strategy looks at it now and then and changes settings."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autoscout.core.config import Config, Value
+from autoscout.core.errors import Infeasible
+from autoscout.core.seeds import number as seed_of
+from autoscout.sched.engine import Run, simulate
+from autoscout.sched.generate.arrivals import DAY_S, HOUR_S, WEEK_S
+from autoscout.sched.predict.features import Repository
+from autoscout.sched.predict.predictor import Predictor
+from autoscout.sched.result import Result
+from autoscout.sched.session import Session
+from autoscout.sched.snapshot import Snapshot
+from autoscout.sched.tune.aggregate import Aggregator
+from autoscout.sched.tune.case import Case
+from autoscout.sched.tune.causal.model import CausalModel
+from autoscout.sched.tune.draws import Draw, LastHour, Predicted, True_, View, believed, past_days, stressed
+from autoscout.sched.tune.futures import Builder, Future, Question, outcome
+from autoscout.sched.tune.measures import INTERMEDIATE, Before, measures
+from autoscout.sched.tune.modes import Mode
+from autoscout.sched.tune.search import Found, search
+
+HISTORY_S = 2 * DAY_S  # of past trace below which nothing is tuned on it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """One look at the cluster, and what came of it.
+
+    Attributes:
+        at_s: When.
+        before, after: Settings in force before and after; equal when nothing was changed.
+        predicted: How many times better the new settings (or, when nothing changed, the best found) were predicted to be.
+        realised: How many times better they were on the jobs that then came, until the next decision; NaN while it is not known, or when
+            nothing changed.
+        contributions: Knob that changed -> how many times worse the new settings would be with it as before, on the same futures.
+        load: GPUs wanted by all jobs in the system over those there are.
+        waiting: Jobs without GPUs.
+        unfinished: Jobs in the system.
+        simulations, rejected: Runs that the search took, and configurations that were not simulated.
+        cpu_s: Process seconds that the decision took.
+        words: What the futures were.
+    """
+
+    at_s: float
+    before: Config
+    after: Config
+    predicted: float
+    load: float
+    waiting: int
+    unfinished: int
+    simulations: int
+    rejected: int
+    cpu_s: float
+    words: str
+    contributions: dict[str, float] = field(default_factory=dict)
+    realised: float = float("nan")
+
+    @property
+    def changed(self) -> bool:
+        return self.before != self.after
+
+    def changes(self) -> dict[str, tuple[Value, Value]]:
+        """Knob -> value before and after, for those that differ."""
+        names = [*self.after, *(name for name in self.before if name not in self.after)]
+        return {name: (self.before.get(name), self.after.get(name)) for name in names if self.before.get(name) != self.after.get(name)}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Course:
+    """What became of a case under a mode.
+
+    Attributes:
+        metrics: Of the whole window.
+        start: The settings at its beginning.
+        decisions: In order.
+        result: What happened to every job.
+        start_cpu_s: Process seconds of the first tuning.
+        model: The causal model, where the mode has one.
+    """
+
+    mode: str
+    metrics: dict[str, float]
+    start: Config
+    decisions: tuple[Decision, ...]
+    result: Result
+    start_cpu_s: float
+    model: CausalModel | None = None
+
+    @property
+    def changes(self) -> int:
+        return sum(decision.changed for decision in self.decisions)
+
+    @property
+    def cpu_s(self) -> float:
+        return self.start_cpu_s + sum(decision.cpu_s for decision in self.decisions)
+
+
+class Loop:
+    """Runs a case under a mode.
+
+    Args:
+        case: The cluster and its trace.
+        mode: How decisions are made.
+        name: Of the mode, for the course.
+        seed: Equal seeds, equal courses.
+    """
+
+    def __init__(self, case: Case, mode: Mode, name: str = "", seed: int = 0) -> None:
+        self._case, self._mode, self._name, self._seed = case, mode, name, seed
+        self._space = case.space
+        self._default = self._space.default()
+        self._predictor = Predictor(mode.predictor, seed)
+        trace = case.trace
+        self._first, self._last = np.searchsorted(trace.submit_s, [case.begin_s, case.to_s], side="left").tolist()
+        self._ends = trace.submit_s + trace.duration_s
+        self._ends[self._first :] = np.inf
+        self._rows = {job: row for row, job in enumerate(trace.job_id.tolist())}
+        self._model = CausalModel(self._space, INTERMEDIATE, case.metric, seed) if mode.causal else None
+        self._session: Session = self._begin()
+
+    def _begin(self) -> Session:
+        case = self._case
+        jobs = case.trace.take(np.arange(self._first, self._last))
+        return Session(jobs, case.cluster, self._builder(case.begin_s)(self._default))
+
+    def _builder(self, at_s: float) -> Builder:
+        """Schedulers learn from the jobs that have ended."""
+        known = np.flatnonzero((self._ends <= at_s) & (self._case.trace.submit_s >= at_s - 4 * WEEK_S))
+        return Builder.of(self._case.scheduler, self._case.trace.take(known), self._seed)
+
+    def run(self) -> Course:
+        """Through the whole window."""
+        case, mode, session = self._case, self._mode, self._session
+        session.step(case.from_s)
+        view = self._view()
+        before = _before(session.result(), case.from_s)
+        began = time.process_time()
+        start = self._default
+        with contextlib.suppress(Infeasible):  # the default itself does not work on the past: there is nothing to compare with
+            start = self._start(view)
+        start_cpu_s = time.process_time() - began
+        if start != self._default:
+            session.reconfigure(self._builder(case.from_s)(start))
+        config = start
+        decisions: list[Decision] = []
+        for at_s, watching in self._moments():
+            session.step(at_s)
+            view = self._view()
+            decisions = self._realised(decisions, view)
+            if mode.gives_up and _lost(decisions, at_s):
+                continue
+            made = self._decide(view, config, watching)
+            decisions.append(made)
+            if made.changed:
+                config = made.after
+                session.reconfigure(self._builder(at_s)(config))
+                self._marks.append((at_s, view.snapshot))
+        session.step(case.to_s)
+        result = session.result()
+        return Course(
+            mode=self._name,
+            metrics=measures(result, before, fair=True),
+            start=start,
+            decisions=tuple(self._realised(decisions, self._view())),
+            result=result,
+            start_cpu_s=start_cpu_s,
+            model=self._model,
+        )
+
+    def _moments(self) -> list[tuple[float, bool]]:
+        """When decisions are made, and whether each is one in between."""
+        case, mode = self._case, self._mode
+        self._marks: list[tuple[float, Snapshot]] = []
+        if not np.isfinite(mode.every_s):
+            return []
+        step = mode.watch_s or mode.every_s
+        first = 0 if mode.start == "default" else 1
+        count = int(np.ceil((case.to_s - case.from_s) / step - 1e-9))
+        per = max(1, round(mode.every_s / step))
+        return [(case.from_s + number * step, number % per != 0) for number in range(first * per, count)]
+
+    def _view(self) -> View:
+        """What is known now."""
+        session, trace = self._session, self._case.trace
+        at_s, result = session.at_s, session.result()
+        ends = self._ends
+        ends[self._first : self._last] = np.where(result.ended, result.end_s, np.inf)
+        here = int(np.searchsorted(trace.submit_s, at_s, side="left"))
+        kept = session.snapshot()
+        rows = np.asarray([self._rows[job] for job in kept.jobs.job_id.tolist()], np.int64)
+        return View(at_s=at_s, known=Repository(trace.take(np.arange(here)), ends[:here].copy()), snapshot=kept, rows=rows, truth=trace)
+
+    # ------------------------------------------------------------------------------------------------------------------- the start
+
+    def _start(self, view: View) -> Config:
+        mode, case = self._mode, self._case
+        if mode.start == "window":
+            true = True_(horizon_s=case.to_s - case.from_s, cap_s=case.to_s - case.from_s)(view, 0)
+            return self._tuned_once([true], view).best
+        past = self._past(view) if mode.start in ("history", "stressed") or mode.causal else None
+        if past is None:
+            return self._default
+        if self._model is not None:
+            self._learn(past, view)
+        if mode.start == "default":
+            return self._default
+        busier = stressed(past, case.cluster.gpus) if mode.start == "stressed" else None
+        return self._tuned_once([past, busier] if busier is not None else [past], view).best
+
+    def _past(self, view: View) -> Future | None:
+        """The last week again, from the state that the cluster was in before it; None where there is too little past."""
+        self._predictor.fit(view.known, view.at_s)
+        chances = self._predictor.chances(view.known, view.rows, view.at_s, view.snapshot.executed_s)
+        trace = believed(view, self._predictor.draw_s(chances, view.snapshot.executed_s, (int(view.at_s), "past")))
+        if not len(trace) or view.at_s - trace.submit_s[0] < HISTORY_S:
+            return None
+        length = min(WEEK_S, (view.at_s - float(trace.submit_s[0])) * 2 / 3)
+        begin = view.at_s - length
+        scheduler = self._builder(view.at_s)(self._default)
+        earlier = simulate(trace.between(begin - WEEK_S, begin), self._case.cluster, scheduler, Run(until_s=begin))
+        words = f"the jobs of the last {length / DAY_S:.1f} days again"
+        return Future(at_s=begin, arrivals=trace.between(begin, view.at_s), snapshot=Snapshot.of(earlier), words=words)
+
+    def _tuned_once(self, futures: Sequence[Future], view: View) -> Found:
+        mode = self._mode
+        options = replace(mode.search, searcher="hybrid", trials=mode.start_trials, reject=0.0, scope=False, seed=self._seed)
+        question = self._question(futures, view, self._default)
+        return search(self._space, question, self._objective(question), self._default, options)
+
+    def _learn(self, past: Future, view: View) -> None:
+        """The offline phase of the causal model: random settings on a day of the past."""
+        assert self._model is not None
+        day = replace(past, at_s=view.at_s - DAY_S, arrivals=past.arrivals.between(view.at_s - DAY_S, view.at_s), snapshot=None)
+        question = self._question([day], view)
+        options = replace(self._mode.search, searcher="random", trials=60, reject=0.0, scope=False, seed=self._seed)
+        found = search(self._space, question, self._objective(question), self._default, options)
+        self._model.add(found.runs, found.start)
+        self._model.learn()
+
+    # ---------------------------------------------------------------------------------------------------------------- one decision
+
+    def _question(self, futures: Sequence[Future], view: View, reference: Config | None = None) -> Question:
+        case = self._case
+        build, fair = self._builder(view.at_s), case.goal == "fair"
+        return Question(futures=list(futures), cluster=case.cluster, build=build, fair=fair, reference=reference)
+
+    def _objective(self, question: Question) -> Any:
+        needed = question(self._default)["time_s"] if self._case.goal == "fair" else 0.0
+        return self._case.objective(needed)
+
+    def _draw(self, seed: int) -> Draw:
+        mode = self._mode
+        if mode.futures == "truth":
+            return True_(horizon_s=mode.horizon_s, cap_s=mode.cap_s)
+        if mode.futures == "last-hour":
+            return LastHour()
+        generators = past_days(mode.draws) if mode.futures == "days" else (mode.generator,)
+        return Predicted(predictor=self._predictor, generators=generators, horizon_s=mode.horizon_s, cap_s=mode.cap_s, seed=seed)
+
+    def _decide(self, view: View, config: Config, watching: bool) -> Decision:
+        case, mode = self._case, self._mode
+        began = time.process_time()
+        draw = self._draw(self._seed)
+        futures = [draw(view, number) for number in range(mode.draws)]
+        if mode.aggregate:
+            merge = Aggregator(node_gpus=max(group.gpus for group in case.cluster.groups))
+            futures = [merge(future) for future in futures]
+        words = futures[0].words
+        question = self._question(futures, view, config if len(futures) > 1 else None)
+        chosen, predicted, found, contributions = config, 1.0, None, {}
+        if all(future.jobs for future in futures):
+            options = replace(mode.search, seed=seed_of(self._seed, "decision", int(view.at_s)) % 2**31)
+            try:
+                found = search(self._space, question, self._objective(question), config, options, self._model)
+            except Infeasible as error:  # the settings in force do not work on the future that was drawn: nothing to compare with
+                words = f"{words}; not compared: {error}"
+        if found is not None:
+            predicted = case.gain(found.start[case.metric], found.metrics[case.metric])
+            if found.best != config and self._accepted(question, config, found.best, predicted, watching):
+                chosen = found.best
+                contributions = self._contributions(question, config, chosen)
+        wanted = float(view.snapshot.jobs.gpus.sum())
+        return Decision(
+            at_s=view.at_s,
+            before=config,
+            after=chosen,
+            predicted=predicted,
+            load=wanted / case.cluster.gpus,
+            waiting=int((~view.snapshot.running).sum()),
+            unfinished=len(view.rows),
+            simulations=question.simulations,
+            rejected=0 if found is None else found.rejected,
+            cpu_s=time.process_time() - began,
+            words=words,
+            contributions=contributions,
+        )
+
+    def _accepted(self, question: Question, old: Config, new: Config, predicted: float, watching: bool) -> bool:
+        case, mode = self._case, self._mode
+        gains = [case.gain(one[case.metric], other[case.metric]) for one, other in zip(question.each[old], question.each[new], strict=True)]
+        needed = mode.watch_gain if watching else mode.least_gain
+        return predicted >= needed and float(np.mean([gain > 0.999 for gain in gains])) >= mode.least_share
+
+    def _contributions(self, question: Question, old: Config, new: Config) -> dict[str, float]:
+        """How many times worse the new settings would be with each change taken back."""
+        found = {}
+        for name in new:
+            if old.get(name) == new[name] or name not in old:
+                continue
+            around = new.only(self._space.ancestors(name)).extend({name: old[name]})
+            if not self._space.feasible(around):
+                continue
+            back, metric = self._space.project(new, around), self._case.metric
+            with contextlib.suppress(Infeasible):
+                found[name] = self._case.gain(question(back)[metric], question(new)[metric])
+        return found
+
+    # ------------------------------------------------------------------------------------------------------------------ looking back
+
+    def _realised(self, decisions: list[Decision], view: View) -> list[Decision]:
+        """Fill in what the last change gained on the jobs that came since, compared with the settings before it."""
+        if not decisions or not self._marks or not decisions[-1].changed or not np.isnan(decisions[-1].realised):
+            return decisions
+        last, (at_s, kept) = decisions[-1], self._marks[-1]
+        if last.at_s != at_s or view.at_s - at_s < HOUR_S / 2:
+            return decisions
+        arrivals = self._case.trace.between(at_s, view.at_s)
+        future = Future(at_s=at_s, arrivals=arrivals, snapshot=kept if len(kept.jobs) else None, until_s=view.at_s)
+        build, metric = self._builder(at_s), self._case.metric
+        fair = self._case.goal == "fair"
+        rows = [outcome(future, self._case.cluster, build(config), fair=fair)[metric] for config in (last.before, last.after)]
+        return [*decisions[:-1], replace(last, realised=self._case.gain(rows[0], rows[1]))]
+
+
+def _before(result: Result, at_s: float) -> Before:
+    ended = result.ended
+    return Before(
+        at_s=at_s,
+        executed_s=result.executed_s.copy(),
+        remaining_s=np.where(ended, 0.0, result.remaining_s),
+        preemptions=result.preemptions.astype(np.float64),
+        idle_gpu_s=result.counters.get("idle_while_waiting_gpu_s", 0.0),
+    )
+
+
+def _lost(decisions: Sequence[Decision], at_s: float) -> bool:
+    """Whether the changes of the last week, three at least, did not gain."""
+    recent: NDArray[np.float64] = np.asarray([each.realised for each in decisions if each.changed and each.at_s >= at_s - WEEK_S])
+    known = recent[np.isfinite(recent)]
+    return len(known) >= 3 and float(np.prod(known)) <= 1.0

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,9 +10,10 @@ from hypothesis import strategies as st
 
 from autoscout.core.errors import ConfigError
 from autoscout.sched.cluster import Cluster
+from autoscout.sched.readers import read
 from autoscout.sched.schedulers.tiresias import Tiresias
 from autoscout.sched.snapshot import Snapshot
-from autoscout.sched.trace import Trace
+from autoscout.sched.trace import Labels, Trace
 from autoscout.sched.tune.aggregate import Aggregator
 from autoscout.sched.tune.futures import Future, outcome
 from autoscout.sched.workload.synthetic import Recipe, generate
@@ -83,3 +87,22 @@ def test_wrong_options_are_refused_together() -> None:
     with pytest.raises(ConfigError) as caught:
         Aggregator(arrival_s=0.0, decades=-1.0, node_gpus=0)
     assert len(caught.value.faults) == 3
+
+
+TRACES = Path(__file__).resolve().parents[3].parent / "shared" / "traces"
+
+
+@pytest.mark.external
+@pytest.mark.parametrize(("name", "cluster", "begin", "days"), [("philly_2017", "100x8", 18, 14), ("helios_venus_2020-09", "135x8", 0, 30)])
+def test_real_traces_at_a_moderate_load_stay_near(name: str, cluster: str, begin: int, days: int) -> None:
+    path = TRACES / f"{name}.csv.gz"
+    if not path.is_file():
+        pytest.skip("the reference traces are not in ../shared/traces")
+    jobs = read(path)
+    first = np.floor(jobs.submit_s[0] / 86_400) * 86_400 + begin * 86_400
+    jobs = jobs.between(first, first + days * 86_400)
+    future = Future(at_s=first, arrivals=replace(jobs, vc=Labels.constant("", len(jobs))))
+    made = Aggregator()(future)
+    assert made.arrivals.gpu_seconds == pytest.approx(jobs.gpu_seconds, rel=1e-9)
+    whole, merged = (outcome(each, Cluster.parse(cluster), Tiresias())["time_s"] for each in (future, made))
+    assert merged == pytest.approx(whole, rel=0.05)

@@ -93,7 +93,7 @@ def believed(view: View, whole_s: Vector) -> Trace:
 
 
 @dataclass(frozen=True, kw_only=True)
-class True_:  # noqa: N801 - `True` is taken
+class Truth:
     """What really comes: for oracles."""
 
     horizon_s: float = HOUR_S

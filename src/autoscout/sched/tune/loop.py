@@ -24,10 +24,10 @@ from autoscout.sched.snapshot import Snapshot
 from autoscout.sched.tune.aggregate import Aggregator
 from autoscout.sched.tune.case import Case
 from autoscout.sched.tune.causal.model import CausalModel
-from autoscout.sched.tune.draws import Draw, LastHour, Predicted, True_, View, believed, past_days, stressed
+from autoscout.sched.tune.draws import Draw, LastHour, Predicted, Truth, View, believed, past_days, stressed
 from autoscout.sched.tune.futures import Builder, Future, Question, outcome
 from autoscout.sched.tune.measures import INTERMEDIATE, Before, measures
-from autoscout.sched.tune.modes import Mode
+from autoscout.sched.tune.modes import OURS, Mode
 from autoscout.sched.tune.search import Found, search
 
 HISTORY_S = 2 * DAY_S  # of past trace below which nothing is tuned on it
@@ -206,7 +206,7 @@ class Loop:
     def _start(self, view: View) -> Config:
         mode, case = self._mode, self._case
         if mode.start == "window":
-            true = True_(horizon_s=case.to_s - case.from_s, cap_s=case.to_s - case.from_s)(view, 0)
+            true = Truth(horizon_s=case.to_s - case.from_s, cap_s=case.to_s - case.from_s)(view, 0)
             return self._tuned_once([true], view).best
         past = self._past(view) if mode.start in ("history", "stressed") or mode.causal else None
         if past is None:
@@ -234,7 +234,7 @@ class Loop:
 
     def _tuned_once(self, futures: Sequence[Future], view: View) -> Found:
         mode = self._mode
-        options = replace(mode.search, searcher="hybrid", trials=mode.start_trials, reject=0.0, scope=False, seed=self._seed)
+        options = replace(mode.search, searcher=OURS, trials=mode.start_trials, reject=0.0, scope=False, seed=self._seed)
         question = self._question(futures, view, self._default)
         return search(self._space, question, self._objective(question), self._default, options)
 
@@ -262,7 +262,7 @@ class Loop:
     def _draw(self, seed: int) -> Draw:
         mode = self._mode
         if mode.futures == "truth":
-            return True_(horizon_s=mode.horizon_s, cap_s=mode.cap_s)
+            return Truth(horizon_s=mode.horizon_s, cap_s=mode.cap_s)
         if mode.futures == "last-hour":
             return LastHour()
         generators = past_days(mode.draws) if mode.futures == "days" else (mode.generator,)

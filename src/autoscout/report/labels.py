@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -90,9 +90,19 @@ def namer(configs: Iterable[Config], knobs: Iterable[KnobNote] = ()) -> Callable
         configs: All configurations of the study, for knobs that the space no longer declares.
         knobs: The space's knobs, in the order in which they shall appear in names.
     """
-    declared = [knob.name for knob in knobs]
+    listed = tuple(knobs)
+    declared = [knob.name for knob in listed]
     others = sorted({name for config in configs for name in config} - set(declared))
-    return Names([*declared, *others]).name
+    # A knob with one value says nothing, unless a trial of the study had another.
+    offered: dict[str, Sequence[Value]] = {knob.name: getattr(knob, "values", ()) for knob in listed}
+    fixed = {name: values[0] for name, values in offered.items() if len(values) == 1}
+    names = Names([*declared, *others])
+
+    def name_of(config: Config) -> str:
+        told = {name: value for name, value in config.items() if name not in fixed or fixed[name] != value}
+        return names.name(told or config)
+
+    return name_of
 
 
 def shorten(text: str, limit: int) -> str:

@@ -341,6 +341,14 @@ def saved(plain: Sequence[Row], rows: Sequence[Row]) -> tuple[float, float]:
     return 1.0 - ratio, ratio * float(ratios.std(ddof=1)) / math.sqrt(len(ratios)) if len(ratios) > 1 else math.nan
 
 
+def overall(pairs: Sequence[tuple[Sequence[Row], Sequence[Row]]]) -> tuple[float, float]:
+    """What is saved over all cases, a geometric mean, and its standard error."""
+    shares, errors = zip(*(saved(*pair) for pair in pairs), strict=True)
+    share = 1 - _mean([1 - one for one in shares])
+    variance = sum((error / (1 - one)) ** 2 for one, error in zip(shares, errors, strict=True))
+    return share, (1 - share) * math.sqrt(variance) / len(shares)
+
+
 def run(cases: Sequence[Case], seeds: Sequence[int], jobs: int, kept: Path | None) -> dict[str, dict[str, list[Row]]]:
     """Rows by case and method; those that `kept` holds are not run again."""
     wanted = [(case, method, seed) for seed in seeds for case in cases for method in METHODS]
@@ -374,7 +382,7 @@ def page(found: Mapping[str, Mapping[str, Sequence[Row]]], seeds: int) -> str:
         f"{TRIALS} trials with {NOISE:.0%} noise, {seeds} seeds each; one that finds nothing as good counts with twice its time.",
         "`torch_decoding` was recorded on an H200. `virtual` cases are simulated: the serving model, and six further knobs whose",
         "effects are drawn anew for every seed. The method was chosen on other cases and other seeds. A recorded table of vLLM is not",
-        f"among the cases because its default lies within {NEAR - 1:.0%} already. `python -m benchmarks.expensive --write`",
+        f"among the cases because its default lies within {NEAR - 1:.0%} already. `python -m benchmarks.expensive --seeds {seeds} --write`",
         "",
         "| case | method | s to 5 % | saved | trials to 5 % | s of the search | stopped early | failed | answer / best |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -387,9 +395,7 @@ def page(found: Mapping[str, Mapping[str, Sequence[Row]]], seeds: int) -> str:
             cells = [f"{one['near_s']:.0f}", gain, f"{one['near_trials']:.1f}", f"{one['search_s']:.0f}", f"{one['bounded']:.1f}"]
             lines.append(f"| {' | '.join([name, method, *cells, format(one['failed'], '.1f'), format(one['answer'], '.3f')])} |")
     pairs = [(methods["as if cheap"], methods["expensive"]) for methods in found.values()]
-    shares, errors = zip(*(saved(*pair) for pair in pairs), strict=True)
-    share = 1 - _mean([1 - one for one in shares])
-    error = (1 - share) * math.sqrt(sum((error / (1 - one)) ** 2 for one, error in zip(shares, errors, strict=True))) / len(shares)
+    share, error = overall(pairs)
     whole = 1 - _mean([figures(rows)["search_s"] / figures(plain)["search_s"] for plain, rows in pairs])
     answer = _mean([figures(rows)["answer"] / figures(plain)["answer"] for plain, rows in pairs]) - 1
     lines += [
@@ -398,6 +404,13 @@ def page(found: Mapping[str, Mapping[str, Sequence[Row]]], seeds: int) -> str:
         f"{whole:.0%} of that of a whole search.",
         f"The answers differ by {answer:+.1%} (less is better).",
     ]
+    if seeds >= 4:
+        first, second = (
+            overall([(plain[part], rows[part]) for plain, rows in pairs]) for part in (slice(seeds // 2), slice(seeds // 2, None))
+        )
+        lines.append(
+            f"By the first half of the seeds alone it is {first[0]:.0%} ± {first[1]:.0%}, by the second {second[0]:.0%} ± {second[1]:.0%}."
+        )
     return "\n".join(lines) + "\n"
 
 

@@ -38,7 +38,7 @@ def header(summary: Summary) -> Markup:
         interval = show_gain(gain.ratio, gain.low, gain.high).partition(" (")[2].rstrip(")")
         better = tag("span", " better than the default", class_="interval")
         big = tag("p", tag("strong", show_gain(gain.ratio)), tag("span", interval, class_="interval") if interval else better, class_="big")
-    first = f" by {task.objective.metric}" if task.objective.several else ""
+    first = f" by {task.objective.metric}" if summary.front else ""
     words = [tag("p", badge(summary.verdict.value + first, kind), " ", _fidelity_badge(summary), class_="verdict"), big]
     words += [tag("p", summary.price, class_="price worse"), tag("p", summary.reason)] if summary.price else [tag("p", summary.reason)]
     if gain.enough:

@@ -46,7 +46,7 @@ def render(summary: Summary, importance: Importance | None = None, contributions
 def verdict_panel(summary: Summary) -> Panel:
     """Verdict, gain and interval."""
     colour = _COLOURS[summary.verdict]
-    first = f" BY {summary.task.objective.metric}" if summary.task.objective.several else ""
+    first = f" BY {summary.task.objective.metric}" if summary.front else ""
     text = Text(summary.verdict.value.upper() + first, style=f"bold {colour}")
     if summary.verdict is Verdict.GAIN and summary.gain.ratio is not None:
         text.append(f"  {show_gain(summary.gain.ratio)}", style=f"bold {colour}")

@@ -3,6 +3,8 @@
     python -m benchmarks.sched            # everything
     python -m benchmarks.sched --quick    # without the million jobs
     python -m benchmarks.sched --write    # everything, and docs/results/sched.md
+    python -m benchmarks.sched --json     # the same figures as one JSON object on the last line
+    python -m benchmarks.sched --only growth --json     # a part: philly, venus, hour, growth, million, stream
 
 The reference figures are CPU (user) seconds of the public simulators, measured on the same kind of machine; ours are process CPU
 seconds of one run after the kernels were compiled, without reading the trace (nor is it in theirs). Inputs that need the
@@ -12,13 +14,15 @@ reference traces are left out, with a note, where these are not in `../shared/tr
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,6 +39,8 @@ from autoscout.sched.schedulers.sjf import SJF
 from autoscout.sched.schedulers.themis import Themis
 from autoscout.sched.schedulers.tiresias import Tiresias
 from autoscout.sched.snapshot import Snapshot
+from autoscout.sched.stream import stream
+from autoscout.sched.trace import Trace
 from autoscout.sched.workload.synthetic import Recipe, generate
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -138,16 +144,66 @@ def million() -> Iterator[Row]:
         yield Row(f"a million jobs, {name}", time.process_time() - began, len(trace), None, note)
 
 
-def all_rows(quick: bool) -> Iterator[Row]:
+TIMES = 16  # jobs and GPUs of the large run over those of the small one
+LARGEST_GROWTH = 1.5  # of the time per job that is still in proportion
+
+
+def growth() -> Iterator[Row]:
+    """Sixteen times the jobs on sixteen times the GPUs: how many times longer each scheduler takes per job."""
+    sizes = (20, 20 * TIMES)
+    traces = [generate(Recipe(profile="venus", jobs=250 * nodes, days=14, load=0.9, cluster_gpus=8 * nodes, seed=3)) for nodes in sizes]
+    for name in plugins.available("scheduler"):
+        scheduler = plugins.get("scheduler", name)()
+        seconds = []
+        for nodes, trace in zip(sizes, traces, strict=True):
+            cluster = Cluster.parse(f"{nodes}x8")
+            spent, _ = cpu_s(lambda trace=trace, cluster=cluster, scheduler=scheduler: simulate(trace, cluster, scheduler), 2)
+            seconds.append(spent)
+        ratio = seconds[1] / seconds[0] / TIMES
+        verdict = "in proportion" if ratio <= LARGEST_GROWTH else f"more than {LARGEST_GROWTH}"
+        yield Row(
+            f"growth, {name}", seconds[1], len(traces[1]), None, f"{ratio:.2f} times the time per job at {TIMES}x the size: {verdict}"
+        )
+
+
+def streamed(pieces: int = 100, jobs: int = 100_000) -> Iterator[Row]:
+    """Ten million jobs that are never in memory together."""
+    cluster = Cluster.parse("1250x8")
+    days = 12.0
+
+    def drawn() -> Iterator[Trace]:
+        for number in range(pieces):
+            piece = generate(Recipe(profile="venus", jobs=jobs, days=days, load=0.85, cluster_gpus=cluster.gpus, seed=number))
+            moved = piece.submit_s - piece.submit_s[0] + number * days * 86_400
+            kept = moved < (number + 1) * days * 86_400
+            names = np.char.add(f"{number}-", piece.job_id)
+            yield replace(piece, submit_s=moved, job_id=names).take(np.flatnonzero(kept))
+
+    for name, scheduler in (("FIFO", FIFO()), ("Tiresias", Tiresias())):
+        began = time.process_time()
+        done, spent = 0, 0.0
+        for result in stream(drawn(), cluster, scheduler):
+            done += len(result.trace)
+            spent += float(result.jct_s.sum())
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        note = f"mean JCT {spent / max(done, 1):,.0f} s; {pieces} pieces, drawing them included; peak {peak:.2f} GiB"
+        yield Row(f"{done / 1e6:.1f} million jobs in a stream, {name}", time.process_time() - began, done, None, note)
+
+
+PARTS: dict[str, Callable[[], Iterator[Row]]] = {
+    "philly": philly, "venus": venus, "hour": one_hour, "growth": growth, "million": million, "stream": streamed,
+}  # fmt: skip
+LONG = ("million", "stream")
+
+
+def all_rows(parts: Sequence[str]) -> Iterator[Row]:
     """Every row as soon as it is measured."""
-    if (reference.TRACES / "golden").exists():
-        yield from philly()
-        yield from venus()
-    else:
+    there = (reference.TRACES / "golden").exists()
+    if not there and {"philly", "venus"} & set(parts):
         print("(the reference traces are not in ../shared/traces: Philly and Venus are left out)")
-    yield from one_hour()
-    if not quick:
-        yield from million()
+    for part in parts:
+        if there or part not in ("philly", "venus"):
+            yield from PARTS[part]()
 
 
 def page(rows: list[Row]) -> str:
@@ -174,17 +230,21 @@ Tiresias 23,416 (`tests/sched/test_golden.py`).
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    options.add_argument("--quick", action="store_true", help="leave the million jobs out")
+    options.add_argument("--quick", action="store_true", help="leave the million jobs and the stream out")
+    options.add_argument("--only", action="append", choices=list(PARTS), help="a part; may be repeated")
     options.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
+    options.add_argument("--json", action="store_true", help="one JSON object on the last line")
     chosen = options.parse_args()
     rows = []
     print("{:<48} {:>10} {:>13} {:>10} {:>9}  {}".format(*HEAD))
-    for row in all_rows(chosen.quick):
+    for row in all_rows(chosen.only or [part for part in PARTS if not (chosen.quick and part in LONG)]):
         rows.append(row)
         print("{:<48} {:>10} {:>13} {:>10} {:>9}  {}".format(*row.cells), flush=True)
     if chosen.write:
         PAGE.parent.mkdir(exist_ok=True)
         PAGE.write_text(page(rows), encoding="utf-8")
+    if chosen.json:
+        print(json.dumps({"rows": [row._asdict() | {"jobs_per_s": row.jobs / row.seconds} for row in rows]}))
 
 
 if __name__ == "__main__":

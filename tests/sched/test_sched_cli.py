@@ -69,11 +69,51 @@ def test_tables_for_people(tmp_path: Path) -> None:
     assert "median_duration_s" in run("trace", "describe", SYNTHETIC)
 
 
+def test_stop_keep_resume(tmp_path: Path) -> None:
+    question = ("simulate", "--trace", SYNTHETIC, "--cluster", "4x8", "--json")
+    whole, kept = json.loads(run(*question)), str(tmp_path / "s.npz")
+    first = json.loads(run(*question, "--until", "1577980800", "--keep", kept))
+    later = json.loads(run(*question, "--snapshot", kept))
+    assert 0 < first["metrics"]["ended"] < 300
+    assert first["metrics"]["ended"] + later["metrics"]["ended"] == whole["metrics"]["ended"] == 300
+    changes = tmp_path / "changes.yaml"
+    begin = json.loads(run("trace", "describe", SYNTHETIC, "--json"))["first_arrival_s"]
+    changes.write_text(f"- {{at: {begin + 3_600}, set: {{threshold: 3250}}}}\n- {{at: {begin + 43_200}, scheduler: themis}}\n")
+    changed = json.loads(run(*question, "--changes", str(changes)))
+    assert changed["metrics"]["ended"] == 300
+    assert changed["metrics"]["mean_jct_s"] != whole["metrics"]["mean_jct_s"]
+    changes.write_text("- {at: 5, set: {threshold: x}}\n- {set: {}}\n- {at: 5, scheduler: luck}\n")
+    with pytest.raises(ConfigError) as caught:
+        run(*question, "--changes", str(changes))
+    assert len(caught.value.faults) == 3
+    with pytest.raises(ConfigError, match="goes with --until"):
+        run(*question, "--keep", kept)
+    with pytest.raises(ConfigError, match="moment at which it was printed"):
+        run(*question, "--snapshot", str(changes))
+
+
+def test_runs_next_to_each_other(tmp_path: Path) -> None:
+    page = tmp_path / "runs.svg"
+    wanted = ("fifo", "tiresias", "tiresias:threshold=20000,queues=2")
+    found = json.loads(run("compare", "--trace", SYNTHETIC, "--cluster", "4x8", "--page", str(page), "--json", *wanted))
+    assert tuple(found) == wanted
+    assert found[wanted[2]]["config"]["threshold"] == 20_000
+    assert {metrics["metrics"]["ended"] for metrics in found.values()} == {300}
+    picture = page.read_text()
+    assert "GPUs of the cluster" in picture
+    assert "3 runs on 4x8" in picture
+    assert "fragmentation" in run("compare", "--trace", SYNTHETIC, "--cluster", "16x8", "fifo", "sjf")
+    for arguments, words in ((("luck",), "no such scheduler"), (("fifo", "--page", "x.png"), "must end in .svg")):
+        with pytest.raises(ConfigError, match=words):
+            run("compare", "--trace", SYNTHETIC, "--cluster", "16x8", *arguments)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (("--set", "queue=3", "--set", "threshold=abc"), ("KNOB=VALUE", "knobs.threshold")),
         (("--by", "moon"), ("vc or size",)),
+        (("--plot", "run.png"), ("must end in .svg",)),
         (("--from", "yesterday"), ("seconds or a date",)),
         (("--from", "2050-01-01"), ("no job is left",)),
         (("--set", "threshold=240", "--set", "queues=1"), ("threshold",)),

@@ -9,17 +9,19 @@ from pathlib import Path
 
 import pytest
 
-GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "schedulers.md"
+GUIDES = Path(__file__).resolve().parents[2] / "docs" / "guides"
+GUIDE = GUIDES / "schedulers.md"
 
 
-def test_python_of_the_guide(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("name", "count"), [("schedulers", 2), ("scheduler-sessions", 1)])
+def test_python_of_the_guides(name: str, count: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     module = types.ModuleType("guide")
     monkeypatch.setitem(sys.modules, "guide", module)  # dataclasses look their module up
-    blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.S)
-    assert len(blocks) == 2
+    blocks = re.findall(r"```python\n(.*?)```", (GUIDES / f"{name}.md").read_text(encoding="utf-8"), re.S)
+    assert len(blocks) == count
     for block in blocks:
         exec(compile(block, str(GUIDE), "exec"), module.__dict__)
-    assert len(capsys.readouterr().out.splitlines()) == 2
+    assert len(capsys.readouterr().out.splitlines()) == count
 
 
 def test_every_scheduler_is_in_the_guide() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
-from autoscout.core.seeds import stream
+from autoscout.core.seeds import stream as seeded
 from autoscout.sched.cluster import Cluster
 from autoscout.sched.engine import Run, simulate
 from autoscout.sched.forecast import Forecast
@@ -30,6 +30,7 @@ from autoscout.sched.schedulers.themis import Themis
 from autoscout.sched.schedulers.tiresias import Tiresias
 from autoscout.sched.session import Session
 from autoscout.sched.snapshot import Snapshot
+from autoscout.sched.stream import stream
 from autoscout.sched.trace import Trace
 from autoscout.testing.scheduler import never_too_many
 
@@ -65,7 +66,7 @@ SCHEDULERS: dict[str, Scheduler] = {
 
 def draw_trace(seed: int, vcs: tuple[str, ...] = ("",), jobs: int = 90) -> Trace:
     """Jobs for about one and a half times the GPUs there are, some of them together, with moments that are no whole seconds."""
-    draw = stream(seed, "session")
+    draw = seeded(seed, "session")
     at = np.sort(draw.integers(0, 6_000, jobs) + np.where(draw.random(jobs) < 0.5, draw.random(jobs), 0.0))
     return Trace.of(
         at,
@@ -289,3 +290,13 @@ def test_a_session_may_begin_without_jobs() -> None:
     session.submit(Trace.of([1_000_000.5], [10], [1]))
     session.step()
     assert list(session.result().end_s) == [1_000_010.5]
+
+
+@pytest.mark.parametrize("name", ["fifo", "tiresias", "lucid"])
+def test_a_trace_piece_by_piece(name: str) -> None:
+    trace, cluster, scheduler = of(name, 0, 12)
+    pieces = [trace.between(start, start + 800) for start in np.arange(0.0, 6_400.0, 800.0)]
+    results = list(stream([*pieces, trace.take(np.empty(0, np.int64))], cluster, scheduler))
+    assert ends(*results) == ends(simulate(trace, cluster, scheduler))
+    assert sum(len(result.trace) for result in results) == len(trace)
+    assert list(stream([], cluster, scheduler)) == []

@@ -129,16 +129,16 @@ class Simulate:
 
     def __call__(self) -> Measurement:
         task = Task.from_json(json.loads(self.task))
-        answer = Call(function=question_of(task), config=self.config, metric=task.objective.metric)()
+        answer = Call(function=question_of(task, bounded=True), config=self.config, metric=task.objective.metric)()
         # A scheduler that refuses its settings has not crashed.
         refused = answer.status is Status.CRASHED and answer.reason.startswith(ConfigError.__name__)
         return replace(answer, status=Status.INVALID) if refused else answer
 
 
-def question_of(task: Task) -> Simulation:
-    """The simulation that a task describes; the trace is read once per process."""
+def question_of(task: Task, *, bounded: bool = False) -> Simulation:
+    """The simulation that a task describes, with or without a bound on its cost; the trace is read once per process."""
     described = {name: value for name, value in task.workload.items() if name not in ("jobs", "gpu_hours")}
-    return _question(json.dumps(described, sort_keys=True), str(task.hardware["cluster"]))
+    return (_bounded if bounded else _question)(json.dumps(described, sort_keys=True), str(task.hardware["cluster"]))
 
 
 @lru_cache(maxsize=4)
@@ -153,6 +153,11 @@ def _question(described: str, cluster: str) -> Simulation:
         drop_bad=workload.get("drop_bad", False),
     )
     return Simulation(trace=trace, cluster=Cluster.parse(cluster), scheduler=workload["scheduler"])
+
+
+@lru_cache(maxsize=4)
+def _bounded(described: str, cluster: str) -> Simulation:
+    return _question(described, cluster).bounded()
 
 
 def _cluster_faults(hardware: Mapping[str, Any]) -> list[Fault]:

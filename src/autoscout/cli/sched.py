@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -18,13 +18,14 @@ from autoscout.sched.cluster import Cluster
 from autoscout.sched.engine import Run, simulate
 from autoscout.sched.export import result_columns, trace_columns, write_table
 from autoscout.sched.metrics import by_size, by_vc, summary
+from autoscout.sched.settings import configured
 from autoscout.sched.simulation import Simulation
 from autoscout.sched.snapshot import Snapshot
 from autoscout.sched.snapshot_file import write_snapshot
 from autoscout.sched.source import load_snapshot, load_trace, moment, read_changes
 from autoscout.sched.trace import Trace, plural
 from autoscout.sched.workload.synthetic import Recipe, generate
-from autoscout.space import Knob, Space
+from autoscout.space import Space
 from autoscout.study.folder import DEFAULT
 
 TRIALS = 40  # simulations that `tune` spends without a bound
@@ -280,47 +281,12 @@ def plot_command(
 
 
 def _config(space: Space, pinned: list[str] | None) -> Config:
-    """The default configuration with some knobs set, to any number that the scheduler takes; conditions on them follow."""
-    faults: list[Fault] = []
-    wanted: dict[str, Any] = {}
-    free: dict[str, Any] = {}
-    for text in pinned or ():
-        name, equals, value = (part.strip() for part in text.partition("="))
-        if not equals or name not in space.knobs:
-            faults.append(Fault(where="--set", value=text, rule=f"must read KNOB=VALUE with one of {', '.join(space.knobs)}"))
-            continue
-        try:
-            wanted[name] = space.knobs[name].parse(value)
-        except Exception as error:  # every bad knob in one message
-            near = _nearest(space.knobs[name], value)
-            if near is None:
-                faults.append(Fault(where="--set", value=text, rule=str(error)))
-            else:
-                wanted[name], free[name] = near
-    if faults:
-        raise ConfigError(faults)
-    given = Config(wanted)
-    broken = space.why_not(given)
-    if broken:
-        raise ConfigError([Fault(where="--set", rule=reason) for reason in broken])
-    return Config({**space.project(space.default(), given), **free})
-
-
-def _nearest(knob: Knob, text: str) -> tuple[Any, Any] | None:
-    """For a number that a tuner would not try: the value next to it, for the rules of the space, and the number itself."""
-    numbers = [value for value in knob.values if isinstance(value, (int, float)) and not isinstance(value, bool)]
-    if not knob.ordered or not numbers:
-        return None
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    if not math.isfinite(number):
-        return None
-    whole = all(isinstance(value, int) for value in numbers)
-    if whole and number != int(number):
-        return None
-    return min(numbers, key=lambda value: abs(value - number)), int(number) if whole else number
+    """The default configuration with some knobs set; conditions on them follow."""
+    pairs = [tuple(part.strip() for part in text.partition("=")) for text in pinned or ()]
+    rule = f"must read KNOB=VALUE with one of {', '.join(space.knobs)}"
+    faults = [Fault(where="--set", value=f"{name}{equals}{value}", rule=rule) for name, equals, value in pairs if not equals]
+    given = {name: value for name, equals, value in pairs if equals}
+    return configured(space, given, "--set", faults)
 
 
 def _svg(path: Path, flag: str) -> None:

@@ -33,12 +33,14 @@ class Run:
         snapshot: Jobs that are already in the system, some of them running.
         changes: Later configurations, in order of time.
         log: Keep every change of GPUs, for timelines and checks.
+        most_decisions: Give up after as many decisions in one virtual cluster; 0: never.
     """
 
     until_s: float = np.inf
     snapshot: Snapshot | None = None
     changes: Sequence[Change] = field(default_factory=tuple)
     log: bool = False
+    most_decisions: float = 0.0
 
 
 def simulate(trace: Trace, cluster: Cluster, scheduler: Scheduler, run: Run | None = None) -> Result:
@@ -54,7 +56,7 @@ def simulate(trace: Trace, cluster: Cluster, scheduler: Scheduler, run: Run | No
     for change in sorted(run.changes, key=lambda change: change.at_s):
         if change.at_s >= run.until_s:
             break
-        session.step(max(change.at_s, session.at_s))
+        session.step(max(change.at_s, session.at_s), most_decisions=run.most_decisions)
         session.reconfigure(change.scheduler)
-    session.step(run.until_s)
+    session.step(run.until_s, most_decisions=run.most_decisions)
     return session.result()

@@ -147,11 +147,14 @@ class Part:
             self.shares = np.concatenate([self.shares, np.full((more, self.shares.shape[1]), -1.0)])
             self.name = np.concatenate([self.name, np.arange(len(self.name), nodes)])
 
-    def run(self, until: float, logging: bool) -> Table:
-        """Let everything happen that happens before `until`; returns the changes of GPUs."""
+    def run(self, until: float, logging: bool, most_decisions: float = 0.0) -> Table:
+        """Let everything happen that happens before `until`, or until as many decisions were taken; returns the changes of GPUs."""
         assert self.plan is not None
         options = self.options.copy()
-        options["until_s"], options["logging"] = until, logging
+        options["until_s"], options["logging"], options["most_decisions"] = until, logging, most_decisions
+        several = len(np.unique(self.node["kind"])) > 1 and bool((self.job["kind"] >= 0).any())
+        if several and options["placement"][0] != records.PLACE_COUNT:
+            options["kinds"] = self.node["kind"].max() + 1
         scheduling = self.plan.scheduling
         due, later = self.moves[self.moves[:, 0] < until], self.moves[self.moves[:, 0] >= until]
         self.moves = due

@@ -89,8 +89,12 @@ class Session:
             self._settle(snapshot)
         self._enter(np.arange(0 if snapshot is None else len(snapshot.jobs), len(self.trace)))
 
-    def step(self, until_s: float = np.inf) -> None:
+    def step(self, until_s: float = np.inf, *, most_decisions: float = 0.0) -> None:
         """Let everything happen that happens before a moment of the trace's clock; without one, until nothing more can happen.
+
+        Args:
+            until_s: The moment.
+            most_decisions: Give up after as many decisions in one virtual cluster since its beginning; 0: never.
 
         Raises:
             ConfigError: the moment is in the past, or no number.
@@ -104,7 +108,7 @@ class Session:
             self._let_in(self.front.run(until, self.parts))
         for part in self.parts.values():
             if len(part.job):
-                self._note(part, part.run(until, self.logging))
+                self._note(part, part.run(until, self.logging, most_decisions))
         self.until_s = until_s
         latest = max((float(part.cluster["now_s"][0]) for part in self.parts.values()), default=0.0) + self.origin_s
         self.at_s = until_s if np.isfinite(until_s) else max(self.at_s, latest)

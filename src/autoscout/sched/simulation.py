@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,9 @@ from autoscout.sched.metrics import summary
 from autoscout.sched.scheduler import Scheduler
 from autoscout.sched.trace import Trace
 from autoscout.space import Space
+
+MOST_TIMES, LEAST_DECISIONS = 20.0, 10_000.0
+"""A configuration may take as many times the decisions of the default one, and this many in any case."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +45,11 @@ class Simulation:
         """The scheduler with this configuration."""
         built: Scheduler = plugins.get("scheduler", self.scheduler).of(config)
         return built
+
+    def bounded(self) -> Simulation:
+        """The same, in which no configuration may cost more than `MOST_TIMES` the decisions of the default one: those that never end do."""
+        usual = simulate(self.trace, self.cluster, self.build(self.space().default()), self.run).counters["decisions"]
+        return replace(self, run=replace(self.run, most_decisions=max(LEAST_DECISIONS, MOST_TIMES * usual)))
 
     def __call__(self, config: Config) -> dict[str, float]:
         """All metrics of a run with this configuration.

@@ -13,12 +13,12 @@ from pydantic import Field
 from autoscout.common.document import load
 from autoscout.common.fields import Block, read_fields
 from autoscout.core import plugins
-from autoscout.core.config import Config
 from autoscout.core.errors import AutoScoutError, ConfigError, Fault
 from autoscout.sched.cluster import Cluster
 from autoscout.sched.engine import Change
 from autoscout.sched.readers import read
 from autoscout.sched.readers.queue import read_queue
+from autoscout.sched.settings import configured
 from autoscout.sched.snapshot import Snapshot
 from autoscout.sched.snapshot_file import SUFFIX, read_snapshot
 from autoscout.sched.trace import Trace
@@ -96,17 +96,10 @@ def read_changes(path: Path, scheduler: str, cluster: Cluster) -> list[Change]:
         name = fields.scheduler or scheduler
         try:
             kind = plugins.get("scheduler", name)
-            space = kind.space(cluster)
-            given = Config({knob: space.knobs[knob].parse(str(value)) for knob, value in fields.set.items()})
-            broken = space.why_not(given)
-            if broken:
-                raise ConfigError([Fault(where=where, field="set", rule=reason) for reason in broken])
-            changes.append(Change(at_s=moment(str(fields.at), "at", 0.0), scheduler=kind.of(space.project(space.default(), given))))
+            config = configured(kind.space(cluster), {knob: str(value) for knob, value in fields.set.items()}, where)
+            changes.append(Change(at_s=moment(str(fields.at), "at", 0.0), scheduler=kind.of(config)))
         except AutoScoutError as error:
             faults += [replace(fault, where=where) for fault in error.faults]
-        except KeyError as error:
-            rule = f"there is no such knob of {name}"
-            faults.append(Fault(where=where, field="set", value=str(error), rule=rule, fix=f"It has {', '.join(space.knobs)}"))
     if faults:
         raise ConfigError(faults)
     return changes

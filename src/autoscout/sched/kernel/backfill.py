@@ -5,22 +5,26 @@ from __future__ import annotations
 import numpy as np
 
 from autoscout.sched.kernel.jit import jit
-from autoscout.sched.kernel.place import place
+from autoscout.sched.kernel.place import holdings, place
 from autoscout.sched.kernel.records import COMPETES, PENDING, RUNNING, Index, Log, Record, Records, State, Vector
 from autoscout.sched.kernel.state import start
 
 
 @jit
-def _shadow(job: Records, active: Index, n: int, now: float, wanted: float, free: float) -> tuple[float, float]:
-    """When `wanted` GPUs will be free by the estimates of running jobs, and how many are left over then."""
-    ends = np.empty(n)
-    gpus = np.empty(n)
+def _shadow(state: State, now: float, wanted: float, free: float, option: Record, kind: int) -> tuple[float, float]:
+    """When `wanted` GPUs will be free by the estimates of running jobs, of one type or (-1) of any, and how many are left over then."""
+    job, active, n = state.job, state.active, state.cluster.present
+    ends, gpus = np.empty(n), np.empty(n)
+    mine = np.zeros(max(1, int(option.kinds)))
     running = 0
     for i in range(n):
         j = active[i]
         if job[j].status == RUNNING:
             ends[running] = max(now, job[j].since_s + job[j].estimate_s - job[j].executed_s)
             gpus[running] = job[j].gpus
+            if kind >= 0:
+                holdings(state.node, state.ledger, j, job[j].gpus, mine)
+                gpus[running] = mine[kind]
             running += 1
     order = np.argsort(ends[:running])
     for k in range(running):
@@ -32,18 +36,23 @@ def _shadow(job: Records, active: Index, n: int, now: float, wanted: float, free
 
 @jit
 def _reserve_first(state: State, now: float, flag: Vector, option: Record, log: Log) -> tuple[int, Log]:
-    """Walk in order and place; behind the first job that finds no place only those that do not delay it, by all estimates."""
+    """Walk in order and place; behind the first job that finds no place only those that do not delay it, by all estimates.
+
+    A job that wants GPUs of another type than the first one cannot delay it.
+    """
     job, active, node, cluster, ledger = state.job, state.active, state.node, state.cluster, state.ledger
     placed = 0
     tried = 0
     blocked = False
     shadow, spare = np.inf, 0.0
+    kind = -1
     for i in range(cluster.present):
         j = active[i]
         if flag[i] != COMPETES or job[j].status != PENDING:
             continue
         gpus = job[j].gpus
-        late = now + job[j].estimate_s > shadow
+        apart = kind >= 0 and job[j].kind >= 0 and job[j].kind != kind
+        late = now + job[j].estimate_s > shadow and not apart
         if blocked:
             tried += 1
             if tried > option.backfill:
@@ -59,8 +68,14 @@ def _reserve_first(state: State, now: float, flag: Vector, option: Record, log: 
         elif not blocked:
             blocked = True
             free = cluster.free_gpus
+            if option.kinds > 0 and job[j].kind >= 0:
+                kind = int(job[j].kind)
+                free = 0.0
+                for k in range(len(node)):
+                    if node[k].kind == kind:
+                        free += node[k].free
             short = gpus > free + 1e-9  # else there are enough free GPUs but on too many nodes, and somebody must end first
-            shadow, spare = _shadow(job, active, cluster.present, now, gpus if short else free + 1e-3, free)
+            shadow, spare = _shadow(state, now, gpus if short else free + 1e-3, free, option, kind)
             spare = spare if short else 0.0
     return placed, log
 

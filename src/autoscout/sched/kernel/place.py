@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from autoscout.sched.kernel.jit import jit
-from autoscout.sched.kernel.records import PLACE_CONSOLIDATED, PLACE_COUNT, PLACE_FEWEST, Index, Ledger, Record, Records, Table
+from autoscout.sched.kernel.records import PLACE_CONSOLIDATED, PLACE_COUNT, PLACE_FEWEST, Index, Ledger, Record, Records, Table, Vector
 
 CHAINED = -2
 """In rows of allocations: the job runs on several nodes, one row each."""
@@ -203,6 +203,20 @@ def count_links(ledger: Ledger, j: int) -> int:
         count += 1
         link = link_next[link]
     return count
+
+
+@jit
+def holdings(node: Records, ledger: Ledger, j: int, gpus: float, by_kind: Vector) -> None:
+    """Write how many GPUs of each type a running job holds."""
+    held, link_node, link_gpus, link_next = ledger.held, ledger.link_node, ledger.link_gpus, ledger.link_next
+    by_kind[:] = 0.0
+    if held[0, j] >= 0:
+        by_kind[int(node[held[0, j]].kind)] += gpus
+        return
+    link = held[1, j]
+    while link >= 0:
+        by_kind[int(node[link_node[link]].kind)] += link_gpus[link]
+        link = link_next[link]
 
 
 @jit

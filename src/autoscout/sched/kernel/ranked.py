@@ -25,7 +25,7 @@ import numpy as np
 from autoscout.sched.kernel.backfill import backfill
 from autoscout.sched.kernel.jit import jit, loop
 from autoscout.sched.kernel.log import new_log, note
-from autoscout.sched.kernel.place import give_back, place
+from autoscout.sched.kernel.place import give_back, holdings, place
 from autoscout.sched.kernel.records import (
     COMPETES,
     PENDING,
@@ -130,13 +130,38 @@ def _arrive_due(job: Records, active: Index, now: float, cluster: Record) -> Non
 
 
 @jit
-def _select(job: Records, active: Index, flag: Vector, cluster: Record, option: Record, chosen: Index, losers: Index) -> tuple[int, int]:
-    """Walk in order; `chosen` are pending jobs to place, `losers` running jobs to preempt."""
+def _fits(job: Records, j: int, quota: float, by_kind: Vector, mine: Vector) -> bool:
+    """Whether what is left of the quota holds job `j`: all in all, and of the types it wants (`mine`: the types it holds now)."""
+    if job[j].gpus > quota + 1e-9:
+        return False
+    for kind in range(len(by_kind)):
+        wanted = mine[kind] if job[j].status == RUNNING else (job[j].gpus if job[j].kind == kind else 0.0)
+        if wanted > by_kind[kind] + 1e-9:
+            return False
+    return True
+
+
+@jit
+def _select(state: State, flag: Vector, option: Record, chosen: Index, losers: Index) -> tuple[int, int]:
+    """Walk in order; `chosen` are pending jobs to place, `losers` running jobs to preempt.
+
+    The quota is all GPUs; where jobs want types, also all GPUs of each type.
+    """
+    job, active, node, cluster, ledger = state.job, state.active, state.node, state.cluster, state.ledger
     n = cluster.present
     quota = cluster.capacity
+    kinds = int(option.kinds)
+    by_kind, mine = np.zeros(kinds), np.zeros(kinds)
+    if kinds > 0:
+        for i in range(len(node)):
+            by_kind[int(node[i].kind)] += node[i].gpus
     for i in range(n):
-        if flag[i] == PROTECTED and job[active[i]].status == RUNNING:
-            quota -= job[active[i]].gpus
+        j = active[i]
+        if flag[i] == PROTECTED and job[j].status == RUNNING:
+            quota -= job[j].gpus
+            if kinds > 0:
+                holdings(node, ledger, j, job[j].gpus, mine)
+                by_kind -= mine
     starts = 0
     stops = 0
     greedy = option.preemptive == 0 and option.walk != WALK_STRICT  # a job that finds no place holds back nobody behind it
@@ -146,9 +171,15 @@ def _select(job: Records, active: Index, flag: Vector, cluster: Record, option: 
             continue
         gpus = job[j].gpus
         pending = job[j].status == PENDING
-        if gpus <= quota + 1e-9:
+        if kinds > 0 and not pending:
+            holdings(node, ledger, j, gpus, mine)
+        if _fits(job, j, quota, by_kind, mine):
             if not greedy:
                 quota -= gpus
+                if kinds > 0 and not pending:
+                    by_kind -= mine
+                elif kinds > 0 and job[j].kind >= 0:
+                    by_kind[int(job[j].kind)] -= gpus
             if pending:
                 chosen[starts] = j
                 starts += 1
@@ -287,7 +318,7 @@ def run_ranked(
         if option.backfill > 0:
             placed, log = backfill(state, now, flag, option, log)
         else:
-            starts, stops = _select(job, active, flag, cluster, option, chosen, losers)
+            starts, stops = _select(state, flag, option, chosen, losers)
             log = _preempt(state, losers, stops, now, option, log)
             if option.largest_first > 0:
                 _by_size(job, chosen, starts)
@@ -301,5 +332,7 @@ def run_ranked(
         cluster.vain = 0 if changed or cluster.free_gpus < cluster.capacity or cluster.arrived < jobs else cluster.vain + 1
         endless = option.until_s == np.inf and cluster.arrived == jobs
         if cluster.vain > _STUCK_LIMIT or (endless and _futile(job, active, now, cluster)):
+            break
+        if 0 < option.most_decisions <= cluster.decisions:
             break
     return log

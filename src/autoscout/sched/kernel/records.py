@@ -127,6 +127,8 @@ OPTIONS = record(
     "reserve_all",  # 1: everybody who is tried gets a reservation; 0: only the first that does not fit
     "backfill_window_s",  # reservations begin no further ahead
     "resolution_s",  # grid of the plan that reservations are made on
+    "kinds",  # GPU types, where some jobs want one of several; else 0
+    "most_decisions",  # stop after as many; 0: never
 )
 
 WALK_STRICT, WALK_SKIP = 0.0, 1.0

@@ -55,7 +55,7 @@ def test_figures_of_a_study(found: dict[str, Any]) -> None:
 def test_the_page_of_postgres(found: dict[str, Any]) -> None:
     text = postgres.page({"version": "postgres 15", "cores": 2, "all": found, "safe": {**found, "changes": [], "contributions": []}})
     assert f"{found['gain']['ratio']:.3f}x" in text
-    assert "1 of 10 knobs changed; the effect of 1 of them was measured" in text
+    assert "handed over: 1 of 10 knobs changed, the effect of 1 of them measured" in text
     assert "| `x` | 0 | 3 |" in text
 
 

@@ -65,7 +65,8 @@ def page(found: Mapping[str, Any]) -> str:
         lines += [f"- {trials} trials, {one['failed']} of them failed, {one['wall_s'] / 60:.1f} minutes. {quiet_text(one)}"]
         if one["changes"]:
             what = "handed over" if one["verdict"] == "gain" else "the default is handed over; the contender has"
-            lines += [f"- {what}: {len(one['changes'])} of 10 knobs changed, the effect of {measured} of them measured", "", *change_lines(one)]
+            count = len(one["changes"])
+            lines += [f"- {what}: {count} of 10 knobs changed, the effect of {measured} of them measured", "", *change_lines(one)]
     return "\n".join(lines) + "\n"
 
 

@@ -177,7 +177,7 @@ def test_all_faults_at_once(folder: Path) -> None:
         vllm("/no/such/folder")
     with pytest.raises(ConfigError, match="up to 20000 tokens, but the engine takes 16384"):
         vllm(folder, input_tokens=19000, output_tokens=1000)
-    with pytest.raises(ConfigError, match="goodput is measured at a rate"):
+    with pytest.raises(ConfigError, match="arrivals that are poisson have a rate"):
         VllmBackend().task({"workload": {"model": str(folder)}, "objective": {"metric": "goodput", "slo": ["p95_ttft_ms<=1"]}})
 
 

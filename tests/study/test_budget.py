@@ -4,7 +4,7 @@ from _toys import ok, toy_task
 from autoscout.core.config import Config
 from autoscout.core.origin import Origin
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
-from autoscout.study.budget import Stop, counted, failures_in_a_row, over
+from autoscout.study.budget import REFUSED, Stop, counted, failures_in_a_row, over
 from autoscout.study.final import Finals
 
 
@@ -56,3 +56,14 @@ def test_failures_that_a_simulator_foresees_break_nothing() -> None:
     assert failures_in_a_row([trial(0, bad), trial(1, foreseen), trial(2, bad)]) == 2, "nor do they end a row"
     assert failures_in_a_row([trial(0), trial(1, foreseen), trial(2, foreseen)], earlier=1) == 0
     assert failures_in_a_row([trial(1, foreseen), trial(2, foreseen)]) == 2, "on a virtual cluster they are all there is"
+
+
+def test_the_same_refusal_of_every_configuration_ends_a_study() -> None:
+    refused = Measurement(status=Status.INVALID, reason="no such command")
+    budget = toy_task(wall_s=200.0).budget
+    trials = [trial(x, refused) for x in range(REFUSED)]
+    assert over(budget, trials, 0.0, 0, workers=1) is Stop.REFUSED
+    assert over(budget, trials[1:], 0.0, 0, workers=1) is None, "two may have a knob in common"
+    assert over(budget, [*trials, trial(9)], 0.0, 0, workers=1) is None
+    assert over(budget, [*trials, trial(9, Measurement(status=Status.INVALID, reason="x too large"))], 0.0, 0, workers=1) is None
+    assert over(budget, trials, 0.0, 0, workers=1, earlier=REFUSED) is None, "it may have been fixed since"

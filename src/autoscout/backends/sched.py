@@ -129,7 +129,7 @@ class Simulate:
 
     def __call__(self) -> Measurement:
         task = Task.from_json(json.loads(self.task))
-        answer = Call(function=question_of(task, bounded=True), config=self.config, metric=task.objective.metric)()
+        answer = Call(function=lambda config: question_of(task, bounded=True)(config), config=self.config, metric=task.objective.metric)()
         # A scheduler that refuses its settings has not crashed.
         refused = answer.status is Status.CRASHED and answer.reason.startswith(ConfigError.__name__)
         return replace(answer, status=Status.INVALID) if refused else answer

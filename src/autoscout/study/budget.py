@@ -7,7 +7,10 @@ from enum import StrEnum
 
 from autoscout.core.origin import Phase
 from autoscout.core.task import Budget
-from autoscout.core.trial import Trial
+from autoscout.core.trial import Status, Trial
+
+REFUSED = 3
+"""Configurations, the default among them: refused in the same words, it is the command or the model that is wrong, not the settings."""
 
 
 class Stop(StrEnum):
@@ -17,6 +20,7 @@ class Stop(StrEnum):
     WALL = "wall-clock budget used"
     COST = "measurement budget used"
     FAILURES = "too many failures in a row"
+    REFUSED = "every configuration was refused for the same reason"
     EXHAUSTED = "nothing left to propose"
     INTERRUPTED = "interrupted"
 
@@ -48,6 +52,19 @@ def failures_in_a_row(trials: Sequence[Trial], earlier: int = 0) -> int:
             break
         run += 1
     return run
+
+
+def all_refused(trials: Sequence[Trial], earlier: int = 0) -> bool:
+    """Whether nothing but one and the same refusal has come from several configurations.
+
+    Args:
+        trials: Everything stored, oldest first.
+        earlier: How many of them do not count.
+    """
+    new = trials[earlier:]
+    refused = all(trial.measurement.status is Status.INVALID for trial in new)
+    reasons = {trial.measurement.reason for trial in new}
+    return refused and len(reasons) == 1 and "" not in reasons and len({trial.config for trial in new}) >= REFUSED
 
 
 def out_of_time(budget: Budget, trials: Sequence[Trial], wall_s: float, workers: int, soon: int = 1, later: int = 0) -> Stop | None:
@@ -89,4 +106,6 @@ def over(budget: Budget, trials: Sequence[Trial], wall_s: float, later: int, wor
         return Stop.TRIALS
     if budget.failures is not None and failures_in_a_row(trials, earlier) >= budget.failures:
         return Stop.FAILURES
+    if all_refused(trials, earlier):
+        return Stop.REFUSED
     return out_of_time(budget, trials, wall_s, workers, later=later)

@@ -74,7 +74,7 @@ class Study:
         with self._dispatcher:
             self.observer.phase("search")
             stop = self._search()
-            if stop not in (Stop.INTERRUPTED, Stop.FAILURES):
+            if stop not in (Stop.INTERRUPTED, Stop.FAILURES, Stop.REFUSED):
                 stop = self._simplify() or self._final() or stop
         return stop
 

@@ -129,7 +129,11 @@ class Simulate:
 
     def __call__(self) -> Measurement:
         task = Task.from_json(json.loads(self.task))
-        answer = Call(function=lambda config: question_of(task, bounded=True)(config), config=self.config, metric=task.objective.metric)()
+
+        def metrics(config: Config) -> dict[str, float]:  # reads the trace inside the call, so that a trace that does not fit is an answer
+            return question_of(task, bounded=True)(config)
+
+        answer = Call(function=metrics, config=self.config, metric=task.objective.metric)()
         # A scheduler that refuses its settings has not crashed.
         refused = answer.status is Status.CRASHED and answer.reason.startswith(ConfigError.__name__)
         return replace(answer, status=Status.INVALID) if refused else answer

@@ -34,6 +34,13 @@ def test_time_for_the_final_is_kept_back() -> None:
     assert over(toy_task(cost_s=150.0).budget, trials * 2, 0.0, 15, workers=1) is Stop.COST
 
 
+def test_time_is_kept_back_for_whole_measurements() -> None:
+    stopped = [trial(x, Measurement(status=Status.BOUNDED, cost_s=1.0, bounds={"time_s": 1.0})) for x in range(4, 40)]
+    trials = [*(trial(x, ok(1.0, cost_s=10.0)) for x in range(4)), *stopped]
+    assert over(toy_task(wall_s=300.0).budget, trials, 76.0, 15, workers=1) is None
+    assert over(toy_task(wall_s=300.0).budget, trials, 145.0, 15, workers=1) is Stop.WALL, "trials that were stopped early are no measure"
+
+
 def test_a_long_final_leaves_the_search_half_of_the_budget() -> None:
     trials = [trial(0, ok(1.0, cost_s=10.0))]
     long = Finals(finalists=2, rounds=50).trials

@@ -79,7 +79,8 @@ def out_of_time(budget: Budget, trials: Sequence[Trial], wall_s: float, workers:
         later: Trials to keep time back for; never more than half of the budget, or a short search would have none.
     """
     search = counted(trials)
-    mean_s = sum(trial.measurement.cost_s for trial in search) / len(search) if search else 0.0
+    whole = [trial for trial in search if trial.ok] or search  # one that failed or was stopped early says nothing about a whole measurement
+    mean_s = sum(trial.measurement.cost_s for trial in whole) / len(whole) if whole else 0.0
     if budget.wall_s is not None:
         kept_s = min(later * mean_s / workers, budget.wall_s / 2)
         if wall_s + soon * mean_s / workers + kept_s >= budget.wall_s:

@@ -1,4 +1,4 @@
-"""Folders that a server can enter after it gave up the rights of root, as PostgreSQL and nginx do."""
+"""Folders that a server can enter after it gave up the rights of root, as PostgreSQL and nginx do; files written in one piece."""
 
 from __future__ import annotations
 
@@ -24,4 +24,11 @@ def let_others_enter(folder: Path) -> None:
         folder.chmod(stat.S_IMODE(folder.stat().st_mode) | 0o011)
 
 
-__all__ = ["let_others_enter", "make_folders"]
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that nobody ever reads half of it."""
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)
+
+
+__all__ = ["let_others_enter", "make_folders", "write_whole"]

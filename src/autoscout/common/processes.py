@@ -88,6 +88,13 @@ def adopt_orphans() -> bool:
     return bool(_libc().prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
 
 
+def begin_program() -> None:
+    """What a program that runs inside a trial does first: take over orphans, and clean up before it ends when it is told to stop."""
+    adopt_orphans()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
+
+
 def die_with_parent(parent: int) -> None:
     """Have the kernel kill this process when its parent ends; called between fork and exec."""
     if sys.platform != "linux":

@@ -11,16 +11,15 @@ import contextlib
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import IO, Any
 
 from autoscout.backends._shared.server import POLL_S, answers, end, free_port, listens, log_text
-from autoscout.common.processes import adopt_orphans, descendants
+from autoscout.common.folders import write_whole
+from autoscout.common.processes import begin_program, descendants
 from autoscout.common.race import Race, timed
 from autoscout.core.clock import RealClock
 from autoscout.core.to_beat import ToBeat
@@ -163,9 +162,7 @@ class Driver:
         return log_text(self.folder / "server.log")
 
     def _write(self) -> None:
-        draft = self.folder / f"{RESULT}.part"
-        draft.write_text(json.dumps(self.result), encoding="utf-8")
-        draft.replace(self.folder / RESULT)
+        write_whole(self.folder / RESULT, json.dumps(self.result))
 
 
 class _Metrics:
@@ -190,15 +187,9 @@ class _Metrics:
         return {"wall_s": elapsed_s} | {name: elapsed_s * source.scale for name, source in self._sources.items() if source.wall}
 
 
-def _leave(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-    sys.exit(128 + number)
-
-
 def main(arguments: list[str]) -> int:
     """Run the plan in the file named by the only argument."""
-    adopt_orphans()
-    signal.signal(signal.SIGTERM, _leave)
-    signal.signal(signal.SIGINT, _leave)
+    begin_program()
     return Driver(json.loads(Path(arguments[0]).read_text(encoding="utf-8"))).run()
 
 

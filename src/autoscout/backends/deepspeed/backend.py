@@ -9,26 +9,24 @@ import sys
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from autoscout.backends._shared.training.backend import TrainingBackend
 from autoscout.backends._shared.training.export import REAL_STEPS, export_files
 from autoscout.backends._shared.training.launch import HOSTFILE, WORK, training_launch
-from autoscout.backends._shared.training.outcome import outcome
 from autoscout.backends._shared.training.task import read_training_task, reference, workload_of
 from autoscout.backends.deepspeed.settings import FILE, OUR_OWN, STAGES, TEMPLATE, ds_config
 from autoscout.backends.deepspeed.space import build_space
 from autoscout.backends.deepspeed.workload import Workload, read_workload
-from autoscout.common.templates import canonical
 from autoscout.core.config import Config
-from autoscout.core.launch import Completed, Launch
+from autoscout.core.launch import Launch
 from autoscout.core.names import Names
 from autoscout.core.task import Task
-from autoscout.core.trial import Fidelity, Measurement
 from autoscout.space import Space
 
 PORT = "29500"  # where processes meet, DeepSpeed's default
 WORKER = "autoscout.backends.deepspeed.worker"
 
 
-class DeepSpeedBackend:
+class DeepSpeedBackend(TrainingBackend):
     """A training step of DeepSpeed: ZeRO, offloading, buckets, batches; a built-in GPT that needs no files, or your own script.
 
     Every configuration does the same work: one optimizer step over the same global batch. What is tuned is DeepSpeed's own file.
@@ -36,9 +34,6 @@ class DeepSpeedBackend:
 
     requires: ClassVar[tuple[str, ...]] = ("torch", "deepspeed")
     extra: ClassVar = "deepspeed"
-
-    def __init__(self) -> None:
-        self._spaces: dict[str, Space] = {}  # by the facts they depend on: building one takes longer than rendering a launch
 
     @classmethod
     def example(cls) -> Mapping[str, object]:
@@ -52,15 +47,8 @@ class DeepSpeedBackend:
         what = workload.command or f"the built-in model {workload.model}"
         return f"Steps of training {what} over {workload.global_batch} sequences, the same for every configuration."
 
-    def space(self, task: Task) -> Space:
-        facts = canonical([dict(task.workload), dict(task.hardware)])
-        if facts not in self._spaces:
-            self._spaces[facts] = build_space(workload_of(Workload, task), task.hardware)
-        return self._spaces[facts]
-
-    def fidelity(self, task: Task) -> Fidelity:
-        """Figures of two shallow models, extrapolated, are not measured."""
-        return Fidelity.SIMULATED if task.workload["depths"] else Fidelity.MEASURED
+    def build_space(self, task: Task) -> Space:
+        return build_space(workload_of(Workload, task), task.hardware)
 
     def search(self, task: Task, space: Space) -> tuple[str, Mapping[str, Any]] | None:
         """DeepSpeed's own way, a grid in stages, where the budget suffices for it."""
@@ -100,9 +88,6 @@ class DeepSpeedBackend:
             layers=0 if workload.command else workload.shape["layers"],
             name=Names(self.space(task).knobs).name(config),
         )
-
-    def parse(self, completed: Completed, task: Task) -> Measurement:
-        return outcome(completed, task.objective.metric)
 
     def export(self, config: Config, task: Task) -> Mapping[str, str]:
         workload, launch = workload_of(Workload, task), self.render(config, task, seed=0)

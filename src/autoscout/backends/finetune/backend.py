@@ -7,25 +7,23 @@ import sys
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from autoscout.backends._shared.training.backend import TrainingBackend
 from autoscout.backends._shared.training.export import REAL_STEPS, export_files, torchrun
 from autoscout.backends._shared.training.launch import WORK, training_launch
-from autoscout.backends._shared.training.outcome import outcome
 from autoscout.backends._shared.training.task import read_training_task, reference, workload_of
 from autoscout.backends.finetune.settings import lora_arguments, trainer_arguments
 from autoscout.backends.finetune.space import build_space
 from autoscout.backends.finetune.workload import RANDOM, Workload, read_workload
-from autoscout.common.templates import canonical
 from autoscout.core.config import Config
-from autoscout.core.launch import Completed, Launch
+from autoscout.core.launch import Launch
 from autoscout.core.names import Names
 from autoscout.core.task import Task
-from autoscout.core.trial import Measurement
 from autoscout.space import Space
 
 WORKER = "autoscout.backends.finetune.worker"
 
 
-class FinetuneBackend:
+class FinetuneBackend(TrainingBackend):
     """Fine-tuning of a Hugging Face model, of all its parameters or of LoRA adapters; a random model needs no download.
 
     Every configuration does the same work: one optimizer step over the same examples, each predicted token weighing the same.
@@ -33,9 +31,6 @@ class FinetuneBackend:
 
     requires: ClassVar[tuple[str, ...]] = ("torch", "transformers", "peft")
     extra: ClassVar = "finetune"
-
-    def __init__(self) -> None:
-        self._spaces: dict[str, Space] = {}  # by the facts they depend on: building one takes longer than rendering a launch
 
     @classmethod
     def example(cls) -> Mapping[str, object]:
@@ -50,11 +45,8 @@ class FinetuneBackend:
         kind = f"LoRA adapters of rank {workload.rank} on" if workload.method == "lora" else "all parameters of"
         return f"Steps of training {kind} {workload.model} over {workload.global_batch} examples, the same for every configuration."
 
-    def space(self, task: Task) -> Space:
-        facts = canonical([dict(task.workload), dict(task.hardware)])
-        if facts not in self._spaces:
-            self._spaces[facts] = build_space(workload_of(Workload, task), task.hardware)
-        return self._spaces[facts]
+    def build_space(self, task: Task) -> Space:
+        return build_space(workload_of(Workload, task), task.hardware)
 
     def hints(self, task: Task) -> tuple[Config, ...]:
         """Packing, and half precision where the hardware has it."""
@@ -88,9 +80,6 @@ class FinetuneBackend:
             files={WORK: json.dumps(work, indent=1, sort_keys=True) + "\n"},
             name=Names(self.space(task).knobs).name(config),
         )
-
-    def parse(self, completed: Completed, task: Task) -> Measurement:
-        return outcome(completed, task.objective.metric)
 
     def export(self, config: Config, task: Task) -> Mapping[str, str]:
         workload, processes = workload_of(Workload, task), int(task.hardware["processes"])

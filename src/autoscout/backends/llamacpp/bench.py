@@ -27,6 +27,7 @@ from autoscout.backends.llamacpp.load import Refused, WrongAnswer, run_load
 from autoscout.backends.llamacpp.model import cache_folder, ensure_model, model_facts
 from autoscout.backends.llamacpp.probe import Distribution, divergence, probe
 from autoscout.backends.llamacpp.stages import FAILED, INPUT, RESULT, STAGE
+from autoscout.common.folders import write_whole
 from autoscout.common.race import Over, Race, timed
 from autoscout.core import seeds
 from autoscout.core.clock import RealClock
@@ -185,9 +186,7 @@ def _stage(name: str) -> None:
 
 
 def _write(result: Mapping[str, Any]) -> None:
-    partial = Path(f"{RESULT}.partial")
-    partial.write_text(json.dumps(result, indent=1) + "\n")
-    partial.replace(RESULT)
+    write_whole(Path(RESULT), json.dumps(result, indent=1) + "\n")
 
 
 def main(argument: str) -> int:

@@ -8,24 +8,22 @@ import sys
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from autoscout.backends._shared.training.backend import TrainingBackend
 from autoscout.backends._shared.training.export import REAL_STEPS, export_files, torchrun
 from autoscout.backends._shared.training.launch import WORK, training_launch
-from autoscout.backends._shared.training.outcome import outcome
 from autoscout.backends._shared.training.task import read_training_task, reference, workload_of
 from autoscout.backends.pytorch.space import build_space, environment, outside
 from autoscout.backends.pytorch.workload import Workload, own_space, read_workload
-from autoscout.common.templates import canonical
 from autoscout.core.config import Config
-from autoscout.core.launch import Completed, Launch
+from autoscout.core.launch import Launch
 from autoscout.core.names import Names
 from autoscout.core.task import Task
-from autoscout.core.trial import Fidelity, Measurement
 from autoscout.space import Space
 
 WORKER = "autoscout.backends._shared.training.builtin"
 
 
-class PyTorchBackend:
+class PyTorchBackend(TrainingBackend):
     """A training step of PyTorch: a built-in GPT that needs no files, or your own script.
 
     Every configuration does the same work: one optimizer step over the same global batch, from the same weights and data. `task` reads
@@ -34,9 +32,6 @@ class PyTorchBackend:
 
     requires: ClassVar[tuple[str, ...]] = ("torch",)
     extra: ClassVar = "torch"
-
-    def __init__(self) -> None:
-        self._spaces: dict[str, Space] = {}  # by the facts they depend on: building one takes longer than rendering a launch
 
     @classmethod
     def example(cls) -> Mapping[str, object]:
@@ -55,22 +50,15 @@ class PyTorchBackend:
             f"{workload.global_batch} sequences of {shape['sequence']} tokens, the same for every configuration."
         )
 
-    def space(self, task: Task) -> Space:
-        facts = canonical([dict(task.workload), dict(task.hardware)])
-        if facts not in self._spaces:
-            workload = workload_of(Workload, task)
-            self._spaces[facts] = self._own(workload, task.hardware) if workload.command else build_space(workload, task.hardware)
-        return self._spaces[facts]
+    def build_space(self, task: Task) -> Space:
+        workload = workload_of(Workload, task)
+        return self._own(workload, task.hardware) if workload.command else build_space(workload, task.hardware)
 
     def _own(self, workload: Workload, hardware: Mapping[str, Any]) -> Space:
         """The script's knobs, and those that need nothing of it."""
         declared = own_space(workload, {name: hardware[name] for name in ("processes", "cores", "gpus")})
         more = [knob for knob in outside(hardware) if knob.name not in declared.knobs]
         return Space([*declared.knobs.values(), *more], declared.constraints, facts=declared.facts)
-
-    def fidelity(self, task: Task) -> Fidelity:
-        """Figures of two shallow models, extrapolated, are not measured."""
-        return Fidelity.SIMULATED if task.workload["depths"] else Fidelity.MEASURED
 
     def hints(self, task: Task) -> tuple[Config, ...]:
         """One configuration of every family, and on a GPU what most people turn on first."""
@@ -114,9 +102,6 @@ class PyTorchBackend:
             layers=workload.shape["layers"],
             **common,
         )
-
-    def parse(self, completed: Completed, task: Task) -> Measurement:
-        return outcome(completed, task.objective.metric)
 
     def export(self, config: Config, task: Task) -> Mapping[str, str]:
         workload, launch = workload_of(Workload, task), self.render(config, task, seed=0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -120,7 +121,7 @@ class Connection(asyncio.Protocol):
     answer = _answer
 
 
-class _Answer:
+class _Answer(ABC):
     """How tokens reach the client."""
 
     def __init__(self, connection: Connection, asked: dict[str, Any], *, chat: bool) -> None:
@@ -141,8 +142,9 @@ class _Answer:
             body = {"message" if whole else "delta": {"role": "assistant", "content": text}}
         return {"index": 0, **body, "finish_reason": "length" if last else None}
 
+    @abstractmethod
     def token(self, number: int, token: int, last: bool) -> None:
-        raise NotImplementedError
+        """One more token of the answer."""
 
 
 class _Streamed(_Answer):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +18,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from autoscout.backends._shared.cache import cache_folder, made_once
 from autoscout.backends._shared.engine.table import EngineTable, nearest, table, versions
 from autoscout.core.config import Value
 from autoscout.core.log import logger
@@ -105,25 +108,40 @@ def unknown_to(text: str, known: EngineTable) -> frozenset[str]:
 
 
 def _help(command: Sequence[str], key: str) -> str:
+    """What the engine prints about its flags; empty where it cannot be asked."""
     digest = hashlib.sha256(json.dumps(list(command)).encode()).hexdigest()[:12]
-    path = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "autoscout" / "help" / f"{key}-{digest}.txt"
+    path = cache_folder("help") / f"{key}-{digest}.txt"
     if path.exists():
         return path.read_text(encoding="utf-8", errors="replace")
     if shutil.which(command[0]) is None:
         return ""
+    text = _printed(command)
+
+    def keep(partial: Path) -> None:
+        partial.write_text(text, encoding="utf-8")
+
+    if text:
+        with contextlib.suppress(OSError):  # without a cache it is asked again next time
+            made_once(path, keep)
+    return text
+
+
+def _printed(command: Sequence[str]) -> str:
+    """What a command prints if it ends well and in time; its whole process group ends with it."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=HELP_LIMIT_S, check=False, start_new_session=True)
-    except (OSError, subprocess.TimeoutExpired) as error:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True) as asked:
+            try:
+                text, _ = asked.communicate(timeout=HELP_LIMIT_S)
+            except subprocess.TimeoutExpired:
+                log.warning("%s did not tell its flags within %g s", command[0], HELP_LIMIT_S)
+                text = ""
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(asked.pid, signal.SIGKILL)
+            return text if asked.poll() == 0 else ""
+    except OSError as error:
         log.warning("%s cannot be asked for its flags: %s", command[0], error)
         return ""
-    if done.returncode == 0:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(done.stdout, encoding="utf-8")
-        except OSError:
-            pass  # without a cache it is asked again next time
-        return done.stdout
-    return ""
 
 
 __all__ = ["Engine", "missing_flags", "unknown_to"]

@@ -19,6 +19,8 @@ PORT = 8000
 NAME = "llm"
 START_S = 1800  # what a start may take before Kubernetes gives up: loading and compiling of large models
 PROBE_S = 10
+CACHE = "/cache"
+"""In a container: downloaded models and compiled graphs, which engines keep below $XDG_CACHE_HOME whoever they run as."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +99,7 @@ def kubernetes(this: Deployment) -> str:
     port = [{"name": "http", "containerPort": PORT}]
     per_pod = -(-this.gpus // this.nodes)
     probe = {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": PROBE_S}
-    mounts = [{"name": "shm", "mountPath": "/dev/shm"}, {"name": "cache", "mountPath": "/root/.cache"}]
+    mounts = [{"name": "shm", "mountPath": "/dev/shm"}, {"name": "cache", "mountPath": CACHE}]
     volumes: list[dict[str, Any]] = [{"name": "shm", "emptyDir": {"medium": "Memory"}}, {"name": "cache", "emptyDir": {}}]
     if this.local:
         mounts.append({"name": "model", "mountPath": this.model})
@@ -106,7 +108,7 @@ def kubernetes(this: Deployment) -> str:
         "name": this.engine.name,
         "image": this.engine.image(this.version),
         **_start(this),
-        "env": [{"name": name, "value": value} for name, value in this.env.items()],
+        "env": [{"name": name, "value": value} for name, value in {"XDG_CACHE_HOME": CACHE, **this.env}.items()],
         "ports": port,
         "resources": {"limits": {"nvidia.com/gpu": per_pod}} if per_pod else {},
         "startupProbe": {**probe, "failureThreshold": START_S // PROBE_S},
@@ -164,10 +166,10 @@ def compose(this: Deployment) -> str:
         "image": this.engine.image(this.version),
         "entrypoint": start["command"],
         "command": [word.replace("$", "$$") for word in start["args"]],
-        "environment": dict(this.env),
+        "environment": {"XDG_CACHE_HOME": CACHE, **this.env},
         "ports": [f"127.0.0.1:{PORT}:{PORT}"],
         "ipc": "host",
-        "volumes": ["cache:/root/.cache", *([f"{this.model}:{this.model}:ro"] if this.local else [])],
+        "volumes": [f"cache:{CACHE}", *([f"{this.model}:{this.model}:ro"] if this.local else [])],
         "healthcheck": {
             "test": ["CMD", "python3", "-c", f"import urllib.request as r; r.urlopen('http://127.0.0.1:{PORT}/health')"],
             "interval": f"{PROBE_S}s",

@@ -13,12 +13,9 @@ import contextlib
 import json
 import math
 import re
-import signal
 import sys
-import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from autoscout.backends._shared.cache import cache_folder, made_once
@@ -27,7 +24,8 @@ from autoscout.backends._shared.serving.check import WrongAnswer, distance, judg
 from autoscout.backends._shared.serving.client import Broken, Client
 from autoscout.backends._shared.serving.measure import Bounded, Failed, Measuring
 from autoscout.backends._shared.serving.plan import LOG, PLAN, RESULT, STAGE, Plan
-from autoscout.common.processes import adopt_orphans
+from autoscout.common.folders import write_whole
+from autoscout.common.processes import begin_program
 from autoscout.common.race import timed
 from autoscout.core.clock import RealClock
 from autoscout.core.errors import ConfigError
@@ -61,7 +59,7 @@ class Trial:
             raise
         finally:
             self.result["spent"] = self._spent
-            write(self._folder / RESULT, json.dumps(self.result, indent=1) + "\n")
+            write_whole(self._folder / RESULT, json.dumps(self.result, indent=1) + "\n")
         if "failure" in self.result:
             print(log_text(self._folder / LOG)[-4000:], f"{self.result['failure']}: {self.result['reason']}", sep="\n", file=sys.stderr)
             return FAILED
@@ -163,7 +161,7 @@ class Trial:
     def _keep(self, spoken: list[dict[str, Any]]) -> None:
         """The default's own trial makes the reference."""
         if self._is_default() and not (path := self._answers()).exists():
-            made_once(path, lambda partial: write(partial, json.dumps(spoken)))
+            made_once(path, lambda partial: write_whole(partial, json.dumps(spoken)))
 
     def _stage(self, name: str) -> None:
         (self._folder / STAGE).write_text(name + "\n")
@@ -231,30 +229,14 @@ async def _explained(server: Server, why: str) -> Failed:
     return Failed(kind, why)
 
 
-def write(path: Path, text: str) -> None:
-    """Write a file in one piece."""
-    partial = path.with_name(f"{path.name}.partial")
-    partial.write_text(text)
-    partial.replace(path)
-
-
-def _leave(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-    sys.exit(128 + number)
-
-
 def main(arguments: list[str]) -> int:
     """Carry out the plan in the file named by the only argument."""
-    adopt_orphans()
-    signal.signal(signal.SIGTERM, _leave)
-    signal.signal(signal.SIGINT, _leave)
+    begin_program()
     try:
         return Trial(Plan.read(Path(arguments[0] if arguments else PLAN)), Path.cwd()).run()
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
-    except Exception:
-        traceback.print_exc()
-        return 1
 
 
 if __name__ == "__main__":

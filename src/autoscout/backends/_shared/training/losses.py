@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from autoscout.backends._shared import cache
+from autoscout.common.folders import write_whole
 
 RISE = 1.5  # a loss this many times the first one has diverged, whatever the default did
 FIRST = 3  # steps whose losses say what the run began with
@@ -83,8 +83,6 @@ def remember(key: str, reference: Reference) -> None:
     path = cache_folder() / f"losses-{key}.json"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(f".{os.getpid()}.part")
-        draft.write_text(json.dumps({"losses": reference.losses, "tokens": reference.tokens}))
-        draft.replace(path)
+        write_whole(path, json.dumps({"losses": reference.losses, "tokens": reference.tokens}))
     except OSError:
         return

@@ -15,7 +15,6 @@ import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from autoscout.backends._shared.training import losses as learning
@@ -23,7 +22,8 @@ from autoscout.backends._shared.training.depths import VARIABLE, extrapolated
 from autoscout.backends._shared.training.files import FAILED, INPUT, RESULT, STAGE
 from autoscout.backends._shared.training.steady import Plan, enough, warm_up_steps
 from autoscout.backends._shared.training.watch import CLOCK, Run, durations
-from autoscout.common.processes import adopt_orphans
+from autoscout.common.folders import write_whole
+from autoscout.common.processes import begin_program
 from autoscout.core.to_beat import ToBeat
 
 POLL_S = 0.05
@@ -193,21 +193,13 @@ def _measured(given: Mapping[str, Any], runs: list[Run]) -> dict[str, Any]:
 
 
 def _write(result: Mapping[str, Any]) -> None:
-    draft = Path(f"{RESULT}.part")
-    draft.write_text(json.dumps(result, indent=1) + "\n")
-    draft.replace(RESULT)
-
-
-def _leave(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-    sys.exit(128 + number)
+    write_whole(Path(RESULT), json.dumps(result, indent=1) + "\n")
 
 
 def main(path: str) -> int:
     """Measure what the file describes; the result is in `result.json` whatever happens."""
     given = json.loads(Path(path).read_text())
-    adopt_orphans()
-    signal.signal(signal.SIGTERM, _leave)
-    signal.signal(signal.SIGINT, _leave)
+    begin_program()
     runs: list[Run] = []
     try:
         result = _measured(given, runs)

@@ -11,7 +11,7 @@ from autoscout.core.config import Config
 from autoscout.core.protocols import StudyRecord
 from autoscout.core.trial import Measurement, Status
 from autoscout.report.tally import Tally
-from autoscout.study.budget import Stop, counted
+from autoscout.study.budget import Stop, counted, used_share
 from autoscout.study.final import Finals
 from autoscout.study.study import Study
 
@@ -37,8 +37,10 @@ def test_the_default_is_measured_twice_at_the_start_and_again_during_the_search(
     assert all(trial.proposal.again == (trial.proposal.repeat < 0) for trial in one.trials)
 
 
-def test_without_a_budget_of_trials_only_at_the_start() -> None:
-    assert sum(place[0] == 0 for place in places(ran(study(lambda config: ok(1.0), cost_s=7.5)))) == 2
+def test_whatever_is_bounded_says_when_it_is_measured_again() -> None:
+    one = ran(study(lambda config: ok(1.0, cost_s=1.0), cost_s=9.5))
+    assert [place for place, (x, _) in enumerate(places(one)) if x == 0] == [0, 1, 4, 7]
+    assert used_share(toy_task(wall_s=60.0).budget, one.trials, 20.0) == pytest.approx(1 / 3)
 
 
 def ran(one: Study) -> Study:

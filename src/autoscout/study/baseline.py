@@ -11,26 +11,23 @@ from collections.abc import Sequence
 
 from autoscout.core.config import Config
 from autoscout.core.origin import By, Origin
-from autoscout.core.task import Budget
 from autoscout.core.trial import DEFAULT_AGAIN, Proposal, Trial
 
 DUE = (0.0, 1 / 3, 2 / 3)
-"""Share of the budget of trials after which the default is measured again; without such a budget only at the start."""
+"""Share of the budget, of whatever is bounded, after which the default is measured again."""
 
 
-def repeats(baseline: Config, trials: Sequence[Trial], counted: int, budget: Budget) -> list[Proposal]:
+def repeats(baseline: Config, trials: Sequence[Trial], used: float) -> list[Proposal]:
     """Further measurements of the default that are due; none while it has not run or when it failed.
 
     Args:
         baseline: The default with the pinned knobs.
         trials: Everything stored.
-        counted: Trials of the search so far.
-        budget: Of the search.
+        used: Share of the budget.
     """
     if not any(trial.ok for trial in trials if trial.config == baseline):
         return []
-    share = counted / budget.trials if budget.trials else 0.0
-    due = sum(share >= mark for mark in DUE)
+    due = sum(used >= mark for mark in DUE)
     return [Proposal(config=baseline, origin=Origin(by=By.DEFAULT), repeat=DEFAULT_AGAIN - number) for number in range(due)]
 
 

@@ -92,6 +92,22 @@ def out_of_time(budget: Budget, trials: Sequence[Trial], wall_s: float, workers:
     return None
 
 
+def used_share(budget: Budget, trials: Sequence[Trial], wall_s: float) -> float:
+    """How much of the tightest bound is used, 0 to 1; 0 without any.
+
+    Args:
+        budget: The bounds.
+        trials: Everything stored.
+        wall_s: Seconds the study has run, earlier runs included.
+    """
+    used = (
+        (len(counted(trials)), budget.trials),
+        (wall_s, budget.wall_s),
+        (sum(trial.measurement.cost_s for trial in trials), budget.cost_s),
+    )
+    return max((float(amount / bound) for amount, bound in used if bound), default=0.0)
+
+
 def over(budget: Budget, trials: Sequence[Trial], wall_s: float, later: int, workers: int, earlier: int = 0) -> Stop | None:
     """Which bound the search has reached, if any. Time for what comes after it is kept back.
 

@@ -18,7 +18,7 @@ from autoscout.core.protocols import Evaluator, Observer, Searcher, SpaceLike, S
 from autoscout.core.trial import Proposal, Trial
 from autoscout.report.curves import busy_s
 from autoscout.study.baseline import repeats
-from autoscout.study.budget import Stop, counted, out_of_time, over
+from autoscout.study.budget import Stop, counted, out_of_time, over, used_share
 from autoscout.study.dispatch import Dispatcher, Parallelism, TrialKey, trial_key
 from autoscout.study.early_stop import with_to_beat
 from autoscout.study.final import Finals, plan
@@ -91,10 +91,14 @@ class Study:
                 return Stop.EXHAUSTED
             self._read()
 
+    @property
+    def _wall_s(self) -> float:
+        """Seconds the study has run, earlier runs included."""
+        return self.clock.span_s() - self._begun_s
+
     def _over(self) -> Stop | None:
-        wall_s = self.clock.span_s() - self._begun_s
         later = self.finals.trials + self.simplify.trials
-        return over(self.record.task.budget, self.inside, wall_s, later, self._dispatcher.workers, self._earlier)
+        return over(self.record.task.budget, self.inside, self._wall_s, later, self._dispatcher.workers, self._earlier)
 
     def _collect(self) -> None:
         given_up = self._dispatcher.collect()
@@ -116,7 +120,7 @@ class Study:
     def _next(self, count: int) -> list[Proposal]:
         opening = [Proposal(config=self.baseline, origin=Origin(by=By.DEFAULT))]
         if self.repeat_baseline:
-            opening += repeats(self.baseline, self.inside, len(counted(self.inside)), self.record.task.budget)
+            opening += repeats(self.baseline, self.inside, used_share(self.record.task.budget, self.inside, self._wall_s))
         opening += [Proposal(config=config, origin=Origin(by=By.GIVEN)) for config in self.first]
         pending = [*self._dispatcher.pending, *self._given_up]
         taken = self._seen | {trial_key(proposal) for proposal in pending}
@@ -169,8 +173,7 @@ class Study:
         return not self._out_of_time(count)
 
     def _out_of_time(self, soon: int, later: int = 0) -> Stop | None:
-        wall_s = self.clock.span_s() - self._begun_s
-        return out_of_time(self.record.task.budget, self.inside, wall_s, self._dispatcher.workers, soon, later)
+        return out_of_time(self.record.task.budget, self.inside, self._wall_s, self._dispatcher.workers, soon, later)
 
     def _rounds(self, name: str, rounds: Sequence[Sequence[Proposal]]) -> Stop | None:
         """Measure what is missing of some rounds, one round after another; returns why not all of it was."""

@@ -68,4 +68,4 @@ bench: $(VENV)/.ready-test ## figures of speed, compared with peers
 	$(BIN)/python -m benchmarks.space
 
 clean: ## remove the virtual environments and caches
-	rm -rf $(VENV) $(VENV)-adapters $(VENV)-openbox $(VENV)-training .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-adapters $(VENV)-openbox $(VENV)-training $(VENV)-vllm .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

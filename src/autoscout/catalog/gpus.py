@@ -73,7 +73,7 @@ class Gpu:
 class Cluster:
     """Some GPUs, perhaps of several kinds, in nodes with a network between them.
 
-    `groups` pairs each kind with how many there are; the order is the order in which ranks are placed.
+    `groups` pairs each kind with how many there are, each kind once; the order is the order in which ranks are placed.
     """
 
     groups: tuple[tuple[Gpu, int], ...]
@@ -87,7 +87,38 @@ class Cluster:
 
     @property
     def mixed(self) -> bool:
-        return len({gpu.name for gpu, _ in self.groups}) > 1
+        return len(self.groups) > 1
+
+    @property
+    def knobs(self) -> tuple[str, ...]:
+        """What knobs call each kind: `a100`, or in full (`a100_80`) where two kinds would share the short name.
+
+        >>> cluster("8xA100-80+4xA40").knobs, cluster("8xA100-80+8xA100-40").knobs
+        (('a100', 'a40'), ('a100_80', 'a100_40'))
+        """
+        short = [short_name(gpu.name) for gpu, _ in self.groups]
+        full = [long_name(gpu.name) for gpu, _ in self.groups]
+        return tuple(name if short.count(name) == 1 else other for name, other in zip(short, full, strict=True))
+
+
+def short_name(kind: str) -> str:
+    """A kind of GPU without its variant.
+
+    >>> short_name("A100-80")
+    'a100'
+    """
+    return long_name(kind).partition("_")[0]
+
+
+def long_name(kind: str) -> str:
+    """A kind of GPU as part of a knob's name."""
+    return re.sub(r"[^a-z0-9]+", "_", kind.lower()).strip("_")
+
+
+@cache
+def kinds() -> tuple[str, ...]:
+    """The GPUs that the catalog knows, by name."""
+    return tuple(_document()["gpus"])
 
 
 def gpu(name: str, path: str | Path | None = None) -> Gpu:
@@ -106,7 +137,8 @@ def cluster(text: str, path: str | Path | None = None, *, node_gpus: int = 0, ni
     >>> cluster("8xA100-80+4xA40").gpus
     12
     """
-    groups, faults = [], []
+    counts: dict[Gpu, int] = {}
+    faults: list[Fault] = []
     for part in text.split("+"):
         match = re.fullmatch(r"\s*(\d+)\s*[x×*]\s*(.+?)\s*", part)
         if match and (len(match[1]) > len(str(MOST_GPUS)) or int(match[1]) > MOST_GPUS):
@@ -116,12 +148,13 @@ def cluster(text: str, path: str | Path | None = None, *, node_gpus: int = 0, ni
             faults.append(Fault(where="gpus", value=repr(part), rule="a cluster reads COUNTxGPU, joined by +", fix="Example: 8xA100-80"))
             continue
         try:
-            groups.append((gpu(match[2], path), int(match[1])))
+            kind = gpu(match[2], path)
+            counts[kind] = counts.get(kind, 0) + int(match[1])
         except ConfigError as error:
             faults.extend(error.faults)
     if faults:
         raise ConfigError(faults)
-    return Cluster(groups=tuple(groups), node_gpus=node_gpus, nic_gbps=nic_gbps, scaleup_gbps=scaleup_gbps)
+    return Cluster(groups=tuple(counts.items()), node_gpus=node_gpus, nic_gbps=nic_gbps, scaleup_gbps=scaleup_gbps)
 
 
 def gpu_fields(gpu: Gpu, cluster: Cluster | None = None, precision: str = "bf16") -> dict[str, float]:
@@ -203,4 +236,4 @@ def _add(known: dict[str, Gpu], entries: Mapping[Any, Any], where: str) -> None:
         raise ConfigError(faults)
 
 
-__all__ = ["PRECISIONS", "Cluster", "Gpu", "cluster", "gpu", "gpu_fields"]
+__all__ = ["PRECISIONS", "Cluster", "Gpu", "cluster", "gpu", "gpu_fields", "kinds", "long_name", "short_name"]

@@ -43,6 +43,17 @@ class Layout:
     loss_parallel: Array = 1.0  # 0 when logits are gathered over tensor-parallel ranks
     vocab_multiple: Array = 128.0  # the vocabulary is padded to this many words times tp; 1 = not at all
     trained_share: Array = 1.0  # below 1 for LoRA: no weight gradients for the frozen rest
+    stages_inner: Array = 0.0  # 1 when the stages of a replica are neighbours and the replicas far apart
+
+    @property
+    def replica_stride(self) -> Array:
+        """Ranks between the data-parallel copies of a shard."""
+        return self.tp * where(self.stages_inner > 0, self.pp, 1.0)
+
+    @property
+    def stage_stride(self) -> Array:
+        """Ranks between the stages of a pipeline."""
+        return self.tp * self.cp * where(self.stages_inner > 0, 1.0, self.dp)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +107,26 @@ class TrainingJob:
     def micro_batches(self) -> Array:
         return larger(1.0, ceil(self.global_batch / (self.layout.micro_batch * self.layout.dp)))
 
+    @property
+    def all_stages(self) -> Stages:
+        """The whole pipeline in equal parts, as on GPUs of one kind."""
+        lay = self.layout
+        return Stages(layers=ceil(self.layers / (lay.pp * lay.virtual_stages)) * lay.virtual_stages, micro_batches=self.micro_batches)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stages:
+    """The stages of a pipeline that GPUs of one kind hold.
+
+    `layers`: of the largest of them; `ahead`: stages before the first of them; `last`: 1 where the last of the pipeline is among them;
+    `micro_batches`: of the replica with the most.
+    """
+
+    layers: Array
+    micro_batches: Array
+    ahead: Array = 0.0
+    last: Array = 1.0
+
 
 def model_fields(shape: ModelShape) -> dict[str, float]:
     """The part of a job that a model fills in."""
@@ -110,4 +141,4 @@ def hardware_fields(gpu: Gpu, cluster: Cluster | None = None, precision: str = "
     return gpu_fields(gpu, cluster, precision) | more
 
 
-__all__ = ["Layout", "TrainingJob", "hardware_fields", "model_fields"]
+__all__ = ["Layout", "Stages", "TrainingJob", "hardware_fields", "model_fields"]

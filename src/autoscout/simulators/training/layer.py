@@ -181,7 +181,7 @@ def _gathers_s(job: TrainingJob, constants: TrainingConstants, params: Array, fo
     lay = job.layout
     if not given(lay.zero >= 3):
         return 0.0, 0.0
-    once_s = collective_s(2.0 * params, lay.dp, 1.0, lay.tp * lay.cp, job, constants)
+    once_s = collective_s(2.0 * params, lay.dp, 1.0, lay.cp * lay.replica_stride, job, constants)
     sharded = (lay.zero >= 3) & (lay.dp > 1)
     one_s = where(sharded, larger(0.0, once_s - constants.shard_overlap * forward_s), 0.0)
     scatter = lay.gradient_bytes / 2.0

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from autoscout.simulators.training.arithmetic import Array, ceil, given, larger, smaller, where
-from autoscout.simulators.training.job import TrainingJob
+from autoscout.simulators.training.arithmetic import Array, given, larger, smaller, where
+from autoscout.simulators.training.job import Stages, TrainingJob
 from autoscout.simulators.training.step import stage_params
 
 
@@ -42,10 +42,10 @@ class StepMemory:
         return {item.name: getattr(self, item.name) for item in fields(self) if item.name != "total_bytes"}
 
 
-def step_memory(job: TrainingJob, constants: MemoryConstants) -> StepMemory:
-    """Predict the peak of the fullest rank (first or last stage, whichever holds more)."""
-    lay = job.layout
-    stage_layers = ceil(job.layers / (lay.pp * lay.virtual_stages)) * lay.virtual_stages
+def step_memory(job: TrainingJob, constants: MemoryConstants, stages: Stages | None = None) -> StepMemory:
+    """Predict the peak of the fullest rank (first or last stage, whichever holds more) of these stages, of all when left out."""
+    lay, held = job.layout, stages or job.all_stages
+    stage_layers = held.layers
     dense, experts = stage_params(job, stage_layers)
     weights, gradients, optimizer = _states(job, dense, experts)
     gathered: Array = 0.0
@@ -53,15 +53,14 @@ def step_memory(job: TrainingJob, constants: MemoryConstants) -> StepMemory:
         # two layers at a time; with pipelines weights stay gathered from micro-batch to micro-batch, and gradients are summed unsharded
         layers = where(lay.pp > 1, (2.0 + lay.gradient_bytes) / 2.0 * stage_layers, 2.0)
         gathered = where(lay.zero >= 3, 2.0 * layers * (dense + experts) / larger(1.0, stage_layers), 0.0)
-    flight = where(lay.pp > 1, smaller(job.micro_batches, lay.pp), 1.0)
+    flight = where(lay.pp > 1, smaller(held.micro_batches, lay.pp - held.ahead), 1.0)
     if given(lay.virtual_stages > 1):
         flight = flight * where(lay.virtual_stages > 1, 1.0 + (lay.pp - 1.0) / (lay.pp * lay.virtual_stages), 1.0)
     kept, working = _layer_bytes(job, constants)
     activations = constants.activation_scale * (stage_layers * kept * flight + working)
     columns = job.vocab / where(lay.loss_parallel > 0, lay.tp, 1.0)
-    logits = job.tokens * columns * 12.0  # 2-byte logits, 4-byte copy, the gradients of both
-    last = where(lay.pp > 1, logits + activations / larger(1.0, flight), logits + activations)
-    peak_activations = larger(where(lay.pp > 1, activations, 0.0), last)
+    logits = job.tokens * columns * 12.0 * held.last  # 2-byte logits, 4-byte copy, the gradients of both
+    peak_activations = larger(activations, logits + constants.activation_scale * (stage_layers * kept + working))  # first or last stage
     fixed = constants.fixed_bytes
     total = (weights + gathered + gradients + optimizer + peak_activations) * (1.0 + constants.fragment_share) + fixed
     return StepMemory(

@@ -14,10 +14,10 @@ from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.protocols import Prediction
 from autoscout.core.task import Direction, Objective, Task
 from autoscout.core.trial import Fidelity, Trial
-from autoscout.simulators._shared.task import number
 from autoscout.simulators.training.calibration import TrainingCalibration, training_calibration
-from autoscout.simulators.training.job import Layout, TrainingJob
+from autoscout.simulators.training.job import Layout
 from autoscout.simulators.training.memory import StepMemory, feasible, spare_room, step_memory
+from autoscout.simulators.training.mixed import mixed_step, shares
 from autoscout.simulators.training.read import HARDWARE_KNOBS, KNOBS, TrainingTask, read_layout, read_task, training_job
 from autoscout.simulators.training.step import StepTime, step_time
 from autoscout.simulators.training.tables import model_flops
@@ -127,14 +127,17 @@ class TrainingModel:
         reading, calibration = self._read(task)
         rows = [config.to_json() for config in configs]
         layout = read_layout(rows, {**calibration.assumes, **reading.fixed}, float(reading.cluster.gpus))
-        valid = np.broadcast_to(_valid(layout, reading), (len(rows),))
+        uneven = reading.cluster.mixed and (shares(rows, reading) != 1.0).any(axis=0)
+        valid = np.broadcast_to(_valid(layout, reading, uneven=uneven), (len(rows),))
         job = training_job(reading, layout)
-        time = step_time(job, calibration.constants, calibration.shapes.factor(job))
-        memory = step_memory(job, calibration.memory)
-        fits, capacity = self._fits(memory, job, calibration), job.memory_bytes
+        memory_constants = replace(calibration.memory, margin=calibration.memory.margin + self._shift)
         if reading.cluster.mixed:
-            used = _kinds_used(rows, layout, reading)
-            time, memory, fits, capacity = self._slowest(reading, layout, used, calibration)
+            found = mixed_step(reading, rows, layout, calibration, memory_constants)
+            time, memory, fits, capacity, valid = found.time, found.memory, found.fits, found.capacity_bytes, valid & found.placed
+        else:
+            time = step_time(job, calibration.constants, calibration.shapes.factor(job))
+            memory = step_memory(job, calibration.memory)
+            fits, capacity = feasible(memory, job, memory_constants), job.memory_bytes
         count = len(configs)
         return TrainingAnswer(
             layout=layout,
@@ -154,31 +157,6 @@ class TrainingModel:
     def calibration(self, task: Task) -> TrainingCalibration:
         """The constants in use for a task."""
         return self._read(task)[1]
-
-    def _fits(self, memory: StepMemory, job: TrainingJob, calibration: TrainingCalibration) -> Any:
-        return feasible(memory, job, replace(calibration.memory, margin=calibration.memory.margin + self._shift))
-
-    def _slowest(
-        self, reading: TrainingTask, layout: Layout, used: NDArray[np.bool_], calibration: TrainingCalibration
-    ) -> tuple[StepTime, StepMemory, Any, Any]:
-        """Mixed GPUs with equal shares of work: the slowest kind in use sets the pace, the smallest must hold its share."""
-        jobs = [training_job(reading, layout, kind) for kind in range(len(reading.cluster.groups))]
-        nic_rate = min(float(job.nic_rate) for job in jobs)
-        jobs = [replace(job, nic_rate=nic_rate) for job in jobs]
-        times = [step_time(job, calibration.constants, calibration.shapes.factor(job)) for job in jobs]
-        memories = [step_memory(job, calibration.memory) for job in jobs]
-        shape = used.shape[1:]
-        fits = np.stack([np.broadcast_to(self._fits(memory, job, calibration), shape) for memory, job in zip(memories, jobs, strict=True)])
-        totals = np.where(used, np.stack([np.broadcast_to(time.total_s, shape) for time in times]), -np.inf)
-        pace, tight = np.argmax(totals, axis=0), np.argmin(np.where(used, fits, np.inf), axis=0)
-        rows = np.arange(shape[0])
-
-        def pick(parts: Sequence[Any], chosen: NDArray[np.intp]) -> Any:
-            return np.stack([np.broadcast_to(part, shape) for part in parts])[chosen, rows]
-
-        time = StepTime(total_s=pick([one.total_s for one in times], pace), **_picked(times, pace, pick))
-        memory = StepMemory(total_bytes=pick([one.total_bytes for one in memories], tight), **_picked(memories, tight, pick))
-        return time, memory, pick(list(fits), tight), pick([job.memory_bytes for job in jobs], tight)
 
     def _read(self, task: Task) -> tuple[TrainingTask, TrainingCalibration]:
         if self._seen is None or self._seen[0] is not task:
@@ -204,32 +182,16 @@ class TrainingModel:
         return float(shifts[int(np.argmax(likelihood))])
 
 
-def _picked(parts: Sequence[Any], chosen: NDArray[np.intp], pick: Any) -> dict[str, Any]:
-    return {name: pick([part.parts()[name] for part in parts], chosen) for name in parts[0].parts()}
+def _valid(layout: Layout, reading: TrainingTask, *, uneven: NDArray[np.bool_] | bool) -> NDArray[np.bool_]:
+    """What every engine refuses: more ranks than GPUs, heads, layers, experts or batch that do not divide.
 
-
-def _kinds_used(rows: Sequence[Any], layout: Layout, reading: TrainingTask) -> NDArray[np.bool_]:
-    """Which kinds of GPU each config occupies: by its own counts (`a100=8, a40=0`), else in placement order."""
-    world = layout.tp * layout.pp * layout.dp * layout.cp
-    used, before = [], 0
-    for kind, count in reading.cluster.groups:
-        knob = kind.name.split("-")[0].lower()
-        if any(knob in row for row in rows):
-            used.append(np.array([number(row.get(knob)) > 0 for row in rows]))
-        else:
-            used.append(np.broadcast_to(world > before, (len(rows),)))
-        before += count
-    found = np.stack(used)
-    found[0] |= ~found.any(axis=0)
-    return found
-
-
-def _valid(layout: Layout, reading: TrainingTask) -> NDArray[np.bool_]:
-    """What every engine refuses: more ranks than GPUs, heads, layers, experts or batch that do not divide."""
+    Replicas with unequal shares need whole micro-batches only, and one each.
+    """
     shape = reading.shape
     world = layout.tp * layout.pp * layout.dp * layout.cp
     good = (world <= reading.cluster.gpus) & (shape.heads % layout.tp == 0) & (layout.pp <= shape.layers)
-    good &= reading.global_batch % (layout.micro_batch * layout.dp) == 0
+    even = reading.global_batch % (layout.micro_batch * layout.dp) == 0
+    good &= even | (uneven & (reading.global_batch % layout.micro_batch == 0) & (reading.global_batch >= layout.micro_batch * layout.dp))
     good &= (layout.virtual_stages == 1) | (shape.layers % (layout.pp * layout.virtual_stages) == 0)
     if shape.experts:
         good &= (shape.experts % layout.ep == 0) & (layout.ep <= world)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autoscout.catalog.gpus import MOST_RATE, PRECISIONS, Cluster
+from autoscout.catalog.gpus import MOST_RATE, PRECISIONS, Cluster, kinds, long_name, short_name
 from autoscout.catalog.models import ModelShape
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Task
@@ -42,13 +42,18 @@ KNOBS: dict[str, tuple[str, ...]] = {
     "loss_parallel": ("loss_parallel", "vocab_parallel"),
     "vocab_multiple": ("vocab_multiple", "make_vocab_size_divisible_by"),
     "trained_share": ("trained_share",),
+    "stages_inner": ("stages_inner", "use_tp_pp_dp_mapping"),
 }
 """Layout field -> the knob names it is known by; the first one that a config assigns counts."""
 
 _FIELD_OF = {name: field for field, names in KNOBS.items() for name in names}
 
-HARDWARE_KNOBS = ("a100", "a40", "h100", "l40s")
-"""Knobs that say how many GPUs of a kind are used, as in the paper's mixed cluster."""
+SHARE = "_share"
+"""Ends the name of the knob that says how much work a GPU of a kind gets, of what one of the first kind gets: `a40_share`."""
+
+_KINDS = tuple(dict.fromkeys(name(kind) for kind in kinds() for name in (short_name, long_name)))
+HARDWARE_KNOBS = (*_KINDS, *(f"{kind}{SHARE}" for kind in _KINDS))
+"""Knobs of mixed clusters: how many GPUs of a kind are used (`a40`), as in the paper, and how much of the work each gets."""
 
 _SELECTIVE = ("selective", "selective_per_op", "sp+selective_recompute")
 
@@ -92,7 +97,8 @@ def read_task(task: Task) -> TrainingTask:
         faults.append(Fault(where="task", field="workload.precision", value=repr(precision), rule=rule))
     if faults:
         raise ConfigError(faults)
-    fixed = {name: facts[name] for names in KNOBS.values() for name in names if name in facts}
+    mixed = [f"{kind}{end}" for kind in machines.knobs for end in ("", SHARE)]
+    fixed = {name: facts[name] for name in (*_FIELD_OF, *mixed) if name in facts}
     return TrainingTask(
         shape=shape,
         cluster=machines,
@@ -109,7 +115,7 @@ def read_layout(rows: Sequence[Mapping[str, Any]], fixed: Mapping[str, Any], gpu
     names: dict[str, list[str]] = {}
     for name in set().union(*rows) & _FIELD_OF.keys():
         names.setdefault(_FIELD_OF[name], []).append(name)
-    pinned = {_FIELD_OF[name]: value for name, value in fixed.items()}
+    pinned = {_FIELD_OF[name]: value for name, value in fixed.items() if name in _FIELD_OF}
     found: dict[str, Sequence[Any]] = {field: [value] * len(rows) for field, value in pinned.items() if field not in names}
     for field, used in names.items():
         default = pinned.get(field)
@@ -173,6 +179,7 @@ def _layout(found: Mapping[str, Sequence[Any]], gpus: float, zero: float) -> Lay
         loss_parallel=column("loss_parallel", 0.0),
         vocab_multiple=larger(1.0, column("vocab_multiple", 128.0)),
         trained_share=column("trained_share", 1.0),
+        stages_inner=column("stages_inner", 0.0),
     )
 
 
@@ -231,4 +238,4 @@ def rows_of(job: TrainingJob, chosen: NDArray[Any]) -> TrainingJob:
     return TrainingJob(**plain, layout=Layout(**{item.name: cut(getattr(job.layout, item.name)) for item in fields(Layout)}))
 
 
-__all__ = ["HARDWARE_KNOBS", "KNOBS", "TrainingTask", "read_layout", "read_task", "rows_of", "stacked", "training_job"]
+__all__ = ["HARDWARE_KNOBS", "KNOBS", "SHARE", "TrainingTask", "read_layout", "read_task", "rows_of", "stacked", "training_job"]

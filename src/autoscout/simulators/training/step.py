@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 from autoscout.simulators.training.arithmetic import Array, ceil, floor, given, larger, smaller, where
 from autoscout.simulators.training.constants import TrainingConstants
-from autoscout.simulators.training.job import TrainingJob
+from autoscout.simulators.training.job import Stages, TrainingJob
 from autoscout.simulators.training.layer import LayerTime, dense_layer, gemm_s, moe_layer
 from autoscout.simulators.training.links import BUCKET_HALF_BYTES, collective_s, send_s
 
@@ -41,44 +42,68 @@ class StepTime:
         return {item.name: getattr(self, item.name) for item in fields(self) if item.name != "total_s"}
 
 
-def step_time(job: TrainingJob, constants: TrainingConstants, layer_factor: Array | None = None) -> StepTime:
-    """Predict one optimizer step of a uniform cluster; `layer_factor` is what measured layers take of their predicted time."""
-    lay = job.layout
+@dataclass(frozen=True, kw_only=True)
+class Passes:
+    """Seconds of one micro-batch on one rank, forward plus backward: of a layer, and of the head behind the last one."""
+
+    layer_s: Array
+    backward_s: Array  # of a layer, for hiding gradient traffic
+    head_s: Array
+    layer_parts: Mapping[str, Array]
+    head_parts: Mapping[str, Array]
+
+
+def passes(job: TrainingJob, constants: TrainingConstants, layer_factor: Array | None = None) -> Passes:
+    """What GPUs of one kind take; `layer_factor` is what measured layers take of their predicted time."""
     plain = dense_layer(job, constants)
     layer_s, backward_s = plain.total_s, plain.backward_s
-    sums = {name: getattr(plain, name) * job.layers for name in _LAYER_PARTS}
+    parts = {name: getattr(plain, name) for name in _LAYER_PARTS}
     if given(job.moe_layers):
         routed = moe_layer(job, constants)
         share = job.moe_layers / job.layers
         layer_s = layer_s + (routed.total_s - layer_s) * share
         backward_s = backward_s + (routed.backward_s - backward_s) * share
-        sums = {name: value + (getattr(routed, name) - getattr(plain, name)) * job.moe_layers for name, value in sums.items()}
+        parts = {name: value + (getattr(routed, name) - value) * share for name, value in parts.items()}
     if layer_factor is not None:
         layer_s, backward_s = layer_s * layer_factor, backward_s * layer_factor
-        sums = {name: value * layer_factor for name, value in sums.items()}
-    head_s = _logits_s(job, constants)
-    logits_s = head_s + constants.head_host_s * (1.0 - 0.8 * lay.compiled)
-    sums["gemm_s"] = sums["gemm_s"] + head_s
-    sums["host_s"] = sums["host_s"] + logits_s - head_s
-    count = job.micro_batches
-    chain_s = layer_s * job.layers + logits_s
-    largest = ceil(job.layers / (lay.pp * lay.virtual_stages)) * lay.virtual_stages
-    slowest_s = larger(smaller(largest * layer_s, chain_s), floor(job.layers / lay.pp) * layer_s + logits_s)
-    pipeline_s = count * slowest_s + larger(0.0, chain_s - slowest_s) / lay.virtual_stages
-    mine = count / lay.pp  # what one rank does of all passes over the layers
-    sends_s = _sends_s(job, constants)
-    params = stage_params(job, largest)
-    gradients_s = _data_parallel_s(job, constants, params, backward_s * largest)
-    optimizer_s = _optimizer_s(job, constants, params)
-    parts = {name: value * mine for name, value in sums.items()}
-    parts["host_s"] = parts["host_s"] + constants.step_host_s
+        parts = {name: value * layer_factor for name, value in parts.items()}
+    logits_s = _logits_s(job, constants)
+    host_s = constants.head_host_s * (1.0 - 0.8 * job.layout.compiled)
+    head_parts = {"gemm_s": logits_s, "host_s": host_s}
+    return Passes(layer_s=layer_s, backward_s=backward_s, head_s=logits_s + host_s, layer_parts=parts, head_parts=head_parts)
+
+
+def step_time(job: TrainingJob, constants: TrainingConstants, layer_factor: Array | None = None) -> StepTime:
+    """Predict one optimizer step of a uniform cluster; `layer_factor` is what measured layers take of their predicted time."""
+    lay, one = job.layout, passes(job, constants, layer_factor)
+    held = job.all_stages
+    chain_s = one.layer_s * job.layers + one.head_s
+    slowest_s = larger(smaller(held.layers * one.layer_s, chain_s), floor(job.layers / lay.pp) * one.layer_s + one.head_s)
+    pipeline_s = job.micro_batches * slowest_s + larger(0.0, chain_s - slowest_s) / lay.virtual_stages
+    mine = job.micro_batches / lay.pp  # what one rank does of all passes over the layers
+    parts = {name: (value * job.layers + one.head_parts.get(name, 0.0)) * mine for name, value in one.layer_parts.items()}
+    ends = {"pipeline_s": sends_s(job, constants, held.micro_batches), **step_ends(job, constants, held, one.backward_s)}
+    return whole_step(pipeline_s, chain_s * mine, parts, ends, constants)
+
+
+def step_ends(job: TrainingJob, constants: TrainingConstants, held: Stages, backward_s: Array) -> dict[str, Array]:
+    """Seconds after the passes over the layers: gradients that the backward does not hide, and the optimizer."""
+    params = stage_params(job, held.layers)
+    return {
+        "data_parallel_s": _data_parallel_s(job, constants, params, backward_s * held.layers),
+        "optimizer_s": _optimizer_s(job, constants, params),
+    }
+
+
+def whole_step(
+    pipeline_s: Array, busy_s: Array, parts: Mapping[str, Array], ends: Mapping[str, Array], constants: TrainingConstants
+) -> StepTime:
+    """The step of a pipeline in which a rank is busy for `busy_s`, by `parts`, and waits for the rest."""
     return StepTime(
-        total_s=pipeline_s + sends_s + gradients_s + optimizer_s + constants.step_host_s,
-        pipeline_s=sends_s,
-        bubble_s=pipeline_s - chain_s * mine,
-        data_parallel_s=gradients_s,
-        optimizer_s=optimizer_s,
-        **parts,
+        total_s=pipeline_s + sum(ends.values()) + constants.step_host_s,
+        bubble_s=pipeline_s - busy_s,
+        **ends,
+        **{**parts, "host_s": parts["host_s"] + constants.step_host_s},
     )
 
 
@@ -104,12 +129,12 @@ def _logits_s(job: TrainingJob, constants: TrainingConstants) -> Array:
     return (2.0 + job.layout.trained_share) * matmul_s + 24.0 * job.tokens * columns / job.memory_rate
 
 
-def _sends_s(job: TrainingJob, constants: TrainingConstants) -> Array:
+def sends_s(job: TrainingJob, constants: TrainingConstants, micro_batches: Array) -> Array:
     """Activations forward and gradients backward over each stage boundary; half of it hides behind other micro-batches."""
     lay = job.layout
     bytes_ = 2.0 * job.tokens * job.hidden / where(lay.sequence_parallel > 0, lay.tp, 1.0)
-    once_s = send_s(bytes_, lay.tp * lay.cp * lay.dp, job, constants)
-    return where(lay.pp > 1, (0.5 * job.micro_batches * lay.virtual_stages + lay.pp - 1.0) * 2.0 * once_s, 0.0)
+    once_s = send_s(bytes_, lay.stage_stride, job, constants)
+    return where(lay.pp > 1, (0.5 * micro_batches * lay.virtual_stages + lay.pp - 1.0) * 2.0 * once_s, 0.0)
 
 
 def _data_parallel_s(job: TrainingJob, constants: TrainingConstants, params: tuple[Array, Array], window_s: Array) -> Array:
@@ -126,7 +151,7 @@ def _data_parallel_s(job: TrainingJob, constants: TrainingConstants, params: tup
     if given(lay.bucket_count > 0):
         bucket = where(lay.bucket_count > 0, total_bytes / larger(lay.bucket_count, 1.0), bucket)
     buckets = larger(1.0, ceil(total_bytes / larger(bucket, 1.0)))
-    once_s = _reduce_s(gradient_bytes, ranks, lay.tp, buckets, job, constants)
+    once_s = _reduce_s(gradient_bytes, ranks, lay.replica_stride, buckets, job, constants)
     if given(experts):
         expert_ranks = larger(1.0, ranks * lay.tp / (lay.ep * lay.expert_tp))
         expert_s = _reduce_s(expert_bytes, expert_ranks, lay.ep * lay.expert_tp, buckets, job, constants)
@@ -158,4 +183,4 @@ def _optimizer_s(job: TrainingJob, constants: TrainingConstants, params: tuple[A
     return (dense * share + experts * expert_share) * lay.trained_share * constants.optimizer_bytes / job.memory_rate
 
 
-__all__ = ["StepTime", "stage_params", "step_time"]
+__all__ = ["Passes", "StepTime", "passes", "sends_s", "stage_params", "step_ends", "step_time", "whole_step"]

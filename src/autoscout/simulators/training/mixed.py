@@ -1,0 +1,260 @@
+"""GPUs of several kinds in one job: which of them holds which layers and gets which micro-batches, and what the step then takes.
+
+Ranks fill the kinds in the cluster's order: tensor- and context-parallel ranks are neighbours, then replicas, then stages (with
+`stages_inner` stages, then replicas). What a config says of the kinds (`a40_share: 0.5` = half the work of the first kind) balances both
+splits: layers go to stages in proportion to the shares of their GPUs, micro-batches to replicas in proportion to the pace that their
+slowest stage then has. The slowest replica decides how long the step takes, the tightest kind whether it fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autoscout.simulators._shared.task import number
+from autoscout.simulators.training.arithmetic import smaller
+from autoscout.simulators.training.calibration import TrainingCalibration
+from autoscout.simulators.training.job import Layout, Stages, TrainingJob
+from autoscout.simulators.training.memory import MemoryConstants, StepMemory, feasible, step_memory
+from autoscout.simulators.training.read import SHARE, TrainingTask, training_job
+from autoscout.simulators.training.step import Passes, StepTime, passes, sends_s, step_ends, whole_step
+
+Vector = NDArray[np.float64]
+LEAST_SHARE = 0.01
+"""Below this a kind is better left out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """Kinds of GPU, layers and micro-batches of one layout; replicas on the same kinds are one column.
+
+    `kinds`: number of the kind by stage and column; `layers` by stage; `micro_batches` (the most of any) and `replicas` by column.
+    `whole`: no group of tensor- or context-parallel ranks has GPUs of two kinds.
+    """
+
+    kinds: NDArray[np.intp]
+    layers: Vector
+    micro_batches: Vector
+    replicas: Vector
+    whole: bool
+
+    @property
+    def crosses(self) -> bool:
+        """Whether neighbouring stages are on different kinds: nodes have GPUs of one kind, so the network carries what is sent."""
+        return bool((self.kinds[1:] != self.kinds[:-1]).any())
+
+    @property
+    def together(self) -> float:
+        """Copies of a shard that surely share a kind: of the kind with the fewest, where a stage has several; endless otherwise."""
+        found = [np.inf]
+        for stage in self.kinds:
+            used = np.unique(stage)
+            if len(used) > 1:
+                found += [float(self.replicas[stage == kind].sum()) for kind in used]
+        return min(found)
+
+    def stages(self, kind: int) -> tuple[float, float, float]:
+        """(layers of the largest stage of a kind, stages before its first, 1 if it has the last); layers are 0 where it has none."""
+        (held,) = np.nonzero((self.kinds == kind).any(axis=1))
+        if not len(held):
+            return 0.0, 0.0, 0.0
+        return float(self.layers[held].max()), float(held[0]), float(held[-1] == len(self.layers) - 1)
+
+
+def split(total: float, weights: Vector) -> Vector:
+    """Whole parts of `total` in proportion to the weights, each at least 1 where there is enough for all.
+
+    >>> split(28, np.array([1.0, 1.0, 0.5])).tolist(), split(10, np.array([1.0, 1.0, 1.0])).tolist()
+    ([11.0, 11.0, 6.0], [4.0, 3.0, 3.0])
+    """
+    wanted = total * weights / weights.sum()
+    parts = np.floor(wanted + 1e-9)
+    if total >= len(weights):
+        parts = np.maximum(parts, 1.0)
+    left = round(total - float(parts.sum()))
+    parts[np.argsort(parts - wanted, kind="stable")[: max(0, left)]] += 1.0
+    for _ in range(-left):  # what lifted small parts to 1 is taken from those that have too much
+        parts[np.argmax(np.where(parts > 1.0, parts - wanted, -np.inf))] -= 1.0
+    return np.asarray(parts, dtype=np.float64)
+
+
+def place(layout: Mapping[str, float], counts: Vector, shares: Vector, layers: float, micro_batches: float) -> Placement:
+    """Put one layout (`tp`, `pp`, `dp`, `cp`, `virtual_stages`, `stages_inner`) on as many GPUs of each kind."""
+    stages, replicas, unit = int(layout["pp"]), int(layout["dp"]), int(layout["tp"] * layout["cp"])
+    ends = np.cumsum(counts)
+    borders = [int(end // unit) for end in ends[:-1] if end < stages * replicas * unit]  # cells before which a kind begins
+    if layout["stages_inner"]:
+        turns = {0, *(border // stages for border in borders), *(-(-border // stages) for border in borders)}
+    else:
+        turns = {0, *(border % replicas for border in borders)}
+    columns = np.array(sorted(turn for turn in turns if turn < replicas))  # replicas that differ from the one before
+    alike = np.diff([*columns, replicas])
+    cells = np.arange(stages)[:, None] + columns * stages if layout["stages_inner"] else np.arange(stages)[:, None] * replicas + columns
+    kinds = np.minimum(np.searchsorted(ends, cells * unit, side="right"), len(counts) - 1)
+    chunks = layout["virtual_stages"]
+    held = split(layers / chunks, (shares[kinds] * alike).sum(axis=1) / replicas) * chunks
+    paces = (shares[kinds] / np.maximum(held, 1.0)[:, None]).min(axis=0)
+    given = split(micro_batches, np.repeat(paces, alike))
+    return Placement(
+        kinds=kinds,
+        layers=held,
+        micro_batches=np.maximum.reduceat(given, columns),
+        replicas=alike.astype(np.float64),
+        whole=all(end % unit == 0 for end in ends[:-1] if end < stages * replicas * unit),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixedAnswer:
+    """Step time, memory of the tightest kind of GPU with its capacity and chance to fit, and which configs can be placed at all."""
+
+    time: StepTime
+    memory: StepMemory
+    capacity_bytes: Vector
+    fits: Vector
+    placed: NDArray[np.bool_]
+
+
+def mixed_step(
+    reading: TrainingTask, rows: Sequence[Mapping[str, Any]], layout: Layout, calibration: TrainingCalibration, memory: MemoryConstants
+) -> MixedAnswer:
+    """Predict configs on a cluster of several kinds of GPU."""
+    counts = _counts(rows, reading)
+    places, which = _placements(reading, layout, counts, shares(rows, reading))
+    held = [_held(places, which, kind) for kind in range(len(reading.cluster.groups))]
+    used = np.stack([stages.layers > 0 for stages in held])
+    jobs = _jobs(reading, layout, places, which, used)
+    one = [passes(job, calibration.constants, calibration.shapes.factor(job)) for job in jobs]
+    pipeline_s, busy_s, parts = _pipelines(places, which, layout, one)
+    ends = _ends(jobs, held, one, used, np.array([place.crosses for place in places])[which], calibration)
+    needs = [step_memory(job, memory, stages) for job, stages in zip(jobs, held, strict=True)]
+    fits = _stack([feasible(need, job, memory) for need, job in zip(needs, jobs, strict=True)], used, np.inf)
+    tight = np.argmax(_stack([need.total_bytes / job.memory_bytes for need, job in zip(needs, jobs, strict=True)], used, 0.0), axis=0)[None]
+
+    def of_tightest(values: Sequence[Any]) -> Vector:
+        return np.asarray(np.take_along_axis(_stack(values, used, 0.0), tight, axis=0)[0])
+
+    names = ("total_bytes", *needs[0].parts())
+    world = np.broadcast_to(layout.tp * layout.cp * layout.pp * layout.dp, which.shape)
+    return MixedAnswer(
+        time=whole_step(pipeline_s, busy_s, parts, ends, calibration.constants),
+        memory=StepMemory(**{name: of_tightest([getattr(need, name) for need in needs]) for name in names}),
+        capacity_bytes=of_tightest([job.memory_bytes for job in jobs]),
+        fits=fits.min(axis=0),
+        placed=np.array([place.whole for place in places])[which] & (world <= counts.sum(axis=0)),
+    )
+
+
+def _counts(rows: Sequence[Mapping[str, Any]], reading: TrainingTask) -> Vector:
+    """GPUs of each kind that a config may use: its own numbers (`a100=8, a40=0`), else all there are."""
+    return np.array(
+        [
+            [min(float(count), max(0.0, number(row.get(knob, reading.fixed.get(knob, count))))) for row in rows]
+            for knob, (_, count) in zip(reading.cluster.knobs, reading.cluster.groups, strict=True)
+        ]
+    )
+
+
+def shares(rows: Sequence[Mapping[str, Any]], reading: TrainingTask) -> Vector:
+    """Work of a GPU of each kind, of what one of the first kind gets."""
+    knobs = [f"{kind}{SHARE}" for kind in reading.cluster.knobs]
+    return np.array([[max(LEAST_SHARE, number(row.get(knob, reading.fixed.get(knob, 1.0)))) for row in rows] for knob in knobs])
+
+
+_PLACED = ("tp", "pp", "dp", "cp", "virtual_stages", "stages_inner")
+
+
+def _placements(reading: TrainingTask, layout: Layout, counts: Vector, parts: Vector) -> tuple[list[Placement], NDArray[np.intp]]:
+    """The distinct placements, and which of them each config has."""
+    count, kinds = counts.shape[1], len(counts)
+    batches = np.ceil(reading.global_batch / np.maximum(layout.micro_batch, 1.0))
+    columns = np.stack(
+        [np.broadcast_to(value, (count,)) for value in (*(getattr(layout, name) for name in _PLACED), batches, *counts, *parts)]
+    )
+    distinct, which = np.unique(columns, axis=1, return_inverse=True)
+    found = []
+    for column in distinct.T:
+        asked, rest = dict(zip(_PLACED, column, strict=False)), column[len(_PLACED) :]
+        if asked["tp"] * asked["cp"] * asked["pp"] * asked["dp"] > rest[1 : 1 + kinds].sum():
+            asked |= {"tp": 1.0, "cp": 1.0, "pp": 1.0, "dp": 1.0}  # more ranks than GPUs: not feasible, whatever its time
+        found.append(place(asked, rest[1 : 1 + kinds], rest[1 + kinds :], float(reading.shape.layers), float(rest[0])))
+    return found, np.ravel(which)
+
+
+def _held(places: Sequence[Placement], which: NDArray[np.intp], kind: int) -> Stages:
+    layers, ahead, last = np.array([place.stages(kind) for place in places])[which].T
+    return Stages(layers=layers, ahead=ahead, last=last, micro_batches=np.array([place.micro_batches.max() for place in places])[which])
+
+
+def _jobs(
+    reading: TrainingTask, layout: Layout, places: Sequence[Placement], which: NDArray[np.intp], used: NDArray[np.bool_]
+) -> list[TrainingJob]:
+    """The job as each kind sees it: the network is as fast as the slowest kind in use, replicas of two kinds share no node."""
+    jobs = [training_job(reading, layout, kind) for kind in range(len(used))]
+    nic_rate = _stack([job.nic_rate for job in jobs], used, np.inf).min(axis=0)
+    near = np.array([place.together for place in places])[which] * layout.cp * layout.replica_stride
+    return [replace(job, nic_rate=nic_rate, node_gpus=smaller(job.node_gpus, near)) for job in jobs]
+
+
+def _pipelines(
+    places: Sequence[Placement], which: NDArray[np.intp], layout: Layout, one: Sequence[Passes]
+) -> tuple[Vector, Vector, dict[str, Vector]]:
+    """Seconds of the slowest replica's pipeline, seconds in which its ranks are busy on average, and those by part."""
+    count = len(which)
+
+    def by_kind(values: Sequence[Any]) -> Vector:
+        return np.stack([np.broadcast_to(value, (count,)) for value in values])
+
+    names = tuple(one[0].layer_parts)
+    layer_s, head_s = by_kind([part.layer_s for part in one]), by_kind([part.head_s for part in one])
+    layer_parts = {name: by_kind([part.layer_parts[name] for part in one]) for name in names}
+    head_parts = {name: by_kind([part.head_parts.get(name, 0.0) for part in one]) for name in names}
+    chunks = np.broadcast_to(layout.virtual_stages, (count,))
+    pipeline_s, busy_s = np.zeros(count), np.zeros(count)
+    parts = {name: np.zeros(count) for name in names}
+    for number_, place_ in enumerate(places):
+        (mine,) = np.nonzero(which == number_)
+        stage_s = place_.layers[:, None, None] * layer_s[place_.kinds][:, :, mine]  # stages x columns x configs
+        stage_s[-1] += head_s[place_.kinds[-1]][:, mine]
+        slowest_s, chain_s = stage_s.max(axis=0), stage_s.sum(axis=0)
+        batches = place_.micro_batches[:, None]
+        replica_s = batches * slowest_s + (chain_s - slowest_s) / chunks[mine]
+        column = np.argmax(replica_s, axis=0)
+        rows = np.arange(len(mine))
+        pipeline_s[mine] = replica_s[column, rows]
+        each = place_.micro_batches[column] / len(place_.layers)
+        busy_s[mine] = chain_s[column, rows] * each
+        kinds = place_.kinds[:, column]
+        for name in names:
+            worked = (place_.layers[:, None] * layer_parts[name][kinds, mine]).sum(axis=0) + head_parts[name][kinds[-1], mine]
+            parts[name][mine] = worked * each
+    return pipeline_s, busy_s, parts
+
+
+def _ends(
+    jobs: Sequence[TrainingJob],
+    held: Sequence[Stages],
+    one: Sequence[Passes],
+    used: NDArray[np.bool_],
+    crosses: NDArray[np.bool_],
+    calibration: TrainingCalibration,
+) -> dict[str, Vector]:
+    """What comes besides the passes over the layers, each by the kind in use that takes longest."""
+    found = []
+    for job, stages, part in zip(jobs, held, one, strict=True):
+        apart = replace(job, node_gpus=np.where(crosses, 1.0, job.node_gpus))
+        ends = step_ends(job, calibration.constants, stages, part.backward_s)
+        found.append({**ends, "pipeline_s": sends_s(apart, calibration.constants, stages.micro_batches)})
+    return {name: _stack([ends[name] for ends in found], used, 0.0).max(axis=0) for name in found[0]}
+
+
+def _stack(values: Sequence[Any], used: NDArray[np.bool_], unused: float) -> Vector:
+    """Kinds x configs; `unused` where a config does not use the kind."""
+    return np.where(used, np.stack([np.broadcast_to(value, used.shape[1:]) for value in values]), unused)
+
+
+__all__ = ["MixedAnswer", "Placement", "mixed_step", "place", "shares", "split"]

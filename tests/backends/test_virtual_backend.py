@@ -81,3 +81,17 @@ def test_the_hand_over_says_that_it_is_simulated(tmp_path: Path) -> None:
     script.write_text(files["run.sh"])
     assert "never measured" in files["run.sh"]
     assert '"tp": 2' in subprocess.run(["sh", str(script)], capture_output=True, text=True, check=True).stdout
+
+
+def test_a_mixed_cluster_has_knobs_for_its_kinds() -> None:
+    backend = VirtualBackend()
+    space = backend.space(backend.task(TRAINING))
+    assert {"a100", "a40", "a40_share", "stages_inner"} <= space.knobs.keys()
+    drawn = [space.sample(stream(3, seed)) for seed in range(50)]
+    for config in drawn:
+        assert config["tp"] * config["pp"] * config["cp"] * config["dp"] == config["a100"] + config["a40"]
+        assert ("a40_share" in config) == (config["a40"] == 4)
+        even = config.get("a40_share", 1.0) == 1.0
+        assert 96 % (config["dp"] * config["mbs"]) == 0 or not even
+    assert {config["a40"] for config in drawn} == {0, 4}
+    assert "a40_share" not in backend.space(backend.task({})).knobs

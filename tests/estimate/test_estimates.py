@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -115,7 +116,7 @@ def test_those_that_likely_fit_come_first_then_the_closest() -> None:
 
 
 def test_where_nothing_fits_the_closest_come_first_with_a_warning() -> None:
-    found = search.estimate("megatron", model="qwen3-30b-a3b", gpus="8xA100-80+4xA40", sequence=4096, global_batch=256, top=10_000)
+    found = search.estimate("megatron", model="qwen3-30b-a3b", gpus="4xA100-80+4xA40", sequence=4096, global_batch=256, top=10_000)
     assert found.fitting == 0
     chances = [candidate.feasible for candidate in found.candidates]
     assert chances[0] > chances[-1]
@@ -191,3 +192,18 @@ def test_one_function_answers_for_training_and_for_serving() -> None:
     assert served.candidates[0].config["precision"] == "fp8"
     with pytest.raises(ConfigError, match="give the load once"):
         search.estimate("vllm", model="llama-3.1-8b", gpus="1xH100", concurrency=3, request_rate=1.0)
+
+
+def test_mixed_clusters_are_balanced_by_speed_or_used_in_part() -> None:
+    found = search.estimate("megatron", model="llama-3.2-3b", gpus="8xA100-80+4xA40", global_batch=96, top=10_000)
+    ways = {(candidate.config.get("a40", 4), candidate.config.get("a40_share", 1.0)) for candidate in found.candidates}
+    assert ways == {(4, 1.0), (4, 0.45), (0, 1.0)}
+    all_used = [candidate for candidate in found.candidates if candidate.feasible > 0.5 and "a40" not in candidate.config]
+    by_speed = [candidate.metrics["step_s"] for candidate in all_used if "a40_share" in candidate.config]
+    equally = [candidate.metrics["step_s"] for candidate in all_used if "a40_share" not in candidate.config]
+    assert min(by_speed) < 0.8 * min(equally)
+    pinned = search.estimate(
+        "megatron", model="llama-3.2-3b", gpus="8xA100-80+4xA40", global_batch=96, pins={"a40": 0, "tp": 2}, top=10_000
+    )
+    assert {candidate.config["a40"] for candidate in pinned.candidates} == {0}
+    assert all(math.prod(int(c.config[name]) for name in ("tp", "pp", "dp", "cp")) == 8 for c in pinned.candidates)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from autoscout.catalog.gpus import Cluster
 from autoscout.common.derived import DERIVED
 from autoscout.common.fields import read_blocks, read_objective
 from autoscout.core.clock import VirtualClock
@@ -21,7 +22,7 @@ from autoscout.evaluate.virtual import VirtualEvaluator
 from autoscout.simulators.serving import ServingModel
 from autoscout.simulators.serving.read import read_serving_task
 from autoscout.simulators.training import TrainingModel
-from autoscout.simulators.training.read import read_task
+from autoscout.simulators.training.read import SHARE, read_task
 from autoscout.space import Choice, Flag, Grid, Knob, Space
 
 TRAINING = {"model": "llama-3.2-3b", "sequence": 4096, "global_batch": 128}
@@ -34,6 +35,7 @@ _WORDS = {
     "request_rate qps concurrency max_concurrency requests num_prompts engine",
 }
 """What a workload may say besides the knobs that the simulator reads."""
+SHARES = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 _STEP_METRICS = ("step", "tokens", "tflops", "mfu", "samples", "throughput")
 
 
@@ -67,7 +69,8 @@ class VirtualBackend:
         return task
 
     def space(self, task: Task) -> Space:
-        gpus = _gpus(task)
+        cluster = _cluster(task)
+        gpus = cluster.gpus
         if task.workload["kind"] == "serving":
             return Space(
                 [
@@ -89,8 +92,10 @@ class VirtualBackend:
             Grid("tp_comm", 12, 20, default=16, when="tp > 1", help="SMs for tensor parallel communication"),
             Choice("ddp_bucket", [1, 2, 4, 8, 16, 32, 64], default=32, unit="MB", help="size of a gradient bucket"),
         ]
-        constraints = ["tp * pp * cp * dp == gpus", "global_batch % (dp * mbs) == 0"]
-        return Space(knobs, constraints, facts={"gpus": gpus, "global_batch": int(task.workload["global_batch"])})
+        facts = {"gpus": gpus, "global_batch": int(task.workload["global_batch"])}
+        if cluster.mixed:
+            return Space([*knobs, *_kinds(cluster)], [f"tp * pp * cp * dp == {' + '.join(cluster.knobs)}", *_batches(cluster)], facts)
+        return Space(knobs, ["tp * pp * cp * dp == gpus", "global_batch % (dp * mbs) == 0"], facts)
 
     def fidelity(self, task: Task) -> Fidelity:  # noqa: ARG002 - nothing runs for real
         return Fidelity.SIMULATED
@@ -158,9 +163,30 @@ def _simulator(task: Task) -> ServingModel | TrainingModel:
     return ServingModel() if task.workload["kind"] == "serving" else TrainingModel()
 
 
-def _gpus(task: Task) -> int:
+def _cluster(task: Task) -> Cluster:
     read = read_serving_task if task.workload["kind"] == "serving" else read_task
-    return read(task).cluster.gpus
+    return read(task).cluster
+
+
+def _kinds(cluster: Cluster) -> list[Knob]:
+    """Knobs of a mixed cluster: which kinds are used, how much work a GPU of each gets, and how ranks are placed."""
+    first, *others = cluster.knobs
+    counts = [count for _, count in cluster.groups]
+    return [
+        Choice(first, [counts[0]], help="GPUs of the first kind"),
+        *(Choice(knob, [0, count], default=count, help="GPUs of this kind") for knob, count in zip(others, counts[1:], strict=True)),
+        *(
+            Grid(f"{knob}{SHARE}", values=SHARES, default=1.0, when=f"{knob} > 0", help=f"work of a GPU of this kind, of one of {first}'s")
+            for knob in others
+        ),
+        Flag("stages_inner", when=" or ".join(f"{knob} > 0" for knob in others), help="stages next to each other, replicas far apart"),
+    ]
+
+
+def _batches(cluster: Cluster) -> list[str]:
+    """Replicas get equal numbers of micro-batches; with unequal shares, whole ones and one each."""
+    even = " and ".join(f"({knob} == 0 or {knob}{SHARE} == 1)" for knob in cluster.knobs[1:])
+    return ["global_batch % mbs == 0", "dp * mbs <= global_batch", f"global_batch % (dp * mbs) == 0 or not ({even})"]
 
 
 def _better(metric: str) -> Direction:

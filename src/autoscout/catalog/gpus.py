@@ -90,6 +90,16 @@ class Cluster:
         return len(self.groups) > 1
 
     @property
+    def speeds(self) -> tuple[float, ...]:
+        """How fast each kind multiplies large matrices, of what the first does.
+
+        >>> [round(speed, 2) for speed in cluster("8xA100-80+4xA40").speeds]
+        [1.0, 0.45]
+        """
+        rates = [gpu.bf16_tflops * gpu.gemm for gpu, _ in self.groups]
+        return tuple(rate / rates[0] for rate in rates)
+
+    @property
     def knobs(self) -> tuple[str, ...]:
         """What knobs call each kind: `a100`, or in full (`a100_80`) where two kinds would share the short name.
 

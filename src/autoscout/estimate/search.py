@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from autoscout.catalog.gpus import Cluster
 from autoscout.catalog.models import ModelShape
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import ConfigError, Fault
@@ -19,7 +20,7 @@ from autoscout.simulators.serving.calibration import serving_calibration
 from autoscout.simulators.serving.model import ServingModel, ServingOptions
 from autoscout.simulators.serving.read import read_serving_task
 from autoscout.simulators.training.model import TrainingAnswer, TrainingModel, TrainingOptions, metric_of
-from autoscout.simulators.training.read import read_task
+from autoscout.simulators.training.read import SHARE, read_task
 
 LIKELY = 0.5
 """Configurations with at least this chance to fit are ranked by speed; the others follow, by their chance."""
@@ -166,7 +167,11 @@ def _training(task: Task, pins: Mapping[str, Value], top: int, calibration: str)
     reading = read_task(task)
     node_gpus = reading.cluster.node_gpus or reading.cluster.groups[0][0].node_gpus
     sequence, batch = int(reading.sequence), int(reading.global_batch)
-    configs = [Config(layout) for layout in layouts(reading.shape, reading.cluster.gpus, node_gpus, sequence, batch, pins)]
+    configs = [
+        Config(layout)
+        for gpus, division in _divisions(reading.cluster, pins)
+        for layout in layouts(reading.shape, gpus, node_gpus, sequence, batch, {**division, **pins})
+    ]
     if not configs:
         raise ConfigError(Fault(where="estimate", rule="no layout fits the pinned knobs and the GPUs", value=repr(pins)))
     answer, prediction = simulator.answer(configs, task), simulator.predict(configs, task)
@@ -209,16 +214,35 @@ def layouts(
         "vp": [1, 2, 4],
     }
     choices = {name: [pins[name]] if name in pins else values for name, values in choices.items()}
+    uneven = any(name.endswith(SHARE) and value != 1 for name, value in pins.items())
     for values in itertools.product(*choices.values()):
         layout: dict[str, Any] = dict(zip(choices, values, strict=True))
         tp, pp, cp, vp = (int(layout[name]) for name in ("tp", "pp", "cp", "vp"))
         if gpus % (tp * pp * cp) or (vp > 1 and (pp == 1 or shape.layers % (pp * vp))):
             continue
         dp = gpus // (tp * pp * cp)
-        if global_batch % (dp * int(layout["mbs"])) or int(layout["ep"]) > dp * cp * tp or pins.get("dp", dp) != dp:
+        if int(layout["ep"]) > dp * cp * tp or pins.get("dp", dp) != dp:
+            continue
+        micro_batches, rest = divmod(global_batch, int(layout["mbs"]))
+        if rest or micro_batches < dp or (micro_batches % dp and not uneven):
             continue
         layout["dp"] = dp
         yield {**layout, "sp": tp > 1, **pins}
+
+
+def _divisions(cluster: Cluster, pins: Mapping[str, Value]) -> Iterator[tuple[int, dict[str, Value]]]:
+    """Ways to use several kinds of GPU, as how many GPUs and the knobs that say so: some or all kinds, work in equal shares or by speed."""
+    knobs, counts = cluster.knobs, {knob: count for knob, (_, count) in zip(cluster.knobs, cluster.groups, strict=True)}
+    by_speed: dict[str, Value] = {f"{knob}{SHARE}": round(speed, 2) for knob, speed in zip(knobs[1:], cluster.speeds[1:], strict=True)}
+    seen: list[tuple[int, dict[str, Value]]] = []
+    for kinds, shares, inner in itertools.product(range(len(knobs), 0, -1), ({}, by_speed), (False, True)):
+        used = {knob: int(pins[knob] or 0) if knob in pins else count * (knob in knobs[:kinds]) for knob, count in counts.items()}
+        division: dict[str, Value] = {knob: count for knob, count in used.items() if count != counts[knob]}
+        if sum(map(bool, used.values())) > 1:
+            division |= {**shares, **({"stages_inner": True} if inner else {})}
+        if (way := (sum(used.values()), division)) not in seen:
+            seen.append(way)
+            yield way
 
 
 def _divisors(number: int) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -252,6 +253,41 @@ def test_a_knob_of_a_plan_can_be_named() -> None:
     }
     with pytest.raises(ConfigError, match="no such knob"):
         MetisSearcher(space, TASK, 0, MetisOptions(tp="shard"))
+
+
+MIXED = Space(
+    [
+        Choice("a100", [4, 8], default=8),
+        Choice("a40", [0, 4], default=4),
+        Choice("tp", [1, 2, 4]),
+        Choice("pp", [1, 2, 3, 4, 6]),
+        Choice("dp", [1, 2, 3, 4, 6, 8, 12], default=12),
+        Choice("mbs", [1, 2]),
+        Grid("a40_share", values=[0.2, 0.4, 0.6, 0.8, 1.0], default=1.0, when="a40 > 0"),
+        Flag("stages_inner", when="a40 > 0"),
+        Flag("recompute"),
+    ],
+    ["tp * pp * dp == a100 + a40"],
+)
+
+
+def test_plans_on_two_kinds_of_gpu_are_balanced_by_their_speed() -> None:
+    task = replace(TASK, workload={"model": "llama-3.2-3b", "sequence": 4096, "global_batch": 96}, hardware={"gpus": "8xA100-80+4xA40"})
+    trials = run(MetisSearcher(MIXED, task, 0), lambda config: 1.0, 400)
+    assert {trial.config.get("a40_share") for trial in trials} == {0.4, None}, "an A40 is 0.45 times as fast"
+    assert {(trial.config["a100"], trial.config["a40"]) for trial in trials} == {(4, 0), (4, 4), (8, 0), (8, 4)}
+    assert {trial.config["recompute"] for trial in trials} == {False}
+    first = trials[0].config
+    assert (first["a100"], first["a40"]) == (8, 4), "twelve GPUs are faster than eight"
+    equally = Plan(pp=3, dp=4, counts=(8, 4), shares=(1, 1)).step_s(Model.of({"global_batch": 96}, task.workload, task.hardware))
+    by_speed = Plan(pp=3, dp=4, counts=(8, 4), shares=(1, 0.4)).step_s(Model.of({"global_batch": 96}, task.workload, task.hardware))
+    assert by_speed < 0.7 * equally
+
+
+def test_the_smaller_gpus_of_a_plan_limit_it() -> None:
+    model = Model.of({"global_batch": 96}, {"model": "llama-3.2-3b"}, {"gpus": "8xA100-80+4xA40"})
+    replicas, alone = Plan(dp=12, counts=(8, 4), shares=(1, 1)), Plan(dp=8, counts=(8, 0), shares=(1, 1))
+    assert replicas.memory_gb(model) > 1.4 * alone.memory_gb(model), "the same copy takes more of an A40"
 
 
 # --- adapters -----------------------------------------------------------------------------------------------------

@@ -1,8 +1,10 @@
 """Searcher `metis`: enumerates three-dimensional parallel plans, ranks them by a cost model, measures the best of them.
 
-After Metis (Um et al., ATC 2024), from its description: plans are enumerated under the constraints, those that do not fit into memory
-are pruned, the rest is ordered by estimated time. Everything that is not part of a plan stays at the engine's default. Its balancing of
-layers over unlike GPUs has no counterpart here, because spaces of AutoScout describe one kind of GPU at a time.
+A planner after the published method of Metis (Um et al., ATC 2024), not its code: plans are enumerated under the constraints, those that
+do not fit into memory are pruned, the rest is ordered by estimated time. Everything that is not part of a plan stays at the engine's
+default. On several kinds of GPU a plan also says how many of each are used and in which order; work is balanced by the kinds' speed.
+What differs: Metis profiles layers on every kind of GPU, here times follow from nominal rates; its device groups may have any sizes, here
+all stages and replicas have the same.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from autoscout.search.metis.cost import ALIASES, Model, Plan, find_parts
 from autoscout.space import Space
 
 _NOTHING = Config()
+ORDER = "stages_inner"
+"""The knob that puts the stages of a replica next to each other."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +68,11 @@ class MetisSearcher:
         unknown = [name for name in self._parts.values() if name not in space.knobs]
         if unknown:
             raise ConfigError([Fault(where="metis", value=name, rule="no such knob") for name in unknown])
-        self._model = Model.of({**space.facts, **task.facts})
+        self._model = Model.of({**space.facts, **task.facts}, task.workload, {**task.workload, **task.hardware})
+        kinds = self._model.cluster.knobs if self._model.cluster else ()
+        self._counts = [kind if kind in space.knobs else "" for kind in kinds]
+        self._shares = [f"{kind}_share" if f"{kind}_share" in space.knobs else "" for kind in kinds]
+        self._speeds = dict(zip(self._shares, self._model.cluster.speeds if self._model.cluster else (), strict=True))
         self._ranked: dict[Config, list[tuple[float, float, Config]]] = {}
 
     def ask(self, n: int, given: Config = _NOTHING, pending: Sequence[Proposal] = ()) -> list[Proposal]:
@@ -104,7 +112,9 @@ class MetisSearcher:
         """All plans under `given`: estimated seconds, memory, and the configuration."""
         if given not in self._ranked:
             found = {}
-            for plan in islice(self._enumerated(given, list(self._parts.values())), self._options.plans):
+            order = [ORDER] if ORDER in self._space.knobs else []
+            names = [name for name in (*self._counts, *self._parts.values(), *order, *self._shares) if name]
+            for plan in islice(self._enumerated(given, names), self._options.plans):
                 config = self._space.project(self._space.default(), plan)
                 sized = self._sized(config)
                 found[config] = (sized.step_s(self._model), sized.memory_gb(self._model), config)
@@ -116,6 +126,9 @@ class MetisSearcher:
             yield partial
             return
         choices = () if names[0] in partial else self._space.choices(names[0], partial)
+        if names[0] in self._speeds and choices:
+            speed = self._speeds[names[0]]
+            choices = (min(choices, key=lambda value: abs(float(value or 0) - speed)),)
         for value in choices:
             yield from self._enumerated(partial.extend({names[0]: value}), names[1:])
         if not choices:
@@ -130,7 +143,11 @@ class MetisSearcher:
                 numbers[part] = float(value)
         if "dp" not in numbers and self._model.gpus:
             numbers["dp"] = max(1.0, self._model.gpus / (numbers.get("tp", 1.0) * numbers.get("pp", 1.0)))
-        return Plan(**numbers)
+        counts = tuple(
+            float(config.get(knob, kind.gpus) or 0) for knob, kind in zip(self._counts, self._model.kinds, strict=bool(self._counts))
+        )
+        shares = tuple(float(config.get(knob, 1.0) or 1.0) for knob in self._shares)
+        return Plan(**numbers, counts=counts, shares=shares, stages_inner=bool(config.get(ORDER)))
 
 
 __all__ = ["MetisSearcher"]

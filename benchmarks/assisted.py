@@ -38,9 +38,11 @@ class Assistance:
 
     Attributes:
         noise: Standard deviation of the error that is added to every simulated answer, as a share of it.
+        paper: The paper's regressions even where the model of training understands the job.
     """
 
     noise: float = 0.0
+    paper: bool = False
 
     def __call__(self, table: Table, searcher: Searcher, *, name: str, seed: int, budget: int, workers: int = 1) -> Run:
         """Run a searcher on a table until the budget of measured rows is spent, as `Entry.play` wants it; one proposal at a time.
@@ -82,9 +84,8 @@ class Assistance:
         noisy = NoisyEvaluator(simulated, NoisyOptions(noise=self.noise, seed=seed))
         return AdaptiveEvaluator(noisy, profiler, table.task)
 
-    @staticmethod
-    def _ensemble(table: Table, seed: int) -> Evaluator:
-        if not (training := Simulated.parse("training")).reads(table):
+    def _ensemble(self, table: Table, seed: int) -> Evaluator:
+        if not self.paper and not (training := Simulated.parse("training")).reads(table):
             return EnsembleEvaluator([training.build()], table.task)
         named = table.space.knobs.keys() >= _THEIRS
         texts = [f"linear:subset={name}" for name in _SUBSETS] if named else ["linear"]

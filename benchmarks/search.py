@@ -214,7 +214,7 @@ Written by `python -m benchmarks.search {" ".join(shown)}`; do not edit.
 |---|---|
 | commit | {commit or "unknown"} |
 | date | {datetime.now(UTC):%Y-%m-%d} |
-| machine | {_machine()} |
+| machine | {machine()} |
 | seeds | {seeds} for `hybrid`; the first {min(asked.other_seeds, asked.seeds)} of them for the others |
 | budget | {asked.budget} evaluations of a run |
 | tables | {len(found["by_table"])}, each [the list of its rows](../guides/benchmark.md#the-rules-of-a-replay) |
@@ -227,7 +227,7 @@ are standard errors over seeds. Nobody was told the predictions of a simulator. 
 """
 
 
-def _machine() -> str:
+def machine() -> str:
     """The processor, and how many cores there are."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()

@@ -14,6 +14,8 @@ import csv
 import json
 import math
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from autoscout.core.config import Config
@@ -114,33 +116,47 @@ def _number(config: Config, key: str, default: float = 1.0) -> float:
     return float(value)
 
 
-def write(folder: Path) -> Path:
-    """Every valid configuration of each space with its cost, as tables that `autoscout bench` reads; what does not fit has failed.
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """A table to be written: all configurations and their costs, None for a failure; conditions of the space read `PARENT > NUMBER`."""
 
-    Args:
-        folder: Made if it is not there.
-    """
+    name: str
+    space: Space
+    rows: Sequence[tuple[Config, float | None]]
+    unit: str
+    workload: Mapping[str, object]
+
+
+def write_tables(folder: Path, tables: Sequence[Written]) -> None:
+    """Write tables that `autoscout bench` reads into a folder that is made if it is not there."""
     folder.mkdir(parents=True, exist_ok=True)
-    manifest, tasks = {}, {}
+    manifest = {}
+    for table in tables:
+        knobs = table.space.knobs
+        params = [_param(knob, knobs) for knob in knobs.values()]
+        manifest[table.name] = {"family": "synthetic", "objective": "min", "unit": table.unit, "params": params}
+        with (folder / f"{table.name}.csv").open("w", newline="", encoding="utf-8") as file:
+            rows = csv.writer(file)
+            rows.writerow([*knobs, "value"])
+            rows.writerows([*(config.get(key, "") for key in knobs), "" if cost is None else cost] for config, cost in table.rows)
+    (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    (folder / "tasks.json").write_text(json.dumps({table.name: dict(table.workload) for table in tables}), encoding="utf-8")
+
+
+def write(folder: Path) -> Path:
+    """Every valid configuration of each space with its cost; what does not fit has failed."""
     facts = {"synthetic": True, "layers": LAYERS, "hidden": HIDDEN, "gpus": GPUS, "global_batch": GLOBAL_BATCH, "seq_len": SEQUENCE}
+    tables = []
     for name in SPACES:
         where = space(name)
-        params = [_param(knob) for knob in where.knobs.values()]
-        manifest[name] = {"family": "synthetic", "objective": "min", "unit": "s/step", "params": params}
-        tasks[name] = facts
-        with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
-            rows = csv.writer(file)
-            rows.writerow([*where.knobs, "value"])
-            for config in where.enumerate():
-                cost = step_s(config) if memory_gb(config) <= MEMORY_GB else ""
-                rows.writerow([*(config.get(key, "") for key in where.knobs), cost])
-    (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-    (folder / "tasks.json").write_text(json.dumps(tasks), encoding="utf-8")
+        rows = [(config, step_s(config) if memory_gb(config) <= MEMORY_GB else None) for config in where.enumerate()]
+        tables.append(Written(name=name, space=where, rows=rows, unit="s/step", workload=facts))
+    write_tables(folder, tables)
     return folder
 
 
-def _param(knob: Knob) -> dict[str, object]:
-    """An entry of the manifest; all conditions here are `PARENT > 1`."""
+def _param(knob: Knob, knobs: Mapping[str, Knob]) -> dict[str, object]:
+    """An entry of the manifest."""
     found: dict[str, object] = {
         "name": knob.name,
         "kind": "ordinal" if knob.ordered and not knob.sparse else "categorical",
@@ -149,8 +165,8 @@ def _param(knob: Knob) -> dict[str, object]:
         "default": knob.default,
     }
     if knob.when:
-        parent = str(knob.when).partition(" > ")[0]
-        found["when"] = {parent: [value for value in _knobs()[parent].values if isinstance(value, int) and value > 1]}
+        parent, _, least = str(knob.when).partition(" > ")
+        found["when"] = {parent: [value for value in knobs[parent].values if isinstance(value, int) and value > int(least)]}
     return found
 
 

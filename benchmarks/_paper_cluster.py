@@ -1,0 +1,275 @@
+"""The spaces and jobs of the AutoScout paper's evaluation (section 4, appendix A) on virtual clusters. Nothing here was measured.
+
+The truth is not what searchers may be told. Searchers that take a simulator get the shipped model of training. The truth is another model:
+its constants are drawn around the shipped ones, it has effects that the shipped one lacks (`extras`), and every configuration has an
+error of its own that no model knows.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autoscout.catalog.gpus import cluster
+from autoscout.common.stats import kendall
+from autoscout.core.config import Config
+from autoscout.core.protocols import Prediction
+from autoscout.core.seeds import stream
+from autoscout.core.task import Objective, Task
+from autoscout.core.trial import Proposal, Trial
+from autoscout.evaluate.virtual import VirtualEvaluator, VirtualOptions
+from autoscout.simulators.training import TrainingModel
+from autoscout.simulators.training.calibration import TrainingCalibration, save_calibration, training_calibration
+from autoscout.simulators.training.model import TrainingOptions
+from autoscout.space import Choice, Flag, Grid, Knob, Space
+from benchmarks.synthetic import Written, write_tables
+
+GPUS = "8xA100-80+4xA40"
+FAST, SLOW = 8, 4
+SEQUENCE, GLOBAL_BATCH = 4096, 96
+MODELS = {"llama": "llama-3.2-3b", "nemotron": "llama-3.1-nemotron-nano-vl-8b-v1", "qwen": "qwen3-30b-a3b"}
+"""Short name -> the model of the paper; of Nemotron VL the language model, which is what its layouts are about."""
+
+_THREE = ("a100", "a40", "tp", "pp", "dp", "mbs", "a40_share", "stages_inner")
+_FIVE = (*_THREE, "cp", "ep", "sp")
+SPACES = {"3dp": _THREE, "5dp": _FIVE, "full": (*_FIVE, "ar", "tp_comm", "ddp", "ddp_bucket")}
+"""Name -> the knobs that are free, as in the paper's Figure 10; the others stay at their default."""
+
+SPREAD = 0.4
+"""Standard deviation of the logarithm of the truth's constants, and half of it of the rates of its GPUs, around the shipped ones.
+
+Chosen so that the shipped model errs about as much as on measured tables that its constants were not fitted to."""
+OPTIONS = VirtualOptions(surprise=0.08, noise=0.02, start_s=90.0, steps=20)
+"""Lasting errors, noise, and what a profile takes: 90 s until the first step of a launch over nodes, then 20 steps."""
+
+
+def knobs(*, moe: bool) -> list[Knob]:
+    """Table 1 of the paper, its ranges coarser where they are dense, and what layouts on two kinds of GPU need besides."""
+    found: list[Knob] = [
+        Choice("a100", [FAST], help="A100 GPUs in use"),
+        Choice("a40", [0, SLOW], default=SLOW, help="A40 GPUs in use"),
+        Choice("tp", [1, 2, 4, 8], help="tensor parallel degree"),
+        Choice("pp", [1, 2, 3, 4, 6, 8, 12], help="pipeline parallel degree"),
+        Choice("cp", [1, 2, 4], help="context parallel degree"),
+        Choice("dp", [1, 2, 3, 4, 6, 8, 12], default=FAST + SLOW, help="data parallel degree"),
+        Choice("ep", [1, 2, 4, 8] if moe else [1], help="expert parallel degree"),
+        Flag("sp", when="tp > 1", help="sequence parallelism"),
+        Flag("ar", default=True, help="activation recomputation"),
+        Choice("mbs", [1, 2, 4, 8], help="micro batch size", sparse=False),
+        Grid("a40_share", values=[0.3, 0.4, 0.5, 1.0], default=1.0, when="a40 > 0", help="work of an A40, of an A100's"),
+        Flag("stages_inner", when="a40 > 0", help="stages next to each other, replicas far apart"),
+        Grid("tp_comm", values=[12, 16, 20], default=16, when="tp > 1", help="SMs for tensor parallel communication"),
+        Grid("ddp", values=[1, 4, 12], default=4, when="dp > 1", help="gradient buckets"),
+        Grid("ddp_bucket", values=[1, 4, 8], default=4, when="dp > 1", unit="MB", help="bucket size"),
+    ]
+    return found
+
+
+RULES = (
+    "tp * pp * cp * dp == a100 + a40",
+    "global_batch % mbs == 0",
+    "dp * mbs <= global_batch",
+    "global_batch % (dp * mbs) == 0 or (a40 > 0 and a40_share < 1)",
+    "ep <= dp * cp * tp",
+    "(dp * cp * tp) % ep == 0",
+    "a100 % (tp * cp) == 0 and a40 % (tp * cp) == 0",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One model in one space on one virtual cluster."""
+
+    model: str
+    space: str
+    cluster: int
+
+    @property
+    def title(self) -> str:
+        """The job wherever it runs."""
+        return f"{self.model}-{self.space}"
+
+    @property
+    def name(self) -> str:
+        return f"{self.title}-{self.cluster}"
+
+    @property
+    def workload(self) -> dict[str, Any]:
+        """What `tasks.json` of the tables says."""
+        return {
+            "synthetic": True,
+            "model": MODELS[self.model],
+            "gpus": GPUS,
+            "sequence": SEQUENCE,
+            "seq_len": SEQUENCE,
+            "global_batch": GLOBAL_BATCH,
+            "stack": "megatron",
+        }
+
+    @property
+    def task(self) -> Task:
+        return Task(system="megatron", objective=Objective(metric="step_s"), workload=self.workload)
+
+    def declared(self) -> Space:
+        """The space with all knobs, those that are not free at their default."""
+        free = SPACES[self.space]
+        fixed = [knob if knob.name in free else _pinned(knob) for knob in knobs(moe=self.model == "qwen")]
+        return Space(fixed, RULES, {"global_batch": GLOBAL_BATCH})
+
+
+def _pinned(knob: Knob) -> Knob:
+    return Choice(knob.name, [knob.default], default=knob.default, when=str(knob.when) if knob.when else None)
+
+
+def jobs(number: int) -> tuple[Job, ...]:
+    """All models in all spaces on one cluster."""
+    return tuple(Job(model=model, space=space, cluster=number) for model in MODELS for space in SPACES)
+
+
+class Truth:
+    """The model that stands for the real cluster: drawn constants and GPUs, and effects that the shipped model does not have.
+
+    Args:
+        folder: Keeps the files of the drawn constants and GPUs.
+        seed: Names the cluster.
+    """
+
+    needs_no_trials = True
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        constants, self._gpus = folder / "truth.yaml", folder / "truth-gpus.json"
+        save_calibration(drawn_constants(seed), constants)
+        self._gpus.write_text(json.dumps({"gpus": drawn_gpus(seed)}), encoding="utf-8")
+        self._model = TrainingModel(TrainingOptions(calibration=str(constants)))
+
+    @property
+    def knobs(self) -> frozenset[str]:
+        return self._model.knobs
+
+    def predict(self, configs: Sequence[Config], task: Task) -> Prediction:
+        found = self._model.predict(configs, replace(task, hardware={**task.hardware, "hardware_file": str(self._gpus)}))
+        return replace(found, value=found.value * np.array([extras(config) for config in configs]))
+
+    def fit(self, trials: Sequence[Trial], task: Task) -> None:
+        """The truth does not learn."""
+
+
+def drawn_constants(seed: int) -> TrainingCalibration:
+    """The calibration that the job's software has, each constant times a factor drawn once; shares stay below 1."""
+    base = training_calibration("megatron")
+    rng = stream(seed, "paper", "constants")
+    found = {name: getattr(base.constants, name) * math.exp(SPREAD * float(rng.standard_normal())) for name in base.constants.names()}
+    shares = ("attention_share", "nic_share", "dp_overlap", "tp_overlap", "shard_overlap", "expert_share", "reduced_share")
+    found |= {name: min(0.95, found[name]) for name in shares}
+    return replace(base, name="virtual cluster", constants=replace(base.constants, **found), made_from="drawn, never measured")
+
+
+def drawn_gpus(seed: int) -> dict[str, dict[str, Any]]:
+    """The GPUs of the cluster, each rate times a factor of its own."""
+    rng = stream(seed, "paper", "gpus")
+    found = {}
+    for kind, _ in cluster(GPUS).groups:
+        fields = {name: value for name, value in asdict(kind).items() if value and name not in ("name", "measured")}
+        for rate in ("bf16_tflops", "memory_gbps", "scaleup_gbps", "nic_gbps"):
+            fields[rate] *= math.exp(SPREAD / 2 * float(rng.standard_normal()))
+        found[kind.name] = fields
+    return found
+
+
+def extras(config: Config) -> float:
+    """How many times longer a step takes for reasons that the shipped model does not have."""
+    tp, dp, ep, mbs = (float(config.get(name, 1) or 1) for name in ("tp", "dp", "ep", "mbs"))
+    factor = 1.0
+    if tp > 1:  # SMs that talk: too few starve the links, too many the kernels; larger micro-batches can spare more
+        best = 12.0 + 2.0 * math.log2(tp) + math.log2(mbs)
+        factor *= 1.0 + 0.003 * (float(config["tp_comm"]) - best) ** 2
+    if dp > 1:  # few large buckets begin late, many small ones pay for each launch
+        asked = math.log2(float(config["ddp"]) * float(config["ddp_bucket"]))
+        factor *= 1.0 + 0.012 * (asked - math.log2(2.0 + dp)) ** 2
+    if ep > 1:  # the busiest experts' ranks are waited for
+        factor *= 1.0 + 0.04 * math.log2(ep)
+    if config["a40"] and config["pp"] == 1:  # replicas of two kinds drift apart and meet at every step
+        factor *= 1.04
+    if config.get("sp") and mbs == 1:  # small pieces
+        factor *= 1.03
+    return factor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answers:
+    """All configurations of a job, their seconds per step (NaN: out of memory), and what the shipped model thinks of them."""
+
+    configs: tuple[Config, ...]
+    step_s: NDArray[np.float64]
+    told: Prediction
+
+
+def answers(job: Job, folder: Path) -> Answers:
+    """Measure everything on the virtual cluster."""
+    configs = tuple(job.declared().enumerate())
+    machines = VirtualEvaluator(Truth(folder, job.cluster), job.task, replace(OPTIONS, seed=job.cluster))
+    measured = machines.evaluate([Proposal(config=config) for config in configs])
+    step_s = np.array([one.metrics["step_s"] if one.ok else math.nan for one in measured])
+    return Answers(configs=configs, step_s=step_s, told=TrainingModel().predict(configs, job.task))
+
+
+def write(folder: Path, jobs: Sequence[Job]) -> dict[str, dict[str, Any]]:
+    """Write jobs as tables that `autoscout.bench` reads into a folder that is made if it is not there; what is worth knowing of each."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tables, about = [], {}
+    for job in jobs:
+        found = answers(job, folder)
+        values = [None if math.isnan(step_s) else float(step_s) for step_s in found.step_s]
+        rows = list(zip(found.configs, values, strict=True))
+        tables.append(Written(name=job.name, space=job.declared(), rows=rows, unit="s/step", workload=job.workload))
+        about[job.name] = _about(found)
+    write_tables(folder, tables)
+    return about
+
+
+def _about(found: Answers) -> dict[str, Any]:
+    """Sizes, the optimum, what Megatron's guidance gives, and how far the shipped model is from the truth."""
+    worked = np.isfinite(found.step_s)
+    step_s, told_s = found.step_s[worked], found.told.value[worked]
+    sample = stream(0, "paper", "ranks").permutation(len(step_s))[:2000]
+    errors = np.log(told_s / step_s)
+    likely = np.where(found.told.feasible >= 0.5, found.told.value, np.inf)
+    trusted = next((row for row in np.argsort(likely, kind="stable") if worked[row]), int(np.nanargmin(found.step_s)))
+    guided = guidance(found)
+    return {
+        "configurations": len(found.configs),
+        "feasible": int(worked.sum()),
+        "best_s": float(step_s.min()),
+        "best": found.configs[int(np.nanargmin(found.step_s))].to_json(),
+        "median_s": float(np.median(step_s)),
+        "worst_s": float(step_s.max()),
+        "megatron_s": float(found.step_s[guided]),
+        "megatron": found.configs[guided].to_json(),
+        "told_error": float(np.mean(np.abs(np.exp(errors - np.median(errors)) - 1.0))),
+        "told_rank": kendall(told_s[sample], step_s[sample]),
+        "told_first_s": float(found.step_s[trusted]),
+    }
+
+
+def guidance(found: Answers) -> int:
+    """The row that Megatron's guidance leads to: all GPUs in equal shares; as little tensor, then pipeline parallelism as memory allows.
+
+    Tensor parallelism within a node before pipelines, sequence parallelism with it, full recomputation, micro-batches of one, everything
+    else at its default: how its documentation tells people to begin. Where equal shares never fit, the A100s alone.
+    """
+
+    def order(row: int) -> tuple[Any, ...]:
+        config = found.configs[row]
+        wanted = (config.get("a40_share", 1.0) == 1.0, config["a40"] == SLOW, not config.get("stages_inner"), config["ar"] is True)
+        usual = (config["mbs"] == 1, config["cp"] == 1, config["ep"] == 1, config.get("sp", True) is True, config.get("tp_comm", 16) == 16)
+        buckets = (config.get("ddp", 4) == 4, config.get("ddp_bucket", 4) == 4)
+        return (*(not good for good in (*wanted, *usual, *buckets)), config["tp"] * config["pp"], config["pp"])
+
+    return min((int(row) for row in np.flatnonzero(np.isfinite(found.step_s))), key=order)

@@ -201,11 +201,10 @@ def _model_table(title: str, space: Mapping[str, Any]) -> str:
         plan = space["searchers"]["metis"]
         lines.append(f"| `metis`, its first plan that ran | {plan['first_s']:.2f} ± {plan['first_s_error']:.2f} | | | | | | |")
     for label, row in sorted(space["searchers"].items(), key=lambda item: item[1]["behind"]):
-        lines.append(
-            f"| `{label}` | {row['best_s']:.2f} ± {row['best_s_error']:.2f} | {row['over_megatron']:.2f} ± {row['over_megatron_error']:.2f} "
-            f"| {row['behind']:.1%} ± {row['behind_error']:.1%} | {row['steps']:.0f} ± {row['steps_error']:.0f} "
-            f"| {row['hours']:.1f} ± {row['hours_error']:.1f} | {row['reached']:.0%} | {row['failures']:.0f} |"
-        )
+        cells = [f"{row[name]:.2f} ± {row[f'{name}_error']:.2f}" for name in ("best_s", "over_megatron")]
+        cells += [f"{row['behind']:.1%} ± {row['behind_error']:.1%}", f"{row['steps']:.0f} ± {row['steps_error']:.0f}"]
+        cells += [f"{row['hours']:.1f} ± {row['hours_error']:.1f}", f"{row['reached']:.0%}", f"{row['failures']:.0f}"]
+        lines.append(f"| `{label}` | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -241,12 +240,15 @@ def _sizes(spaces: Mapping[str, Any]) -> str:
 def _truth(spaces: Mapping[str, Any]) -> str:
     """How far the model that `hybrid` is told is from the truth."""
     lines = ["### What `hybrid` is told, and the truth", ""]
-    lines += ["| space | error without its bias | Kendall's tau | its first choice is behind the optimum by |", "|---|---|---|---|"]
+    lines += ["| space | error without its bias | Kendall's tau | its first choice is behind by | said to fit, failed | ran, said not to |"]
+    lines += ["|---|---|---|---|---|---|"]
     for title, space in spaces.items():
         facts = space["clusters"]
-        error, rank = (float(np.mean([one[key] for one in facts])) for key in ("told_error", "told_rank"))
+        error, rank, failed, ran = (
+            float(np.mean([one[key] for one in facts])) for key in ("told_error", "told_rank", "told_fits_failed", "told_not_ran")
+        )
         behind = float(np.mean([one["told_first_s"] / one["best_s"] - 1.0 for one in facts]))
-        lines.append(f"| {title} | {error:.0%} | {rank:.2f} | {behind:.0%} |")
+        lines.append(f"| {title} | {error:.0%} | {rank:.2f} | {behind:.0%} | {failed:.0%} | {ran:.0%} |")
     return "\n".join(lines)
 
 

@@ -254,7 +254,8 @@ def _about(found: Answers) -> dict[str, Any]:
     errors = np.log(told_s / step_s)
     likely = np.where(found.told.feasible >= 0.5, found.told.value, np.inf)
     trusted = next((row for row in np.argsort(likely, kind="stable") if worked[row]), int(np.nanargmin(found.step_s)))
-    guided = guidance(found)
+    ways = guidance(found)
+    guided = min(ways.values(), key=lambda row: float(found.step_s[row]))
     return {
         "configurations": len(found.configs),
         "feasible": int(worked.sum()),
@@ -264,6 +265,7 @@ def _about(found: Answers) -> dict[str, Any]:
         "worst_s": float(step_s.max()),
         "megatron_s": float(found.step_s[guided]),
         "megatron": found.configs[guided].to_json(),
+        "megatron_all_s": float(found.step_s[ways.get(SLOW, guided)]),
         "told_error": float(np.mean(np.abs(np.exp(errors - np.median(errors)) - 1.0))),
         "told_rank": kendall(told_s[sample], step_s[sample]),
         "told_first_s": float(found.step_s[trusted]),
@@ -272,18 +274,19 @@ def _about(found: Answers) -> dict[str, Any]:
     }
 
 
-def guidance(found: Answers) -> int:
-    """The row that Megatron's guidance leads to: all GPUs in equal shares; as little tensor, then pipeline parallelism as memory allows.
+def guidance(found: Answers) -> dict[int, int]:
+    """Number of A40s in use, none or all -> the row that Megatron's guidance leads to, in equal shares; what never fits is left out.
 
-    Experts are spread before layers are cut; tensor parallelism within a node comes before pipelines, sequence parallelism with it; full
-    recomputation, micro-batches of one, everything else at its default. Where equal shares never fit, the A100s alone.
+    As little tensor, then pipeline parallelism as memory allows, tensor parallelism within a node before pipelines and with sequence
+    parallelism, experts spread before layers are cut; full recomputation, micro-batches of one, everything else at its default.
     """
+    usual = {"a40_share": 1.0, "stages_inner": False, "ar": True, "mbs": 1, "cp": 1, "sp": True, "tp_comm": 16, "ddp": 4, "ddp_bucket": 4}
 
     def order(row: int) -> tuple[Any, ...]:
         config = found.configs[row]
-        usual = {"a40_share": 1.0, "a40": SLOW, "stages_inner": False, "ar": True, "mbs": 1, "cp": 1, "sp": True}
-        usual |= {"tp_comm": 16, "ddp": 4, "ddp_bucket": 4}
         unusual = [config.get(name, value) != value for name, value in usual.items()]
         return (*unusual, config["tp"] * config["pp"], config["pp"], config["ep"])
 
-    return min((int(row) for row in np.flatnonzero(np.isfinite(found.step_s))), key=order)
+    worked = [int(row) for row in np.flatnonzero(np.isfinite(found.step_s))]
+    ways = {count: [row for row in worked if found.configs[row]["a40"] == count] for count in (0, SLOW)}
+    return {count: min(rows, key=order) for count, rows in ways.items() if rows}

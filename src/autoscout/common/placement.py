@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,12 +31,12 @@ class Placement:
     replicas: Vector
     whole: bool
 
-    @property
+    @cached_property
     def crosses(self) -> bool:
         """Whether neighbouring stages are on different kinds: nodes have GPUs of one kind, so the network carries what is sent."""
         return bool((self.kinds[1:] != self.kinds[:-1]).any())
 
-    @property
+    @cached_property
     def together(self) -> float:
         """Copies of a shard that surely share a kind: of the kind with the fewest, where a stage has several; endless otherwise."""
         found = [np.inf]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -91,13 +92,16 @@ def _placements(reading: TrainingTask, layout: Layout, counts: Vector, parts: Ve
         [np.broadcast_to(value, (count,)) for value in (*(getattr(layout, name) for name in _PLACED), batches, *counts, *parts)]
     )
     distinct, which = np.unique(columns, axis=1, return_inverse=True)
-    found = []
-    for column in distinct.T:
-        asked, rest = dict(zip(_PLACED, column, strict=False)), column[len(_PLACED) :]
-        if asked["tp"] * asked["cp"] * asked["pp"] * asked["dp"] > rest[1 : 1 + kinds].sum():
-            asked |= {"tp": 1.0, "cp": 1.0, "pp": 1.0, "dp": 1.0}  # more ranks than GPUs: not feasible, whatever its time
-        found.append(place(asked, rest[1 : 1 + kinds], rest[1 + kinds :], float(reading.shape.layers), float(rest[0])))
-    return found, np.ravel(which)
+    return [_placed(tuple(column), kinds, float(reading.shape.layers)) for column in distinct.T.tolist()], np.ravel(which)
+
+
+@lru_cache(maxsize=100_000)
+def _placed(column: tuple[float, ...], kinds: int, layers: float) -> Placement:
+    """One column of `_placements`; searchers ask about the same layouts again and again."""
+    asked, batches, rest = dict(zip(_PLACED, column, strict=False)), column[len(_PLACED)], column[len(_PLACED) + 1 :]
+    if asked["tp"] * asked["cp"] * asked["pp"] * asked["dp"] > sum(rest[:kinds]):
+        asked |= {"tp": 1.0, "cp": 1.0, "pp": 1.0, "dp": 1.0}  # more ranks than GPUs: not feasible, whatever its time
+    return place(asked, np.array(rest[:kinds]), np.array(rest[kinds:]), layers, batches)
 
 
 def _held(places: Sequence[Placement], which: NDArray[np.intp], kind: int) -> Stages:
@@ -120,34 +124,38 @@ def _pipelines(
 ) -> tuple[Vector, Vector, dict[str, Vector]]:
     """Seconds of the slowest replica's pipeline, seconds in which its ranks are busy on average, and those by part."""
     count = len(which)
+    rows = np.arange(count)
+    stages = np.array([len(place.layers) for place in places])[which]
+    layers = _padded([place.layers[:, None] for place in places])[which, :, 0]  # configs x stages
+    kinds = _padded([place.kinds for place in places])[which].astype(np.intp)  # configs x stages x columns
+    batches = _padded([place.micro_batches[None] for place in places])[which, 0]  # configs x columns; 0 where there is none
 
     def by_kind(values: Sequence[Any]) -> Vector:
         return np.stack([np.broadcast_to(value, (count,)) for value in values])
 
-    names = tuple(one[0].layer_parts)
-    layer_s, head_s = by_kind([part.layer_s for part in one]), by_kind([part.head_s for part in one])
-    layer_parts = {name: by_kind([part.layer_parts[name] for part in one]) for name in names}
-    head_parts = {name: by_kind([part.head_parts.get(name, 0.0) for part in one]) for name in names}
-    chunks = np.broadcast_to(layout.virtual_stages, (count,))
-    pipeline_s, busy_s = np.zeros(count), np.zeros(count)
-    parts = {name: np.zeros(count) for name in names}
-    for number_, place_ in enumerate(places):
-        (mine,) = np.nonzero(which == number_)
-        stage_s = place_.layers[:, None, None] * layer_s[place_.kinds][:, :, mine]  # stages x columns x configs
-        stage_s[-1] += head_s[place_.kinds[-1]][:, mine]
-        slowest_s, chain_s = stage_s.max(axis=0), stage_s.sum(axis=0)
-        batches = place_.micro_batches[:, None]
-        replica_s = batches * slowest_s + (chain_s - slowest_s) / chunks[mine]
-        column = np.argmax(replica_s, axis=0)
-        rows = np.arange(len(mine))
-        pipeline_s[mine] = replica_s[column, rows]
-        each = place_.micro_batches[column] / len(place_.layers)
-        busy_s[mine] = chain_s[column, rows] * each
-        kinds = place_.kinds[:, column]
-        for name in names:
-            worked = (place_.layers[:, None] * layer_parts[name][kinds, mine]).sum(axis=0) + head_parts[name][kinds[-1], mine]
-            parts[name][mine] = worked * each
-    return pipeline_s, busy_s, parts
+    head_s = by_kind([part.head_s for part in one])
+    stage_s = layers[:, :, None] * by_kind([part.layer_s for part in one])[kinds, rows[:, None, None]]
+    stage_s[rows, stages - 1] += head_s[kinds[rows, stages - 1], rows[:, None]]
+    slowest_s, chain_s = stage_s.max(axis=1), stage_s.sum(axis=1)
+    chunks = np.broadcast_to(layout.virtual_stages, (count,))[:, None]
+    replica_s = np.where(batches > 0, batches * slowest_s + (chain_s - slowest_s) / chunks, 0.0)
+    column = np.argmax(replica_s, axis=1)
+    each = batches[rows, column] / stages
+    mine = kinds[rows, :, column]  # configs x stages, of the slowest replica
+    parts = {}
+    for name in one[0].layer_parts:
+        worked = (layers * by_kind([part.layer_parts[name] for part in one])[mine, rows[:, None]]).sum(axis=1)
+        ended = by_kind([part.head_parts.get(name, 0.0) for part in one])[mine[rows, stages - 1], rows]
+        parts[name] = (worked + ended) * each
+    return replica_s[rows, column], chain_s[rows, column] * each, parts
+
+
+def _padded(tables: Sequence[NDArray[Any]]) -> Vector:
+    """Tables of different sizes in one, zeros where they end."""
+    found = np.zeros((len(tables), *np.max([table.shape for table in tables], axis=0)))
+    for number_, table in enumerate(tables):
+        found[number_, : table.shape[0], : table.shape[1]] = table
+    return found
 
 
 def _ends(

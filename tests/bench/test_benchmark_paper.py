@@ -14,6 +14,8 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks import paper  # noqa: E402
 from benchmarks._paper_cluster import SPACES, Answers, Truth, drawn_constants, drawn_gpus, extras, guidance, jobs  # noqa: E402
+from benchmarks._paper_measured import FILE, mixed_agreement  # noqa: E402
+from benchmarks._simulator_tables import GROUND_TRUTH  # noqa: E402
 
 from autoscout.bench import Run  # noqa: E402
 from autoscout.core.config import Config  # noqa: E402
@@ -96,6 +98,14 @@ def test_guidance_cuts_as_little_as_fits() -> None:
     told = Prediction(value=step_s, spread=step_s, feasible=step_s, known=step_s)
     ways = guidance(Answers(configs=tuple(configs), step_s=step_s, told=told))
     assert ways == {0: 2, 4: 4}, "two ranks rather than four, and tensor parallelism before a pipeline"
+
+
+@pytest.mark.external
+@pytest.mark.skipif(not (GROUND_TRUTH / FILE).is_file(), reason="there is no ground truth next to the repository")
+def test_both_kinds_explain_a_measured_mixed_cluster_better_than_the_slow_one() -> None:
+    theirs, slow, both = mixed_agreement()
+    assert both.error < slow.error < theirs.error
+    assert both.rank > slow.rank
 
 
 def test_a_small_race_is_written_and_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -207,3 +207,18 @@ def test_mixed_clusters_are_balanced_by_speed_or_used_in_part() -> None:
     )
     assert {candidate.config["a40"] for candidate in pinned.candidates} == {0}
     assert all(math.prod(int(c.config[name]) for name in ("tp", "pp", "dp", "cp")) == 8 for c in pinned.candidates)
+
+
+@pytest.mark.parametrize(
+    ("pins", "fields"),
+    [
+        ({"a40": 9, "a40_share": 0}, ["a40", "a40_share"]),
+        ({"h100": 4, "a100": 1.5}, ["h100", "a100"]),
+        ({"a40_share": "half"}, ["a40_share"]),
+        ({"a100": 0, "a40": 0}, ["a100, a40"]),
+    ],
+)
+def test_kinds_that_the_cluster_does_not_have(pins: dict[str, object], fields: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        search.estimate("megatron", model="llama-3.2-3b", gpus="8xA100-80+4xA40", global_batch=96, pins=pins)  # type: ignore[arg-type]
+    assert [fault.field for fault in caught.value.faults] == fields

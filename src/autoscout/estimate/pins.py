@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from autoscout.catalog.gpus import Cluster
 from autoscout.common.suggest import nearest, suggestion
 from autoscout.core.config import Value
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.simulators.serving.job import NARROW, WEIGHT_ONLY, precision_named
 from autoscout.simulators.serving.read import KNOBS as SERVING_KNOBS
 from autoscout.simulators.training.calibration import STACKS
-from autoscout.simulators.training.read import HARDWARE_KNOBS
+from autoscout.simulators.training.read import HARDWARE_KNOBS, SHARE
 from autoscout.simulators.training.read import KNOBS as TRAINING_KNOBS
 
 SERVING_SYSTEMS = ("vllm", "sglang", "trtllm", "tensorrt-llm")
@@ -22,6 +23,7 @@ _SERVING_NAMES = {
     "max_requests": "max_num_seqs",
     "max_step_tokens": "max_num_batched_tokens",
 }
+MOST_SHARE = 100.0
 _COUNTS = ("tp", "pp", "dp", "cp", "ep", "expert_tp", "virtual_stages", "micro_batch", "max_requests", "max_step_tokens")
 
 
@@ -45,6 +47,33 @@ def training_pins(fixed: Mapping[str, Value]) -> dict[str, Value]:
     """Pinned knobs of a training job under the names that `layouts` uses."""
     short = {field: names[0] for field, names in TRAINING_KNOBS.items()}
     return _pins(fixed, TRAINING_KNOBS, short, HARDWARE_KNOBS)
+
+
+def check_kinds(pins: Mapping[str, Value], cluster: Cluster) -> None:
+    """Refuse pins of GPUs that the cluster does not have: kinds, counts and shares.
+
+    Raises:
+        ConfigError: with all faults.
+    """
+    counts = {knob: count for knob, (_, count) in zip(cluster.knobs, cluster.groups, strict=True)}
+    faults = []
+    for name, value in pins.items():
+        if name not in HARDWARE_KNOBS and name.removesuffix(SHARE) not in counts:
+            continue
+        kind, is_number = name.removesuffix(SHARE), isinstance(value, int | float) and not isinstance(value, bool)
+        if kind not in counts:
+            rule = f"the cluster has no such GPUs; its kinds are: {', '.join(counts)}"
+            faults.append(Fault(where="pins (--set)", field=name, value=repr(value), rule=rule))
+        elif name.endswith(SHARE) and not (is_number and 0 < float(value or 0) <= MOST_SHARE):
+            rule = f"must be a number above 0 and up to {MOST_SHARE:g}: work of a GPU of this kind, of what one of {cluster.knobs[0]} gets"
+            faults.append(Fault(where="pins (--set)", field=name, value=repr(value), rule=rule))
+        elif name in counts and not (type(value) is int and 0 <= value <= counts[name]):
+            rule = f"must be a whole number from 0 to {counts[name]}, the GPUs of this kind in the cluster"
+            faults.append(Fault(where="pins (--set)", field=name, value=repr(value), rule=rule))
+    if not faults and not any(int(pins.get(knob, count) or 0) for knob, count in counts.items()):
+        faults.append(Fault(where="pins (--set)", field=", ".join(counts), value="0", rule="no GPUs are left"))
+    if faults:
+        raise ConfigError(faults)
 
 
 def serving_pins(fixed: Mapping[str, Value]) -> dict[str, Value]:
@@ -91,4 +120,4 @@ def _pins(
     return pins
 
 
-__all__ = ["SERVING_SYSTEMS", "TRAINING_SYSTEMS", "read_system", "serving_pins", "training_pins"]
+__all__ = ["SERVING_SYSTEMS", "TRAINING_SYSTEMS", "check_kinds", "read_system", "serving_pins", "training_pins"]

@@ -15,7 +15,7 @@ from autoscout.catalog.models import ModelShape
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Direction, Limit, Objective, Task
-from autoscout.estimate.pins import SERVING_SYSTEMS, read_system, serving_pins, training_pins
+from autoscout.estimate.pins import SERVING_SYSTEMS, check_kinds, read_system, serving_pins, training_pins
 from autoscout.simulators.serving.calibration import serving_calibration
 from autoscout.simulators.serving.model import ServingModel, ServingOptions
 from autoscout.simulators.serving.read import read_serving_task
@@ -165,6 +165,7 @@ def _training(task: Task, pins: Mapping[str, Value], top: int, calibration: str)
     """Predict every sensible layout of a training job; the fastest that fit come first."""
     simulator = TrainingModel(TrainingOptions(calibration=calibration))
     reading = read_task(task)
+    check_kinds(pins, reading.cluster)
     node_gpus = reading.cluster.node_gpus or reading.cluster.groups[0][0].node_gpus
     sequence, batch = int(reading.sequence), int(reading.global_batch)
     configs = [

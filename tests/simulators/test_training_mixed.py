@@ -177,11 +177,12 @@ def test_balance_pays() -> None:
 
 def test_three_kinds_and_degrees_without_end() -> None:
     three = task("8xH100+8xA100-80+8xA40")
-    configs = [Config(pp=3, dp=8, a100_share=0.4, a40_share=0.2), Config(pp=3, dp=8), Config(dp=10**9), Config(pp=10**9, tp=10**9)]
+    odd = [Config(dp=10**9), Config(pp=10**9, tp=10**9), Config(dp=24, vp=10**9), Config(pp=50, dp=1)]
+    configs = [Config(pp=3, dp=8, a100_share=0.4, a40_share=0.2), Config(pp=3, dp=8), *odd]
     found = TrainingModel().predict(configs, three)
     assert found.value[0] < found.value[1]
     assert found.feasible[0] > 0.9
-    assert found.feasible[2:].tolist() == [0.0, 0.0]
+    assert found.feasible[2:].tolist() == [0.0] * len(odd)
     assert np.isfinite(found.value).all()
 
 

@@ -82,6 +82,7 @@ def shares(rows: Sequence[Mapping[str, Any]], reading: TrainingTask) -> Vector:
 
 
 _PLACED = ("tp", "pp", "dp", "cp", "virtual_stages", "stages_inner")
+"""What of a layout decides its placement; all but the last are degrees."""
 
 
 def _placements(reading: TrainingTask, layout: Layout, counts: Vector, parts: Vector) -> tuple[list[Placement], NDArray[np.intp]]:
@@ -95,12 +96,13 @@ def _placements(reading: TrainingTask, layout: Layout, counts: Vector, parts: Ve
     return [_placed(tuple(column), kinds, float(reading.shape.layers)) for column in distinct.T.tolist()], np.ravel(which)
 
 
-@lru_cache(maxsize=100_000)
+@lru_cache(maxsize=20_000)
 def _placed(column: tuple[float, ...], kinds: int, layers: float) -> Placement:
     """One column of `_placements`; searchers ask about the same layouts again and again."""
     asked, batches, rest = dict(zip(_PLACED, column, strict=False)), column[len(_PLACED)], column[len(_PLACED) + 1 :]
-    if asked["tp"] * asked["cp"] * asked["pp"] * asked["dp"] > sum(rest[:kinds]):
-        asked |= {"tp": 1.0, "cp": 1.0, "pp": 1.0, "dp": 1.0}  # more ranks than GPUs: not feasible, whatever its time
+    ranks = asked["tp"] * asked["cp"] * asked["pp"] * asked["dp"]
+    if not (ranks <= sum(rest[:kinds]) and asked["virtual_stages"] <= layers):
+        asked |= dict.fromkeys(_PLACED[:-1], 1.0)  # more ranks than GPUs, or no number: not feasible, whatever its time
     return place(asked, np.array(rest[:kinds]), np.array(rest[kinds:]), layers, batches)
 
 

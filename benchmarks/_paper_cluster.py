@@ -1,8 +1,8 @@
 """The spaces and jobs of the AutoScout paper's evaluation (section 4, appendix A) on virtual clusters. Nothing here was measured.
 
 The truth is not what searchers may be told. Searchers that take a simulator get the shipped model of training. The truth is another model:
-its constants are drawn around the shipped ones, it has effects that the shipped one lacks (`extras`), and every configuration has an
-error of its own that no model knows.
+its constants are drawn around the shipped ones, it has effects that the shipped one lacks (`extras`), and every structure has an error
+of its own that no model knows.
 """
 
 from __future__ import annotations
@@ -42,14 +42,18 @@ _FIVE = (*_THREE, "cp", "ep", "sp")
 SPACES = {"3dp": _THREE, "5dp": _FIVE, "full": (*_FIVE, "ar", "tp_comm", "ddp", "ddp_bucket")}
 """Name -> the knobs that are free, as in the paper's Figure 10; the others stay at their default."""
 
+DENSE = ("tp_comm", "ddp", "ddp_bucket")
+"""Knobs of the full space that change no kernel's shape."""
 SPREAD = 0.4
 """Standard deviation of the logarithm of the truth's constants, and half of it of the rates of its GPUs, around the shipped ones.
 
 Chosen so that the shipped model errs about as much as on measured tables that its constants were not fitted to."""
 MEMORY_SPREAD = 0.2
 """The same of activations and of what every process takes: published peaks of memory are predicted to about 18 %."""
-OPTIONS = VirtualOptions(surprise=0.08, noise=0.02, start_s=90.0, steps=20)
-"""Lasting errors, noise, and what a profile takes: 90 s until the first step of a launch over nodes, then 20 steps."""
+SURPRISE = 0.08
+"""The same of a lasting error that every structure has of its own: kernels differ by shape. Along dense knobs times are smooth."""
+OPTIONS = VirtualOptions(surprise=0.0, noise=0.01, start_s=90.0, steps=20)
+"""Noise, and what a profile takes: 90 s until the first step of a launch over nodes, then 20 steps."""
 
 
 def knobs(*, moe: bool) -> list[Knob]:
@@ -150,6 +154,8 @@ class Truth:
         save_calibration(drawn_constants(seed), constants)
         self._gpus.write_text(json.dumps({"gpus": drawn_gpus(seed)}), encoding="utf-8")
         self._model = TrainingModel(TrainingOptions(calibration=str(constants)))
+        self._seed = seed
+        self._errors: dict[Config, float] = {}
 
     @property
     def knobs(self) -> frozenset[str]:
@@ -157,7 +163,14 @@ class Truth:
 
     def predict(self, configs: Sequence[Config], task: Task) -> Prediction:
         found = self._model.predict(configs, replace(task, hardware={**task.hardware, "hardware_file": str(self._gpus)}))
-        return replace(found, value=found.value * np.array([extras(config) for config in configs]))
+        return replace(found, value=found.value * np.array([extras(config) * self._own(config) for config in configs]))
+
+    def _own(self, config: Config) -> float:
+        """The error of a structure, which all settings of the dense knobs share."""
+        structure = config.only(name for name in config if name not in DENSE)
+        if structure not in self._errors:
+            self._errors[structure] = math.exp(SURPRISE * float(stream(self._seed, "paper", structure.key).standard_normal()))
+        return self._errors[structure]
 
     def fit(self, trials: Sequence[Trial], task: Task) -> None:
         """The truth does not learn."""
@@ -232,17 +245,17 @@ def answers(job: Job, folder: Path) -> Answers:
     return Answers(configs=configs, step_s=step_s, told=TrainingModel().predict(configs, job.task))
 
 
-def write(folder: Path, jobs: Sequence[Job]) -> dict[str, dict[str, Any]]:
-    """Write jobs as tables that `autoscout.bench` reads into a folder that is made if it is not there; what is worth knowing of each."""
-    folder.mkdir(parents=True, exist_ok=True)
-    tables, about = [], {}
-    for job in jobs:
+def write(folder: Path, job: Job) -> dict[str, Any]:
+    """Write a job as a table that `autoscout.bench` reads, unless the folder has it already; what is worth knowing of it."""
+    kept = folder / "about.json"
+    if not kept.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
         found = answers(job, folder)
         values = [None if math.isnan(step_s) else float(step_s) for step_s in found.step_s]
         rows = list(zip(found.configs, values, strict=True))
-        tables.append(Written(name=job.name, space=job.declared(), rows=rows, unit="s/step", workload=job.workload))
-        about[job.name] = _about(found)
-    write_tables(folder, tables)
+        write_tables(folder, [Written(name=job.name, space=job.declared(), rows=rows, unit="s/step", workload=job.workload)])
+        kept.write_text(json.dumps(_about(found)), encoding="utf-8")
+    about: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
     return about
 
 

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autoscout.bench import Entry, Race, Run, Table, find_tables, load_table, run_race
+from autoscout.bench import Entry, Race, Run, find_tables, run_race
 from autoscout.bench.simulated import Simulated
 from benchmarks._paper_cluster import GLOBAL_BATCH, GPUS, MODELS, OPTIONS, SEQUENCE, jobs, write
 from benchmarks._paper_measured import mixed_agreement
@@ -68,10 +68,10 @@ class Course:
     ends_s: tuple[float, ...]
 
     @classmethod
-    def of(cls, run: Run, table: Table, megatron_s: float) -> Course:
+    def of(cls, run: Run, about: Mapping[str, Any]) -> Course:
         cost_s = [OPTIONS.start_s / 2 if loss is None else OPTIONS.start_s + OPTIONS.steps * loss for loss in run.losses]
         ends_s = np.cumsum(np.array(cost_s) + np.array(run.cpu_ms) / 1000.0)
-        return cls(run=run, optimum_s=table.optimum, megatron_s=megatron_s, ends_s=tuple(ends_s.tolist()))
+        return cls(run=run, optimum_s=about["best_s"], megatron_s=about["megatron_s"], ends_s=tuple(ends_s.tolist()))
 
     @property
     def worked(self) -> list[float]:
@@ -127,11 +127,11 @@ def against(mine: Sequence[Course], theirs: Sequence[Course]) -> dict[str, float
     }
 
 
-def summary(runs: Sequence[Run], tables: Mapping[str, Table], about: Mapping[str, Any]) -> dict[str, Any]:
+def summary(runs: Sequence[Run], about: Mapping[str, Any]) -> dict[str, Any]:
     """All figures of a race."""
     found: dict[str, Any] = {}
-    courses = [Course.of(run, tables[run.table], about[run.table]["megatron_s"]) for run in runs]
-    for title in dict.fromkeys(name.rpartition("-")[0] for name in tables):
+    courses = [Course.of(run, about[run.table]) for run in runs]
+    for title in dict.fromkeys(name.rpartition("-")[0] for name in about):
         lots: dict[str, list[Course]] = {}
         for course in courses:
             if course.run.table.rpartition("-")[0] == title:
@@ -150,23 +150,19 @@ def main() -> None:
     asked = _arguments()
     seeds, clusters = (2, 1) if asked.quick else (asked.seeds, CLUSTERS)
     only = ["llama-3dp"] if asked.quick else [title for title in asked.only.split(",") if title]
+    chosen = [job for number in range(clusters) for job in jobs(number) if not only or job.title in only]
     runs: list[Run] = []
     about: dict[str, dict[str, Any]] = {}
-    tables: dict[str, Table] = {}
-    output = Path(asked.runs) if asked.runs else None
-    for number in range(clusters):
-        with tempfile.TemporaryDirectory() as temporary:
-            about |= write(Path(temporary), [job for job in jobs(number) if not only or job.title in only])
-            sources = tuple(find_tables(temporary))
-            mine = tuple(range(seeds))[number::clusters]
-            for space, profiles in BUDGETS.items():
-                some = tuple(source for source in sources if f"-{space}-" in source.name)
-                if some and mine:
-                    limit = min(profiles, asked.budget)
-                    race = Race(entries=entries(), tables=some, seeds=mine, budget=limit, output=output, jobs=asked.jobs)
-                    runs += run_race(race, _progress)
-            tables |= {source.name: load_table(source) for source in sources}
-    found = {"simulated": True, "runs": seeds, "clusters": clusters, "spaces": summary(runs, tables, about)}
+    with tempfile.TemporaryDirectory() as temporary:
+        kept = Path(asked.runs) if asked.runs else Path(temporary)
+        for job in chosen:
+            about[job.name] = write(kept / "tables" / job.name, job)
+            (source,) = find_tables(str(kept / "tables" / job.name))
+            if mine := tuple(range(seeds))[job.cluster :: clusters]:
+                limit = min(BUDGETS[job.space], asked.budget)
+                race = Race(entries=entries(), tables=(source,), seeds=mine, budget=limit, output=kept, jobs=asked.jobs)
+                runs += run_race(race, _progress)
+    found = {"simulated": True, "runs": seeds, "clusters": clusters, "spaces": summary(runs, about)}
     found["measured"] = [asdict(row) for row in mixed_agreement()]
     text = as_text(found)
     print(text)
@@ -185,9 +181,8 @@ def as_text(found: Mapping[str, Any]) -> str:
     """Tables in Markdown."""
     spaces = found["spaces"]
     full = [title for title in spaces if title.endswith("-full")] or list(spaces)
-    return "\n\n".join(
-        [*(_model_table(title, spaces[title]) for title in full), _rival_table(spaces, full), _sizes(spaces), _truth(spaces)]
-    )
+    tables = [*(_model_table(title, spaces[title]) for title in full), _rival_table(spaces, full), _sizes(spaces), _truth(spaces)]
+    return "\n\n".join([*tables, *([_measured(found["measured"])] if found["measured"] else [])])
 
 
 def _model_table(title: str, space: Mapping[str, Any]) -> str:
@@ -294,7 +289,7 @@ for the last table.**
 
 _PREFACE = """The virtual cluster is a model of training whose constants and GPU rates are drawn around those of the shipped model. It has
 effects that the shipped model lacks (the best number of SMs for communication depends on tensor parallelism and micro-batch, buckets have a
-best size, experts are not balanced, replicas of two kinds drift apart), an error of 8 % that every configuration keeps, and noise of 2 %.
+best size, experts are not balanced, replicas of two kinds drift apart), an error of 8 % that every structure keeps, and noise of 1 %.
 `hybrid` is told the shipped model's predictions, as in any study; `hybrid, no simulator` is not. `hybrid-paper` has the paper's four
 regressions, trained on 60 profiles that cost it nothing. `cherrypick`, `udo` and `metis` have no simulator; `metis` plans by nominal rates
 of the GPUs. Megatron's guidance: as little tensor and then pipeline parallelism as memory allows, experts spread, full recomputation; times
@@ -324,7 +319,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--budget", type=int, default=100, help="most profiles of a run")
     parser.add_argument("--only", default="", help="comma-separated models and spaces, such as llama-full")
     parser.add_argument("--jobs", type=int, default=1, help="processes, one thread each")
-    parser.add_argument("--runs", default="", help="folder that keeps the runs")
+    parser.add_argument("--runs", default="", help="folder that keeps tables and runs, of one commit")
     parser.add_argument("--quick", action="store_true", help="one small space, two seeds")
     parser.add_argument("--json", action="store_true", help="one JSON object on the last line")
     parser.add_argument("--write", action="store_true", help="write docs/results/paper.md")

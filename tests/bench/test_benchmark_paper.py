@@ -31,10 +31,7 @@ def course(losses: list[float | None], seed: int = 0, searcher: str = "hybrid") 
 
 
 def test_a_course_counts_profiles_failures_and_the_searcher() -> None:
-    class Ten:
-        optimum = 10.0
-
-    found = paper.Course.of(course([20.0, None, 10.4]).run, Ten(), 30.0)  # type: ignore[arg-type]
+    found = paper.Course.of(course([20.0, None, 10.4]).run, {"best_s": 10.0, "megatron_s": 30.0})
     assert found.ends_s == pytest.approx((490.5, 490.5 + 45.5, 490.5 + 45.5 + 298.5))
     assert found.until(10.5) == pytest.approx((3, 834.5))
     assert found.until(10.3) == pytest.approx((8, 2 * 834.5)), "never: twice the budget, twice the time"

@@ -15,6 +15,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks import paper  # noqa: E402
 from benchmarks._paper_cluster import SPACES, Answers, Truth, drawn_constants, drawn_gpus, extras, guidance, jobs  # noqa: E402
 from benchmarks._paper_measured import FILE, mixed_agreement  # noqa: E402
+from benchmarks._paper_serving import write_serving  # noqa: E402
 from benchmarks._simulator_tables import GROUND_TRUTH  # noqa: E402
 
 from autoscout.bench import Run  # noqa: E402
@@ -95,6 +96,14 @@ def test_guidance_cuts_as_little_as_fits() -> None:
     told = Prediction(value=step_s, spread=step_s, feasible=step_s, known=step_s)
     ways = guidance(Answers(configs=tuple(configs), step_s=step_s, told=told))
     assert ways == {0: 2, 4: 4}, "two ranks rather than four, and tensor parallelism before a pipeline"
+
+
+def test_virtual_servers_differ_and_mind_the_chunks(tmp_path: Path) -> None:
+    one, two = (write_serving(tmp_path / str(number), number) for number in (0, 1))
+    assert one["best_s"] != two["best_s"]
+    assert 0 < one["best_s"] <= one["megatron_s"]
+    assert one["feasible"] <= one["configurations"] == 4 * 7 * 6 * 6
+    assert write_serving(tmp_path / "0", 0) == one, "kept, not drawn again"
 
 
 @pytest.mark.external

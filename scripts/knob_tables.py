@@ -253,7 +253,58 @@ def _annotated(source: Source, item: ast.AnnAssign) -> dict[str, Any]:
     return {**row, "default": plain(source.value(item.value))}
 
 
-READERS = {"vllm": vllm_flags, "sglang": sglang_flags}
+MEGATRON_FILES = (
+    "model_parallel_config.py",
+    "transformer/transformer_config.py",
+    "transformer/enums.py",
+    "distributed/distributed_data_parallel_config.py",
+    "optimizer/optimizer_config.py",
+    "num_microbatches_calculator.py",
+    "enums.py",
+)
+MEGATRON_CLASSES = ("TransformerConfig", "DistributedDataParallelConfig", "OptimizerConfig")
+MEGATRON_BATCH = "init_num_microbatches_calculator"
+MEGATRON_NAMES = {
+    "add_bias_linear": "--disable-bias-linear",
+    "average_in_collective": "--ddp-average-in-collective",
+    "bucket_size": "--ddp-bucket-size",
+    "fp8": "--fp8-format",
+    "gated_linear_unit": "--swiglu",
+    "num_moe_experts": "--num-experts",
+    "pad_buckets_for_high_nccl_busbw": "--ddp-pad-buckets-for-high-nccl-busbw",
+    "virtual_pipeline_model_parallel_size": "--num-virtual-stages-per-pipeline-rank",
+}
+"""Flags of Megatron-LM's `arguments.py` that are not named after the setting they fill."""
+
+
+def megatron_flags(root: Path) -> dict[str, dict[str, Any]]:
+    """Settings of megatron-core: the fields of its configuration classes, and what its count of micro-batches takes."""
+    core = root / "megatron" / "core"
+    source = Source([core / name for name in MEGATRON_FILES])
+    found: dict[str, dict[str, Any]] = {}
+    for owner in MEGATRON_CLASSES:
+        for name, field in source.fields(owner).items():
+            known = found.setdefault(name, _setting(source, name, field.annotation, field.value))
+            known["of"] = [*known.get("of", []), owner]
+    (function,) = (
+        node
+        for node in ast.walk(source.trees[core / "num_microbatches_calculator.py"])
+        if isinstance(node, ast.FunctionDef) and node.name == MEGATRON_BATCH
+    )
+    for argument in function.args.args:
+        if argument.annotation is not None and argument.arg != "rank":
+            found[argument.arg] = {**_setting(source, argument.arg, argument.annotation, None), "of": [MEGATRON_BATCH]}
+    return found
+
+
+def _setting(source: Source, name: str, annotation: ast.expr, value: ast.expr | None) -> dict[str, Any]:
+    kind, default = source.kind(annotation), plain(source.value(value))
+    if kind["type"] == "bool" and default is False:
+        kind["type"] = "switch"  # Megatron-LM has a flag for the other value only
+    return {"flag": MEGATRON_NAMES.get(name, "--" + name.replace("_", "-")), **kind, "default": default}
+
+
+READERS = {"vllm": vllm_flags, "sglang": sglang_flags, "megatron": megatron_flags}
 
 
 def version(root: Path) -> str:

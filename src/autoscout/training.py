@@ -58,13 +58,12 @@ def step(*, loss: Any = None, tokens: float = 0, samples: float = 0) -> None:
     line: dict[str, Any] = {"tokens": float(tokens), "samples": float(samples), "mem_gib": peak_memory_gib(), "mem_total_gib": memory_gib()}
     if value is not None:
         line["loss"] = value if math.isfinite(value) else None  # JSON knows neither NaN nor infinity
-    _report(line)
+    report(line)
 
 
 def stage(name: str) -> None:
     """Say what this process is about to do (`building`, `training`), so that a failure can be dated; optional."""
-    if os.environ.get(STEPS):
-        _report({"stage": name})
+    report({"stage": name})
 
 
 def peak_memory_gib() -> float:
@@ -87,7 +86,10 @@ def memory_gib() -> float:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / _GIB / int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
 
 
-def _report(line: dict[str, Any]) -> None:
+def report(line: dict[str, Any]) -> None:
+    """Append a line to the steps of this process, inside a trial; for programs that follow others. Scripts call `step`."""
+    if not os.environ.get(STEPS):
+        return
     rank = next((os.environ[name] for name in RANKS if os.environ.get(name)), "0")
     path = Path(os.environ[STEPS]) / f"rank{rank}.jsonl"
     with path.open("a", encoding="utf-8") as file:

@@ -8,11 +8,12 @@ import sys
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from autoscout.backends._shared.training.backend import TrainingBackend
+from autoscout.backends._shared.training.backend import TrainingBackend, near
 from autoscout.backends._shared.training.export import REAL_STEPS, export_files, torchrun
 from autoscout.backends._shared.training.launch import WORK, training_launch
+from autoscout.backends._shared.training.outside import environment, outside
 from autoscout.backends._shared.training.task import read_training_task, reference, workload_of
-from autoscout.backends.pytorch.space import build_space, environment, outside
+from autoscout.backends.pytorch.space import build_space
 from autoscout.backends.pytorch.workload import Workload, own_space, read_workload
 from autoscout.core.config import Config
 from autoscout.core.launch import Launch
@@ -72,7 +73,7 @@ class PyTorchBackend(TrainingBackend):
         if int(task.hardware["processes"]) > 1:
             several = int(task.hardware["processes"])
             wanted += [{"dp": several, "data_parallel": "fsdp2"}, {"tp": several}, {"pp": several, "schedule": "1f1b"}]
-        found = [_near(space, values) for values in wanted]
+        found = [near(space, values) for values in wanted]
         return tuple(dict.fromkeys(config for config in found if config is not None and config != space.default()))
 
     def render(self, config: Config, task: Task, seed: int) -> Launch:  # noqa: ARG002 - losses are compared, so the data stay the same
@@ -125,12 +126,6 @@ class PyTorchBackend(TrainingBackend):
             env=environment(config),
             notes=["Trains the built-in model; STEPS changes for how long. Your own script reads the same settings: see the guide."],
         )
-
-
-def _near(space: Space, values: Mapping[str, Any]) -> Config | None:
-    """The default with some knobs changed, as far as the space allows; None where it has no such values."""
-    known = Config({name: value for name, value in values.items() if name in space.knobs and value in space.knobs[name]})
-    return space.project({**space.default(), **known}, known) if known and space.feasible(known) else None
 
 
 def _filled(workload: Workload, config: Mapping[str, Any]) -> list[str]:

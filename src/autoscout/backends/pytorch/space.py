@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from autoscout.backends._shared.training.machine import thread_counts
+from autoscout.backends._shared.training.outside import outside
 from autoscout.backends.pytorch.workload import Workload
 from autoscout.space import Choice, Constraint, Flag, Grid, Space
 from autoscout.space.knobs import Knob
@@ -27,25 +27,6 @@ def build_space(workload: Workload, hardware: Mapping[str, Any]) -> Space:
     ]
     facts = {"processes": processes, "global_batch": workload.global_batch, "heads": shape["heads"], "layers": shape["layers"]}
     return Space(knobs, _constraints(workload, several=several, on_gpu=on_gpu), facts=facts)
-
-
-def outside(hardware: Mapping[str, Any]) -> Iterable[Knob]:
-    """Knobs that are set from outside a script, and need nothing of it."""
-    if hardware["device"] == "cuda":
-        help = "segments of GPU memory that grow, against fragmentation (PYTORCH_CUDA_ALLOC_CONF)"
-        yield Flag("expandable_segments", help=help)
-        return
-    counts, usual = thread_counts(hardware)
-    if len(counts) > 1:
-        yield Grid("threads", values=counts, default=usual, log=True, help="threads of every process (OMP_NUM_THREADS)")
-
-
-def environment(config: Mapping[str, Any]) -> dict[str, str]:
-    """The variables by which those knobs are set."""
-    found = {"OMP_NUM_THREADS": str(config["threads"])} if "threads" in config else {}
-    if config.get("expandable_segments"):
-        found["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
-    return found
 
 
 def _layout(shape: Mapping[str, int], processes: int) -> Iterable[Knob]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
-from autoscout.backends._shared.machine import cores
+from autoscout.backends._shared.machine import cores, counted_gpus, known_gpu
 from autoscout.catalog.gpus import gpu
 from autoscout.common.fields import read_fields
 from autoscout.common.gpus import named, present_gpus, read_gpus
@@ -31,10 +30,7 @@ class Hardware(BaseModel):
 
 def hardware(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
     """The facts that were given, filled up with those of this machine where they speak of it, and all that is wrong with them."""
-    found = dict(given)
-    match = re.fullmatch(r"(\d{1,6})\s*[x×*]\s*([^+]+)", str(found.get("gpus", "")))
-    if match:  # as `autoscout estimate` writes it: 8xH100
-        found |= {"gpus": int(match[1]), "gpu": match[2].strip()}
+    found = counted_gpus(given)
     if "gpu" not in found:  # another kind was named: this machine's GPUs say nothing about it
         found = {**_present(), **found}
     found.setdefault("gpus", 1)
@@ -51,20 +47,9 @@ def _present() -> dict[str, Any]:
     kinds = {reading.name for reading in readings}
     return {
         "gpus": len(visible),
-        **({"gpu": _known_name(readings[0].name)} if len(kinds) == 1 else {}),
+        **({"gpu": known_gpu(readings[0].name)} if len(kinds) == 1 else {}),
         **({"gpu_memory_gb": round(min(reading.total_gb for reading in readings), 1)} if readings else {}),
     }
-
-
-def _known_name(name: str) -> str:
-    """The catalogue's name of a GPU where it has one; `NVIDIA H100 80GB HBM3` is an H100."""
-    words = name.removeprefix("NVIDIA ").split()
-    for length in range(len(words), 0, -1):
-        try:
-            return gpu(" ".join(words[:length])).name
-        except ConfigError:
-            continue
-    return name
 
 
 __all__ = ["Hardware", "hardware"]

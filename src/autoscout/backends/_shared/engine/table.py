@@ -33,6 +33,7 @@ class FlagRow:
         type: `int`, `float`, `str`, `choice`, `list`, `json`; `bool` has a `--no-` form, `switch` has none.
         default: The engine's own; None where it computes it.
         choices: What it may be, where the engine lists that.
+        of: The classes that have it as a field, for an engine that is configured by classes.
     """
 
     name: str
@@ -40,6 +41,7 @@ class FlagRow:
     type: str
     default: Any = None
     choices: tuple[Any, ...] = ()
+    of: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

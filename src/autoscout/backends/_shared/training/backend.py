@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
 
 from autoscout.backends._shared.training.outcome import outcome
 from autoscout.common.templates import canonical
+from autoscout.core.config import Config
 from autoscout.core.launch import Completed
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Measurement
@@ -36,4 +39,10 @@ class TrainingBackend(ABC):
         return outcome(completed, task.objective.metric)
 
 
-__all__ = ["TrainingBackend"]
+def near(space: Space, values: Mapping[str, Any]) -> Config | None:
+    """The default with some knobs changed, as far as the space allows; None where it has no such values."""
+    known = Config({name: value for name, value in values.items() if name in space.knobs and value in space.knobs[name]})
+    return space.project({**space.default(), **known}, known) if known and space.feasible(known) else None
+
+
+__all__ = ["TrainingBackend", "near"]

@@ -10,9 +10,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from autoscout.backends._shared.machine import cores
+from autoscout.backends._shared.machine import cores, counted_gpus, known_gpu
+from autoscout.catalog.gpus import gpu
 from autoscout.common.gpus import present_gpus, read_gpus
-from autoscout.core.errors import Fault
+from autoscout.core.errors import ConfigError, Fault
 
 PROCESSES = 2  # on a machine without GPUs: the fewest that have something to exchange
 _BF16 = {"avx512_bf16", "amx_bf16", "bf16"}  # flags of /proc/cpuinfo (x86, Arm)
@@ -27,13 +28,15 @@ class Hardware(BaseModel):
     processes: int = Field(ge=1)
     cores: int = Field(ge=1)
     gpus: int = Field(0, ge=0)
+    gpu: str = ""
     nodes: int = Field(1, ge=1)
     native_bf16: bool = False
     memory_gb: float = Field(0.0, ge=0)
 
 
-def detect(given: dict[str, Any]) -> dict[str, Any]:
-    """The facts of the machine, with what is given in their place: one process per GPU, or two processes without any."""
+def detect(described: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts of the machine, with what is described in their place: one process per GPU, or two processes without any."""
+    given = counted_gpus(described)
     gpus = given["gpus"] if "gpus" in given else 0 if given.get("device") == "cpu" else len(present_gpus())
     device = given.get("device", "cuda" if gpus else "cpu")
     count = cores()
@@ -44,7 +47,7 @@ def detect(given: dict[str, Any]) -> dict[str, Any]:
         "processes": gpus if on_gpu and gpus else min(PROCESSES, count) if count > 1 else 1,
         "cores": count,
         "native_bf16": on_gpu or native_bf16(),
-        "memory_gb": round(_gpu_gb() if on_gpu else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1024**3, 1),
+        **(_gpu(given) if on_gpu else {"memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1024**3, 1)}),
     }
     return {**facts, **given}
 
@@ -79,5 +82,14 @@ def thread_counts(hardware: Mapping[str, Any]) -> tuple[list[int], int]:
     return sorted({*(2**power for power in range(10) if 2**power <= most), most, usual}), usual
 
 
-def _gpu_gb() -> float:
-    return min((gpu.total_gb for gpu in read_gpus()), default=0.0)
+def _gpu(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Kind and memory of the GPUs: of the kind that is named, else of those of this machine."""
+    name = given.get("gpu")
+    if isinstance(name, str) and name:
+        with contextlib.suppress(ConfigError):  # one that the catalogue does not know has an unknown memory
+            return {"memory_gb": round(gpu(name, given.get("hardware_file")).memory_gb, 1)}
+        return {"memory_gb": 0.0}
+    readings = read_gpus()
+    kinds = {known_gpu(reading.name) for reading in readings}
+    memory = round(min((reading.total_gb for reading in readings), default=0.0), 1)
+    return {"memory_gb": memory, **({"gpu": kinds.pop()} if len(kinds) == 1 else {})}

@@ -22,6 +22,8 @@ _NO_MEMORY = re.compile(
 _REFUSED = re.compile(
     r"(?P<why>No available kernel\..*|No viable backend for scaled_dot_product_attention.*"
     r"|Number of microbatches .* must be .*|.*number_of_rounds.*|.*got mixed torch\.Tensor and DTensor.*"
+    r"|(?:ValueError|AssertionError|RuntimeError): .*(?:parallel|divisible|multiple|microbatch|recompute|overlap).*"
+    r"|.*: error: (?:unrecognized arguments|argument|the following arguments)[ :].*"
     r"|ValidationError: .*|DeepSpeedConfigError.*|AssertionError: (?:ZeRO|zero|DeepSpeed|Check batch|Offload|offload).*"
     r"|.*ZeRO.*(?:is not supported|not compatible|must be).*)"
 )
@@ -29,6 +31,7 @@ _NETWORK = re.compile(
     r"(?P<why>.*(?:NCCL error|nccl(?:UnhandledCuda|System|Internal|Remote)Error|ncclInvalidUsage|DistBackendError|ProcessGroupNCCL"
     r"|Connection (?:closed by peer|reset by peer)|Watchdog caught collective).*)"
 )
+_KILLED = re.compile(r"(?P<why>Signal 9 \(SIGKILL\) received by PID \d+|exitcode\s*: -9 .*)")  # as torchrun tells it
 _LINE_CHARS = 1000  # of a line of a log: the patterns above take long on longer ones
 _NEEDED = ("step_ms", "peak_mem_gib")
 
@@ -90,12 +93,15 @@ def _crash(reason: str, stage: str, completed: Completed) -> Measurement:
     )  # patterns take long on long lines
     if _NO_MEMORY.search(log):
         return _failed(_no_memory(stage), f"out of memory while {stage or 'starting'}: {_line(_NO_MEMORY, log)}", completed)
+    if match := _KILLED.search(log):
+        return _failed(_no_memory(stage), f"killed for memory while {stage or 'starting'}: {match['why'].strip()}", completed)
     if match := _REFUSED.search(log):
         return _failed(Status.INVALID, f"refused: {match['why'].strip()}", completed)
     line = informative_line(log)
     if not reason:
         return failure(completed) or _failed(Status.CRASHED, line or "failed", completed)
-    if (match := _NETWORK.search(log)) and (not line or line in match["why"]):
+    match = _NETWORK.search(line) or _NETWORK.search(log)
+    if match and (not line or line in match["why"]):
         return _failed(Status.CRASHED, f"{reason}: communication failed: {match['why'].strip()}", completed)
     return _failed(Status.CRASHED, f"{reason}: {line}" if line and line not in reason else reason, completed)
 

@@ -44,7 +44,8 @@ def read_training_task(
     refuse_if([*blocks.faults, *wrong] if wrong else [])
     workload, faults = read(blocks.workload, hardware)
     objective, more = read_goal(blocks.objective, workload.max_loss_gap)
-    refuse_if([*blocks.faults, *one_machine(hardware, getattr(workload, "command", "")), *faults, *more])
+    own = getattr(workload, "command", "") or getattr(workload, "checkout", "")
+    refuse_if([*blocks.faults, *one_machine(hardware, own), *faults, *more])
     return Task(
         system=system,
         workload=workload.model_dump(),

@@ -19,7 +19,7 @@ from typing import Any
 
 from autoscout.backends._shared.training import losses as learning
 from autoscout.backends._shared.training.depths import VARIABLE, extrapolated
-from autoscout.backends._shared.training.files import FAILED, INPUT, RESULT, STAGE
+from autoscout.backends._shared.training.files import FAILED, INPUT, RESULT, STAGE, TFLOPS
 from autoscout.backends._shared.training.steady import Plan, enough, warm_up_steps
 from autoscout.backends._shared.training.watch import CLOCK, Run, durations
 from autoscout.common.folders import write_whole
@@ -152,6 +152,8 @@ def summary(given: Mapping[str, Any], steps: Steps, taken: Sequence[float], plan
     metrics |= {"free_mem_gib": max(0.0, min(room))} if room else {}
     samples = rates(steps, taken, cut)
     metrics |= {f"{name}_per_s": sum(amounts[cut:]) / sum(rest) for name, amounts in work.items() if sum(amounts[cut:])}
+    counted = [float(report["tflops"]) for reports in steps[cut:] for report in reports if "tflops" in report]
+    metrics |= {TFLOPS: statistics.fmean(counted)} if counted else {}
     curve = loss_curve(steps)
     at = min(len(curve), int(given["loss_steps"]))
     if at:

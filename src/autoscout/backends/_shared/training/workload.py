@@ -6,29 +6,27 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import Field, FiniteFloat
 
-from autoscout.backends._shared.training.files import METRICS, THROUGHPUTS
+from autoscout.backends._shared.training.files import METRICS, TFLOPS, THROUGHPUTS
 from autoscout.backends._shared.training.steady import Plan
+from autoscout.catalog.models import model as catalogued
 from autoscout.common.fields import Block, read_objective
 from autoscout.common.suggest import suggestion
-from autoscout.core.errors import Fault
+from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Direction, Guard, Objective
 
 WHERE = "workload"
 LOSS = "loss_after"
 
-SHAPES: dict[str, dict[str, int]] = {
+SMALL: dict[str, dict[str, int]] = {
     "micro": {"layers": 4, "width": 64, "heads": 4, "vocabulary": 256, "sequence": 32},
     "tiny": {"layers": 4, "width": 256, "heads": 4, "vocabulary": 2048, "sequence": 128},
-    "gpt-124m": {"layers": 12, "width": 768, "heads": 12, "vocabulary": 50304, "sequence": 1024},
-    "gpt-216m": {"layers": 12, "width": 1024, "heads": 16, "vocabulary": 32000, "sequence": 1024},
-    "gpt-350m": {"layers": 24, "width": 1024, "heads": 16, "vocabulary": 50304, "sequence": 1024},
-    "gpt-1b": {"layers": 24, "width": 1792, "heads": 14, "vocabulary": 50304, "sequence": 1024},
 }
-"""Built-in models, with random weights; `micro` is for tests."""
+CATALOGUED = {"gpt-124m": 1024, "gpt-216m": 1024, "gpt-350m": 1024, "gpt-1b": 1024}
+"""Built-in models, with random weights: small ones for CPUs (`micro` is for tests), and shapes of the catalogue with a sequence length."""
 
 
 class Training(Block):
@@ -86,10 +84,27 @@ class BuiltIn(Training):
     sequence: int = Field(0, ge=0)
     global_batch: int = Field(0, ge=0)
 
+    @classmethod
+    def named_shape(cls, name: str) -> dict[str, Any]:
+        """The shape of a built-in model.
+
+        Raises:
+            ConfigError: there is none of this name.
+        """
+        if name in SMALL:
+            return SMALL[name]
+        if name not in CATALOGUED:
+            names = (*SMALL, *CATALOGUED)
+            rule = f"no built-in model has this name; there are: {', '.join(names)}"
+            raise ConfigError(Fault(where=WHERE, field="model", value=repr(name), rule=rule, fix=suggestion(name, names)))
+        known = catalogued(name)
+        sizes = {"layers": known.layers, "width": known.hidden, "heads": known.heads, "vocabulary": known.vocab}
+        return {**sizes, "sequence": CATALOGUED[name]}
+
     @property
-    def shape(self) -> dict[str, int]:
+    def shape(self) -> dict[str, Any]:
         own = {name: value for name, value in (("layers", self.layers), ("sequence", self.sequence)) if value}
-        return {**SHAPES[self.model], **own}
+        return {**self.named_shape(self.model), **own}
 
     @property
     def least_layers(self) -> int:
@@ -97,19 +112,30 @@ class BuiltIn(Training):
         return min([self.shape["layers"], *self.depths])
 
 
-def fill_model(given: BuiltIn, device: str, processes: int) -> tuple[BuiltIn, list[Fault]]:
-    """The workload with model and batch chosen, and all that is wrong with them."""
+Built = TypeVar("Built", bound=BuiltIn)
+
+
+def fill_model(given: Built, device: str, processes: int, *, replicas: bool = True) -> tuple[Built, list[Fault]]:
+    """The workload with model, sequence and batch chosen, and all that is wrong with them.
+
+    Args:
+        given: As it was described.
+        device: Of the processes.
+        processes: That share a batch.
+        replicas: Whether every process may hold a replica of its own, so that a batch must be divisible among all of them.
+    """
     name = given.model or ("gpt-216m" if device == "cuda" else "tiny")
-    if name not in SHAPES:
-        rule = f"no built-in model has this name; there are: {', '.join(SHAPES)}"
-        return given, [Fault(where=WHERE, field="model", value=repr(name), rule=rule, fix=suggestion(name, SHAPES))]
-    whole = given.layers or SHAPES[name]["layers"]
+    try:
+        named = given.named_shape(name)
+    except ConfigError as error:
+        return given, list(error.faults)
+    whole = given.layers or named["layers"]
     if given.depths and not (len(given.depths) == 2 and 0 < given.depths[0] < given.depths[1] <= whole):
         rule = f"two ascending numbers of layers, at most the {whole} of the model"
         return given, [Fault(where=WHERE, field="depths", value=repr(given.depths), rule=rule, fix="Example: -w depths='[2, 4]'")]
     batch = given.global_batch or (32 if device == "cuda" else 4) * processes
-    filled = given.model_copy(update={"model": name, "global_batch": batch})
-    if batch % processes:
+    filled = given.model_copy(update={"model": name, "global_batch": batch, "sequence": given.sequence or named["sequence"]})
+    if replicas and batch % processes:
         rule = f"every one of the {processes} processes must get the same share of a batch"
         return filled, [Fault(where=WHERE, field="global_batch", value=str(batch), rule=rule, fix=f"Take a multiple of {processes}")]
     return filled, []
@@ -126,7 +152,7 @@ def read_goal(data: Mapping[str, Any], gap: float) -> tuple[Objective, list[Faul
 
 def natural_direction(metric: str) -> Direction:
     """More work per second and more free memory are better, and less of everything else."""
-    return Direction.MAXIMIZE if metric in (*THROUGHPUTS, "free_mem_gib") else Direction.MINIMIZE
+    return Direction.MAXIMIZE if metric in (*THROUGHPUTS, TFLOPS, "free_mem_gib") else Direction.MINIMIZE
 
 
 def loss_key(*facts: Mapping[str, Any]) -> str:

@@ -1,0 +1,241 @@
+"""The backend itself: task, space, launch, outcome, hand-over."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, ClassVar
+
+from autoscout.backends._shared.engine.space import ALL, resting
+from autoscout.backends._shared.engine.table import EngineTable, table_for
+from autoscout.backends._shared.training.backend import TrainingBackend, near
+from autoscout.backends._shared.training.export import REAL_STEPS, export_files, torchrun
+from autoscout.backends._shared.training.launch import WORK, training_launch
+from autoscout.backends._shared.training.machine import local_processes
+from autoscout.backends._shared.training.outside import environment
+from autoscout.backends._shared.training.task import read_training_task, reference, workload_of
+from autoscout.backends._shared.training.workload import WHERE
+from autoscout.backends.megatron import pretrain
+from autoscout.backends.megatron.settings import FILE, OVERLAP, arguments, core_file, overlap_file
+from autoscout.backends.megatron.space import build_space, defaults
+from autoscout.backends.megatron.workload import Workload, read_workload
+from autoscout.common.fields import refuse_if
+from autoscout.common.suggest import suggestion
+from autoscout.core.config import Config
+from autoscout.core.errors import Fault
+from autoscout.core.launch import Launch
+from autoscout.core.names import Names
+from autoscout.core.task import Task
+from autoscout.space import Space
+
+WORKER = "autoscout.backends.megatron.worker"
+FOLLOWER = "autoscout.backends.megatron.pretrain"
+CORE = "megatron-core"
+ARGUMENTS = "arguments.txt"
+PORT = "29500"  # where processes meet, torchrun's default
+
+
+class MegatronBackend(TrainingBackend):
+    """A training step of Megatron: the training script of your Megatron-LM checkout, or a built-in runner on the megatron-core package.
+
+    Every configuration does the same work: one optimizer step over the same global batch. Knobs that seldom matter stay as Megatron has
+    them unless the workload frees them (`free`).
+    """
+
+    requires: ClassVar[tuple[str, ...]] = ("torch", "megatron")
+    extra: ClassVar = "megatron"
+
+    @classmethod
+    def example(cls) -> Mapping[str, object]:
+        return {"workload": {"model": "micro", "most_steps": 6, "loss_steps": 4}, "hardware": {"device": "cpu", "gpus": 0}}
+
+    def task(self, given: Mapping[str, object]) -> Task:
+        task = read_training_task("megatron", given, _read, ("torch", CORE))
+        workload, knobs = workload_of(Workload, task), self.space(task).knobs
+        refuse_if(
+            [
+                Fault(where=WHERE, field="free", value=repr(name), rule="there is no such knob", fix=suggestion(name, knobs))
+                for name in workload.free
+                if name not in knobs and name != ALL
+            ]
+        )
+        return task
+
+    def load(self, task: Task) -> str:
+        workload, shape = workload_of(Workload, task), workload_of(Workload, task).shape
+        how = f"{workload.script} of {workload.checkout}" if workload.checkout else "megatron-core's own model and schedules"
+        return (
+            f"Steps of training {workload.model} ({shape['layers']} layers) with {how} on {task.hardware['processes']} processes: "
+            f"{workload.global_batch} sequences of {shape['sequence']} tokens, the same for every configuration."
+        )
+
+    def table(self, task: Task) -> EngineTable:
+        """Settings and knobs of the task's version of megatron-core."""
+        return table_for("megatron", str(task.workload.get("core_version") or task.software.get(CORE) or ""))
+
+    def build_space(self, task: Task) -> Space:
+        return build_space(self.table(task), workload_of(Workload, task), task.hardware)
+
+    def resting(self, task: Task) -> tuple[str, ...]:
+        """Knobs that a study leaves at their default unless they are set."""
+        table, space = self.table(task), self.space(task)
+        known = Space([knob for name, knob in space.knobs.items() if name in table.knobs], facts=space.facts)
+        return resting(table, known, free=workload_of(Workload, task).free, allow_lossy=True)
+
+    def hints(self, task: Task) -> tuple[Config, ...]:
+        """What Megatron's own guides turn on first: the distributed optimizer with overlap, and with it the next larger layouts."""
+        space = self.space(task)
+        sharded = {"distributed_optimizer": True, "overlap_grad_reduce": True, "overlap_param_gather": True}
+        wanted: list[dict[str, Any]] = [sharded, {"recompute": "selective", **sharded}]
+        if int(task.hardware["processes"]) > 1:
+            half = max(1, int(task.hardware["processes"]) // 2)
+            wanted += [{"tp": 2, "dp": half, "sequence_parallel": True}, {"pp": 2, "dp": half}]
+        else:
+            wanted = [{"recompute": "selective"}, {"micro_batch": 4}]
+        found = [near(space, values) for values in wanted]
+        return tuple(dict.fromkeys(config for config in found if config is not None and config != space.default()))
+
+    def render(self, config: Config, task: Task, seed: int) -> Launch:  # noqa: ARG002 - losses are compared, so the data stay the same
+        workload, table = workload_of(Workload, task), self.table(task)
+        common: dict[str, Any] = {
+            "config": dict(config),
+            "workload": workload,
+            "hardware": task.hardware,
+            "reference": reference(task, config, self.space(task).default()),
+            "env": _environment(config, task),
+            "name": self._name(config, task),
+        }
+        if workload.checkout:
+            run = {
+                "argv": [*_launcher(workload, task), *self._words(config, task, str(workload.plan.steps))],
+                "cwd": workload.checkout,
+                "sequence": workload.shape["sequence"],
+                "global_batch": workload.global_batch,
+                "memory_gib": float(task.hardware.get("memory_gb") or 0.0),
+            }
+            return training_launch(
+                argv=(sys.executable, "-m", FOLLOWER, f"{{folder}}/{pretrain.FILE}"),
+                ranks=0,
+                files={pretrain.FILE: json.dumps(run, indent=1, sort_keys=True) + "\n", **overlap_file(config)},
+                **common,
+            )
+        work = {
+            "shape": workload.shape,
+            "device": task.hardware["device"],
+            "seed": workload.seed,
+            "global_batch": workload.global_batch,
+            "steps": workload.plan.steps,
+        }
+        return training_launch(
+            argv=(sys.executable, "-m", WORKER, f"{{folder}}/{WORK}", f"{{folder}}/{FILE}"),
+            ranks=int(task.hardware["processes"]),
+            files={WORK: json.dumps(work, indent=1, sort_keys=True) + "\n", FILE: core_file(config, table, workload)},
+            depths=workload.depths,
+            layers=workload.shape["layers"],
+            **common,
+        )
+
+    def export(self, config: Config, task: Task) -> Mapping[str, str]:
+        workload, launch = workload_of(Workload, task), self.render(config, task, seed=0)
+        common: dict[str, Any] = {"config": config, "hardware": task.hardware, "launch": launch, "env": _environment(config, task)}
+        if not workload.checkout:
+            return export_files(
+                command=f'{torchrun(int(task.hardware["processes"]))} -m {WORKER} "$here/{WORK}" "$here/{FILE}" "${{STEPS:-{REAL_STEPS}}}"',
+                notes=[f"Trains the built-in model; STEPS changes for how long. {FILE} holds the fields of megatron-core's own classes."],
+                **common,
+            )
+        words = self._words(config, task, str(REAL_STEPS))
+        listed = "".join(f"{line}\n" for line in _lines([word.replace("{folder}/", "") for word in words[1:]]))
+        return export_files(
+            command=_shell(workload, task, words),
+            cwd=workload.checkout,
+            notes=[
+                "Runs Megatron-LM with the settings found; arguments that follow count more: sh run.sh --train-iters 500000 --save ...",
+                f"On several nodes start it on each, with MASTER_ADDR set (run.sbatch does). {ARGUMENTS} lists the same arguments.",
+            ],
+            files={ARGUMENTS: listed},
+            everywhere=True,
+            **common,
+        )
+
+    def _words(self, config: Config, task: Task, steps: str) -> list[str]:
+        workload = workload_of(Workload, task)
+        found = arguments(config, self.table(task), workload, defaults(workload, task.hardware))
+        return [workload.script, *(word.replace("{steps}", steps) for word in found)]
+
+    def _name(self, config: Config, task: Task) -> str:
+        """What differs from the default; all knobs would not fit a name."""
+        space = self.space(task)
+        default = space.default()
+        changed = {name: value for name, value in config.items() if name not in default or default[name] != value}
+        return Names(space.knobs).name(changed) if changed else "default"
+
+
+def _read(data: Mapping[str, Any], hardware: Mapping[str, Any]) -> tuple[Workload, list[Fault]]:
+    """The workload, with the version of megatron-core that a checkout says it is."""
+    found, faults = read_workload(data, hardware)
+    if found.checkout and not found.core_version:
+        found = found.model_copy(update={"core_version": checkout_version(Path(found.checkout))})
+    return found, faults
+
+
+def checkout_version(folder: Path) -> str:
+    """The version of megatron-core in a checkout; empty where it does not say."""
+    with suppress(OSError, UnicodeDecodeError):
+        text = (folder / "megatron" / "core" / "package_info.py").read_text()
+        parts = [re.search(rf"^{name} = (\d+)", text, re.MULTILINE) for name in ("MAJOR", "MINOR", "PATCH")]
+        return ".".join(part[1] for part in parts if part)
+    return ""
+
+
+def _launcher(workload: Workload, task: Task) -> list[str]:
+    """The command that starts the processes: on this machine, or on all nodes of the allocation that the trial runs in."""
+    nodes, local = int(task.hardware.get("nodes", 1)), local_processes(task.hardware)
+    if workload.launcher:
+        return [word.replace("{nodes}", str(nodes)).replace("{processes}", str(local)) for word in shlex.split(workload.launcher)]
+    start = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(local)]
+    if nodes == 1:
+        return [*start, "--master-addr", "127.0.0.1", "--master-port", "{port}"]
+    host = next(iter(task.hardware.get("hosts") or {}), "{host}")
+    meet = ["--nnodes", str(nodes), "--rdzv-backend", "c10d", "--rdzv-id", "autoscout", "--rdzv-endpoint", f"{host}:{{port}}"]
+    return ["srun", "--nodes", str(nodes), "--ntasks-per-node", "1", *start, *meet]
+
+
+def _shell(workload: Workload, task: Task, words: list[str]) -> str:
+    """The launch as shell text, with files next to the script."""
+    nodes, local = int(task.hardware.get("nodes", 1)), local_processes(task.hardware)
+    if workload.launcher:
+        start = shlex.join(word.replace("{port}", PORT) for word in _launcher(workload, task))
+    else:
+        meet = f'--nnodes {nodes} --node-rank "${{NODE_RANK:-${{SLURM_NODEID:-0}}}}"' if nodes > 1 else ""
+        address = '--master-addr "${MASTER_ADDR:-127.0.0.1}" --master-port "${MASTER_PORT:-' + PORT + '}"'
+        start = " ".join(filter(None, [f'"$PYTHON" -m torch.distributed.run --nproc-per-node {local}', meet, address]))
+    lines = _lines(words[1:])
+    shown = [f'--tp-comm-overlap-cfg "$here/{OVERLAP}"' if line.startswith("--tp-comm-overlap-cfg") else line for line in lines]
+    return " \\\n    ".join([start, shlex.quote(words[0]), *shown])
+
+
+def _lines(words: list[str]) -> list[str]:
+    """Words of a command line, one flag with its values a line, quoted for a shell."""
+    lines: list[list[str]] = []
+    for word in words:
+        if word.startswith("--") or not lines:
+            lines.append([word])
+        else:
+            lines[-1].append(word)
+    return [shlex.join(line) for line in lines]
+
+
+def _environment(config: Mapping[str, Any], task: Task) -> dict[str, str]:
+    """Variables of a configuration. Megatron demands one connection where communication must start in the order of the computation."""
+    found = environment(config)
+    if task.hardware["device"] == "cpu":
+        found["TORCHDYNAMO_DISABLE"] = "1"  # megatron-core compiles small functions, which takes longer than a trial on a processor
+    elif max(int(config.get("tp", 1)), int(config.get("cp", 1))) > 1:
+        found["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
+    return found

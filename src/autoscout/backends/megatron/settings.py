@@ -1,0 +1,197 @@
+"""What one configuration means for Megatron: fields of megatron-core's configuration classes, and words of Megatron-LM's command line."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from autoscout.backends._shared.engine.space import default_of
+from autoscout.backends._shared.engine.table import EngineTable
+from autoscout.backends.megatron.workload import Workload
+from autoscout.catalog.models import ModelShape
+from autoscout.core.config import Value
+
+FILE = "megatron.json"
+OVERLAP = "tp_comm_overlap.yaml"
+RATE = 1e-3  # of Adam
+LOSS_SCALE = 65536.0  # that fp16 starts with: Megatron's own, 2^32, would skip the steps that are compared
+DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "bfloat16"}
+CLASSES = ("TransformerConfig", "DistributedDataParallelConfig", "OptimizerConfig")
+
+BULK = ("qkv_dgrad", "qkv_wgrad", "fc1_dgrad", "fc1_wgrad")
+CHUNKED = ("proj_fprop", "fc2_fprop")
+"""Matrix products of a layer whose communication takes multiprocessors: next to another product, or piece by piece. Others copy instead."""
+
+SWITCHED_OFF = {
+    "overlap_p2p_comm": "--no-overlap-p2p-communication",
+    "bias_dropout_fusion": "--no-bias-dropout-fusion",
+    "gradient_accumulation_fusion": "--no-gradient-accumulation-fusion",
+    "add_bias_linear": "--disable-bias-linear",
+}
+"""Flags of Megatron-LM for switches that it turns on by itself."""
+
+DATA_FLAGS = ("--data-path", "--data-args-path", "--train-data-path", "--per-split-data-args-path", "--mock-data")
+
+
+def core_settings(config: Mapping[str, Value], table: EngineTable, shape: ModelShape) -> dict[str, Any]:
+    """Fields of megatron-core for the knobs of a configuration."""
+    found: dict[str, Any] = {}
+    for name, value in config.items():
+        row = table.knobs.get(name)
+        if row is not None and not row.key:
+            found[row.setting] = value
+    precision = str(config.get("precision", "fp32"))
+    found |= {"bf16": precision in ("bf16", "fp8"), "fp16": precision == "fp16"}
+    if precision == "fp8":
+        found["fp8"] = "hybrid"
+    found["params_dtype"] = DTYPES[precision]
+    if int(config.get("pp", 1)) > 1:
+        found["pipeline_dtype"] = DTYPES[precision]
+        found["batch_p2p_comm"] = not config.get("overlap_p2p_comm", False)
+    if found.get("recompute_granularity") == "none":
+        found["recompute_granularity"] = None
+    if "recompute_modules" in found:
+        found["recompute_modules"] = str(found["recompute_modules"]).split("+")
+    if found.get("virtual_pipeline_model_parallel_size") == 1:
+        found["virtual_pipeline_model_parallel_size"] = None
+    in_bf16 = bool(config.get("grad_reduce_in_bf16", False))
+    found["grad_reduce_in_fp32"] = precision in ("bf16", "fp8") and not in_bf16  # as Megatron-LM has it
+    for name in ("bucket_size", *(("attention_backend",) if "attention" in config else ())):
+        found.pop(name, None)
+    if "bucket_mb" in config:
+        wide = precision == "fp32" or found["grad_reduce_in_fp32"]
+        found["bucket_size"] = int(config["bucket_mb"]) * 1_000_000 // (4 if wide else 2)  # type: ignore[arg-type]
+    return {**model_settings(shape), **found}
+
+
+def model_settings(shape: ModelShape) -> dict[str, Any]:
+    """Fields of megatron-core for a model; without dropout, so that losses can be compared."""
+    found: dict[str, Any] = {
+        "num_layers": shape.layers,
+        "hidden_size": shape.hidden,
+        "ffn_hidden_size": shape.ffn,
+        "num_attention_heads": shape.heads,
+        "num_query_groups": shape.kv_heads,
+        "kv_channels": shape.head_size,
+        "gated_linear_unit": shape.gated,
+        "add_bias_linear": not shape.gated and not shape.experts,
+        "normalization": "RMSNorm" if shape.gated else "LayerNorm",
+        "hidden_dropout": 0.0,
+        "attention_dropout": 0.0,
+    }
+    if shape.experts:
+        found |= {"num_moe_experts": shape.experts, "moe_router_topk": shape.active_experts, "moe_ffn_hidden_size": shape.expert_ffn}
+        if shape.active_experts == 1:
+            found["moe_router_pre_softmax"] = True  # megatron-core asks for it where one expert is chosen
+        if shape.shared_ffn:
+            found["moe_shared_expert_intermediate_size"] = shape.shared_ffn
+        if shape.dense_layers:
+            found["moe_layer_freq"] = [0] * shape.dense_layers + [1] * (shape.layers - shape.dense_layers)
+    return found
+
+
+def core_file(config: Mapping[str, Value], table: EngineTable, workload: Workload) -> str:
+    """The file that the runner reads: arguments of megatron-core's classes, and what goes with them."""
+    found = core_settings(config, table, workload.architecture)
+    found |= {"optimizer": "adam", "lr": RATE, "initial_loss_scale": LOSS_SCALE}
+    data: dict[str, Any] = {
+        owner: {name: value for name, value in sorted(found.items()) if owner in table.flags[name].of} for owner in CLASSES
+    }
+    data |= {
+        "micro_batch_size": int(config["micro_batch"]),  # type: ignore[arg-type]
+        "global_batch_size": workload.global_batch,
+        "data_parallel_size": int(config.get("dp", 1)),  # type: ignore[arg-type]
+        "bucket_count": int(config.get("bucket_count", 0)),  # type: ignore[arg-type]
+        "attention": str(config.get("attention", "core")),
+        "activation": "silu" if workload.architecture.gated else "gelu",
+    }
+    return json.dumps(data, indent=2, sort_keys=True) + "\n"
+
+
+def overlap_file(config: Mapping[str, Value]) -> dict[str, str]:
+    """Transformer Engine's file for overlapped tensor parallel communication; none where its own choice stands."""
+    if "tp_comm_sms" not in config:
+        return {}
+    count = int(config["tp_comm_sms"])  # type: ignore[arg-type]
+    entries = {name: {"method": "bulk", "num_sm": count} for name in BULK}
+    entries |= {name: {"method": "pipeline", "num_sm": count} for name in CHUNKED}
+    return {OVERLAP: yaml.safe_dump(entries, sort_keys=False)}
+
+
+def arguments(config: Mapping[str, Value], table: EngineTable, workload: Workload, own: Mapping[str, Value]) -> list[str]:
+    """Words for Megatron-LM's training script: the model, the work and what differs from what it does by itself.
+
+    `{folder}` stands for the folder with the files of the configuration, `{steps}` for the number of iterations.
+    """
+    shape = workload.architecture
+    changed = {
+        name: value
+        for name, value in config.items()
+        if name in table.knobs and (table.knobs[name].always or value != default_of(table.knobs[name], table, own))
+    }
+    found = core_settings({**changed, "precision": config.get("precision", "fp32")}, table, shape)
+    words = _shape_words(shape, workload)
+    skipped = {"params_dtype", "pipeline_dtype", "batch_p2p_comm", "grad_reduce_in_fp32", "data_parallel_size"}
+    for name, value in found.items():
+        if name in skipped or value is None:
+            continue
+        if name == "bias_activation_fusion" and value is False:
+            words.append("--no-bias-swiglu-fusion" if shape.gated else "--no-bias-gelu-fusion")
+        elif isinstance(value, bool):
+            words += _switch(name, value, table)
+        elif name == "moe_layer_freq":
+            words += [table.flags[name].flag, f"([0]*{value.count(0)}+[1]*{value.count(1)})"]
+        elif isinstance(value, list):
+            words += [table.flags[name].flag, *map(str, value)]
+        elif name != "num_query_groups":
+            words += [table.flags[name].flag, str(value)]
+    if config.get("grad_reduce_in_bf16"):
+        words.append("--grad-reduce-in-bf16")
+    if config.get("bucket_count"):
+        words += ["--ddp-num-buckets", str(config["bucket_count"])]
+    if found["fp16"]:
+        words += ["--initial-loss-scale", str(int(LOSS_SCALE))]
+    if overlap_file(config):
+        words += ["--tp-comm-overlap-cfg", f"{{folder}}/{OVERLAP}"]
+    if not workload.transformer_engine:
+        words += ["--transformer-impl", "local", "--no-gradient-accumulation-fusion", *(["--no-rope-fusion"] if shape.gated else [])]
+    return [*words, *_run_words(workload)]
+
+
+def _switch(name: str, value: bool, table: EngineTable) -> list[str]:
+    """The word for a switch; none where Megatron-LM has it that way by itself."""
+    if name in SWITCHED_OFF:
+        return [] if value else [SWITCHED_OFF[name]]
+    return [table.flags[name].flag] if value else []
+
+
+def _shape_words(shape: ModelShape, workload: Workload) -> list[str]:
+    """Of the model, what megatron-core's classes do not hold."""
+    length = str(workload.shape["sequence"])
+    words = ["--seq-length", length, "--max-position-embeddings", length]
+    words += ["--position-embedding-type", "rope" if shape.gated else "learned_absolute"]
+    if shape.kv_heads != shape.heads:
+        words += ["--group-query-attention", "--num-query-groups", str(shape.kv_heads)]
+    return [*words, *([] if shape.tied else ["--untie-embeddings-and-output-weights"])]
+
+
+def _run_words(workload: Workload) -> list[str]:
+    """Of the run: batch, data, and a line of the log for every iteration."""
+    given = shlex.split(workload.arguments)
+    named = {word.partition("=")[0] for word in given}
+    words = ["--global-batch-size", str(workload.global_batch), "--train-iters", "{steps}"]
+    if "--lr" not in named:
+        words += ["--lr", str(RATE), "--lr-decay-style", "constant"]
+    if not named & set(DATA_FLAGS):
+        words += ["--mock-data", "--split", "99,1,0"]
+        if "--tokenizer-type" not in named:
+            words += ["--tokenizer-type", "NullTokenizer", "--vocab-size", str(workload.architecture.vocab)]
+    words += ["--seed", str(workload.seed + 1), "--log-interval", "1", "--log-throughput", "--eval-iters", "0"]
+    return [*words, *given]
+
+
+__all__ = ["CLASSES", "FILE", "OVERLAP", "arguments", "core_file", "core_settings", "model_settings", "overlap_file"]

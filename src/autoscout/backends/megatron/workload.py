@@ -1,0 +1,126 @@
+"""The workload of the `megatron` backend: a model, and either a checkout of Megatron-LM or the built-in runner."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from autoscout.backends._shared.training.workload import CATALOGUED, SMALL, WHERE, BuiltIn, fill_model
+from autoscout.catalog.models import ModelShape, model
+from autoscout.common.fields import read_fields
+from autoscout.core.errors import ConfigError, Fault
+
+SEQUENCE = 4096  # tokens of a sequence, for models that are not built-in ones
+
+EXPERTS: dict[str, dict[str, Any]] = {
+    "micro-moe": {"layers": 4, "hidden": 64, "heads": 4, "ffn": 128, "vocab": 256, "experts": 4, "active_experts": 2, "expert_ffn": 64},
+    "tiny-moe": {"layers": 4, "hidden": 256, "heads": 4, "ffn": 512, "vocab": 2048, "experts": 8, "active_experts": 2, "expert_ffn": 256},
+}
+"""Small models with experts, for CPUs; `micro-moe` is for tests."""
+
+SEQUENCES = {**{name: shape["sequence"] for name, shape in SMALL.items()}, "micro-moe": 32, "tiny-moe": 128, **CATALOGUED}
+
+
+class Workload(BuiltIn):
+    """What is trained.
+
+    Attributes:
+        checkout: Folder of a Megatron-LM checkout, whose script is run; without one the built-in runner uses the megatron-core package.
+        script: The training script in it.
+        arguments: Further arguments for the script, such as those that name your data; without any it trains on mock data.
+        launcher: Command that starts the processes, instead of torchrun (under srun with several nodes); `{port}`, `{host}`, `{nodes}`
+            and `{processes}` (of one node) in it are filled in.
+        transformer_engine: Whether Transformer Engine is installed there; left out: with a checkout it is. The runner does without.
+        core_version: Version of megatron-core in the checkout; left out: the newest one there is a table of.
+        free: Knobs to search though they seldom matter; `all` frees every one.
+    """
+
+    checkout: str = ""
+    script: str = "pretrain_gpt.py"
+    arguments: str = ""
+    launcher: str = ""
+    transformer_engine: bool | None = None
+    core_version: str = ""
+    free: list[str] = Field([])
+
+    @classmethod
+    def named_shape(cls, name: str) -> dict[str, Any]:
+        found = architecture(name)
+        return {**asdict(found), "vocabulary": found.vocab, "sequence": SEQUENCES.get(name, SEQUENCE)}
+
+    @property
+    def architecture(self) -> ModelShape:
+        found = architecture(self.model)
+        return replace(found, layers=self.layers) if self.layers else found
+
+
+def architecture(name: str) -> ModelShape:
+    """The shape of a model: a small built-in one, one of the catalogue, or that of a `config.json`.
+
+    Raises:
+        ConfigError: nobody knows it, or it has parts that this backend does not build.
+    """
+    if name in SMALL:
+        known = SMALL[name]
+        sizes = {"layers": known["layers"], "hidden": known["width"], "heads": known["heads"], "vocab": known["vocabulary"]}
+        return ModelShape(name=name, gated=False, **sizes)
+    if name in EXPERTS:
+        return ModelShape(name=name, **EXPERTS[name])
+    found = model(name)
+    if found.kv_width != 2 * found.kv_heads * found.head_size or found.attention_layers != found.layers:
+        rule = "latent attention and layers without attention are not built by this backend"
+        fix = "Tune your own script with the backend pytorch"
+        raise ConfigError(Fault(where=WHERE, field="model", value=repr(name), rule=rule, fix=fix))
+    return found
+
+
+def read_workload(data: Mapping[str, Any], hardware: Mapping[str, Any]) -> tuple[Workload, list[Fault]]:
+    """The workload filled up to suit the machine, and all that is wrong with it."""
+    read, faults = read_fields(Workload, data, WHERE)
+    given = read or Workload()
+    if given.checkout:
+        given = given.model_copy(update={"checkout": str(Path(given.checkout).expanduser().absolute())})
+    engine = bool(given.checkout) if given.transformer_engine is None else given.transformer_engine
+    given = given.model_copy(update={"transformer_engine": engine})
+    made, wrong = fill_model(given, str(hardware.get("device")), int(hardware.get("processes", 1)), replicas=False)
+    return made, [*faults, *wrong, *_checkout(made, hardware), *_runner(made, data)]
+
+
+def _checkout(given: Workload, hardware: Mapping[str, Any]) -> list[Fault]:
+    if not given.checkout:
+        return []
+
+    def fault(field: str, value: object, rule: str, fix: str = "") -> Fault:
+        return Fault(where=WHERE, field=field, value=repr(value), rule=rule, fix=fix)
+
+    found = []
+    if not Path(given.checkout, given.script).is_file():
+        found.append(
+            fault("checkout", given.checkout, f"must be a folder with {given.script}", "git clone https://github.com/NVIDIA/Megatron-LM")
+        )
+    if hardware.get("device") != "cuda":
+        found.append(fault("checkout", given.checkout, "Megatron-LM trains on GPUs", "Leave it out, or give --gpus"))
+    if given.depths:
+        found.append(fault("depths", given.depths, "belongs to the built-in runner", "Leave the checkout out, or use -w layers=4"))
+    for field in ("arguments", "launcher"):
+        try:
+            shlex.split(getattr(given, field))
+        except ValueError as error:
+            found.append(fault(field, getattr(given, field), f"cannot be read as words of a command: {error}"))
+    return found
+
+
+def _runner(given: Workload, data: Mapping[str, Any]) -> list[Fault]:
+    """What goes with a checkout only."""
+    if given.checkout:
+        return []
+    stray = [name for name in ("arguments", "launcher", "core_version") if data.get(name)]
+    if given.transformer_engine:
+        stray.append("transformer_engine")
+    rule = "belongs to a checkout of Megatron-LM; the built-in runner takes none"
+    return [Fault(where=WHERE, field=name, value=repr(data[name]), rule=rule, fix="Give checkout") for name in stray]

@@ -28,7 +28,7 @@ $(VENV)-openbox/.ready: $(SET_UP) # OpenBox needs older packages than SMAC and A
 	@touch $@
 
 $(VENV)-training/.ready: $(SET_UP) # made on request only: DeepSpeed is built from source
-	PYTHON=$(PYTHON) scripts/setup $(VENV)-training test,torch,finetune
+	PYTHON=$(PYTHON) scripts/setup $(VENV)-training test,torch,finetune,megatron
 	$(VENV)-training/bin/python -m pip install --quiet setuptools wheel psutil
 	DS_BUILD_OPS=0 $(VENV)-training/bin/python -m pip install --quiet --no-build-isolation --constraint scripts/constraints.txt torch deepspeed
 	@touch $@
@@ -50,8 +50,8 @@ check: $(VENV)/.ready-test ## lint, types, import contract, sizes, structure
 fast: $(VENV)/.ready-test ## the tests that take seconds
 	$(BIN)/pytest -q -n auto --dist worksteal -m "not slow and not adapters and not training and not soak"
 
-test-training: $(VENV)-training/.ready ## real runs of DeepSpeed and of fine-tuning, in an environment of their own
-	OMP_NUM_THREADS=1 $(VENV)-training/bin/python -m pytest -q -n 0 -m training tests/backends/test_training_extras.py
+test-training: $(VENV)-training/.ready ## real runs of DeepSpeed, megatron-core and fine-tuning, in an environment of their own
+	OMP_NUM_THREADS=1 $(VENV)-training/bin/python -m pytest -q -n 0 -m training tests/backends/test_training_extras.py tests/backends/test_megatron_core.py
 
 $(VENV)-vllm/.ready: scripts/setup-vllm # 3.5 GB, and minutes
 	PYTHON=$(PYTHON) scripts/setup-vllm $(VENV)-vllm

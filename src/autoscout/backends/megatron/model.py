@@ -12,9 +12,13 @@ from megatron.core.distributed import DistributedDataParallel, DistributedDataPa
 from megatron.core.models.gpt import GPTModel
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec
 from megatron.core.transformer.module import Float16Module, MegatronModule
+from megatron.core.transformer.moe import moe_utils
 from megatron.core.transformer.spec_utils import ModuleSpec
 from megatron.core.transformer.transformer_config import TransformerConfig
 from torch.nn import functional
+
+if not hasattr(moe_utils, "te_general_gemm"):
+    moe_utils.te_general_gemm = None  # without Transformer Engine megatron-core 0.16 asks for it, but does not define it
 
 DEVIATION = 0.02  # of initial weights; projections back to the residual stream get less, by the number of layers
 
@@ -31,6 +35,17 @@ class TorchAttention(MegatronModule):
         return mixed.permute(2, 0, 1, 3).reshape(query.shape[0], query.shape[1], -1)
 
 
+class TorchNorm:
+    """PyTorch's norms in the place of Apex's; unlike megatron-core's own substitute they go with sequence parallelism."""
+
+    def __new__(cls, config: TransformerConfig, hidden_size: int, eps: float = 1e-5, **_: Any) -> Any:
+        kind = torch.nn.RMSNorm if config.normalization == "RMSNorm" else torch.nn.LayerNorm
+        made = kind(hidden_size, eps=eps)
+        for parameter in made.parameters():
+            parameter.sequence_parallel = config.sequence_parallel  # type: ignore[attr-defined] # its gradients are summed over the parts
+        return made
+
+
 def transformer_config(settings: Mapping[str, Any], layers: int) -> TransformerConfig:
     """megatron-core's configuration from the file of a trial, with as many layers as this run is to build."""
     fields = dict(settings["TransformerConfig"])
@@ -41,7 +56,9 @@ def transformer_config(settings: Mapping[str, Any], layers: int) -> TransformerC
     if "moe_layer_freq" in fields:
         fields["moe_layer_freq"] = fields["moe_layer_freq"][:layers]
     activation = functional.silu if settings["activation"] == "silu" else functional.gelu
-    return TransformerConfig(**fields, activation_func=activation, deallocate_pipeline_outputs=True)
+    # A send of gloo reads the memory of an output until it is through, so that memory may be taken back only where NCCL sends.
+    on_gpu = torch.cuda.is_available()
+    return TransformerConfig(**fields, activation_func=activation, deallocate_pipeline_outputs=on_gpu)
 
 
 def build_parts(settings: Mapping[str, Any], config: TransformerConfig, shape: Mapping[str, Any], seed: int) -> list[Any]:
@@ -51,8 +68,10 @@ def build_parts(settings: Mapping[str, Any], config: TransformerConfig, shape: M
     for stage in range(virtual or 1):
         vp_stage = stage if virtual else None
         spec = get_gpt_decoder_block_spec(config, use_transformer_engine=False, vp_stage=vp_stage)
-        if settings["attention"] == "sdpa":
-            for layer in spec.layer_specs:
+        spec.layer_norm = TorchNorm
+        for layer in spec.layer_specs:
+            layer.submodules.input_layernorm = layer.submodules.pre_mlp_layernorm = TorchNorm
+            if settings["attention"] == "sdpa":
                 layer.submodules.self_attention.submodules.core_attention = ModuleSpec(module=TorchAttention)
         model = GPTModel(
             config=config,

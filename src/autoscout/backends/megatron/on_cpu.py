@@ -2,8 +2,8 @@
 
 megatron-core takes for granted that there is a GPU: it asks which one is current, makes tensors on `cuda`, keeps the state of that GPU's
 random numbers, and recognises parameters by the name of a CUDA type. Nothing else of it depends on CUDA as long as processes talk through
-gloo and no kernel of its own is chosen. `redirect` answers those four questions for main memory, in this process only; model, schedules,
-exchange of gradients and optimizers stay megatron-core's own. Call it before megatron-core is imported.
+gloo and none of its own kernels is chosen. `redirect` answers those four questions for main memory, in this process only; model, schedules,
+exchange of gradients and optimizers stay megatron-core's own.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ MAKERS = ("tensor", "zeros", "ones", "empty", "full", "arange", "randn", "rand",
 
 def redirect() -> None:
     """Make everything that megatron-core asks of the current GPU come from main memory."""
+    from megatron.core.tensor_parallel import random  # first: what is compiled while it is imported looks at the functions below
+
     for name in MAKERS:
         setattr(torch, name, _in_memory(getattr(torch, name)))
     gpu: Any = torch.cuda
@@ -29,9 +31,6 @@ def redirect() -> None:
     tensor: Any = torch.Tensor
     tensor.cuda = lambda self, *_, **__: self
     tensor.type = _type(tensor.type)
-
-    from megatron.core.tensor_parallel import random
-
     module: Any = random
     module._get_cuda_rng_state = lambda *_, **__: torch.get_rng_state()
     module._set_cuda_rng_state = lambda state, *_, **__: torch.set_rng_state(state)

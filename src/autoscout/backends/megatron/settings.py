@@ -37,7 +37,7 @@ SWITCHED_OFF = {
 DATA_FLAGS = ("--data-path", "--data-args-path", "--train-data-path", "--per-split-data-args-path", "--mock-data")
 
 
-def core_settings(config: Mapping[str, Value], table: EngineTable, shape: ModelShape) -> dict[str, Any]:
+def core_settings(config: Mapping[str, Any], table: EngineTable, shape: ModelShape) -> dict[str, Any]:
     """Fields of megatron-core for the knobs of a configuration."""
     found: dict[str, Any] = {}
     for name, value in config.items():
@@ -64,8 +64,13 @@ def core_settings(config: Mapping[str, Value], table: EngineTable, shape: ModelS
         found.pop(name, None)
     if "bucket_mb" in config:
         wide = precision == "fp32" or found["grad_reduce_in_fp32"]
-        found["bucket_size"] = int(config["bucket_mb"]) * 1_000_000 // (4 if wide else 2)  # type: ignore[arg-type]
+        found["bucket_size"] = int(config["bucket_mb"]) * 1_000_000 // (4 if wide else 2)
     return {**model_settings(shape), **found}
+
+
+def has_biases(shape: ModelShape) -> bool:
+    """Whether linear layers have biases: those of GPT do, gated ones and experts do not."""
+    return not shape.gated and not shape.experts
 
 
 def model_settings(shape: ModelShape) -> dict[str, Any]:
@@ -78,7 +83,7 @@ def model_settings(shape: ModelShape) -> dict[str, Any]:
         "num_query_groups": shape.kv_heads,
         "kv_channels": shape.head_size,
         "gated_linear_unit": shape.gated,
-        "add_bias_linear": not shape.gated and not shape.experts,
+        "add_bias_linear": has_biases(shape),
         "normalization": "RMSNorm" if shape.gated else "LayerNorm",
         "hidden_dropout": 0.0,
         "attention_dropout": 0.0,
@@ -94,7 +99,7 @@ def model_settings(shape: ModelShape) -> dict[str, Any]:
     return found
 
 
-def core_file(config: Mapping[str, Value], table: EngineTable, workload: Workload) -> str:
+def core_file(config: Mapping[str, Any], table: EngineTable, workload: Workload) -> str:
     """The file that the runner reads: arguments of megatron-core's classes, and what goes with them."""
     found = core_settings(config, table, workload.architecture)
     found |= {"optimizer": "adam", "lr": RATE, "initial_loss_scale": LOSS_SCALE}
@@ -102,27 +107,27 @@ def core_file(config: Mapping[str, Value], table: EngineTable, workload: Workloa
         owner: {name: value for name, value in sorted(found.items()) if owner in table.flags[name].of} for owner in CLASSES
     }
     data |= {
-        "micro_batch_size": int(config["micro_batch"]),  # type: ignore[arg-type]
+        "micro_batch_size": int(config["micro_batch"]),
         "global_batch_size": workload.global_batch,
-        "data_parallel_size": int(config.get("dp", 1)),  # type: ignore[arg-type]
-        "bucket_count": int(config.get("bucket_count", 0)),  # type: ignore[arg-type]
+        "data_parallel_size": int(config.get("dp", 1)),
+        "bucket_count": int(config.get("bucket_count", 0)),
         "attention": str(config.get("attention", "core")),
         "activation": "silu" if workload.architecture.gated else "gelu",
     }
     return json.dumps(data, indent=2, sort_keys=True) + "\n"
 
 
-def overlap_file(config: Mapping[str, Value]) -> dict[str, str]:
+def overlap_file(config: Mapping[str, Any]) -> dict[str, str]:
     """Transformer Engine's file for overlapped tensor parallel communication; none where its own choice stands."""
     if "tp_comm_sms" not in config:
         return {}
-    count = int(config["tp_comm_sms"])  # type: ignore[arg-type]
+    count = int(config["tp_comm_sms"])
     entries = {name: {"method": "bulk", "num_sm": count} for name in BULK}
     entries |= {name: {"method": "pipeline", "num_sm": count} for name in CHUNKED}
     return {OVERLAP: yaml.safe_dump(entries, sort_keys=False)}
 
 
-def arguments(config: Mapping[str, Value], table: EngineTable, workload: Workload, own: Mapping[str, Value]) -> list[str]:
+def arguments(config: Mapping[str, Any], table: EngineTable, workload: Workload, own: Mapping[str, Value]) -> list[str]:
     """Words for Megatron-LM's training script: the model, the work and what differs from what it does by itself.
 
     `{folder}` stands for the folder with the files of the configuration, `{steps}` for the number of iterations.
@@ -194,4 +199,4 @@ def _run_words(workload: Workload) -> list[str]:
     return [*words, *given]
 
 
-__all__ = ["CLASSES", "FILE", "OVERLAP", "arguments", "core_file", "core_settings", "model_settings", "overlap_file"]
+__all__ = ["CLASSES", "FILE", "OVERLAP", "arguments", "core_file", "core_settings", "has_biases", "model_settings", "overlap_file"]

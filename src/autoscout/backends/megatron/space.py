@@ -10,6 +10,7 @@ from autoscout.backends._shared.engine.space import offered
 from autoscout.backends._shared.engine.table import EngineTable
 from autoscout.backends._shared.training.machine import local_processes
 from autoscout.backends._shared.training.outside import outside
+from autoscout.backends.megatron.settings import has_biases
 from autoscout.backends.megatron.workload import Workload
 from autoscout.catalog.gpus import gpu
 from autoscout.catalog.models import ModelShape
@@ -49,6 +50,7 @@ def facts(table: EngineTable, workload: Workload, hardware: Mapping[str, Any]) -
         "expert_ffn": shape.expert_ffn,
         "shared_ffn": shape.shared_ffn,
         "dense_layers": shape.dense_layers,
+        "biases": has_biases(shape),
         "sequence": int(workload.shape["sequence"]),
         "global_batch": workload.global_batch,
         **({} if workload.checkout else {"vocab": shape.vocab}),

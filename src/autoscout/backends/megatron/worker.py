@@ -133,7 +133,7 @@ def _forward(feed: Iterator[tuple[torch.Tensor, torch.Tensor]], part: Any) -> tu
 
 def _loss(output: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
     loss = output.float().mean()
-    return loss, {"lm loss": loss.detach()}
+    return loss, {"lm loss": loss.detach().clone()}  # the schedule scales the loss in place
 
 
 if __name__ == "__main__":

@@ -67,8 +67,8 @@ def architecture(name: str) -> ModelShape:
     """
     if name in SMALL:
         known = SMALL[name]
-        sizes = {"layers": known["layers"], "hidden": known["width"], "heads": known["heads"], "vocab": known["vocabulary"]}
-        return ModelShape(name=name, gated=False, **sizes)
+        layers, hidden, heads, vocab = (known[part] for part in ("layers", "width", "heads", "vocabulary"))
+        return ModelShape(name=name, layers=layers, hidden=hidden, heads=heads, vocab=vocab, gated=False)
     if name in EXPERTS:
         return ModelShape(name=name, **EXPERTS[name])
     found = model(name)

@@ -11,6 +11,7 @@ from autoscout.core.task import Objective, Task
 from autoscout.core.trial import Measurement, Proposal, Status, Trial
 from autoscout.simulators.training.calibration import training_calibration
 from autoscout.simulators.training.model import TrainingModel, TrainingOptions
+from autoscout.simulators.training.read import read_layout
 
 
 def task(metric: str = "step_s", **changes: object) -> Task:
@@ -158,3 +159,17 @@ def test_a_task_without_its_facts_names_all_of_them() -> None:
         TrainingModel().predict(CONFIGS, broken)
     fields = {fault.field or fault.where for fault in caught.value.faults}
     assert {"model", "hardware.gpus", "workload.sequence", "workload.global_batch"} <= fields
+
+
+def test_knobs_of_pytorch_are_understood() -> None:
+    """`data_parallel` names a kind there, next to the degree `dp`; layers may be recomputed by half."""
+    rows = [
+        {"dp": 4, "data_parallel": "fsdp2", "recompute": "half"},
+        {"dp": 2, "data_parallel": "ddp", "recompute": "none"},
+        {"dp": 1, "recompute": "full"},
+    ]
+    layout = read_layout(rows, {}, gpus=4.0)
+    assert layout.dp.tolist() == [4.0, 2.0, 1.0]
+    assert layout.zero.tolist() == [3.0, 0.0, 0.0]
+    assert layout.recompute.tolist() == [0.5, 0.0, 1.0]
+    assert read_layout([{"data_parallel": 8}], {}, gpus=8.0).dp == 8.0, "elsewhere it is the degree"

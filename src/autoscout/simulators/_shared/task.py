@@ -15,6 +15,7 @@ from autoscout.core.errors import ConfigError, Fault
 _WORDS: dict[str, float] = {
     **dict.fromkeys(("", "none", "disabled", "false", "off", "no", "n/a", "no_shard"), 0.0),
     **dict.fromkeys(("true", "on", "yes", "full", "uniform", "block", "every_layer", "enabled", "full_recompute", "optim"), 1.0),
+    "half": 0.5,
     **dict.fromkeys(("shard_grad_op", "optim_grads"), 2.0),
     **dict.fromkeys(("full_shard", "optim_grads_params"), 3.0),
 }

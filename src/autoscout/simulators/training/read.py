@@ -48,6 +48,9 @@ KNOBS: dict[str, tuple[str, ...]] = {
 
 _FIELD_OF = {name: field for field, names in KNOBS.items() for name in names}
 
+KIND, SHARDED = "data_parallel", {"ddp": 0.0, "fsdp": 3.0, "fsdp2": 3.0}
+"""Knob that names a kind of data parallelism in PyTorch, and the stage of sharding that it stands for; elsewhere it is a degree."""
+
 SHARE = "_share"
 """Ends the name of the knob that says how much work a GPU of a kind gets, of what one of the first kind gets: `a40_share`."""
 
@@ -112,9 +115,8 @@ def read_task(task: Task) -> TrainingTask:
 
 def read_layout(rows: Sequence[Mapping[str, Any]], fixed: Mapping[str, Any], gpus: float, zero: float = 1.0) -> Layout:
     """Columns of a layout from configs; a knob that neither config nor task names takes the engine's usual value."""
-    names: dict[str, list[str]] = {}
-    for name in set().union(*rows) & _FIELD_OF.keys():
-        names.setdefault(_FIELD_OF[name], []).append(name)
+    given = set().union(*rows)
+    names = {field: used for field, known in KNOBS.items() if (used := [name for name in known if name in given])}
     pinned = {_FIELD_OF[name]: value for name, value in fixed.items() if name in _FIELD_OF}
     found: dict[str, Sequence[Any]] = {field: [value] * len(rows) for field, value in pinned.items() if field not in names}
     for field, used in names.items():
@@ -123,6 +125,8 @@ def read_layout(rows: Sequence[Mapping[str, Any]], fixed: Mapping[str, Any], gpu
             found[field] = [row.get(used[0], default) for row in rows]
         else:
             found[field] = [next((row[name] for name in used if row.get(name) is not None), default) for row in rows]
+    if any(row.get(KIND) in SHARDED for row in rows):
+        found["zero"] = [SHARDED.get(str(row.get(KIND)), 0.0) for row in rows]
     return _layout(found, gpus, zero)
 
 
@@ -198,7 +202,7 @@ def _kernel(value: Any) -> tuple[float, float]:
     word = str(value).lower()
     if isinstance(value, float):
         return value, 0.0
-    if value in (True, None, "") or "flash" in word or word in ("te", "auto", "sdpa", "1"):
+    if value in (True, None, "") or "flash" in word or word in ("te", "auto", "sdpa", "efficient", "cudnn", "1"):
         old = "v1" in word or "attention1" in word  # the first flash kernels reach about half of the later ones' rate
         return (0.08 if old else 0.0), float("rms" in word)
     return (0.55 if "fused" in word and "unfused" not in word else 1.0), float("rms" in word)

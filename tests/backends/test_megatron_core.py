@@ -32,6 +32,7 @@ pytestmark = [pytest.mark.training, pytest.mark.slow, pytest.mark.filterwarnings
 CPU = {"device": "cpu", "gpus": 0, "processes": 2, "cores": 2, "native_bf16": True, "memory_gb": 8.0}
 SMALL = {"model": "micro", "most_steps": 6, "loss_steps": 5, "limit_s": 600.0}
 DRAWN = 2500  # of each task below
+PARSED = 200
 
 NOT_OF_THE_CLASSES = (
     "not sequence_parallel or sequence % tp",
@@ -315,18 +316,20 @@ MEGATRON_LM = os.environ.get("AUTOSCOUT_MEGATRON_LM", "")
 
 
 @pytest.mark.skipif(not MEGATRON_LM, reason="AUTOSCOUT_MEGATRON_LM names no checkout of Megatron-LM")
-def test_the_parser_of_megatron_lm_takes_our_launches() -> None:
-    from test_megatron_space import GOLDEN
-
-    lines = [line.split("pretrain_gpt.py ")[1] for line in GOLDEN.read_text().splitlines() if "pretrain_gpt.py" in line]
-    program = (
-        "import sys, shlex, json\n"
-        f"sys.path.insert(0, {MEGATRON_LM!r})\n"
-        "from megatron.training.arguments import add_megatron_arguments\n"
-        "import argparse\n"
-        "parser = add_megatron_arguments(argparse.ArgumentParser(allow_abbrev=False))\n"
-        "for line in json.load(sys.stdin):\n"
-        "    parser.parse_args(shlex.split(line))\n"
+@pytest.mark.parametrize("name", [name for name, (_, workload) in TASKS.items() if "checkout" in workload])
+def test_the_arguments_of_megatron_lm_take_our_launches(name: str) -> None:
+    hardware, workload = TASKS[name]
+    backend = MegatronBackend()
+    task = task_of(hardware, **{**workload, "checkout": MEGATRON_LM})
+    space, rng = backend.space(task), np.random.default_rng(0)
+    launches = []
+    for _ in range(PARSED):
+        run = json.loads(backend.render(space.sample(rng), task, seed=1).files["run.json"])["argv"]
+        launches.append([int(task.hardware["processes"]), run[run.index("pretrain_gpt.py") + 1 :]])
+    program = Path(__file__).with_name("megatron_arguments.py")
+    done = subprocess.run(
+        [sys.executable, str(program), MEGATRON_LM], input=json.dumps(launches), capture_output=True, text=True, timeout=600
     )
-    done = subprocess.run([sys.executable, "-c", program], input=json.dumps(lines), capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
+    said = json.loads(done.stdout)
+    assert said == [""] * PARSED, next((why, launch) for why, launch in zip(said, launches, strict=True) if why)

@@ -131,9 +131,13 @@ class Run:
                     process.poll()
                 CLOCK.sleep(0.02)
 
-        with contextlib.suppress(ChildProcessError):  # those that were adopted; nobody else waits for them
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
+        # Those that were adopted; nobody else waits for them, and some arrive only when the process between has ended.
+        deadline_s = CLOCK.span_s() + GRACE_S
+        while descendants(os.getpid()) and CLOCK.span_s() < deadline_s:
+            with contextlib.suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+            CLOCK.sleep(0.01)
 
     def log(self, rank: int) -> str:
         """The end of what one process said."""

@@ -26,6 +26,7 @@ def redirect() -> None:
     gpu: Any = torch.cuda
     gpu.current_device = lambda: "cpu"
     gpu.synchronize = gpu.empty_cache = gpu.set_device = lambda *_: None
+    gpu.current_stream = lambda *_: None  # versions from 0.17 ask for it, to wait for what only a GPU records
     gpu.manual_seed = torch.manual_seed
     gpu.get_rng_state = gpu.random.get_rng_state = lambda *_, **__: torch.get_rng_state()
     tensor: Any = torch.Tensor

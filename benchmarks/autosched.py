@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -37,17 +35,16 @@ from autoscout.sched.tune.case import Case
 from autoscout.sched.tune.loop import Course, Loop
 from autoscout.sched.tune.modes import MODES, Mode
 from autoscout.sched.workload.synthetic import Recipe, generate
+from benchmarks._autosched_page import page
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests" / "sched"))
+import sched_reference as reference  # noqa: E402
+
 SHARED = ROOT.parent / "shared" / "traces"
 PAGE = ROOT / "docs" / "results" / "autosched.md"
 FILES = {"philly": "philly_2017.csv.gz", "venus": "helios_venus_2020-09.csv.gz"}
 FIRST_DAY = {"philly": 18, "venus": 11}  # of the first scored week, from the start of the file: 22 September 2017, 12 September 2020
-PAPER = {
-    "tiresias": "1.10-1.36x JCT over SelfTune",
-    "themis": "1.07-1.12x share of fair jobs over Fixed",
-    "lucid": "1.15-1.17x JCT over SelfTune",
-}
 CONTROLLERS = {"neither": (False, False), "causal model": (True, False), "aggregation": (False, True), "both": (True, True)}
 
 
@@ -79,9 +76,21 @@ def trace_of(name: str) -> Trace:
 
 
 @cache
+def profiled(name: str) -> Trace:
+    """The same with what Lucid wants to know of jobs, where that is published: estimates, sharing scores, memory and utilisation."""
+    jobs = trace_of(name)
+    if name != "venus" or not (SHARED / "aux").is_dir():
+        return jobs
+    known = reference.with_profiles(reference.venus())
+    place = {job: row for row, job in enumerate(known.job_id.tolist())}
+    rows = np.asarray([place[job] for job in jobs.job_id.tolist()], np.int64)
+    return jobs.with_extra(**{column: values[rows] for column, values in known.extra.items()})
+
+
+@cache
 def case_of(trace: str, scheduler: str, load: float, week: int) -> Case:
     """A week on a cluster that its demand loads so much."""
-    jobs = trace_of(trace)
+    jobs = profiled(trace) if scheduler == "lucid" else trace_of(trace)
     length = WEEK_S if trace != "quick" else DAY_S
     first = np.floor(jobs.submit_s[0] / DAY_S) * DAY_S
     begin = first + FIRST_DAY.get(trace, 3) * DAY_S + week * length
@@ -109,7 +118,8 @@ def run(cell: Cell) -> dict[str, Any]:
     case = case_of(cell.trace, cell.scheduler, cell.load, cell.week)
     began = time.process_time()
     course = Loop(case, mode_of(cell), cell.mode, cell.seed).run()
-    return {**asdict(cell), **_figures(course), "gpus": case.cluster.gpus, "jobs": len(case.trace), "total_s": time.process_time() - began}
+    size = {"gpus": case.cluster.gpus, "jobs": len(case.trace), "days": (case.to_s - case.from_s) / DAY_S}
+    return {**asdict(cell), **_figures(course), **size, "total_s": time.process_time() - began}
 
 
 def _figures(course: Course) -> dict[str, Any]:
@@ -122,6 +132,7 @@ def _figures(course: Course) -> dict[str, Any]:
         "start_cpu_s": course.start_cpu_s,
         "simulations": sum(each.simulations for each in course.decisions),
         "rejected": sum(each.rejected for each in course.decisions),
+        "stopped": sum(each.stopped for each in course.decisions),
         "predicted": [each.predicted for each in changed],
         "realised": [each.realised if np.isfinite(each.realised) else None for each in changed],
         "start": course.start.to_json(),
@@ -206,10 +217,25 @@ def summary(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
             for name, values in over.items():
                 if values.get(mode):
                     row[f"over_{name}"] = [float(np.median(values[mode])), min(values[mode]), max(values[mode])]
-            row["changes_a_week"] = float(np.median([each["changes"] for each in runs]))
-            row["cpu_s_per_decision"] = float(
-                np.median([(each["cpu_s"] - each["start_cpu_s"]) / max(1, each["decisions"]) for each in runs])
-            )
+            days = np.median([each["days"] for each in runs])
+            decisions = max(1, int(np.median([each["decisions"] for each in runs])))
+            row["decisions"] = int(np.median([each["decisions"] for each in runs]))
+            row["decisions_an_hour"] = float(row["decisions"] / days / 24)
+            row["changes_a_week"] = float(np.median([each["changes"] for each in runs]) * 7 / days)
+            row["cpu_s_per_decision"] = float(np.median([each["cpu_s"] - each["start_cpu_s"] for each in runs]) / decisions)
+            row["cpu_s_a_day"] = float(np.median([each["cpu_s"] for each in runs]) / days)
+            row["simulations_per_decision"] = float(np.median([each["simulations"] for each in runs]) / decisions)
+            row["stopped_share"] = sum(each["stopped"] for each in runs) / max(1, sum(each["simulations"] for each in runs))
+            both = [
+                (one, other)
+                for each in runs
+                for one, other in zip(each["predicted"], each["realised"], strict=True)
+                if one is not None and other is not None
+            ]
+            row["known_changes"] = len(both)
+            if both:
+                row["predicted"], row["realised"] = (float(np.median(column)) for column in zip(*both, strict=True))
+                row["gained"] = float(np.mean([other > 1.0 for _, other in both]))
             row["fair_share"] = float(np.median([each["fair_share"] for each in runs]))
             row["time_s"] = float(np.median([each["time_s"] for each in runs]))
             rows.append(row)
@@ -225,85 +251,6 @@ def controller_rows(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
             row = {name: each[name] for name in ("trace", "scheduler", "load", "time_s", "fair_share", "simulations", "rejected", "cpu_s")}
             found.append({"kind": kind, "value": value, **row, "causal_error": each.get("causal_error")})
     return found
-
-
-def page(report: dict[str, Any], command: str) -> str:
-    """The results as a page."""
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
-
-    def ratio(row: dict[str, Any], name: str) -> str:
-        value = row.get(f"over_{name}")
-        return "-" if value is None else f"{value[0]:.3f} ({value[1]:.3f}-{value[2]:.3f})"
-
-    lines = [
-        "# Re-tuning a scheduler: strategies compared",
-        "",
-        f"Written by `{command}` at commit {commit}, Python {platform.python_version()}; do not edit. Everything is simulated.",
-        f"Traces: {', '.join(report['sources'])}. Ratios are of the mean time in the system of all jobs (Themis: share of jobs that",
-        "are treated alike), above 1 is better, medians with the range over seeds. The paper reports: "
-        + "; ".join(f"{name} {words}" for name, words in PAPER.items())
-        + ". Its SelfTune and its loads differ from ours, so only the shape compares.",
-        "",
-        "| trace | scheduler | load | strategy | over default | over tuned once | over best fixed | changes | CPU s each | fair share |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    for row in report["cells"]:
-        cells_ = [
-            row["trace"],
-            row["scheduler"],
-            f"{row['load']:g}",
-            row["mode"],
-            *(ratio(row, name) for name in ("static", "fixed-history", "fixed-oracle")),
-        ]
-        lines.append(
-            "| "
-            + " | ".join([*cells_, f"{row['changes_a_week']:g}", f"{row['cpu_s_per_decision']:.2f}", f"{row['fair_share']:.3f}"])
-            + " |"
-        )
-    if report["controller"]:
-        lines += [
-            "",
-            "## Search controller and similarity metrics",
-            "",
-            "| trace | scheduler | load | what | time s | fair share | simulations | rejected | CPU s |",
-        ]
-        lines.append("|---|---|---|---|---|---|---|---|---|")
-        for row in report["controller"]:
-            figures = [
-                f"{row['time_s']:,.0f}",
-                f"{row['fair_share']:.3f}",
-                str(row["simulations"]),
-                str(row["rejected"]),
-                f"{row['cpu_s']:.1f}",
-            ]
-            lines.append(
-                "| " + " | ".join([row["trace"], row["scheduler"], f"{row['load']:g}", f"{row['kind']} {row['value']}", *figures]) + " |"
-            )
-    for name, each in report["parts"].items():
-        lines += [
-            "",
-            f"## Parts on {name}",
-            "",
-            "| classifier | at arrival | hourly | hourly, undecided | fit s / 1000 | ask s / 1000 |",
-            "|---|---|---|---|---|---|",
-        ]
-        for kind, models in each["ranges"].items():
-            for model, row in models.items():
-                cells_ = [
-                    f"{model}, {kind}",
-                    *(f"{row[key]:.3f}" for key in ("at_arrival", "hourly", "open")),
-                    f"{row['fit_s']:.3f}",
-                    f"{row['ask_s']:.4f}",
-                ]
-                lines.append("| " + " | ".join(cells_) + " |")
-        lines += ["", "| arrivals | raw mean | raw median | smoothed mean | smoothed median |", "|---|---|---|---|---|"]
-        for method, row in each["arrivals"].items():
-            lines.append(
-                "| "
-                + " | ".join([method, *(f"{row[key]:.2f}" for key in ("raw_mean", "raw_median", "smooth_mean", "smooth_median"))])
-                + " |"
-            )
-    return "\n".join(lines) + "\n"
 
 
 def known_runs(path: Path | None) -> dict[str, dict[str, Any]]:
@@ -359,7 +306,7 @@ def main() -> None:
         "parts": {} if chosen.cells_only and not chosen.quick else parts(chosen.traces, 20 if chosen.quick else 100),
     }
     if chosen.json:
-        print(json.dumps(report, indent=1))
+        print(json.dumps(report))
     else:
         print(page(report, "python -m benchmarks.autosched"))
     if chosen.write:

@@ -148,12 +148,25 @@ TIMES = 16  # jobs and GPUs of the large run over those of the small one
 LARGEST_GROWTH = 1.5  # of the time per job that is still in proportion
 
 
+PACKED = "lucid with jobs that share GPUs"
+
+
+def _shareable(trace: Trace) -> Trace:
+    """The same jobs with sharing scores, memory and utilisation, drawn at random."""
+    draw = np.random.default_rng(5)
+    size = len(trace)
+    return trace.with_extra(
+        sharing=draw.integers(0, 3, size), memory_mb=draw.integers(500, 20_000, size), gpu_util=draw.integers(5, 95, size)
+    )
+
+
 def growth() -> Iterator[Row]:
     """Sixteen times the jobs on sixteen times the GPUs: how many times longer each scheduler takes per job."""
     sizes = (20, 20 * TIMES)
-    traces = [generate(Recipe(profile="venus", jobs=250 * nodes, days=14, load=0.9, cluster_gpus=8 * nodes, seed=3)) for nodes in sizes]
-    for name in plugins.available("scheduler"):
-        scheduler = plugins.get("scheduler", name)()
+    plain = [generate(Recipe(profile="venus", jobs=250 * nodes, days=14, load=0.9, cluster_gpus=8 * nodes, seed=3)) for nodes in sizes]
+    for name in [*plugins.available("scheduler"), PACKED]:
+        scheduler = plugins.get("scheduler", name.split()[0])()
+        traces = [_shareable(trace) for trace in plain] if name == PACKED else plain
         seconds = []
         for nodes, trace in zip(sizes, traces, strict=True):
             cluster = Cluster.parse(f"{nodes}x8")

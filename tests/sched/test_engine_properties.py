@@ -160,6 +160,28 @@ def test_both_loops_agree(rows: list[tuple[int, int, float, int, int]], cluster:
         assert np.array_equal(fast.end_s, general.end_s)
 
 
+@given(seed=st.integers(0, 10_000), count=st.integers(1, 120), cluster=st.sampled_from((*CLUSTERS, "12x4")))
+@settings(max_examples=40, deadline=None)
+def test_the_loop_for_the_shortest_first_decides_as_the_general_one(seed: int, count: int, cluster: str) -> None:
+    draw = np.random.default_rng(seed)
+    trace = Trace.of(
+        np.sort(draw.uniform(0, 4_000, count)),
+        draw.lognormal(5.0, 1.5, count),  # no two alike: among equals the loops have orders of their own
+        draw.choice([0.25, 0.5, 1, 1, 2, 3, 4], count),
+    )
+    nodes = Cluster.parse(cluster)
+
+    class General(SRTF):
+        def plan(self, trace, cluster):  # type: ignore[no-untyped-def]
+            return self.ranked()
+
+    fast, general = simulate(trace, nodes, SRTF(), Run(log=True)), simulate(trace, nodes, General(), Run(log=True))
+    assert np.allclose(fast.end_s, general.end_s, atol=1e-6)
+    assert np.array_equal(fast.preemptions, general.preemptions)
+    assert fast.counters["idle_while_waiting_gpu_s"] == pytest.approx(general.counters["idle_while_waiting_gpu_s"], abs=1e-3)
+    never_oversubscribed(fast)
+
+
 @given(rows=jobs, threshold=st.sampled_from([50.0, 200.0, 1_000.0]))
 @quick
 def test_skipped_rounds_do_not_matter(rows: list[tuple[int, int, float, int, int]], threshold: float) -> None:

@@ -87,7 +87,7 @@ class Part:
 
     def ledger(self) -> Ledger:
         """Allocations as loops want them."""
-        ledger = new_ledger(len(self.job), self.shares)
+        ledger = new_ledger(len(self.job), self.node, self.shares)
         restore(ledger, self.where)
         return ledger
 
@@ -99,6 +99,24 @@ class Part:
     def jobs_in_system(self) -> Index:
         """Records of the jobs that are running or waiting."""
         return self.active[: int(self.cluster["present"][0])]
+
+    @property
+    def decisions(self) -> int:
+        """How many were taken since the beginning."""
+        return int(self.cluster["decisions"][0])
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether anybody is there or to come."""
+        return bool(self.cluster["present"][0] > 0 or self.cluster["arrived"][0] < len(self.job))
+
+    def least_end_s(self) -> Vector:
+        """Of each record, before which moment of the trace's clock its job certainly does not end: at full speed from now on."""
+        job, now, fastest = self.job, float(self.cluster["now_s"][0]), max(1.0, float(self.node["speed"].max()))
+        running = job["status"] == records.RUNNING
+        left = job["remaining_s"] - np.where(running, (now - job["since_s"]) * job["rate"], 0.0)
+        least = np.where(job["status"] == records.ABSENT, job["submit_s"], now) + np.maximum(0.0, left) / fastest
+        return np.where(job["status"] == records.ENDED, job["end_s"], least) + self.origin_s
 
     def add(self, rows: Index, table: Records) -> None:
         """More jobs, after all that are there."""

@@ -43,6 +43,7 @@ class Session:
         scheduler: Who decides now.
         trace: All jobs so far, in the order in which they were submitted; `forget` takes the ended ones out.
         at_s: On the trace's clock: everything before this moment has happened, nothing at or after it.
+        gave_up: Whether the last step stopped early because it had taken as many decisions as it might.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Session:
             self.origin_s, self.at_s = snapshot.origin_s, snapshot.at_s
             self.before_s[: len(snapshot.jobs)] = snapshot.executed_s
         self.until_s = self.at_s
+        self.gave_up = False
         self.begin_s = float(trace.submit_s[0]) if snapshot is None and len(trace) else self.at_s
         admit(self.trace, cluster)
         if snapshot is not None and snapshot.parts is not None:
@@ -109,6 +111,7 @@ class Session:
         for part in self.parts.values():
             if len(part.job):
                 self._note(part, part.run(until, self.logging, most_decisions))
+        self.gave_up = most_decisions > 0 and any(part.decisions >= most_decisions and part.unfinished for part in self.parts.values())
         self.until_s = until_s
         latest = max((float(part.cluster["now_s"][0]) for part in self.parts.values()), default=0.0) + self.origin_s
         self.at_s = until_s if np.isfinite(until_s) else max(self.at_s, latest)

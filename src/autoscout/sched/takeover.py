@@ -30,11 +30,10 @@ def put_in_charge(part: Part, plan: Plan, trace: Trace, cluster: Cluster, now: f
     log = _NO_ROWS
     before = part.options
     first = not part.policy
-    if isinstance(plan.scheduling, OwnLoop):
-        _own_records(part, plan.scheduling, other)
-    elif other:
+    own = plan.scheduling.own if isinstance(plan.scheduling, OwnLoop) else np.zeros(len(part.job), np.dtype([("none", np.float64)]))
+    if other and "partner" not in (own.dtype.names or ()):
         log = _split_pairs(part, options, now, logging)
-        part.own = np.zeros(len(part.job), np.dtype([("none", np.float64)]))
+    _own_records(part, own, plan.scheduling.kept if isinstance(plan.scheduling, OwnLoop) else (), other)
     part.memory = _memory(part, plan, other)
     part.policy, part.params, part.options, part.plan = policy, params, options, plan
     if equal:
@@ -118,12 +117,12 @@ def _split_pairs(part: Part, options: Records, now: float, logging: bool) -> Tab
     return log
 
 
-def _own_records(part: Part, loop: OwnLoop, other: bool) -> None:
+def _own_records(part: Part, own: Records, kept: tuple[str, ...], other: bool) -> None:
     """Records of the loop's own: new for a loop that takes over, else only what the plan says of each job."""
-    before, part.own = part.own, loop.own.copy()
+    before, part.own = part.own, own.copy()
     if not other:
         known = part.job["status"] != records.ABSENT
-        for name in loop.kept:
+        for name in kept:
             part.own[name][known] = before[name][known]
     elif "alone" in (part.own.dtype.names or ()):
         running = part.job["status"] == records.RUNNING

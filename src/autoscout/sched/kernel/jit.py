@@ -49,7 +49,8 @@ if COMPILED:
         View,
     )
     _INDEX = _TYPES.int64[::1]
-    _LEDGER = _TYPES.NamedTuple([_TYPES.int64[:, ::1], _INDEX, _VECTOR, _INDEX, _INDEX, _TYPES.float64[:, ::1]], Ledger)
+    _ROWS = _TYPES.int64[:, ::1]
+    _LEDGER = _TYPES.NamedTuple([_ROWS, _INDEX, _VECTOR, _INDEX, _INDEX, _TYPES.float64[:, ::1], _ROWS, _VECTOR], Ledger)
     _RANK = _TYPES.void(_VIEW)
     _WAKE = _TYPES.float64(_VIEW)
     _LOOP = (

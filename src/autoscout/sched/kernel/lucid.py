@@ -8,9 +8,23 @@ import numpy as np
 
 from autoscout.sched.kernel.jit import jit
 from autoscout.sched.kernel.log import new_log, note
+from autoscout.sched.kernel.partners import (
+    NONE,
+    Ends,
+    Partners,
+    add_due,
+    new_ends,
+    new_partners,
+    next_end,
+    not_alone,
+    now_alone,
+    push_end,
+    take_due,
+)
 from autoscout.sched.kernel.place import give_back, place
 from autoscout.sched.kernel.profiler import expected, next_check
 from autoscout.sched.kernel.records import ENDED, RECENT, RUNNING, SAME_S, Index, Ledger, Log, Record, Records, Table, Vector, record
+from autoscout.sched.kernel.shelves import measure, set_free
 from autoscout.sched.kernel.state import arrive
 
 PROFILE = record(  # one per job
@@ -46,18 +60,20 @@ class Pairs(NamedTuple):
 
 
 class Packing(NamedTuple):
-    """What Lucid's loop works on; `queue` and `running` hold numbers of jobs."""
+    """What Lucid's loop works on; `queue` holds numbers of jobs."""
 
     job: Records
     profile: Records
     node: Records
     queue: Index
-    running: Index
+    ends: Ends
+    partners: Partners
     ledger: Ledger
     pairs: Pairs
     common: Record
     cluster: Record
     recent: Vector
+    started: Index  # how many have been put in order of start
 
 
 _BORROWED = 9999  # name of a node that came back; higher than all others
@@ -115,27 +131,43 @@ def _pair_speed(profile: Records, a: int, b: int, pairs: Table, fallback: Table)
 
 
 @jit
-def _partner_for(packing: Packing, j: int, busy: int, option: Record) -> int:
-    """The first running job, in order of start, that `j` may join; -1 if there is none."""
+def _may_join(packing: Packing, j: int, r: int, option: Record) -> bool:
     job, profile = packing.job, packing.profile
-    if job[j].gpus > option.pack_gpus or option.score_limit < 0:
-        return -1
-    room = option.memory_limit_mb - profile[j].memory_mb
-    for i in range(busy):
-        r = packing.running[i]
-        if (
-            profile[r].alone > 0
-            and job[r].gpus == job[j].gpus
-            and profile[r].memory_mb < room
-            and profile[r].score + profile[j].score <= option.score_limit
-            and job[j].rank_key <= job[r].rank_key * option.estimate_factor
-        ):
-            return r
-    return -1
+    return bool(
+        profile[r].memory_mb < option.memory_limit_mb - profile[j].memory_mb
+        and profile[r].score + profile[j].score <= option.score_limit
+        and job[j].rank_key <= job[r].rank_key * option.estimate_factor
+    )
 
 
 @jit
-def _begin(job: Records, j: int, now: float, ticks: bool, cluster: Record) -> None:
+def _partner_for(packing: Packing, j: int, option: Record) -> int:
+    """The first running job, in order of start, that `j` may join; -1 if there is none."""
+    partners = packing.partners
+    at = partners.size[j]
+    if at == NONE or option.score_limit < 0 or partners.seen[j] == partners.last[at] != NONE:
+        return -1
+    found = -1
+    if partners.seen[j] == NONE:
+        for i in range(partners.first[at], partners.first[at] + partners.filled[at]):
+            if _may_join(packing, j, partners.alone[i], option):
+                return partners.alone[i]
+    else:
+        link = partners.after[partners.seen[j]]
+        while link != NONE:
+            r = partners.came[link]
+            first = found < 0 or partners.order[r] < partners.order[found]
+            if first and packing.profile[r].alone > 0 and packing.job[r].status == RUNNING and _may_join(packing, j, r, option):
+                found = r
+            link = partners.after[link]
+    if found < 0:
+        partners.seen[j] = partners.last[at]
+    return found
+
+
+@jit
+def _begin(packing: Packing, j: int, now: float, ticks: bool) -> None:
+    job, cluster = packing.job, packing.cluster
     if job[j].start_s < 0:
         job[j].start_s = now
     job[j].waited_s += now - job[j].since_s
@@ -143,9 +175,12 @@ def _begin(job: Records, j: int, now: float, ticks: bool, cluster: Record) -> No
     job[j].status = RUNNING
     job[j].grants = 0.0
     job[j].listed = cluster.listed
+    packing.partners.order[j] = packing.started[0]
+    packing.started[0] += 1
     cluster.listed += 1
     cluster.pending -= 1
     _expect_end(job, j, ticks)
+    push_end(packing.ends, job[j].finish_s, j)
 
 
 @jit
@@ -154,7 +189,8 @@ def _begin_alone(packing: Packing, j: int, now: float, ticks: bool) -> None:
     packing.profile[j].alone = 1.0
     packing.profile[j].full_rate = packing.job[j].rate
     packing.cluster.free_gpus -= packing.job[j].gpus
-    _begin(packing.job, j, now, ticks, packing.cluster)
+    _begin(packing, j, now, ticks)
+    now_alone(packing.partners, j)
 
 
 @jit
@@ -169,9 +205,11 @@ def _join(packing: Packing, j: int, r: int, now: float, ticks: bool) -> None:
     job[j].nodes = job[r].nodes
     profile[j].partner, profile[r].partner = r, j
     profile[j].alone = profile[r].alone = 0.0
+    not_alone(packing.partners, r)
     profile[j].packed_at_s = now
-    _begin(job, j, now, ticks, packing.cluster)
+    _begin(packing, j, now, ticks)
     _expect_end(job, r, ticks)
+    push_end(packing.ends, job[r].finish_s, r)
 
 
 @jit
@@ -183,17 +221,15 @@ def _hand_over(ledger: Ledger, j: int, r: int) -> None:
 
 
 @jit
-def _end_due(packing: Packing, busy: int, now: float, option: Record, log: Log) -> tuple[int, Log]:
+def _end_due(packing: Packing, now: float, option: Record, log: Log, due: Index) -> Log:
     """Take out all running jobs that end by `now`, in order of start."""
-    job, profile, ledger, running, cluster = packing.job, packing.profile, packing.ledger, packing.running, packing.cluster
+    job, profile, ledger, cluster, partners = packing.job, packing.profile, packing.ledger, packing.cluster, packing.partners
     logging = packing.common.logging > 0
-    kept = 0
-    for i in range(busy):
-        j = running[i]
-        if job[j].finish_s > now + SAME_S:
-            running[kept] = j
-            kept += 1
-            continue
+    count = take_due(job, packing.ends, now + SAME_S, partners.order, due)
+    place_in = 0
+    while place_in < count:
+        j = due[place_in]
+        place_in += 1
         job[j].executed_s += now - job[j].since_s - option.ticks
         job[j].remaining_s = 0.0
         job[j].status = ENDED
@@ -201,6 +237,8 @@ def _end_due(packing: Packing, busy: int, now: float, option: Record, log: Log) 
         packing.recent[cluster.ended % RECENT] = job[j].executed_s * job[j].gpus
         cluster.ended += 1
         cluster.present -= 1
+        if profile[j].alone > 0:
+            not_alone(partners, j)
         r = int(profile[j].partner)
         if r < 0:
             cluster.free_gpus += job[j].gpus
@@ -221,8 +259,13 @@ def _end_due(packing: Packing, busy: int, now: float, option: Record, log: Log) 
             _advance(job, r, now, option.ticks > 0)
             job[r].rate = profile[r].full_rate
             profile[r].alone = 1.0
+            now_alone(partners, r)
             _expect_end(job, r, option.ticks > 0)
-    return kept, log
+            if job[r].finish_s <= now + SAME_S and partners.order[r] > partners.order[j]:
+                count = add_due(due, count, partners.order, r)
+            else:
+                push_end(packing.ends, job[r].finish_s, r)
+    return log
 
 
 @jit
@@ -237,14 +280,16 @@ def _insert(queue: Index, waiting: int, job: Records, j: int) -> int:
 
 
 @jit
-def _resize(node: Records, name: Index, cluster: Record, change: float) -> None:
+def _resize(node: Records, name: Index, cluster: Record, ledger: Ledger, change: float) -> None:
     """A node leaves (an idle one, the highest name first; nobody leaves when all are busy) or one comes."""
     count = cluster.slots
     if change > 0:
         for i in range(count):
             if node[i].gpus > 0 and name[i] == _BORROWED:
                 return
-        node[count].gpus = node[count].free = node["gpus"].max()
+        node[count].gpus = node["gpus"].max()
+        set_free(node, count, node[count].gpus, ledger.shelves)
+        measure(node, ledger.sizes)
         node[count].speed = 1.0
         name[count] = _BORROWED
         cluster.slots += 1
@@ -260,41 +305,29 @@ def _resize(node: Records, name: Index, cluster: Record, change: float) -> None:
                 name[i], name[idle] = name[idle], name[i]
                 break
         cluster.free_gpus -= node[idle].gpus
-        node[idle].gpus = node[idle].free = 0.0
+        node[idle].gpus = 0.0
+        set_free(node, idle, 0.0, ledger.shelves)
+        measure(node, ledger.sizes)
 
 
 @jit
-def _least_score(profile: Records, running: Index, busy: int) -> float:
-    """The lowest sharing score among running jobs that are alone."""
-    least = np.inf
-    for i in range(busy):
-        if profile[running[i]].alone > 0:
-            least = min(least, profile[running[i]].score)
-    return least
-
-
-@jit
-def _serve(packing: Packing, waiting: int, busy: int, now: float, may_pack: bool, option: Record, log: Log) -> tuple[int, int, Log]:
+def _serve(packing: Packing, waiting: int, now: float, may_pack: bool, option: Record, log: Log) -> tuple[int, Log]:
     """Walk the queue: join a partner, or take free GPUs. While packing pauses nobody overtakes."""
-    job, profile, queue, running = packing.job, packing.profile, packing.queue, packing.running
+    job, queue = packing.job, packing.queue
     ticks = option.ticks > 0
     kept = 0
     stopped = False
-    least = _least_score(profile, running, busy)
     hopeless = np.inf  # a size that failed this time: no larger job fits either
     for i in range(waiting):
         j = queue[i]
         started = False
         if not stopped:
-            r = -1
-            if may_pack and profile[j].score + least <= option.score_limit:
-                r = _partner_for(packing, j, busy, option)
+            r = _partner_for(packing, j, option) if may_pack else -1
             if r >= 0:
                 _join(packing, j, r, now, ticks)
                 started = True
             elif job[j].gpus < hopeless and place(job, j, packing.node, packing.common, True, packing.ledger):
                 _begin_alone(packing, j, now, ticks)
-                least = min(least, profile[j].score)
                 if packing.common.logging > 0:
                     log = note(log, now, j, job[j].gpus, packing.ledger, 1.0)
                 started = True
@@ -302,13 +335,45 @@ def _serve(packing: Packing, waiting: int, busy: int, now: float, may_pack: bool
                 if job[j].kind < 0:
                     hopeless = min(hopeless, job[j].gpus)
                 stopped = not may_pack
-        if started:
-            running[busy] = j
-            busy += 1
-        else:
+        if not started:
             queue[kept] = j
             kept += 1
-    return kept, busy, log
+    return kept, log
+
+
+@jit
+def _enter(packing: Packing, active: Index) -> int:
+    """Those who are there already; returns how many of them wait."""
+    job, waiting = packing.job, 0
+    for i in range(packing.cluster.present):
+        j = active[i]
+        if job[j].status == RUNNING:
+            packing.partners.order[j] = packing.started[0]
+            packing.started[0] += 1
+            push_end(packing.ends, job[j].finish_s, j)
+            if packing.profile[j].alone > 0:
+                now_alone(packing.partners, j)
+        else:
+            packing.queue[waiting] = j
+            waiting += 1
+    return waiting
+
+
+@jit
+def _leave(packing: Packing, active: Index, waiting: int) -> None:
+    """Write down who is there: the running jobs in order of start and then the waiting ones in order."""
+    job, order = packing.job, packing.partners.order
+    busy = packing.cluster.present - waiting
+    place_of = np.full(packing.started[0], NONE, np.int64)
+    for j in range(len(job)):
+        if job[j].status == RUNNING:
+            place_of[order[j]] = j
+    at = 0
+    for number in range(len(place_of)):
+        if place_of[number] != NONE:
+            active[at] = place_of[number]
+            at += 1
+    active[busy : busy + waiting] = packing.queue[:waiting]
 
 
 @jit
@@ -335,16 +400,11 @@ def run_lucid(
     """
     option, common, cluster = settings[0], options[0], clusters[0]
     jobs = len(job)
-    queue, running = np.empty(jobs, np.int64), np.empty(jobs, np.int64)
-    waiting = busy = 0
-    for i in range(cluster.present):
-        if job[active[i]].status == RUNNING:
-            running[busy] = active[i]
-            busy += 1
-        else:
-            queue[waiting] = active[i]
-            waiting += 1
-    packing = Packing(job, profile, node, queue, running, ledger, pairs, common, cluster, recent)
+    queue, due_jobs = np.empty(jobs, np.int64), np.empty(jobs, np.int64)
+    partners = new_partners(job, option.pack_gpus, cluster.capacity + (scaling.shape[0] + 1) * option.pack_gpus)
+    started = np.zeros(1, np.int64)
+    packing = Packing(job, profile, node, queue, new_ends(jobs), partners, ledger, pairs, common, cluster, recent, started)
+    waiting = _enter(packing, active)
     log = new_log(common.logging > 0)
     scaled = 0
     while True:
@@ -352,8 +412,7 @@ def run_lucid(
         due = np.inf
         if cluster.arrived < jobs:
             due = job[cluster.arrived].submit_s
-        for i in range(busy):
-            due = min(due, job[running[i]].finish_s)
+        due = min(due, next_end(job, packing.ends))
         if waiting > 0:
             due = min(due, cluster.woken_s)
             if option.quiet_jobs >= 0:
@@ -365,12 +424,12 @@ def run_lucid(
             break
         cluster.woken_s = np.inf
         while scaled < scaling.shape[0] and scaling[scaled, 0] < due:
-            _resize(node, name, cluster, scaling[scaled, 1])
+            _resize(node, name, cluster, ledger, scaling[scaled, 1])
             scaled += 1
         if cluster.blocked > 0:
             cluster.idle_gpu_s += cluster.free_gpus * (due - now)
         now = cluster.now_s = due
-        busy, log = _end_due(packing, busy, now, option, log)
+        log = _end_due(packing, now, option, log, due_jobs)
         while cluster.arrived < jobs and job[cluster.arrived].submit_s <= now:
             arrive(job, cluster.arrived, cluster)
             waiting = _insert(queue, waiting, job, cluster.arrived - 1)
@@ -380,14 +439,14 @@ def run_lucid(
                 cluster.may_pack = 0.0 if expected(check, forecast_at, forecast_jobs) <= option.quiet_jobs else 1.0
                 cluster.checked_s = check
         cluster.decisions += 1
-        waiting, busy, log = _serve(packing, waiting, busy, now, cluster.may_pack > 0, option, log)
+        waiting, log = _serve(packing, waiting, now, cluster.may_pack > 0, option, log)
         while scaled < scaling.shape[0] and scaling[scaled, 0] <= now:
-            _resize(node, name, cluster, scaling[scaled, 1])
+            _resize(node, name, cluster, ledger, scaling[scaled, 1])
             scaled += 1
             cluster.woken_s = now + 1.0  # whoever waits may find room a second later
         cluster.blocked = 1.0 if waiting > 0 else 0.0
     while scaled < scaling.shape[0]:
-        _resize(node, name, cluster, scaling[scaled, 1])
+        _resize(node, name, cluster, ledger, scaling[scaled, 1])
         scaled += 1
-    active[:busy], active[busy : busy + waiting] = running[:busy], queue[:waiting]
+    _leave(packing, active, waiting)
     return log

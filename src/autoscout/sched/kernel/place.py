@@ -9,16 +9,29 @@ from __future__ import annotations
 import numpy as np
 
 from autoscout.sched.kernel.jit import jit
-from autoscout.sched.kernel.records import PLACE_CONSOLIDATED, PLACE_COUNT, PLACE_FEWEST, Index, Ledger, Record, Records, Table, Vector
+from autoscout.sched.kernel.records import (
+    PLACE_CONSOLIDATED,
+    PLACE_COUNT,
+    PLACE_FEWEST,
+    Index,
+    Ledger,
+    Record,
+    Records,
+    Shelves,
+    Table,
+    Vector,
+)
+from autoscout.sched.kernel.shelves import as_many, first_on, new_shelves, set_free
 
 CHAINED = -2
 """In rows of allocations: the job runs on several nodes, one row each."""
 
 
 @jit
-def new_ledger(jobs: int, shares: Table) -> Ledger:
+def new_ledger(jobs: int, node: Records, shares: Table) -> Ledger:
     """An empty ledger over what is left of shared GPUs; every link holds at least one GPU, so there are no more links than GPUs."""
     gpus = shares.shape[0] * shares.shape[1]
+    shelves, sizes = new_shelves(node)
     return Ledger(
         np.full((2, jobs), -1, np.int64),
         np.full(gpus + 1, -1, np.int64),
@@ -26,13 +39,21 @@ def new_ledger(jobs: int, shares: Table) -> Ledger:
         np.arange(1, gpus + 2),
         np.zeros(1, np.int64),
         shares,
+        shelves,
+        sizes,
     )
 
 
 @jit
-def best_fit(node: Records, gpus: float, kind: float) -> int:
+def best_fit(node: Records, gpus: float, kind: float, shelves: Shelves) -> int:
     """The first node among those with the fewest free GPUs that still hold `gpus`; -1 if there is none."""
     found = -1
+    if kind < 0 and len(node) > shelves.shape[0]:
+        for free in range(int(gpus), shelves.shape[0]):
+            found = first_on(shelves, free, 0)
+            if found >= 0:
+                break
+        return found
     least = 1e18
     for i in range(len(node)):
         free = node[i].free
@@ -45,31 +66,39 @@ def best_fit(node: Records, gpus: float, kind: float) -> int:
 
 
 @jit
-def largest_node(node: Records, kind: float) -> float:
+def largest_node(node: Records, kind: float, sizes: Vector) -> float:
     """Size of the largest node of a type."""
+    if kind < 0:
+        return sizes[0]
     size = 0.0
     for i in range(len(node)):
-        if node[i].gpus > size and (kind < 0 or node[i].kind == kind):
+        if node[i].gpus > size and node[i].kind == kind:
             size = node[i].gpus
     return size
 
 
 @jit
 def _take(node: Records, i: int, gpus: float, ledger: Ledger, j: int) -> None:
-    held, link_node, link_gpus, link_next, cursor, _ = ledger
+    held, link_node, link_gpus, link_next, cursor = ledger.held, ledger.link_node, ledger.link_gpus, ledger.link_next, ledger.cursor
     link = cursor[0]
     cursor[0] = link_next[link]
     link_node[link] = i
     link_gpus[link] = gpus
     link_next[link] = held[1, j]
     held[1, j] = link
-    node[i].free -= gpus
+    set_free(node, i, node[i].free - gpus, ledger.shelves)
 
 
 @jit
-def _emptiest(node: Records, kind: float) -> int:
-    """The first node among those with the most free GPUs."""
+def _emptiest(node: Records, kind: float, shelves: Shelves) -> int:
+    """The first node among those with the most free GPUs; -1 if all are full."""
     found = -1
+    if kind < 0 and len(node) > shelves.shape[0]:
+        for free in range(shelves.shape[0] - 1, 0, -1):
+            found = first_on(shelves, free, 0)
+            if found >= 0:
+                break
+        return found
     most = 0.0
     for i in range(len(node)):
         if node[i].free > most and (kind < 0 or node[i].kind == kind):
@@ -83,14 +112,19 @@ def _several(node: Records, gpus: float, kind: float, size: float, fewest: float
     """Whole free nodes, the largest first, plus one node for the rest; on the fewest nodes possible, all or nothing."""
     left = gpus
     taken = 0
+    shelves, alike = ledger.shelves, ledger.sizes[0] == ledger.sizes[1]
+    if alike and not as_many(shelves, int(size), left // size):
+        return False
     while left >= size:  # nodes of one size after the other
-        for i in range(len(node)):
-            if left < size:
-                break
-            if node[i].gpus == size and node[i].free == size and (kind < 0 or node[i].kind == kind):
+        i = first_on(shelves, int(size), 0)
+        while i >= 0 and left >= size:
+            if node[i].gpus == size and (kind < 0 or node[i].kind == kind):
                 _take(node, i, size, ledger, j)
                 left -= size
                 taken += 1
+            i = first_on(shelves, int(size), i + 1)
+        if alike:
+            break
         smaller = 0.0
         for i in range(len(node)):
             if smaller < node[i].gpus < size and (kind < 0 or node[i].kind == kind):
@@ -100,7 +134,7 @@ def _several(node: Records, gpus: float, kind: float, size: float, fewest: float
         size = smaller
     last = -1
     if left > 0:
-        last = _emptiest(node, kind) if to_emptiest else best_fit(node, left, kind)
+        last = _emptiest(node, kind, shelves) if to_emptiest else best_fit(node, left, kind, shelves)
         taken += 1
     if taken > fewest or (left > 0 and (last < 0 or node[last].free < left)):
         release(node, j, gpus, ledger)
@@ -117,11 +151,13 @@ def _spread(node: Records, gpus: float, kind: float, ledger: Ledger, j: int) -> 
     for i in range(len(node)):
         if kind < 0 or node[i].kind == kind:
             available += node[i].free
+            if available >= gpus:
+                break
     if available < gpus:
         return False
     left = gpus
     while left > 0:
-        i = _emptiest(node, kind)
+        i = _emptiest(node, kind, ledger.shelves)
         part = min(left, node[i].free)
         _take(node, i, part, ledger, j)
         left -= part
@@ -144,13 +180,13 @@ def _share(node: Records, gpus: float, kind: float, ledger: Ledger, j: int) -> b
                     slot = k
                     least = left
     if found < 0:
-        found = best_fit(node, 1.0, kind)
+        found = best_fit(node, 1.0, kind, ledger.shelves)
         if found < 0:
             return False
         slot = 0
         while slots[found, slot] >= 0:
             slot += 1
-        node[found].free -= 1.0
+        set_free(node, found, node[found].free - 1.0, ledger.shelves)
         node[found].shared += 1.0
         slots[found, slot] = 1.0
     slots[found, slot] = max(0.0, slots[found, slot] - gpus)  # below zero means that nobody shares it
@@ -162,13 +198,15 @@ def _share(node: Records, gpus: float, kind: float, ledger: Ledger, j: int) -> b
 @jit
 def release(node: Records, j: int, gpus: float, ledger: Ledger) -> None:
     """Give back every whole GPU of a job."""
-    held, link_node, link_gpus, link_next, cursor, _ = ledger
+    held, link_node, link_gpus, link_next, cursor = ledger.held, ledger.link_node, ledger.link_gpus, ledger.link_next, ledger.cursor
+    shelves = ledger.shelves
     if held[0, j] >= 0:
-        node[held[0, j]].free += gpus
+        set_free(node, held[0, j], node[held[0, j]].free + gpus, shelves)
         held[0, j] = -1
     link = held[1, j]
     while link >= 0:
-        node[link_node[link]].free += link_gpus[link]
+        i = link_node[link]
+        set_free(node, i, node[i].free + link_gpus[link], shelves)
         following = link_next[link]
         link_next[link] = cursor[0]
         cursor[0] = link
@@ -186,7 +224,7 @@ def release_share(node: Records, j: int, gpus: float, ledger: Ledger) -> None:
     if slots[i, k] >= 1.0 - 1e-9:
         slots[i, k] = -1.0
         node[i].shared -= 1.0
-        node[i].free += 1.0
+        set_free(node, i, node[i].free + 1.0, ledger.shelves)
     held[0, j] = -1
     held[1, j] = -1
 
@@ -265,14 +303,14 @@ def place(job: Records, j: int, node: Records, option: Record, must_pack: bool, 
         job[j].rate = node[held[0, j]].speed
         job[j].nodes = 1.0
         return True
-    found = best_fit(node, gpus, kind)
+    found = best_fit(node, gpus, kind, ledger.shelves)
     if found >= 0:
         held[0, j] = found
-        node[found].free -= gpus
+        set_free(node, found, node[found].free - gpus, ledger.shelves)
         job[j].rate = node[found].speed
         job[j].nodes = 1.0
         return True
-    size = largest_node(node, kind)
+    size = largest_node(node, kind, ledger.sizes)
     placed = False
     if gpus > size and mode != PLACE_FEWEST:
         placed = _several(node, gpus, kind, size, job[j].fewest, option.remainder_to_emptiest > 0, ledger, j)
@@ -300,8 +338,9 @@ def stay(job: Records, j: int, node: Records, option: Record, where: Table, ledg
         if node[int(where[row, 1])].free < where[row, 2]:
             return False
     if len(where) == 1:
-        ledger.held[0, j] = int(where[0, 1])
-        node[int(where[0, 1])].free -= gpus
+        i = int(where[0, 1])
+        ledger.held[0, j] = i
+        set_free(node, i, node[i].free - gpus, ledger.shelves)
     else:
         for row in range(len(where)):
             _take(node, int(where[row, 1]), where[row, 2], ledger, j)
@@ -312,7 +351,7 @@ def stay(job: Records, j: int, node: Records, option: Record, where: Table, ledg
 @jit
 def restore(ledger: Ledger, where: Table) -> None:
     """Fill an empty ledger from rows of (job, node, GPUs, GPU it shares or -1), in the order of the chains; nodes are left alone."""
-    held, link_node, link_gpus, link_next, cursor, _ = ledger
+    held, link_node, link_gpus, link_next, cursor = ledger.held, ledger.link_node, ledger.link_gpus, ledger.link_next, ledger.cursor
     for row in range(len(where) - 1, -1, -1):
         j, i, gpus, slot = int(where[row, 0]), int(where[row, 1]), where[row, 2], int(where[row, 3])
         if slot != CHAINED:

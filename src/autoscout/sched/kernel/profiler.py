@@ -9,6 +9,7 @@ from autoscout.sched.kernel.jit import jit
 from autoscout.sched.kernel.log import append, new_log
 from autoscout.sched.kernel.place import give_back, place
 from autoscout.sched.kernel.records import ENDED, PENDING, RUNNING, Index, Ledger, Log, Record, Records, Vector, record
+from autoscout.sched.kernel.shelves import set_free
 
 PROFILER = record(
     "gpu_limit",  # larger jobs skip the profiler
@@ -127,7 +128,7 @@ def run_profiler(
         change = _scaling(now, waiting, cluster.grown > 0, idle, option, forecast_at, forecast_gpus)
         if change != 0.0:
             cluster.grown = 1 if change > 0 else 0
-            node[extra].free = node[extra].gpus if change > 0 else 0.0
+            set_free(node, extra, node[extra].gpus if change > 0 else 0.0, ledger.shelves)
             cluster.free_gpus += change * node[extra].gpus
             cluster.usable_s = now + option.tick_s if change > 0 else np.inf
             moves = append(moves, now, 0, extra, change)

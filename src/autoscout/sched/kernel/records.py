@@ -18,6 +18,7 @@ Vector = NDArray[np.float64]
 Table = NDArray[np.float64]
 Index = NDArray[np.int64]
 Records = NDArray[Any]
+Shelves = NDArray[np.int64]
 Record = Any
 
 
@@ -162,7 +163,7 @@ class View(NamedTuple):
 
 
 class Ledger(NamedTuple):
-    """Who holds which GPUs; see `place.py`."""
+    """Who holds which GPUs, see `place.py`; and which nodes have how many left, see `shelves.py`."""
 
     held: NDArray[np.int64]
     link_node: Index
@@ -170,6 +171,8 @@ class Ledger(NamedTuple):
     link_next: Index
     cursor: Index
     shares: Table
+    shelves: Shelves
+    sizes: Vector
 
 
 class State(NamedTuple):

@@ -101,7 +101,7 @@ class LucidSRTF(SRTF):
     """SRTF as Lucid simulates it: it decides every second."""
 
     def plan(self, trace: Trace, cluster: Cluster) -> Plan:
-        plan = super().plan(trace, cluster)
+        plan = self.ranked()
         assert isinstance(plan.scheduling, Ranking)
         return _placed(replace(plan, scheduling=replace(plan.scheduling, rank=_rank_by_remaining, round_s=1.0), workload=_IN_TICKS))
 

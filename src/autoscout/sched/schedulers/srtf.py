@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Self
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
 from autoscout.core.config import Config
 from autoscout.sched.cluster import Cluster
-from autoscout.sched.scheduler import Placement, Plan, Ranking
+from autoscout.sched.kernel.records import WALK_SKIP, Ledger, Log, Records
+from autoscout.sched.scheduler import OwnLoop, Placement, Plan, Ranking
 from autoscout.sched.schedulers._shared.build import build, placement_knob
 from autoscout.sched.trace import Trace
 from autoscout.space import Flag, Space
+
+if TYPE_CHECKING:
+    from autoscout.sched.part import Part
 
 __all__ = ["SRTF"]
 
@@ -40,6 +44,16 @@ class SRTF:
         return build(cls, config)
 
     def plan(self, trace: Trace, cluster: Cluster) -> Plan:
+        plan = self.ranked()
+        if self.by_gpu_time or self.placement != "consolidated" or {(group.kind, group.speed) for group in cluster.groups} != {("", 1.0)}:
+            return plan
+        # all run at one speed, so that nobody who runs overtakes another: the loop for that is faster, and decides the same
+        nothing = np.dtype([("none", np.float64)])
+        loop = OwnLoop(loop=_run, name="shortest first", settings=np.zeros(1, nothing), own=np.zeros(len(trace), nothing))
+        return replace(plan, scheduling=loop)
+
+    def ranked(self) -> Plan:
+        """A plan for the general loop."""
         from autoscout.sched.kernel.remaining import rank_by_remaining, wake_by_remaining
 
         return Plan(
@@ -47,3 +61,11 @@ class SRTF:
             placement=Placement(rule=self.placement),
             params=np.asarray([float(self.by_gpu_time)]),
         )
+
+
+def _run(part: Part, ledger: Ledger, options: Records) -> Log:
+    from autoscout.sched.kernel.shortest import run_shortest
+
+    options["walk"] = WALK_SKIP
+    log: Log = run_shortest(part.job, part.node, part.cluster, part.active, ledger, part.recent, options)
+    return log

@@ -14,14 +14,29 @@ from autoscout.core.config import Config
 from autoscout.core.errors import Infeasible
 from autoscout.core.seeds import stream
 from autoscout.sched.cluster import Cluster
-from autoscout.sched.engine import Run, simulate
 from autoscout.sched.scheduler import Scheduler
+from autoscout.sched.session import Session
 from autoscout.sched.snapshot import Snapshot
 from autoscout.sched.trace import Trace
 from autoscout.sched.tune.measures import Before, measures
 
 Vector = NDArray[np.float64]
 SAMPLE = 2_000  # services of past jobs that a scheduler with an index over them is given
+PATIENCE = np.asarray([2.0, 4.0, 8.0, 16.0])
+"""Times the decisions of the first configuration at which it is looked whether another one can still win; the last: given up."""
+FEWEST = 1_000  # decisions that count for the first configuration at least
+
+
+class Hopeless(Exception):  # noqa: N818 - a signal, not an error
+    """A configuration was not simulated to the end because it cannot be the best any more.
+
+    Args:
+        least_s: What its mean time in the system is at least.
+    """
+
+    def __init__(self, least_s: float) -> None:
+        super().__init__(f"stopped on the way: a mean time in the system of at least {least_s:,.0f} s")
+        self.least_s = least_s
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -78,6 +93,9 @@ class Question:
 
     With a `reference`, times are first divided by its own on the same future, so that a busy future does not count for more than a quiet
     one; the means are then given in its seconds again.
+
+    A configuration under which jobs are stopped and started all the time takes many times the decisions of others. When a run has taken
+    twice those of the first configuration, it ends if what has happened so far already costs more than the best one's whole run.
     """
 
     futures: Sequence[Future]
@@ -86,31 +104,128 @@ class Question:
     fair: bool = False
     reference: Config | None = None
     each: dict[Config, list[dict[str, float]]] = field(default_factory=dict)  # metrics future by future, of all that were asked
+    _first: list[float] = field(default_factory=list)  # decisions of the first configuration on each future
+    _begun: dict[int, Session] = field(default_factory=dict)  # by future: where all configurations set out from
+    stopped: list[float] = field(default_factory=list)  # of configurations that could not win any more: the least they would have cost
 
     def __call__(self, config: Config) -> dict[str, float]:
         """Mean metrics.
 
         Raises:
             Infeasible: jobs never end.
+            Hopeless: the configuration cannot be the best any more; for a goal other than time, it took far too long to say.
             ConfigError: the scheduler refuses the configuration.
         """
+        if self.reference is not None:
+            self._rows(self.reference)  # before all others
         rows = self._rows(config)
         names = [name for name in rows[0] if all(name in row for row in rows)]
         found = {name: float(np.mean([row[name] for row in rows])) for name in names}
-        if self.reference is not None:
-            base = [max(row["time_s"], 1e-9) for row in self._rows(self.reference)]
-            found["time_s"] = float(np.mean([row["time_s"] / one for row, one in zip(rows, base, strict=True)]) * np.mean(base))
+        found["time_s"] = self._mean_s([row["time_s"] for row in rows])
         return found
 
+    def _mean_s(self, times_s: Sequence[float]) -> float:
+        """The mean over the futures."""
+        if self.reference is None:
+            return float(np.mean(times_s))
+        base = [max(row["time_s"], 1e-9) for row in self._rows(self.reference)]
+        return float(np.mean([time_s / one for time_s, one in zip(times_s, base, strict=True)]) * np.mean(base))
+
     def _rows(self, config: Config) -> list[dict[str, float]]:
-        if config not in self.each:
-            self.each[config] = [outcome(future, self.cluster, self.build(config), fair=self.fair) for future in self.futures]
-        return self.each[config]
+        if config in self.each:
+            return self.each[config]
+        rows: list[dict[str, float]] = []
+        for number, future in enumerate(self.futures):
+            trial = FutureRun(future, self._session(number, self.build(config)))
+            if number >= len(self._first):
+                trial.run()
+                self._first.append(trial.decisions)
+            else:
+                self._run(trial, [row["time_s"] for row in rows])
+            rows.append(trial.metrics(fair=self.fair))
+        self.each[config] = rows
+        return rows
+
+    def _session(self, number: int, scheduler: Scheduler) -> Session:
+        """The beginning of a future, with another scheduler in charge."""
+        future = self.futures[number]
+        if future.snapshot is None:
+            return Session(future.arrivals, self.cluster, scheduler)
+        if number not in self._begun:
+            self._begun[number] = Session(future.arrivals, self.cluster, scheduler, snapshot=future.snapshot)
+        session = self._begun[number].copy()  # a third of the time that making one from the snapshot takes
+        session.reconfigure(scheduler)
+        return session
+
+    def _run(self, trial: FutureRun, before_s: list[float]) -> None:
+        """Run a configuration over its next future, as long as it can be the best.
+
+        Raises:
+            Hopeless: it cannot; or it takes far too long to find out.
+        """
+        known = [] if self.fair else list(self.each.values())
+        best_s = min((self._mean_s([row["time_s"] for row in rows]) for rows in known), default=np.inf)
+        least_s = 0.0
+        for allowed in max(FEWEST, self._first[len(before_s)]) * PATIENCE:
+            if trial.run(float(allowed)):
+                return
+            rest = [0.0] * (len(self.futures) - len(before_s) - 1)
+            least_s = self._mean_s([*before_s, trial.least_s(), *rest])
+            if least_s >= best_s:
+                break
+        self.stopped.append(least_s)
+        raise Hopeless(least_s)
 
     @property
     def simulations(self) -> int:
-        """How many runs that took."""
-        return sum(len(rows) for rows in self.each.values())
+        """How many runs that took; of a configuration that was stopped, one."""
+        return sum(len(rows) for rows in self.each.values()) + len(self.stopped)
+
+
+class FutureRun:
+    """A run over a future that can be looked at on the way."""
+
+    def __init__(self, future: Future, session: Session) -> None:
+        self._future = future
+        self._session = session
+        self._before = max(part.decisions for part in self._session.parts.values())  # those of a snapshot count on
+
+    def run(self, decisions: float = 0.0) -> bool:
+        """Run to the end, or until about as many decisions were taken; whether it came to the end."""
+        self._session.step(self._future.until_s, most_decisions=decisions + self._before if decisions else 0.0)
+        return not self._session.gave_up
+
+    @property
+    def decisions(self) -> float:
+        return float(max(part.decisions for part in self._session.parts.values()) - self._before)
+
+    def least_s(self) -> float:
+        """What the mean time in the system is at least, whatever happens from here on."""
+        trace = self._session.trace
+        least = trace.submit_s.copy()  # of jobs in a profiler nothing is known
+        for part in self._session.parts.values():
+            least[part.rows] = part.least_end_s()
+        spent = np.maximum(0.0, least - np.maximum(trace.submit_s, self._future.at_s))
+        return float(np.average(spent, weights=self._future.weights))
+
+    def metrics(self, *, fair: bool) -> dict[str, float]:
+        """Of a run that came to its end.
+
+        Raises:
+            Infeasible: jobs never end.
+        """
+        future, result = self._future, self._session.result()
+        if endless := result.endless:
+            raise Infeasible(endless)
+        before = Before.nothing(result, future.at_s)
+        kept = future.snapshot
+        if kept is not None and len(kept.jobs):
+            here = len(kept.jobs)
+            before.executed_s[:here] = kept.executed_s
+            remaining = result.trace.duration_s.copy()
+            remaining[:here] = kept.remaining_s
+            before = replace(before, remaining_s=remaining)
+        return measures(result, before, future.weights, fair=fair)
 
 
 def outcome(future: Future, cluster: Cluster, scheduler: Scheduler, *, fair: bool = False) -> dict[str, float]:
@@ -119,15 +234,6 @@ def outcome(future: Future, cluster: Cluster, scheduler: Scheduler, *, fair: boo
     Raises:
         Infeasible: jobs never end.
     """
-    result = simulate(future.arrivals, cluster, scheduler, Run(snapshot=future.snapshot, until_s=future.until_s))
-    if endless := result.endless:
-        raise Infeasible(endless)
-    before = Before.nothing(result, future.at_s)
-    kept = future.snapshot
-    if kept is not None and len(kept.jobs):
-        here = len(kept.jobs)
-        before.executed_s[:here] = kept.executed_s
-        remaining = result.trace.duration_s.copy()
-        remaining[:here] = kept.remaining_s
-        before = replace(before, remaining_s=remaining)
-    return measures(result, before, future.weights, fair=fair)
+    trial = FutureRun(future, Session(future.arrivals, cluster, scheduler, snapshot=future.snapshot))
+    trial.run()
+    return trial.metrics(fair=fair)

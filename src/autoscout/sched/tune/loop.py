@@ -25,7 +25,7 @@ from autoscout.sched.tune.aggregate import Aggregator
 from autoscout.sched.tune.case import Case
 from autoscout.sched.tune.causal.model import CausalModel
 from autoscout.sched.tune.draws import Draw, LastHour, Predicted, Truth, View, believed, past_days, stressed
-from autoscout.sched.tune.futures import Builder, Future, Question, outcome
+from autoscout.sched.tune.futures import Builder, Future, Hopeless, Question, outcome
 from autoscout.sched.tune.measures import INTERMEDIATE, Before, measures
 from autoscout.sched.tune.modes import OURS, Mode
 from autoscout.sched.tune.search import Found, search
@@ -47,7 +47,8 @@ class Decision:
         load: GPUs wanted by all jobs in the system over those there are.
         waiting: Jobs without GPUs.
         unfinished: Jobs in the system.
-        simulations, rejected: Runs that the search took, and configurations that were not simulated.
+        simulations, rejected, stopped: Runs that the search took, configurations that were not simulated, and those that were not
+            simulated to the end.
         cpu_s: Process seconds that the decision took.
         words: What the futures were.
     """
@@ -61,6 +62,7 @@ class Decision:
     unfinished: int
     simulations: int
     rejected: int
+    stopped: int
     cpu_s: float
     words: str
     contributions: dict[str, float] = field(default_factory=dict)
@@ -301,6 +303,7 @@ class Loop:
             unfinished=len(view.rows),
             simulations=question.simulations,
             rejected=0 if found is None else found.rejected,
+            stopped=len(question.stopped),
             cpu_s=time.process_time() - began,
             words=words,
             contributions=contributions,
@@ -322,7 +325,7 @@ class Loop:
             if not self._space.feasible(around):
                 continue
             back, metric = self._space.project(new, around), self._case.metric
-            with contextlib.suppress(Infeasible):
+            with contextlib.suppress(Infeasible, Hopeless):
                 found[name] = self._case.gain(question(back)[metric], question(new)[metric])
         return found
 

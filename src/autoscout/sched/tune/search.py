@@ -16,6 +16,7 @@ from autoscout.core.seeds import stream
 from autoscout.core.task import Direction, Objective, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
 from autoscout.sched.tune.causal.model import CausalModel
+from autoscout.sched.tune.futures import Hopeless
 from autoscout.space import Space
 
 Metrics = Mapping[str, float]
@@ -98,7 +99,7 @@ def search(space: Space, ask: Ask, objective: Objective, start: Config, options:
 
     Args:
         space: What may be chosen.
-        ask: Simulates a configuration; raises `Infeasible` where it does not work.
+        ask: Simulates a configuration; raises `Infeasible` where it does not work, `Hopeless` where it cannot be the best any more.
         objective: What is better.
         start: The configuration in force; always simulated, so that the answer is never predicted to be worse.
         options: How.
@@ -128,6 +129,11 @@ def search(space: Space, ask: Ask, objective: Objective, start: Config, options:
         except Infeasible:
             failed = Measurement(status=Status.INVALID, fidelity=Fidelity.SIMULATED)
             sampler.tell([Trial(proposal=proposal, measurement=failed)])
+            continue
+        except Hopeless as error:
+            bounds = {"time_s": error.least_s}
+            stopped = Measurement(status=Status.BOUNDED, bounds=bounds, fidelity=Fidelity.SIMULATED, reason=str(error))
+            sampler.tell([Trial(proposal=proposal, measurement=stopped)])
             continue
         sampler.tell([_trial(proposal, metrics)])
         progress.runs.append((proposal.config, metrics))

@@ -1,0 +1,100 @@
+"""Runs over futures are stopped once they cannot win any more, and what they would have cost at least is right."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autoscout.core import plugins
+from autoscout.core.config import Config
+from autoscout.core.errors import Infeasible
+from autoscout.core.seeds import stream
+from autoscout.core.task import Objective
+from autoscout.sched.cluster import Cluster
+from autoscout.sched.schedulers.tiresias import Tiresias
+from autoscout.sched.session import Session
+from autoscout.sched.trace import Trace
+from autoscout.sched.tune.futures import Builder, Future, FutureRun, Hopeless, Question, outcome
+from autoscout.sched.tune.search import SearchOptions, search
+
+CLUSTER = Cluster.parse("2x8")
+DEFAULT = Tiresias.space(CLUSTER).default()
+RESTLESS = Config({**dict(DEFAULT), "queues": 2, "threshold": 60.0, "starvation": "promote", "promote": 0.5})
+"""Jobs return to the first queue as soon as they have waited half as long as they have run, and leave it after a minute."""
+
+
+def future(seed: int, at_s: float = 0.0) -> Future:
+    draw = np.random.default_rng(seed)
+    jobs = Trace.of(np.sort(draw.uniform(0, 20_000, 120)), draw.lognormal(8.0, 1.0, 120), draw.choice([1, 2, 4, 8], 120))
+    return Future(at_s=at_s, arrivals=jobs)
+
+
+def question(*futures: Future) -> Question:
+    return Question(futures=futures, cluster=CLUSTER, build=Builder(scheduler="tiresias"), reference=DEFAULT)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("config", [DEFAULT, RESTLESS])
+def test_what_a_stopped_run_costs_at_least(seed: int, config: Config) -> None:
+    there = future(seed)
+    whole = outcome(there, CLUSTER, Tiresias.of(config))["time_s"]
+    run = FutureRun(there, Session(there.arrivals, CLUSTER, Tiresias.of(config)))
+    known = []
+    for decisions in (20, 80, 200, 400, 800, 2_000):
+        if run.run(float(decisions)):
+            break
+        known.append(run.least_s())
+    assert len(known) >= 3
+    assert known == sorted(known)
+    assert known[0] >= there.arrivals.duration_s.mean() - 1e-6
+    assert known[-1] <= whole + 1e-6
+    assert known[-1] > known[0]
+    run.run()
+    assert run.metrics(fair=False)["time_s"] == whole, "looking at a run changes nothing"
+
+
+def test_a_configuration_that_cannot_win_is_stopped() -> None:
+    there = future(1)
+    asked = question(there)
+    best = asked(DEFAULT)["time_s"]
+    whole = FutureRun(there, Session(there.arrivals, CLUSTER, Tiresias.of(RESTLESS)))
+    whole.run()
+    assert whole.decisions > 3_000
+    with pytest.raises(Hopeless, match="at least") as caught:
+        asked(RESTLESS)
+    assert best <= caught.value.least_s <= whole.metrics(fair=False)["time_s"]
+    assert asked.stopped == [caught.value.least_s]
+    assert RESTLESS not in asked.each
+    assert asked.simulations == 2
+
+
+def test_a_search_learns_that_a_configuration_was_stopped() -> None:
+    asked = question(future(2), future(3))
+
+    def ask(config: Config) -> dict[str, float]:
+        return asked(DEFAULT) if config == DEFAULT else asked(RESTLESS)
+
+    found = search(Tiresias.space(CLUSTER), ask, Objective(metric="time_s"), DEFAULT, SearchOptions(searcher="random", trials=3))
+    assert found.best == DEFAULT
+    assert len(found.runs) == 1
+    assert len(asked.stopped) == 3
+
+
+@pytest.mark.parametrize("scheduler", ["tiresias", "themis", "lucid", "srtf"])
+def test_setting_out_from_a_copy_is_setting_out_from_the_snapshot(scheduler: str) -> None:
+    """All configurations share the beginning of a future that has a snapshot; each does as it would alone."""
+    cluster = Cluster.parse("4x8")
+    jobs = future(4).arrivals
+    plugin = plugins.get("scheduler", scheduler)
+    space = plugin.space(cluster)
+    session = Session(jobs.between(0, 9_000), cluster, plugin.of(space.default()))
+    session.step(9_000.0)
+    there = Future(at_s=9_000.0, arrivals=jobs.between(9_000, np.inf), snapshot=session.snapshot())
+    asked = Question(futures=[there], cluster=cluster, build=Builder(scheduler=scheduler))
+    for config in (space.default(), *(space.sample(stream(seed, "copy")) for seed in range(6))):
+        try:
+            alone = outcome(there, cluster, plugin.of(config))
+            assert asked(config) == pytest.approx(alone)
+        except (Infeasible, Hopeless):
+            continue
+    assert len(asked.each) >= 3

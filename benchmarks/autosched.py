@@ -17,9 +17,9 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +30,15 @@ from autoscout.sched.generate.arrivals import DAY_S, WEEK_S, Generator
 from autoscout.sched.generate.errors import table as generator_table
 from autoscout.sched.predict.accuracy import accuracy
 from autoscout.sched.readers import read
+from autoscout.sched.schedulers.tiresias import Tiresias
+from autoscout.sched.session import Session
 from autoscout.sched.trace import Labels, Trace
 from autoscout.sched.tune.case import Case
+from autoscout.sched.tune.futures import Future, outcome
 from autoscout.sched.tune.loop import Course, Loop
 from autoscout.sched.tune.modes import MODES, Mode
 from autoscout.sched.workload.synthetic import Recipe, generate
-from benchmarks._autosched_page import page
+from benchmarks._autosched_page import HOURLY, page
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "sched"))
@@ -44,7 +47,12 @@ import sched_reference as reference  # noqa: E402
 SHARED = ROOT.parent / "shared" / "traces"
 PAGE = ROOT / "docs" / "results" / "autosched.md"
 FILES = {"philly": "philly_2017.csv.gz", "venus": "helios_venus_2020-09.csv.gz"}
-FIRST_DAY = {"philly": 18, "venus": 11}  # of the first scored week, from the start of the file: 22 September 2017, 12 September 2020
+FIRST_DAY = {"philly": 25, "venus": 11}
+"""Of the first scored week, from the start of the file: 29 September 2017 and 12 September 2020. In the week before it at least half as
+many jobs arrived as in a mean week, so the cluster is in use when it begins; in the paper's window of Philly, from 22 September, it is
+empty."""
+THRESHOLDS = (18_000.0, 200_000.0, 700_000.0, 2_000_000.0)
+"""End of the first of two queues of Tiresias in GPU-seconds: the published default, and what it might be instead."""
 CONTROLLERS = {"neither": (False, False), "causal model": (True, False), "aggregation": (False, True), "both": (True, True)}
 
 
@@ -93,7 +101,10 @@ def case_of(trace: str, scheduler: str, load: float, week: int) -> Case:
     jobs = profiled(trace) if scheduler == "lucid" else trace_of(trace)
     length = WEEK_S if trace != "quick" else DAY_S
     first = np.floor(jobs.submit_s[0] / DAY_S) * DAY_S
-    begin = first + FIRST_DAY.get(trace, 3) * DAY_S + week * length
+    return _case(jobs, scheduler, load, first + FIRST_DAY.get(trace, 3) * DAY_S + week * length, length)
+
+
+def _case(jobs: Trace, scheduler: str, load: float, begin: float, length: float) -> Case:
     window = jobs.between(begin, begin + length)
     nodes = max(2, round(window.gpu_seconds / length / 8 / load))
     known = jobs.between(-np.inf, begin + length)
@@ -145,39 +156,62 @@ def _figures(course: Course) -> dict[str, Any]:
 
 
 def cells(chosen: argparse.Namespace) -> Iterator[Cell]:
-    """Every mode in every cell, then the variants of the paper's mode."""
-    for trace in chosen.traces:
-        for scheduler in chosen.schedulers:
-            for load in chosen.loads:
-                for week in range(chosen.weeks):
-                    for mode in chosen.modes:
-                        seeds = 1 if mode == "static" else chosen.seeds
-                        for seed in range(seeds):
+    """Every mode in every cell, one seed after the other, then the variants of the paper's mode."""
+    for seed in range(chosen.seeds):
+        for week in range(chosen.weeks):
+            for mode in sorted(chosen.modes, key=lambda mode: mode in HOURLY):
+                if seed >= (1 if mode == "static" else chosen.hourly_seeds if mode in HOURLY else chosen.seeds):
+                    continue
+                for trace in chosen.traces:
+                    for scheduler in chosen.schedulers:
+                        for load in chosen.loads:
                             yield Cell(trace, scheduler, load, week, seed, mode)
     if chosen.cells_only:
         return
     for trace in chosen.traces:
-        for metric in ("manhattan", "euclidean", "pearson", "cosine"):
-            yield Cell(trace, "tiresias", chosen.loads[-1], 0, 0, "paper", f"metric:{metric}")
         for scheduler in chosen.schedulers:
             for name in CONTROLLERS:
                 yield Cell(trace, scheduler, chosen.loads[-1], 0, 0, "paper", f"controller:{name}")
+    for trace in chosen.traces:
+        for metric in ("manhattan", "euclidean", "pearson", "cosine"):
+            yield Cell(trace, "tiresias", chosen.loads[-1], 0, 0, "paper", f"metric:{metric}")
 
 
-def parts(traces: list[str], rounds: int) -> dict[str, Any]:
+def parts(name: str, rounds: int) -> dict[str, Any]:
     """Range accuracy and generator errors, every way of counting, next to the trivial baselines."""
-    found: dict[str, Any] = {}
-    for name in traces:
-        case = case_of(name, "tiresias", 1.0, 0)
-        window = case.trace.between(case.from_s - 2 * WEEK_S, case.to_s)
-        rows = {"with user": accuracy(window, rounds=rounds)}
-        if window.user.names != ("",):
-            rows["without user"] = accuracy(window, models=("histogram-trees", "xgboost"), rounds=rounds, with_user=False)
-        errors = generator_table(window)
-        found[name] = {
-            "ranges": {kind: {model: asdict(row) for model, row in each.items()} for kind, each in rows.items()},
-            "arrivals": {method: asdict(row) for method, row in errors.items()},
-        }
+    case = case_of(name, "tiresias", 1.0, 0)
+    window = case.trace.between(case.from_s - 2 * WEEK_S, case.to_s)
+    rows = {"with user": accuracy(window, rounds=rounds)}
+    if window.user.names != ("",):
+        rows["without user"] = accuracy(window, models=("histogram-trees", "xgboost"), rounds=rounds, with_user=False)
+    return {
+        "ranges": {kind: {model: asdict(row) for model, row in each.items()} for kind, each in rows.items()},
+        "arrivals": {method: asdict(row) for method, row in generator_table(window).items()},
+    }
+
+
+def headroom(name: str) -> list[dict[str, Any]]:
+    """Week by week: how many times better Tiresias gets by the best of a few thresholds, in hindsight, and how full the cluster was."""
+    jobs, found = trace_of(name), []
+    first = np.floor(jobs.submit_s[0] / DAY_S) * DAY_S
+    weeks = int((jobs.submit_s[-1] - first) / WEEK_S)
+    for day in range(FIRST_DAY[name] % 7 + 7, weeks * 7 - 6, 7):
+        begin = first + day * DAY_S
+        before = len(jobs.between(begin - WEEK_S, begin))
+        row: dict[str, Any] = {"trace": name, "day": day, "jobs": len(jobs.between(begin, begin + WEEK_S)), "jobs_before": before}
+        if row["jobs"] < 1_000:
+            continue
+        for load in (1.0, 1.2):
+            case = _case(jobs, "tiresias", load, begin, WEEK_S)
+            warm = Session(case.trace.between(begin - WEEK_S, begin + WEEK_S), case.cluster, Tiresias())
+            warm.step(begin)
+            kept = warm.snapshot()
+            future = Future(at_s=begin, arrivals=case.trace.between(begin, case.to_s), snapshot=kept, until_s=case.to_s)
+            times = {each: outcome(future, case.cluster, Tiresias(thresholds=(each,)))["time_s"] for each in THRESHOLDS}
+            best = min(times, key=lambda each: times[each])
+            wanted = float(kept.jobs.gpus.sum()) / case.cluster.gpus
+            row[f"load_{load:g}"] = {"wanted_at_start": wanted, "gain": times[THRESHOLDS[0]] / times[best], "threshold": best}
+        found.append(row)
     return found
 
 
@@ -253,20 +287,39 @@ def controller_rows(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def known_runs(path: Path | None) -> dict[str, dict[str, Any]]:
-    if path is None or not path.exists():
-        return {}
-    found = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
-        record = json.loads(line)
-        found[Cell(**{name: record[name] for name in Cell.__dataclass_fields__}).key] = record
-    return found
+class Kept:
+    """What has been worked out, one JSON object per line of a file, and a limit on what more may be.
+
+    Args:
+        path: The file; None: nothing is kept.
+        most_s: CPU seconds of this process after which nothing more is begun.
+    """
+
+    def __init__(self, path: Path | None, most_s: float) -> None:
+        self._path, self._most_s = path, most_s
+        lines = path.read_text(encoding="utf-8").splitlines() if path is not None and path.exists() else []
+        self._known: dict[str, Any] = {record["key"]: record["value"] for record in map(json.loads, lines)}
+        self.left = 0
+
+    def get(self, key: str, make: Callable[[], Any]) -> Any:
+        """The value of a key, made unless it is known; None where there was no time for it."""
+        if key not in self._known and time.process_time() > self._most_s:
+            self.left += 1
+            return None
+        if key not in self._known:
+            began = time.process_time()
+            value = self._known[key] = json.loads(json.dumps(make()))
+            print(f"{key}: {time.process_time() - began:.1f} s CPU", file=sys.stderr, flush=True)
+            if self._path is not None:
+                with self._path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps({"key": key, "value": value}) + "\n")
+        return self._known[key]
 
 
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="one small synthetic cell")
-    parser.add_argument("--runs", type=Path, help="file that keeps finished runs, one per line")
+    parser.add_argument("--runs", type=Path, help="file that keeps what was worked out, one line each")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
     parser.add_argument("--traces", nargs="+", default=["philly", "venus"])
@@ -274,7 +327,9 @@ def options() -> argparse.Namespace:
     parser.add_argument("--loads", nargs="+", type=float, default=[0.8, 1.0, 1.2])
     parser.add_argument("--modes", nargs="+", default=list(MODES), choices=list(MODES))
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--hourly-seeds", type=int, default=5, help="seeds of the modes that decide every hour, which take longest")
     parser.add_argument("--weeks", type=int, default=1)
+    parser.add_argument("--most-s", type=float, default=np.inf, help="begin no further run after so many CPU seconds")
     parser.add_argument("--cells-only", action="store_true", help="leave the variants and the parts out")
     chosen = parser.parse_args()
     if chosen.quick:
@@ -284,33 +339,25 @@ def options() -> argparse.Namespace:
 
 def main() -> None:
     chosen = options()
-    done = known_runs(chosen.runs)
-    records = []
-    for cell in cells(chosen):
-        record = done.get(cell.key)
-        if record is None:
-            record = run(cell)
-            print(
-                f"{cell.key}: {record['time_s']:,.0f} s, {record['changes']} changes, {record['total_s']:.1f} s CPU",
-                file=sys.stderr,
-                flush=True,
-            )
-            if chosen.runs:
-                with chosen.runs.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(record) + "\n")
-        records.append(record)
+    kept = Kept(chosen.runs, chosen.most_s)
+    records = [kept.get(cell.key, partial(run, cell)) for cell in cells(chosen)]
+    records = [record for record in records if record is not None]
+    more = [] if chosen.cells_only else chosen.traces
+    rows = [kept.get(f"headroom {name}", partial(headroom, name)) or [] for name in more]
+    rounds = 20 if chosen.quick else 100
+    found = {name: kept.get(f"parts {name}", partial(parts, name, rounds)) for name in (chosen.traces if chosen.quick else more)}
     report = {
         "sources": sorted({trace_of(name).source for name in chosen.traces}),
         "cells": summary(records),
         "controller": controller_rows(records),
-        "parts": {} if chosen.cells_only and not chosen.quick else parts(chosen.traces, 20 if chosen.quick else 100),
+        "headroom": [row for some in rows for row in some],
+        "parts": {name: each for name, each in found.items() if each is not None},
+        "not_run": kept.left,
     }
-    if chosen.json:
-        print(json.dumps(report))
-    else:
-        print(page(report, "python -m benchmarks.autosched"))
+    command = " ".join(["python -m benchmarks.autosched", *sys.argv[1:]])
     if chosen.write:
-        PAGE.write_text(page(report, " ".join(["python -m benchmarks.autosched", *sys.argv[1:]])), encoding="utf-8")
+        PAGE.write_text(page(report, command), encoding="utf-8")
+    print(json.dumps(report) if chosen.json else page(report, command))
 
 
 if __name__ == "__main__":

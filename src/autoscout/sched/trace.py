@@ -29,7 +29,7 @@ class Labels:
     def constant(cls, text: str, rows: int) -> Labels:
         return cls(np.zeros(rows, np.int64), (text,))
 
-    def take(self, index: NDArray[np.int64] | NDArray[np.bool_]) -> Labels:
+    def take(self, index: NDArray[np.int64] | NDArray[np.bool_] | slice) -> Labels:
         return Labels(self.codes[index], self.names)
 
     def texts(self) -> NDArray[np.str_]:
@@ -129,8 +129,8 @@ class Trace:
         """The rows where `chosen`; `why` is recorded with the number of rows that stayed."""
         return replace(self.take(np.flatnonzero(chosen)), filters=(*self.filters, f"{why}: {int(chosen.sum())} of {len(self)} jobs kept"))
 
-    def take(self, index: NDArray[np.int64]) -> Trace:
-        """Some rows, in the order of this trace."""
+    def take(self, index: NDArray[np.int64] | slice) -> Trace:
+        """Some rows, in the order of this trace; a slice copies nothing."""
         return replace(
             self,
             job_id=self.job_id[index],

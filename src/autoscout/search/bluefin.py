@@ -93,8 +93,11 @@ class BlueFinSearcher:
         self._told = Told(space, task.objective)
         self._own: dict[tuple[int, int], tuple[int, float, tuple[float, ...], tuple[int, ...]]] = {}
         self._directions: dict[int, Vector] = {}
+        self._uniforms: dict[int, Vector] = {}
+        self._projected: dict[tuple[tuple[int, ...], tuple[int, ...], Config], Config] = {}  # near each other, most points are one config
         self._numbers = [name for name, knob in space.knobs.items() if knob.ordered and len(knob.values) > 1]
         self._categories = [name for name, knob in space.knobs.items() if not knob.ordered and len(knob.values) > 1]
+        self._last = np.asarray([len(space.knobs[name].values) - 1 for name in self._numbers], np.float64)
 
     def tell(self, trials: Sequence[Trial]) -> None:
         self._told.add(trials)
@@ -129,11 +132,12 @@ class BlueFinSearcher:
                 if len(found) < n and side not in pair.losses and (number, side) not in under_way:
                     self._add(found, number, side, pair, given, taken, len(pending))
         number = max([-1, *pairs, *(pair for pair, _ in under_way)])
+        chances = [np.cumsum(_mixed(weight, state.steps + 1)) for weight in state.weights]
         for _ in range(_SKIPS + n):
             if len(found) >= n:
                 break
             number += 1
-            pair = self._drawn(number, state)
+            pair = self._drawn(number, state, chances)
             both = [self._config(number, side, pair, given) for side in self._sides()]
             if all(config in taken for config in both) or (len(both) == 2 and both[0] == both[1]):
                 continue
@@ -186,24 +190,27 @@ class BlueFinSearcher:
             self._directions[number] = drawn / max(float(np.linalg.norm(drawn)), 1e-12)
         return self._directions[number]
 
-    def _drawn(self, number: int, state: _State) -> _Pair:
-        """The points of a new step."""
-        rng = stream(self._seed, "bluefin", "categories", number)
-        chosen = [int(rng.choice(len(weight), p=_mixed(weight, state.steps + 1))) for weight in state.weights]
-        return _Pair(centre=state.centre, chosen=chosen)
+    def _drawn(self, number: int, state: _State, chances: Sequence[Vector]) -> _Pair:
+        """The points of a new step; `chances` are the categories' own, summed up from the first."""
+        if number not in self._uniforms:
+            self._uniforms[number] = stream(self._seed, "bluefin", "categories", number).random(len(self._categories))
+        drawn = zip(chances, self._uniforms[number], strict=True)
+        return _Pair(centre=state.centre, chosen=[int(np.searchsorted(sums / sums[-1], one, side="right")) for sums, one in drawn])
 
     def _config(self, number: int, side: int, pair: _Pair, given: Config) -> Config:
         return self._project(pair.centre + side * self._options.radius * self._direction(number), pair.chosen, given)
 
     def _project(self, point: Vector, chosen: Sequence[int], given: Config) -> Config:
-        wanted: dict[str, Value] = {}
-        for name, place in zip(self._numbers, point, strict=True):
-            values = self._space.knobs[name].values
-            wanted[name] = values[round(min(1.0, max(0.0, float(place))) * (len(values) - 1))]
-        for name, position in zip(self._categories, chosen, strict=True):
-            values = self._space.knobs[name].values
-            wanted[name] = values[min(position, len(values) - 1)]
-        return self._space.project(wanted, given)
+        places = tuple(np.rint(np.clip(point, 0.0, 1.0) * self._last).astype(np.int64).tolist())
+        key = places, tuple(chosen), given
+        if key not in self._projected:
+            knobs = self._space.knobs
+            wanted: dict[str, Value] = {name: knobs[name].values[place] for name, place in zip(self._numbers, places, strict=True)}
+            for name, position in zip(self._categories, chosen, strict=True):
+                values = knobs[name].values
+                wanted[name] = values[min(position, len(values) - 1)]
+            self._projected[key] = self._space.project(wanted, given)
+        return self._projected[key]
 
     def _pairs(self, given: Config) -> dict[int, _Pair]:
         """Steps that were begun, in order; a side that somebody else measured counts as known."""

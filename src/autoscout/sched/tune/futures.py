@@ -79,9 +79,8 @@ class Builder:
         return found
 
     @classmethod
-    def of(cls, scheduler: str, past: Trace, seed: int = 0) -> Builder:
-        """With the services of past jobs, a sample where there are many."""
-        services = past.gpus * past.duration_s
+    def of(cls, scheduler: str, services: Vector, seed: int = 0) -> Builder:
+        """With the services (GPU-seconds) of past jobs, a sample where there are many."""
         if len(services) > SAMPLE:
             services = stream(seed, "services").choice(services, SAMPLE, replace=False)
         return cls(scheduler=scheduler, services=tuple(float(value) for value in services))

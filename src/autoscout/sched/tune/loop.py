@@ -138,8 +138,9 @@ class Loop:
 
     def _builder(self, at_s: float) -> Builder:
         """Schedulers learn from the jobs that have ended."""
-        known = np.flatnonzero((self._ends <= at_s) & (self._case.trace.submit_s >= at_s - 4 * WEEK_S))
-        return Builder.of(self._case.scheduler, self._case.trace.take(known), self._seed)
+        trace = self._case.trace
+        known = (self._ends <= at_s) & (trace.submit_s >= at_s - 4 * WEEK_S)
+        return Builder.of(self._case.scheduler, trace.gpus[known] * trace.duration_s[known], self._seed)
 
     def run(self) -> Course:
         """Through the whole window."""
@@ -201,7 +202,7 @@ class Loop:
         here = int(np.searchsorted(trace.submit_s, at_s, side="left"))
         kept = session.snapshot()
         rows = np.asarray([self._rows[job] for job in kept.jobs.job_id.tolist()], np.int64)
-        return View(at_s=at_s, known=Repository(trace.take(np.arange(here)), ends[:here].copy()), snapshot=kept, rows=rows, truth=trace)
+        return View(at_s=at_s, known=Repository(trace.take(slice(here)), ends[:here].copy()), snapshot=kept, rows=rows, truth=trace)
 
     # ------------------------------------------------------------------------------------------------------------------- the start
 

@@ -47,7 +47,8 @@ def measures(result: Result, before: Before, weights: Vector | None = None, *, f
     """All metrics of a window that begins with `before` and ends when the run was stopped or all was done.
 
     `time_s` is the mean time in the system of all jobs that were there or came, inside the window; jobs that are left at its end are
-    charged the work they still have, at full speed. So nobody gains by leaving old jobs behind.
+    charged the work they still have, at full speed. So nobody gains by leaving old jobs behind. `work_s` is the part of it that no settings
+    can change: the work that the jobs had.
 
     Args:
         result: The run.
@@ -59,7 +60,16 @@ def measures(result: Result, before: Before, weights: Vector | None = None, *, f
     last = result.until_s if np.isfinite(result.until_s) else float(np.nanmax(result.end_s)) if result.ended.any() else before.at_s
     present = (submit < last) & ~(result.ended & (result.end_s <= before.at_s))
     if not present.any():
-        return {"jobs": 0.0, "time_s": 0.0, "queue_s": 0.0, "preemptions": 0.0, "run_slowdown": 1.0, "idle_gpus": 0.0, "fair_share": 1.0}
+        return {
+            "jobs": 0.0,
+            "time_s": 0.0,
+            "work_s": 0.0,
+            "queue_s": 0.0,
+            "preemptions": 0.0,
+            "run_slowdown": 1.0,
+            "idle_gpus": 0.0,
+            "fair_share": 1.0,
+        }
     begin = np.maximum(submit, before.at_s)[present]
     ended = result.ended[present]
     until = np.where(ended, result.end_s[present], last)
@@ -74,6 +84,7 @@ def measures(result: Result, before: Before, weights: Vector | None = None, *, f
     found = {
         "jobs": float(weight.sum()),
         "time_s": float(np.average(spent + left, weights=weight)),
+        "work_s": float(np.average(before.remaining_s[present], weights=weight)),
         "queue_s": float(np.average(np.maximum(0.0, spent - ran), weights=weight)),
         "preemptions": float(np.average(result.preemptions[present] - before.preemptions[present], weights=weight)),
         "run_slowdown": float(np.average(ran[known] / work[known], weights=weight[known])) if known.any() else 1.0,

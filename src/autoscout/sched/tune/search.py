@@ -166,14 +166,19 @@ def _trial(proposal: Proposal, metrics: Metrics, fidelity: Fidelity = Fidelity.S
 
 
 def _bad(progress: _Progress, predicted: Metrics, relax: float) -> bool:
-    """Whether the predicted reward is at most `relax` times the best one; a reward is how many times better than the start, above zero."""
+    """Whether the predicted reward is at most `relax` times the best one; a reward is how many times better than the start, above zero.
+
+    Of a time only what is above the jobs' own work counts (`work_s`, which no settings change): it is most of the time in the system, and
+    next to it everything looks alike.
+    """
     if not math.isfinite(progress.best_loss):
         return False
     objective = progress.objective
     value = predicted[objective.metric]
     if objective.direction is Direction.MAXIMIZE:
         return value <= relax * -progress.best_loss
-    return progress.best_loss <= relax * value
+    least = min(progress.runs[0][1].get("work_s", 0.0), progress.best_loss) if objective.metric == "time_s" else 0.0
+    return progress.best_loss - least <= relax * (value - least)
 
 
 def _narrow(space: Space, model: CausalModel, progress: _Progress, reference: Metrics, iteration: int) -> None:

@@ -23,18 +23,22 @@ class Places:
     def __init__(self, space: Space) -> None:
         self.space = space
         self.names = tuple(name for name, knob in space.knobs.items() if len(knob.values) > 1)
+        self._rows: dict[Config, list[float]] = {}
         self._categories = {name: not space.knobs[name].ordered and len(space.knobs[name].values) > 2 for name in self.names}
 
     def ranks(self, configs: Sequence[Config]) -> Vector:
         """One row per configuration, one column per knob."""
-        rows = np.zeros((len(configs), len(self.names)))
-        for column, name in enumerate(self.names):
-            knob = self.space.knobs[name]
-            default = knob.position(knob.default) or 0
-            for row, config in enumerate(configs):
-                position = knob.position(config[name]) if name in config else None
-                rows[row, column] = (default if position is None else position) / (len(knob.values) - 1)
-        return rows
+        return np.asarray([self._row(config) for config in configs]).reshape(-1, len(self.names))
+
+    def _row(self, config: Config) -> list[float]:
+        if config not in self._rows:
+            found = []
+            for name in self.names:
+                knob = self.space.knobs[name]
+                position = knob.position(config.get(name, knob.default))
+                found.append((position or 0) / (len(knob.values) - 1))
+            self._rows[config] = found
+        return self._rows[config]
 
     def columns(self, ranks: Vector, knobs: Sequence[int]) -> Vector:
         """What regressions read of some knobs: a rank each, a column per value for categories."""

@@ -152,7 +152,7 @@ class Question:
             return Session(future.arrivals, self.cluster, scheduler)
         if number not in self._begun:
             self._begun[number] = Session(future.arrivals, self.cluster, scheduler, snapshot=future.snapshot)
-        session = self._begun[number].copy()  # a third of the time that making one from the snapshot takes
+        session = self._begun[number].copy()  # faster than making one from the snapshot every time
         session.reconfigure(scheduler)
         return session
 

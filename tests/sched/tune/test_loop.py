@@ -136,7 +136,6 @@ def test_decisions_in_words() -> None:
         unfinished=10,
         simulations=40,
         rejected=5,
-        stopped=0,
         cpu_s=0.1,
         words="two futures",
         contributions={"queues": 1.2},

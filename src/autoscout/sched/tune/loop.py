@@ -62,10 +62,10 @@ class Decision:
     unfinished: int
     simulations: int
     rejected: int
-    stopped: int
     cpu_s: float
     words: str
     contributions: dict[str, float] = field(default_factory=dict)
+    stopped: int = 0
     realised: float = float("nan")
 
     @property

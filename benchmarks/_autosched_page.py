@@ -133,11 +133,20 @@ def _headroom(rows: Sequence[Row]) -> list[str]:
         "",
         "Tiresias with the best of four thresholds of its first queue (GPU-seconds), chosen in hindsight, over its published 18,000.",
         "Days are counted from the start of the file. The load of a week says little: what can be gained depends on how full the cluster",
-        "is when it begins, which the week before decides.",
+        f"is when it begins, which the week before decides. {_most(rows, loads[-1])}",
         "",
         *table(head, body),
         "",
     ]
+
+
+def _most(rows: Sequence[Row], load: str) -> str:
+    """The largest gain that any week of each trace offers, in words."""
+    found = []
+    for trace in dict.fromkeys(row["trace"] for row in rows):
+        best = max((row for row in rows if row["trace"] == trace), key=lambda row: float(row[load]["gain"]))
+        found.append(f"{trace} {best[load]['gain']:.2f} (day {best['day']})")
+    return f"The most that a week offers at load {load.removeprefix('load_')}: {', '.join(found)}."
 
 
 def _cells(rows: Sequence[Row]) -> list[str]:

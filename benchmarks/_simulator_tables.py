@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from autoscout.core.errors import ConfigError
-from autoscout.simulators.serving.tables import ServingTable, read_serving_table
+from autoscout.simulators.serving.tables import ServingTable, serving_table
 from autoscout.simulators.training.tables import TrainingTable, read_training_table, table_of
 
 GROUND_TRUTH = Path(__file__).resolve().parent.parent.parent / "shared" / "ground-truth"
@@ -20,14 +20,25 @@ def training_tables(folder: Path = GROUND_TRUTH) -> dict[str, TrainingTable]:
     # vTrain: plain attention kernels, no optimizer sharding, GPT-2's vocabulary without padding (its src/config.py and
     # src/model/gpt_modeling.py). Its configs ask for recomputation, but the times cannot hold it: with four passes the matrix products
     # alone would run at 0.92 of the A100's peak, and constants fitted that way are 1.3 to 2 times as wrong on every other A100 source.
-    said = {"ar": 0, "attention": "torch", "gradient_bytes": 2.0, "zero": 0, "loss_parallel": 1, "vocab": 50257, "vocab_multiple": 1}
+    said = {
+        "ar": 0,
+        "attention": "torch",
+        "norm_fused": 1,
+        "gradient_bytes": 2.0,
+        "zero": 0,
+        "loss_parallel": 1,
+        "vocab": 50257,
+        "vocab_multiple": 1,
+    }
     found = {"vtrain": _read(folder, "train_vtrain_a100_1node", **said)}
     found["papers"] = table_of("papers", [_paper(row) for row in rows_of_file(folder / "train_megatron_papers.csv")])
-    found["llm-foundry"] = _read(folder, "train_llmfoundry_fsdp", gradient_bytes=2.0)
-    found["bridge"] = _read(folder, "train_megatron_bridge", sp=1, loss_parallel=1)
-    found["nemo"] = _read(folder, "train_nemo_2407_h100", sp=1, loss_parallel=1)
+    found["llm-foundry"] = _read(folder, "train_llmfoundry_fsdp", gradient_bytes=2.0, norm_fused=1)  # LayerNorm is one kernel
+    # Megatron-core's benchmark recipes: Transformer Engine's norms, gradients reduced in 2 bytes
+    core = {"sp": 1, "loss_parallel": 1, "norm_fused": 1, "gradient_bytes": 2.0, "narrow_inputs": 1, "gather_overlap": 1}
+    found["bridge"] = _read(folder, "train_megatron_bridge", **core, precision="fp8")  # where its first tables name no format
+    found["nemo"] = _read(folder, "train_nemo_2407_h100", **core)
     found["torchtitan"] = table_of("torchtitan", [_titan(row) for row in rows_of_file(folder / "train_torchtitan.csv")])
-    found["internevo"] = _read(folder, "train_internevo_7b", gradient_bytes=2.0, nic_gbps=6.25)  # 4 x 100 Gb per node of 8
+    found["internevo"] = _read(folder, "train_internevo_7b", gradient_bytes=2.0, norm_fused=1, nic_gbps=6.25)  # 4 x 100 Gb per node of 8
     return found
 
 
@@ -66,7 +77,7 @@ def rows_of_file(path: Path) -> list[dict[str, Any]]:
 def _paper(row: dict[str, Any]) -> dict[str, Any]:
     """Megatron papers: fused softmax; the first one recomputes everything and counts that in its TFLOP/s."""
     scheme = row["scheme"]
-    row = {**row, "attention": "fused", "gradient_bytes": 2.0, "loss_parallel": 1}
+    row = {**row, "attention": "fused", "norm_fused": 1, "gradient_bytes": 2.0, "loss_parallel": 1}
     if "2104.04473" in row["paper"]:
         return {**row, "ar": 1, "tflops_gpu": float(row["tflops_gpu"]) * 0.75, "zero": 3 if scheme == "ZeRO-3" else 0}
     return {**row, "ar": "full" if scheme == "full_recompute" else "selective", "sp": int("SP" in scheme), "zero": 0}
@@ -87,8 +98,19 @@ def _titan(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def serving_sample(folder: Path = GROUND_TRUTH, part: str = "a") -> ServingTable:
-    """The silicon sample's aggregated runs."""
-    return read_serving_table(folder / f"serve_silicon_{part}.csv")
+    """The silicon sample's aggregated runs.
+
+    Runs of the public nightly benchmark (prompts of 1,024 and 8,192 tokens) draw lengths from 0.8 to 1 of the longest, the others send
+    requests of one length. With fp8 and fp4 weights the nightly runs keep an fp8 cache: half of them could not hold theirs in 2 bytes.
+    """
+    return serving_table(f"serve_silicon_{part}", [_nightly(row) for row in rows_of_file(folder / f"serve_silicon_{part}.csv")])
+
+
+def _nightly(row: dict[str, Any]) -> dict[str, Any]:
+    if row["isl"] not in ("1024", "8192"):
+        return {**row, "length_spread": "0"}
+    narrow = {"kvcache_quant_mode": "fp8"} if row.get("precision") in ("fp8", "fp4") else {}
+    return {**narrow, **row, "length_spread": "0.1"}
 
 
 def families(table: ServingTable) -> list[str]:
@@ -105,7 +127,16 @@ def amp_tables(folder: Path = GROUND_TRUTH) -> list[TrainingTable]:
     """
     machines = {"homogeneous": {"gpu": "T4", "nic_gbps": 1.56}, "het_cluster": {"gpu": "T4", "nic_gbps": 0.31}}
     # recomputation as in Megatron's scripts of that time: without it half of what ran would not fit into a T4, and times are a third short
-    common = {"model": "gpt2-345m", "seq": 1024, "attention": "torch", "zero": 0, "gradient_bytes": 2.0, "node_gpus": 4, "ar": 1}
+    common = {
+        "model": "gpt2-345m",
+        "seq": 1024,
+        "attention": "torch",
+        "norm_fused": 1,
+        "zero": 0,
+        "gradient_bytes": 2.0,
+        "node_gpus": 4,
+        "ar": 1,
+    }
     return [
         table_of(
             f"amp {name}",
@@ -128,7 +159,7 @@ def longseq_table(folder: Path = GROUND_TRUTH) -> TrainingTable:
     for row in rows_of_file(folder / "train_nemo_longseq.csv"):
         told = row["variant"] == "with_cp" and int(row["tp"]) * int(row["pp"]) * int(row["dp"]) * int(row["cp"]) >= int(row["n_gpus"])
         if told:
-            rows.append({**row, "sp": 1, "loss_parallel": 1, "mbs": 1, "gpu": row["system"]})
+            rows.append({**row, "sp": 1, "loss_parallel": 1, "norm_fused": 1, "gradient_bytes": 2.0, "mbs": 1, "gpu": row["system"]})
     return table_of("nemo_longseq", rows)
 
 

@@ -1,4 +1,4 @@
-"""How good the serving model is, whole models left out: `python -m benchmarks.serving [FOLDER]`.
+"""How good the serving model is, whole models left out: `python -m benchmarks.serving [FOLDER]`; figures by source with `--json`.
 
 FOLDER may hold further `serve_silicon_*.csv`: they are judged with the shipped constants, never fitted to. Beside aiconfigurator on the
 same rows: `python -m benchmarks.serving_side_by_side`.
@@ -6,29 +6,26 @@ same rows: `python -m benchmarks.serving_side_by_side`.
 
 from __future__ import annotations
 
+import json
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from autoscout.catalog.gpus import gpu, gpu_fields
-from autoscout.catalog.models import model as shape_of
 from autoscout.common.boosting import BoostedTrees, TreeOptions
 from autoscout.common.stats import mape
-from autoscout.core.config import Config
-from autoscout.core.errors import ConfigError
-from autoscout.core.task import Objective, Task
-from autoscout.simulators.serving.calibration import models_left_out, serving_calibration, spread_of
-from autoscout.simulators.serving.job import ServingJob, bytes_per_weight, model_serving_fields
+from autoscout.simulators._shared.fit import spread_of
+from autoscout.simulators.serving.calibration import models_left_out, serving_calibration
 from autoscout.simulators.serving.model import ServingModel
 from autoscout.simulators.serving.step import running_requests, token_interval_s
 from autoscout.simulators.serving.tables import ServingTable, read_serving_table
-from benchmarks._simulator_tables import GROUND_TRUTH, experiments, families, rows_of_file, serving_sample
+from benchmarks._experiments import experiment_metrics
+from benchmarks._left_out import full_load_rows, serving_scores, to_json
+from benchmarks._simulator_tables import GROUND_TRUTH, experiments, families, serving_sample
 from benchmarks.simulators import Line
 
 Vector = NDArray[np.float64]
@@ -166,7 +163,7 @@ def request_traces() -> None:
             actual = float(row["actual_ms"])
             errors.setdefault(row["simulator"], {})[key] = abs(float(row["predicted_ms"]) / actual - 1.0)
             if key not in errors.setdefault("ours", {}):
-                errors["ours"][key] = abs(_experiment(simulator, row)[ours] / actual - 1.0)
+                errors["ours"][key] = abs(experiment_metrics(simulator, row)[ours] / actual - 1.0)
         print(f"{metric:10s} mean/median error: {', '.join(sorted(_error(name, found) for name, found in errors.items()))}")
         same = [
             f"{name} {np.mean([found[key] for key in found]):.0%}, ours {np.mean([errors['ours'][key] for key in found]):.0%}"
@@ -181,82 +178,17 @@ def _error(name: str, found: dict[tuple[str, ...], float]) -> str:
     return f"{name} {np.mean(list(found.values())):.0%}/{np.median(list(found.values())):.0%} ({len(found)})"
 
 
-def _experiment(simulator: ServingModel, row: dict[str, Any]) -> dict[str, float]:
-    tp = int(float(row["tp"]))
-    task = Task(
-        system="vllm",
-        objective=Objective(metric="mean_e2e_ms"),
-        workload={
-            "model": row["model"],
-            "input_tokens": row["input_tokens"],
-            "output_tokens": row["output_tokens"],
-            "request_rate": row["rate"],
-            "requests": 1500,
-        },
-        hardware={"gpus": f"{tp}x{row['gpu']}"},
-    )
-    config = Config(
-        tensor_parallel_size=tp,
-        max_num_batched_tokens=int(float(row["max_num_batched_tokens"])),
-        max_num_seqs=128,
-        precision="fp8" if row["precision"] == "FP8" else "bf16",
-        gpu_memory_utilization=float(row.get("gpu_mem_util", 0.9)),
-    )
-    return simulator.metrics(config, task)
-
-
 def full_load() -> None:
-    """Output tokens per second with as many requests as the cache holds (2,048 at most, the engine's usual limit); no pipelines."""
-    jobs, measured, gpus = [], [], []
-    for row in rows_of_file(GROUND_TRUTH / "serve_trtllm_perf_overview.csv"):
-        whole = row["metric"] == "total_output_tok_s"
-        if not (whole or row["metric"] == "output_tok_s_per_gpu") or row.get("pp", "1") != "1" or float(row["isl"]) < 2:
-            continue
-        try:
-            found = _loaded(row)
-        except ConfigError:
-            continue
-        jobs.append(found)
-        gpus.append(row["gpu"].split()[0])
-        measured.append(float(row["value"]) * (1.0 if whole else found["tp"] * found["attention_dp"]))
-    job = ServingJob(**{item.name: np.array([found[item.name] for found in jobs]) for item in fields(ServingJob)})
+    """Output tokens per second with as many requests as the cache holds."""
+    job, actual, gpus = full_load_rows()
     # at full load all of the prompts' time is felt, whoever waits for it
     constants = replace(serving_calibration().constants, together=0.0, lockstep=0.0)
-    running = running_requests(job)
-    predicted = running * job.attention_dp / token_interval_s(job, constants)
-    actual = np.array(measured)
-    print(f"{len(jobs)} rows: MAPE {mape(predicted, actual):.0%}, median {_middle(predicted / actual)}")
+    predicted = running_requests(job) * job.attention_dp / token_interval_s(job, constants)
+    print(f"{len(actual)} rows: MAPE {mape(predicted, actual):.0%}, median {_middle(predicted / actual)}")
     for name in sorted(set(gpus)):
         rows = np.array([one == name for one in gpus])
         error = mape(predicted[rows], actual[rows])
         print(f"  {name:20s} {rows.sum():5d} rows: MAPE {error:.0%}, median {_middle(predicted[rows] / actual[rows])}")
-
-
-_GPUS = {"H100 80GB HBM3": "H100", "H200 141GB HBM3": "H200", "A100-PCIE-80GB": "A100-PCIe-80", "RTX6000ProBlackwell": "RTX-PRO-6000"}
-_GPUS |= {"GH200 120GB": "GH200", "GH200 480GB": "GH200"}
-
-
-def _loaded(row: dict[str, Any]) -> dict[str, float]:
-    name = row["model"].lower().replace("llama v", "llama-").replace(" ", "-").replace("gptj", "gpt-j").replace("-0528", "")
-    precision = {"FP16": "bf16", "FP8": "fp8", "FP4": "fp4"}[row["precision"]]
-    tp, experts_on = float(row.get("tp", 1)), float(row.get("dep", 1))
-    weight = bytes_per_weight(precision)
-    return {
-        **model_serving_fields(shape_of(name)),
-        **gpu_fields(gpu(_GPUS.get(row["gpu"], row["gpu"])), precision=precision),
-        "weight_bytes": weight,
-        "expert_bytes": weight,
-        "kv_bytes": 2.0 if precision == "bf16" else 1.0,  # quantised checkpoints of this engine carry scales for an fp8 cache
-        "tp": tp,
-        "pp": 1.0,
-        "attention_dp": experts_on,
-        "moe_tp": tp,
-        "moe_ep": experts_on,
-        "engine": 2.0,
-        "input_tokens": float(row["isl"]),
-        "output_tokens": float(row["osl"]),
-        "batch": float(row.get("max_batch", 2048)),
-    }
 
 
 def _line(table: ServingTable, name: str, predicted: Vector, rows: Rows, title: str = "silicon sample") -> None:
@@ -269,4 +201,7 @@ def _middle(ratio: Vector) -> str:
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:2]))
+    if "--json" in sys.argv:
+        print(json.dumps(to_json(serving_scores())))
+    else:
+        main(*map(Path, sys.argv[1:2]))

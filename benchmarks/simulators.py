@@ -1,17 +1,20 @@
 """How good the simulators are, table by table, against the paper's regression: `python -m benchmarks.simulators [FOLDER]`.
 
-FOLDER may hold further `train_*.csv` and `serve_silicon_*.csv`: they are judged, never fitted to.
+FOLDER may hold further `train_*.csv` and `serve_silicon_*.csv`: they are judged, never fitted to. `--json` prints figures of whole
+sources left out, one at a time; `--write` puts them into docs/results/simulators.md.
 
 Nothing is hidden: every table of the ground truth that gives complete layouts is there, good or bad.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +27,11 @@ from autoscout.core.task import Objective, Task
 from autoscout.simulators._shared.regression import least_squares
 from autoscout.simulators.training.calibrate import calibrate, fit_constants
 from autoscout.simulators.training.calibration import features, training_calibration
-from autoscout.simulators.training.job import Layout
 from autoscout.simulators.training.memory import MemoryConstants, spare_room, step_memory
 from autoscout.simulators.training.model import TrainingModel
 from autoscout.simulators.training.step import step_time
 from autoscout.simulators.training.tables import TrainingTable
+from benchmarks._left_out import layouts_of, serving_scores, to_json, training_scores
 from benchmarks._simulator_tables import (
     GROUND_TRUTH,
     TABLES,
@@ -38,6 +41,7 @@ from benchmarks._simulator_tables import (
     longseq_table,
     training_tables,
 )
+from benchmarks._sources_page import write
 from benchmarks.calibrate_shipped import PLANS
 
 Vector = NDArray[np.float64]
@@ -140,12 +144,6 @@ def lines_of(table: TrainingTable, tables: dict[str, TrainingTable]) -> list[Lin
             found.append(line("ours + learned residual, grouped CV", with_residual(table, stack[1])))
             found.append(line("boosted trees alone, grouped CV", boosted(table)))
     return found
-
-
-def layouts_of(table: TrainingTable) -> list[tuple[float, ...]]:
-    """What tells the choices of one workload apart."""
-    columns = [np.broadcast_to(getattr(table.job.layout, item.name), table.step_s.shape) for item in fields(Layout)]
-    return [tuple(row) for row in np.stack(columns, axis=1).tolist()]
 
 
 def _stem(source: str) -> str:
@@ -268,5 +266,16 @@ def speed() -> None:
     print(f"training model: {together:,.0f} predictions/s vectorised ({len(configs)} at a time), {alone:,.0f}/s one by one")
 
 
+def left_out() -> dict[str, Any]:
+    """Whole sources left out, for both simulators."""
+    return {"training": to_json(training_scores()), "serving": to_json(serving_scores())}
+
+
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:2]))
+    if {"--json", "--write"} & set(sys.argv):
+        figures = left_out()
+        if "--write" in sys.argv:
+            write(figures)
+        print(json.dumps(figures))
+    else:
+        main(*map(Path, sys.argv[1:2]))

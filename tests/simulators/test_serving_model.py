@@ -99,7 +99,7 @@ def test_a_closed_loop_keeps_its_concurrency() -> None:
 def test_a_full_cache_sends_the_youngest_back() -> None:
     two = [Request(input_tokens=4, output_tokens=6), Request(input_tokens=4, output_tokens=6)]
     roomy = serve(two, BARE, EngineLimits(cache_tokens=100))
-    tight = serve(two, BARE, EngineLimits(cache_tokens=13))
+    tight = serve(two, BARE, EngineLimits(cache_tokens=13, kept_share=0.0))
     assert roomy.preemptions == 0
     assert tight.preemptions >= 1
     assert tight.total_s[0] == roomy.total_s[0]
@@ -176,7 +176,7 @@ def test_metrics_and_predictions_agree() -> None:
     assert prediction.value.tolist() == [simulator.metrics(config, asked)["median_ttft_ms"] for config in configs]
     values = simulator.metrics(configs[0], asked)
     assert values["p99_ttft_ms"] >= values["median_ttft_ms"]
-    assert values["output_throughput"] == pytest.approx(values["request_throughput"] * 128)
+    assert values["output_throughput"] == pytest.approx(values["request_throughput"] * 128, rel=0.02)
 
 
 def test_a_higher_rate_waits_longer() -> None:

@@ -15,7 +15,7 @@ from autoscout.simulators.serving.calibration import serving_calibration
 from autoscout.simulators.serving.cost import step_cost
 from autoscout.simulators.serving.job import ServingConstants, ServingJob, model_serving_fields
 from autoscout.simulators.serving.loop import EngineLimits, Request, serve
-from autoscout.simulators.serving.model import ServingModel
+from autoscout.simulators.serving.model import ServingModel, ServingOptions
 from autoscout.simulators.serving.replay import replay
 from autoscout.simulators.serving.step import decode_step, token_interval_s, waited_share
 
@@ -96,7 +96,7 @@ def asked(system: str, metric: str = "median_ttft_ms", name: str = "qwen3-32b", 
 
 
 def test_sglang_stops_for_prompts_unless_it_is_told_to_mix() -> None:
-    simulator, tp = ServingModel(), {"tensor_parallel_size": 4}
+    simulator, tp = ServingModel(ServingOptions(length_spread=0.0)), {"tensor_parallel_size": 4}
     first = simulator.predict([Config(tp), Config({**tp, "enable_mixed_chunk": True})], asked("sglang", concurrency=32)).value
     assert first[0] > 1.5 * first[1]
 

@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from autoscout.common.document import load
+from autoscout.common.suggest import suggestion
 from autoscout.core.errors import ConfigError, Fault
 
 MOST_GPUS = 1_000_000  # of one kind in a cluster: ten times the largest there is
@@ -136,8 +137,8 @@ def gpu(name: str, path: str | Path | None = None) -> Gpu:
     known = _by_alias(str(path) if path else "")
     found = known.get(_plain(name))
     if found is None:
-        names = ", ".join(sorted({entry.name for entry in known.values()}))
-        raise ConfigError(Fault(where="gpu", value=repr(name), rule=f"unknown GPU; there are: {names}", fix="Add it to a hardware file"))
+        fix = f"{suggestion(name, sorted({entry.name for entry in known.values()}), listed=100)}; others go into a hardware file"
+        raise ConfigError(Fault(where="gpu", value=repr(name), rule="unknown GPU", fix=fix))
     return found
 
 

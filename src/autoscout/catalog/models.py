@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -42,10 +43,11 @@ class ModelShape:
     kv_width: int = 0  # cache elements per token and layer; 0 = 2 x kv_heads x head_size
     attention_params: int = 0  # per layer, where the usual four matrices are not what the model has
     attention_layers: int = 0  # layers that keep a cache; 0 = all
+    stored: str = "bf16"  # the format that the weights are published in
 
     def __post_init__(self) -> None:
         rule = f"must be a whole number up to {MOST_SIZE:,}"
-        sizes = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "name"}
+        sizes = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in ("name", "stored")}
         strange = [
             Fault(where="model", field=name, value=repr(value), rule=rule)
             for name, value in sizes.items()
@@ -118,11 +120,26 @@ def model(name: str) -> ModelShape:
     wanted = _plain(name.rsplit("/", 1)[-1])
     if wanted in known:
         return known[wanted]
-    starts = [alias for alias in known if wanted.startswith(alias)]  # Llama-3.1-8B-Instruct-FP8 is a llama-3.1-8b
-    if starts:
-        return known[max(starts, key=len)]
+    found = _without_endings(name.rsplit("/", 1)[-1])
+    if found in known:
+        return known[found]
     fix = f"The path of its config.json works too. {suggestion(name.rsplit('/', 1)[-1], accepted_names(), listed=1000)}"
     raise ConfigError(Fault(where="model", value=repr(name), rule="unknown model", fix=fix))
+
+
+_ENDING = re.compile(
+    r"(instruct|chat|hf|it|base|thinking|preview|dynamic|quantized|block|modelopt|gguf|marlin|v\d+(p\d+)?|\d{4,8}|"
+    r"(nv|mx)?(bf|fp|int)\d+|w\d+a\d+|awq|gptq|kv|\d+bit|q\d[a-z]*)",
+)
+"""Parts of a name that say nothing of the shape: tuned how, stored how, when."""
+
+
+def _without_endings(name: str) -> str:
+    """The name without such parts at its end: Llama-3.1-8B-Instruct-FP8 is a llama-3.1-8b, GLM-4.7-Flash is no glm-4.7."""
+    parts = re.split(r"[-_ ]", name)
+    while len(parts) > 1 and _ENDING.fullmatch(_plain(parts[-1])):
+        parts.pop()
+    return _plain("-".join(parts))
 
 
 def _holds_config(folder: Path) -> bool:
@@ -199,8 +216,15 @@ def read_config(path: str | Path) -> ModelShape:
         name=text("_name_or_path", "model_type", default="model") or "model",
         gated=activation in ("silu", "swiglu", "swish") or "gemma" in text("model_type"),
         tied=data.get("tie_word_embeddings") is True,
+        stored=_stored(data.get("quantization_config")),
         **sizes,
     )
+
+
+def _stored(quantization: Any) -> str:
+    """The format of published weights by the config's own words; bf16 where it says nothing that is known."""
+    words = json.dumps(quantization, default=str).lower() if isinstance(quantization, dict) else ""
+    return next((kind for kind in ("nvfp4", "mxfp4", "awq", "gptq", "fp8") if kind in words), "bf16")
 
 
 def _latent_params(first: Callable[[str], int], hidden: int, heads: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -37,7 +38,8 @@ def calibrate(
             raise ConfigError(Fault(where="calibrate", value=str(len(tables)), rule="serving takes one table at a time"))
         table = read_serving_table(tables[0])
         if not np.isfinite(table.tpot_s).any():
-            rule = f"no row can be used: {table.skipped} skipped, {len(table.rows)} without a time between tokens"
+            rule = f"no row can be used: {len(table.left_out)} left out, {len(table.rows)} without a time between tokens"
+            rule += f"; the first: {table.left_out[0]}" if table.left_out else ""
             raise ConfigError(
                 Fault(
                     where=str(tables[0]),
@@ -48,19 +50,27 @@ def calibrate(
         found = calibrate_serving(table, table.models, name=name, made_from=f"{tables[0].name}, {len(table.rows)} rows")
         save_serving(found, out)
         if as_json:
-            typer.echo(json.dumps({**serving_to_json(found), "out": str(out)}, indent=1, allow_nan=False))
+            typer.echo(json.dumps({**serving_to_json(found), "out": str(out), "left_out": table.left_out}, indent=1, allow_nan=False))
             return
         typer.echo(_verdict(found.rows, "error of the time between tokens on unseen models", found.mape, "models", found.spread, out))
-        if table.skipped:
-            typer.echo(f"{table.skipped} rows were skipped: disaggregated, or with a model, GPU, engine or format that is not known")
+        _name_left_out(table.left_out)
         return
     columns = dict(text.partition("=")[::2] for text in given or [])
-    fitted = calibrate_tables(tables, constant or list(USUAL), name=name, stack=stack, given=columns, out=out)
+    fitted, left_out = calibrate_tables(tables, constant or list(USUAL), name=name, stack=stack, given=columns, out=out)
     if as_json:
-        typer.echo(json.dumps({**to_json(fitted), "out": str(out)}, indent=1, allow_nan=False))
+        typer.echo(json.dumps({**to_json(fitted), "out": str(out), "left_out": left_out}, indent=1, allow_nan=False))
         return
     typer.echo(_verdict(fitted.rows, "error on unseen workloads", fitted.mape, "workloads", fitted.spread, out))
+    _name_left_out(left_out)
     typer.echo(f"constants that can be fitted: {', '.join(BOUNDS)}")
+
+
+def _name_left_out(left_out: Sequence[str]) -> None:
+    """Every row that was not used, with the reason."""
+    if left_out:
+        typer.echo(f"{len(left_out)} rows were left out:")
+        for row in left_out:
+            typer.echo(f"  {row}")
 
 
 def _verdict(rows: int, what: str, mape: float | None, kind: str, spread: float, out: Path) -> str:

@@ -19,6 +19,7 @@ from autoscout.estimate.pins import read_system
 from autoscout.estimate.table import settings, show
 from autoscout.report.breakdown import PART_NAMES, breakdown_svg
 from autoscout.simulators.serving.read import KNOBS
+from autoscout.study.folder import DEFAULT
 
 LAUNCHED = ("vllm", "sglang")
 """Systems whose predicted configurations can be written as files."""
@@ -31,18 +32,24 @@ def estimate(
     gpu: Annotated[str, typer.Option(help="Predict for this GPU instead: hardware you do not own.")] = "",
     sequence: Annotated[int, typer.Option(help="Training: tokens per sequence.")] = 4096,
     batch: Annotated[int, typer.Option(help="Training: sequences per step.")] = 256,
-    precision: Annotated[str, typer.Option(help="bf16, fp8 or fp4 linear layers.")] = "bf16",
+    precision: Annotated[str, typer.Option(help="bf16, fp8 or fp4 linear layers; empty: bf16, for serving as published.")] = "",
     input_tokens: Annotated[int, typer.Option(help="Serving: tokens per prompt.")] = 1024,
     output_tokens: Annotated[int, typer.Option(help="Serving: tokens per answer.")] = 256,
     concurrency: Annotated[int, typer.Option(help="Serving: requests in flight; 0 with --rate.")] = 0,
     rate: Annotated[float, typer.Option(help="Serving: requests per second, Poisson arrivals.")] = 0.0,
-    slo: Annotated[list[str] | None, typer.Option(help="Serving: a limit such as 'p95_ttft_ms<=500'; may be repeated.")] = None,
+    slo: Annotated[
+        list[str] | None,
+        typer.Option(help="Serving: a limit such as 'p95_ttft_ms<=500'; may be repeated. Without a load: the highest rate within it."),
+    ] = None,
+    allow_lossy: Annotated[bool, typer.Option("--allow-lossy", help="Serving: compare narrower weights and caches too.")] = False,
+    disaggregated: Annotated[bool, typer.Option("--disaggregated", help="Serving: compare prompts on GPUs of their own too.")] = False,
     pin: Annotated[list[str] | None, typer.Option("--set", help="Pin a knob: tp=4; may be repeated.")] = None,
     top: Annotated[int, typer.Option(min=1, help="How many configurations to show.")] = 5,
     nic_gbps: Annotated[float, typer.Option(help="Network rate per GPU in GB/s; 0 = usual for the GPU.")] = 0.0,
     node_gpus: Annotated[int, typer.Option(help="GPUs per node; 0 = usual for the GPU.")] = 0,
     hardware_file: Annotated[str, typer.Option(help="YAML file with more GPUs.")] = "",
     calibration: Annotated[str, typer.Option(help="Calibration file instead of the shipped one.")] = "",
+    results: Annotated[Path, typer.Option(help="Result folders of own studies, whose measurements scale the times.")] = DEFAULT,
     export: Annotated[Path | None, typer.Option(help="vllm and sglang: write the files that run the first one into this folder.")] = None,
     picture: Annotated[str, typer.Option(help="Training: write the breakdown of the first as an SVG file.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -67,6 +74,9 @@ def estimate(
         top=top,
         calibration=calibration,
         hardware={name: value for name, value in hardware.items() if value},
+        results=results,
+        allow_lossy=allow_lossy,
+        disaggregated=disaggregated,
     )
     if picture and found.candidates[0].parts:
         best = found.candidates[0]

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autoscout.catalog.gpus import Cluster
-from autoscout.catalog.models import ModelShape
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Direction, Limit, Objective, Task
+from autoscout.estimate.deployments import deployments
+from autoscout.estimate.layouts import Ground, layouts, no_layout
 from autoscout.estimate.pins import SERVING_SYSTEMS, check_kinds, read_system, serving_pins, training_pins
+from autoscout.simulators._shared.local import LocalScale, local_scale
 from autoscout.simulators.serving.calibration import serving_calibration
 from autoscout.simulators.serving.model import ServingModel, ServingOptions
-from autoscout.simulators.serving.read import read_serving_task
+from autoscout.simulators.serving.read import CAPACITY, read_serving_task
 from autoscout.simulators.training.model import TrainingAnswer, TrainingModel, TrainingOptions, metric_of
 from autoscout.simulators.training.read import SHARE, read_task
 
+PROBED = 8
+"""Deployments whose highest rate within limits is looked for, which takes some ten simulations each."""
 LIKELY = 0.5
 """Configurations with at least this chance to fit are ranked by speed; the others follow, by their chance."""
 
@@ -61,6 +66,7 @@ class Estimate:
     fitting: int
     made_from: str
     objective: str
+    local: str = ""  # what own studies changed; empty for nothing
 
     @property
     def ranking(self) -> str:
@@ -84,6 +90,7 @@ class Estimate:
             "ranking": self.ranking,
             "warnings": list(self.warnings),
             "made_from": self.made_from,
+            "local": self.local,
             "candidates": [candidate.to_json() for candidate in self.candidates],
         }
 
@@ -102,7 +109,7 @@ def estimate(
     gpus: str,
     sequence: int = 4096,
     global_batch: int = 256,
-    precision: str = "bf16",
+    precision: str = "",
     input_tokens: int = 1024,
     output_tokens: int = 256,
     concurrency: int | None = None,
@@ -112,6 +119,9 @@ def estimate(
     top: int = 5,
     calibration: str = "",
     hardware: Mapping[str, Any] | None = None,
+    results: str | Path = "",
+    allow_lossy: bool = False,
+    disaggregated: bool = False,
 ) -> Estimate:
     """Predict the best configurations of a training job or a server. Nothing is run, no GPU is needed.
 
@@ -125,56 +135,74 @@ def estimate(
         gpus: COUNTxGPU, joined by + for mixed clusters: `8xA100-80+4xA40`.
         sequence: Training: tokens per sequence.
         global_batch: Training: sequences per step.
-        precision: Of the linear layers: `bf16`, `fp8` or `fp4`. For serving, a pinned `precision`, `quantization` or `dtype` wins.
+        precision: Of the linear layers: `bf16`, `fp8` or `fp4`; empty = bf16 for training, for serving as the weights are published. For
+            serving, a pinned `precision`, `quantization` or `dtype` wins.
         input_tokens: Serving: tokens per prompt.
         output_tokens: Serving: tokens per answer.
-        concurrency: Serving: requests in flight; 64 when neither this nor `request_rate` is given.
+        concurrency: Serving: requests in flight; 64 when neither this nor `request_rate` is given. With `limits` and neither, the highest
+            rate within them is looked for.
         request_rate: Serving: requests per second.
         limits: Serving: bounds on latencies such as `p95_ttft_ms<=500`; then the requests per second within them count.
         pins: Knobs that stay as they are.
         top: How many candidates to return.
         calibration: File of `autoscout calibrate`; the shipped one when empty.
         hardware: More facts: `nic_gbps`, `node_gpus`, `hardware_file`.
+        results: Folder of result folders: what own studies measured on the same GPU with the same system scales the times.
+        allow_lossy: Serving: compare narrower weights and caches too, which change answers.
+        disaggregated: Serving: compare deployments too that compute prompts on GPUs of their own.
 
     Raises:
         ConfigError: unknown system, model, GPU, knob or latency, or nothing is possible under the pins.
     """
     system, chosen, facts = read_system(system), dict(pins or {}), {"gpus": gpus, **(hardware or {})}
+
+    def local(simulator: str, gpu: str) -> LocalScale:
+        return local_scale(Path(results), simulator, gpu, system) if results and not calibration else LocalScale()
+
     if system not in SERVING_SYSTEMS:
-        work: dict[str, Any] = {"model": model, "sequence": sequence, "global_batch": global_batch, "precision": precision}
+        work: dict[str, Any] = {"model": model, "sequence": sequence, "global_batch": global_batch, "precision": precision or "bf16"}
         task = Task(system=system, objective=Objective(metric="step_s"), workload=work, hardware=facts)
-        return _training(task, training_pins(chosen), top, calibration)
+        return _training(task, training_pins(chosen), top, calibration, local)
     if request_rate and concurrency:
         rule = "give the load once: requests in flight, or requests per second"
         value = f"{request_rate:g} and {concurrency}"
         raise ConfigError(Fault(where="estimate", field="request rate and concurrency", value=value, rule=rule))
-    if precision != "bf16" and not {"precision", "quantization", "dtype"} & chosen.keys():
+    if precision and not {"precision", "quantization", "dtype"} & chosen.keys():
         chosen["precision"] = precision
     load = {"request_rate": request_rate} if request_rate else {"concurrency": concurrency or 64}
-    metric = "request_goodput" if limits else "output_throughput"
+    metric = ("request_goodput" if request_rate or concurrency else CAPACITY) if limits else "output_throughput"
     task = Task(
         system=system.replace("tensorrt-llm", "trtllm"),
         objective=Objective(metric=metric, direction=Direction.MAXIMIZE, limits=tuple(Limit.parse(text) for text in limits)),
         workload={"model": model, "input_tokens": input_tokens, "output_tokens": output_tokens, **load},
         hardware=facts,
     )
-    return _serving(task, serving_pins(chosen), top, calibration)
+    offered = {"lossy": allow_lossy, "apart": disaggregated}
+    return _serving(task, serving_pins(chosen), top, calibration, local, offered)
 
 
-def _training(task: Task, pins: Mapping[str, Value], top: int, calibration: str) -> Estimate:
+def _training(task: Task, pins: Mapping[str, Value], top: int, calibration: str, local: Callable[..., LocalScale]) -> Estimate:
     """Predict every sensible layout of a training job; the fastest that fit come first."""
-    simulator = TrainingModel(TrainingOptions(calibration=calibration))
     reading = read_task(task)
+    scale = local("training", reading.cluster.groups[0][0].name)
+    simulator = TrainingModel(TrainingOptions(calibration=calibration, factor=scale.factor))
     check_kinds(pins, reading.cluster)
-    node_gpus = reading.cluster.node_gpus or reading.cluster.groups[0][0].node_gpus
-    sequence, batch = int(reading.sequence), int(reading.global_batch)
-    configs = [
-        Config(layout)
-        for gpus, division in _divisions(reading.cluster, pins)
-        for layout in layouts(reading.shape, gpus, node_gpus, sequence, batch, {**division, **pins})
-    ]
+    assumes = simulator.calibration(task)
+    ground = Ground(
+        shape=reading.shape,
+        gpus=reading.cluster.gpus,
+        node_gpus=reading.cluster.node_gpus or reading.cluster.groups[0][0].node_gpus,
+        sequence=int(reading.sequence),
+        global_batch=int(reading.global_batch),
+        plain_attention=assumes.assumes.get("attention", 0.0) > 0,
+        ends=2 if assumes.name == "megatron-core" else 0,
+    )
+    ways = [(replace(ground, gpus=gpus), {**division, **pins}) for gpus, division in _divisions(reading.cluster, pins)]
+    configs = [Config(layout) for some, knobs in ways for layout in layouts(some, knobs)]
+    if not configs or simulator.predict(configs, task).feasible.max() < LIKELY:
+        configs += [Config(layout) for some, knobs in ways for layout in layouts(some, knobs, deep=True)]
     if not configs:
-        raise ConfigError(Fault(where="estimate", rule="no layout fits the pinned knobs and the GPUs", value=repr(pins)))
+        raise no_layout(ground, pins)
     answer, prediction = simulator.answer(configs, task), simulator.predict(configs, task)
     order = _order(prediction.feasible, prediction.value, np.broadcast_to(answer.memory.total_bytes, (len(configs),)))
     metrics = {name: metric_of(name, prediction.value, reading) for name in ("step_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu")}
@@ -183,7 +211,7 @@ def _training(task: Task, pins: Mapping[str, Value], top: int, calibration: str)
             Candidate(
                 config=configs[row],
                 metrics={name: float(value[row]) for name, value in metrics.items()},
-                parts=_row(answer.time.parts(), row, len(configs)),
+                parts={name: part_s * scale.factor for name, part_s in _row(answer.time.parts(), row, len(configs)).items()},
                 memory={**_row(answer.memory.parts(), row, len(configs)), "capacity_bytes": _capacity(answer, row, len(configs))},
                 feasible=float(prediction.feasible[row]),
                 known=float(prediction.known[row]),
@@ -195,40 +223,8 @@ def _training(task: Task, pins: Mapping[str, Value], top: int, calibration: str)
         fitting=int((prediction.feasible >= LIKELY).sum()),
         made_from=simulator.calibration(task).made_from,
         objective="step_s",
+        local=scale.sentence,
     )
-
-
-def layouts(
-    shape: ModelShape, gpus: int, node_gpus: int, sequence: int, global_batch: int, pins: Mapping[str, Value]
-) -> Iterator[dict[str, Value]]:
-    """Layouts that use all GPUs and divide evenly, with the pinned knobs as they are."""
-    powers = [2**power for power in range(12) if 2**power <= gpus]
-    contexts = [power for power in powers if power == 1 or sequence // power >= 4096]
-    experts = [power for power in powers if shape.experts % power == 0] if shape.experts else [1]
-    choices: dict[str, Sequence[Value]] = {
-        "tp": [power for power in powers if power <= node_gpus and shape.heads % power == 0],
-        "pp": [degree for degree in _divisors(gpus) if degree <= shape.layers],
-        "cp": contexts,
-        "ep": experts,
-        "mbs": [1, 2, 4, 8],
-        "ar": ["none", "selective", "full"],
-        "vp": [1, 2, 4],
-    }
-    choices = {name: [pins[name]] if name in pins else values for name, values in choices.items()}
-    uneven = any(name.endswith(SHARE) and value != 1 for name, value in pins.items())
-    for values in itertools.product(*choices.values()):
-        layout: dict[str, Any] = dict(zip(choices, values, strict=True))
-        tp, pp, cp, vp = (int(layout[name]) for name in ("tp", "pp", "cp", "vp"))
-        if gpus % (tp * pp * cp) or (vp > 1 and (pp == 1 or shape.layers % (pp * vp))):
-            continue
-        dp = gpus // (tp * pp * cp)
-        if int(layout["ep"]) > dp * cp * tp or pins.get("dp", dp) != dp:
-            continue
-        micro_batches, rest = divmod(global_batch, int(layout["mbs"]))
-        if rest or micro_batches < dp or (micro_batches % dp and not uneven):
-            continue
-        layout["dp"] = dp
-        yield {**layout, "sp": tp > 1, **pins}
 
 
 def _divisions(cluster: Cluster, pins: Mapping[str, Value]) -> Iterator[tuple[int, dict[str, Value]]]:
@@ -246,10 +242,6 @@ def _divisions(cluster: Cluster, pins: Mapping[str, Value]) -> Iterator[tuple[in
             yield way
 
 
-def _divisors(number: int) -> list[int]:
-    return [divisor for divisor in range(1, number + 1) if number % divisor == 0]
-
-
 def _row(parts: Mapping[str, Any], row: int, count: int) -> dict[str, float]:
     return {name: float(np.broadcast_to(value, (count,))[row]) for name, value in parts.items()}
 
@@ -258,26 +250,30 @@ def _capacity(answer: TrainingAnswer, row: int, count: int) -> float:
     return float(np.broadcast_to(answer.capacity_bytes, (count,))[row])
 
 
-def _serving(task: Task, pins: Mapping[str, Value], top: int, calibration: str) -> Estimate:
+def _serving(
+    task: Task, pins: Mapping[str, Value], top: int, calibration: str, local: Callable[..., LocalScale], offered: Mapping[str, bool]
+) -> Estimate:
     """Predict layouts and batching limits of a server; most output, or most requests within the limits, comes first."""
-    simulator = ServingModel(ServingOptions(calibration=calibration))
     _check_limits(task)
     reading = read_serving_task(task)
-    tp = int(pins.get("tensor_parallel_size") or 1)
-    if reading.shape.heads % tp:
-        rule = f"must divide the model's {reading.shape.heads} attention heads"
-        raise ConfigError(Fault(where="pins (--set)", field="tensor_parallel_size", value=str(tp), rule=rule))
-    configs = _deployments(reading.cluster.groups[0][1], pins)
+    scale = local("serving", reading.cluster.groups[0][0].name)
+    simulator = ServingModel(ServingOptions(calibration=calibration, factor=scale.factor))
+    configs = deployments(reading, pins, **offered)
+    compared = len(configs)
+    if reading.capacity:
+        configs = _promising(simulator, configs, task)
     prediction = simulator.predict(configs, task)
     values = [simulator.metrics(config, task) for config in configs]
     replicas = np.array([float(config["data_parallel_size"] or 1) for config in configs])  # fewer, larger ones come closer to fitting
     order = _order(prediction.feasible, np.where(np.isnan(prediction.value), replicas, -prediction.value))
-    shown = ("output_throughput", "request_throughput", "request_goodput", "median_ttft_ms", "p95_ttft_ms", "median_tpot_ms", "p95_tpot_ms")
+    shown: tuple[str, ...] = ("output_throughput", "request_throughput", "request_goodput", "goodput_share")
+    shown = ("capacity_rps",) if reading.capacity else shown  # a probe is too short for the others
+    shown += ("median_ttft_ms", "p95_ttft_ms", "median_tpot_ms", "p95_tpot_ms")
     return Estimate(
         candidates=tuple(
             Candidate(
                 config=configs[row],
-                metrics={name: values[row][name] for name in shown if name in values[row]},
+                metrics={name: values[row][name] * (_factor(name, scale.factor)) for name in shown if name in values[row]},
                 parts={},
                 memory={"cache_tokens": values[row].get("cache_tokens", 0.0)},
                 feasible=float(prediction.feasible[row]),
@@ -286,11 +282,26 @@ def _serving(task: Task, pins: Mapping[str, Value], top: int, calibration: str) 
             )
             for row in _distinct(order.tolist(), configs, values)[:top]
         ),
-        compared=len(configs),
+        compared=compared,
         fitting=int((prediction.feasible >= LIKELY).sum()),
         made_from=serving_calibration(calibration or None).made_from,
         objective=task.objective.metric,
+        local=scale.sentence,
     )
+
+
+def _factor(name: str, factor: float) -> float:
+    """By which a metric changes where everything takes `factor` times as long."""
+    if name == "goodput_share":
+        return 1.0
+    return factor if name.endswith("_ms") else 1.0 / factor
+
+
+def _promising(simulator: ServingModel, configs: Sequence[Config], task: Task) -> list[Config]:
+    """Those that answer most with all hands busy, which no rate within limits passes by much."""
+    rates = np.array([simulator.busy_rate(config, task) for config in configs])
+    order = np.argsort(-np.nan_to_num(rates, nan=0.0), kind="stable")
+    return [configs[row] for row in order[:PROBED].tolist()]
 
 
 def _check_limits(task: Task) -> None:
@@ -301,8 +312,16 @@ def _check_limits(task: Task) -> None:
         for limit in task.objective.limits
         if not any(word in limit.metric for word in known)
     ]
+    faults += [
+        Fault(where="limits (--slo)", field=limit.metric, value=f"{limit.value:g}", rule="a latency has a positive upper bound")
+        for limit in task.objective.limits
+        if not (0.0 < limit.value < float("inf")) or not limit.op.startswith("<")
+    ]
     if faults:
         raise ConfigError(faults)
+
+
+_BATCHING = ("max_num_seqs", "max_num_batched_tokens")
 
 
 def _distinct(order: Sequence[int], configs: Sequence[Config], values: Sequence[Mapping[str, float]]) -> list[int]:
@@ -310,7 +329,7 @@ def _distinct(order: Sequence[int], configs: Sequence[Config], values: Sequence[
     seen: set[tuple[object, ...]] = set()
     found = []
     for row in order:
-        layout = (configs[row]["tensor_parallel_size"], configs[row]["data_parallel_size"])
+        layout = tuple(value for name, value in configs[row].items() if name not in _BATCHING)
         key = (*layout, *(f"{value:.4g}" for value in values[row].values()))
         if key not in seen:
             seen.add(key)
@@ -318,21 +337,4 @@ def _distinct(order: Sequence[int], configs: Sequence[Config], values: Sequence[
     return found
 
 
-def _deployments(count: int, pins: Mapping[str, Value]) -> list[Config]:
-    choices: dict[str, Sequence[Value]] = {
-        "tensor_parallel_size": [2**power for power in range(4) if count % 2**power == 0 and 2**power <= count],
-        "max_num_seqs": [256, 64, 1024],
-        "max_num_batched_tokens": [8192, 2048],
-    }
-    choices = {name: [pins[name]] if name in pins else values for name, values in choices.items()}
-    found = [dict(zip(choices, values, strict=True)) for values in itertools.product(*choices.values())]
-    stages = int(pins.get("pipeline_parallel_size") or 1)
-    replicas = [count // (int(values["tensor_parallel_size"] or 1) * stages) for values in found]
-    if not any(replicas):
-        least = min(int(values["tensor_parallel_size"] or 1) for values in found) * stages
-        rule = f"one replica needs {least} GPUs, there are {count}"
-        raise ConfigError(Fault(where="pins (--set)", field="tensor_parallel_size x pipeline_parallel_size", value=str(least), rule=rule))
-    return [Config({**values, "data_parallel_size": each, **pins}) for values, each in zip(found, replicas, strict=True) if each]
-
-
-__all__ = ["Candidate", "Estimate", "estimate", "layouts"]
+__all__ = ["Candidate", "Estimate", "estimate"]

@@ -16,9 +16,12 @@ _SHORT = {
     "data_parallel_size": "dp",
     "max_num_seqs": "seqs",
     "max_num_batched_tokens": "tokens",
+    "enable_expert_parallel": "ep",
+    "kv_cache_dtype": "kv",
 }
-_FIRST = ("tp", "pp", "dp", "cp", "ep", "mbs", "vp", "ar", "seqs", "tokens")
-_PLAIN: dict[str, tuple[object, ...]] = {"ar": ("none",), "seqs": (), "tokens": (), "mbs": ()}
+_FIRST = ("tp", "pp", "dp", "cp", "ep", "prefill_gpus", "prefill_tp", "mbs", "vp", "ar", "seqs", "tokens")
+_PLAIN: dict[str, tuple[object, ...]] = {"ar": ("none",), "seqs": (), "tokens": (), "mbs": (), "ep": (1, False), "kv": ("auto",)}
+_PLAIN |= {"precision": ("auto",)}
 """Knob -> the values that go without saying; any other knob: 1."""
 
 
@@ -45,7 +48,9 @@ _TRAINING = (
 _SERVING = (
     _metric("tok/s", "output_throughput", 9, ".0f"),
     _metric("req/s", "request_throughput", 4, ".3g"),
+    _metric("most/s", "capacity_rps", 8, ".3g"),
     _metric("good/s", "request_goodput", 6, ".3g"),
+    _metric("good", "goodput_share", 3, ".0%"),
     _metric("ttft50", "median_ttft_ms", 2, ".0f"),
     _metric("ttft95", "p95_ttft_ms", 5, ".0f"),
     _metric("tpot50", "median_tpot_ms", 1, ".1f"),
@@ -60,8 +65,9 @@ def show(found: Estimate, console: Console) -> None:
     for warning in found.warnings:
         console.print(f"WARNING: {warning}", style="bold red", highlight=False)
     console.print(f"ranked {found.ranking}\n", highlight=False)
+    metrics = [column for column in (_SERVING if serving else _TRAINING) if any(column.cell(one) != "-" for one in found.candidates)]
     columns = [
-        *(_SERVING if serving else _TRAINING),
+        *metrics,
         _Column(title="cache tok" if serving else "GiB", cell=_memory, needed=2 if serving else 7),
         _Column(title="fits", cell=lambda candidate: f"{candidate.feasible:.0%}", needed=10),
         _Column(title="±", cell=lambda candidate: f"{candidate.spread:.0%}", needed=8),
@@ -72,15 +78,23 @@ def show(found: Estimate, console: Console) -> None:
     console.print(f"\n{_legend(serving, dropped)}", highlight=False)
     _breakdown(found.candidates[0], console)
     console.print(f"\nconstants from: {found.made_from}", highlight=False)
+    if found.local:
+        console.print(f"and from {found.local}", highlight=False)
 
 
 def settings(candidate: Candidate) -> str:
     """The knobs that say something: those that are 1 or at their default are left out."""
     knobs = {_SHORT.get(name, name): value for name, value in candidate.config.items()}
-    implied = isinstance(knobs.get("sp"), bool) and knobs["sp"] == (knobs.get("tp", 1) != 1)
-    names = [name for name in _FIRST if name in knobs] + [name for name in knobs if name not in _FIRST and not (name == "sp" and implied)]
-    said = [f"{name}={knobs[name]}" for name in names if name in ("sp",) or knobs[name] not in _PLAIN.get(name, (1,))]
+    if knobs.get("tp", 1) == 1 and knobs.get("sp") is False:
+        del knobs["sp"]  # nothing to split
+    names = [name for name in _FIRST if name in knobs] + [name for name in knobs if name not in _FIRST]
+    said = [f"{name}={knobs[name]}" for name in names if name in ("sp",) or not _plain(name, knobs[name])]
     return " ".join(said) or "all knobs at 1"
+
+
+def _plain(name: str, value: object) -> bool:
+    """Whether a value goes without saying; `True` is not 1 here."""
+    return any(value == usual and isinstance(value, bool) == isinstance(usual, bool) for usual in _PLAIN.get(name, (1,)))
 
 
 def _lines(candidates: tuple[Candidate, ...], columns: list[_Column], width: int) -> tuple[list[str], list[str]]:
@@ -106,7 +120,8 @@ def _legend(serving: bool, dropped: list[str]) -> str:
     if serving:
         text += (
             "; tp, dp: tensor_parallel_size, data_parallel_size; seqs: max_num_seqs; tokens: max_num_batched_tokens; "
-            "good/s: requests per second within the limits; ttft, tpot: median and 95th percentile in ms"
+            "ep: experts on ranks of their own; prefill: GPUs that compute prompts only; most/s: the highest rate within the limits; "
+            "good/s, good: requests per second, and share of requests, within them; ttft, tpot: median and 95th percentile in ms"
         )
     else:
         text += "; GiB: needed of those a GPU has"

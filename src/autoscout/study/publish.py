@@ -6,9 +6,10 @@ import dataclasses
 import json
 from typing import Any
 
+from autoscout.core import plugins
 from autoscout.core.config import Config
-from autoscout.core.protocols import ExplainsTime
-from autoscout.core.trial import Status, Trial
+from autoscout.core.protocols import ExplainsTime, NeedsNoTrials
+from autoscout.core.trial import Fidelity, Status, Trial
 from autoscout.report.breakdown import PART_NAMES, breakdown_svg
 from autoscout.report.files import write_file
 from autoscout.report.front_files import hand_over_front
@@ -17,13 +18,16 @@ from autoscout.report.labels import namer
 from autoscout.report.page import page
 from autoscout.report.predicted import PredictedTrial, Predictions
 from autoscout.report.tables import report_json, summary_csv, t4
+from autoscout.simulators._shared.local import FILE, fit_local
 from autoscout.study.assemble import build_simulator
 from autoscout.study.folder import Folder
 from autoscout.study.outcome import Outcome
+from autoscout.study.start import find_simulator
 
 
 def publish(outcome: Outcome) -> Outcome:
-    """Write summary.csv, report.html, report.json, t4.json, best/ and, with several goals, front/ and front.json into the study's folder.
+    """Write summary.csv, report.html, report.json, t4.json, best/ and, with several goals, front/ and front.json into the study's folder;
+    and calibration.json where a simulator understands the task.
 
     Nothing is written for a study without one.
 
@@ -52,7 +56,22 @@ def publish(outcome: Outcome) -> Outcome:
         predictions=predicted,
     )
     write_file(folder.page, html)
+    _feed_calibration(outcome, folder)
     return dataclasses.replace(outcome, handed_over=handed)
+
+
+def _feed_calibration(outcome: Outcome, folder: Folder) -> None:
+    """Keep what the measured trials say of the simulator that understands the task, for later estimates."""
+    setup = outcome.setup
+    if setup.fidelity is not Fidelity.MEASURED:
+        return
+    name = outcome.start.simulator or find_simulator(setup.space, setup.task)
+    kind: Any = plugins.get("simulator", name) if name else None
+    if kind is None or not isinstance(kind, NeedsNoTrials):
+        return
+    found = fit_local(name, kind(), outcome.inside, setup.task, setup.name)  # type: ignore[operator]
+    if found is not None:
+        write_file(folder.path / FILE, found.to_json())
 
 
 def facts(outcome: Outcome, predicted: Predictions | None) -> dict[str, Any]:

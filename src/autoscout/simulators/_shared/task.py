@@ -17,7 +17,7 @@ _WORDS: dict[str, float] = {
     **dict.fromkeys(("true", "on", "yes", "full", "uniform", "block", "every_layer", "enabled", "full_recompute", "optim"), 1.0),
     "half": 0.5,
     **dict.fromkeys(("shard_grad_op", "optim_grads"), 2.0),
-    **dict.fromkeys(("full_shard", "optim_grads_params"), 3.0),
+    **dict.fromkeys(("full_shard", "optim_grads_params", "hybrid_shard", "fsdp", "fsdp2"), 3.0),
 }
 """Words that engines use for switches and for stages of sharding."""
 

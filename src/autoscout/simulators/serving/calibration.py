@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from importlib.resources import files
@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from autoscout.common.stats import mape
 from autoscout.core.errors import Fault
 from autoscout.simulators._shared.calibration import check_constants, mape_of, read_calibration
-from autoscout.simulators._shared.fit import fit_positive
+from autoscout.simulators._shared.fit import fit_positive, spread_of
+from autoscout.simulators.serving.cost import step_cost
 from autoscout.simulators.serving.job import ServingConstants
 from autoscout.simulators.serving.replay import replay
 from autoscout.simulators.serving.step import token_interval_s
@@ -44,14 +45,24 @@ PRIORS: dict[str, tuple[float, float, float, float]] = {
     "imbalance": (0.3, 0.6, 0.01, 1.5),
     "expert_layer_s": (4e-5, 0.6, 1e-6, 2e-4),
     "reduced_share": (0.4, 0.4, 0.1, 1.0),
+    "prompt_reduced_share": (0.7, 0.3, 0.1, 1.0),
 }
 """Prior of each constant: (value, standard deviation of its logarithm, lower bound, upper bound).
 
 Shares of a kernel's nominal rate are known well, host times hardly: without the priors a table of few models could not separate them."""
-START = ServingConstants(**{name: prior[0] for name, prior in PRIORS.items()})
+FIRST = {
+    "vllm_first_s": (0.002, 0.3, 1e-3, 0.5),
+    "sglang_first_s": (0.1, 1.0, 1e-3, 0.5),
+    "trtllm_first_s": (0.1, 1.0, 1e-3, 0.5),
+    "expert_first_s": (3e-4, 0.3, 1e-5, 5e-3),
+}
+"""The same for constants that only the time to the first token shows; an idle vLLM server is known to add a few milliseconds."""
+START = ServingConstants(**{name: prior[0] for name, prior in (PRIORS | FIRST).items()})
+SAMPLE = 300  # rows that are replayed for those: enough for four numbers, in seconds
 ROWS = 10.0  # a row of a model with n rows has the weight sqrt(min(1, ROWS / n)): its rows come from few campaigns and share their settings
 FEW = 20  # weight of the shipped spread, in rows: with this many the table's own errors count as much
 NOISE = 0.15  # log error of a run that the model explains
+FIRST_CAP = 0.3  # the same for the time to the first token
 CAP = 0.07  # a log error e counts as CAP * sqrt(log(1 + (e / CAP)^2)): tables hold runs under settings that their columns do not say
 
 
@@ -74,21 +85,60 @@ class ServingCalibration:
 
 
 def fit_serving(table: ServingTable, chosen: NDArray[np.bool_] | None = None, start: ServingConstants = START) -> ServingConstants:
-    """Fit all constants to the chosen rows' TPOT, each pulled to where it started by its prior; no model counts more than others."""
+    """Fit all constants to the chosen rows, each pulled to where it started by its prior; no model counts more than others.
+
+    Constants of steps follow the time between tokens; what they leave of the time to the first token gives the others.
+    """
     mask = np.ones(len(table.tpot_s), dtype=bool) if chosen is None else chosen
-    mask = mask & np.isfinite(table.tpot_s)
-    models = [model for model, use in zip(table.models, mask, strict=True) if use]
+    rows = mask & np.isfinite(table.tpot_s)
+    job, measured = serving_rows(table.job, rows), table.tpot_s[rows]
+
+    def error(constants: ServingConstants) -> NDArray[np.float64]:
+        return np.asarray(np.log(token_interval_s(job, constants) / measured))
+
+    return _fit_first(table, mask, _fitted(error, _weights(table, rows), PRIORS, start, CAP))
+
+
+def _fit_first(table: ServingTable, mask: NDArray[np.bool_], start: ServingConstants) -> ServingConstants:
+    rows = np.flatnonzero(mask & np.isfinite(table.ttft_s))
+    rows = rows[:: max(1, -(-len(rows) // SAMPLE))]
+    if not len(rows):
+        return start
+    job, measured = serving_rows(table.job, rows), table.ttft_s[rows]
+    nothing = replace(start, **dict.fromkeys(FIRST, 0.0))
+    steps_s = replay(job, nothing).first_token_s
+    good = np.isfinite(steps_s)
+    job, rows = serving_rows(job, good), rows[good]
+    steps_s, measured = steps_s[good], measured[good]
+
+    def error(constants: ServingConstants) -> NDArray[np.float64]:
+        return np.asarray(np.log((steps_s + step_cost(job, constants).first_s) / measured))
+
+    return _fitted(error, _weights(table, rows), FIRST, start, FIRST_CAP)
+
+
+def _weights(table: ServingTable, rows: NDArray[Any]) -> NDArray[np.float64]:
+    models = np.array(table.models)[rows].tolist()
     counts = Counter(models)
-    weights = np.array([np.sqrt(min(1.0, ROWS / counts[model])) / NOISE for model in models])
-    job, measured = serving_rows(table.job, mask), table.tpot_s[mask]
-    names = list(PRIORS)
+    return np.array([np.sqrt(min(1.0, ROWS / counts[model])) / NOISE for model in models])
+
+
+def _fitted(
+    error: Callable[[ServingConstants], NDArray[np.float64]],
+    weights: NDArray[np.float64],
+    priors: Mapping[str, tuple[float, float, float, float]],
+    start: ServingConstants,
+    cap: float,
+) -> ServingConstants:
+    """The constants named in `priors` that make the capped log errors small, beginning at `start`."""
+    names = list(priors)
     begin = np.array([getattr(start, name) for name in names])
-    _, width, low, high = (np.array([PRIORS[name][place] for name in names]) for place in range(4))
+    _, width, low, high = (np.array([priors[name][place] for name in names]) for place in range(4))
+    begin = np.clip(begin, low, high)
 
     def residual(values: NDArray[np.float64]) -> NDArray[np.float64]:
-        constants = replace(start, **dict(zip(names, values.tolist(), strict=True)))
-        errors = np.log(token_interval_s(job, constants) / measured)
-        robust = np.sign(errors) * CAP * np.sqrt(np.log1p((errors / CAP) ** 2))
+        errors = error(replace(start, **dict(zip(names, values.tolist(), strict=True))))
+        robust = np.sign(errors) * cap * np.sqrt(np.log1p((errors / cap) ** 2))
         return np.concatenate([weights * robust, np.log(values / begin) / width])
 
     values = fit_positive(residual, begin, pull=0.0, cap=1e6, low=low, high=high)
@@ -117,16 +167,6 @@ def models_left_out(table: ServingTable, families: Sequence[str], *, loop: bool 
             seen = replay(job, constants)
             loop_tpot_s[held], loop_ttft_s[held] = seen.interval_s, seen.first_token_s
     return LeftOut(tpot_s=tpot_s, loop_tpot_s=loop_tpot_s, loop_ttft_s=loop_ttft_s)
-
-
-def spread_of(errors: NDArray[np.float64]) -> float:
-    """Standard deviation of log errors with long tails: sqrt(q68 * q95 / 2), the quantiles of their absolute values.
-
-    >>> round(spread_of(np.linspace(-1.0, 1.0, 1001)), 2)
-    0.57
-    """
-    inner, outer = np.quantile(np.abs(errors), [0.683, 0.954])
-    return float(np.round(np.sqrt(inner * outer / 2.0), 3))
 
 
 def calibrate_serving(
@@ -226,5 +266,4 @@ __all__ = [
     "save_serving",
     "serving_calibration",
     "serving_to_json",
-    "spread_of",
 ]

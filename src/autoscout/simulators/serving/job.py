@@ -16,9 +16,15 @@ WEIGHT_ONLY = dict.fromkeys(("int4", "int4_wo", "w4a16", "awq", "awq_marlin", "g
 WEIGHT_ONLY |= {"int8_wo": 1.0, "w8a16": 1.0}
 NARROW = {"w8a8": "fp8", "int8": "fp8", "fp8_block": "fp8", "modelopt": "fp8", "modelopt_fp4": "fp4", "w4afp8": "fp8"}
 """Further names of formats that are computed with as they are."""
+LENGTH_SPREAD = 0.1
+"""By which the lengths of requests vary where nothing is said: load generators draw them from 0.8 to 1 of the longest."""
 ENGINES = ("vllm", "sglang", "trtllm")
 PROMPTS_FIRST = (False, True, False)
 """Engines that run waiting prompts in steps of their own, with all decoding at a halt, unless they are told to mix."""
+KEPT_SHARE = (0.7, 0.7, 1.0)
+"""Of the tokens that admitted requests still have to write, for which room in the cache is kept when another one is admitted.
+
+SGLang begins at 0.7, TensorRT-LLM never evicts. vLLM keeps a hundredth of the cache free, and evicts; it is taken to do as SGLang."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +50,12 @@ class ServingConstants:
     expert_prompt_scale: float = 0.7  # of the GEMM rate of prompts, routed experts: their rows are spread over many small matrices
     imbalance: float = 0.3  # more arithmetic of the busiest rank with every doubling of expert parallelism
     expert_layer_s: float = 2e-5  # routing, permuting, per MoE layer and step
-    reduced_share: float = 0.6  # of the nominal gain of fp8/fp4 GEMMs
+    reduced_share: float = 0.6  # of the nominal gain of fp8/fp4 GEMMs, answers
+    prompt_reduced_share: float = 0.6  # the same for prompts: large products, whose casts are a smaller part
+    vllm_first_s: float = 0.0  # of a request's way to its first step and back: tokenising, queues between processes, streaming
+    sglang_first_s: float = 0.0
+    trtllm_first_s: float = 0.0
+    expert_first_s: float = 0.0  # more of it per MoE layer: the host launches a step of prompts kernel by kernel
     together: float = 4.0  # requests that start in the same moment, engines that mix prompts into decode steps
     lockstep: float = 0.5  # of the prompts' time that is waited for before a first token, engines that stop decoding for prompts
 
@@ -63,6 +74,7 @@ class ServingJob:
     heads: Array
     head_size: Array
     dense_params: Array  # everything but routed experts and the input embedding
+    head_params: Array  # of those, the output head
     expert_params: Array  # of one expert in one layer
     experts: Array
     active_experts: Array
@@ -85,6 +97,7 @@ class ServingJob:
     input_tokens: Array
     output_tokens: Array
     batch: Array  # requests in flight per attention replica
+    length_spread: Array = LENGTH_SPREAD  # lengths vary by this share around the mean
 
     gemm_flops: Array
     flops: Array
@@ -109,6 +122,7 @@ def model_serving_fields(shape: ModelShape) -> dict[str, float]:
     return {
         **{name: float(getattr(shape, name)) for name in names},
         "dense_params": float(shape.parameters - routed - embedding),
+        "head_params": float(shape.vocab * shape.hidden),
         "expert_params": float(shape.expert_params if shape.experts else 0),
         "active_params": float(shape.active_parameters - embedding),
         "kv_shards": 1.0 if latent else float(shape.kv_heads),
@@ -142,6 +156,8 @@ def bytes_per_weight(precision: str) -> float:
 
 __all__ = [
     "ENGINES",
+    "KEPT_SHARE",
+    "LENGTH_SPREAD",
     "PROMPTS_FIRST",
     "Array",
     "ServingConstants",

@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 
 from autoscout.simulators.serving.cost import StepCost
 
+MOST_ROUNDS = 40_000
+"""Events of one run; what has not ended by then counts as not served, and the rates are those of what has. A fraction of a second."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
@@ -34,7 +37,10 @@ class EngineLimits:
     max_requests: int = 256
     max_step_tokens: int = 8192
     cache_tokens: float = math.inf
+    free_share: float = 0.01  # of the cache, that stays free when a request is admitted (vLLM's watermark)
+    kept_share: float = 0.7  # of the tokens that admitted requests still have to write, for which room is kept; below 1 some are evicted
     chunked: bool = True  # prompts may be cut to fit into a step
+    cached: bool = False  # prompts come with their cache and first token, from engines that compute nothing else
     mixed: bool = True  # prompts share their steps with decoding; otherwise they go first and decoding waits
 
 
@@ -75,13 +81,20 @@ class _State:
     finish: list[tuple[int, int, _Running]] = field(default_factory=list)  # heap by step, then by order of entry
     entries: int = 0
     context: int = 0  # tokens in the cache of those that decode
+    owed: int = 0  # steps at which those that decode will end, added up: less the steps so far, the tokens they still have to write
     preemptions: int = 0
     stalled_s: float = 0.0  # since the last token of those that decode, spent on prompts alone
     gaps: list[tuple[float, int]] = field(default_factory=list)  # seconds before a token, and tokens that waited so
 
     @property
     def used(self) -> int:
-        return self.context + sum(one.done for one in self.filling)
+        """Tokens of cache that are given away: a prompt holds its room from the moment it is admitted."""
+        return self.context + sum(one.prompt for one in self.filling)
+
+    @property
+    def unwritten(self) -> int:
+        """Tokens that those who were admitted still have to write."""
+        return self.owed - self.steps * len(self.decoding) + sum(one.remaining for one in self.filling)
 
 
 def serve(requests: Sequence[Request], cost: StepCost, limits: EngineLimits, concurrency: int | None = None) -> Served:
@@ -93,7 +106,7 @@ def serve(requests: Sequence[Request], cost: StepCost, limits: EngineLimits, con
 
 class _Loop:
     def __init__(self, requests: Sequence[Request], cost: StepCost, limits: EngineLimits, concurrency: int | None) -> None:
-        self._requests, self._cost, self._limits = requests, cost, limits
+        self._requests, self._cost, self._limits = requests, cost.plain(), limits
         order = range(len(requests)) if concurrency else sorted(range(len(requests)), key=lambda number: requests[number].arrival_s)
         self._coming = deque(order)
         self._closed = concurrency is not None
@@ -106,27 +119,39 @@ class _Loop:
 
     def run(self) -> None:
         state = self._state
-        while self._coming or state.waiting or state.filling or state.decoding:
+        for _ in range(MOST_ROUNDS):
+            if not (self._coming or state.waiting or state.filling or state.decoding):
+                return
             self._arrivals()
             if not (state.waiting or state.filling or state.decoding):
                 state.now_s = self._requests[self._coming[0]].arrival_s
                 continue
-            self._admit()
+            self._schedule()
             if state.filling:
                 self._mixed_step()
             elif state.decoding:
                 self._decode_steps()
-            else:  # nothing can ever be admitted: the prompt alone is larger than the cache
+            elif state.waiting:  # nothing can ever be admitted: the prompt alone is larger than the cache
                 self._give_up(state.waiting.popleft())
+
+    def _schedule(self) -> None:
+        """Those that decode come first; where one of them had to go, nobody is admitted in the same step. Engines that stop for prompts
+        admit first and make room when they decode."""
+        if not self._limits.mixed:
+            self._admit()
+        if self._limits.mixed or not self._state.filling:
+            evicted = self._make_room(len(self._state.decoding))
+            if self._limits.mixed and not evicted:
+                self._admit()
 
     def served(self) -> Served:
         outputs = np.array([request.output_tokens for request in self._requests], dtype=float)
         good = np.isfinite(self._end)
         interval = (self._end - self._first) / np.maximum(1.0, outputs - 1.0)
         return Served(
-            first_token_s=self._first - self._arrived,
+            first_token_s=self._first - self._arrived + self._cost.first_s,
             interval_s=interval,
-            total_s=self._end - self._arrived,
+            total_s=self._end - self._arrived + self._cost.first_s,
             gaps_s=np.array([gap for gap, _ in self._state.gaps]),
             gap_tokens=np.array([float(tokens) for _, tokens in self._state.gaps]),
             finished_s=float(np.max(self._end[good], initial=0.0)),
@@ -147,21 +172,29 @@ class _Loop:
     def _admit(self) -> None:
         state, limits = self._state, self._limits
         budget = limits.max_step_tokens - len(state.decoding) - sum(one.prompt - one.done for one in state.filling)
-        used = state.context + sum(one.prompt for one in state.filling)
+        used, unwritten = state.used, state.unwritten
+        room = limits.cache_tokens * (1.0 - limits.free_share)
         while state.waiting and budget > 0 and len(state.filling) + len(state.decoding) < limits.max_requests:
             first = state.waiting[0]
-            if used + first.prompt + 1 > limits.cache_tokens or (not limits.chunked and first.prompt > budget and state.filling):
+            if state.filling or state.decoding:
+                fits = used + first.prompt + 1 + limits.kept_share * (unwritten + first.remaining) <= room
+            else:  # nobody to keep room for
+                fits = first.prompt + 1 <= limits.cache_tokens
+            if not fits or (not limits.chunked and first.prompt > budget and state.filling):
                 return
-            state.filling.append(state.waiting.popleft())
-            budget -= first.prompt
+            state.waiting.popleft()
             used += first.prompt
+            unwritten += first.remaining
+            if limits.cached:
+                self._start_decoding(first)
+                continue
+            state.filling.append(first)
+            budget -= first.prompt
 
     def _mixed_step(self) -> None:
         """One step that carries prompt tokens and, where the engine mixes them, one token for every request that decodes."""
         state, limits = self._state, self._limits
         decoding = len(state.decoding) if limits.mixed else 0
-        self._make_room(decoding)
-        decoding = min(decoding, len(state.decoding))
         budget = max(1, limits.max_step_tokens - decoding)
         prompt_tokens, prompt_work = 0, 0.0
         for one in state.filling:
@@ -196,6 +229,7 @@ class _Loop:
             return
         state.decoding[one.number] = one
         state.context += one.context
+        state.owed += state.steps + one.remaining
         state.entries += 1
         heapq.heappush(state.finish, (state.steps + one.remaining, state.entries, one))
 
@@ -208,9 +242,6 @@ class _Loop:
             gap_s = self._requests[self._coming[0]].arrival_s - state.now_s
             until = min(until, max(1, math.ceil(gap_s / self._cost.step_s(count, state.context, 0, 0.0))))
         room = self._limits.cache_tokens - state.context
-        if room < count:
-            self._make_room(count)
-            return
         steps = int(max(1, min(until, room // count if math.isfinite(room) else until)))
         middle = state.context + count * (steps - 1) / 2.0
         taken_s = self._cost.step_s(count, middle, 0, 0.0)
@@ -243,6 +274,7 @@ class _Loop:
             if one.alive:
                 del state.decoding[one.number]
                 state.context -= one.context + state.steps - one.since
+                state.owed -= one.since + one.remaining
                 self._end[one.number] = state.now_s
                 self._next()
 
@@ -250,13 +282,17 @@ class _Loop:
         if self._closed and self._coming:
             self._arrive(self._state.now_s)
 
-    def _make_room(self, tokens: int) -> None:
-        """Send the youngest back to the queue until the next step fits; it starts over with what it has written so far."""
-        state = self._state
+    def _make_room(self, tokens: int) -> bool:
+        """Send the youngest back to the queue until the next step fits, where it starts over with what it has written so far.
+
+        Says whether anybody had to go.
+        """
+        state, before = self._state, len(self._state.decoding)
         while len(state.decoding) > 1 and state.used + tokens > self._limits.cache_tokens:
             number, one = state.decoding.popitem()
             written = state.steps - one.since
             state.context -= one.context + written
+            state.owed -= one.since + one.remaining
             one.alive = False
             again = _Running(number=number, prompt=one.context + written, remaining=one.remaining - written, arrival_s=one.arrival_s)
             state.waiting.appendleft(again)
@@ -265,8 +301,9 @@ class _Loop:
         if len(state.decoding) == 1 and state.used + 1 > self._limits.cache_tokens and not state.filling:
             _, one = state.decoding.popitem()
             one.alive = False
-            state.context = 0
+            state.context = state.owed = 0
             self._give_up(one)
+        return len(state.decoding) < before
 
     def _give_up(self, one: _Running) -> None:
         """A request that can never fit; it counts as never finished."""

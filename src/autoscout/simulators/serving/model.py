@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from autoscout.core import seeds
 from autoscout.core.config import Config
@@ -15,15 +16,19 @@ from autoscout.core.protocols import Prediction
 from autoscout.core.task import Direction, Objective, Task
 from autoscout.core.trial import Fidelity, Trial
 from autoscout.simulators.serving.calibration import ServingCalibration, serving_calibration
-from autoscout.simulators.serving.cost import step_cost
-from autoscout.simulators.serving.loop import Request, Served, serve
+from autoscout.simulators.serving.cost import StepCost, step_cost
+from autoscout.simulators.serving.disaggregated import Pool, serve_apart
+from autoscout.simulators.serving.job import LENGTH_SPREAD, ServingConstants
+from autoscout.simulators.serving.loop import EngineLimits, Request, Served, serve
 from autoscout.simulators.serving.read import KNOBS, Deployment, ServingTask, deployment, read_serving_task
-from autoscout.simulators.serving.step import cache_tokens
+from autoscout.simulators.serving.step import cache_tokens, prefill_token_s, running_requests, token_interval_s
 from autoscout.space import Choice, Grid, Space
 
 PERCENTILES = {"mean": None, "median": 50.0, "p50": 50.0, "p75": 75.0, "p90": 90.0, "p95": 95.0, "p99": 99.0}
 
 PROBES = 8  # rates that are tried for a capacity; half of the distance on a log scale each, from the rate of a busy server downwards
+LITTLE = 12  # rates that are tried for as many requests in flight as there are clients
+PROBE_REQUESTS = 100  # that a replica is sent at each of them, at least
 MOST_BUSY = 256  # requests in flight of a server that is as busy as it can be
 QUEUE_MS = 10_000.0  # a wait for the first token that means a growing queue, where no limit is stricter
 
@@ -36,13 +41,16 @@ class ServingOptions:
         calibration: File written by `autoscout calibrate`; empty takes the shipped one.
         adapt: Learn one scale factor per job from measured trials.
         seed: Names the arrivals and lengths that are drawn.
-        length_spread: Lengths vary uniformly by this share around the task's, as load generators do (0 = all equal).
+        length_spread: Lengths vary uniformly by this share around the task's. Equal ones (0) start and finish together ever after,
+            which no real load does.
+        factor: Of all times; what own studies on such GPUs say.
     """
 
     calibration: str = ""
     adapt: bool = True
     seed: int = 0
-    length_spread: float = 0.0
+    length_spread: float = LENGTH_SPREAD
+    factor: float = 1.0
 
 
 class ServingModel:
@@ -56,7 +64,7 @@ class ServingModel:
         self._seen: tuple[Task, ServingTask] | None = None
         self._memory: dict[tuple[str, str], dict[str, float]] = {}
         self._runs: dict[object, dict[str, float]] = {}
-        self._scale = 1.0
+        self._scale = self.options.factor
 
     @classmethod
     def example(cls) -> tuple[Space, Task]:
@@ -81,7 +89,7 @@ class ServingModel:
 
     def fit(self, trials: Sequence[Trial], task: Task) -> None:
         """Learn one scale of all times from measured trials."""
-        self._scale = 1.0
+        self._scale = self.options.factor
         if not self.options.adapt:
             return
         metric = task.objective.metric
@@ -110,6 +118,13 @@ class ServingModel:
         reading = self._read(task)
         return self._run(deployment(config, reading), reading)
 
+    def busy_rate(self, config: Config, task: Task) -> float:
+        """Requests per second with all hands busy; nan where the weights do not fit."""
+        reading = self._read(task)
+        found = deployment(config, reading)
+        holds = found.fits and _room(found, reading) >= reading.input_tokens + reading.output_tokens
+        return busy_rate(found, reading, self._calibration.constants) if holds else math.nan
+
     def _read(self, task: Task) -> ServingTask:
         if self._seen is None or self._seen[0] is not task:
             self._seen = (task, read_serving_task(task))
@@ -129,14 +144,13 @@ class ServingModel:
         return (1.0 if seen else 0.6) if self._calibration.rows else 0.25
 
     def _simulate(self, found: Deployment, reading: ServingTask) -> dict[str, float]:
-        capacity = float(cache_tokens(found.job, found.memory_share))
-        need = reading.input_tokens + reading.output_tokens
+        capacity, need = _room(found, reading), reading.input_tokens + reading.output_tokens
         if not found.fits or capacity < need:
             return {"feasible": 0.0 if not found.fits or capacity <= 0 else 0.1}
         # Room in the cache and requests at once beyond all that is ever sent change nothing: no second run for them.
         most = max(reading.requests, MOST_BUSY)
         limits = replace(found.limits, max_requests=min(found.limits.max_requests, most))
-        key = (found.job, limits, found.replicas, min(capacity, most * need))
+        key = (found.job, limits, found.replicas, min(capacity, most * need), found.prompts)
         if key not in self._runs:
             self._runs[key] = self._answer(found, reading)
         values = self._runs[key]
@@ -149,21 +163,26 @@ class ServingModel:
         return self._summary(self._run(found, reading), found, reading)
 
     def _run(self, found: Deployment, reading: ServingTask) -> Served:
-        capacity = float(cache_tokens(found.job, found.memory_share))
-        cost = step_cost(found.job, self._calibration.constants)
-        limits = replace(found.limits, cache_tokens=capacity)
+        if found.prompts is not None:
+            return self._run_apart(found, found.prompts, reading)
+        cost, limits = self._engine(found)
         # the replicas share the load evenly: one of them represents all
-        count = max(8, -(-reading.requests // found.replicas))
+        requests = self._requests(reading, max(8, -(-reading.requests // found.replicas)), found.replicas)
+        concurrency = None if reading.request_rate is not None else max(1, -(-(reading.concurrency or 1) // found.replicas))
+        return serve(requests, cost, limits, concurrency)
+
+    def _engine(self, found: Deployment) -> tuple[StepCost, EngineLimits]:
+        limits = replace(found.limits, cache_tokens=float(cache_tokens(found.job, found.memory_share)))
+        return step_cost(found.job, self._calibration.constants), limits
+
+    def _requests(self, reading: ServingTask, count: int, replicas: int) -> list[Request]:
         draw = seeds.stream(self.options.seed, "serving")
         spread = self.options.length_spread
         lengths = draw.uniform(1.0 - spread, 1.0 + spread, size=(count, 2))
         arrivals = np.zeros(count)
-        concurrency = None
         if reading.request_rate is not None:
-            arrivals = np.cumsum(draw.exponential(found.replicas / reading.request_rate, size=count))
-        else:
-            concurrency = max(1, -(-(reading.concurrency or 1) // found.replicas))
-        requests = [
+            arrivals = np.cumsum(draw.exponential(replicas / reading.request_rate, size=count))
+        return [
             Request(
                 input_tokens=max(1, int(reading.input_tokens * lengths[row, 0])),
                 output_tokens=max(1, int(reading.output_tokens * lengths[row, 1])),
@@ -171,7 +190,32 @@ class ServingModel:
             )
             for row in range(count)
         ]
-        return serve(requests, cost, limits, concurrency)
+
+    def _run_apart(self, found: Deployment, prompts: Deployment, reading: ServingTask) -> Served:
+        """Prompts and answers on GPUs of their own; for clients in a closed loop, the rate that keeps as many of them waiting."""
+        alike = found.alike
+        pools = [
+            Pool(cost=cost, limits=limits, replicas=one.replicas // alike)
+            for one in (prompts, found)
+            for cost, limits in [self._engine(one)]
+        ]
+        cache = found.job.kv_width * found.job.kv_bytes * found.job.attention_layers * reading.input_tokens
+        travel_s = cache / (found.job.nic_rate * found.job.tp)
+
+        def at(rate: float) -> Served:
+            requests = self._requests(replace(reading, request_rate=rate), max(8, -(-reading.requests // alike)), alike)
+            return serve_apart(requests, pools[0], pools[1], travel_s)
+
+        if reading.request_rate is not None:
+            return at(reading.request_rate)
+        clients = float(reading.concurrency or 1)
+        low, high = 1e-3, 1e4
+        for _ in range(LITTLE):
+            rate = math.sqrt(low * high)
+            total_s = at(rate).total_s
+            waiting = rate * float(np.nanmean(total_s)) if np.isfinite(total_s).any() else math.inf
+            low, high = (rate, high) if waiting <= clients else (low, rate)
+        return at(low)
 
     def _summary(self, served: Served, found: Deployment, reading: ServingTask) -> dict[str, float]:
         values: dict[str, float] = {}
@@ -189,39 +233,75 @@ class ServingModel:
         values |= _gaps(served)
         finished = int(np.isfinite(served.total_s).sum())
         span_s = max(served.finished_s, 1e-9)
+        copies = found.alike  # of what was simulated
         if reading.request_rate is not None:  # a short draw of arrivals may run ahead of the rate: no server answers more than it is asked
-            span_s = max(span_s, len(served.total_s) * found.replicas / reading.request_rate)
-        values["output_throughput"] = served.output_tokens / span_s * found.replicas
-        values["request_throughput"] = finished / span_s * found.replicas
-        values["total_token_throughput"] = (served.output_tokens + finished * reading.input_tokens) / span_s * found.replicas
-        values["output_throughput_per_gpu"] = values["output_throughput"] / max(1.0, found.job.tp * found.job.pp * found.replicas)
+            span_s = max(span_s, len(served.total_s) * copies / reading.request_rate)
+        values["output_throughput"] = served.output_tokens / span_s * copies
+        values["request_throughput"] = finished / span_s * copies
+        values["total_token_throughput"] = (served.output_tokens + finished * reading.input_tokens) / span_s * copies
+        gpus = sum(one.job.tp * one.job.pp * one.replicas for one in (found, found.prompts) if one is not None)
+        values["output_throughput_per_gpu"] = values["output_throughput"] / max(1.0, gpus)
         values["preemptions"] = float(served.preemptions)
-        values["request_goodput"] = values["goodput"] = self._goodput(served, reading, found, span_s)
+        kept = self._keeping(served, reading)
+        values["request_goodput"] = values["goodput"] = float(kept.sum() / span_s * copies)
+        values["goodput_share"] = float(kept.mean())
         return values
 
     def _capacity(self, found: Deployment, reading: ServingTask) -> dict[str, float]:
         """The highest rate that keeps every limit, and the metrics there; none at all where no rate does."""
-        busy = replace(reading, request_rate=None, concurrency=min(found.limits.max_requests * found.replicas, MOST_BUSY))
-        top = self._summary(self._run(found, busy), found, busy)["request_throughput"]
+        top = 1.3 * busy_rate(found, reading, self._calibration.constants)
+        # a growing queue must have time to show: twice as many requests as are ever in flight
+        flight = float(running_requests(replace(found.job, batch=float(min(found.limits.max_requests, MOST_BUSY))), found.memory_share))
+        least = math.ceil(max(PROBE_REQUESTS, 2.0 * flight) * found.replicas)
 
         def probe(rate: float) -> dict[str, float] | None:
-            at = replace(reading, request_rate=rate, concurrency=None)
+            at = replace(reading, request_rate=rate, concurrency=None, requests=max(least, reading.requests))
             values = self._summary(self._run(found, at), found, at)
             limits = {"p95_ttft_ms": QUEUE_MS, **reading.limits}
-            return values if all(values.get(name, 0.0) <= bound for name, bound in limits.items()) else None
+            return values if all(values.get(name, math.inf) <= bound for name, bound in limits.items()) else None
 
-        best = highest(probe, top)
+        best = highest(probe, top) if top > 0.0 else None
         return {"capacity_rps": best[0], **best[1]} if best else {"capacity_rps": 0.0}
 
-    def _goodput(self, served: Served, reading: ServingTask, found: Deployment, span_s: float) -> float:
-        """Requests per second that keep every latency limit with the calibrated margin."""
+    def _keeping(self, served: Served, reading: ServingTask) -> NDArray[np.bool_]:
+        """Requests that keep every latency limit with the calibrated margin."""
         keep = np.isfinite(served.total_s)
         for name, limit in reading.limits.items():
             seconds = next((part for word, part in _parts(served).items() if word in name), None)
             if seconds is not None:
                 margin = self._calibration.first_margin if "ttft" in name else self._calibration.margin
                 keep &= seconds * (1.0 + margin) <= limit * (1e-3 if name.endswith("_ms") else 1.0)
-        return float(keep.sum() / span_s * found.replicas)
+        return keep
+
+
+def _room(found: Deployment, reading: ServingTask) -> float:
+    """Tokens of cache of a replica; 0 where those that compute prompts cannot hold one."""
+    if found.prompts is not None and cache_tokens(found.prompts.job, found.prompts.memory_share) < reading.input_tokens:
+        return 0.0
+    return float(cache_tokens(found.job, found.memory_share))
+
+
+def busy_rate(found: Deployment, reading: ServingTask, constants: ServingConstants) -> float:
+    """Requests per second with as many in flight as a limit of the time between tokens allows, in closed form.
+
+    No rate within the limits passes it by much. 0 where not even one request keeps the limit.
+    """
+    bound_s = min((limit / 1e3 for name, limit in reading.limits.items() if "tpot" in name or "itl" in name), default=math.inf)
+    felt = replace(constants, together=0.0, lockstep=0.0)
+    rate, flight = 0.0, min(found.limits.max_requests, MOST_BUSY)
+    while flight >= 1 and not rate:
+        job = replace(found.job, batch=float(flight))
+        running = float(running_requests(job, found.memory_share))
+        # prompts that are computed elsewhere cost nothing here
+        at = replace(job, batch=running, input_tokens=1.0) if found.prompts is not None else replace(job, batch=running)
+        interval_s = float(token_interval_s(at, felt))
+        rate = found.replicas * running / (reading.output_tokens * interval_s) if interval_s <= bound_s else 0.0
+        flight = flight * 3 // 4
+    if found.prompts is None:
+        return rate
+    alone = found.prompts
+    prompt_s = reading.input_tokens * float(prefill_token_s(alone.job, constants)) + float(step_cost(alone.job, constants).eager_s)
+    return min(rate, alone.replicas / prompt_s)
 
 
 def highest(probe: Callable[[float], dict[str, float] | None], top: float) -> tuple[float, dict[str, float]] | None:

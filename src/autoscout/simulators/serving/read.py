@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from autoscout.catalog.gpus import MOST_RATE, Cluster, gpu_fields
@@ -13,6 +14,7 @@ from autoscout.core.task import Task
 from autoscout.simulators._shared.task import first_given, number, read_cluster, read_model
 from autoscout.simulators.serving.job import (
     ENGINES,
+    KEPT_SHARE,
     PROMPTS_FIRST,
     ServingJob,
     bytes_per_weight,
@@ -25,12 +27,15 @@ KNOBS: dict[str, tuple[str, ...]] = {
     "tp": ("tp", "tensor_parallel_size", "tensor_parallel", "tp_size"),
     "pp": ("pp", "pipeline_parallel_size", "pipeline_parallel", "pp_size"),
     "dp": ("dp", "data_parallel_size", "data_parallel", "dp_size"),
+    "prefill_gpus": ("prefill_gpus",),
+    "prefill_tp": ("prefill_tp",),
     "expert_parallel": ("enable_expert_parallel", "expert_parallel", "ep"),
     "max_requests": ("max_num_seqs", "max_running_requests", "max_batch_size"),
     "max_step_tokens": ("max_num_batched_tokens", "chunked_prefill_size", "max_num_tokens"),
     "memory_share": ("gpu_memory_utilization", "mem_fraction_static", "kv_cache_free_gpu_mem_fraction"),
     "chunked": ("enable_chunked_prefill", "chunked_prefill"),
     "mixed": ("enable_mixed_chunk",),
+    "kept_share": ("schedule_conservativeness",),
     "kv_dtype": ("kv_cache_dtype", "kv_dtype"),
     "precision": ("quantization", "precision", "dtype"),
 }
@@ -57,6 +62,7 @@ class ServingTask:
 CAPACITY = "capacity_rps"
 """The metric for which a rate is looked for instead of given."""
 MOST_REQUESTS = 1_000_000  # of one simulated benchmark
+MOST_DEGREE = 1e6  # of any parallelism
 
 
 def read_serving_task(task: Task) -> ServingTask:
@@ -112,7 +118,7 @@ def read_serving_task(task: Task) -> ServingTask:
         input_tokens=int(number(lengths["input_tokens"])),
         output_tokens=int(number(lengths["output_tokens"])),
         concurrency=int(number(concurrency)) if concurrency is not None else None,
-        request_rate=float(rate) if rate is not None and number(rate) != float("inf") else None,
+        request_rate=number(rate) if rate is not None and number(rate) != float("inf") else None,
         requests=requests,
         engine=ENGINES.index(engine) if engine in ENGINES else 0,
         fixed={name: facts[name] for names in KNOBS.values() for name in names if name in facts},
@@ -130,22 +136,42 @@ class Deployment:
     memory_share: float
     replicas: int
     fits: bool
+    prompts: Deployment | None = None  # replicas that compute prompts only, on GPUs of their own
+
+    @property
+    def alike(self) -> int:
+        """Equal parts that the whole can be cut into."""
+        return self.replicas if self.prompts is None else math.gcd(self.replicas, self.prompts.replicas)
 
 
 def deployment(config: Mapping[str, Any], reading: ServingTask) -> Deployment:
     """Read a config's knobs; those it leaves out take the engine's usual values."""
     values = {**reading.fixed, **config}
+    apart = int(min(number(values.get("prefill_gpus")), MOST_DEGREE))
+    if apart < 1:
+        return _deployment(values, reading, reading.cluster.gpus)
+    ranks = number(values.get("prefill_tp") or 1)
+    rest = {name: value for name, value in values.items() if name not in KNOBS["dp"] or apart >= reading.cluster.gpus}
+    names = {name for field in ("tp", "pp", "dp") for name in KNOBS[field]}
+    prompts = _deployment({**{name: value for name, value in values.items() if name not in names}, "tp": ranks}, reading, apart)
+    answers = _deployment(rest, reading, max(1, reading.cluster.gpus - apart))
+    return replace(answers, prompts=prompts, fits=answers.fits and prompts.fits and apart < reading.cluster.gpus)
+
+
+def _deployment(values: Mapping[str, Any], reading: ServingTask, gpus: int) -> Deployment:
 
     def knob(name: str, default: Any) -> Any:
         return next((values[alias] for alias in KNOBS[name] if values.get(alias) not in (None, "")), default)
 
     shape, gpu = reading.shape, reading.cluster.groups[0][0]
-    tp, pp = int(number(knob("tp", 1))), int(number(knob("pp", 1)))
-    world = max(1, reading.cluster.gpus // (tp * pp))
-    replicas = int(number(knob("dp", world if "dp" not in values else 1)))
+    asked = [int(min(number(knob(name, 1)), MOST_DEGREE)) for name in ("tp", "pp")]
+    tp, pp = (max(1, degree) for degree in asked)
+    world = max(1, gpus // (tp * pp))
+    asked.append(int(min(number(knob("dp", world)), MOST_DEGREE)))
+    replicas = max(1, asked[-1])
     spread_experts = bool(shape.experts) and number(knob("expert_parallel", 0)) > 0
-    precision = str(knob("precision", "bf16")).lower()
-    precision = precision_named(precision) or "bf16"
+    given = str(knob("precision", "auto")).lower()  # `auto`: as the weights are published
+    precision = precision_named(shape.stored if given == "auto" else given) or "bf16"
     weight = bytes_per_weight(precision)
     together = replicas if spread_experts else 1  # attention replicas that share one set of experts
     load = reading.concurrency or 64
@@ -163,16 +189,17 @@ def deployment(config: Mapping[str, Any], reading: ServingTask) -> Deployment:
         engine=float(reading.engine),
         input_tokens=float(reading.input_tokens),
         output_tokens=float(reading.output_tokens),
-        batch=float(max(1, -(-load // max(1, replicas)))),
+        batch=float(max(1, -(-load // replicas))),
     )
     limits = EngineLimits(
-        max_requests=int(number(knob("max_requests", 256))),
-        max_step_tokens=int(number(knob("max_step_tokens", 8192))),
+        max_requests=max(1, int(min(number(knob("max_requests", 256)), MOST_REQUESTS))),
+        max_step_tokens=max(1, int(min(number(knob("max_step_tokens", 8192)), MOST_RATE))),
+        kept_share=min(1.0, max(0.0, KEPT_SHARE[reading.engine] * number(knob("kept_share", 1)))),
         chunked=number(knob("chunked", 1)) > 0,
         mixed=number(knob("mixed", not PROMPTS_FIRST[reading.engine])) > 0,
     )
-    fits = tp * pp * max(1, replicas) <= reading.cluster.gpus and shape.heads % tp == 0
-    return Deployment(job=job, limits=limits, memory_share=float(knob("memory_share", 0.9)), replicas=max(1, replicas), fits=fits)
+    fits = tp * pp * replicas <= gpus and shape.heads % tp == 0 and min(asked) >= 1
+    return Deployment(job=job, limits=limits, memory_share=number(knob("memory_share", 0.9)), replicas=replicas, fits=fits)
 
 
-__all__ = ["KNOBS", "Deployment", "ServingTask", "deployment", "read_serving_task"]
+__all__ = ["CAPACITY", "KNOBS", "Deployment", "ServingTask", "deployment", "read_serving_task"]

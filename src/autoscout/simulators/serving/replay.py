@@ -8,8 +8,9 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from autoscout.core import seeds
 from autoscout.simulators.serving.cost import step_cost
-from autoscout.simulators.serving.job import PROMPTS_FIRST, ServingConstants, ServingJob
+from autoscout.simulators.serving.job import KEPT_SHARE, PROMPTS_FIRST, ServingConstants, ServingJob
 from autoscout.simulators.serving.loop import EngineLimits, Request, serve
 from autoscout.simulators.serving.step import cache_tokens
 
@@ -26,7 +27,7 @@ class Replayed:
 
 
 def replay(job: ServingJob, constants: ServingConstants) -> Replayed:
-    """Serve each row of a job of arrays: `batch` clients per replica, equal lengths, the engine's usual limits."""
+    """Serve each row of a job of arrays: `batch` clients per replica, the engine's usual limits."""
     found = [_row(ServingJob(**values), constants) for values in _rows(job)]
     return Replayed(first_token_s=np.array([one[0] for one in found]), interval_s=np.array([one[1] for one in found]))
 
@@ -41,9 +42,16 @@ def _row(job: ServingJob, constants: ServingConstants) -> tuple[float, float]:
     capacity = float(cache_tokens(job))
     if capacity < job.input_tokens + job.output_tokens:  # the run exists: its weights or cache must be smaller than we think
         capacity = math.inf
-    limits = EngineLimits(max_requests=clients, cache_tokens=capacity, mixed=not PROMPTS_FIRST[int(job.engine)])
-    request = Request(input_tokens=int(job.input_tokens), output_tokens=max(2, int(job.output_tokens)))
-    served = serve([request] * max(8, ROUNDS * clients), step_cost(job, constants), limits, clients)
+    engine = int(job.engine)
+    limits = EngineLimits(max_requests=clients, cache_tokens=capacity, kept_share=KEPT_SHARE[engine], mixed=not PROMPTS_FIRST[engine])
+    draw = seeds.stream(0, "replay")
+    lengths = draw.uniform(1.0 - job.length_spread, 1.0 + job.length_spread, size=(max(8, ROUNDS * clients), 2))
+    inputs, outputs = (
+        np.maximum(1, lengths[:, 0] * job.input_tokens).astype(int),
+        np.maximum(2, lengths[:, 1] * job.output_tokens).astype(int),
+    )
+    requests = [Request(input_tokens=one, output_tokens=other) for one, other in zip(inputs.tolist(), outputs.tolist(), strict=True)]
+    served = serve(requests, step_cost(job, constants), limits, clients)
     return float(np.nanmean(served.first_token_s)), float(np.nanmean(served.interval_s))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from autoscout.catalog.gpus import gpu, gpu_fields
 from autoscout.catalog.models import model
-from autoscout.common.document import read_rows
 from autoscout.core.errors import ConfigError
+from autoscout.simulators._shared.rows import RowReport, csv_rows, positive
 from autoscout.simulators.serving.job import (
     ENGINES,
+    LENGTH_SPREAD,
     ServingJob,
     bytes_per_weight,
     model_serving_fields,
@@ -34,51 +35,59 @@ class ServingTable:
     models: list[str]
     groups: list[str]  # the question that layouts compete for: model, GPU, engine, lengths, concurrency
     rows: list[dict[str, Any]]
-    skipped: int = 0
+    left_out: tuple[str, ...] = ()  # rows that cannot be used: where, and why
 
 
 def read_serving_table(path: str | Path) -> ServingTable:
-    """Read a CSV with the columns of the silicon sample: model_path, system, backend, isl, osl, batch_size, tp_size, ..."""
-    return serving_table(Path(path).stem, read_rows(Path(path)))
+    """Read a CSV with the columns of the silicon sample: model_path, system, backend, isl, osl, batch_size, tp_size, ...
+
+    Raises:
+        ConfigError: no table, or times that are no positive numbers.
+    """
+    return _table(Path(path).stem, str(path), csv_rows(Path(path)))
 
 
 def serving_table(name: str, rows: Iterable[Mapping[str, Any]]) -> ServingTable:
-    """The same from rows in memory; rows of disaggregated runs and of unknown models are skipped."""
+    """The same from rows in memory; rows of disaggregated runs and of unknown models are left out."""
+    return _table(name, name, enumerate(rows, 1))
+
+
+def _table(name: str, where: str, rows: Iterable[tuple[int, Mapping[str, Any]]]) -> ServingTable:
+    report = RowReport(name=where)
     jobs: list[dict[str, float]] = []
     kept: list[dict[str, Any]] = []
-    groups, models, skipped = [], [], 0
-    for row in rows:
+    groups, models, times = [], [], []
+    for line, row in rows:
         try:
             if row.get("mode", "agg") != "agg":
                 raise ConfigError("disaggregated")
-            jobs.append(_read(row))
-        except (ConfigError, ValueError, TypeError, KeyError, AttributeError, ArithmeticError):
-            skipped += 1
+            job = _read(row)
+        except (ConfigError, ValueError, TypeError, KeyError, AttributeError, ArithmeticError) as error:
+            report.without(line, error)
             continue
+        try:
+            taken = (positive(row, "silicon_tpot_ms") / 1e3, positive(row, "silicon_ttft_ms") / 1e3)
+        except ConfigError as error:
+            report.wrong += [replace(fault, where=f"{where}:{line}") for fault in error.faults]
+            continue
+        jobs.append(job)
+        times.append(taken)
         kept.append(dict(row))
         models.append(row["model_path"].split("/")[-1])
         parts = (row["model_path"], row["system"], row["backend"], row["isl"], row["osl"], row.get("concurrency"), row.get("precision"))
         groups.append(" ".join(map(str, parts)))
+    report.refuse()
     columns = {item.name: np.array([job[item.name] for job in jobs]) for item in fields(ServingJob)}
     return ServingTable(
         name=name,
         job=ServingJob(**columns),
-        tpot_s=np.array([_seconds(row, "silicon_tpot_ms") for row in kept]),
-        ttft_s=np.array([_seconds(row, "silicon_ttft_ms") for row in kept]),
+        tpot_s=np.array([one for one, _ in times]),
+        ttft_s=np.array([other for _, other in times]),
         models=models,
         groups=groups,
         rows=kept,
-        skipped=skipped,
+        left_out=tuple(report.left_out),
     )
-
-
-def _seconds(row: Mapping[str, Any], name: str) -> float:
-    """A measured time; nan where it is not given or cannot be one."""
-    try:
-        found = float(row.get(name) or "nan") / 1e3
-    except ValueError:
-        return float("nan")
-    return found if 0.0 < found < float("inf") else float("nan")
 
 
 def _read(row: Mapping[str, str]) -> dict[str, float]:
@@ -91,6 +100,9 @@ def _read(row: Mapping[str, str]) -> dict[str, float]:
     def count(name: str) -> float:
         return max(1.0, float(row.get(name) or 1))
 
+    sizes = {name: float(row[name]) for name in ("isl", "osl", "batch_size")}
+    if not all(0.0 < size < float("inf") for size in sizes.values()):
+        raise ConfigError(f"isl, osl and batch_size must be positive, not {sizes}")
     booked = tuple(count(name) for name in ("tp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size"))
     tp, attention_dp, moe_tp, moe_ep = _layout(booked, bool(shape.experts))
     batch = float(row["batch_size"])
@@ -111,6 +123,7 @@ def _read(row: Mapping[str, str]) -> dict[str, float]:
         "input_tokens": float(row["isl"]),
         "output_tokens": float(row["osl"]),
         "batch": batch,
+        "length_spread": float(row.get("length_spread") or LENGTH_SPREAD) if str(row.get("length_spread")) != "0" else 0.0,
     }
 
 

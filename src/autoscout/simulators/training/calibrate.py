@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from autoscout.common.stats import folds, mape
 from autoscout.core.errors import ConfigError, Fault
-from autoscout.simulators._shared.fit import fit_positive
+from autoscout.simulators._shared.fit import fit_positive, spread_of
 from autoscout.simulators.training.calibration import TrainingCalibration, features, save_calibration, training_calibration
 from autoscout.simulators.training.constants import TrainingConstants
 from autoscout.simulators.training.job import TrainingJob
@@ -31,13 +31,16 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "attention_share": (0.15, 0.75),
     "score_passes": (3.0, 20.0),
     "element_bytes": (8.0, 80.0),
+    "norm_bytes": (10.0, 300.0),
     "layer_host_s": (1e-5, 5e-3),
     "host_skew": (1e-4, 0.05),
+    "micro_host_s": (1e-5, 1e-2),
     "head_host_s": (1e-5, 1e-2),
     "step_host_s": (1e-3, 0.1),
     "bus_scale": (0.3, 1.1),
     "nic_share": (0.15, 1.0),
     "nic_latency_s": (2e-6, 1e-4),
+    "ring_share": (0.01, 1.0),
     "dp_overlap": (0.01, 1.0),
     "tp_overlap": (0.05, 1.0),
     "shard_overlap": (0.05, 1.0),
@@ -122,7 +125,7 @@ def calibrate(
         constants=constants,
         memory=memory or MemoryConstants(),
         shapes=learn_shapes(_parts(tables), constants) if use else LayerShapes(),
-        spread=float(np.round(np.std(np.log(_ratios(plain, tables))), 3)) if judged else spread,  # most shapes asked for were not measured
+        spread=_stated_spread(tables, names, start, plain) if judged else spread,
         made_from=made_from,
         rows=len(ratios) if judged else sum(int(np.isfinite(table.step_s).sum()) for table in tables),
         mape=float(np.round(mape(ratios, np.ones_like(ratios)), 3)) if judged else None,
@@ -130,6 +133,25 @@ def calibrate(
         ranges=_ranges(tables),
     )
     return Fitted(calibration=calibration, predicted_s=tuple(predicted), formula_s=tuple(plain))
+
+
+def _stated_spread(
+    tables: Sequence[TrainingTable], names: Sequence[str], start: TrainingConstants, plain: Sequence[NDArray[np.float64]]
+) -> float:
+    """Of errors away from home: each table predicted by constants of the others, all counting the same; unseen workloads of a lone table.
+
+    Without factors of layer shapes: most shapes that are asked for were not measured.
+    """
+    parts = []
+    for place, table in enumerate(tables):
+        others = [other for other in tables if other is not table]
+        guess = plain[place]
+        if others:
+            guess = np.broadcast_to(step_time(table.job, fit_constants(others, names, start)).total_s, table.step_s.shape)
+        errors = np.log(guess / table.step_s)
+        parts.append(errors[np.isfinite(errors)])
+    most = max(len(part) for part in parts)
+    return spread_of(np.concatenate([np.resize(part, most) for part in parts if len(part)]))
 
 
 def _parts(tables: Sequence[TrainingTable]) -> list[tuple[TrainingJob, NDArray[np.float64]]]:
@@ -161,8 +183,11 @@ def _masks(tables: Sequence[TrainingTable], count: int) -> list[list[NDArray[np.
 
 def calibrate_tables(
     paths: Sequence[Path], names: Sequence[str], *, name: str, stack: str, given: Mapping[str, str], out: Path
-) -> TrainingCalibration:
-    """Read tables, fit the named constants beginning at those of a shipped calibration, and write the result."""
+) -> tuple[TrainingCalibration, tuple[str, ...]]:
+    """Read tables, fit the named constants beginning at those of a shipped calibration, and write the result.
+
+    The second part of the answer names rows that were left out.
+    """
     begin = training_calibration(stack)
     tables = [read_training_table(path, given=given) for path in paths]
     made_from = ", ".join(f"{path.name} ({len(table.rows)} rows)" for path, table in zip(paths, tables, strict=True))
@@ -177,7 +202,7 @@ def calibrate_tables(
         spread=begin.spread,
     ).calibration
     save_calibration(found, out)
-    return found
+    return found, tuple(row for table in tables for row in table.left_out)
 
 
 def _without(table: TrainingTable, mask: NDArray[np.bool_]) -> TrainingTable:

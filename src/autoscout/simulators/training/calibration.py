@@ -41,6 +41,20 @@ STACKS = {
 """Software that a task may name -> shipped calibration; anything else takes `default`, pooled over all of them."""
 
 
+_HALF = {"gradient_bytes": 2.0}
+_DOES: dict[str, dict[str, float]] = {"nemo": _HALF, "megatron-bridge": _HALF}
+"""Software -> what it does otherwise than its stack: gradients are reduced in 2 bytes."""
+_ADDS_UP = ("deepspeed", "megatron-deepspeed")
+"""Software that adds up bf16 gradients in a second buffer of 4 bytes, which ZeRO-1 does not divide."""
+
+
+def usual(software: str, precision: str) -> dict[str, float]:
+    """What a software does besides what its calibration assumes."""
+    name = software.lower().replace("_", "-")
+    sums = {"sum_bytes": 4.0} if name in _ADDS_UP and precision.lower() in ("bf16", "bfloat16", "amp_bf16") else {}
+    return {**_DOES.get(name, {}), **sums}
+
+
 NEAR = 0.1
 """Powers of two beyond the data that still count as inside."""
 
@@ -165,4 +179,4 @@ def _shipped() -> dict[str, TrainingCalibration]:
     return {entry["name"]: _from_json(entry, "calibrations.yaml") for entry in entries}
 
 
-__all__ = ["STACKS", "TrainingCalibration", "features", "save_calibration", "to_json", "training_calibration"]
+__all__ = ["STACKS", "TrainingCalibration", "features", "save_calibration", "to_json", "training_calibration", "usual"]

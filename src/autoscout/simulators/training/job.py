@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autoscout.catalog.gpus import Cluster, Gpu, gpu_fields
+from autoscout.catalog.gpus import PRECISIONS, Cluster, Gpu, gpu_fields
 from autoscout.catalog.models import ModelShape
 from autoscout.simulators.training.arithmetic import Array, ceil, floor, given, larger, where
 
@@ -16,6 +16,8 @@ class Layout:
     `recompute`: share of a layer's forward that is run again (0 none, 1 full); `selective`: 1 when only the attention core is.
     `attention`: passes over the score matrix relative to plain kernels (1 plain, about 0.5 fused softmax, 0 flash).
     `norm_fused`: 1 when norms and residuals run as one kernel. `compiled`: 1 with CUDA graphs or a compiler (no host floor).
+    `again_norms`, `again_activations`, `again_heads`, `again_dense`: 1 when outputs of norms, of activation functions, the heads' vectors
+    or whole dense feed-forward parts are computed again instead of kept (Megatron's recompute_modules).
     """
 
     tp: Array = 1.0
@@ -29,6 +31,10 @@ class Layout:
     sequence_parallel: Array = 0.0
     recompute: Array = 0.0
     selective: Array = 0.0
+    again_norms: Array = 0.0
+    again_activations: Array = 0.0
+    again_heads: Array = 0.0
+    again_dense: Array = 0.0
     zero: Array = 0.0
     zero_group: Array = 0.0  # ranks that share optimizer state; 0 = all of dp
     attention: Array = 0.0
@@ -37,9 +43,13 @@ class Layout:
     tp_overlap: Array = 0.0
     tp_comm_sms: Array = 0.0  # SMs set aside for overlapped tensor-parallel communication; 0 = engine's choice
     dp_overlap: Array = 1.0
+    gather_overlap: Array = 0.0  # 1 when updated weights are gathered during the next forward
     bucket_mb: Array = 0.0  # 0 = engine's choice
     bucket_count: Array = 0.0  # instead of bucket_mb
     gradient_bytes: Array = 4.0
+    sum_bytes: Array = 0.0  # per parameter, of a second buffer in which gradients are added up, never sharded
+    base_bytes: Array = 2.0  # per weight that is not trained: below 2 where it is quantised
+    narrow_inputs: Array = 0.0  # 1 when inputs of fp8 layers are kept in one byte for the backward
     loss_parallel: Array = 1.0  # 0 when logits are gathered over tensor-parallel ranks
     vocab_multiple: Array = 128.0  # the vocabulary is padded to this many words times tp; 1 = not at all
     trained_share: Array = 1.0  # below 1 for LoRA: no weight gradients for the frozen rest
@@ -82,6 +92,7 @@ class TrainingJob:
 
     gemm_flops: Array  # peak of the precision that linear layers use
     flops: Array  # bf16 peak
+    linear_bytes: Array = 2.0  # per number that linear layers compute with
     gemm_share: Array
     memory_rate: Array  # bytes/s, reached
     memory_bytes: Array
@@ -138,6 +149,7 @@ def model_fields(shape: ModelShape) -> dict[str, float]:
 def hardware_fields(gpu: Gpu, cluster: Cluster | None = None, precision: str = "bf16") -> dict[str, float]:
     """The part of a job that a GPU and its cluster fill in."""
     more = {"multiprocessors": float(gpu.multiprocessors), "bus_latency_s": gpu.latency_us * 1e-6}
+    more["linear_bytes"] = 2.0 if PRECISIONS.get(precision.lower(), "bf16") == "bf16" else 1.0
     return gpu_fields(gpu, cluster, precision) | more
 
 

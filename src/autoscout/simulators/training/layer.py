@@ -12,6 +12,9 @@ from autoscout.simulators.training.links import collective_s, exchange_s, send_s
 TILE = 128.0 * 128.0
 DEEP = 4096.0
 """Depth of the products for which the GPUs' shares of the peak hold."""
+EVEN_HEADS = 8.0
+UNEVEN_COST = 1.4
+"""Attention and its projections with heads that are no multiple of 8 wide: no 16-byte loads, as for an odd vocabulary."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +58,7 @@ def gemm_s(rows: Array, columns: Array, inner: Array, job: TrainingJob, constant
     area = larger(rows * columns, 1.0)
     saturation = 1.0 + constants.tile_half * job.multiprocessors * TILE / area
     compute_s = 2.0 * area * inner * _depth(inner, constants) * saturation / linear_flops(job, constants)
-    return larger(compute_s, 2.0 * (area + (rows + columns) * inner) / job.memory_rate)
+    return larger(compute_s, 2.0 * (area + (rows + columns) * inner) / job.memory_rate) + constants.launch_s
 
 
 def _depth(inner: Array, constants: TrainingConstants) -> Array:
@@ -106,8 +109,11 @@ def _forward(
     projections_s = gemm_s(tokens, inward, job.hidden, job, constants) + gemm_s(tokens, job.hidden, width / lay.tp, job, constants)
     pairs = tokens * job.sequence * job.heads / lay.tp
     attention_s = 2.0 * pairs * job.head_size / (job.flops * constants.attention_share)  # causal: half of 4 x pairs
+    if given(job.head_size % EVEN_HEADS):
+        slowed = where(job.head_size % EVEN_HEADS > 0, UNEVEN_COST, 1.0)
+        attention_s, projections_s = attention_s * slowed, projections_s * slowed
     spread = where(lay.sequence_parallel > 0, lay.tp, 1.0)
-    plain_bytes = constants.element_bytes * (1.0 - 0.4 * lay.norm_fused) * tokens * job.hidden / spread
+    plain_bytes = (constants.element_bytes + constants.norm_bytes * (1.0 - lay.norm_fused)) * tokens * job.hidden / spread
     message = 2.0 * tokens * job.hidden
     tensor_s = where(lay.tp > 1, 2.0 * collective_s(message, lay.tp, 2.0, 1.0, job, constants), 0.0)
     matmul_s, tensor_s = _overlap(projections_s + ffn_s, tensor_s, job, constants)

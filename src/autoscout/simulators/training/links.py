@@ -25,8 +25,10 @@ def collective_s(bytes_: Array, ranks: Array, rounds: float, stride: Array, job:
     if not given(nodes > 1.0):
         return inside_s
     across_s = rounds * (nodes - 1.0) / nodes * (bytes_ / local) / (job.nic_rate * constants.nic_share)
-    # all-reduce may use trees, the others are rings whose latency grows with every hop
-    hops = log2(larger(nodes, 2.0)) if rounds > 1.0 else nodes - 1.0
+    # all-reduce uses trees; for the others newer libraries do too, older ones pass every piece round a ring
+    hops = log2(larger(nodes, 2.0))
+    if rounds <= 1.0:
+        hops = hops + constants.ring_share * larger(0.0, nodes - 1.0 - hops)
     across_s = across_s + constants.nic_latency_s * hops
     return inside_s + where(nodes > 1.0, across_s, 0.0)
 

@@ -18,6 +18,7 @@ class MemoryConstants:
 
     activation_scale: float = 1.0  # of the textbook count
     norm_bytes: float = 8.0  # kept per token and hidden unit of a layer where norms are separate kernels
+    logit_bytes: float = 12.0  # per token and word: 2-byte logits, their 4-byte copy, the gradients of both; fused losses work in place
     fixed_bytes: float = 3.0e9  # context, workspaces, communication buffers
     fragment_share: float = 0.04  # of everything, lost to fragments
     usable_share: float = 0.97  # of nominal capacity
@@ -59,7 +60,7 @@ def step_memory(job: TrainingJob, constants: MemoryConstants, stages: Stages | N
     kept, working = _layer_bytes(job, constants)
     activations = constants.activation_scale * (stage_layers * kept * flight + working)
     columns = job.vocab / where(lay.loss_parallel > 0, lay.tp, 1.0)
-    logits = job.tokens * columns * 12.0 * held.last  # 2-byte logits, 4-byte copy, the gradients of both
+    logits = job.tokens * columns * constants.logit_bytes * held.last
     peak_activations = larger(activations, logits + constants.activation_scale * (stage_layers * kept + working))  # first or last stage
     fixed = constants.fixed_bytes
     total = (weights + gathered + gradients + optimizer + peak_activations) * (1.0 + constants.fragment_share) + fixed
@@ -102,24 +103,31 @@ def _states(job: TrainingJob, dense: Array, experts: Array) -> tuple[Array, Arra
         return bytes_each * (dense * where(split, 1.0 / group, 1.0) + experts * where(split, 1.0 / expert_group, 1.0))
 
     master = where(lay.zero >= 3, 10.0, 12.0)  # fp32 weights, two moments; FSDP keeps fp32 weights instead of both
-    return sharded(2.0, 3), sharded(lay.gradient_bytes * lay.trained_share, 2), sharded(master * lay.trained_share, 1)
+    weights = sharded(2.0 * lay.trained_share + lay.base_bytes * (1.0 - lay.trained_share), 3)
+    sums = lay.sum_bytes * lay.trained_share * (dense + experts)
+    return weights, sharded(lay.gradient_bytes * lay.trained_share, 2) + sums, sharded(master * lay.trained_share, 1)
 
 
 def _layer_bytes(job: TrainingJob, constants: MemoryConstants) -> tuple[Array, Array]:
     """(kept for the backward per layer and micro-batch, working space of the layer that is being recomputed)."""
     lay, tokens = job.layout, job.tokens
     spread = where(lay.sequence_parallel > 0, lay.tp, 1.0)
-    norms = constants.norm_bytes * (1.0 - lay.norm_fused)
-    whole = (10.0 + norms) * job.hidden / spread  # inputs of norms and linear layers, masks
-    heads = (2.0 * (job.heads + 2.0 * job.kv_heads) + 2.0 * job.heads) * job.head_size / lay.tp
+    narrow = lay.narrow_inputs * (2.0 - job.linear_bytes)  # bytes saved on each input of a linear layer
+    inputs = 2.0 - narrow
+    unfused = (constants.norm_bytes + 2.0) * (1.0 - lay.norm_fused)  # more copies, and masks
+    whole = 4.0 + 2.0 * inputs * (1.0 - lay.again_norms) + unfused  # inputs of two norms, and their outputs
+    queries = 2.0 * (job.heads + 2.0 * job.kv_heads) * (1.0 - lay.again_heads) + (2.0 + narrow) * job.heads
     scores = 5.0 * job.heads * job.sequence / (lay.cp * lay.tp) * (lay.attention > 0.3) * lay.cp
-    dense_ffn = where(job.ffn_matrices > 2.0, 6.0, 4.0) * job.ffn / lay.tp
+    acted = inputs * (1.0 - lay.again_activations)  # what the activation function gives
+    dense_ffn = (where(job.ffn_matrices > 2.0, 4.0, 2.0) + acted) * job.ffn / lay.tp * (1.0 - lay.again_dense)
     moe_share = job.moe_layers / job.layers
-    routed = job.active_experts * (6.0 * job.expert_ffn / lay.expert_tp + 6.0 * job.hidden) / where(lay.expert_tp < lay.tp, spread, 1.0)
-    shared = 6.0 * job.shared_ffn / lay.tp
+    # a token's copies for its experts are kept; what experts give is weighted and added without being kept
+    routed = job.active_experts * ((4.0 + acted) * job.expert_ffn / lay.expert_tp + inputs * job.hidden)
+    routed = routed / where(lay.expert_tp < lay.tp, spread, 1.0)
+    shared = (4.0 + acted) * job.shared_ffn / lay.tp
     ffn = dense_ffn * (1.0 - moe_share) + (routed + shared) * moe_share
-    full = tokens * (whole + heads + scores + ffn)
-    selective = tokens * (whole + heads + ffn)
+    selective = tokens * (whole * job.hidden / spread + queries * job.head_size / lay.tp + ffn)
+    full = selective + tokens * scores
     checkpoint = tokens * 2.0 * job.hidden / spread
     plain = where(lay.selective > 0, selective, full)
     kept = plain + lay.recompute * (checkpoint - plain)

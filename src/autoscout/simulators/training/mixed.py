@@ -137,6 +137,8 @@ def _pipelines(
 
     head_s = by_kind([part.head_s for part in one])
     stage_s = layers[:, :, None] * by_kind([part.layer_s for part in one])[kinds, rows[:, None, None]]
+    micro_s, inside = by_kind([part.micro_s for part in one]), np.arange(layers.shape[1])[None, :] < stages[:, None]
+    stage_s += inside[:, :, None] * micro_s[kinds, rows[:, None, None]]
     stage_s[rows, stages - 1] += head_s[kinds[rows, stages - 1], rows[:, None]]
     slowest_s, chain_s = stage_s.max(axis=1), stage_s.sum(axis=1)
     chunks = np.broadcast_to(layout.virtual_stages, (count,))[:, None]
@@ -149,6 +151,7 @@ def _pipelines(
         worked = (layers * by_kind([part.layer_parts[name] for part in one])[mine, rows[:, None]]).sum(axis=1)
         ended = by_kind([part.head_parts.get(name, 0.0) for part in one])[mine[rows, stages - 1], rows]
         parts[name] = (worked + ended) * each
+    parts["host_s"] = parts["host_s"] + (inside * micro_s[mine, rows[:, None]]).sum(axis=1) * each
     return replica_s[rows, column], chain_s[rows, column] * each, parts
 
 
@@ -172,7 +175,7 @@ def _ends(
     found = []
     for job, stages, part in zip(jobs, held, one, strict=True):
         apart = replace(job, node_gpus=np.where(crosses, 1.0, job.node_gpus))
-        ends = step_ends(job, calibration.constants, stages, part.backward_s)
+        ends = step_ends(job, calibration.constants, stages, part)
         found.append({**ends, "pipeline_s": sends_s(apart, calibration.constants, stages.micro_batches)})
     return {name: _stack([ends[name] for ends in found], used, 0.0).max(axis=0) for name in found[0]}
 

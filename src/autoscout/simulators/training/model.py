@@ -14,7 +14,7 @@ from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.protocols import Prediction
 from autoscout.core.task import Direction, Objective, Task
 from autoscout.core.trial import Fidelity, Trial
-from autoscout.simulators.training.calibration import TrainingCalibration, training_calibration
+from autoscout.simulators.training.calibration import TrainingCalibration, training_calibration, usual
 from autoscout.simulators.training.job import Layout
 from autoscout.simulators.training.memory import StepMemory, feasible, spare_room, step_memory
 from autoscout.simulators.training.mixed import mixed_step, shares
@@ -34,11 +34,13 @@ class TrainingOptions:
         calibration: File written by `autoscout calibrate`; empty takes the shipped one for the task's software.
         stack: Name of a shipped calibration, instead of what the task's software says.
         adapt: Learn one scale factor and one memory shift per job from measured trials.
+        factor: Of all times; what own studies on such GPUs say.
     """
 
     calibration: str = ""
     stack: str = ""
     adapt: bool = True
+    factor: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +68,7 @@ class TrainingModel:
     def __init__(self, options: TrainingOptions | None = None) -> None:
         self.options = options or TrainingOptions()
         self._seen: tuple[Task, TrainingTask, TrainingCalibration] | None = None
-        self._scale = 1.0
+        self._scale = self.options.factor
         self._shift = 0.0
         self._spread: float | None = None
 
@@ -102,7 +104,7 @@ class TrainingModel:
 
     def fit(self, trials: Sequence[Trial], task: Task) -> None:
         """Learn one scale from measured times and one shift of the memory margin from what ran and what did not."""
-        self._scale, self._shift, self._spread = 1.0, 0.0, None
+        self._scale, self._shift, self._spread = self.options.factor, 0.0, None
         measured = [trial for trial in trials if trial.measurement.fidelity is Fidelity.MEASURED]
         if not self.options.adapt or not measured:
             return
@@ -117,7 +119,7 @@ class TrainingModel:
         if ratios:
             middle = float(np.median(ratios))
             prior = (calibration.spread / max(calibration.spread, 0.1)) ** 2 * 0.3
-            self._scale = float(np.exp(-middle * len(ratios) / (len(ratios) + prior)))
+            self._scale *= float(np.exp(-middle * len(ratios) / (len(ratios) + prior)))
             within = np.asarray(ratios) - middle
             self._spread = float(np.sqrt((4.0 * 0.08**2 + within @ within) / (4.0 + len(ratios))))
         self._shift = self._learn_memory(measured, task, calibration)
@@ -126,7 +128,8 @@ class TrainingModel:
         """Times and memory by part, before the per-job scale."""
         reading, calibration = self._read(task)
         rows = [config.to_json() for config in configs]
-        layout = read_layout(rows, {**calibration.assumes, **reading.fixed}, float(reading.cluster.gpus))
+        fixed = {**calibration.assumes, **usual(reading.stack, reading.precision), **reading.fixed}
+        layout = read_layout(rows, fixed, float(reading.cluster.gpus))
         uneven = reading.cluster.mixed and (shares(rows, reading) != 1.0).any(axis=0)
         valid = np.broadcast_to(_valid(layout, reading, uneven=uneven), (len(rows),))
         job = training_job(reading, layout)
@@ -192,7 +195,8 @@ def _valid(layout: Layout, reading: TrainingTask, *, uneven: NDArray[np.bool_] |
     good = (world <= reading.cluster.gpus) & (shape.heads % layout.tp == 0) & (layout.pp <= shape.layers)
     even = reading.global_batch % (layout.micro_batch * layout.dp) == 0
     good &= even | (uneven & (reading.global_batch % layout.micro_batch == 0) & (reading.global_batch >= layout.micro_batch * layout.dp))
-    good &= (layout.virtual_stages == 1) | (shape.layers % (layout.pp * layout.virtual_stages) == 0)
+    # engines with lists of layers per stage split any number; a part without a layer helps nobody
+    good &= layout.pp * layout.virtual_stages <= shape.layers + 2
     if shape.experts:
         good &= (shape.experts % layout.ep == 0) & (layout.ep <= world)
     return np.asarray(good, dtype=bool)

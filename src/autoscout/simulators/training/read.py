@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -29,16 +30,22 @@ KNOBS: dict[str, tuple[str, ...]] = {
     "sequence_parallel": ("sp", "sequence_parallel"),
     "recompute": ("ar", "recompute", "activation_checkpointing", "activation_recompute", "act_ckpt", "recompute_granularity"),
     "recompute_share": ("recompute_share",),
+    "recompute_modules": ("recompute_modules",),
     "zero": ("zero", "zero_stage", "sharding", "use_distributed_optimizer", "distributed_optimizer", "zero1"),
     "zero_group": ("zero_group", "zero1_group"),
     "attention": ("attention", "kernel", "attention_backend", "use_flash_attn", "attention_kernel"),
+    "norm_fused": ("norm_fused", "fused_norm"),
     "compiled": ("compiled", "compile", "cuda_graph", "enable_cuda_graph"),
     "tp_overlap": ("tp_overlap", "async_tp", "tp_comm_overlap"),
     "tp_comm_sms": ("tp_comm", "tp_comm_sms", "tp_comm_overlap_sms"),
     "dp_overlap": ("dp_overlap", "overlap_grad_reduce", "ddp_overlap"),
+    "gather_overlap": ("gather_overlap", "overlap_param_gather"),
     "bucket_mb": ("ddp_bucket", "bucket_mb", "ddp_bucket_mb", "bucket_cap_mb"),
     "bucket_count": ("ddp", "bucket_count", "ddp_num_buckets"),
     "gradient_bytes": ("gradient_bytes",),
+    "sum_bytes": ("sum_bytes",),
+    "base_bytes": ("base_bytes", "base_quantization"),
+    "narrow_inputs": ("narrow_inputs",),
     "loss_parallel": ("loss_parallel", "vocab_parallel"),
     "vocab_multiple": ("vocab_multiple", "make_vocab_size_divisible_by"),
     "trained_share": ("trained_share",),
@@ -57,6 +64,17 @@ SHARE = "_share"
 _KINDS = tuple(dict.fromkeys(name(kind) for kind in kinds() for name in (short_name, long_name)))
 HARDWARE_KNOBS = (*_KINDS, *(f"{kind}{SHARE}" for kind in _KINDS))
 """Knobs of mixed clusters: how many GPUs of a kind are used (`a40`), as in the paper, and how much of the work each gets."""
+
+MODULES = {
+    "again_norms": ("layernorm",),
+    "again_activations": ("moe_act", "mlp_act"),
+    "again_heads": ("mla_up_proj",),
+    "again_dense": ("mlp",),
+}
+"""Layout field -> names in Megatron's recompute_modules; `core_attn` is what `selective` means without a list, `moe` is left out."""
+
+_BASE_BYTES = {"nf4": 0.53, "fp4": 0.53, "gptq": 0.53, "awq": 0.53, "int4": 0.53, "int8": 1.0, "fp8": 1.0}
+"""Bytes per weight of quantised models that adapters are trained on: four bits and a scale for every 64 weights."""
 
 _SELECTIVE = ("selective", "selective_per_op", "sp+selective_recompute")
 
@@ -132,15 +150,18 @@ def read_layout(rows: Sequence[Mapping[str, Any]], fixed: Mapping[str, Any], gpu
 
 def _layout(found: Mapping[str, Sequence[Any]], gpus: float, zero: float) -> Layout:
     def column(field: str, default: float) -> Any:
-        """A column of numbers, or one number: numbers broadcast, and cost nothing."""
+        """A column of numbers, none negative, or one number: numbers broadcast, and cost nothing."""
         values = found.get(field)
         if values is None:
             return default
         if len(values) == 1:
-            return default if values[0] in (None, "") else number(values[0])
+            return default if values[0] in (None, "") else larger(0.0, number(values[0]))
         if set(map(type, values)) <= {int, float, bool}:
-            return np.array(values, dtype=np.float64)
-        return np.array([default if value in (None, "") else number(value) for value in values])
+            return larger(0.0, np.array(values, dtype=np.float64))
+        return larger(0.0, np.array([default if value in (None, "") else number(value) for value in values]))
+
+    def share(field: str, default: float) -> Any:
+        return smaller(1.0, column(field, default))
 
     def degree(field: str) -> Any:
         return larger(1.0, column(field, 1.0)) if field in found else 1.0
@@ -154,7 +175,7 @@ def _layout(found: Mapping[str, Sequence[Any]], gpus: float, zero: float) -> Lay
         selective = np.array(chosen) if len(chosen) > 1 else chosen[0]
         full = where(selective > 0, 0.0, full)
     if "recompute_share" in found:
-        full = full * column("recompute_share", 1.0)
+        full = full * share("recompute_share", 1.0)
     attention, fused = _kernels(found.get("attention"))
     sms = column("tp_comm_sms", 0.0)
     return Layout(
@@ -169,22 +190,48 @@ def _layout(found: Mapping[str, Sequence[Any]], gpus: float, zero: float) -> Lay
         sequence_parallel=where(tp > 1, column("sequence_parallel", 0.0), 0.0),
         recompute=full,
         selective=selective,
+        **_modules(found.get("recompute_modules")),
         zero=column("zero", zero),
-        zero_group=larger(0.0, column("zero_group", 0.0)),
+        zero_group=column("zero_group", 0.0),
         attention=attention,
-        norm_fused=fused,
-        compiled=column("compiled", 0.0),
-        tp_overlap=where(sms > 0, 1.0, column("tp_overlap", 0.0)),
+        norm_fused=larger(fused, share("norm_fused", 0.0)),
+        compiled=share("compiled", 0.0),
+        tp_overlap=where(sms > 0, 1.0, share("tp_overlap", 0.0)),
         tp_comm_sms=sms,
-        dp_overlap=column("dp_overlap", 1.0),
+        dp_overlap=share("dp_overlap", 1.0),
+        gather_overlap=share("gather_overlap", 0.0),
         bucket_mb=column("bucket_mb", 0.0),
         bucket_count=column("bucket_count", 0.0),
-        gradient_bytes=column("gradient_bytes", 4.0),
-        loss_parallel=column("loss_parallel", 0.0),
+        gradient_bytes=larger(1.0, column("gradient_bytes", 4.0)),
+        sum_bytes=column("sum_bytes", 0.0),
+        base_bytes=_base_bytes(found.get("base_bytes")),
+        narrow_inputs=share("narrow_inputs", 0.0),
+        loss_parallel=share("loss_parallel", 0.0),
         vocab_multiple=larger(1.0, column("vocab_multiple", 128.0)),
-        trained_share=column("trained_share", 1.0),
-        stages_inner=column("stages_inner", 0.0),
+        trained_share=share("trained_share", 1.0),
+        stages_inner=share("stages_inner", 0.0),
     )
+
+
+def _modules(values: Sequence[Any] | None) -> dict[str, Any]:
+    """1 for each part that a list of names says is computed again."""
+    if values is None:
+        return {}
+    words = [set(re.findall(r"[a-z_]+", str(value or "").lower())) for value in values]
+    found = {field: [float(bool(word & set(names))) for word in words] for field, names in MODULES.items()}
+    return {field: np.array(column) if len(column) > 1 else column[0] for field, column in found.items()}
+
+
+def _base_bytes(values: Sequence[Any] | None) -> Any:
+    """Bytes of a weight that is not trained, from a number or from the name of its format."""
+    if values is None:
+        return 2.0
+
+    def one(value: Any) -> float:
+        named = next((size for name, size in _BASE_BYTES.items() if name in str(value).lower()), None)
+        return named if named is not None else (number(value) if isinstance(value, (int, float)) and value else 2.0)
+
+    return one(values[0]) if len(values) == 1 else np.array([one(value) for value in values])
 
 
 def _kernels(values: Sequence[Any] | None) -> tuple[Any, Any]:

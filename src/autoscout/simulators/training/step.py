@@ -49,6 +49,7 @@ class Passes:
     layer_s: Array
     backward_s: Array  # of a layer, for hiding gradient traffic
     head_s: Array
+    micro_s: Array  # of each stage, whatever its layers
     layer_parts: Mapping[str, Array]
     head_parts: Mapping[str, Array]
 
@@ -68,29 +69,40 @@ def passes(job: TrainingJob, constants: TrainingConstants, layer_factor: Array |
         layer_s, backward_s = layer_s * layer_factor, backward_s * layer_factor
         parts = {name: value * layer_factor for name, value in parts.items()}
     logits_s = _logits_s(job, constants)
-    host_s = constants.head_host_s * (1.0 - 0.8 * job.layout.compiled)
+    felt = 1.0 - 0.8 * job.layout.compiled
+    host_s = constants.head_host_s * felt
     head_parts = {"gemm_s": logits_s, "host_s": host_s}
-    return Passes(layer_s=layer_s, backward_s=backward_s, head_s=logits_s + host_s, layer_parts=parts, head_parts=head_parts)
+    return Passes(
+        layer_s=layer_s,
+        backward_s=backward_s,
+        head_s=logits_s + host_s,
+        micro_s=constants.micro_host_s * felt,
+        layer_parts=parts,
+        head_parts=head_parts,
+    )
 
 
 def step_time(job: TrainingJob, constants: TrainingConstants, layer_factor: Array | None = None) -> StepTime:
     """Predict one optimizer step of a uniform cluster; `layer_factor` is what measured layers take of their predicted time."""
     lay, one = job.layout, passes(job, constants, layer_factor)
     held = job.all_stages
-    chain_s = one.layer_s * job.layers + one.head_s
-    slowest_s = larger(smaller(held.layers * one.layer_s, chain_s), floor(job.layers / lay.pp) * one.layer_s + one.head_s)
+    chain_s = one.layer_s * job.layers + one.head_s + one.micro_s * lay.pp
+    largest_s = smaller(held.layers * one.layer_s, chain_s)
+    slowest_s = larger(largest_s, floor(job.layers / lay.pp) * one.layer_s + one.head_s) + one.micro_s
     pipeline_s = job.micro_batches * slowest_s + larger(0.0, chain_s - slowest_s) / lay.virtual_stages
     mine = job.micro_batches / lay.pp  # what one rank does of all passes over the layers
     parts = {name: (value * job.layers + one.head_parts.get(name, 0.0)) * mine for name, value in one.layer_parts.items()}
-    ends = {"pipeline_s": sends_s(job, constants, held.micro_batches), **step_ends(job, constants, held, one.backward_s)}
+    parts["host_s"] = parts["host_s"] + one.micro_s * job.micro_batches
+    ends = {"pipeline_s": sends_s(job, constants, held.micro_batches), **step_ends(job, constants, held, one)}
     return whole_step(pipeline_s, chain_s * mine, parts, ends, constants)
 
 
-def step_ends(job: TrainingJob, constants: TrainingConstants, held: Stages, backward_s: Array) -> dict[str, Array]:
-    """Seconds after the passes over the layers: gradients that the backward does not hide, and the optimizer."""
+def step_ends(job: TrainingJob, constants: TrainingConstants, held: Stages, one: Passes) -> dict[str, Array]:
+    """Seconds after the passes over the layers: gradients that backward and forward do not hide, and the optimizer."""
     params = stage_params(job, held.layers)
+    backward_s, forward_s = one.backward_s * held.layers, (one.layer_s - one.backward_s) * held.layers
     return {
-        "data_parallel_s": _data_parallel_s(job, constants, params, backward_s * held.layers),
+        "data_parallel_s": _data_parallel_s(job, constants, params, backward_s, forward_s),
         "optimizer_s": _optimizer_s(job, constants, params),
     }
 
@@ -137,8 +149,10 @@ def sends_s(job: TrainingJob, constants: TrainingConstants, micro_batches: Array
     return where(lay.pp > 1, (0.5 * micro_batches * lay.virtual_stages + lay.pp - 1.0) * 2.0 * once_s, 0.0)
 
 
-def _data_parallel_s(job: TrainingJob, constants: TrainingConstants, params: tuple[Array, Array], window_s: Array) -> Array:
-    """Gradient reduction that the last backward does not hide, bucket by bucket."""
+def _data_parallel_s(
+    job: TrainingJob, constants: TrainingConstants, params: tuple[Array, Array], backward_s: Array, forward_s: Array
+) -> Array:
+    """Gradient reduction, by buckets, that the last backward does not hide, nor the first forward where it gathers weights."""
     lay = job.layout
     ranks = lay.dp * lay.cp
     dense, experts = params
@@ -157,6 +171,7 @@ def _data_parallel_s(job: TrainingJob, constants: TrainingConstants, params: tup
         expert_s = _reduce_s(expert_bytes, expert_ranks, lay.ep * lay.expert_tp, buckets, job, constants)
         once_s = once_s + where(expert_ranks > 1, expert_s, 0.0)
     once_s = once_s * (1.0 + BUCKET_HALF_BYTES / larger(bucket, 1.0))
+    window_s = backward_s + lay.gather_overlap * forward_s
     exposed_s = larger(once_s / buckets, once_s - constants.dp_overlap * lay.dp_overlap * window_s)
     return where((ranks > 1) & (lay.zero < 3), exposed_s, 0.0)
 

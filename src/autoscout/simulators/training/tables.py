@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from autoscout.catalog.gpus import Cluster, gpu
 from autoscout.catalog.models import ModelShape, model
-from autoscout.common.document import read_rows
 from autoscout.core.errors import ConfigError, Fault
+from autoscout.simulators._shared.rows import RowReport, csv_rows, positive
 from autoscout.simulators._shared.task import number
 from autoscout.simulators.training.job import TrainingJob
 from autoscout.simulators.training.read import TrainingTask, read_layout, stacked, training_job
@@ -31,7 +31,7 @@ class TrainingTable:
     groups: list[str]  # the workload of each row: model, GPUs, batch, length
     rows: list[dict[str, Any]]
     peak_bytes: NDArray[np.float64]  # nan where not given
-    skipped: int = 0
+    left_out: tuple[str, ...] = ()  # rows that lack something: where, and what
 
 
 def read_training_table(path: str | Path, *, given: Mapping[str, Any] | None = None, zero: float = 1.0) -> TrainingTable:
@@ -39,24 +39,36 @@ def read_training_table(path: str | Path, *, given: Mapping[str, Any] | None = N
 
     The measurement is the first of iter_ms, iter_s, step_s, tokens_s_gpu, tflops_gpu that a row fills in; a row with a
     `status` other than ok and no time counts as one that did not run. `given` fills columns that the file lacks.
+
+    Raises:
+        ConfigError: no table, times that are no positive numbers, layouts that cannot be, or no row that can be used.
     """
-    rows = [{**(given or {}), **{key: value for key, value in row.items() if value not in ("", None)}} for row in read_rows(Path(path))]
-    return table_of(Path(path).stem, rows, zero=zero)
+    rows = [(line, {**(given or {}), **row}) for line, row in csv_rows(Path(path))]
+    return _table(Path(path).stem, str(path), rows, zero)
 
 
 def table_of(name: str, rows: Iterable[Mapping[str, Any]], *, zero: float = 1.0) -> TrainingTable:
     """The same from rows in memory."""
-    jobs, times, groups, kept, peaks, skipped = [], [], [], [], [], 0
-    for row in rows:
+    return _table(name, name, list(enumerate(rows, 1)), zero)
+
+
+def _table(name: str, where: str, rows: Iterable[tuple[int, Mapping[str, Any]]], zero: float) -> TrainingTable:
+    report = RowReport(name=where)
+    jobs, times, groups, kept, peaks = [], [], [], [], []
+    for line, row in rows:
         try:
             reading, job = _read_row(row, zero)
             step_s = _measured_s(row, reading)
-            peak = float(row["peak_mem_gib"]) * 2**30 if row.get("peak_mem_gib") else math.nan
-        except (ConfigError, ValueError, TypeError, KeyError, ArithmeticError):
-            skipped += 1
+            peak = positive(row, "peak_mem_gib") * 2**30
+            _check_layout(job, reading)
+        except _ImpossibleError as error:
+            report.wrong += [replace(fault, where=f"{where}:{line}") for fault in error.faults]
+            continue
+        except (ConfigError, ValueError, TypeError, KeyError, ArithmeticError) as error:
+            report.without(line, error)
             continue
         if not math.isfinite(step_s) and row.get("status", "ok") == "ok":
-            skipped += 1
+            report.without(line, ConfigError(Fault(where="row", rule="no time is given, and no status says that it did not run")))
             continue
         jobs.append(job)
         times.append(step_s)
@@ -66,12 +78,43 @@ def table_of(name: str, rows: Iterable[Mapping[str, Any]], *, zero: float = 1.0)
         machines = "+".join(f"{count}x{kind.name}" for kind, count in reading.cluster.groups)
         parts = (shape.name, shape.layers, shape.hidden, machines, reading.precision, reading.global_batch, reading.sequence)
         groups.append(" ".join(map(str, parts)))
+    report.refuse()
     if not jobs:
         fix = "Needed: model (or layers, hidden, heads), gpu, n_gpus, seq, gbs and a time"
-        raise ConfigError(Fault(where=name, rule="no row of the table could be read", fix=fix))
+        reason = f"; the first: {report.left_out[0]}" if report.left_out else ""
+        raise ConfigError(Fault(where=where, rule=f"no row of the table could be read{reason}", fix=fix))
     return TrainingTable(
-        name=name, job=stacked(jobs), step_s=np.array(times), groups=groups, rows=kept, peak_bytes=np.array(peaks), skipped=skipped
+        name=name,
+        job=stacked(jobs),
+        step_s=np.array(times),
+        groups=groups,
+        rows=kept,
+        peak_bytes=np.array(peaks),
+        left_out=tuple(report.left_out),
     )
+
+
+class _ImpossibleError(ConfigError):
+    """A row that says something that cannot be."""
+
+
+def _check_layout(job: TrainingJob, reading: TrainingTask) -> None:
+    lay, gpus = job.layout, reading.cluster.gpus
+    degrees = {name: float(np.ravel(getattr(lay, name))[0]) for name in ("tp", "pp", "cp", "dp", "ep", "micro_batch", "virtual_stages")}
+    faults = [
+        Fault(where="row", field=name, value=f"{value:g}", rule="must be a whole number of at least 1")
+        for name, value in degrees.items()
+        if value != int(value) or value < 1
+    ]
+    ranks = degrees["tp"] * degrees["pp"] * degrees["cp"] * degrees["dp"]
+    if ranks > gpus:
+        faults.append(Fault(where="row", field="tp x pp x cp x dp", value=f"{ranks:g}", rule=f"more ranks than the {gpus} GPUs"))
+    if degrees["pp"] > reading.shape.layers:
+        faults.append(
+            Fault(where="row", field="pp", value=f"{degrees['pp']:g}", rule=f"more stages than the {reading.shape.layers} layers")
+        )
+    if faults:
+        raise _ImpossibleError(faults)
 
 
 def _read_row(row: Mapping[str, Any], zero: float) -> tuple[TrainingTask, TrainingJob]:
@@ -129,15 +172,19 @@ def _shape(row: Mapping[str, Any]) -> ModelShape:
 def _measured_s(row: Mapping[str, Any], reading: TrainingTask) -> float:
     tokens = reading.global_batch * reading.sequence
     gpus = reading.cluster.gpus
-    if row.get("iter_ms"):
-        return float(row["iter_ms"]) / 1e3
-    if row.get("iter_s") or row.get("step_s"):
-        return float(row.get("iter_s") or row["step_s"])
-    if row.get("tokens_s_gpu"):
-        return tokens / (float(row["tokens_s_gpu"]) * gpus)
-    if row.get("tflops_gpu"):
-        return model_flops(reading.shape, reading.sequence, tokens) / (float(row["tflops_gpu"]) * 1e12 * gpus)
-    return math.nan
+    try:
+        found = {name: positive(row, name) for name in ("iter_ms", "iter_s", "step_s", "tokens_s_gpu", "tflops_gpu")}
+    except ConfigError as error:
+        raise _ImpossibleError(error.faults) from error
+    if not math.isnan(found["iter_ms"]):
+        return found["iter_ms"] / 1e3
+    if not math.isnan(found["iter_s"]):
+        return found["iter_s"]
+    if not math.isnan(found["step_s"]):
+        return found["step_s"]
+    if not math.isnan(found["tokens_s_gpu"]):
+        return tokens / (found["tokens_s_gpu"] * gpus)
+    return model_flops(reading.shape, reading.sequence, tokens) / (found["tflops_gpu"] * 1e12 * gpus)
 
 
 def model_flops(shape: ModelShape, sequence: float, tokens: float) -> float:

@@ -12,9 +12,8 @@ from scipy.stats import spearmanr
 
 from autoscout.catalog.gpus import gpu, gpu_fields
 from autoscout.catalog.models import model as shape_of
-from autoscout.common.stats import grouped, mape
+from autoscout.common.stats import grouped, mape, spread_of
 from autoscout.core.errors import ConfigError
-from autoscout.simulators._shared.fit import spread_of
 from autoscout.simulators.serving.calibration import models_left_out, serving_calibration
 from autoscout.simulators.serving.job import ServingJob, bytes_per_weight, model_serving_fields
 from autoscout.simulators.serving.model import ServingModel

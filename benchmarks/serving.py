@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autoscout.common.boosting import BoostedTrees, TreeOptions
-from autoscout.common.stats import mape
-from autoscout.simulators._shared.fit import spread_of
+from autoscout.common.stats import mape, spread_of
 from autoscout.simulators.serving.calibration import models_left_out, serving_calibration
 from autoscout.simulators.serving.model import ServingModel
 from autoscout.simulators.serving.step import running_requests, token_interval_s

@@ -116,3 +116,29 @@ def test_shapes_with_numbers_that_are_none() -> None:
     assert {fault.field for fault in caught.value.faults} == {"hidden", "heads"}
     with pytest.raises(ConfigError, match="unknown model"):
         model("[" * 5000)
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("meta-llama/Llama-3.1-8B-Instruct-FP8", "llama-3-8b"),
+        ("Qwen/Qwen3-235B-A22B-Instruct-2507", "qwen3-235b-a22b"),
+        ("nvidia/DeepSeek-R1-0528-NVFP4-v2", "deepseek-v3"),
+        ("zai-org/GLM-4.5-Air-FP8", "glm-4.5-air"),
+    ],
+)
+def test_endings_that_say_nothing_of_the_shape_are_left_out(name: str, found: str) -> None:
+    assert model(name).name == found
+
+
+@pytest.mark.parametrize("name", ["zai-org/GLM-4.7-Flash", "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "llama-3-8b-pruned"])
+def test_another_model_is_not_taken_for_one_whose_name_it_begins_with(name: str) -> None:
+    with pytest.raises(ConfigError, match="unknown model"):
+        model(name)
+
+
+def test_weights_are_served_as_they_are_published(tmp_path: Path) -> None:
+    assert (model("deepseek-r1").stored, model("llama-3.1-8b").stored) == ("fp8", "bf16")
+    facts = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2, "quantization_config": {"quant_method": "fp8"}}
+    (tmp_path / "config.json").write_text(json.dumps(facts))
+    assert model(str(tmp_path)).stored == "fp8"

@@ -11,6 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from autoscout.catalog.models import model
+from autoscout.catalog.own_studies import LocalFit
 from autoscout.cli.estimate import estimate
 from autoscout.core.config import Value
 from autoscout.core.errors import ConfigError
@@ -18,7 +19,6 @@ from autoscout.estimate import search
 from autoscout.estimate.layouts import Ground, layouts
 from autoscout.estimate.pins import read_system, serving_pins, training_pins
 from autoscout.report.breakdown import breakdown_svg
-from autoscout.simulators._shared.local import LocalFit
 
 app = typer.Typer()
 app.command()(estimate)

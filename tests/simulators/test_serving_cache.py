@@ -11,7 +11,7 @@ import pytest
 from autoscout.catalog.gpus import gpu, gpu_fields
 from autoscout.catalog.models import model
 from autoscout.core.config import Config
-from autoscout.core.task import Direction, Objective, Task
+from autoscout.core.task import Direction, Limit, Objective, Task
 from autoscout.simulators.serving.calibration import serving_calibration
 from autoscout.simulators.serving.cost import exchange_s, step_cost
 from autoscout.simulators.serving.job import ServingJob, model_serving_fields
@@ -92,3 +92,34 @@ def test_between_nodes_a_token_goes_once_to_each_node() -> None:
     wide = job("deepseek-v3", attention_dp=16.0, moe_ep=16.0)
     across_s = (1.0 - 0.5**8) * 4.0 * 58 * 7168 / wide.nic_rate
     assert float(exchange_s(wide, 1.0)) == pytest.approx(across_s)
+
+
+def test_prompts_on_gpus_of_their_own_disturb_nobody() -> None:
+    task = Task(
+        system="vllm",
+        objective=Objective(metric="p99_itl_ms"),
+        workload={"model": "llama-3.1-70b", "input_tokens": 4096, "output_tokens": 128, "request_rate": 1.0, "requests": 60},
+        hardware={"gpus": "8xH100"},
+    )
+    simulator = ServingModel()
+    together = simulator.metrics(Config(tensor_parallel_size=4), task)
+    apart = simulator.metrics(Config(tensor_parallel_size=4, prefill_gpus=4, prefill_tp=4), task)
+    assert apart["p99_itl_ms"] < 0.5 * together["p99_itl_ms"]
+    assert apart["request_throughput"] == pytest.approx(together["request_throughput"], rel=0.1)
+    # a cache of 4,096 tokens, 80 layers and 8 heads travels over four network cards
+    travel_ms = 4096 * 2 * 8 * 128 * 2 * 80 / (50e9 * 4) * 1e3
+    assert apart["median_ttft_ms"] > travel_ms
+    small = simulator.metrics(Config(tensor_parallel_size=4, prefill_gpus=1, prefill_tp=1), task)
+    assert small["feasible"] == 0.0  # one GPU cannot hold the weights
+
+
+def test_the_highest_rate_within_limits_is_looked_for() -> None:
+    def rate(limit: str) -> float:
+        objective = Objective(metric="capacity_rps", direction=Direction.MAXIMIZE, limits=(Limit.parse(limit),))
+        workload = {"model": "llama-3.1-8b", "input_tokens": 512, "output_tokens": 128}
+        task = Task(system="vllm", objective=objective, workload=workload, hardware={"gpus": "1xH100"})
+        return ServingModel().metrics(Config(tensor_parallel_size=1), task)["capacity_rps"]
+
+    strict, loose = rate("p95_tpot_ms<=10"), rate("p95_tpot_ms<=30")
+    assert 0.0 < strict < loose
+    assert rate("p95_tpot_ms<=0.1") == 0.0

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from autoscout.common.stats import spread_of
 from autoscout.core.errors import ConfigError
-from autoscout.simulators._shared.fit import spread_of
 from autoscout.simulators.serving.calibration import START, calibrate_serving, fit_serving, models_left_out, serving_calibration
 from autoscout.simulators.serving.job import bytes_per_weight, precision_named
 from autoscout.simulators.serving.step import token_interval_s

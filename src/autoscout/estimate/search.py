@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autoscout.catalog.gpus import Cluster
+from autoscout.catalog.own_studies import LocalScale, local_scale
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Direction, Limit, Objective, Task
 from autoscout.estimate.deployments import deployments
 from autoscout.estimate.layouts import Ground, layouts, no_layout
 from autoscout.estimate.pins import SERVING_SYSTEMS, check_kinds, read_system, serving_pins, training_pins
-from autoscout.simulators._shared.local import LocalScale, local_scale
 from autoscout.simulators.serving.calibration import serving_calibration
 from autoscout.simulators.serving.model import ServingModel, ServingOptions
 from autoscout.simulators.serving.read import CAPACITY, read_serving_task

@@ -6,6 +6,7 @@ import dataclasses
 import json
 from typing import Any
 
+from autoscout.catalog.own_studies import FILE, fit_local
 from autoscout.core import plugins
 from autoscout.core.config import Config
 from autoscout.core.protocols import ExplainsTime, NeedsNoTrials
@@ -18,7 +19,6 @@ from autoscout.report.labels import namer
 from autoscout.report.page import page
 from autoscout.report.predicted import PredictedTrial, Predictions
 from autoscout.report.tables import report_json, summary_csv, t4
-from autoscout.simulators._shared.local import FILE, fit_local
 from autoscout.study.assemble import build_simulator
 from autoscout.study.folder import Folder
 from autoscout.study.outcome import Outcome

@@ -52,14 +52,4 @@ def fit_positive(
     return np.exp(np.asarray(found.x, dtype=np.float64))
 
 
-def spread_of(errors: Vector) -> float:
-    """Standard deviation of log errors with long tails: sqrt(q68 * q95 / 2), the quantiles of their absolute values.
-
-    >>> round(spread_of(np.linspace(-1.0, 1.0, 1001)), 2)
-    0.57
-    """
-    inner, outer = np.quantile(np.abs(errors), [0.683, 0.954])
-    return float(np.round(np.sqrt(inner * outer / 2.0), 3))
-
-
-__all__ = ["fit_positive", "spread_of"]
+__all__ = ["fit_positive"]

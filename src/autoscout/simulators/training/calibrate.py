@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from autoscout.common.stats import folds, mape
+from autoscout.common.stats import folds, mape, spread_of
 from autoscout.core.errors import ConfigError, Fault
-from autoscout.simulators._shared.fit import fit_positive, spread_of
+from autoscout.simulators._shared.fit import fit_positive
 from autoscout.simulators.training.calibration import TrainingCalibration, features, save_calibration, training_calibration
 from autoscout.simulators.training.constants import TrainingConstants
 from autoscout.simulators.training.job import TrainingJob

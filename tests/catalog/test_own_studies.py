@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from autoscout.catalog.own_studies import FILE, LocalFit, fit_local, local_scale
 from autoscout.core.config import Config
 from autoscout.core.task import Objective, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
-from autoscout.simulators._shared.local import FILE, LocalFit, fit_local, local_scale
 from autoscout.simulators.training.model import TrainingModel
 
 TASK = Task(

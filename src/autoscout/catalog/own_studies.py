@@ -11,12 +11,12 @@ from typing import Any, Self
 
 import numpy as np
 
+from autoscout.catalog.gpus import cluster, gpu
 from autoscout.common.document import load_json
 from autoscout.core.errors import ConfigError
 from autoscout.core.protocols import Simulator
 from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Fidelity, Trial
-from autoscout.simulators._shared.task import read_cluster
 
 FILE = "calibration.json"
 """In the result folder of each study."""
@@ -63,7 +63,7 @@ def fit_local(name: str, simulator: Simulator, trials: Sequence[Trial], task: Ta
         return None
     try:
         predicted = simulator.predict(list(measured), task).value
-        gpu = read_cluster({**task.software, **task.hardware, **task.workload}, count=1).groups[0][0].name
+        kind = _gpu_of(task)
     except ConfigError:
         return None
     logs = np.log(np.array([float(np.median(values)) for values in measured.values()]) / np.where(predicted > 0.0, predicted, np.nan))
@@ -73,8 +73,23 @@ def fit_local(name: str, simulator: Simulator, trials: Sequence[Trial], task: Ta
     middle = float(np.median(logs))
     spread = float(np.median(np.abs(logs - middle)))
     return LocalFit(
-        study=study, simulator=name, gpu=gpu, system=task.system, trials=len(logs), log_factor=round(middle, 4), log_spread=round(spread, 4)
+        study=study,
+        simulator=name,
+        gpu=kind,
+        system=task.system,
+        trials=len(logs),
+        log_factor=round(middle, 4),
+        log_spread=round(spread, 4),
     )
+
+
+def _gpu_of(task: Task) -> str:
+    """Name of the (first) kind of GPU: `gpus: 8xH100`, or a count and `gpu: H100`."""
+    facts = {**task.software, **task.hardware, **task.workload}
+    counted = facts.get("gpus")
+    if isinstance(counted, str) and not counted.strip().isdecimal():
+        return cluster(counted).groups[0][0].name
+    return gpu(str(facts.get("gpu")).split(",")[0]).name
 
 
 @dataclass(frozen=True, kw_only=True)

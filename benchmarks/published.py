@@ -20,6 +20,8 @@ from autoscout.simulators.training.model import TrainingModel
 
 SETTINGS = Path(__file__).with_name("published_settings.csv")
 SOURCE = "https://github.com/NVIDIA-NeMo/Megatron-Bridge/blob/067f987df/src/megatron/bridge/perf_recipes/"
+LISTED = ("deepseek-v3", "kimi-k2")
+"""Models of 61 layers: the recipes list the layers of each stage."""
 KNOBS = ("tp", "pp", "cp", "vp", "ep", "mbs")
 
 
@@ -55,7 +57,8 @@ def _chance(simulator: TrainingModel, row: dict[str, str]) -> float:
     knobs = {name: int(row[name]) for name in KNOBS if name in row}
     more = {name: row[name] for name in ("ar", "recompute_modules") if name in row}
     share = {"recompute_share": float(row["recompute_share"])} if "recompute_share" in row else {}
-    return float(simulator.predict([Config({**knobs, "sp": knobs["tp"] > 1, **more, **share})], task).feasible[0])
+    listed = {"pipeline_model_parallel_layout": True} if row["model"] in LISTED else {}
+    return float(simulator.predict([Config({**knobs, "sp": knobs["tp"] > 1, **more, **share, **listed})], task).feasible[0])
 
 
 def likely_share(found: list[Published]) -> float:

@@ -27,6 +27,7 @@ class Layout:
     ep: Array = 1.0
     expert_tp: Array = 1.0
     virtual_stages: Array = 1.0
+    listed_stages: Array = 0.0  # 1 when the layers of each stage are listed, so that any number of them can be split
     micro_batch: Array = 1.0
     sequence_parallel: Array = 0.0
     recompute: Array = 0.0

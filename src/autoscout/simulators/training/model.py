@@ -195,8 +195,9 @@ def _valid(layout: Layout, reading: TrainingTask, *, uneven: NDArray[np.bool_] |
     good = (world <= reading.cluster.gpus) & (shape.heads % layout.tp == 0) & (layout.pp <= shape.layers)
     even = reading.global_batch % (layout.micro_batch * layout.dp) == 0
     good &= even | (uneven & (reading.global_batch % layout.micro_batch == 0) & (reading.global_batch >= layout.micro_batch * layout.dp))
-    # engines with lists of layers per stage split any number; a part without a layer helps nobody
-    good &= layout.pp * layout.virtual_stages <= shape.layers + 2
+    parts = layout.pp * layout.virtual_stages
+    whole = (shape.layers % parts == 0) | ((shape.layers + 2) % parts == 0)  # embedding and loss may count as layers
+    good &= (layout.virtual_stages == 1) | whole | ((layout.listed_stages > 0) & (parts <= shape.layers + 2))
     if shape.experts:
         good &= (shape.experts % layout.ep == 0) & (layout.ep <= world)
     return np.asarray(good, dtype=bool)

@@ -125,6 +125,7 @@ def test_shapes_with_numbers_that_are_none() -> None:
         ("Qwen/Qwen3-235B-A22B-Instruct-2507", "qwen3-235b-a22b"),
         ("nvidia/DeepSeek-R1-0528-NVFP4-v2", "deepseek-v3"),
         ("zai-org/GLM-4.5-Air-FP8", "glm-4.5-air"),
+        ("nvidia/DeepSeek-V3.1-NVFP4", "deepseek-v3"),
     ],
 )
 def test_endings_that_say_nothing_of_the_shape_are_left_out(name: str, found: str) -> None:

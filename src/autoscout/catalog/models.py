@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from importlib.resources import files
@@ -120,8 +120,8 @@ def model(name: str) -> ModelShape:
     wanted = _plain(name.rsplit("/", 1)[-1])
     if wanted in known:
         return known[wanted]
-    found = _without_endings(name.rsplit("/", 1)[-1])
-    if found in known:
+    found = next((plain for plain in _without_endings(name.rsplit("/", 1)[-1]) if plain in known), None)
+    if found is not None:
         return known[found]
     fix = f"The path of its config.json works too. {suggestion(name.rsplit('/', 1)[-1], accepted_names(), listed=1000)}"
     raise ConfigError(Fault(where="model", value=repr(name), rule="unknown model", fix=fix))
@@ -134,12 +134,12 @@ _ENDING = re.compile(
 """Parts of a name that say nothing of the shape: tuned how, stored how, when."""
 
 
-def _without_endings(name: str) -> str:
-    """The name without such parts at its end: Llama-3.1-8B-Instruct-FP8 is a llama-3.1-8b, GLM-4.7-Flash is no glm-4.7."""
+def _without_endings(name: str) -> Iterator[str]:
+    """The name with fewer and fewer such parts at its end: Llama-3.1-8B-Instruct-FP8 is a llama-3.1-8b, GLM-4.7-Flash no glm-4.7."""
     parts = re.split(r"[-_ ]", name)
     while len(parts) > 1 and _ENDING.fullmatch(_plain(parts[-1])):
         parts.pop()
-    return _plain("-".join(parts))
+        yield _plain("-".join(parts))
 
 
 def _holds_config(folder: Path) -> bool:

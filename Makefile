@@ -57,9 +57,14 @@ $(VENV)-vllm/.ready: scripts/setup-vllm # 3.5 GB, and minutes
 	PYTHON=$(PYTHON) scripts/setup-vllm $(VENV)-vllm
 	@touch $@
 
-test-vllm: $(VENV)/.ready-test $(VENV)-vllm/.ready ## tune real vLLM on the CPU, and check tables and command lines against it
+$(VENV)-clients/.ready: Makefile # load generators of others
+	$(PYTHON) -m venv $(VENV)-clients
+	$(VENV)-clients/bin/python -m pip install --quiet torch==2.13.0 guidellm==0.8.1 aiperf==0.13.0
+	@touch $@
+
+test-vllm: $(VENV)/.ready-test $(VENV)-vllm/.ready $(VENV)-clients/.ready ## tune real vLLM on the CPU; ask engines' own parsers and clients
 	AUTOSCOUT_VLLM_PYTHON=$(CURDIR)/$(VENV)-vllm/bin/python AUTOSCOUT_WHEELS=$(CURDIR)/$(VENV)-vllm/wheels \
-	  $(BIN)/python -m pytest -q -n 0 -m engines tests/backends
+	  AUTOSCOUT_CLIENTS=$(CURDIR)/$(VENV)-clients/bin $(BIN)/python -m pytest -q -n 0 -m engines tests/backends
 
 soak: $(READY) ## the tests that take many minutes or hours: long fuzzing, every adapter on every space
 	scripts/soak $(VENV)
@@ -68,4 +73,4 @@ bench: $(VENV)/.ready-test ## figures of speed, compared with peers
 	$(BIN)/python -m benchmarks.space
 
 clean: ## remove the virtual environments and caches
-	rm -rf $(VENV) $(VENV)-adapters $(VENV)-openbox $(VENV)-training $(VENV)-vllm .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-adapters $(VENV)-openbox $(VENV)-training $(VENV)-vllm $(VENV)-clients .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

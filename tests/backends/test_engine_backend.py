@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from autoscout.backends.vllm import VllmBackend
 from autoscout.backends.vllm.backend import own_defaults
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, SpaceError
-from autoscout.core.task import Task
+from autoscout.core.task import Guard, Task
 from autoscout.study.campaign import build_campaign
 from autoscout.study.setup import prepare
 from autoscout.study.start import find_simulator
@@ -34,13 +35,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 def vllm(
-    model: Path | str, gpus: str = "1xH200", slo: tuple[str, ...] = ("p95_ttft_ms<=500",), **workload: Any
+    model: Path | str, gpus: str = "1xH200", slo: tuple[str, ...] = ("p95_ttft_ms<=500",), metric: str | None = None, **workload: Any
 ) -> tuple[VllmBackend, Task]:
     backend = VllmBackend()
     given = {
         "workload": {"model": str(model), "engine_version": "0.24.0", "engine_command": ["vllm", "serve"], **workload},
         "hardware": {"gpus": gpus, "cores": 16},
-        "objective": {"slo": list(slo)},
+        "objective": {"slo": list(slo), **({"metric": metric} if metric else {})},
     }
     return backend, backend.task(given)
 
@@ -179,6 +180,31 @@ def test_all_faults_at_once(folder: Path) -> None:
         vllm(folder, input_tokens=19000, output_tokens=1000)
     with pytest.raises(ConfigError, match="arrivals that are poisson have a rate"):
         VllmBackend().task({"workload": {"model": str(folder)}, "objective": {"metric": "goodput", "slo": ["p95_ttft_ms<=1"]}})
+    with pytest.raises(ConfigError, match=r"how many requests are under way\? \(found p99_itl_ms\)\. Give -w concurrency=8"):
+        vllm(folder, slo=(), metric="p99_itl_ms")
+
+
+def test_a_guard_that_became_a_limit_does_not_change_the_measurement(folder: Path) -> None:
+    backend, task = vllm(folder, slo=(), metric="output_throughput")
+    guarded = replace(task.objective, guards=(Guard.parse("p95_ttft_ms<=1.2x"),)).bound({"p95_ttft_ms": 100.0})
+    assert [limit.metric for limit in guarded.limits] == ["p95_ttft_ms"]
+    plans = [backend.plan(backend.space(task).default(), each, 1) for each in (task, replace(task, objective=guarded))]
+    assert plans[0].goal.kind == plans[1].goal.kind == "offline"
+
+
+def test_paths_hold_in_the_folders_of_trials(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    (folder / "day.csv").write_text("timestamp,input_tokens,output_tokens\n0,8,8\n")
+    (folder / "bin").mkdir()
+    (folder / "bin" / "vllm").write_text("")
+    _, task = vllm(".", workload="trace", file="day.csv", engine_command="bin/vllm serve", draft_model="org/small")
+    told = task.workload
+    assert (told["model"], told["file"], told["draft_model"]) == (str(folder), str(folder / "day.csv"), "org/small")
+    assert told["engine_command"] == [str(folder / "bin" / "vllm"), "serve"]
+    _, task = vllm(folder, client="vllm", client_command=["./bin/vllm", "bench", "serve"], concurrency=4)
+    assert task.workload["client_command"][0] == str(folder / "bin" / "vllm")
+    with pytest.raises(ConfigError, match=r"there is no such file \(found 'no\.csv'\)"):
+        vllm(folder, workload="trace", file="no.csv")
 
 
 def test_more_settings_of_the_engine(folder: Path) -> None:
@@ -192,22 +218,27 @@ def test_more_settings_of_the_engine(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("workload", "slo", "metric", "kind"),
+    ("workload", "slo", "named", "metric", "kind"),
     [
-        ({}, ("p95_ttft_ms<=500",), "capacity_rps", "capacity"),
-        ({"request_rate": 8.0}, ("p95_ttft_ms<=500",), "goodput", "goodput"),
-        ({"concurrency": 8}, ("p95_ttft_ms<=500",), "output_throughput", "latency"),
-        ({"concurrency": 8}, (), "output_throughput", "latency"),
-        ({}, (), "output_throughput", "offline"),
+        ({}, ("p95_ttft_ms<=500",), None, "capacity_rps", "capacity"),
+        ({"request_rate": 8.0}, ("p95_ttft_ms<=500",), None, "goodput", "goodput"),
+        ({"concurrency": 8}, ("p95_ttft_ms<=500",), None, "output_throughput", "latency"),
+        ({"concurrency": 8}, (), None, "output_throughput", "latency"),
+        ({}, (), None, "output_throughput", "offline"),
+        ({"concurrency": 8}, (), "p99_itl_ms", "p99_itl_ms", "latency"),
+        ({}, (), "cost_per_million_tokens", "cost_per_million_tokens", "offline"),
+        ({}, ("p95_ttft_ms<=500",), "cost_per_million_tokens", "cost_per_million_tokens", "capacity"),
+        ({}, ("p95_ttft_ms<=500",), "output_throughput", "output_throughput", "capacity"),
     ],
 )
 def test_the_goal_follows_from_load_and_limits(
-    folder: Path, workload: dict[str, Any], slo: tuple[str, ...], metric: str, kind: str
+    folder: Path, workload: dict[str, Any], slo: tuple[str, ...], named: str | None, metric: str, kind: str
 ) -> None:
-    backend, task = vllm(folder, slo=slo, **workload)
+    backend, task = vllm(folder, slo=slo, metric=named, **workload)
     assert task.objective.metric == metric
     plan = json.loads(backend.render(backend.space(task).default(), task, 3).files[PLAN])
     assert (plan["goal"]["kind"], plan["seed"], plan["model"]) == (kind, 3, str(folder))
+    assert plan["load"]["arrival"] == ("poisson" if kind in ("capacity", "goodput") else "closed")
     assert plan["vocab_size"] == 32000
 
 

@@ -16,21 +16,35 @@ ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "engines"
 ENGINES = ("vllm", "sglang")
 VLLM_PYTHON = os.environ.get("AUTOSCOUT_VLLM_PYTHON", str(ROOT / ".venv-vllm" / "bin" / "python"))
-PARSE = """
-import json, sys
+SGLANG = Path(VLLM_PYTHON).parents[1] / "sglang"  # its wheel, unpacked; vLLM's environment holds what its parser imports
+READERS = {  # the engines' own: `read` takes the words after `vllm`, or after `sglang.launch_server`
+    "vllm": """
+from vllm.entrypoints.cli.serve import cmd_init
 from vllm.utils.argparse_utils import FlexibleArgumentParser
-try:
-    from vllm.entrypoints.launchers.cli_args import make_arg_parser
-except ImportError:
-    from vllm.entrypoints.openai.cli_args import make_arg_parser
-parser = make_arg_parser(FlexibleArgumentParser())
-for words in json.load(sys.stdin):
+parser = FlexibleArgumentParser()
+commands = parser.add_subparsers(required=True, dest="subparser")
+for command in cmd_init():
+    command.subparser_init(commands)
+def read(words):
+    return {name: value for name, value in vars(parser.parse_args(words)).items() if name not in ("config", "dispatch_function")}
+""",
+    "sglang": """
+import msgspec
+from sglang.srt.server_args import prepare_server_args
+def read(words):
+    return msgspec.structs.asdict(prepare_server_args(words))
+""",
+}
+COMPARE = """
+import json, sys
+for line, short in json.load(sys.stdin):
     try:
-        parser.parse_args(words)
-    except SystemExit:
-        print("REFUSED", words)
+        whole, by_file = read(line), read(short)
+    except (SystemExit, Exception) as error:
+        print("REFUSED", line, repr(error))
         continue
-    print("accepted")
+    other = [(name, value, by_file[name]) for name, value in whole.items() if value != by_file[name]]
+    print("accepted" if not other else f"the file says something else: {line} {other}")
 """
 
 
@@ -84,7 +98,7 @@ def test_the_config_file_says_what_the_command_line_says() -> None:
 
 
 def test_flags_are_those_of_the_table() -> None:
-    """SGLang cannot be imported without CUDA packages; the tables are read from its source, see scripts/knob_tables.py."""
+    """Tables are read from the engines' source, see scripts/knob_tables.py; the engines' own parsers are asked below."""
     from autoscout.backends._shared.engine.table import table_for
 
     for engine, version in (("vllm", "0.32.0"), ("sglang", "0.5.23")):
@@ -101,10 +115,19 @@ def test_flags_are_those_of_the_table() -> None:
 
 
 @pytest.mark.engines
-def test_vllm_accepts_every_command_line() -> None:
-    if not Path(VLLM_PYTHON).exists():
-        pytest.skip("no vLLM: `make test-vllm` installs it, or name its Python in AUTOSCOUT_VLLM_PYTHON")
-    given = [command_line("vllm", this)[2:] for this in DEPLOYMENTS]
-    words = [[word.replace("{port}", "8000") for word in line] for line in given]
-    done = subprocess.run([VLLM_PYTHON, "-c", PARSE], input=json.dumps(words), capture_output=True, text=True, timeout=300)
-    assert done.stdout.split("\n")[-len(words) - 1 : -1] == ["accepted"] * len(words), done.stdout[-2000:] + done.stderr[-2000:]
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_engine_accepts_every_command_line_and_reads_the_same_from_the_file(engine: str, tmp_path: Path) -> None:
+    needed = {"vllm": Path(VLLM_PYTHON), "sglang": SGLANG}[engine]
+    if not needed.exists():
+        pytest.skip(f"no {needed}: `make test-vllm` installs it")
+    begin = {"vllm": 1, "sglang": 3}[engine]  # `serve` is part of vLLM's parser
+    pairs = []
+    for number, this in enumerate(DEPLOYMENTS):
+        path = tmp_path / f"{number}.yaml"
+        path.write_text(files(engine, this)["config.yaml"])
+        line = [word.replace("{port}", "8000") for word in command_line(engine, this)[begin:]]
+        pairs.append((line, [*line[:2], "--config", str(path), "--host", "127.0.0.1", "--port", "8000"]))
+    script = READERS[engine] + COMPARE
+    env = {**os.environ, "PYTHONPATH": str(SGLANG) if engine == "sglang" else ""}
+    done = subprocess.run([VLLM_PYTHON, "-c", script], input=json.dumps(pairs), env=env, capture_output=True, text=True, timeout=600)
+    assert done.stdout.splitlines()[-len(pairs) :] == ["accepted"] * len(pairs), done.stdout[-2000:] + done.stderr[-2000:]

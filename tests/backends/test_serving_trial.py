@@ -162,6 +162,9 @@ def test_a_trial_that_cannot_win_is_stopped_early(tmp_path: Path) -> None:
     assert found.bounds["output_throughput"] < 1e6
     assert "1e+06 is to beat" in found.reason
     assert found.spent["measure_s"] < 5
+    assert 0 < found.metrics["completed"] < 400, "what was known by then is reported"
+    assert found.metrics["mean_ttft_ms"] > 0
+    assert found.metrics["output_throughput"] <= found.bounds["output_throughput"]
 
 
 def test_a_limit_that_is_broken_for_certain_stops_it_early(tmp_path: Path) -> None:
@@ -193,6 +196,10 @@ def test_a_server_that_cannot_hold_the_rate_to_beat_is_bounded(tmp_path: Path) -
     assert found.status is Status.BOUNDED
     assert found.bounds == {"capacity_rps": 40.0}
     assert "cannot hold 40 requests/s" in found.reason
+    assert found.metrics["capacity_high_rps"] == 40.0
+    assert "capacity_rps" not in found.metrics, "it was not found"
+    assert found.metrics["completed"] > 0
+    assert found.metrics["p95_e2el_ms"] > 0
 
 
 def test_lossy_settings_are_compared_with_the_default(tmp_path: Path) -> None:

@@ -162,11 +162,22 @@ def test_an_unknown_precision_is_refused_with_those_there_are(capfd: pytest.Capt
 
 
 @pytest.mark.parametrize(("system", "setting"), [("vllm", "tensor-parallel-size: 8"), ("sglang", "tp-size: 8")])
-def test_the_first_candidate_is_written_as_files(tmp_path: Path, system: str, setting: str) -> None:
+def test_the_first_candidate_is_written_as_files(tmp_path: Path, system: str, setting: str, capsys: pytest.CaptureFixture[str]) -> None:
     wanted = ["--model", "llama-3.3-70b", "--gpus", "8xH100", "--concurrency", "8", "--set", "tensor_parallel_size=8"]
     assert run(["estimate", system, *wanted, "--export", str(tmp_path / "launch")]) == 0
     assert setting in (tmp_path / "launch" / "config.yaml").read_text()
     assert (tmp_path / "launch" / "run.sh").stat().st_mode & 0o100
+    told = capsys.readouterr().out
+    assert f"files of the first one: {tmp_path / 'launch'}; llama-3.3-70b is a name of AutoScout's own" in told
+
+
+def test_the_folder_of_a_config_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shape = {"num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32, "intermediate_size": 14336, "vocab_size": 32000}
+    (tmp_path / "config.json").write_text(json.dumps(shape))
+    monkeypatch.chdir(tmp_path)
+    assert run(["estimate", "vllm", "--model", "config.json", "--gpus", "2xH100", "--export", "launch"]) == 0
+    assert f'vllm serve "${{MODEL:-{tmp_path}}}"' in (tmp_path / "launch" / "run.sh").read_text()
+    assert "load-format: dummy" in (tmp_path / "launch" / "config.yaml").read_text()
 
 
 def test_files_are_written_for_engines_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -37,6 +37,18 @@ VLLM = """\
 (APIServer pid=7)   File "/opt/vllm/entry.py", line 12, in main
 (APIServer pid=7) RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}
 """
+VLLM_WORKER = """\
+(Worker pid=13) ERROR 11-16 15:34:01 [multiproc_executor.py:1063] WorkerProc failed to start.
+(Worker pid=13) ERROR 11-16 15:34:01 [multiproc_executor.py:1063] Traceback (most recent call last):
+(Worker pid=13) ERROR 11-16 15:34:01 [multiproc_executor.py:1063]     raise NotImplementedError(
+(Worker pid=13) ERROR 11-16 15:34:01 [multiproc_executor.py:1063] NotImplementedError: FP8 KV cache on CPU requires x86 with AVX-512 or AMX.
+(EngineCore pid=12) ERROR 11-16 15:34:01 [core.py:1510] Traceback (most recent call last):
+(EngineCore pid=12) ERROR 11-16 15:34:01 [core.py:1510]     raise RuntimeError(
+(EngineCore pid=12) ERROR 11-16 15:34:01 [core.py:1510] RuntimeError: Worker failed with error 'FP8', please check the stack trace above for
+Traceback (most recent call last):
+  File "/opt/vllm/v1/engine/utils.py", line 1431, in wait_for_engine_startup
+RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {'EngineCore': 1}
+"""
 CUDA = """\
 [rank0]: Traceback (most recent call last):
 [rank0]:   File "/train.py", line 3, in <module>
@@ -103,6 +115,7 @@ BAR = (
         (PYDANTIC, "1 validation error for ModelConfig: Value error, max_model_len (999999) is greater than the derived one"),
         (PYDANTIC_FIELD, "2 validation errors for Settings: batch: Input should be greater than 0"),
         (VLLM, "ValueError: Block size 13 is not supported"),
+        (VLLM_WORKER, "NotImplementedError: FP8 KV cache on CPU requires x86 with AVX-512 or AMX."),
         (CUDA, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB"),
         (
             NCCL,

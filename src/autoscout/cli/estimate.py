@@ -57,7 +57,8 @@ def estimate(
     """Predict the best configurations of a system and where their time and memory go. Nothing is run."""
     system = read_system(system)
     machines = f"{gpus.split('x', 1)[0]}x{gpu}" if gpu else gpus
-    hardware = {"nic_gbps": nic_gbps, "node_gpus": node_gpus, "hardware_file": hardware_file}
+    described = {"nic_gbps": nic_gbps, "node_gpus": node_gpus, "hardware_file": hardware_file}
+    hardware = {name: value for name, value in described.items() if value}
     found = search.estimate(
         system,
         model=model,
@@ -73,7 +74,7 @@ def estimate(
         pins=options.assignments(pin or [], "--set"),
         top=top,
         calibration=calibration,
-        hardware={name: value for name, value in hardware.items() if value},
+        hardware=hardware,
         results=results,
         allow_lossy=allow_lossy,
         disaggregated=disaggregated,
@@ -84,12 +85,21 @@ def estimate(
         Path(picture).write_text(breakdown_svg(parts, settings(best)))
     if export is not None:
         load = {"input_tokens": input_tokens, "output_tokens": output_tokens, "request_rate": rate, "concurrency": concurrency}
-        task = {"workload": {"model": model, **{name: value for name, value in load.items() if value}}, "hardware": {"gpus": machines}}
-        write_launch(export, system, {**task, "objective": {"limits": list(slo or [])}}, found.candidates[0].config)
+        served = str(Path(model).parent) if Path(model).is_file() else model  # of a config.json the folder is served
+        task = {
+            "workload": {"model": served, **{name: value for name, value in load.items() if value}},
+            "hardware": {"gpus": machines, **hardware},
+            "objective": {"limits": list(slo or [])},
+        }
+        write_launch(export, system, task, found.candidates[0].config)
     if as_json:
         typer.echo(json.dumps({"system": system, "model": model, "gpus": machines, **found.to_json()}, indent=1, allow_nan=False))
         return
     show(found, Console())
+    if export is not None:
+        ours = "/" not in model and not Path(model).exists()
+        more = f"; {model} is a name of AutoScout's own, start it with MODEL=ORGANISATION/NAME {export}/run.sh" if ours else ""
+        typer.echo(f"\nfiles of the first one: {export}{more}")
 
 
 def write_launch(folder: Path, system: str, task: Mapping[str, object], config: Config) -> None:

@@ -40,7 +40,7 @@ class Deployment:
     @property
     def local(self) -> bool:
         """Whether the model is a folder of this machine, which a container must be given."""
-        return Path(self.model).expanduser().is_absolute() or self.model.startswith(("./", "../", "~"))
+        return Path(self.model).is_absolute()
 
     @property
     def line(self) -> list[str]:

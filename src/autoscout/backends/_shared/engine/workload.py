@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from pydantic import Field, FiniteFloat
@@ -11,10 +13,11 @@ from pydantic import Field, FiniteFloat
 from autoscout.backends._shared.engine.model import ModelFacts, model_facts
 from autoscout.backends._shared.engine.space import ALL
 from autoscout.backends._shared.engine.table import EngineTable
-from autoscout.backends._shared.serving.plan import THROUGHPUTS, Load
+from autoscout.backends._shared.serving.plan import LATENCIES, THROUGHPUTS, Load
 from autoscout.common.fields import Listed, read_fields, shown
 from autoscout.common.suggest import suggestion
-from autoscout.core.errors import Fault
+from autoscout.core.errors import ConfigError, Fault
+from autoscout.core.task import Objective
 
 WHERE = "workload"
 OFFLINE_REQUESTS = 512  # sent at once where nothing is said
@@ -83,7 +86,32 @@ def read_workload(data: Mapping[str, Any]) -> tuple[Workload | None, ModelFacts,
     rule = f"a request needs up to {given.longest} tokens, but the engine takes {room}"
     if given.workload == "random" and 0 < room < given.longest:
         unknown.append(Fault(where=WHERE, field="max_model_len" if given.max_model_len else "input_tokens", value=str(room), rule=rule))
-    return given, facts, [*faults, *unknown]
+    if given.file and not Path(given.file).expanduser().is_file():
+        unknown.append(Fault(where=WHERE, field="file", value=repr(given.file), rule="there is no such file"))
+    return _placed(given), facts, [*faults, *unknown]
+
+
+def _placed(given: Workload) -> Workload:
+    """With absolute paths, because engines and clients run in the folders of their trials; a command in one word is split."""
+    engine = [str(word) for word in given.engine_command]
+    engine = shlex.split(engine[0]) if len(engine) == 1 else engine
+    changed = {
+        "model": _absolute(given.model),
+        "draft_model": _absolute(given.draft_model),
+        "file": str(Path(given.file).expanduser().absolute()) if given.file else "",
+        "engine_command": [_absolute(word) if "/" in word else word for word in engine],
+        "client_command": tuple(_absolute(word) if "/" in word else word for word in given.client_command),
+    }
+    return given.model_copy(update={name: value for name, value in changed.items() if value})
+
+
+def _absolute(word: str) -> str:
+    """The absolute path of a word that names something here, else the word."""
+    path = Path(word).expanduser()
+    try:
+        return str(path.absolute()) if word and path.exists() else word
+    except (OSError, ValueError):  # too long for the name of a file; holds a zero byte
+        return word
 
 
 def check_names(given: Workload, table: EngineTable, knobs: Collection[str]) -> list[Fault]:
@@ -116,24 +144,38 @@ def usual_metric(given: Workload, limits: bool) -> str:
     return "capacity_rps" if limits and not given.concurrency and given.workload != "trace" else THROUGHPUTS[0]
 
 
-def filled(given: Workload, metric: str) -> Workload:
-    """The workload with arrivals and clients that suit the goal, where they were left out."""
-    at_a_rate = metric in ("capacity_rps", "goodput") or given.request_rate > 0
-    if at_a_rate and "arrival" not in given.model_fields_set:
+def filled(given: Workload, objective: Objective) -> Workload:
+    """The workload with arrivals and clients that suit the goal, where they were left out.
+
+    Raises:
+        ConfigError: a latency is to be improved, and nothing says at which load.
+    """
+    kind = goal_kind(given, objective)
+    late = [goal.metric for goal in objective.goals if _latency(goal.metric)]
+    if kind == "offline" and late:
+        fix = "Give -w concurrency=8 or -w request_rate=4"
+        raise ConfigError(Fault(where="goal", value=late[0], rule="depends on the load: how many requests are under way?", fix=fix))
+    if (kind in ("capacity", "goodput") or given.request_rate > 0) and "arrival" not in given.model_fields_set:
         return given.model_copy(update={"arrival": "poisson"})
-    if goal_kind(given, metric) == "offline" and not given.requests:
+    if kind == "offline" and not given.requests:
         return given.model_copy(update={"requests": OFFLINE_REQUESTS})
     return given
 
 
-def goal_kind(given: Workload, metric: str) -> str:
-    """The kind of trial that measures a metric."""
-    if metric == "capacity_rps":
+def goal_kind(given: Workload, objective: Objective) -> str:
+    """The kind of trial that measures an objective; throughput and cost under limits on latencies are those at the capacity."""
+    if objective.metric == "capacity_rps":
         return "capacity"
-    if metric == "goodput":
+    if objective.metric == "goodput":
         return "goodput"
-    loaded = given.concurrency or given.request_rate or given.workload == "trace"
-    return "latency" if loaded else "offline"
+    if given.concurrency or given.request_rate or given.workload == "trace":
+        return "latency"
+    bounded = any(_latency(limit.metric) and not limit.guard for limit in objective.limits) and not _latency(objective.metric)
+    return "capacity" if bounded else "offline"
+
+
+def _latency(metric: str) -> bool:
+    return metric.partition("_")[2] in LATENCIES
 
 
 __all__ = ["FACTS", "Workload", "check_names", "facts_of", "filled", "goal_kind", "plain", "read_workload", "usual_metric"]

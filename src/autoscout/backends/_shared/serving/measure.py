@@ -12,7 +12,7 @@ from typing import Any
 
 from autoscout.backends._shared.server import Server, end, log_text
 from autoscout.backends._shared.serving import counters, others
-from autoscout.backends._shared.serving.answers import BEYOND, statistics, summary, too_few
+from autoscout.backends._shared.serving.answers import BEYOND, Answer, latencies, statistics, summary, too_few
 from autoscout.backends._shared.serving.capacity import FAILED_SHARE, FILL_S, CapacitySearch, Probe, Window
 from autoscout.backends._shared.serving.client import GIVEN_UP, Client
 from autoscout.backends._shared.serving.early import EarlyStop
@@ -44,15 +44,6 @@ class Failed(Exception):  # noqa: N818 - a result
         super().__init__(reason)
         self.kind = kind
         self.returncode = returncode  # of the server, when it ended by itself
-
-
-class Bounded(Exception):  # noqa: N818 - a result
-    """The trial cannot win any more."""
-
-    def __init__(self, reason: str, bounds: dict[str, float], notes: dict[str, Any]) -> None:
-        super().__init__(reason)
-        self.bounds = bounds
-        self.notes = notes
 
 
 class Measuring:
@@ -89,11 +80,10 @@ class Measuring:
             self._answer_s = _fill_s(seen)
 
     async def measure(self) -> dict[str, Any]:
-        """Metrics, and notes on how they came about.
+        """Metrics, and notes on how they came about; `bounds` and `reason` too where the trial was stopped because it cannot win any more.
 
         Raises:
             Failed: some step went wrong in a way that can be told apart.
-            Bounded: the trial cannot win any more.
         """
         before = await counters.read(self._client, self._plan.metrics_path)
         found = await (self._capacity() if self._plan.goal.kind == "capacity" else self._fixed())
@@ -125,7 +115,9 @@ class Measuring:
             seen = await loader.arriving(sessions, times_s, load.concurrency)
         self._fail_if_wrong(seen)
         if early.why:
-            raise Bounded(early.why, early.bounds, {})
+            answered = [answer for answer in seen.answers if answer.good]
+            metrics = summary(answered, seen.duration_s, goal.limits) if answered else {}
+            return {"metrics": metrics, "notes": {}, "bounds": early.bounds, "reason": early.why}
         metrics = summary(seen.answers, seen.duration_s, goal.limits)
         return {"metrics": metrics, "notes": self._notes(seen.late_s, metrics)}
 
@@ -164,6 +156,7 @@ class Measuring:
         first = to_beat or goal.first_rate or await self._guess()
         mean = (self._plan.load.output_tokens if self._plan.load.workload in ("random", "multi_turn") else 0) or self._mean_output()
         late_s: list[float] = []
+        last: list[Answer] = []
         number = iter(range(10**6))
 
         async def probe(rate: float, window: Window, over: Callable[[Seen], bool]) -> Seen:
@@ -171,6 +164,7 @@ class Measuring:
             loader = Loader(self._client, self._watch(over))
             seen = await loader.arriving(self._workload.sessions(f"probe {next(number)}"), times_s)
             late_s.extend(seen.late_s)
+            last[:] = seen.answers
             self._fail_if_wrong(seen, tolerant=True)
             return seen
 
@@ -178,8 +172,10 @@ class Measuring:
         best = await search.run(first)
         notes = {"probes": [one.to_json() for one in search.probes], "first_rate": first}
         if best is None and to_beat:
+            answered = [answer for answer in last if answer.good]
+            metrics = {"capacity_high_rps": to_beat, "completed": float(len(answered)), **(latencies(answered) if answered else {})}
             why = f"cannot hold {to_beat:.4g} requests/s, which is to beat: {search.probes[0].why}"
-            raise Bounded(why, {"capacity_rps": to_beat}, notes)
+            return {"metrics": metrics, "notes": notes, "bounds": {"capacity_rps": to_beat}, "reason": why}
         metrics = await self._alone() if best is None else self._of_probe(best, search.high)
         return {"metrics": metrics, "notes": {**notes, **self._notes(late_s, metrics)}}
 

@@ -252,7 +252,8 @@ class Plan(Block):
             rule = f"arrivals that are {self.load.arrival} have a rate"
             faults.append(Fault(field="load.request_rate", rule=rule, fix="Give requests a second"))
         if self.goal.kind == "capacity" and self.load.client != "builtin":
-            faults.append(Fault(field="load.client", value=repr(self.load.client), rule="capacity is found by the built-in client only"))
+            rule, fix = "capacity is found by the built-in client only", "Give concurrency or request_rate, or leave client out"
+            faults.append(Fault(field="load.client", value=repr(self.load.client), rule=rule, fix=fix))
         if faults:
             raise Refused(faults)
         return self

@@ -22,7 +22,7 @@ from autoscout.backends._shared.cache import cache_folder, made_once
 from autoscout.backends._shared.server import NotUp, Server, ServerEnded, log_text
 from autoscout.backends._shared.serving.check import WrongAnswer, distance, judge, sane, speak
 from autoscout.backends._shared.serving.client import Broken, Client
-from autoscout.backends._shared.serving.measure import Bounded, Failed, Measuring
+from autoscout.backends._shared.serving.measure import Failed, Measuring
 from autoscout.backends._shared.serving.plan import LOG, PLAN, RESULT, STAGE, Plan
 from autoscout.common.folders import write_whole
 from autoscout.common.processes import begin_program
@@ -50,8 +50,6 @@ class Trial:
         """0 when there are metrics."""
         try:
             self.result = self._run()
-        except Bounded as early:
-            self.result = {"bounds": early.bounds, "reason": str(early), "metrics": {}, "notes": early.notes}
         except Failed as error:
             self.result = {"failure": error.kind, "reason": str(error), "returncode": error.returncode}
         except BaseException as error:

@@ -1,0 +1,72 @@
+"""The other load generators themselves, against the small server: started by a trial, read by a trial. See `make test-vllm`."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from serving_trials import plan, run
+
+from autoscout.backends._shared.serving.others import PROGRAMS
+from autoscout.core.trial import Status
+
+pytestmark = pytest.mark.engines
+ROOT = Path(__file__).parents[2]
+VLLM_PYTHON = Path(os.environ.get("AUTOSCOUT_VLLM_PYTHON", str(ROOT / ".venv-vllm" / "bin" / "python")))
+CLIENTS = Path(os.environ.get("AUTOSCOUT_CLIENTS", str(ROOT / ".venv-clients" / "bin")))
+WORDS = 2000
+REQUESTS, INPUT, OUTPUT = 24, 32, 8
+COMMANDS = {
+    "vllm": [str(VLLM_PYTHON), "-m", "vllm.entrypoints.cli.main", "bench", "serve"],
+    "sglang": ["env", f"PYTHONPATH={VLLM_PYTHON.parents[1] / 'sglang'}", str(VLLM_PYTHON), "-m", "sglang.bench_serving"],
+    "guidellm": [str(CLIENTS / "guidellm"), "run"],
+    "aiperf": [str(CLIENTS / "aiperf"), "profile"],
+}
+
+
+def tokenizer(folder: Path) -> Path:
+    """A tokenizer for which a token is a word, as it is for the small server."""
+    folder.mkdir()
+    vocab = {"[UNK]": 0, "[EOS]": 1, **{f"t{number}": number for number in range(2, WORDS)}}
+    special = [{"id": vocab[word], "content": word, "special": True, **dict.fromkeys(MARKS, False)} for word in ("[UNK]", "[EOS]")]
+    made = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": special, "normalizer": None, "post_processor": None,
+            "pre_tokenizer": {"type": "WhitespaceSplit"}, "decoder": None,
+            "model": {"type": "WordLevel", "vocab": vocab, "unk_token": "[UNK]"}}  # fmt: skip
+    named = {"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": "[UNK]", "eos_token": "[EOS]", "model_max_length": 4096}
+    shape = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": WORDS, "max_position_embeddings": 4096}
+    for name, data in (("tokenizer.json", made), ("tokenizer_config.json", named), ("config.json", shape)):
+        (folder / name).write_text(json.dumps(data))
+    return folder
+
+
+MARKS = ("single_word", "lstrip", "rstrip", "normalized")
+
+
+@pytest.mark.parametrize("arrival", ["closed", "poisson"])
+@pytest.mark.parametrize("client", PROGRAMS)
+def test_a_trial_with_the_program_itself(tmp_path: Path, client: str, arrival: str) -> None:
+    command = COMMANDS[client]
+    needed = next(word for word in command if word.startswith("/"))
+    if not Path(needed).exists():
+        pytest.skip(f"no {needed}: `make test-vllm` installs it")
+    folder = tokenizer(tmp_path / "tokenizer")
+    load = {"client": client, "client_command": command, "requests": REQUESTS, "input_tokens": INPUT, "output_tokens": OUTPUT}
+    load |= {"concurrency": 4} if arrival == "closed" else {"concurrency": 0, "arrival": arrival, "request_rate": 20.0}
+    goal = {"kind": "latency", "slo": ["p95_ttft_ms<=10000"]}
+    served = ("--served-model-name", str(folder), "--vocab-size", str(WORDS))
+    given = plan(*served, load=load, goal=goal, tokenizer=str(folder), vocab_size=WORDS, limit_s=600.0).model_copy(
+        update={"model": str(folder)}
+    )
+    offline = {} if client == "aiperf" else {"HF_HUB_OFFLINE": "1"}  # offline, AIPerf takes a folder for the name of a download
+    found, done = run(given, tmp_path, env=offline, limit_s=660.0)
+    log = tmp_path / "client.log"
+    assert found.status is Status.OK, f"{found.reason}\n{log.read_text()[-3000:] if log.exists() else done.stderr}"
+    metrics = found.metrics
+    assert (metrics["completed"], metrics["failed"]) == (REQUESTS, 0)
+    assert metrics["output_tokens"] == REQUESTS * OUTPUT
+    assert metrics["input_tokens"] == pytest.approx(REQUESTS * INPUT, rel=0.1)
+    assert 0 < metrics["median_ttft_ms"] <= metrics["p99_ttft_ms"] <= metrics["p99_e2el_ms"]
+    assert metrics["request_throughput"] > 0
+    assert {f"{name}_{latency}_ms" for name in ("mean", "median", "p95", "p99") for latency in ("ttft", "tpot", "e2el")} <= metrics.keys()

@@ -15,9 +15,11 @@ from megatron_checkout import LOGS, make_checkout
 
 from autoscout.backends._shared.engine.table import table_for, versions
 from autoscout.backends.megatron import MegatronBackend
+from autoscout.backends.pytorch import PyTorchBackend
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
-from autoscout.core.task import Task
+from autoscout.core.task import Direction, Task
+from autoscout.study.campaign import read_campaign
 from autoscout.study.start import find_simulator
 from autoscout.testing.backend import BackendSuite, example
 
@@ -249,6 +251,23 @@ def test_bad_descriptions_are_refused_with_the_next_step(tmp_path: Path, checkou
     assert "latent attention" in faults_of(gpus, model="deepseek-v3")[0]
     assert "unknown model" in faults_of(gpus, model="no-such-model")[0]
     assert "run on one machine" in faults_of({"gpus": "16xA100-80", "nodes": 2, "cores": 8}, model="gpt-350m")[0]
+
+
+def test_tflops_are_a_goal_of_this_backend_only(checkout: Path) -> None:
+    given = {"workload": {**DENSE, "checkout": str(checkout)}, "hardware": {"gpus": "8xA100-80", "cores": 8}}
+    assert BACKEND.task({**given, "objective": {"metric": "tflops_per_gpu"}}).objective.direction is Direction.MAXIMIZE
+    with pytest.raises(ConfigError, match="tflops_per_gpu"):
+        PyTorchBackend().task({"workload": {"model": "tiny"}, "hardware": CPU, "objective": {"metric": "tflops_per_gpu"}})
+
+
+def test_the_recipe_is_a_good_campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_checkout(tmp_path / "Megatron-LM")
+    monkeypatch.chdir(tmp_path)
+    campaign = read_campaign(Path(__file__).parents[2] / "recipes" / "megatron_lm.yaml")
+    hardware = {**campaign.hardware, "gpu": "A100-80", "cores": 8}
+    task = BACKEND.task({"workload": campaign.workload, "hardware": hardware, "objective": {"limits": list(campaign.goal.slo)}})
+    assert task.workload["core_version"] == "0.16.1"
+    assert BACKEND.space(task).default()["tp"] == 4
 
 
 def test_the_training_simulator_is_a_prior_on_gpus(checkout: Path) -> None:

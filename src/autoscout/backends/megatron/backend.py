@@ -15,6 +15,7 @@ from autoscout.backends._shared.engine.space import ALL, resting
 from autoscout.backends._shared.engine.table import EngineTable, table_for
 from autoscout.backends._shared.training.backend import TrainingBackend, near
 from autoscout.backends._shared.training.export import REAL_STEPS, export_files, torchrun
+from autoscout.backends._shared.training.files import TFLOPS
 from autoscout.backends._shared.training.launch import WORK, training_launch
 from autoscout.backends._shared.training.machine import local_processes
 from autoscout.backends._shared.training.outside import environment
@@ -55,7 +56,7 @@ class MegatronBackend(TrainingBackend):
         return {"workload": {"model": "micro", "most_steps": 6, "loss_steps": 4}, "hardware": {"device": "cpu", "gpus": 0}}
 
     def task(self, given: Mapping[str, object]) -> Task:
-        task = read_training_task("megatron", given, _read, ("torch", CORE))
+        task = read_training_task("megatron", given, _read, ("torch", CORE), metrics=(TFLOPS,))
         workload, knobs = workload_of(Workload, task), self.space(task).knobs
         refuse_if(
             [
@@ -67,7 +68,8 @@ class MegatronBackend(TrainingBackend):
         return task
 
     def load(self, task: Task) -> str:
-        workload, shape = workload_of(Workload, task), workload_of(Workload, task).shape
+        workload = workload_of(Workload, task)
+        shape = workload.shape
         how = f"{workload.script} of {workload.checkout}" if workload.checkout else "megatron-core's own model and schedules"
         return (
             f"Steps of training {workload.model} ({shape['layers']} layers) with {how} on {task.hardware['processes']} processes: "
@@ -88,15 +90,13 @@ class MegatronBackend(TrainingBackend):
         return resting(table, known, free=workload_of(Workload, task).free, allow_lossy=True)
 
     def hints(self, task: Task) -> tuple[Config, ...]:
-        """What Megatron's own guides turn on first: the distributed optimizer with overlap, and with it the next larger layouts."""
-        space = self.space(task)
+        """What Megatron's own guides turn on first: the distributed optimizer with overlap, and the smallest other layouts."""
+        space, processes = self.space(task), int(task.hardware["processes"])
         sharded = {"distributed_optimizer": True, "overlap_grad_reduce": True, "overlap_param_gather": True}
-        wanted: list[dict[str, Any]] = [sharded, {"recompute": "selective", **sharded}]
-        if int(task.hardware["processes"]) > 1:
-            half = max(1, int(task.hardware["processes"]) // 2)
-            wanted += [{"tp": 2, "dp": half, "sequence_parallel": True}, {"pp": 2, "dp": half}]
-        else:
-            wanted = [{"recompute": "selective"}, {"micro_batch": 4}]
+        wanted: list[dict[str, Any]] = [{"recompute": "selective", "attention": "sdpa"}, {"micro_batch": 4, "attention": "sdpa"}]
+        if processes > 1:
+            half = max(1, processes // 2)
+            wanted = [sharded, {"tp": 2, "dp": half, "sequence_parallel": True}, {"pp": 2, "dp": half}]
         found = [near(space, values) for values in wanted]
         return tuple(dict.fromkeys(config for config in found if config is not None and config != space.default()))
 

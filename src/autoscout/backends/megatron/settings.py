@@ -17,7 +17,8 @@ from autoscout.core.config import Value
 
 FILE = "megatron.json"
 OVERLAP = "tp_comm_overlap.yaml"
-RATE = 1e-3  # of Adam
+RATE = 1e-3  # of Adam, for the built-in models
+LARGE_RATE = 1e-4  # for a checkout: large models begin without a warm-up here
 LOSS_SCALE = 65536.0  # that fp16 starts with: Megatron's own, 2^32, would skip the steps that are compared
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "bfloat16"}
 CLASSES = ("TransformerConfig", "DistributedDataParallelConfig", "OptimizerConfig")
@@ -190,7 +191,7 @@ def _run_words(workload: Workload) -> list[str]:
     named = {word.partition("=")[0] for word in given}
     words = ["--global-batch-size", str(workload.global_batch), "--train-iters", "{steps}"]
     if "--lr" not in named:
-        words += ["--lr", str(RATE), "--lr-decay-style", "constant"]
+        words += ["--lr", f"{LARGE_RATE:g}", "--lr-decay-style", "constant"]
     if not named & set(DATA_FLAGS):
         words += ["--mock-data", "--split", "99,1,0"]
         if "--tokenizer-type" not in named:

@@ -12,5 +12,5 @@ STARTING = ("", "starting", "building")
 """Stages before the first step: memory that runs out then does so at the start."""
 
 THROUGHPUTS = ("tokens_per_s", "samples_per_s")
-TFLOPS = "tflops_per_gpu"  # of model FLOPs, where the program that trains counts them
-METRICS = (*THROUGHPUTS, "step_ms", "peak_mem_gib", "free_mem_gib", "loss_after", TFLOPS)
+METRICS = (*THROUGHPUTS, "step_ms", "peak_mem_gib", "free_mem_gib", "loss_after")
+TFLOPS = "tflops_per_gpu"  # of the model's arithmetic, where the program that trains counts it

@@ -22,7 +22,13 @@ MEASURING = frozenset(Training.model_fields) - {"seed"}
 
 
 def read_training_task(
-    system: str, given: Mapping[str, object], read: Reader[Kind], packages: Sequence[str], *, alone: bool = False
+    system: str,
+    given: Mapping[str, object],
+    read: Reader[Kind],
+    packages: Sequence[str],
+    *,
+    alone: bool = False,
+    metrics: Sequence[str] = (),
 ) -> Task:
     """The task, filled up with facts of this machine.
 
@@ -32,6 +38,7 @@ def read_training_task(
         read: Of its workload.
         packages: Whose versions matter.
         alone: Take one process on a machine without GPUs, instead of two.
+        metrics: That this system reports besides those of all training.
 
     Raises:
         ConfigError: all faults at once; those of the hardware first, since the workload is read by it.
@@ -43,7 +50,7 @@ def read_training_task(
     wrong = read_fields(Hardware, hardware, "hardware")[1]
     refuse_if([*blocks.faults, *wrong] if wrong else [])
     workload, faults = read(blocks.workload, hardware)
-    objective, more = read_goal(blocks.objective, workload.max_loss_gap)
+    objective, more = read_goal(blocks.objective, workload.max_loss_gap, metrics)
     own = getattr(workload, "command", "") or getattr(workload, "checkout", "")
     refuse_if([*blocks.faults, *one_machine(hardware, own), *faults, *more])
     return Task(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -141,9 +141,15 @@ def fill_model(given: Built, device: str, processes: int, *, replicas: bool = Tr
     return filled, []
 
 
-def read_goal(data: Mapping[str, Any], gap: float) -> tuple[Objective, list[Fault]]:
-    """The objective: tokens per second, with the loss as a guard, so that no configuration wins by learning less."""
-    objective, faults = read_objective(data, metrics=METRICS, default=THROUGHPUTS[0], direction=natural_direction)
+def read_goal(data: Mapping[str, Any], gap: float, more: Sequence[str] = ()) -> tuple[Objective, list[Fault]]:
+    """The objective: tokens per second, with the loss as a guard, so that no configuration wins by learning less.
+
+    Args:
+        data: As it was described.
+        gap: How far, relative to the default's, the loss may be above it.
+        more: Metrics that only this program reports.
+    """
+    objective, faults = read_objective(data, metrics=(*METRICS, *more), default=THROUGHPUTS[0], direction=natural_direction)
     bounded = {objective.metric, *(guard.metric for guard in objective.guards), *(limit.metric for limit in objective.limits)}
     if LOSS not in bounded:
         objective = replace(objective, guards=(*objective.guards, Guard(metric=LOSS, op="<=", times=round(1 + gap, 6))))

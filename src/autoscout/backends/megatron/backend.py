@@ -85,9 +85,7 @@ class MegatronBackend(TrainingBackend):
 
     def resting(self, task: Task) -> tuple[str, ...]:
         """Knobs that a study leaves at their default unless they are set."""
-        table, space = self.table(task), self.space(task)
-        known = Space([knob for name, knob in space.knobs.items() if name in table.knobs], facts=space.facts)
-        return resting(table, known, free=workload_of(Workload, task).free, allow_lossy=True)
+        return resting(self.table(task), self.space(task), free=workload_of(Workload, task).free, allow_lossy=True)
 
     def hints(self, task: Task) -> tuple[Config, ...]:
         """What Megatron's own guides turn on first: the distributed optimizer with overlap, and the smallest other layouts."""

@@ -89,8 +89,9 @@ def resting(table: EngineTable, space: Space, *, free: Collection[str], allow_lo
         allow_lossy: Search knobs that change the answers too.
     """
     kept = []
-    for name in space.knobs:
-        row = table.knobs[name]
+    for name, row in table.knobs.items():
+        if name not in space.knobs:
+            continue
         usual = row.matters >= SEARCHED and (allow_lossy or not row.lossy)
         freed = name in free or (ALL in free and (allow_lossy or not row.lossy))
         if not usual and not freed:

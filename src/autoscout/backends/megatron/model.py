@@ -15,6 +15,7 @@ from megatron.core.transformer.module import Float16Module, MegatronModule
 from megatron.core.transformer.moe import moe_utils
 from megatron.core.transformer.spec_utils import ModuleSpec
 from megatron.core.transformer.transformer_config import TransformerConfig
+from torch import distributed
 from torch.nn import functional
 
 if not hasattr(moe_utils, "te_general_gemm"):
@@ -57,8 +58,8 @@ def transformer_config(settings: Mapping[str, Any], layers: int) -> TransformerC
         fields["moe_layer_freq"] = fields["moe_layer_freq"][:layers]
     activation = functional.silu if settings["activation"] == "silu" else functional.gelu
     # A send of gloo reads the memory of an output until it is through, so that memory may be taken back only where NCCL sends.
-    on_gpu = torch.cuda.is_available()
-    return TransformerConfig(**fields, activation_func=activation, deallocate_pipeline_outputs=on_gpu)
+    taken_back = not (distributed.is_initialized() and distributed.get_backend() == "gloo")
+    return TransformerConfig(**fields, activation_func=activation, deallocate_pipeline_outputs=taken_back)
 
 
 def build_parts(settings: Mapping[str, Any], config: TransformerConfig, shape: Mapping[str, Any], seed: int) -> list[Any]:

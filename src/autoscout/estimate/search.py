@@ -259,9 +259,9 @@ def _serving(
     scale = local("serving", reading.cluster.groups[0][0].name)
     simulator = ServingModel(ServingOptions(calibration=calibration, factor=scale.factor))
     configs = deployments(reading, pins, **offered)
-    compared = len(configs)
+    compared, room = len(configs), None
     if reading.capacity:
-        configs = _promising(simulator, configs, task)
+        configs, room = _promising(simulator, configs, task)
     prediction = simulator.predict(configs, task)
     values = [simulator.metrics(config, task) for config in configs]
     replicas = np.array([float(config["data_parallel_size"] or 1) for config in configs])  # fewer, larger ones come closer to fitting
@@ -283,7 +283,7 @@ def _serving(
             for row in _distinct(order.tolist(), configs, values)[:top]
         ),
         compared=compared,
-        fitting=int((prediction.feasible >= LIKELY).sum()),
+        fitting=int((prediction.feasible >= LIKELY).sum()) if room is None else room,
         made_from=serving_calibration(calibration or None).made_from,
         objective=task.objective.metric,
         local=scale.sentence,
@@ -297,11 +297,11 @@ def _factor(name: str, factor: float) -> float:
     return factor if name.endswith("_ms") else 1.0 / factor
 
 
-def _promising(simulator: ServingModel, configs: Sequence[Config], task: Task) -> list[Config]:
-    """Those that answer most with all hands busy, which no rate within limits passes by much."""
+def _promising(simulator: ServingModel, configs: Sequence[Config], task: Task) -> tuple[list[Config], int]:
+    """Those that answer most with all hands busy, which no rate within limits passes by much; and how many have room at all."""
     rates = np.array([simulator.busy_rate(config, task) for config in configs])
     order = np.argsort(-np.nan_to_num(rates, nan=0.0), kind="stable")
-    return [configs[row] for row in order[:PROBED].tolist()]
+    return [configs[row] for row in order[:PROBED].tolist()], int(np.isfinite(rates).sum())
 
 
 def _check_limits(task: Task) -> None:

@@ -34,7 +34,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "norm_bytes": (10.0, 300.0),
     "layer_host_s": (1e-5, 5e-3),
     "host_skew": (1e-4, 0.05),
-    "micro_host_s": (1e-5, 1e-2),
+    "micro_host_s": (1e-5, 2e-3),
     "head_host_s": (1e-5, 1e-2),
     "step_host_s": (1e-3, 0.1),
     "bus_scale": (0.3, 1.1),

@@ -10,6 +10,7 @@ import typer
 from rich.table import Table
 
 from autoscout.cli import _options as options
+from autoscout.cli import control as live
 from autoscout.cli.assess import assess
 from autoscout.core import plugins
 from autoscout.core.config import Config
@@ -34,6 +35,8 @@ app = typer.Typer(help="Simulate and tune the scheduler of a GPU cluster.", no_a
 traces = typer.Typer(help="Describe, convert, generate, slice and plot traces.", no_args_is_help=True)
 app.add_typer(traces, name="trace")
 app.command("assess")(assess)
+for _verb in (live.control, live.status, live.history, live.explain, live.approve, live.rollback):
+    app.command(_verb.__name__)(_verb)
 
 Source = Annotated[str, typer.Option("--trace", help="A trace file, or synthetic:PROFILE[:JOBS[:DAYS[:SEED]]].")]
 TracePath = Annotated[str, typer.Argument(help="A trace file, or synthetic:PROFILE[:JOBS[:DAYS[:SEED]]].")]

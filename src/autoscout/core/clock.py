@@ -55,6 +55,22 @@ class VirtualClock:
             self._now_s += max(0.0, duration_s)
 
 
+class FastClock:
+    """A clock that runs a number of times as fast as the system's, from a moment on."""
+
+    def __init__(self, speed: float, start_s: float = 0.0) -> None:
+        self._speed, self._start_s, self._began_s = speed, start_s, time.monotonic()
+
+    def now_s(self) -> float:
+        return self._start_s + self.span_s()
+
+    def span_s(self) -> float:
+        return (time.monotonic() - self._began_s) * self._speed
+
+    def sleep(self, duration_s: float) -> None:
+        time.sleep(max(0.0, duration_s) / self._speed)
+
+
 def cpu_s() -> float:
     """Seconds of CPU that this process has used, all threads together: what a proposal costs, whoever else uses the machine."""
     return time.process_time()

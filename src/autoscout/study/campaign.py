@@ -263,7 +263,7 @@ def read_campaign(path: Path, change: Callable[[Mapping[str, Any]], Mapping[str,
     """
     root = load(path)
     faults: list[Fault] = []
-    places = _places(root, faults)
+    places = places_of(root, faults)
     if faults:
         raise ConfigError(faults)
     campaign = build_campaign(change(root.value), where=str(path), places=places)
@@ -271,7 +271,7 @@ def read_campaign(path: Path, change: Callable[[Mapping[str, Any]], Mapping[str,
     return campaign
 
 
-def _places(item: Item, faults: list[Fault], path: Place = ()) -> dict[Place, str]:
+def places_of(item: Item, faults: list[Fault], path: Place = ()) -> dict[Place, str]:
     """Where every value of a document stands; keys that stand twice go to `faults`."""
     found = {path: item.place}
     inside: dict[str | int, Item] = {}
@@ -280,7 +280,7 @@ def _places(item: Item, faults: list[Fault], path: Place = ()) -> dict[Place, st
     elif isinstance(item.node, yaml.SequenceNode):
         inside.update(enumerate(item.items(faults)))
     for name, value in inside.items():
-        found |= _places(value, faults, (*path, name))
+        found |= places_of(value, faults, (*path, name))
     return found
 
 

@@ -13,10 +13,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from autoscout.core.clock import RealClock
 from autoscout.core.errors import Fault, StoreError
 from autoscout.core.log import logger
-from autoscout.store.sql import schema as schema
 from autoscout.store.sql.engine import WRITES, connect, locate
 from autoscout.store.sql.errors import is_outage, translate, translate_os
 from autoscout.store.sql.journal import sync_folder
+from autoscout.store.sql.schema import STUDIES, Tables
 
 log = logger(__name__)
 
@@ -28,7 +28,8 @@ Answer = TypeVar("Answer")
 class Database:
     """A database with the current tables. Every failure leaves it as a `StoreError`."""
 
-    def __init__(self, target: str | os.PathLike[str], create: bool) -> None:
+    def __init__(self, target: str | os.PathLike[str], create: bool, tables: Tables = STUDIES) -> None:
+        self._tables = tables
         url = locate(target)
         file = Path(str(url.database)) if url.get_backend_name() == "sqlite" else None
         new = file is not None and not file.exists()
@@ -65,7 +66,7 @@ class Database:
 
         def attempt(again: bool) -> Answer:
             with self._engine.connect().execution_options(**WRITES) as connection, connection.begin():
-                schema.check_version(connection, self.location)
+                self._tables.check_version(connection, self.location)
                 if connection.dialect.name == "postgresql":
                     # A server may be set to answer before the disk has the commit; not for us.
                     off = "current_setting('synchronous_commit') = 'off'"
@@ -81,10 +82,10 @@ class Database:
 
     def _prepare(self) -> None:
         with self._engine.connect() as connection, connection.begin():
-            current = schema.is_current(connection, self.location)
+            current = self._tables.is_current(connection, self.location)
         if not current:
             with self._engine.connect().execution_options(**WRITES) as connection, connection.begin():
-                schema.prepare(connection, self.location)
+                self._tables.prepare(connection, self.location)
 
     def _patiently(self, attempt: Callable[[bool], Answer]) -> Answer:
         """Sit out a short outage of the server: a measured trial is worth waiting for."""

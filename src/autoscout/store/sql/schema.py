@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from sqlalchemy import (
     Column,
@@ -71,49 +72,60 @@ claims = Table(
 )
 
 
-def prepare(connection: Connection, location: str) -> None:
-    """Bring the database of a write transaction to this version; creates what is not there.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Tables:
+    """A set of tables with a version of its own; several sets may live in one database.
 
-    Safe when several processes do it at once: the transaction is the only one that writes until it ends.
+    Attributes:
+        metadata: The tables as they are now.
+        schema: The one of them that holds the version.
+        version: The newest that this AutoScout knows.
+        migrations: Version -> the step to the next one.
     """
-    if connection.dialect.name == "postgresql":
-        connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('autoscout_schema'))"))
-    if not inspect(connection).has_table(schema.name):
-        metadata.create_all(connection)
-        connection.execute(insert(schema).values(version=VERSION))
-        return
-    if connection.dialect.name == "postgresql":
-        connection.execute(text("LOCK TABLE autoscout_schema IN ACCESS EXCLUSIVE MODE"))  # waits for writers of the old version
-    version = _version(connection, location)
-    while version < VERSION:
-        log.info("%s: migrating the store from schema version %d to %d", location, version, version + 1)
-        _MIGRATIONS[version](connection)
-        version += 1
-        connection.execute(update(schema).values(version=version))
 
+    metadata: MetaData
+    schema: Table
+    version: int
+    migrations: Mapping[int, Callable[[Connection], None]]
 
-def is_current(connection: Connection, location: str) -> bool:
-    """Whether the database has this version's tables; refuses newer ones."""
-    return inspect(connection).has_table(schema.name) and _version(connection, location) == VERSION
+    def prepare(self, connection: Connection, location: str) -> None:
+        """Bring the database of a write transaction to this version; creates what is not there.
 
+        Safe when several processes do it at once: the transaction is the only one that writes until it ends.
+        """
+        name = self.schema.name
+        if connection.dialect.name == "postgresql":
+            connection.execute(text(f"SELECT pg_advisory_xact_lock(hashtext('{name}'))"))
+        if not inspect(connection).has_table(name):
+            self.metadata.create_all(connection)
+            connection.execute(insert(self.schema).values(version=self.version))
+            return
+        if connection.dialect.name == "postgresql":
+            connection.execute(text(f"LOCK TABLE {name} IN ACCESS EXCLUSIVE MODE"))  # waits for writers of the old version
+        version = self.check_version(connection, location)
+        while version < self.version:
+            log.info("%s: migrating the store from schema version %d to %d", location, version, version + 1)
+            self.migrations[version](connection)
+            version += 1
+            connection.execute(update(self.schema).values(version=version))
 
-def check_version(connection: Connection, location: str) -> None:
-    """Refuse to write into tables that another process has migrated since we opened them."""
-    _version(connection, location)
+    def is_current(self, connection: Connection, location: str) -> bool:
+        """Whether the database has this version's tables; refuses newer ones."""
+        return inspect(connection).has_table(self.schema.name) and self.check_version(connection, location) == self.version
 
-
-def _version(connection: Connection, location: str) -> int:
-    version = connection.execute(select(schema.c.version)).scalar()
-    if not isinstance(version, int) or not 1 <= version <= VERSION:
-        newer = isinstance(version, int) and version > VERSION
-        rule = f"this AutoScout knows stores up to schema version {VERSION}"
-        fix = (
-            "It was written by a newer one: pip install --upgrade autoscout"
-            if newer
-            else "Give another store; this one was not made by AutoScout"
-        )
-        raise StoreError(Fault(where=location, field="schema version", value=str(version), rule=rule, fix=fix))
-    return version
+    def check_version(self, connection: Connection, location: str) -> int:
+        """The version of the database; refuses tables that another process has migrated beyond ours."""
+        version = connection.execute(select(self.schema.c.version)).scalar()
+        if not isinstance(version, int) or not 1 <= version <= self.version:
+            newer = isinstance(version, int) and version > self.version
+            rule = f"this AutoScout knows stores up to schema version {self.version}"
+            fix = (
+                "It was written by a newer one: pip install --upgrade autoscout"
+                if newer
+                else "Give another store; this one was not made by AutoScout"
+            )
+            raise StoreError(Fault(where=location, field="schema version", value=str(version), rule=rule, fix=fix))
+        return version
 
 
 def _one_to_two(connection: Connection) -> None:
@@ -144,3 +156,6 @@ def _one_to_two(connection: Connection) -> None:
 
 _MIGRATIONS: dict[int, Callable[[Connection], None]] = {1: _one_to_two}
 """Version -> the step to the next one."""
+
+STUDIES = Tables(metadata=metadata, schema=schema, version=VERSION, migrations=_MIGRATIONS)
+"""What studies are kept in."""

@@ -1,0 +1,218 @@
+"""`autoscout sched control` and the verbs around it: keep the settings of a live scheduler tuned."""
+
+from __future__ import annotations
+
+import fcntl
+import getpass
+import math
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from autoscout.cli import _options as options
+from autoscout.control import actions
+from autoscout.control.explain import explanation, one_line
+from autoscout.control.ledger import Ledger
+from autoscout.control.settings import Settings, read_settings
+from autoscout.core.clock import RealClock
+from autoscout.core.errors import ConfigError, Fault, PluginError
+from autoscout.sched.source import moment
+
+Config = Annotated[Path, typer.Argument(help="YAML file of the controller; see the guide.")]
+Number = Annotated[int, typer.Argument(help="Number of the decision; `autoscout sched history` lists them.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+
+
+def control(
+    config: Config,
+    once: Annotated[bool, typer.Option("--once", help="Look and decide once, then end.")] = False,
+    what_if: Annotated[str, typer.Option("--what-if", help="Only predict the gain of every value of this knob on the current queue.")] = "",
+    history: Annotated[list[str] | None, typer.Option("--import", help="First import the jobs of this trace; may be repeated.")] = None,
+    until: Annotated[str, typer.Option("--until", help="End at this date or second of the cluster's clock.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Watch a cluster and tune its scheduler: observe, propose or apply, within the bounds of the file."""
+    from autoscout.control.begin import controller
+
+    settings = read_settings(config)
+    with _alone(settings):
+        made = controller(settings)
+        try:
+            _import(made.repository, settings.cluster, history or [])
+            if what_if:
+                made.look()
+                _show_what_if(made.what_if(what_if), what_if, as_json)
+                return
+            if once:
+                made.tick()
+                entries = made.ledger.history(most=1)
+                _show([one_line(entry) for entry in entries] or [made.state.words], [entry.to_json() for entry in entries], as_json)
+                return
+            _serve(made, settings, moment(until, "until", math.inf))
+        finally:
+            made.close()
+
+
+def status(config: Config, as_json: Json = False) -> None:
+    """Show the settings in force, the queue, and what waits for approval."""
+    with _ledger(config) as (settings, ledger):
+        seen = ledger.last_sample()
+        waiting = ledger.in_state("proposed", "approved", "applying", "unsure", "applied")
+        if as_json:
+            sample = {} if seen is None else {"at_s": seen[0], **seen[1]}
+            options.emit({"cluster": settings.cluster, "mode": settings.mode, **sample, "open": [entry.to_json() for entry in waiting]})
+            return
+        if seen is None:
+            options.console.print("No controller has looked at this cluster yet.", markup=False, highlight=False)
+            return
+        table = Table("setting", "value")
+        for name, value in seen[1]["settings"].items():
+            table.add_row(name, str(value))
+        options.console.print(table)
+        about = seen[1]
+        line = f"{settings.cluster}, mode {settings.mode}: {about['waiting']} jobs wait, {about['running']} run, load {about['load']:.2f}"
+        _show([line, *(one_line(entry) for entry in waiting)], [], False)
+
+
+def history(
+    config: Config,
+    days: Annotated[float, typer.Option("--days", min=0.01, help="The last days.")] = 7.0,
+    report: Annotated[Path | None, typer.Option("--report", help="Write report.md and plots of these days into this folder.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List the decisions of the last days, and write the report about them."""
+    from autoscout.control.report import write_report
+
+    with _ledger(config) as (settings, ledger):
+        seen = ledger.last_sample()
+        to_s = (seen[0] if seen else RealClock().now_s()) + 1.0
+        entries = ledger.history(to_s - days * 86_400.0, to_s)
+        if report:
+            write_report(ledger, report, to_s - days * 86_400.0, to_s, simulated=settings.live.get("kind") == "replay")
+        lines = [one_line(entry) for entry in entries] or ["No decision yet."]
+        _show([*lines, *([f"Report in {report}"] if report else [])], [entry.to_json() for entry in entries], as_json)
+
+
+def explain(config: Config, number: Number, as_json: Json = False) -> None:
+    """Say why a decision was made, how sure it was, and what became of it."""
+    with _ledger(config) as (_, ledger):
+        entry = ledger.entry(number)
+        lines = [line for line in ledger.log(entry.at_s - 1.0) if line[2] == number]
+        _show([explanation(entry, lines)], [entry.to_json()], as_json)
+
+
+def approve(
+    config: Config,
+    number: Number,
+    refuse: Annotated[bool, typer.Option("--refuse", help="Refuse it instead.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Approve a proposal; the controller applies it at its next look."""
+    with _ledger(config) as (settings, ledger):
+        actions.require_changing(settings.mode)
+        act = actions.refuse if refuse else actions.approve
+        entry = act(ledger, number, getpass.getuser(), RealClock().now_s())
+        _show([one_line(entry)], [entry.to_json()], as_json)
+
+
+def rollback(config: Config, number: Number, as_json: Json = False) -> None:
+    """Bring back the settings before a change; the controller does it at its next look."""
+    with _ledger(config) as (settings, ledger):
+        actions.require_changing(settings.mode)
+        user = getpass.getuser()
+        entry = actions.roll_back(ledger, number, user, f"asked for by {user}", RealClock().now_s())
+        _show([one_line(entry)], [entry.to_json()], as_json)
+
+
+@contextmanager
+def _ledger(config: Path) -> Iterator[tuple[Settings, Ledger]]:
+    settings = read_settings(config)
+    ledger = Ledger(settings.target, settings.cluster, create=False)
+    try:
+        yield settings, ledger
+    finally:
+        ledger.close()
+
+
+@contextmanager
+def _alone(settings: Settings) -> Iterator[None]:
+    """One controller per folder."""
+    folder = Path(settings.folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            rule, fix = "another controller is running here", "Stop it, or give this one a folder of its own"
+            raise ConfigError(Fault(where=str(folder), rule=rule, fix=fix)) from error
+        yield
+
+
+def _import(repository: object, cluster: str, sources: list[str]) -> None:
+    from autoscout.control.events import events_of_trace
+    from autoscout.control.repository import WorkloadRepository
+    from autoscout.sched.source import load_trace
+
+    assert isinstance(repository, WorkloadRepository)
+    for source in sources:
+        added = repository.add(cluster, events_of_trace(load_trace(source)))
+        options.errors.print(f"{source}: {added.new} new events, {added.known} known", markup=False, highlight=False)
+
+
+def _serve(made: object, settings: Settings, until_s: float) -> None:
+    """Run until told to stop, with the service where the file asks for one."""
+    from autoscout.control.controller import Controller
+
+    assert isinstance(made, Controller)
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    running = []
+    if settings.service is not None:
+        try:
+            from autoscout.control.service.server import Server
+        except ImportError as error:
+            rule = f"the service needs packages that are not installed ({error})"
+            raise PluginError(Fault(where="service", rule=rule, fix="pip install 'autoscout[control]'")) from error
+        server = Server(made, settings.service)
+        server.start()
+        made.after_tick = server.tell_health
+        running.append(server.stop)
+        options.errors.print(f"service on port {server.port}", markup=False, highlight=False)
+        if settings.service.metrics:
+            from autoscout.control.metrics import MetricsServer
+            from autoscout.control.service.access import check_exposure
+
+            check_exposure(settings.service.metrics, False, False, "service")
+            metrics = MetricsServer(made, settings.service.metrics)
+            metrics.start()
+            running.append(metrics.stop)
+    try:
+        made.run(stop, until_s)
+    finally:
+        for end in running:
+            end()
+
+
+def _show_what_if(rows: Sequence[tuple[object, float]], knob: str, as_json: bool) -> None:
+    if as_json:
+        options.emit({"knob": knob, "gains": [{"value": value, "gain": gain} for value, gain in rows], "fidelity": "simulated"})
+        return
+    table = Table(knob, "predicted gain")
+    for value, gain in rows:
+        table.add_row(str(value), f"{gain:.3f}x")
+    options.console.print(table)
+
+
+def _show(lines: list[str], data: list[dict[str, object]], as_json: bool) -> None:
+    if as_json:
+        options.emit({"decisions": data})
+        return
+    for line in lines:
+        options.console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,1 @@
+"""A service that keeps the settings of a live scheduler tuned, within bounds that its operator sets."""

@@ -1,0 +1,127 @@
+"""Safety bounds of an operator: ranges, largest step, quiet hours, and how many changes a day."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from autoscout.common.suggest import suggestion
+from autoscout.core.config import Config, Value
+from autoscout.core.errors import ConfigError, Fault
+from autoscout.space import Choice, Flag, Grid, Knob, Space
+
+DAY_S = 86_400.0
+_HOURS = re.compile(r"([01]\d|2[0-4]):([0-5]\d)-([01]\d|2[0-4]):([0-5]\d)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """What a controller may do by itself.
+
+    Attributes:
+        ranges: Knob -> least and most, or a list of allowed values for a knob that is no number.
+        frozen: Knobs that stay as they are.
+        most_steps: Places along the values of a knob that one change may move it; 0: any.
+        quiet: Hours in which nothing is changed, such as `22:00-06:00`.
+        zone: Time zone of the quiet hours.
+        changes_per_day: Changes in any 24 hours; rollbacks do not count, they are always allowed.
+    """
+
+    ranges: Mapping[str, Sequence[Value]] = field(default_factory=dict)
+    frozen: Sequence[str] = ()
+    most_steps: int = 0
+    quiet: Sequence[str] = ()
+    zone: str = "UTC"
+    changes_per_day: int = 4
+
+    def check(self, space: Space) -> None:
+        """Refuse bounds that do not fit the knobs.
+
+        Raises:
+            ConfigError: all faults at once.
+        """
+        faults = []
+        for where, name in [*(("ranges", name) for name in self.ranges), *(("frozen", name) for name in self.frozen)]:
+            if name not in space.knobs:
+                faults.append(Fault(where="bounds", field=where, value=name, rule="no such knob", fix=suggestion(name, space.knobs)))
+        for name, allowed in self.ranges.items():
+            if name in space.knobs and not _within(space.knobs[name], allowed):
+                rule = f"leaves no value of {name}; a range is [least, most]"
+                faults.append(Fault(where="bounds", field=f"ranges.{name}", value=str(list(allowed)), rule=rule))
+        faults += [Fault(where="bounds", field="quiet", value=text, rule="must read HH:MM-HH:MM") for text in self.quiet if not _span(text)]
+        try:
+            ZoneInfo(self.zone)
+        except (ValueError, OSError, KeyError):
+            faults.append(Fault(where="bounds", field="zone", value=self.zone, rule="no such time zone", fix="Example: Europe/Berlin"))
+        if faults:
+            raise ConfigError(faults)
+
+    def narrowed(self, space: Space, now: Config) -> Space:
+        """The knobs with the values that the next change may give them; the ones in force are always among them."""
+        return Space([self._narrow(space.knobs[name], now) for name in space.declared], space.constraints, dict(space.facts))
+
+    def _narrow(self, knob: Knob, now: Config) -> Knob:
+        here = now.get(knob.name, knob.default)
+        values: list[Value] = list(_within(knob, self.ranges[knob.name])) if knob.name in self.ranges else list(knob.values)
+        if knob.ordered:
+            values = sorted({*values, here}, key=lambda value: float(value or 0))  # what is in force may lie between
+            if self.most_steps:
+                place = values.index(here)
+                values = values[max(0, place - self.most_steps) : place + self.most_steps + 1]
+        if knob.name in self.frozen:
+            values = [here]
+        return _like(knob, values if here in values else [*values, here], here)
+
+    def outside(self, space: Space, now: Config, after: Config) -> list[Fault]:
+        """Why a change may not be made: knobs that leave their range or move too far."""
+        allowed = self.narrowed(space, now)
+        faults = []
+        for name, value in after.items():
+            if name in allowed.knobs and value not in allowed.knobs[name]:
+                knob = allowed.knobs[name]
+                rule = f"is outside of the operator's bounds: {knob.values[0]} to {knob.values[-1]} now"
+                faults.append(Fault(where="bounds", field=name, value=str(value), rule=rule, fix="Change bounds in the configuration"))
+        return faults
+
+    def quiet_at(self, at_s: float) -> str:
+        """The quiet hours that a moment lies in; empty: none."""
+        local = datetime.fromtimestamp(at_s, UTC).astimezone(ZoneInfo(self.zone))
+        minute = local.hour * 60 + local.minute
+        for text in self.quiet:
+            begin, end = _span(text) or (0, 0)
+            inside = begin <= minute < end if begin <= end else minute >= begin or minute < end
+            if inside:
+                return text
+        return ""
+
+    def used_up(self, changes_s: Sequence[float], at_s: float) -> bool:
+        """Whether a day's changes have been made."""
+        return sum(at_s - DAY_S < moment <= at_s for moment in changes_s) >= self.changes_per_day
+
+
+def _within(knob: Knob, allowed: Sequence[Value]) -> list[Value]:
+    if not knob.ordered:
+        return [value for value in knob.values if value in allowed]
+    numbers: list[Any] = [value for value in allowed if isinstance(value, (int, float)) and not isinstance(value, bool)]
+    if len(numbers) != 2 or len(allowed) != 2:
+        return []
+    return [value for value in knob.values if numbers[0] <= float(value or 0) <= numbers[1]]
+
+
+def _like(knob: Knob, values: Sequence[Value], default: Value) -> Knob:
+    """A knob with other values."""
+    common: dict[str, Any] = {"default": default, "when": knob.when, "unit": knob.unit, "restart": knob.restart, "help": knob.help}
+    if knob.ordered:
+        return Grid(knob.name, values=values, log=knob.log, sparse=knob.sparse, **common)  # type: ignore[arg-type]
+    if isinstance(knob, Flag) and len(values) == 2:
+        return Flag(knob.name, sparse=knob.sparse, **common)
+    return Choice(knob.name, values, sparse=knob.sparse, **common)
+
+
+def _span(text: str) -> tuple[int, int] | None:
+    match = _HOURS.fullmatch(text.strip())
+    return (int(match[1]) * 60 + int(match[2]), int(match[3]) * 60 + int(match[4])) if match else None

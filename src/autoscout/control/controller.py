@@ -1,0 +1,361 @@
+"""The controller: looks at a cluster, decides, changes, and checks what came of it."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from autoscout.common.suggest import suggestion
+from autoscout.control import actions
+from autoscout.control.bounds import Bounds
+from autoscout.control.change import Changer, agrees
+from autoscout.control.decide import Adviser, Judged, view_of
+from autoscout.control.ledger import Entry, Ledger
+from autoscout.control.lookback import Period, look_back
+from autoscout.control.protocol import LiveError, LiveScheduler, Sight
+from autoscout.control.repository import HOUR_S, WorkloadRepository
+from autoscout.control.settings import Settings
+from autoscout.core.config import Config, Value
+from autoscout.core.errors import AutoScoutError, ConfigError, Fault
+from autoscout.core.log import logger
+from autoscout.sched.predict.features import Repository
+from autoscout.sched.snapshot import Snapshot
+from autoscout.sched.snapshot_file import read_snapshot, write_snapshot
+from autoscout.sched.tune.explain import why
+from autoscout.space import Space
+
+log = logger(__name__)
+
+CHANGING = ("hourly", "watch", "operator")
+"""Kinds of decisions that count against the changes of a day; a rollback is always allowed."""
+
+
+@dataclass
+class State:
+    """What a controller knows of itself, for its service; nothing here is needed after a restart."""
+
+    healthy: bool = False
+    words: str = "has not looked yet"
+    at_s: float = math.nan
+    looks: int = 0
+    failures: int = 0
+    load: float = math.nan
+    waiting: int = 0
+    running: int = 0
+    settings: Config = field(default_factory=Config)
+    sight: Sight | None = None
+
+
+class Controller:
+    """Keeps the settings of one cluster tuned.
+
+    It keeps no memory that matters: what it acts on is read back from the ledger, so it can be killed at any moment and started again.
+
+    Args:
+        settings: What the operator says.
+        live: The scheduler.
+    """
+
+    def __init__(self, settings: Settings, live: LiveScheduler) -> None:
+        self.settings, self.live = settings, live
+        self._folder = Path(settings.folder)
+        (self._folder / "marks").mkdir(parents=True, exist_ok=True)
+        self.repository = WorkloadRepository(settings.target)
+        self.ledger = Ledger(settings.target, settings.cluster)
+        self.changer = Changer(live=live, ledger=self.ledger, verify_s=settings.verify)
+        self.adviser = Adviser(live.model, settings.tuning.tuning())
+        self.bounds = settings.bounds.bounds()
+        self.state = State()
+        self.lock = threading.RLock()  # the service reads and asks from other threads
+        self.after_tick: Callable[[], None] = lambda: None
+        self._forgot_s = -math.inf
+
+    # ---------------------------------------------------------------------------------------------------------------------- the loop
+
+    def run(self, stop: threading.Event | None = None, until_s: float = math.inf) -> None:
+        """Look, again and again, until told to stop or until a moment of the live scheduler's clock."""
+        stop = stop or threading.Event()
+        clock = self.live.clock
+        self.ledger.note(clock.now_s(), "started", f"mode {self.settings.mode}")
+        while not stop.is_set() and clock.now_s() < until_s:
+            began_s = clock.span_s()
+            self.tick()
+            left_s = self.settings.look - (clock.span_s() - began_s)
+            while left_s > 0 and not stop.is_set():
+                step_s = min(left_s, max(1.0, self.settings.look / 10))
+                clock.sleep(step_s)
+                left_s -= step_s
+
+    def look(self) -> None:
+        """One look, without any decision.
+
+        Raises:
+            LiveError: the cluster does not answer.
+        """
+        with self.lock:
+            sight = self.live.look()
+            self.repository.add(self.settings.cluster, sight.events)
+            self._seen(sight)
+
+    def tick(self) -> None:
+        """One look, and whatever is due."""
+        self._tick()
+        self.after_tick()
+
+    def _tick(self) -> None:
+        with self.lock:
+            if self.changer.reconcile():
+                self._unhealthy("a change is half done and the scheduler does not answer")
+                return
+            try:
+                sight = self.live.look()
+            except LiveError as error:
+                self._unhealthy(str(error))
+                return
+            self.repository.add(self.settings.cluster, sight.events)
+            self._seen(sight)
+            self._carry_out(sight)
+            self._judge(sight)
+            kind = self._due(sight.at_s)
+            if kind:
+                self._decide(sight, kind)
+            if sight.at_s - self._forgot_s >= HOUR_S:
+                self._forgot_s = sight.at_s
+                self.repository.forget(self.settings.cluster, sight.at_s - self.settings.keep)
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self.repository.close()
+        self.ledger.close()
+
+    def _unhealthy(self, words: str) -> None:
+        if self.state.healthy or self.state.words != words:
+            self.ledger.note(self.live.clock.now_s(), "no answer", words)
+        self.state.healthy, self.state.words = False, words
+        self.state.failures += 1
+
+    def _seen(self, sight: Sight) -> None:
+        state, jobs = self.state, sight.snapshot.jobs
+        if state.sight is not None and sight.at_s < state.at_s:
+            words = f"the clock went back by {state.at_s - sight.at_s:.0f} s; decisions wait until it has caught up"
+            self.ledger.note(sight.at_s, "clock", words)
+        if state.sight is not None and sight.settings != state.settings:
+            self._note_outside(sight)
+        if not state.healthy:
+            self.ledger.note(sight.at_s, "answers", f"{len(jobs)} jobs, {sight.cluster.gpus} GPUs")
+        running = int(sight.snapshot.running.sum())
+        state.healthy, state.words, state.at_s, state.looks = True, "ok", sight.at_s, state.looks + 1
+        state.load = float(jobs.gpus.sum()) / sight.cluster.gpus
+        state.waiting, state.running = len(jobs) - running, running
+        state.settings, state.sight = sight.settings, sight
+        self.ledger.sample(
+            sight.at_s,
+            {"load": state.load, "waiting": state.waiting, "running": running, "settings": sight.settings.to_json()},
+        )
+
+    def _note_outside(self, sight: Sight) -> None:
+        """Somebody else may have changed settings: say so, and never fight over it."""
+        changed = {name: (self.state.settings.get(name), value) for name, value in sight.settings.items()}
+        odd = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in changed.items() if old != new)
+        last = self.ledger.last(*CHANGING, "rollback")
+        ours = last is not None and last.state in ("applied", "kept", "failed", "undone") and agrees(sight.settings, last.after)
+        if odd and not ours:
+            self.ledger.note(sight.at_s, "changed outside", odd)
+
+    # -------------------------------------------------------------------------------------------------------------------- deciding
+
+    def space(self, sight: Sight) -> Space:
+        """What the next change may choose from; its default is what is in force."""
+        space = self.live.space(sight.cluster)
+        self.bounds.check(space)
+        return self.bounds.narrowed(space, sight.settings.extend(self.live.pinned))
+
+    def known(self, at_s: float) -> Repository:
+        """The past of the cluster, as far back as it is learned from."""
+        return self.repository.jobs(self.settings.cluster, at_s - self.settings.memory)
+
+    def what_if(self, knob: str) -> list[tuple[Value, float]]:
+        """Value -> predicted gain of one knob on the current queue.
+
+        Raises:
+            ConfigError: there is no such knob, or the cluster was not seen yet.
+        """
+        with self.lock:
+            sight = self.state.sight
+            if sight is None:
+                raise ConfigError(Fault(where="what-if", rule="the cluster was not seen yet", fix="Wait for the next look"))
+            space = Bounds().narrowed(self.live.space(sight.cluster), sight.settings.extend(self.live.pinned))
+            if knob not in space.knobs or knob in self.live.pinned:
+                raise ConfigError(Fault(where="what-if", field="knob", value=knob, rule="no such knob", fix=suggestion(knob, space.knobs)))
+            return self.adviser.what_if(sight, self.known(sight.at_s), space, knob)
+
+    def _due(self, at_s: float) -> str:
+        """Which kind of decision is due, if any."""
+        hourly, watch = self.ledger.last("hourly"), self.ledger.last("hourly", "watch")
+        if hourly is None or at_s - hourly.at_s >= self.settings.every:
+            return "hourly"
+        return "watch" if self.settings.watch and watch is not None and at_s - watch.at_s >= self.settings.watch else ""
+
+    def _decide(self, sight: Sight, kind: str) -> None:
+        judged = self.adviser.decide(sight, self.known(sight.at_s), self.space(sight))
+        entry = self._entry(sight, kind, judged)
+        if judged.left_out:
+            names = ", ".join(judged.left_out[:5])
+            self.ledger.note(sight.at_s, "left out", f"{len(judged.left_out)} jobs can never run on this cluster, such as {names}")
+        if not judged.decision.changed:
+            self.ledger.add(entry, "decided", entry.words)
+            if kind == "hourly":
+                self._mark("last", sight.snapshot)
+            return
+        held = self._held_back(sight.at_s)
+        mode = self.settings.mode
+        if mode == "observe" or held:
+            words = f"not changed: {held}" if held else "would change (observe)"
+            entry = self.ledger.add(replace(entry, state="observed", why=held), "observed", f"{words}. {entry.words}")
+            self._mark(str(entry.id), sight.snapshot)
+        elif mode == "propose":
+            self._end_proposals(sight.at_s, "a newer proposal took its place")
+            self.ledger.add(replace(entry, state="proposed"), "proposed", entry.words)
+        else:
+            entry = self.ledger.add(replace(entry, state="approved"), "decided", entry.words)
+            self._make(entry, sight)
+        if kind == "hourly":
+            self._mark("last", sight.snapshot)
+
+    def _entry(self, sight: Sight, kind: str, judged: Judged) -> Entry:
+        made = judged.decision
+        after = sight.settings.extend({name: value for name, value in made.after.items() if name not in self.live.pinned})
+        words = why(made)
+        if made.changed or judged.best != made.before:
+            words += f" Nine times in ten the gain should lie between {judged.low:.3f} and {judged.high:.3f}."
+        return Entry(
+            at_s=sight.at_s,
+            state="same",
+            kind=kind,
+            before=sight.settings,
+            after=after,
+            predicted=made.predicted,
+            low=judged.low,
+            high=judged.high,
+            words=words,
+            contributions=made.contributions,
+            load=made.load,
+            waiting=made.waiting,
+            unfinished=made.unfinished,
+            simulations=made.simulations,
+        )
+
+    def _held_back(self, at_s: float) -> str:
+        """Why nothing may be changed now; empty: it may."""
+        if quiet := self.bounds.quiet_at(at_s):
+            return f"quiet hours {quiet}"
+        changes = [entry.applied_s for entry in self.ledger.history(at_s - 2 * 86_400.0) if entry.kind in CHANGING]
+        if self.bounds.used_up([moment for moment in changes if math.isfinite(moment)], at_s):
+            return f"{self.bounds.changes_per_day} changes have been made in the last 24 hours"
+        if any(entry.kind != "rollback" for entry in self.ledger.in_state("applied")):
+            return "the last change has not been judged yet"
+        return ""
+
+    # -------------------------------------------------------------------------------------------------------------------- changing
+
+    def _carry_out(self, sight: Sight) -> None:
+        """What somebody approved or asked to be rolled back."""
+        for entry in self.ledger.in_state("approved"):
+            faults = [] if entry.kind == "rollback" else self.bounds.outside(self.live.space(sight.cluster), sight.settings, entry.after)
+            held = "" if entry.kind == "rollback" else self._held_back(sight.at_s)
+            stale = not agrees(sight.settings, entry.before)
+            if faults or held or stale:
+                reason = "; ".join(str(fault) for fault in faults) or held or "the settings have changed since it was decided"
+                self.ledger.move(entry, "refused", sight.at_s, "refused", reason, why=reason)
+                continue
+            self._make(entry, sight)
+
+    def _make(self, entry: Entry, sight: Sight) -> Entry:
+        made = self.changer.make(replace(entry, bias=self._current_bias(sight)))
+        if made.state == "applied":
+            self._mark(str(made.id), sight.snapshot)
+            if made.kind == "rollback":
+                self.ledger.move(made, "kept", self.live.clock.now_s(), "kept", "rolled back")
+                undone = self.ledger.entry(made.of)
+                self.ledger.move(undone, "undone", self.live.clock.now_s(), "undone", made.words, why=made.words)
+        return made
+
+    def _end_proposals(self, at_s: float, reason: str) -> None:
+        for entry in self.ledger.in_state("proposed"):
+            self.ledger.move(entry, "refused", at_s, "refused", reason, why=reason)
+
+    # ----------------------------------------------------------------------------------------------------------------- looking back
+
+    def _judge(self, sight: Sight) -> None:
+        """Compare what came after a change with what was predicted of it; take it back when it was worse."""
+        for entry in self.ledger.in_state("applied", "observed"):
+            began_s = entry.applied_s if entry.state == "applied" else entry.at_s
+            waiting = math.isnan(entry.measured) and sight.at_s - began_s >= self.settings.period_s
+            if not waiting or (entry.state == "observed" and not self._marked(str(entry.id))):
+                continue
+            self._judge_one(entry, sight)
+
+    def _judge_one(self, entry: Entry, sight: Sight) -> None:
+        period = self._period(str(entry.id), sight, [entry.before, entry.after])
+        self._unmark(str(entry.id))
+        old, new = (self._model_config(config, sight) for config in (entry.before, entry.after))
+        if entry.state == "observed":
+            found = period.simulated_s if period else {}
+            measured = found[old] / found[new] if found.get(old) and found.get(new) else math.nan
+            words = f"on the jobs that came it would have been {measured:.3f} times as good (simulated); predicted {entry.predicted:.3f}"
+            self.ledger.move(entry, "observed", sight.at_s, "looked back", words, measured=measured)
+            return
+        measured = period.gain(old, entry.bias) if period else math.nan
+        if math.isnan(measured):
+            words = "too few jobs came to say what it gained; kept"
+            self.ledger.move(entry, "kept", sight.at_s, "kept", words, why=words)
+            return
+        words = f"measured {measured:.3f} times as good as the settings before, predicted {entry.predicted:.3f}"
+        if measured >= self._needed(entry):
+            self.ledger.move(entry, "kept", sight.at_s, "kept", words, measured=measured, why=words)
+            return
+        moved = self.ledger.move(entry, "applied", sight.at_s, "worse", words, measured=measured, why=words)
+        actions.roll_back(self.ledger, moved.id, "", f"worse than it should be: {words}", sight.at_s)
+        self._carry_out(sight)
+
+    def _needed(self, entry: Entry) -> float:
+        """The measured gain below which a change is taken back."""
+        rule = self.settings.roll_back
+        against = entry.predicted if rule.worse_than == "predicted" and math.isfinite(entry.predicted) else 1.0
+        return against * (1 - rule.tolerance)
+
+    def _current_bias(self, sight: Sight) -> float:
+        """How many times longer jobs really take than in the simulation, since the last mark."""
+        period = self._period("last", sight, [sight.settings]) if self._marked("last") else None
+        return period.bias(self._model_config(sight.settings, sight)) if period else 1.0
+
+    def _period(self, mark: str, sight: Sight, settings: list[Config]) -> Period | None:
+        kept = self._read_mark(mark)
+        if kept is None:
+            return None
+        view, _ = view_of(sight, self.known(sight.at_s))
+        configs = [self._model_config(config, sight) for config in settings]
+        return look_back(kept, view, sight.cluster, self.adviser.builder(view), self.adviser.predictor, configs)
+
+    def _model_config(self, settings: Config, sight: Sight) -> Config:
+        """Settings as a configuration of the model: knobs that mean nothing under the others are left out."""
+        return Bounds().narrowed(self.live.space(sight.cluster), settings.extend(self.live.pinned)).default()
+
+    def _mark(self, name: str, snapshot: Snapshot) -> None:
+        write_snapshot(snapshot, self._folder / "marks" / f"{name}.npz")
+
+    def _marked(self, name: str) -> bool:
+        return (self._folder / "marks" / f"{name}.npz").exists()
+
+    def _unmark(self, name: str) -> None:
+        (self._folder / "marks" / f"{name}.npz").unlink(missing_ok=True)
+
+    def _read_mark(self, name: str) -> Snapshot | None:
+        try:
+            return read_snapshot(self._folder / "marks" / f"{name}.npz") if self._marked(name) else None
+        except AutoScoutError as error:  # a mark that was cut off by a crash says nothing
+            log.warning("%s", error)
+            return None

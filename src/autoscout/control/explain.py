@@ -1,0 +1,43 @@
+"""Decisions in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from autoscout.control.ledger import STATES, Entry
+from autoscout.sched.tune.explain import moment
+
+Line = tuple[int, float, int | None, str, str]
+
+
+def one_line(entry: Entry) -> str:
+    """A decision in a line."""
+    gain = f"{entry.predicted:.3f}x" if math.isfinite(entry.predicted) else ""
+    measured = f" measured {entry.measured:.3f}x" if math.isfinite(entry.measured) else ""
+    changes = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in entry.changes.items())
+    return f"{entry.id} {moment(entry.at_s)} {entry.kind} {entry.state} {gain}{measured} {changes}".strip()
+
+
+def explanation(entry: Entry, lines: Sequence[Line] = ()) -> str:
+    """Why a decision was made, how sure it was, what each change does by itself, and what became of it."""
+    told = [
+        f"Decision {entry.id} ({entry.kind}), {moment(entry.at_s)}: {entry.state}, that is, {STATES[entry.state]}.",
+        entry.words,
+    ]
+    if math.isfinite(entry.predicted) and entry.changes:
+        told.append(
+            f"Predicted gain {entry.predicted:.3f} times; nine outcomes in ten should lie between {entry.low:.3f} and {entry.high:.3f}."
+            " Simulated."
+        )
+    for name, effect in sorted(entry.contributions.items(), key=lambda item: -item[1]):
+        old, new = entry.changes.get(name, (None, None))
+        told.append(f"  {name} {old} -> {new}: taken back alone, the outcome would be {effect:.3f} times as long.")
+    if math.isfinite(entry.measured):
+        told.append(f"Measured gain {entry.measured:.3f} times.")
+    if entry.why:
+        told.append(f"Why it is so: {entry.why}.")
+    if entry.diff:
+        told += ["What was changed:", entry.diff.rstrip()]
+    told += [f"  {moment(at_s)} {event}: {words.splitlines()[0] if words else ''}" for _, at_s, _, event, words in lines]
+    return "\n".join(told)

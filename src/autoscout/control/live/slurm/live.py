@@ -1,0 +1,282 @@
+"""A running Slurm, through its own commands."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import re
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from pydantic import Field
+
+from autoscout.common.fields import Block, read_fields, refuse_if
+from autoscout.control.events import SACCT, JobEvent, events_of_sacct
+from autoscout.control.live._shared.commands import run
+from autoscout.control.live.slurm.conf import difference, includes, rendered
+from autoscout.control.live.slurm.knobs import KNOBS, read_settings
+from autoscout.control.protocol import LiveError, Plan, Sight
+from autoscout.core.clock import Clock, RealClock
+from autoscout.core.config import Config
+from autoscout.core.errors import ConfigError, Fault
+from autoscout.sched.cluster import Cluster, NodeGroup
+from autoscout.sched.readers.queue import read_queue
+from autoscout.sched.readers.sacct import gpus_of
+from autoscout.sched.schedulers.slurm import Slurm as Model
+from autoscout.sched.snapshot import Snapshot
+from autoscout.space import Grid, Knob, Space
+
+QUEUE = {
+    "JobArrayID": "JOBID", "UserName": "USER", "Partition": "PARTITION", "State": "STATE", "SubmitTime": "SUBMIT_TIME",
+    "StartTime": "START_TIME", "TimeUsed": "TIME", "TimeLimit": "TIME_LIMIT", "tres-alloc": "AllocTRES", "NumNodes": "NODES",
+    "NodeList": "NODELIST",
+}  # fmt: skip
+"""Fields of `squeue --Format` -> what the reader of queues calls them. `tres-alloc` is what a waiting job asks for."""
+_WIDTH = 400  # characters of a field; squeue cuts longer ones
+_GONE = ("down", "drain", "fail", "maint", "unk", "boot", "power", "no_respond", "inval")
+_SLACK_S = 120.0  # before the last look from which accounting is read again: ends reach it late
+_ACCOUNTING_S = 30 * 86_400.0  # of accounting that the first look reads
+_SHORT = {"bf_max_job_test": (1, 10, 50, 100, 500, 1_000, 5_000)}
+
+Read = TypeVar("Read")
+
+
+class _Options(Block):
+    conf: str = Field("/etc/slurm/slurm.conf", min_length=1)
+    partitions: tuple[str, ...] | list[str] = ()
+    timeout_s: float = Field(20.0, gt=0)
+    reconfigure_s: float = Field(60.0, gt=0)
+    history_s: float = Field(_ACCOUNTING_S, gt=0)
+    shared: bool = True
+
+
+class Slurm:
+    """Slurm with multifactor priorities, on the machine of its controller or wherever slurm.conf is the one it reads.
+
+    Args:
+        options: `conf` (path of slurm.conf), `partitions` (only these; all when left out), `timeout_s` (of a command), `reconfigure_s`,
+            `history_s` (accounting that the first look reads), `shared` (whether partitions share their nodes; if not each is a virtual
+            cluster).
+
+    Raises:
+        ConfigError: all faults of the options at once.
+    """
+
+    model: ClassVar[str] = "slurm"
+
+    def __init__(self, options: Mapping[str, Any], clock: Clock | None = None) -> None:
+        read, faults = read_fields(_Options, options, "live")
+        if read is not None and not Path(read.conf).is_file():
+            faults.append(Fault(where="live", field="conf", value=read.conf, rule="there is no such file"))
+        refuse_if(faults)
+        assert read is not None
+        self._options = read
+        self.conf = Path(read.conf).absolute()
+        self.clock: Clock = clock or RealClock()
+        # Slurm starts what has the highest priority at every event, and backfills in between; its model does one or the other.
+        self.pinned = Config(bf_conservative=True, bf_interval_s=0.0, placement="consolidated")
+        self._since_s: float | None = None
+
+    # --------------------------------------------------------------------------------------------------------------------- reading
+
+    def _ask(self, *command: str, timeout_s: float | None = None) -> str:
+        variables = {"SLURM_CONF": str(self.conf), "TZ": "UTC", "SLURM_TIME_FORMAT": "standard", "LC_ALL": "C"}
+        return run(command, timeout_s=timeout_s or self._options.timeout_s, environment=variables)
+
+    def shown(self) -> dict[str, str]:
+        """Key -> value that slurmctld says is in force.
+
+        Raises:
+            LiveError: it does not answer.
+        """
+        found = {}
+        for line in self._ask("scontrol", "show", "config").splitlines():
+            key, equals, value = line.partition("=")
+            if equals and re.fullmatch(r"\w+", key.strip()):
+                found[key.strip()] = value.strip()
+        if "SLURM_VERSION" not in found:
+            raise LiveError(Fault(where="scontrol show config", rule="does not say its version"))
+        return found
+
+    def version(self, shown: Mapping[str, str]) -> tuple[int, int]:
+        """Major and minor, such as 22 and 5."""
+        match = re.match(r"(\d+)\.(\d+)", shown["SLURM_VERSION"])
+        return (int(match[1]), int(match[2])) if match else (0, 0)
+
+    def settings(self) -> Config:
+        shown = self.shown()
+        if "multifactor" not in shown.get("PriorityType", ""):
+            rule, fix = "needs priority/multifactor", "Set PriorityType and restart slurmctld"
+            raise LiveError(Fault(where="slurm.conf", field="PriorityType", value=shown.get("PriorityType", ""), rule=rule, fix=fix))
+        try:
+            return read_settings(shown)
+        except ConfigError as error:
+            raise LiveError(error.faults) from error
+
+    def look(self) -> Sight:
+        names, cluster = self._nodes()
+        snapshot = self._queue(names)
+        events = [*self._accounting(snapshot.at_s), *_seen(snapshot)]
+        return Sight(at_s=snapshot.at_s, cluster=cluster, snapshot=snapshot, events=events, settings=self.settings())
+
+    def _nodes(self) -> tuple[list[str], Cluster]:
+        """Nodes that are up, with their GPUs, and their names in the order of the cluster."""
+        wanted = ",".join(self._options.partitions)
+        text = self._ask("sinfo", "--noheader", "--Node", "--Format=NodeList:200,Partition:200,StateLong:60,Gres:400,CPUs:20",
+                         *([f"--partition={wanted}"] if wanted else []))  # fmt: skip
+        seen: dict[str, tuple[str, int, str]] = {}
+        for line in text.splitlines():
+            cells = [line[start : start + width].strip() for start, width in ((0, 200), (200, 200), (400, 60), (460, 400))]
+            name, partition, state, resources = cells
+            gpus, kind = gpus_of(re.sub(r"\(.*?\)", "", resources))
+            if name and gpus > 0 and not any(word in state.lower() for word in _GONE) and name not in seen:
+                seen[name] = ("" if self._options.shared else partition.rstrip("*"), int(gpus), kind)
+        if not seen:
+            raise LiveError(Fault(where="sinfo", rule="no node with GPUs is up"))
+        groups: list[NodeGroup] = []
+        for vc, gpus, kind in seen.values():
+            last = groups[-1] if groups else None
+            if last and (last.vc, last.gpus, last.kind) == (vc, gpus, kind):
+                groups[-1] = NodeGroup(nodes=last.nodes + 1, gpus=gpus, vc=vc, kind=kind)
+            else:
+                groups.append(NodeGroup(nodes=1, gpus=gpus, vc=vc, kind=kind))
+        return list(seen), Cluster(groups=tuple(groups))
+
+    def _queue(self, nodes: Sequence[str]) -> Snapshot:
+        layout = ",".join(f"{name}:{_WIDTH}" for name in QUEUE)
+        wanted = [f"--partition={','.join(self._options.partitions)}"] if self._options.partitions else []
+        text = self._ask("squeue", "--noheader", "--all", "--array", "--states=RUNNING,PENDING,COMPLETING,SUSPENDED",
+                         f"--Format={layout}", *wanted)  # fmt: skip
+        rows = ["|".join(QUEUE.values())]
+        for line in text.splitlines():
+            cells = [line[number * _WIDTH : (number + 1) * _WIDTH].strip().replace("|", "/") for number in range(len(QUEUE))]
+            if cells[0]:
+                rows.append("|".join(cells))
+        at_s = math.floor(self.clock.now_s()) + 1.0  # squeue counts whole seconds
+        return _from_table("\n".join(rows) + "\n", lambda path: read_queue(path, at_s, nodes=nodes, partitions=not self._options.shared))
+
+    def _accounting(self, at_s: float) -> list[JobEvent]:
+        since_s = self._since_s - _SLACK_S if self._since_s is not None else at_s - self._options.history_s
+        start = datetime.fromtimestamp(since_s, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        wanted = [f"--partition={','.join(self._options.partitions)}"] if self._options.partitions else []
+        text = self._ask("sacct", "--parsable2", "--allusers", "--allocations", "--duplicates", f"--starttime={start}",
+                         f"--format={','.join(SACCT)}", *wanted)  # fmt: skip
+        self._since_s = at_s
+        return _from_table(text, events_of_sacct)
+
+    # -------------------------------------------------------------------------------------------------------------------- changing
+
+    def space(self, cluster: Cluster) -> Space:
+        """The model's knobs that Slurm has, at values that slurm.conf can hold."""
+        space = Model.space(cluster)
+        return Space([self._knob(space.knobs[name]) for name in space.declared], space.constraints, dict(space.facts))
+
+    def _knob(self, knob: Knob) -> Knob:
+        if knob.name in self.pinned:
+            value = self.pinned[knob.name]
+            return Grid(knob.name, values=[value], default=value) if knob.ordered else knob.only(value)  # type: ignore[arg-type,list-item]
+        mine = KNOBS[knob.name]
+        if not knob.ordered:
+            return knob
+        listed = _SHORT.get(knob.name, knob.values)
+        values = sorted({mine.read(mine.write(value)) for value in listed if mine.least <= float(value or 0) <= mine.most})  # type: ignore[type-var]
+        default = mine.default if mine.default in values else values[0]
+        common: dict[str, Any] = {"log": knob.log, "sparse": knob.sparse, "when": knob.when, "unit": knob.unit, "help": knob.help}
+        return Grid(knob.name, values=values, default=default, restart=False, **common)  # type: ignore[arg-type]
+
+    def plan(self, after: Config) -> Plan:
+        shown = self.shown()
+        now = read_settings(shown)
+        version = self.version(shown)
+        faults = [fault for name, value in after.items() if name in KNOBS for fault in KNOBS[name].faults(value, version)]
+        refuse_if(faults)
+        old = self._read()
+        new = rendered(old, after, now, str(self.conf), includes(old, self.conf.parent))
+        return Plan(diff=difference(old, new, self.conf.name), data={"old": old, "new": new, "before": now.to_json()})
+
+    def apply(self, plan: Plan) -> None:
+        old, new = plan.data["old"], plan.data["new"]
+        if self._read() != old:
+            rule = "was changed by somebody else since the plan was made; nothing was written"
+            raise LiveError(Fault(where=str(self.conf), rule=rule, fix="Decide again"))
+        self._keep(old)
+        self._write(new)
+        self._reconfigure()
+
+    def restore(self, plan: Plan) -> None:
+        old, new, here = plan.data["old"], plan.data["new"], self._read()
+        if here == new:
+            self._write(old)
+        elif here != old:  # somebody has edited it since: only our own settings go back
+            now = read_settings(self.shown())
+            try:
+                self._write(rendered(here, Config(plan.data["before"]), now, str(self.conf), includes(here, self.conf.parent)))
+            except ConfigError as error:
+                raise LiveError(error.faults) from error
+        self._reconfigure()
+
+    def stored(self, plan: Plan) -> str:
+        here = self._read()
+        return "after" if here == plan.data["new"] else "before" if here == plan.data["old"] else "other"
+
+    def _reconfigure(self) -> None:
+        self._ask("scontrol", "reconfigure", timeout_s=self._options.reconfigure_s)
+
+    def _read(self) -> str:
+        try:
+            return self.conf.read_bytes().decode("utf-8", errors="surrogateescape")
+        except OSError as error:
+            raise LiveError(Fault(where=str(self.conf), rule=f"cannot be read: {error.strerror}")) from error
+
+    def _keep(self, text: str) -> None:
+        """The file as it was, under a name that says what is in it; the same text is kept once."""
+        kept = self.conf.with_name(f"{self.conf.name}.autoscout-{hashlib.sha256(text.encode(errors='surrogateescape')).hexdigest()[:12]}")
+        if not kept.exists():
+            self._write(text, kept)
+
+    def _write(self, text: str, path: Path | None = None) -> None:
+        """In one piece, on the disk before it takes the name, with the owner and mode of the file it replaces."""
+        path = path or self.conf
+        about = self.conf.stat()
+        partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+        try:
+            with partial.open("wb") as file:
+                file.write(text.encode("utf-8", errors="surrogateescape"))
+                file.flush()
+                os.fsync(file.fileno())
+            partial.chmod(about.st_mode & 0o7777)
+            if os.geteuid() == 0:
+                os.chown(partial, about.st_uid, about.st_gid)
+            partial.replace(path)
+        except OSError as error:
+            partial.unlink(missing_ok=True)
+            raise LiveError(Fault(where=str(path), rule=f"cannot be written: {error.strerror}")) from error
+
+
+def _seen(snapshot: Snapshot) -> list[JobEvent]:
+    """The queue as events: accounting may know of these jobs only later."""
+    jobs, found = snapshot.jobs, []
+    user, vc = jobs.user.texts(), jobs.vc.texts()
+    limits = jobs.extra.get("estimate_s")
+    for row in range(len(jobs)):
+        told: dict[str, float | str] = {"gpus": float(jobs.gpus[row])}
+        told |= {name: str(text) for name, text in (("user", user[row]), ("vc", vc[row])) if text}
+        if limits is not None and limits[row] < float("inf"):
+            told["estimate_s"] = float(limits[row])
+        found.append(JobEvent(job=str(jobs.job_id[row]), kind="submit", at_s=float(jobs.submit_s[row]), attributes=told))
+    return found
+
+
+def _from_table(text: str, read: Callable[[Path], Read]) -> Read:
+    """What a reader of files makes of a text."""
+    with tempfile.TemporaryDirectory(prefix="autoscout-") as folder:
+        path = Path(folder) / "table"
+        path.write_text(text, encoding="utf-8")
+        try:
+            return read(path)
+        except ConfigError as error:
+            raise LiveError(error.faults) from error

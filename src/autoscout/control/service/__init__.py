@@ -1,0 +1,1 @@
+"""The gRPC service of a controller, and its client."""

@@ -171,8 +171,7 @@ def _serve(made: object, settings: Settings, until_s: float) -> None:
 
     assert isinstance(made, Controller)
     stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     running = []
     if settings.service is not None:
         try:
@@ -198,6 +197,8 @@ def _serve(made: object, settings: Settings, until_s: float) -> None:
     finally:
         for end in running:
             end()
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _show_what_if(rows: Sequence[tuple[object, float]], knob: str, as_json: bool) -> None:

@@ -116,15 +116,19 @@ class Controller:
                 self._unhealthy(str(error))
                 return
             self.repository.add(self.settings.cluster, sight.events)
+            if self.state.sight is None:
+                self.bounds.check(self.live.space(sight.cluster))
             self._seen(sight)
-            self._carry_out(sight)
-            self._judge(sight)
+            self._finish_rollbacks(sight.at_s)
+            if self._carry_out(sight) or self._judge(sight):
+                return  # settings have changed: decide by what is seen next
             kind = self._due(sight.at_s)
             if kind:
                 self._decide(sight, kind)
             if sight.at_s - self._forgot_s >= HOUR_S:
                 self._forgot_s = sight.at_s
                 self.repository.forget(self.settings.cluster, sight.at_s - self.settings.keep)
+                self.ledger.forget(sight.at_s - self.settings.keep)
 
     def close(self) -> None:
         """Let go of the database."""
@@ -169,9 +173,7 @@ class Controller:
 
     def space(self, sight: Sight) -> Space:
         """What the next change may choose from; its default is what is in force."""
-        space = self.live.space(sight.cluster)
-        self.bounds.check(space)
-        return self.bounds.narrowed(space, sight.settings.extend(self.live.pinned))
+        return self.bounds.narrowed(self.live.space(sight.cluster), sight.settings.extend(self.live.pinned))
 
     def known(self, at_s: float) -> Repository:
         """The past of the cluster, as far back as it is learned from."""
@@ -200,7 +202,14 @@ class Controller:
         return "watch" if self.settings.watch and watch is not None and at_s - watch.at_s >= self.settings.watch else ""
 
     def _decide(self, sight: Sight, kind: str) -> None:
-        judged = self.adviser.decide(sight, self.known(sight.at_s), self.space(sight))
+        try:
+            judged = self.adviser.decide(sight, self.known(sight.at_s), self.space(sight))
+        except ConfigError as error:  # what was seen cannot be simulated: say so, and look again when the next decision is due
+            entry = Entry(
+                at_s=sight.at_s, state="same", kind=kind, before=sight.settings, after=sight.settings, words=f"not decided: {error}"
+            )
+            self.ledger.add(entry, "not decided", entry.words)
+            return
         entry = self._entry(sight, kind, judged)
         if judged.left_out:
             names = ", ".join(judged.left_out[:5])
@@ -261,8 +270,9 @@ class Controller:
 
     # -------------------------------------------------------------------------------------------------------------------- changing
 
-    def _carry_out(self, sight: Sight) -> None:
-        """What somebody approved or asked to be rolled back."""
+    def _carry_out(self, sight: Sight) -> bool:
+        """What somebody approved or asked to be rolled back; whether anything was tried."""
+        tried = False
         for entry in self.ledger.in_state("approved"):
             faults = [] if entry.kind == "rollback" else self.bounds.outside(self.live.space(sight.cluster), sight.settings, entry.after)
             held = "" if entry.kind == "rollback" else self._held_back(sight.at_s)
@@ -272,16 +282,26 @@ class Controller:
                 self.ledger.move(entry, "refused", sight.at_s, "refused", reason, why=reason)
                 continue
             self._make(entry, sight)
+            tried = True
+        return tried
 
     def _make(self, entry: Entry, sight: Sight) -> Entry:
+        self._mark(str(entry.id), sight.snapshot)
         made = self.changer.make(replace(entry, bias=self._current_bias(sight)))
-        if made.state == "applied":
-            self._mark(str(made.id), sight.snapshot)
-            if made.kind == "rollback":
-                self.ledger.move(made, "kept", self.live.clock.now_s(), "kept", "rolled back")
-                undone = self.ledger.entry(made.of)
-                self.ledger.move(undone, "undone", self.live.clock.now_s(), "undone", made.words, why=made.words)
+        if made.state == "failed" or made.kind == "rollback":
+            self._unmark(str(made.id))
+        self._finish_rollbacks(self.live.clock.now_s())
         return made
+
+    def _finish_rollbacks(self, at_s: float) -> None:
+        """A rollback that took ends the change that it takes back; also when a crash came in between."""
+        for entry in self.ledger.in_state("applied"):
+            if entry.kind == "rollback":
+                undone = self.ledger.entry(entry.of)
+                if undone.state in actions.CAN_UNDO:
+                    self.ledger.move(undone, "undone", at_s, "undone", entry.words, why=entry.words)
+                self._unmark(str(undone.id))
+                self.ledger.move(entry, "kept", at_s, "kept", "rolled back")
 
     def _end_proposals(self, at_s: float, reason: str) -> None:
         for entry in self.ledger.in_state("proposed"):
@@ -289,16 +309,33 @@ class Controller:
 
     # ----------------------------------------------------------------------------------------------------------------- looking back
 
-    def _judge(self, sight: Sight) -> None:
-        """Compare what came after a change with what was predicted of it; take it back when it was worse."""
-        for entry in self.ledger.in_state("applied", "observed"):
+    def _judge(self, sight: Sight) -> bool:
+        """Compare what came after a change with what was predicted of it; take it back when it was worse. Whether anything was tried."""
+        marked = [self.ledger.entry(int(path.stem)) for path in (self._folder / "marks").glob("[0-9]*.npz")]
+        observed = [entry for entry in marked if entry.state == "observed" and math.isnan(entry.measured)]
+        tried = False
+        for entry in [*self.ledger.in_state("applied"), *observed]:
             began_s = entry.applied_s if entry.state == "applied" else entry.at_s
-            waiting = math.isnan(entry.measured) and sight.at_s - began_s >= self.settings.period_s
-            if not waiting or (entry.state == "observed" and not self._marked(str(entry.id))):
+            if sight.at_s - began_s < self.settings.period_s:
                 continue
-            self._judge_one(entry, sight)
+            if math.isnan(entry.measured):
+                entry = self._judge_one(entry, sight)
+            if entry.state == "applied":
+                tried = self._take_back(entry, sight) or tried
+        return tried
 
-    def _judge_one(self, entry: Entry, sight: Sight) -> None:
+    def _take_back(self, entry: Entry, sight: Sight) -> bool:
+        """Roll back a change that was judged to be worse, once."""
+        before = self.ledger.rollbacks(entry)
+        if before:
+            reason = f"rolling it back did not work: {before[-1].why or before[-1].state}"
+            self.ledger.move(entry, "kept", sight.at_s, "failed", f"{reason}; somebody must look at it", why=reason)
+            return False
+        actions.roll_back(self.ledger, entry.id, "", f"worse than it should be: {entry.why}", sight.at_s)
+        return self._carry_out(sight)
+
+    def _judge_one(self, entry: Entry, sight: Sight) -> Entry:
+        """What a change gained; it stays `applied` where it must be taken back."""
         period = self._period(str(entry.id), sight, [entry.before, entry.after])
         self._unmark(str(entry.id))
         old, new = (self._model_config(config, sight) for config in (entry.before, entry.after))
@@ -306,20 +343,15 @@ class Controller:
             found = period.simulated_s if period else {}
             measured = found[old] / found[new] if found.get(old) and found.get(new) else math.nan
             words = f"on the jobs that came it would have been {measured:.3f} times as good (simulated); predicted {entry.predicted:.3f}"
-            self.ledger.move(entry, "observed", sight.at_s, "looked back", words, measured=measured)
-            return
+            return self.ledger.move(entry, "observed", sight.at_s, "looked back", words, measured=measured)
         measured = period.gain(old, entry.bias) if period else math.nan
         if math.isnan(measured):
             words = "too few jobs came to say what it gained; kept"
-            self.ledger.move(entry, "kept", sight.at_s, "kept", words, why=words)
-            return
+            return self.ledger.move(entry, "kept", sight.at_s, "kept", words, why=words)
         words = f"measured {measured:.3f} times as good as the settings before, predicted {entry.predicted:.3f}"
         if measured >= self._needed(entry):
-            self.ledger.move(entry, "kept", sight.at_s, "kept", words, measured=measured, why=words)
-            return
-        moved = self.ledger.move(entry, "applied", sight.at_s, "worse", words, measured=measured, why=words)
-        actions.roll_back(self.ledger, moved.id, "", f"worse than it should be: {words}", sight.at_s)
-        self._carry_out(sight)
+            return self.ledger.move(entry, "kept", sight.at_s, "kept", words, measured=measured, why=words)
+        return self.ledger.move(entry, "applied", sight.at_s, "worse", words, measured=measured, why=words)
 
     def _needed(self, entry: Entry) -> float:
         """The measured gain below which a change is taken back."""

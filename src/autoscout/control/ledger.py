@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, Row, delete, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from autoscout.control.tables import CONTROL, audit, decisions, samples
@@ -116,7 +116,7 @@ class Ledger:
         """Keep a new decision, and say so in the audit log; returns it with its number."""
 
         def work(connection: Connection, _: bool) -> int:
-            row = {"cluster": self.cluster, "at_s": entry.at_s, "state": entry.state, "data": _encode(entry)}
+            row = {"cluster": self.cluster, "at_s": entry.at_s, "state": entry.state, "kind": entry.kind, "data": _encode(entry)}
             key = connection.execute(insert(decisions).values(row)).inserted_primary_key
             assert key is not None
             self._log(connection, entry.at_s, int(key[0]), event, words)
@@ -163,13 +163,17 @@ class Ledger:
             raise ConfigError(Fault(where="decision", field="id", value=str(number), rule=rule, fix=fix))
         return found[0]
 
+    def rollbacks(self, of: Entry) -> list[Entry]:
+        """Requests to take a decision back, oldest first."""
+        return [entry for entry in self._entries(decisions.c.kind == "rollback", decisions.c.id > of.id) if entry.of == of.id]
+
     def in_state(self, *states: str) -> list[Entry]:
         """Decisions in these states, oldest first."""
         return self._entries(decisions.c.state.in_(states))
 
     def last(self, *kinds: str) -> Entry | None:
         """The newest decision of these kinds."""
-        return next((entry for entry in reversed(self.history(most=1_000)) if entry.kind in kinds), None)
+        return next(iter(self._entries(decisions.c.kind.in_(kinds), most=1)), None)
 
     def history(self, from_s: float = -math.inf, to_s: float = math.inf, most: int = MOST_ROWS) -> list[Entry]:
         """Decisions made in [from, to), the newest `most` of them, oldest first."""
@@ -198,6 +202,11 @@ class Ledger:
         where = (samples.c.cluster == self.cluster, *_between(samples.c.at_s, from_s, to_s))
         wanted = select(samples.c.at_s, samples.c.data).where(*where).order_by(samples.c.at_s)
         return self._database.read(lambda connection: [(at_s, json.loads(data)) for at_s, data in connection.execute(wanted)])
+
+    def forget(self, before_s: float) -> None:
+        """Drop what was seen of the cluster before a moment; decisions and the audit log stay."""
+        old = delete(samples).where(samples.c.cluster == self.cluster, samples.c.at_s < before_s)
+        self._database.write(lambda connection, _: connection.execute(old))
 
     def last_sample(self) -> tuple[float, dict[str, Any]] | None:
         """What was seen last."""

@@ -194,7 +194,8 @@ def _insert(connection: Connection, rows: Sequence[dict[str, Any]]) -> int:
     insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
     added = 0
     for chunk in _chunks(rows):
-        added += connection.execute(insert(events).values(chunk).on_conflict_do_nothing()).rowcount
+        wanted = insert(events).values(chunk).on_conflict_do_nothing().returning(events.c.at_s)  # drivers do not agree on row counts
+        added += len(connection.execute(wanted).all())
     return added
 
 

@@ -30,6 +30,7 @@ decisions = Table(
     Column("cluster", String(MOST_NAME), nullable=False),
     Column("at_s", Double, nullable=False),
     Column("state", String(16), nullable=False),
+    Column("kind", String(16), nullable=False),
     Column("data", Text, nullable=False),  # JSON: the rest of `Entry`
     Index("autoscout_decisions_state", "cluster", "state"),
     Index("autoscout_decisions_time", "cluster", "at_s"),

@@ -1,0 +1,278 @@
+"""A real Slurm with and without the controller, on the same stream of jobs.
+
+    python -m benchmarks.slurm_live --json             # four runs of some six minutes: with, without, without, with
+    python -m benchmarks.slurm_live --jobs 60 --runs with,without --json
+    python -m benchmarks.slurm_live --json --write     # and docs/results/slurm.md with a plot
+
+Starts Debian's Slurm in a scratch folder: one slurmctld, slurmdbd on a real database, four slurmd with four GPUs each (plain files),
+four accounts. The stream is a synthetic trace calibrated to Philly, hours scaled to seconds; its first part is imported as history, the
+next jobs are submitted by sbatch and really run (they sleep). Both kinds of run start with priorities by age and backfill, which is first
+come, first served. With the controller, in mode `apply`, settings are looked for every half minute. Times in the system come from Slurm's
+accounting. `with` and `without` alternate and the order is swapped once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autoscout.common.draw import Line, chart
+from autoscout.control.controller import Controller
+from autoscout.control.events import events_of_trace
+from autoscout.control.live.slurm import Slurm
+from autoscout.control.settings import build_settings
+from autoscout.sched.plot import page
+from autoscout.sched.trace import Trace
+from autoscout.sched.workload.synthetic import Recipe, generate
+from autoscout.testing.slurm import SlurmCluster
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "results" / "slurm.md"
+PICTURE = ROOT / "docs" / "results" / "slurm.svg"
+NODES, GPUS = 4, 4
+START = {
+    "PriorityType": "priority/multifactor",
+    "PriorityWeightAge": 1000,
+    "PriorityMaxAge": "0-01:00:00",
+    "PriorityCalcPeriod": 1,
+    "SchedulerParameters": "bf_interval=1,bf_resolution=1,bf_window=60,sched_min_interval=100000,bf_max_job_test=500",
+    "MinJobAge": 600,
+}
+"""First come, first served with backfill: what most installations begin with; intervals for a cluster in which jobs take seconds."""
+SHORTEST_S, LONGEST_S = 2.0, 60.0
+
+
+def stream(jobs: int, seed: int, load: float) -> tuple[Trace, Trace]:
+    """History and stream: a trace whose hours pass in seconds, at a given load of the cluster."""
+    whole = generate(Recipe(profile="philly", jobs=3 * jobs, days=3, seed=seed))
+    gpus = np.minimum(whole.gpus, NODES * GPUS)
+    duration = np.clip(whole.duration_s / 120.0, SHORTEST_S, LONGEST_S).round()
+    demand = float(np.dot(gpus, duration))
+    span_s = demand / (load * NODES * GPUS)
+    submit = (whole.submit_s - whole.submit_s[0]) / (whole.submit_s[-1] - whole.submit_s[0]) * span_s
+    made = Trace.of(submit, duration, gpus, user=whole.user.texts(), extra={"estimate_s": np.full(len(gpus), 120.0)}, source="stream")
+    first = 2 * jobs
+    return made.take(np.arange(first)), made.take(np.arange(first, 3 * jobs))
+
+
+def submit(cluster: SlurmCluster, jobs: Trace, begin_s: float) -> int:
+    """Submit the jobs at their moments; returns how many."""
+    offset = jobs.submit_s[0]
+    for row in range(len(jobs)):
+        wait = begin_s + float(jobs.submit_s[row] - offset) - time.time()
+        if wait > 0:
+            time.sleep(wait)
+        gpus = int(jobs.gpus[row])
+        nodes = -(-gpus // GPUS)
+        each = -(-gpus // nodes)
+        cluster.run(
+            "sbatch", "--parsable", f"--nodes={nodes}", "--ntasks-per-node=1", f"--gpus-per-node={each}", f"--cpus-per-task={2 * each}",
+            "--time=2", "--no-requeue", f"--job-name=job-{row}", "--output=/dev/null", "--mem=0", "--wrap",
+            f"sleep {int(jobs.duration_s[row])}",
+        )  # fmt: skip
+    return len(jobs)
+
+
+def accounts(cluster: SlurmCluster) -> list[dict[str, str]]:
+    """All jobs as accounting knows them."""
+    names = "JobName,State,Submit,Start,End,ReqTRES"
+    text = cluster.run("sacct", "--parsable2", "--noheader", "--allusers", "--allocations", "--duplicates", f"--format={names}",
+                       "--starttime=now-1days")  # fmt: skip
+    return [dict(zip(names.split(","), line.split("|"), strict=True)) for line in text.splitlines() if line.startswith("job-")]
+
+
+def _seconds(text: str) -> float:
+    return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))
+
+
+def controller_of(cluster: SlurmCluster, folder: Path, history: Trace, seed: int) -> Controller:
+    """A controller that knows the past of the stream."""
+    settings = build_settings(
+        {
+            "cluster": "scratch",
+            "live": {"kind": "slurm", "conf": cluster.environment["SLURM_CONF"]},
+            "folder": str(folder),
+            "mode": "apply",
+            "every": 30,
+            "watch": 0,
+            "look": 5,
+            "period": 60,
+            "bounds": {"changes_per_day": 4, "frozen": ["priority_weight_fairshare", "priority_weight_qos", "priority_max_age_s"]},
+            "tuning": {"draws": 4, "trials": 16, "horizon": 120, "back": [60, 120, 180, 240], "least_gain": 1.1, "seed": seed},
+        },
+        "benchmark",
+    )
+    made = Controller(settings, Slurm({key: value for key, value in settings.live.items() if key != "kind"}))
+    shift = time.time() - float(history.submit_s[-1]) - 1.0
+    past = replace(history, submit_s=history.submit_s + shift, job_id=np.char.add("past-", history.job_id))
+    made.repository.add("scratch", events_of_trace(past))
+    return made
+
+
+def run(kind: str, jobs: int, seed: int, load: float, folder: Path) -> dict[str, Any]:
+    """One run of the stream."""
+    history, coming = stream(jobs, seed, load)
+    with SlurmCluster(folder / "slurm", nodes=NODES, gpus=GPUS, cpus=8, options=START) as cluster:
+        stop, controller, thread = threading.Event(), None, None
+        if kind == "with":
+            controller = controller_of(cluster, folder / "control", history, seed)
+            thread = threading.Thread(target=controller.run, args=(stop,))
+            thread.start()
+        begin_s = time.time() + 1.0
+        sent = submit(cluster, coming, begin_s)
+        while cluster.jobs():
+            time.sleep(2.0)
+        time.sleep(3.0)  # accounting is told a little later
+        stop.set()
+        if thread is not None:
+            thread.join()
+        found = accounts(cluster)
+        conf = (folder / "slurm" / "slurm.conf").read_text()
+    done = [row for row in found if row["State"] == "COMPLETED"]
+    jct = np.asarray([_seconds(row["End"]) - _seconds(row["Submit"]) for row in done])
+    queued = np.asarray([_seconds(row["Start"]) - _seconds(row["Submit"]) for row in done])
+    told: dict[str, Any] = {
+        "run": kind,
+        "jobs": sent,
+        "completed": len(done),
+        "other_states": sorted({row["State"] for row in found if row["State"] != "COMPLETED"}),
+        "attempts": len(found),
+        "mean_jct_s": float(jct.mean()),
+        "median_jct_s": float(np.median(jct)),
+        "p95_jct_s": float(np.quantile(jct, 0.95)),
+        "mean_queue_s": float(queued.mean()),
+        "makespan_s": float(max(_seconds(row["End"]) for row in done) - min(_seconds(row["Submit"]) for row in done)),
+        "ends": sorted((_seconds(row["Submit"]) - begin_s, _seconds(row["End"]) - _seconds(row["Submit"])) for row in done),
+    }
+    if controller is not None:
+        changes = [entry for entry in controller.ledger.history() if entry.changes and entry.applied_s == entry.applied_s]
+        told["decisions"] = len(controller.ledger.history())
+        told["changes"] = [
+            {
+                "after_s": entry.applied_s - begin_s,
+                "kind": entry.kind,
+                "state": entry.state,
+                "changes": {name: list(pair) for name, pair in entry.changes.items()},
+                "predicted": entry.predicted,
+                "low": entry.low,
+                "high": entry.high,
+                "measured": None if entry.measured != entry.measured else entry.measured,
+                "diff": entry.diff,
+            }
+            for entry in changes
+        ]
+        told["conf_tail"] = [line for line in conf.splitlines() if line.startswith(("Priority", "SchedulerParameters"))]
+        controller.close()
+    return told
+
+
+def picture(runs: list[dict[str, Any]]) -> str:
+    """Time in the system of jobs by when they came, run by run."""
+    lines: dict[str, Line] = {}
+    for number, told in enumerate(runs):
+        at_s, jct = (np.asarray(column) for column in zip(*told["ends"], strict=True))
+        window = 15
+        smooth = np.convolve(jct, np.ones(window) / window, mode="valid")
+        lines[f"{number + 1}: {told['run']}"] = at_s[window - 1 :], smooth
+    return page([chart("seconds in the system, mean of fifteen jobs", lines, "seconds since the first job came")], "Slurm with and without")
+
+
+def result_page(report: dict[str, Any]) -> str:
+    rows = [
+        f"| {number + 1} | {told['run']} | {told['completed']} of {told['jobs']} | {told['attempts']} | {told['mean_jct_s']:.1f} |"
+        f" {told['median_jct_s']:.1f} | {told['p95_jct_s']:.1f} | {told['mean_queue_s']:.1f} | {told['makespan_s']:.0f} |"
+        for number, told in enumerate(report["runs"])
+    ]
+    changes = [
+        f"- Run {number + 1}, after {each['after_s']:.0f} s ({each['state']}): "
+        + ", ".join(f"{name} {old} -> {new}" for name, (old, new) in each["changes"].items())
+        + f"; predicted {each['predicted']:.2f} times ({each['low']:.2f} to {each['high']:.2f}),"
+        + f" measured {'unknown' if each['measured'] is None else format(each['measured'], '.2f')}"
+        for number, told in enumerate(report["runs"])
+        for each in told.get("changes", [])
+    ]
+    lines = [
+        "# Slurm, with and without the controller",
+        "",
+        f"Written by `{report['command']}` on {report['date']}, commit {report['commit']}, seed {report['seed']}.",
+        f"{report['machine']}.",
+        "",
+        f"Real Slurm {report['slurm']}: slurmctld, slurmdbd on MariaDB, {NODES} slurmd with {GPUS} GPUs each (plain files). The stream",
+        f"is a synthetic trace calibrated to Philly, scaled so that hours pass in seconds, at a load of {report['load']:g}; its jobs are",
+        "submitted by sbatch and really run (they sleep). Every run starts with first come, first served and backfill. Figures come",
+        "from sacct.",
+        "",
+        "| run | controller | completed | attempts | mean JCT s | median | p95 | mean queue s | makespan s |",
+        "|---|---|---|---|---|---|---|---|---|",
+        *rows,
+        "",
+        f"**Mean JCT without over with: {report['ratio']:.2f} times** (pairs: {', '.join(f'{ratio:.2f}' for ratio in report['ratios'])}).",
+        f"Jobs lost or requeued: {report['lost']}.",
+        "",
+        "## Live changes",
+        "",
+        *(changes or ["None."]),
+        "",
+        "![time in the system](slurm.svg)",
+        "",
+        "One machine, one trace, jobs of seconds: this shows that the loop works on a real Slurm, not what another cluster would gain.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", type=int, default=220)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--load", type=float, default=1.4)
+    parser.add_argument("--runs", default="with,without,without,with")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args()
+    runs: list[dict[str, Any]] = []
+    for number, kind in enumerate(given.runs.split(",")):
+        with tempfile.TemporaryDirectory(prefix="slurm-live-") as folder:
+            runs.append(run(kind, given.jobs, given.seed, given.load, Path(folder)))
+            told = {key: value for key, value in runs[-1].items() if key != "ends"}
+            print(f"run {number + 1}: {json.dumps(told)}", file=sys.stderr, flush=True)
+    means = {kind: [told["mean_jct_s"] for told in runs if told["run"] == kind] for kind in ("with", "without")}
+    pairs = [without / with_ for without, with_ in zip(means["without"], means["with"], strict=False)]
+    version = subprocess.run(["sinfo", "--version"], capture_output=True, text=True, check=False).stdout.split()
+    report = {
+        "benchmark": "slurm_live",
+        "command": f"python -m benchmarks.slurm_live --jobs {given.jobs} --load {given.load:g} --runs {given.runs} --write",
+        "date": time.strftime("%Y-%m-%d"),
+        "commit": subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+        ).stdout.strip(),
+        "machine": f"{platform.machine()}, {platform.system()} {platform.release()}, Python {platform.python_version()}, shared",
+        "slurm": version[-1] if version else "?",
+        "seed": given.seed,
+        "load": given.load,
+        "runs": runs,
+        "ratios": pairs,
+        "ratio": float(np.mean(means["without"]) / np.mean(means["with"])) if means["with"] and means["without"] else None,
+        "lost": sum(told["jobs"] - told["completed"] + told["attempts"] - told["jobs"] for told in runs),
+    }
+    if given.write:
+        PAGE.write_text(result_page(report), encoding="utf-8")
+        PICTURE.write_text(picture(runs), encoding="utf-8")
+    if given.json:
+        print(json.dumps({**report, "runs": [{key: value for key, value in told.items() if key != "ends"} for told in runs]}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

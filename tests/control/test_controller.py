@@ -1,0 +1,217 @@
+"""The controller on a replayed trace and on a scheduler of a few lines: modes, bounds, approval, judgement, restarts."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from _file_scheduler import START, FileScheduler
+
+from autoscout.control import actions
+from autoscout.control.controller import Controller
+from autoscout.control.live.replay import Replay
+from autoscout.control.report import write_report
+from autoscout.control.settings import build_settings
+from autoscout.core.errors import ConfigError
+
+BEGIN_S = 1_577_664_406 + 2 * 86_400
+HOUR_S = 3_600.0
+
+
+def replay(folder: Path, mode: str = "apply", **more: Any) -> Controller:
+    live = {"kind": "replay", "trace": "synthetic:philly:900:4:1", "cluster": "3x8", "scheduler": "tiresias", "start": str(BEGIN_S)}
+    tuning = {"draws": 3, "trials": 8, "searcher": "random", "least_gain": 1.02, **more.pop("tuning", {})}
+    given = {"cluster": "toy", "live": live, "folder": str(folder), "mode": mode, "look": "20m", "watch": 0, "tuning": tuning, **more}
+    settings = build_settings(given, "test")
+    return Controller(settings, Replay({key: value for key, value in live.items() if key != "kind"}))
+
+
+def small(folder: Path, mode: str = "apply", **more: Any) -> Controller:
+    given = {"cluster": "lab", "live": {"kind": "file"}, "folder": str(folder), "mode": mode, "watch": 0, "verify": 1, **more}
+    return Controller(build_settings(given, "test"), FileScheduler(folder / "settings.json"))
+
+
+def test_observe_changes_nothing_and_says_what_it_would_have_gained(tmp_path: Path) -> None:
+    controller = replay(tmp_path, "observe")
+    before = controller.live.settings()
+    controller.run(until_s=BEGIN_S + 6 * HOUR_S)
+    assert controller.live.settings() == before
+    entries = controller.ledger.history()
+    assert {entry.state for entry in entries} <= {"same", "observed"}
+    would = [entry for entry in entries if entry.state == "observed"]
+    assert would, "on a busy cluster something is found"
+    judged = [entry for entry in would if math.isfinite(entry.measured)]
+    assert judged, "and looked back at after a period"
+    assert all(entry.low <= entry.predicted <= entry.high for entry in would)
+    assert len(controller.ledger.samples()) > 12
+
+
+def test_apply_changes_judges_and_reports(tmp_path: Path) -> None:
+    controller = replay(tmp_path, "apply")
+    start = controller.live.settings()
+    controller.run(until_s=BEGIN_S + 6 * HOUR_S)
+    made = [entry for entry in controller.ledger.history() if math.isfinite(entry.applied_s)]
+    assert made
+    assert made[0].before == start
+    assert controller.live.settings() != start or any(entry.state == "undone" for entry in made)
+    assert [entry.id for entry in made] == sorted({entry.id for entry in made})
+    folder = write_report(controller.ledger, tmp_path / "report", BEGIN_S, BEGIN_S + 6 * HOUR_S, simulated=True)
+    report = (folder / "report.md").read_text()
+    assert "The cluster is simulated." in report
+    assert f"{len(made)} changes" in report
+    assert (folder / "over_time.svg").read_text().count("<polyline") >= 3
+
+
+def test_settings_that_are_worse_are_rolled_back_after_one_period(tmp_path: Path) -> None:
+    controller = replay(tmp_path, "apply", every="30d", period="2h")
+    controller.run(until_s=BEGIN_S + 2 * HOUR_S)
+    start = controller.live.settings()
+    worse = {"queues": 1, "round_s": 600.0} if "queues" in start else {}
+    actions.propose(
+        controller.ledger, {name: value for name, value in worse.items() if name in start}, "test", BEGIN_S + 2 * HOUR_S, approved=True
+    )
+    controller.run(until_s=BEGIN_S + 8 * HOUR_S)
+    forced, *rest = [entry for entry in controller.ledger.history() if entry.kind in ("operator", "rollback")]
+    assert forced.state == "undone", forced.why
+    assert forced.measured < 1
+    assert [entry.kind for entry in rest] == ["rollback"]
+    assert rest[0].applied_s - forced.applied_s < 2 * HOUR_S + 2 * 20 * 60
+    assert controller.live.settings() == start
+
+
+def test_a_proposal_waits_for_approval(tmp_path: Path) -> None:
+    controller = small(tmp_path, "propose")
+    controller.tick()
+    now_s = controller.live.clock.now_s()
+    first = actions.propose(controller.ledger, {"priority_weight_job_size": 100}, "ann", now_s)
+    controller.tick()
+    assert controller.live.settings() == START, "nobody approved it"
+    actions.approve(controller.ledger, first.id, "bob", now_s)
+    controller.tick()
+    assert controller.live.settings()["priority_weight_job_size"] == 100
+    with pytest.raises(ConfigError, match="not proposed"):
+        actions.approve(controller.ledger, first.id, "bob", now_s)
+    undo = actions.roll_back(controller.ledger, first.id, "ann", "asked for", now_s)
+    with pytest.raises(ConfigError, match="already"):
+        actions.roll_back(controller.ledger, first.id, "ann", "asked for", now_s)
+    controller.tick()
+    assert controller.live.settings() == START
+    assert controller.ledger.entry(first.id).state == "undone"
+    assert controller.ledger.entry(undo.id).state == "kept"
+
+
+def test_bounds_hold_for_what_people_ask_for(tmp_path: Path) -> None:
+    bounds = {"ranges": {"priority_weight_job_size": [0, 100]}, "changes_per_day": 1}
+    controller = small(tmp_path, "apply", bounds=bounds, period=1)
+    controller.tick()
+    now_s = controller.live.clock.now_s
+    too_far = actions.propose(controller.ledger, {"priority_weight_job_size": 100_000}, "ann", now_s(), approved=True)
+    controller.tick()
+    assert "bounds" in controller.ledger.entry(too_far.id).why
+    fine = actions.propose(controller.ledger, {"priority_weight_job_size": 100}, "ann", now_s(), approved=True)
+    controller.tick()
+    assert controller.ledger.entry(fine.id).state == "applied"
+    controller.live.clock.sleep(2.0)
+    controller.tick()
+    assert controller.ledger.entry(fine.id).state == "kept"
+    second = actions.propose(controller.ledger, {"priority_weight_job_size": 10}, "ann", now_s(), approved=True)
+    controller.tick()
+    assert "changes have been made" in controller.ledger.entry(second.id).why
+
+
+def test_quiet_hours_hold_changes_back(tmp_path: Path) -> None:
+    controller = small(tmp_path, "apply", bounds={"quiet": ["00:00-24:00"]})
+    controller.tick()
+    asked = actions.propose(controller.ledger, {"priority_weight_job_size": 100}, "ann", controller.live.clock.now_s(), approved=True)
+    controller.tick()
+    assert "quiet hours" in controller.ledger.entry(asked.id).why
+    assert controller.live.settings() == START
+
+
+def test_a_cluster_that_does_not_answer_is_said_once(tmp_path: Path) -> None:
+    controller = small(tmp_path)
+    live = controller.live
+    assert isinstance(live, FileScheduler)
+    controller.tick()
+    live.down = True
+    for _ in range(3):
+        controller.tick()
+    assert not controller.state.healthy
+    live.down = False
+    controller.tick()
+    assert controller.state.healthy
+    told = [line[3] for line in controller.ledger.log()]
+    assert told.count("no answer") == 1
+    assert told.count("answers") == 2
+
+
+def test_a_change_by_somebody_else_is_noted_and_left_alone(tmp_path: Path) -> None:
+    controller = small(tmp_path)
+    live = controller.live
+    assert isinstance(live, FileScheduler)
+    controller.tick()
+    live.running = START.extend(priority_weight_age=7)
+    live.path.write_text(json.dumps(live.running.to_json()))
+    controller.tick()
+    assert [line[4] for line in controller.ledger.log() if line[3] == "changed outside"] == ["priority_weight_age 1000 -> 7"]
+    assert live.running["priority_weight_age"] == 7
+
+
+def test_a_request_that_has_become_stale_is_refused(tmp_path: Path) -> None:
+    controller = small(tmp_path)
+    live = controller.live
+    assert isinstance(live, FileScheduler)
+    controller.tick()
+    asked = actions.propose(controller.ledger, {"priority_weight_job_size": 100}, "ann", live.clock.now_s(), approved=True)
+    live.running = START.extend(priority_weight_age=7)
+    controller.tick()
+    assert "changed since" in controller.ledger.entry(asked.id).why
+
+
+def test_a_clock_that_goes_back_is_said_and_survived(tmp_path: Path) -> None:
+    controller = small(tmp_path)
+    controller.tick()
+    controller.live.clock.sleep(-1)  # a virtual clock refuses that
+    controller.live.clock._now_s -= 500.0  # type: ignore[attr-defined]
+    controller.tick()
+    assert "clock" in [line[3] for line in controller.ledger.log()]
+    assert controller.state.healthy
+
+
+def test_a_new_controller_continues_where_the_old_one_was(tmp_path: Path) -> None:
+    controller = small(tmp_path)
+    controller.tick()
+    asked = actions.propose(controller.ledger, {"priority_weight_job_size": 100}, "ann", controller.live.clock.now_s(), approved=True)
+    controller.close()
+    second = small(tmp_path)
+    second.tick()
+    assert second.ledger.entry(asked.id).state == "applied"
+    assert sum(entry.kind == "hourly" for entry in second.ledger.history()) == 1, "the hour is not over"
+
+
+@pytest.mark.parametrize("wanted", [{}, {"nothing": 1}, {"priority_weight_age": "many"}, {"priority_weight_age": 1.5}])
+def test_requests_that_make_no_sense(tmp_path: Path, wanted: dict[str, Any]) -> None:
+    controller = small(tmp_path)
+    controller.tick()
+    with pytest.raises(ConfigError):
+        actions.propose(controller.ledger, wanted, "ann", 0.0)
+
+
+def test_what_if_on_the_current_queue(tmp_path: Path) -> None:
+    controller = replay(tmp_path, "observe", every="30d")
+    controller.run(until_s=BEGIN_S + 2 * HOUR_S)
+    rows = dict(controller.what_if("threshold"))
+    assert len(rows) >= 2
+    now = controller.live.settings()["threshold"]
+    assert rows[now] == pytest.approx(1.0)
+    with pytest.raises(ConfigError, match="no such knob"):
+        controller.what_if("treshold")
+
+
+def test_settings_name_all_faults_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        build_settings({"cluster": "", "live": {}, "mode": "destroy", "tuning": {"draws": 1}, "nonsense": 1}, "control.yaml")
+    assert {fault.field for fault in caught.value.faults} == {"cluster", "mode", "tuning.draws", "nonsense"}

@@ -1,8 +1,8 @@
 """A real Slurm with and without the controller, on the same stream of jobs.
 
-    python -m benchmarks.slurm_live --json             # four runs of some six minutes: with, without, without, with
-    python -m benchmarks.slurm_live --jobs 60 --runs with,without --json
-    python -m benchmarks.slurm_live --json --write     # and docs/results/slurm.md with a plot
+    python -m benchmarks.slurm_live --json                     # four runs of some four minutes: with, without, without, with
+    python -m benchmarks.slurm_live --keep FILE --json         # the same; those that FILE holds already are not run again
+    python -m benchmarks.slurm_live --keep FILE --json --write # and docs/results/slurm.md with a plot
 
 Starts Debian's Slurm in a scratch folder: one slurmctld, slurmdbd on a real database, four slurmd with four GPUs each (plain files),
 four accounts. The stream is a synthetic trace calibrated to Philly, hours scaled to seconds; its first part is imported as history, the
@@ -14,6 +14,7 @@ accounting. `with` and `without` alternate and the order is swapped once.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import platform
 import subprocess
@@ -50,14 +51,15 @@ START = {
     "MinJobAge": 600,
 }
 """First come, first served with backfill: what most installations begin with; intervals for a cluster in which jobs take seconds."""
-SHORTEST_S, LONGEST_S = 2.0, 60.0
+SHORTEST_S, LONGEST_S, SPEED = 2.0, 15.0, 400.0
+"""Of a job that sleeps, and how many times as fast as in the trace: accounting counts whole seconds, a run should take minutes."""
 
 
 def stream(jobs: int, seed: int, load: float) -> tuple[Trace, Trace]:
     """History and stream: a trace whose hours pass in seconds, at a given load of the cluster."""
     whole = generate(Recipe(profile="philly", jobs=3 * jobs, days=3, seed=seed))
     gpus = np.minimum(whole.gpus, NODES * GPUS)
-    duration = np.clip(whole.duration_s / 120.0, SHORTEST_S, LONGEST_S).round()
+    duration = np.clip(whole.duration_s / SPEED, SHORTEST_S, LONGEST_S).round()
     demand = float(np.dot(gpus, duration))
     span_s = demand / (load * NODES * GPUS)
     submit = (whole.submit_s - whole.submit_s[0]) / (whole.submit_s[-1] - whole.submit_s[0]) * span_s
@@ -131,9 +133,9 @@ def run(kind: str, jobs: int, seed: int, load: float, folder: Path) -> dict[str,
             thread.start()
         begin_s = time.time() + 1.0
         sent = submit(cluster, coming, begin_s)
-        while cluster.jobs():
-            time.sleep(2.0)
-        time.sleep(3.0)  # accounting is told a little later
+        cluster.wait_until(lambda: not cluster.jobs(), "all jobs have ended", 1_800.0)
+        with contextlib.suppress(RuntimeError):  # accounting is told a little later; what it never hears of counts as lost
+            cluster.wait_until(lambda: sum(row["End"] != "Unknown" for row in accounts(cluster)) >= sent, "accounting knows", 60.0)
         stop.set()
         if thread is not None:
             thread.join()
@@ -238,15 +240,20 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--load", type=float, default=1.4)
     parser.add_argument("--runs", default="with,without,without,with")
+    parser.add_argument("--keep", type=Path, help="file of runs, one a line; an interrupted benchmark continues from it")
+    parser.add_argument("--most", type=int, default=100, help="runs to make now; the others later, with --keep")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
-    runs: list[dict[str, Any]] = []
-    for number, kind in enumerate(given.runs.split(",")):
+    runs = [json.loads(line) for line in given.keep.read_text().splitlines()] if given.keep and given.keep.exists() else []
+    for number, kind in list(enumerate(given.runs.split(",")))[len(runs) :][: given.most]:
         with tempfile.TemporaryDirectory(prefix="slurm-live-") as folder:
             runs.append(run(kind, given.jobs, given.seed, given.load, Path(folder)))
             told = {key: value for key, value in runs[-1].items() if key != "ends"}
             print(f"run {number + 1}: {json.dumps(told)}", file=sys.stderr, flush=True)
+            if given.keep:
+                with given.keep.open("a") as file:
+                    file.write(json.dumps(runs[-1]) + "\n")
     means = {kind: [told["mean_jct_s"] for told in runs if told["run"] == kind] for kind in ("with", "without")}
     pairs = [without / with_ for without, with_ in zip(means["without"], means["with"], strict=False)]
     version = subprocess.run(["sinfo", "--version"], capture_output=True, text=True, check=False).stdout.split()

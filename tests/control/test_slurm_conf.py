@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from autoscout.control.live.slurm import qos
 from autoscout.control.live.slurm.conf import MARK, difference, includes, rendered
 from autoscout.control.live.slurm.knobs import KNOBS, read_settings
+from autoscout.control.protocol import LiveError
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
 
@@ -81,3 +83,23 @@ def test_ranges_and_versions() -> None:
     assert "needs Slurm 19.05" in str(KNOBS["preempt_exempt_time_s"].faults(1.0, (18, 8))[0])
     with pytest.raises(ConfigError, match="PriorityWeightAge"):
         read_settings({"PriorityWeightAge": "many"})
+
+
+def test_limits_of_a_quality_of_service() -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def ask(*command: str) -> str:
+        asked.append(command)
+        return "normal|0||\nhigh|100|4|10\n" if "show" in command else ""
+
+    now = qos.read(ask, ["normal", "high"])
+    assert now == {
+        "qos normal priority": 0, "qos normal max_jobs_per_user": -1, "qos normal max_submit_per_user": -1,
+        "qos high priority": 100, "qos high max_jobs_per_user": 4, "qos high max_submit_per_user": 10,
+    }  # fmt: skip
+    wanted = qos.changes(now, {**now, "qos high max_jobs_per_user": 8}, ["normal", "high"])
+    qos.send(ask, wanted)
+    assert asked[-1] == ("sacctmgr", "--immediate", "modify", "qos", "where", "name=high", "set", "MaxJobsPerUser=8")
+    assert qos.faults_of(Config({"qos high priority": -5}), ["high"])
+    with pytest.raises(LiveError, match="no such quality"):
+        qos.read(ask, ["absent"])

@@ -17,11 +17,12 @@ from pydantic import Field
 from autoscout.common.fields import Block, read_fields, refuse_if
 from autoscout.control.events import SACCT, JobEvent, events_of_sacct
 from autoscout.control.live._shared.commands import run
+from autoscout.control.live.slurm import qos
 from autoscout.control.live.slurm.conf import difference, includes, rendered
 from autoscout.control.live.slurm.knobs import KNOBS, read_settings
 from autoscout.control.protocol import LiveError, Plan, Sight
 from autoscout.core.clock import Clock, RealClock
-from autoscout.core.config import Config
+from autoscout.core.config import Config, Value
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.sched.cluster import Cluster, NodeGroup
 from autoscout.sched.readers.queue import read_queue
@@ -52,6 +53,7 @@ class _Options(Block):
     reconfigure_s: float = Field(60.0, gt=0)
     history_s: float = Field(_ACCOUNTING_S, gt=0)
     shared: bool = True
+    qos: tuple[str, ...] | list[str] = ()
 
 
 class Slurm:
@@ -60,7 +62,7 @@ class Slurm:
     Args:
         options: `conf` (path of slurm.conf), `partitions` (only these; all when left out), `timeout_s` (of a command), `reconfigure_s`,
             `history_s` (accounting that the first look reads), `shared` (whether partitions share their nodes; if not each is a virtual
-            cluster).
+            cluster), `qos` (qualities of service whose limits are settings too).
 
     Raises:
         ConfigError: all faults of the options at once.
@@ -112,8 +114,11 @@ class Slurm:
         if "multifactor" not in shown.get("PriorityType", ""):
             rule, fix = "needs priority/multifactor", "Set PriorityType and restart slurmctld"
             raise LiveError(Fault(where="slurm.conf", field="PriorityType", value=shown.get("PriorityType", ""), rule=rule, fix=fix))
+        return self._settings(shown)
+
+    def _settings(self, shown: Mapping[str, str]) -> Config:
         try:
-            return read_settings(shown)
+            return read_settings(shown).extend(qos.read(self._ask, self._options.qos))
         except ConfigError as error:
             raise LiveError(error.faults) from error
 
@@ -190,38 +195,52 @@ class Slurm:
 
     def plan(self, after: Config) -> Plan:
         shown = self.shown()
-        now = read_settings(shown)
+        now = self._settings(shown)
         version = self.version(shown)
         faults = [fault for name, value in after.items() if name in KNOBS for fault in KNOBS[name].faults(value, version)]
-        refuse_if(faults)
+        refuse_if([*faults, *qos.faults_of(after, self._options.qos)])
         old = self._read()
         new = rendered(old, after, now, str(self.conf), includes(old, self.conf.parent))
-        return Plan(diff=difference(old, new, self.conf.name), data={"old": old, "new": new, "before": now.to_json()})
+        limits = {name: value for name, value in now.items() if name in qos.knobs(self._options.qos)}
+        wanted = {name: after.get(name, value) for name, value in limits.items()}
+        data = {"old": old, "new": new, "before": now.to_json(), "limits": {"before": limits, "after": wanted}}
+        return Plan(diff=difference(old, new, self.conf.name) + qos.told(qos.changes(limits, wanted, self._options.qos)), data=data)
 
     def apply(self, plan: Plan) -> None:
         old, new = plan.data["old"], plan.data["new"]
         if self._read() != old:
             rule = "was changed by somebody else since the plan was made; nothing was written"
             raise LiveError(Fault(where=str(self.conf), rule=rule, fix="Decide again"))
-        self._keep(old)
-        self._write(new)
-        self._reconfigure()
+        if new != old:
+            self._keep(old)
+            self._write(new)
+            self._reconfigure()
+        self._limit(plan.data["limits"]["after"])
 
     def restore(self, plan: Plan) -> None:
         old, new, here = plan.data["old"], plan.data["new"], self._read()
         if here == new:
             self._write(old)
         elif here != old:  # somebody has edited it since: only our own settings go back
-            now = read_settings(self.shown())
+            now = self._settings(self.shown())
             try:
                 self._write(rendered(here, Config(plan.data["before"]), now, str(self.conf), includes(here, self.conf.parent)))
             except ConfigError as error:
                 raise LiveError(error.faults) from error
-        self._reconfigure()
+        if new != old:
+            self._reconfigure()
+        self._limit(plan.data["limits"]["before"])
+
+    def _limit(self, wanted: Mapping[str, Value]) -> None:
+        now = qos.read(self._ask, self._options.qos)
+        qos.send(self._ask, qos.changes(now, wanted, self._options.qos))
 
     def stored(self, plan: Plan) -> str:
-        here = self._read()
-        return "after" if here == plan.data["new"] else "before" if here == plan.data["old"] else "other"
+        here, limits = self._read(), qos.read(self._ask, self._options.qos)
+        for name, text in (("after", "new"), ("before", "old")):
+            if here == plan.data[text] and limits == plan.data["limits"][name]:
+                return name
+        return "other"
 
     def _reconfigure(self) -> None:
         self._ask("scontrol", "reconfigure", timeout_s=self._options.reconfigure_s)

@@ -2,6 +2,7 @@
 
     python -m benchmarks.control_observe --json             # Philly and Venus, two days each
     python -m benchmarks.control_observe --hours 12 --traces philly --json
+    python -m benchmarks.control_observe --keep FILE --json # the same as the first; traces that FILE holds are not run again
     python -m benchmarks.control_observe --json --write     # and docs/results/control.md
 
 A trace runs in a simulated cluster as fast as it can (the report says how fast; a thousand times its own speed is the goal). Every hour
@@ -152,15 +153,20 @@ def main() -> int:
     parser.add_argument("--traces", default="philly,venus")
     parser.add_argument("--hours", type=float, default=48.0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--keep", type=Path, help="file of finished traces, one a line; an interrupted benchmark continues from it")
+    parser.add_argument("--most", type=int, default=100, help="traces to run now; the others later, with --keep")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
-    cases = []
-    for name in given.traces.split(","):
+    cases = [json.loads(line) for line in given.keep.read_text().splitlines()] if given.keep and given.keep.exists() else []
+    for name in given.traces.split(",")[len(cases) :][: given.most]:
         with tempfile.TemporaryDirectory(prefix="control-observe-") as folder:
             cases.append(observe(name, given.hours, given.seed, Path(folder)))
             told = {key: value for key, value in cases[-1].items() if key != "each"}
             print(json.dumps(told), file=sys.stderr, flush=True)
+            if given.keep:
+                with given.keep.open("a") as file:
+                    file.write(json.dumps(cases[-1]) + "\n")
     report = {
         "benchmark": "control_observe",
         "command": f"python -m benchmarks.control_observe --traces {given.traces} --hours {given.hours:g} --write",

@@ -1,6 +1,6 @@
 """A real Slurm with and without the controller, on the same stream of jobs.
 
-    python -m benchmarks.slurm_live --json                     # four runs of some four minutes: with, without, without, with
+    python -m benchmarks.slurm_live --json                     # four runs of some three minutes: with, without, without, with
     python -m benchmarks.slurm_live --keep FILE --json         # the same; those that FILE holds already are not run again
     python -m benchmarks.slurm_live --keep FILE --json --write # and docs/results/slurm.md with a plot
 
@@ -51,7 +51,7 @@ START = {
     "MinJobAge": 600,
 }
 """First come, first served with backfill: what most installations begin with; intervals for a cluster in which jobs take seconds."""
-SHORTEST_S, LONGEST_S, SPEED = 2.0, 15.0, 400.0
+SHORTEST_S, LONGEST_S, SPEED = 2.0, 12.0, 480.0
 """Of a job that sleeps, and how many times as fast as in the trace: accounting counts whole seconds, a run should take minutes."""
 
 
@@ -236,7 +236,7 @@ def result_page(report: dict[str, Any]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--jobs", type=int, default=220)
+    parser.add_argument("--jobs", type=int, default=204)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--load", type=float, default=1.4)
     parser.add_argument("--runs", default="with,without,without,with")

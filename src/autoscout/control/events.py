@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from autoscout.control.tables import MOST_NAME
-from autoscout.core.errors import ConfigError, Fault
+from autoscout.core.errors import Fault
 from autoscout.sched.readers.sacct import gpus_of, seconds_of
 from autoscout.sched.readers.table import Columns
 from autoscout.sched.trace import Trace
@@ -66,19 +66,6 @@ class JobEvent:
             elif not isinstance(value, str) or len(value) > MOST_TEXT:
                 fault(name, value, f"must be text of at most {MOST_TEXT} characters")
         return found
-
-
-def check(events: Iterable[JobEvent], where: str = "events") -> list[JobEvent]:
-    """The events, if all are good.
-
-    Raises:
-        ConfigError: all faults at once.
-    """
-    listed = list(events)
-    faults = [fault for number, event in enumerate(listed) for fault in event.faults(f"{where}[{number}]")]
-    if faults:
-        raise ConfigError(faults)
-    return listed
 
 
 def events_of_trace(trace: Trace) -> Iterator[JobEvent]:

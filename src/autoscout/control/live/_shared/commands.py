@@ -16,7 +16,7 @@ MOST_BYTES = 256 * 2**20  # of what a command prints: a queue of a million jobs
 SHOWN = 300  # characters of what it complained about
 
 
-def run(command: Sequence[str], *, timeout_s: float, environment: Mapping[str, str] | None = None, text: str = "") -> str:
+def run(command: Sequence[str], *, timeout_s: float, environment: Mapping[str, str] | None = None) -> str:
     """What a command prints.
 
     It gets a process group of its own, which is killed when the time is up. Output goes to a file, so a command that prints without end
@@ -26,18 +26,20 @@ def run(command: Sequence[str], *, timeout_s: float, environment: Mapping[str, s
         command: Program and arguments.
         timeout_s: How long it may take.
         environment: Variables besides those of this process.
-        text: For its standard input.
 
     Raises:
         LiveError: it is not there, took too long, printed too much, or failed.
     """
     where = " ".join(command[:3])
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, tempfile.TemporaryFile() as given:
-        given.write(text.encode())
-        given.seek(0)
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         try:
             process = subprocess.Popen(
-                list(command), stdin=given, stdout=out, stderr=err, env={**os.environ, **(environment or {})}, start_new_session=True
+                list(command),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env={**os.environ, **(environment or {})},
+                start_new_session=True,
             )
         except OSError as error:
             raise LiveError(Fault(where=where, rule=f"cannot be started: {error.strerror}", fix="Is it installed here?")) from error

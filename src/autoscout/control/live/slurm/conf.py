@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from autoscout.control.live.slurm.knobs import KNOBS, PARAMETERS, options_of
+from autoscout.control.live.slurm.knobs import KNOBS, PARAMETERS
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
 
@@ -120,15 +120,6 @@ def includes(text: str, folder: Path) -> dict[str, str]:
             except OSError:
                 continue
     return found
-
-
-def stored_options(text: str) -> dict[str, str]:
-    """Key -> value of the lines of a text, options of `SchedulerParameters` included; for tests and messages."""
-    found: dict[str, str] = {}
-    for line in text.split("\n"):
-        if match := _LINE.match(line.split("#")[0].rstrip()):
-            found[match["key"]] = match["value"].strip('"')
-    return found | options_of(found.get(PARAMETERS, ""))
 
 
 def difference(old: str, new: str, name: str) -> str:

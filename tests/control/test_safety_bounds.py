@@ -40,6 +40,7 @@ def test_a_value_in_force_outside_its_range_stays_possible() -> None:
 def test_changes_outside_are_named() -> None:
     bounds = Bounds(ranges={"weight": [0, 100]}, most_steps=1)
     assert not bounds.outside(SPACE, NOW, NOW.extend(weight=100))
+    assert not bounds.outside(SPACE, NOW, NOW.extend(weight=77)), "between the listed values"
     faults = bounds.outside(SPACE, NOW, NOW.extend(weight=1000, rule="b"))
     assert [fault.field for fault in faults] == ["weight"]
 

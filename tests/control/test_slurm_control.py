@@ -19,6 +19,7 @@ from autoscout.control.controller import Controller
 from autoscout.control.ledger import Ledger
 from autoscout.control.live.slurm import Slurm
 from autoscout.control.protocol import LiveError
+from autoscout.core.config import Config
 from autoscout.testing import slurm
 from autoscout.testing.slurm import SlurmCluster
 
@@ -67,7 +68,7 @@ def test_what_is_read(cluster: SlurmCluster, conf: Path) -> None:
     assert sight.cluster.gpus == 8
     found = dict(zip(sight.snapshot.jobs.job_id.tolist(), sight.snapshot.running.tolist(), strict=True))
     assert found == {first: True, second: False}
-    assert sight.snapshot.jobs.gpus.tolist() == [8.0, 1.0]
+    assert dict(zip(sight.snapshot.jobs.job_id.tolist(), sight.snapshot.jobs.gpus.tolist(), strict=True)) == {first: 8.0, second: 1.0}
     assert sight.settings["priority_weight_age"] == 1000
     assert sight.settings["bf_max_job_test"] == 50
     cluster.run("scancel", first, second)
@@ -137,6 +138,7 @@ def test_a_slurmctld_that_is_killed(cluster: SlurmCluster, controller: Controlle
         live.settings()
     assert conf.read_text() == text
     cluster.start_controller()
+    cluster.wait_until(lambda: set(cluster.states().values()) == {"idle"}, "all nodes are back")
     controller.tick()
     assert controller.ledger.entry(number).state == "applied"
     actions.roll_back(controller.ledger, number, "test", "asked for", time.time())
@@ -175,35 +177,37 @@ def kill_again_and_again(conf: Path, folder: Path, kills: int, in_mid_apply: int
     chance = random.Random(7)
     live = Slurm({"conf": str(conf)})
     process = loop(conf, folder)
-    wait_for((folder / "control.db").exists)
-    ledger = Ledger(folder / "control.db", "scratch")
-    wait_for(lambda: ledger.last_sample() is not None)
-    asked: list[int] = []
-    for number in range(kills):
-        weight = 1 + number
-        asked.append(actions.propose(ledger, {"priority_weight_job_size": weight}, "test", time.time(), approved=True).id)
-        if number < in_mid_apply:
-            wait_for(lambda: ledger.entry(asked[-1]).state != "approved")
-            time.sleep(chance.random() * 0.05)
-        else:
-            time.sleep(chance.random() * 1.5)
+    try:
+        wait_for((folder / "control.db").exists)
+        ledger = Ledger(folder / "control.db", "scratch")
+        asked: list[int] = []
+        for number in range(kills):
+            wait_for(lambda: (seen := ledger.last_sample()) is not None and Config(seen[1]["settings"]) == live.settings())
+            wanted = {"priority_weight_job_size": 1 + number}
+            asked.append(actions.propose(ledger, wanted, "test", time.time(), approved=True).id)
+            if number < in_mid_apply:
+                wait_for(lambda: ledger.entry(asked[-1]).state != "approved")
+                time.sleep(chance.random() * 0.05)
+            else:
+                time.sleep(chance.random() * 1.5)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            stored = [line for line in conf.read_text().splitlines() if line.startswith("PriorityWeightJobSize")]
+            assert len(stored) <= 1
+            process = loop(conf, folder)
+            wait_for(lambda: ledger.entry(asked[-1]).state in ("applied", "failed"))
+            entry = ledger.entry(asked[-1])
+            assert agrees(live.settings(), entry.after if entry.state == "applied" else entry.before), (entry.state, entry.why)
+            if entry.state == "applied":  # so that the next one is not held back
+                ledger.move(entry, "kept", time.time(), "kept", "")
+    finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
-        stored = [line for line in conf.read_text().splitlines() if line.startswith("PriorityWeightJobSize")]
-        assert len(stored) <= 1
-        process = loop(conf, folder)
-        wait_for(lambda: ledger.entry(asked[-1]).state in ("applied", "failed", "refused"))
-        entry = ledger.entry(asked[-1])
-        now = live.settings()
-        assert agrees(now, entry.after if entry.state == "applied" else entry.before), (entry.state, entry.why)
-        if entry.state == "applied":  # so that the next one is not held back
-            ledger.move(entry, "kept", time.time(), "kept", "")
-    process.send_signal(signal.SIGKILL)
-    process.wait()
     events = [(line[2], line[3]) for line in ledger.log()]
     for number in asked:
-        assert events.count((number, "applied")) + events.count((number, "failed")) + events.count((number, "refused")) == 1, "once"
-        assert events.count((number, "intent")) <= 1
+        assert events.count((number, "applied")) + events.count((number, "failed")) == 1, "once"
+        assert events.count((number, "intent")) == 1
+    print({state: sum(ledger.entry(number).state == state for number in asked) for state in ("kept", "failed")})
     ledger.close()
 
 

@@ -77,11 +77,11 @@ class Bounds:
         return _like(knob, values if here in values else [*values, here], here)
 
     def outside(self, space: Space, now: Config, after: Config) -> list[Fault]:
-        """Why a change may not be made: knobs that leave their range or move too far."""
+        """Why a change may not be made: knobs that leave their range or move too far. Numbers between the listed ones are fine."""
         allowed = self.narrowed(space, now)
         faults = []
         for name, value in after.items():
-            if name in allowed.knobs and value not in allowed.knobs[name]:
+            if name in allowed.knobs and not _inside(allowed.knobs[name], value):
                 knob = allowed.knobs[name]
                 rule = f"is outside of the operator's bounds: {knob.values[0]} to {knob.values[-1]} now"
                 faults.append(Fault(where="bounds", field=name, value=str(value), rule=rule, fix="Change bounds in the configuration"))
@@ -110,6 +110,12 @@ def _within(knob: Knob, allowed: Sequence[Value]) -> list[Value]:
     if len(numbers) != 2 or len(allowed) != 2:
         return []
     return [value for value in knob.values if numbers[0] <= float(value or 0) <= numbers[1]]
+
+
+def _inside(knob: Knob, value: Value) -> bool:
+    if knob.ordered and isinstance(value, (int, float)):
+        return float(knob.values[0] or 0) <= value <= float(knob.values[-1] or 0)
+    return value in knob
 
 
 def _like(knob: Knob, values: Sequence[Value], default: Value) -> Knob:

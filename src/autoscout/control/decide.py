@@ -23,7 +23,7 @@ from autoscout.sched.predict.predictor import Predictor
 from autoscout.sched.snapshot import Snapshot
 from autoscout.sched.trace import Trace, concatenate
 from autoscout.sched.tune.draws import Predicted, View
-from autoscout.sched.tune.futures import Builder, Future, Question
+from autoscout.sched.tune.futures import Builder, Future, Hopeless, Question
 from autoscout.sched.tune.loop import Decision
 from autoscout.sched.tune.search import SearchOptions, search
 from autoscout.space import Space
@@ -147,7 +147,8 @@ class Adviser:
 
     def builder(self, view: View) -> Builder:
         """Schedulers that know what past jobs were like."""
-        return Builder.of(self._model, view.ended, self.tuning.seed)
+        ended = view.ended
+        return Builder.of(self._model, ended.gpus * ended.duration_s, self.tuning.seed)
 
     def futures(self, view: View, draws: int | None = None) -> list[Future]:
         """Several futures of the cluster, the same for every candidate."""
@@ -229,7 +230,7 @@ class Adviser:
                 break
             around = now.only(space.ancestors(knob)).extend({knob: values[place]})
             if space.feasible(around):
-                with contextlib.suppress(Infeasible):
+                with contextlib.suppress(Infeasible, Hopeless):
                     found[place] = float(np.exp(np.mean(np.log(_gains(question, now, space.project(now, around))))))
         return [(values[place], found[place]) for place in sorted(found)]
 
@@ -248,7 +249,7 @@ def simplified(space: Space, question: Question, old: Config, new: Config) -> Co
         if around is None or name not in new or old[name] == new[name] or not space.feasible(around):
             continue
         back = space.project(new, around)
-        with contextlib.suppress(Infeasible):
+        with contextlib.suppress(Infeasible, Hopeless):
             if float(np.mean(np.log(_gains(question, new, back)))) >= -LITTLE:
                 new = back
     return new
@@ -261,7 +262,7 @@ def _contributions(space: Space, question: Question, old: Config, new: Config) -
         around = new.only(space.ancestors(name)).extend({name: old.get(name)})
         if name not in old or old[name] == new[name] or not space.feasible(around):
             continue
-        with contextlib.suppress(Infeasible):
+        with contextlib.suppress(Infeasible, Hopeless):
             found[name] = float(np.exp(np.mean(np.log(_gains(question, space.project(new, around), new)))))
     return found
 

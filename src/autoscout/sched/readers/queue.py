@@ -45,7 +45,7 @@ def read_queue(path: Path, at_s: float, *, nodes: Sequence[str] = (), partitions
     table.names = [_SAME.get(name, name) for name in table.names]
     table.values = {_SAME.get(name, name): column for name, column in table.values.items()}
     table.require("JOBID", "STATE", "SUBMIT_TIME")
-    texts = table.text("AllocTRES") or table.text("ReqTRES")
+    texts = table.text("AllocTRES" if "AllocTRES" in table.values else "ReqTRES")
     per_node = table.text("TRES_PER_NODE")
     if texts is None and per_node is None:
         rule = "GPUs cannot be known without TRES_PER_NODE (squeue) or ReqTRES (sacct)"

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready-test $(VENV)-adapters/.ready $(VENV)-openbox/.ready
 SET_UP := pyproject.toml scripts/setup scripts/constraints.txt
 
-.PHONY: help tune test test-training test-vllm check fast soak bench clean environments
+.PHONY: help tune test test-training test-vllm check docs fast soak bench clean environments
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
@@ -46,6 +46,9 @@ test: ## everything CI runs: lint, types, import contract, all tests
 
 check: $(VENV)/.ready-test ## lint, types, import contract, sizes, structure
 	scripts/check $(VENV)
+
+docs: $(VENV)/.ready-test ## the documentation as a site, in site/; every warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 fast: $(VENV)/.ready-test ## the tests that take seconds
 	$(BIN)/pytest -q -n auto --dist worksteal -m "not slow and not adapters and not training and not soak"

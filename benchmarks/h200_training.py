@@ -157,9 +157,9 @@ def page(found: dict[str, Any]) -> str:
     lines = [
         "# Training on one GPU",
         "",
-        f"Measured on one {found['gpu']} with PyTorch {found['torch']} by `python -m benchmarks.h200_training`: {PROFILES} profiles each,",
-        "the default and the two best measured again in rounds whose order rotates. A profile is a fresh process that trains the same",
-        "steps on the same data. Intervals are 95 %, of the final alone.",
+        f"Measured on one {found['gpu']} with PyTorch {found['torch']} by `python -m benchmarks.h200_training`: at most",
+        f"{PROFILES} profiles each, then the default and the best measured again in rounds whose order rotates. A profile is a fresh",
+        "process that trains the same steps on the same data. Intervals are 95 %, of the final alone.",
         "",
     ]
     for name, study in found["studies"].items():
@@ -169,7 +169,7 @@ def page(found: dict[str, Any]) -> str:
         low, high = study["interval"]
         gain = f"{study['gain']:.2f}x ({low:.2f} to {high:.2f})" if study["gain"] and low and high else f"{study['gain']}"
         model = study["workload"].get("model", "")
-        lines += [f"## {name.capitalize()}: {model}", "", f"Gain {gain}. {study['reason']}", ""]
+        lines += [f"## {name.capitalize()}: {model}", "", f"Gain {gain}: {study['reason']}.", ""]
         lines += [f"| | {metric} | lowest, highest | ms a step | peak GiB | loss after |", "|---|---|---|---|---|---|"]
         for label, side in sides:
             if side is None or not side[metric]:
@@ -213,7 +213,10 @@ def _depths(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _mean(values: list[float]) -> str:
-    return f"{sum(values) / len(values):,.4g}" if values else "-"
+    if not values:
+        return "-"
+    mean = sum(values) / len(values)
+    return f"{mean:,.0f}" if mean >= 1000 else f"{mean:.4g}"
 
 
 def main() -> None:

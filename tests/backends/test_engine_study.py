@@ -52,3 +52,23 @@ def test_a_study_without_an_engine(tmp_path: Path, engine: str) -> None:
         item.name for item in (home / "best").iterdir()
     }
     assert (home / "report.html").exists()
+
+
+def test_an_engine_that_is_not_there_ends_the_study_at_once(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "autoscout", "tune", "vllm", "--model", "llama-3.1-8b", "--hardware", "gpus=0"]
+    missing = [
+        "-w",
+        "engine_command=[/no/such/vllm, serve]",
+        "-w",
+        "engine_version=0.32.0",
+        "--hardware",
+        "cores=1",
+        "--experiment-name",
+        "toy",
+    ]
+    done = subprocess.run([*command, *missing], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "/no/such/vllm" in done.stderr
+    assert "Install it" in done.stderr
+    trials = tmp_path / "autoscout_results" / "toy" / "trials.jsonl"
+    assert not trials.exists() or not trials.read_text(), "no configuration is to blame"

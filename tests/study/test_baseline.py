@@ -38,9 +38,14 @@ def test_the_default_is_measured_twice_at_the_start_and_again_during_the_search(
 
 
 def test_whatever_is_bounded_says_when_it_is_measured_again() -> None:
-    one = ran(study(lambda config: ok(1.0, cost_s=1.0), cost_s=9.5))
-    assert [place for place, (x, _) in enumerate(places(one)) if x == 0] == [0, 1, 4, 7]
+    one = ran(study(lambda config: ok(1.0, cost_s=1.0 if config["x"] else 0.25), cost_s=9.0))
+    assert [place for place, (x, _) in enumerate(places(one)) if x == 0] == [0, 1, 5, 9]
     assert used_share(toy_task(wall_s=60.0).budget, one.trials, 20.0) == pytest.approx(1 / 3)
+
+
+def test_a_default_that_takes_much_of_the_time_is_left_to_the_final() -> None:
+    one = ran(study(lambda config: ok(1.0, cost_s=1.0), cost_s=9.5))
+    assert [x for x, _ in places(one)].count(0) == 1
 
 
 def ran(one: Study) -> Study:

@@ -219,7 +219,7 @@ class Profiler:
             if self._to_blame(proposal):
                 return Measurement(status=Status.INVALID, reason=str(error))
             raise
-        reason = not_started(launch, completed)
+        reason = not_started(completed)
         if reason and completed.disturbed_by:
             raise self._no_room(reason)
         if reason:

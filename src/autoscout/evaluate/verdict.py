@@ -14,8 +14,8 @@ from autoscout.core.to_beat import ToBeat
 from autoscout.core.trial import Measurement, Status
 from autoscout.evaluate.samples import circumstances
 
-SHELL_NOT_STARTED = (126, 127)
-"""What a shell answers when it finds no such command, or may not run it."""
+NOT_STARTED = (126, 127)
+"""What a shell answers when it may not run a command, or finds none; the programs of our own trials answer the same."""
 
 EXCUSED = "gpu_taken"
 """Condition of a measurement whose failure is not the configuration's: others held much of its GPUs' memory."""
@@ -34,14 +34,14 @@ class Measurable(Protocol):
     def parse(self, completed: Completed, task: Task) -> Measurement: ...
 
 
-def not_started(launch: Launch, completed: Completed) -> str:
+def not_started(completed: Completed) -> str:
     """Why the launch never ran; empty when it did."""
     if completed.timed_out or completed.out_of_memory or completed.cancelled:
         return ""
     if completed.returncode is None:
         return completed.error or "nothing was started, and the executor does not say why"
-    if launch.shell and completed.returncode in SHELL_NOT_STARTED:
-        return completed.stderr.strip()[-500:] or f"the shell could not start it (exit code {completed.returncode})"
+    if completed.returncode in NOT_STARTED:
+        return completed.stderr.strip()[-500:] or f"nothing could be started (exit code {completed.returncode})"
     return ""
 
 

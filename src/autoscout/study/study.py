@@ -120,7 +120,8 @@ class Study:
     def _next(self, count: int) -> list[Proposal]:
         opening = [Proposal(config=self.baseline, origin=Origin(by=By.DEFAULT))]
         if self.repeat_baseline:
-            opening += repeats(self.baseline, self.inside, used_share(self.record.task.budget, self.inside, self._wall_s))
+            budget = self.record.task.budget
+            opening += repeats(self.baseline, self.inside, used_share(budget, self.inside, self._wall_s), budget)
         opening += [Proposal(config=config, origin=Origin(by=By.GIVEN)) for config in self.first]
         pending = [*self._dispatcher.pending, *self._given_up]
         taken = self._seen | {trial_key(proposal) for proposal in pending}

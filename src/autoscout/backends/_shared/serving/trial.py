@@ -31,6 +31,7 @@ from autoscout.core.clock import RealClock
 from autoscout.core.errors import ConfigError
 
 FAILED = 3  # exit code that goes with a result that says why
+NOT_FOUND = 127  # what a shell answers for a command that is not there: no configuration is to blame
 ENDING_S = 5.0  # what a server gets for ending after its connections broke
 PORT_RETRIES = 2  # starts on another port, where somebody took the free one first
 CLOCK = RealClock()
@@ -60,7 +61,7 @@ class Trial:
             write_whole(self._folder / RESULT, json.dumps(self.result, indent=1) + "\n")
         if "failure" in self.result:
             print(log_text(self._folder / LOG)[-4000:], f"{self.result['failure']}: {self.result['reason']}", sep="\n", file=sys.stderr)
-            return FAILED
+            return NOT_FOUND if (self.result["failure"], self.result["returncode"]) == ("start", NOT_FOUND) else FAILED
         self._stage("done")
         for name, value in self.result["metrics"].items():
             print(f"{name}: {value:.6g}")

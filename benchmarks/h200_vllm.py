@@ -1,0 +1,162 @@
+"""Real vLLM on one GPU, tuned: `python -m benchmarks.h200_vllm --model FOLDER --out FOLDER`, then `--write FOLDER/h200_vllm.json ...`.
+
+Studies of an 8B model with random weights, 1024 +- 512 tokens in and 128 +- 64 out, each as `autoscout tune vllm` makes it: `lossless`
+(TTFT and TPOT limits), `lossy` (the same limits, with fp8 weights and cache allowed), `tight` (a limit on the gaps between tokens).
+The goal is the highest request rate that keeps the limits. A study that is in the folder is resumed. The page is written from recorded
+files, wherever they were measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from autoscout.common.gpus import read_gpus
+from autoscout.core.trial import Trial
+from autoscout.study.campaign import build_campaign
+from benchmarks._real_studies import change_lines, figures, gain_text, side_text, whole_study
+
+PAGE = Path(__file__).parent.parent / "docs" / "results" / "h200-vllm.md"
+RESULT = "h200_vllm.json"
+LATENCY = ["p95_ttft_ms<=500", "p95_tpot_ms<=30"]
+STUDIES: dict[str, dict[str, Any]] = {
+    "lossless": {"title": "TTFT <= 500 ms and TPOT <= 30 ms, answers unchanged", "limits": LATENCY},
+    "lossy": {"title": "The same limits, fp8 weights and cache allowed", "limits": LATENCY, "lossy": True},
+    "tight": {"title": "Gaps between tokens: p99 <= 40 ms", "limits": ["p99_itl_ms<=40"]},
+}
+LENGTHS = {"input_tokens": 1024, "input_spread": 512, "output_tokens": 128, "output_spread": 64}
+SHOWN = ("capacity_rps", "p95_ttft_ms", "p95_tpot_ms", "p99_itl_ms", "token_agreement", "mean_logprob_error")
+
+
+def campaign(name: str, asked: argparse.Namespace) -> dict[str, Any]:
+    """The study as a campaign file would describe it."""
+    study = STUDIES[name]
+    workload: dict[str, Any] = {**LENGTHS, "model": str(asked.model), "search_limit_s": asked.search_limit_s}
+    if asked.engine:
+        workload["engine_command"] = shlex.split(asked.engine)
+    if asked.engine_version:
+        workload["engine_version"] = asked.engine_version
+    if asked.env:
+        workload["env"] = dict(pair.split("=", 1) for pair in asked.env)
+    return {
+        "system": "vllm",
+        "name": f"vllm_{name}",
+        "workload": workload | ({"allow_lossy": True} if study.get("lossy") else {}),
+        "goal": {"slo": study["limits"]},
+        "budget": {"wall": asked.wall},
+        "finals": {"finalists": 1, "rounds": asked.rounds, "simplify": False},
+        "measure": {"dirty_repeats": 0},
+        "search": {"warm_start": False},
+    }
+
+
+def row(trial: Trial, default: Mapping[str, Any]) -> dict[str, Any]:
+    """What is kept of one trial."""
+    measured, origin = trial.measurement, trial.proposal.origin
+    return {
+        "number": trial.number,
+        "phase": origin.phase.value,
+        "changes": {name: value for name, value in trial.config.items() if default.get(name) != value},
+        "status": measured.status.value,
+        "reason": measured.reason[:300],
+        "metrics": {name: measured.metrics[name] for name in SHOWN if name in measured.metrics},
+        "bounds": dict(measured.bounds),
+        "spent": dict(measured.spent),
+        "cost_s": measured.cost_s,
+    }
+
+
+def measure(asked: argparse.Namespace) -> dict[str, Any]:
+    """Run the studies; what is known is written after each."""
+    asked.out.mkdir(parents=True, exist_ok=True)
+    path = asked.out / RESULT
+    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"studies": {}}
+    gpus = read_gpus()
+    found |= {"gpu": gpus[0].name if gpus else platform.processor() or "cpu", "vllm": asked.engine_version}
+    for name in asked.only.split(","):
+        outcome = whole_study(build_campaign(campaign(name, asked), where="benchmarks.h200_vllm"), asked.out / "studies")
+        told = figures(outcome) | {"wall": asked.wall, "trial_rows": [row(trial, outcome.setup.baseline) for trial in outcome.trials]}
+        found["studies"][name] = told
+        path.write_text(json.dumps(found, indent=1) + "\n")
+        print(f"{name}: {gain_text(told)} {told['verdict']}; {len(told['trial_rows'])} trials", flush=True)
+    return found
+
+
+def page(found: Mapping[str, Any]) -> str:
+    """The results as a page."""
+    lines = [
+        "# vLLM on one GPU",
+        "",
+        f"vLLM {found['vllm']} on one {found['gpu']}: an 8B-shaped model (Llama architecture) with random weights, prompts of 1024 +- 512",
+        "tokens, answers of 128 +- 64, Poisson arrivals. The goal is `capacity_rps`, the highest request rate that keeps the limits, found",
+        "inside one start of the server. `python -m benchmarks.h200_vllm`; each study is what `autoscout tune vllm --slo ... --budget ...`",
+        "runs, every start of the server included in its time. Intervals are 95 %, of the rounds of the final alone.",
+    ]
+    for name, study in STUDIES.items():
+        if name not in found["studies"]:
+            lines += ["", f"## {study['title']}", "", "Not measured yet."]
+            continue
+        lines += ["", f"## {study['title']}", "", *_study(found["studies"][name])]
+    return "\n".join(lines) + "\n"
+
+
+def _study(told: Mapping[str, Any]) -> list[str]:
+    lines = [
+        f"- verdict: {told['verdict'].replace('_', ' ')}, {gain_text(told)}. {told['reason']}",
+        f"- default {side_text(told['default'])}, best {side_text(told['best'])} {told['metric']}",
+        f"- price: {', '.join(told['costs']) or 'no metric is worse by more than a fifth'}",
+        f"- {told['wall_s'] / 60:.1f} minutes for {len(told['trial_rows'])} trials, {told['failed']} of them failed",
+    ]
+    if told["changes"]:
+        lines += ["", *change_lines(told)]
+    lines += ["", "| trial | changes | result | p95 TTFT, TPOT, p99 gap (ms) | start, warm-up, measure (s) |", "|---|---|---|---|---|"]
+    return lines + [_row(one) for one in told["trial_rows"]]
+
+
+def _row(one: Mapping[str, Any]) -> str:
+    changes = ", ".join(f"`{name}={value}`" for name, value in one["changes"].items()) or "default"
+    metrics, spent = one["metrics"], one["spent"]
+    result = f"{metrics['capacity_rps']:.1f} requests/s" if "capacity_rps" in metrics else one["status"]
+    if one["bounds"]:
+        result = f"bounded: at most {one['bounds'].get('capacity_rps', 0.0):.1f}"
+    if "mean_logprob_error" in metrics:
+        result += f"; {metrics['token_agreement']:.0%} of tokens agree, {metrics['mean_logprob_error']:.3f} nats off"
+    latencies = ", ".join(f"{metrics[name]:.0f}" if name in metrics else "-" for name in ("p95_ttft_ms", "p95_tpot_ms", "p99_itl_ms"))
+    seconds = ", ".join(f"{spent[name]:.0f}" if name in spent else "-" for name in ("start_s", "warm_up_s", "measure_s"))
+    return f"| {one['number']} ({one['phase']}) | {changes} | {result} | {latencies} | {seconds} |"
+
+
+def main() -> None:
+    """Measure, or write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, help=f"measure, and write {RESULT} here")
+    parser.add_argument("--write", type=Path, nargs="+", metavar="FILE", help="write the page; of a study the last file counts")
+    parser.add_argument("--model", type=Path, help="folder of the model")
+    parser.add_argument("--only", default="tight,lossy,lossless", help="which studies, in this order")
+    parser.add_argument("--wall", default="24m", help="for each study, the final included")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--search-limit-s", type=float, default=90.0, help="for the search of the capacity inside a trial")
+    parser.add_argument("--engine", default="", help="how vLLM is started, if not as `vllm serve`")
+    parser.add_argument("--engine-version", default="")
+    parser.add_argument("--env", action="append", metavar="NAME=VALUE", help="for the server")
+    parser.add_argument("--json", action="store_true", help="print what was measured")
+    asked = parser.parse_args()
+    if asked.write:
+        files = [json.loads(path.read_text()) for path in asked.write]
+        found = {**files[-1], "studies": {name: study for one in files for name, study in one["studies"].items()}}
+        PAGE.write_text(page(found), encoding="utf-8")
+    elif asked.out and asked.model:
+        found = measure(asked)
+    else:
+        parser.error("give --model FOLDER and --out FOLDER to measure, or --write FILE")
+    if asked.json:
+        print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

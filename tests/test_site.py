@@ -20,7 +20,9 @@ def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
     pages = {path.relative_to(tmp_path / "site").as_posix() for path in (tmp_path / "site").rglob("*.html")}
     assert {"index.html", "guides/vllm.html", "troubleshooting.html", "reference/cli.html"} <= pages
     text = (tmp_path / "site" / "index.html").read_text()
-    outside = re.findall(r'(?:src|href)="(https?://[^"]+)"[^>]*rel="(?:stylesheet|preconnect)', text) + re.findall(r'<script[^>]+src="(http[^"]+)', text)
+    outside = re.findall(r'(?:src|href)="(https?://[^"]+)"[^>]*rel="(?:stylesheet|preconnect)', text) + re.findall(
+        r'<script[^>]+src="(http[^"]+)', text
+    )
     assert not outside, "nothing is fetched from elsewhere"
 
 

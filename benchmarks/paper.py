@@ -158,7 +158,7 @@ def summary(runs: Sequence[Run], about: Mapping[str, Any]) -> dict[str, Any]:
 def main() -> None:
     """Simulate the cluster, run what is missing, print the figures, and write the page where that is asked for."""
     asked = _arguments()
-    seeds, clusters = (2, 1) if asked.quick else (asked.seeds, CLUSTERS)
+    seeds, clusters = (2, 1) if asked.quick else (asked.seeds, min(CLUSTERS, asked.seeds))
     only = ["llama-3dp"] if asked.quick else [title for title in asked.only.split(",") if title]
     with tempfile.TemporaryDirectory() as temporary:
         kept = Path(asked.runs) if asked.runs else Path(temporary)

@@ -15,10 +15,10 @@ SECTIONS = {
     "Serving": ["vllm", "sglang", "llamacpp", "servers", "load"],
     "Training": ["pytorch", "megatron", "deepspeed", "finetuning", "mixed-gpus"],
     "Anything else": ["command", "python", "space", "grid"],
-    "Schedulers": ["schedulers", "scheduler-sessions", "autosched", "controller"],
+    "Schedulers": ["schedulers", "scheduler-sessions", "autosched", "scheduler-control"],
     "Where trials run": ["executors", "clusters", "shared-gpus", "store"],
     "Reading the answer": ["answer", "report", "dashboard", "goals", "expensive", "scripts"],
-    "How it searches": ["hybrid", "simulators", "benchmark", "ablation"],
+    "How it searches": ["hybrid", "simulators", "calibrating", "benchmark", "ablation"],
 }
 FOLDERS = {"Extending": "extending", "Explanation": "explanation", "Reference": "reference", "Results": "results"}
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")

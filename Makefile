@@ -16,7 +16,7 @@ $(VENV)/.ready-tune: $(SET_UP)
 	@touch $@
 
 $(VENV)/.ready-test: $(SET_UP)
-	PYTHON=$(PYTHON) scripts/setup $(VENV) dev,llamacpp,postgres,sched,bench,control
+	PYTHON=$(PYTHON) scripts/setup $(VENV) dev,llamacpp,postgres,sched,bench,control,web,pandas
 	@touch $@ $(VENV)/.ready-tune
 
 $(VENV)-adapters/.ready: $(SET_UP)

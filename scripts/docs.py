@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from autoscout.cli.documents import documents_schema
 from autoscout.cli.main import whole_program
 from autoscout.study.campaign import campaign_schema
 
@@ -45,6 +46,7 @@ def main() -> int:
     pages = {
         "cli.md": command_page(),
         "campaign.schema.json": json.dumps(campaign_schema(), indent=2) + "\n",
+        "output.schema.json": json.dumps(documents_schema(), indent=2) + "\n",
     }
     stale = [name for name, text in pages.items() if not (REFERENCE / name).exists() or (REFERENCE / name).read_text() != text]
     if "--check" in sys.argv:

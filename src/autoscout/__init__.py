@@ -30,6 +30,7 @@ _HOMES = {
     "Study": "study.study",
     "Task": "core.task",
     "Trial": "core.trial",
+    "load_study": "api",
     "maximize": "api",
     "minimize": "api",
     "optimize": "api",
@@ -38,7 +39,7 @@ _HOMES = {
 }
 
 if TYPE_CHECKING:
-    from autoscout.api import maximize, minimize, optimize, tune
+    from autoscout.api import load_study, maximize, minimize, optimize, tune
     from autoscout.core.config import Config
     from autoscout.core.errors import Infeasible
     from autoscout.core.task import Budget, Direction, Goal, Objective, Task
@@ -80,6 +81,7 @@ __all__ = [
     "Task",
     "Trial",
     "__version__",
+    "load_study",
     "maximize",
     "minimize",
     "optimize",

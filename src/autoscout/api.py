@@ -16,7 +16,7 @@ from autoscout.core.errors import SpaceError
 from autoscout.core.task import Direction, Limit, Objective
 from autoscout.space import Choice, Flag, Grid, Knob, Space
 from autoscout.space.yaml import write_space
-from autoscout.study.assemble import run
+from autoscout.study.assemble import look, run
 from autoscout.study.campaign import Campaign, build_campaign, read_campaign
 from autoscout.study.final import Finals
 from autoscout.study.folder import DEFAULT, Folder
@@ -38,6 +38,13 @@ def tune(campaign: str | Path | Campaign | Mapping[str, Any], output_dir: str | 
         campaign = read_campaign(path) if is_file else build_campaign({"system": str(campaign)}, where="tune()")
     setup = prepare(campaign)
     return publish(run(setup, Folder(Path(output_dir) / setup.name)))
+
+
+def load_study(folder: str | os.PathLike[str]) -> Outcome:
+    """What the study of a result folder has found so far, while it runs or after."""
+    home = Folder(Path(folder))
+    home.spec()
+    return look(prepare(read_campaign(home.campaign)), home)
 
 
 def minimize(function: Function, space: Space | Mapping[str, Any], trials: int, **how: Any) -> Outcome:

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from autoscout.core.clock import VirtualClock
 from autoscout.core.trial import Status
+from autoscout.report.labels import namer
 from autoscout.report.plots import convergence
 from autoscout.report.progress import Progress
 from autoscout.report.sections import facts, trials_table
@@ -56,8 +57,7 @@ def test_tables_show_the_bound_and_not_the_numbers_of_a_part() -> None:
     assert [row[f"metric.{METRIC}"] for row in rows] == ["100.0", "120.0", ""]
     assert [row[f"bound.{METRIC}"] for row in rows] == ["", "", "75.0"]
     assert [row["start_s"] for row in rows] == ["80.0", "", "80.0"]
-    names = {trial.config: "name" for trial in TRIALS}
-    page = str(trials_table(make_task(), TRIALS, ["noise"], names, DEFAULT, None))
+    page = str(trials_table(make_task(), TRIALS, ["noise"], namer(DEFAULT), DEFAULT, None))
     assert "at best 75.00" in page
     assert "70.00" not in page
     assert "starting 1 m 20 s" in page

@@ -1,15 +1,28 @@
-"""Readable names of configurations."""
+"""Readable names of configurations: the knobs that they change."""
 
 from __future__ import annotations
 
 from autoscout.core.config import Config
-from autoscout.report.labels import namer
+from autoscout.report.labels import NAME_CHARS, namer
 from autoscout.space import Choice
 
+DEFAULT = Config(parallel=1, flash_attention=False, tile=64)
 
-def test_knobs_with_one_value_are_not_named_unless_a_trial_had_another() -> None:
-    knobs = [Choice("tp", [1, 2]), Choice("pp", [1])]
-    name_of = namer([Config(tp=1, pp=1)], knobs)
-    assert name_of(Config(tp=2, pp=1)) == "tp2"
-    assert name_of(Config(tp=2, pp=4)) == "tp2_pp4"
-    assert namer([], [Choice("pp", [1])])(Config(pp=1)) == "pp1", "something has to be said"
+
+def test_changed_knobs_are_named_in_the_order_of_the_space() -> None:
+    name_of = namer(DEFAULT, [Choice("parallel", [1, 8]), Choice("flash_attention", [False, True])])
+    assert name_of(Config(parallel=8, flash_attention=True, tile=64)) == "parallel=8, flash_attention=on"
+    assert name_of(DEFAULT) == "default"
+
+
+def test_a_knob_that_is_not_used_any_more_is_named_only_where_nothing_else_changed() -> None:
+    name_of = namer(DEFAULT)
+    assert name_of(Config(parallel=2, flash_attention=False)) == "parallel=2"
+    assert name_of(DEFAULT.without("tile")) == "without tile"
+
+
+def test_a_long_name_counts_what_it_leaves_out() -> None:
+    name = namer(Config())(Config({f"knob_{number}": number for number in range(60)}))
+    assert name.startswith("knob_0=0, ")
+    assert name.endswith("more")
+    assert len(name) < NAME_CHARS + 20

@@ -48,7 +48,7 @@ def test_one_line_per_trial_without_a_terminal() -> None:
     assert "[1/4 trials] #0 ok output_throughput=100.0" in lines[1]
     assert "oom_start: cannot allocate [bold]9[/bold] GiB" in lines[2]
     assert "new best 125.0, +25.0 % so far" in lines[3]
-    assert "th8_" in lines[3]
+    assert "threads=8" in lines[3]
     assert "\x1b" not in text.getvalue()
 
 
@@ -78,10 +78,10 @@ def test_the_display_shows_best_running_and_failures() -> None:
     assert "42 s gone" in text
     assert "about 32 s left" in text  # four trials of eight seconds
     assert "5 failed" in text
-    assert "running  th8_" in text
+    assert "running  threads=8" in text
     assert "passed 5 s" in text
     assert "passed 2 s" not in text  # only the last three
-    assert "best     output_throughput 100.0  +0.0 % so far  #0 th4_" in text
+    assert "best     output_throughput 100.0  +0.0 % so far  #0 default" in text
     progress.close()
     assert "running" not in shown(progress)
     assert "left" not in shown(progress)

@@ -126,9 +126,9 @@ def test_differences_see_types_and_inactive_knobs() -> None:
 
 
 def test_names_come_from_the_knobs() -> None:
-    name_of = namer([DEFAULT], KNOBS)
-    assert name_of(DEFAULT).startswith("th4_")
-    assert name_of(DEFAULT) != name_of(DEFAULT.extend(noise=9))
+    name_of = namer(DEFAULT, KNOBS)
+    assert name_of(DEFAULT) == "default"
+    assert name_of(DEFAULT.extend(noise=9, flash=True)) == "flash=on, noise=9"
 
 
 @pytest.mark.parametrize(

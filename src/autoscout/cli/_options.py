@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +18,6 @@ from autoscout.common.templates import unflatten
 from autoscout.core import plugins
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
-from autoscout.core.launch import Launch
 from autoscout.core.protocols import Backend, StartsServer
 from autoscout.core.task import Task
 from autoscout.study.campaign import Campaign, build_campaign, read_campaign
@@ -118,15 +116,6 @@ def emit(data: Mapping[str, Any]) -> None:
         typer.echo(json.dumps(data, indent=2, sort_keys=False, default=str))
     except BrokenPipeError:
         mute(sys.stdout)
-
-
-def shell_line(launch: Launch) -> str:
-    """A launch as a line for a shell, with the variables it adds in front."""
-    variables = [f"{name}={shlex.quote(value)}" for name, value in launch.env.items()]
-    if launch.call is not None:
-        return f"# a call of {launch.call!r}"
-    words = [shlex.quote(word) for word in (("sh", "-c", *launch.argv) if launch.shell else launch.argv)]
-    return " ".join([*variables, *words])
 
 
 def shown_start(backend: Backend, config: Config, task: Task) -> dict[str, list[str]]:

@@ -38,7 +38,7 @@ def render(
     if "serve" in start:
         out.print(shlex.join(start["serve"]), markup=False, highlight=False, soft_wrap=True)
     if not export:
-        out.print(options.shell_line(launch), markup=False, highlight=False, soft_wrap=True)
+        out.print(launch.line, markup=False, highlight=False, soft_wrap=True)
     for name, text in files.items():
         out.print(f"\n# file {name}", markup=False, highlight=False)
         out.print(text.rstrip(), markup=False, highlight=False, soft_wrap=True)

@@ -229,7 +229,7 @@ def show_dry_run(setup: Setup, folder: Folder, *, as_json: bool) -> None:
     for proposal, launch in launches:
         start = options.shown_start(setup.backend, proposal.config, setup.task).get("serve")
         options.console.print(f"\n# {proposal.config}", markup=False, highlight=False, soft_wrap=True)
-        options.console.print(shlex.join(start) if start else options.shell_line(launch), markup=False, highlight=False, soft_wrap=True)
+        options.console.print(shlex.join(start) if start else launch.line, markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager

@@ -42,6 +42,11 @@ VERBS = (
         help="Write report.html, summary.csv and best/ again from the stored trials, and show the result.",
     ),
     Verb(
+        name="dashboard",
+        home="dashboard:dashboard",
+        help="Show studies in a browser while they run: results, plots, trials and logs; with a token, steer them.",
+    ),
+    Verb(
         name="explain",
         home="explain:explain",
         help="Who proposed what, the steps by which the best was found, and the tree of what was tried.",

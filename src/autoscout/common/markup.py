@@ -38,7 +38,7 @@ def tag(name: str, /, *children: object, **attributes: object) -> Markup:
             label = key.rstrip("_").replace("_", "-")
             parts.append(label if value is True else f'{label}="{escape(value)}"')
     head = " ".join(parts)
-    if name in ("br", "input", "meta"):
+    if name in ("br", "input", "link", "meta"):
         return Markup(f"<{head}>")
     return Markup(f"<{head}>{join(children)}</{name}>")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,6 +34,14 @@ class Launch:
     outputs: tuple[str, ...] = ()  # relative paths of files to bring back as text
     shell: bool = False  # argv[0] is a shell line; only for commands that users wrote as one
     name: str = ""  # readable, for folders and job names
+
+    @property
+    def line(self) -> str:
+        """As a line for a shell, with the variables it adds in front; for people."""
+        if self.call is not None:
+            return f"# a call of {self.call!r}"
+        words = ("sh", "-c", *self.argv) if self.shell else self.argv
+        return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in self.env.items()), shlex.join(words)])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,6 +25,7 @@ class By(StrEnum):
     TOP = "top"  # among the best of a simulator that is no longer believed
     INCUMBENT = "incumbent"  # what simpler configurations are compared with
     SIMPLER = "simpler"  # the incumbent with some knobs back at the default
+    ASKED = "asked"  # somebody asked for it while the study ran
     PROFILE = "profile"  # a single configuration that a user asked for
 
 

@@ -110,6 +110,7 @@ class Measurement:
         conditions: Circumstances: CPU pressure, process CPU seconds and wall seconds, dirty repeats, and what was spent (`SPENT`).
         reason: One line for a person, for everything but `OK`.
         log_tail: The end of the engine's log, for everything but `OK`.
+        folder: Name of the folder below `trials/` of the result folder that holds command, files and logs of its last launch; or empty.
     """
 
     status: Status
@@ -121,6 +122,7 @@ class Measurement:
     reason: str = ""
     log_tail: str = ""
     bounds: Mapping[str, float] = field(default_factory=dict)
+    folder: str = ""
 
     def __post_init__(self) -> None:
         for name, value in [*self.metrics.items(), *self.bounds.items()]:
@@ -153,6 +155,8 @@ class Measurement:
             data["reason"] = self.reason
         if self.log_tail:
             data["log_tail"] = self.log_tail
+        if self.folder:
+            data["folder"] = self.folder
         return data
 
     @classmethod
@@ -167,6 +171,7 @@ class Measurement:
             reason=str(data.get("reason", "")),
             log_tail=str(data.get("log_tail", "")),
             bounds={name: float(value) for name, value in data.get("bounds", {}).items()},
+            folder=str(data.get("folder", "")),
         )
 
 

@@ -76,4 +76,5 @@ def joined(kept: Sequence[Measurement], launched: Sequence[Measurement], dirty_r
         fidelity=kept[0].fidelity,
         cost_s=cost_s,
         conditions={name: fmean(one.conditions[name] for one in kept) for name in sorted(conditions)} | counts,
+        folder=kept[-1].folder,
     )

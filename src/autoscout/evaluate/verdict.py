@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import PurePath
 from typing import Protocol
 
 from autoscout.common.derived import derived
@@ -95,6 +96,7 @@ def finished(measurement: Measurement, completed: Completed) -> Measurement:
         cost_s=completed.wall_s,
         conditions={**circumstances(completed), **measurement.conditions},
         log_tail=tail,
+        folder=PurePath(completed.folder).name,
         reason="" if measurement.ok else measurement.reason or _reason(completed),
     )
 

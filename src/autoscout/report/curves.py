@@ -55,7 +55,7 @@ def curve(task: Task, trials: Sequence[Trial]) -> tuple[Point, ...]:
     points: list[Point] = []
     spent_s = 0.0
     steps = ordered(trials)
-    elapsed_s = _elapsed(steps)
+    elapsed_s = busy_moments(steps)
     for trial in steps:
         spent_s += trial.measurement.cost_s
         fidelity = trial.measurement.fidelity
@@ -82,8 +82,8 @@ def curve(task: Task, trials: Sequence[Trial]) -> tuple[Point, ...]:
     return tuple(points)
 
 
-def _elapsed(trials: Sequence[Trial]) -> dict[float, float]:
-    """Busy seconds up to the end of each trial, in one sweep over the starts and ends."""
+def busy_moments(trials: Sequence[Trial]) -> dict[float, float]:
+    """Start or end of a trial -> seconds up to then during which at least one trial ran."""
     steps = sorted(
         [(trial.started_s, 1) for trial in trials] + [(trial.finished_s, -1) for trial in trials], key=lambda step: (step[0], -step[1])
     )
@@ -99,4 +99,4 @@ def _elapsed(trials: Sequence[Trial]) -> dict[float, float]:
 
 def busy_s(trials: Sequence[Trial]) -> float:
     """Seconds during which at least one of the trials ran: pauses of a resumed study do not count."""
-    return max(_elapsed(trials).values(), default=0.0)
+    return max(busy_moments(trials).values(), default=0.0)

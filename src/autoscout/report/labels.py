@@ -8,7 +8,6 @@ from typing import Any, Protocol
 
 from autoscout.common.text import ABSENT, show, show_duration, show_number
 from autoscout.core.config import Config, Value
-from autoscout.core.names import Names
 from autoscout.core.trial import Measurement, Status
 
 
@@ -66,7 +65,7 @@ def differences(default: Config, other: Config, knobs: Iterable[KnobNote] = ()) 
         before, after = name in default, name in other
         if not before and not after:
             continue
-        if before and after and Config({name: default[name]}) == Config({name: other[name]}):
+        if before and after and repr(default[name]) == repr(other[name]):  # `True`, `1` and `1.0` are three values
             continue
         note = notes.get(name)
         found.append(
@@ -83,26 +82,37 @@ def differences(default: Config, other: Config, knobs: Iterable[KnobNote] = ()) 
     return tuple(found)
 
 
-def namer(configs: Iterable[Config], knobs: Iterable[KnobNote] = ()) -> Callable[[Config], str]:
-    """What gives the configurations of one study their readable names (`t8_ub512`).
+NAME_CHARS = 200
+"""Of the changed knobs that a name lists; the rest is counted."""
+
+
+def namer(default: Config, knobs: Iterable[KnobNote] = ()) -> Callable[[Config], str]:
+    """What calls the configurations of one study by the knobs they change: `parallel=8, flash_attention=on`.
 
     Args:
-        configs: All configurations of the study, for knobs that the space no longer declares.
+        default: What the changes are counted from; its own name is `default`.
         knobs: The space's knobs, in the order in which they shall appear in names.
     """
-    listed = tuple(knobs)
-    declared = [knob.name for knob in listed]
-    others = sorted({name for config in configs for name in config} - set(declared))
-    # A knob with one value says nothing, unless a trial of the study had another.
-    offered: dict[str, Sequence[Value]] = {knob.name: getattr(knob, "values", ()) for knob in listed}
-    fixed = {name: values[0] for name, values in offered.items() if len(values) == 1}
-    names = Names([*declared, *others])
+    declared = tuple(knobs)
+    known: dict[Config, str] = {}
 
     def name_of(config: Config) -> str:
-        told = {name: value for name, value in config.items() if name not in fixed or fixed[name] != value}
-        return names.name(told or config)
+        if config not in known:
+            known[config] = _changes(differences(default, config, declared))
+        return known[config]
 
     return name_of
+
+
+def _changes(found: Sequence[Difference]) -> str:
+    # A knob that is not used any more follows from the others, so it is named only where nothing else is.
+    set_to = [f"{one.knob}={one.after}" for one in found if not one.best_absent] or [f"without {one.knob}" for one in found]
+    length = 0
+    for count, text in enumerate(set_to):
+        length += len(text) + 2
+        if length > NAME_CHARS and count:
+            return f"{', '.join(set_to[:count])} and {len(set_to) - count} more"
+    return ", ".join(set_to) or "default"
 
 
 def shorten(text: str, limit: int) -> str:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
 from autoscout.common.markup import Markup, clean, embedded_json, join, tag
-from autoscout.common.text import show, show_number
 from autoscout.core.config import Config
-from autoscout.core.task import Direction
 from autoscout.core.trial import Trial
 from autoscout.report.ablation import Ablation
 from autoscout.report.contributions import Contribution
+from autoscout.report.coordinates import coordinates_section, tooltips, varied_knobs
 from autoscout.report.curves import ordered
 from autoscout.report.importance import Importance
-from autoscout.report.labels import KnobNote, namer, one_line
-from autoscout.report.plots import axes_of, parallel, places_of
+from autoscout.report.labels import KnobNote, namer
 from autoscout.report.predicted import Predictions, predicted_section
 from autoscout.report.sections import (
     comparison,
@@ -28,14 +26,15 @@ from autoscout.report.sections import (
     failures,
     header,
     how_to_run,
-    section,
     trials_table,
 )
+from autoscout.report.slices import slices_section
 from autoscout.report.summary import Summary
+from autoscout.report.timeline import timeline_section
 from autoscout.report.tradeoff import tradeoff_section
 
-_MAX_AXES = 12
-_MAX_LINES = 1500  # more lines than this hide each other and slow the browser down
+MOST_ROWS = 5000
+"""Trials that the table of the page lists; all are in summary.csv."""
 
 
 def page(
@@ -48,6 +47,8 @@ def page(
     ablation: Ablation | None = None,
     contributions: Sequence[Contribution] = (),
     commands: Sequence[str] = (),
+    starts: Mapping[str, str] | None = None,
+    logs: Mapping[int, str] | None = None,
     predictions: Predictions | None = None,
     name_of: Callable[[Config], str] | None = None,
 ) -> str:
@@ -62,101 +63,44 @@ def page(
         ablation: From `ablate`, if wanted.
         contributions: From `contributions`, if wanted.
         commands: How to run the answer, line by line.
+        starts: What starts the system, by configuration: the command lines of the default and of the best.
+        logs: Number of a trial -> where its log lies, relative to the page.
         predictions: What a simulator had predicted, where one was used.
         name_of: Gives configurations their readable names.
     """
-    kept = ordered(trials)
+    kept, logs = ordered(trials), logs or {}
     declared = tuple(knobs)
-    name_of = name_of or namer([default_config, *(trial.config for trial in kept)], declared)
-    names = {trial.config: name_of(trial.config) for trial in kept}
-    varied = _varied(kept, declared, importance)
+    name_of = name_of or namer(default_config, declared)
+    varied = varied_knobs(kept, declared, importance)
     best = summary.best.config if summary.best else None
-    drawing, lines = _drawing(summary, kept, varied[:_MAX_AXES], default_config, best)
+    drawing, lines = coordinates_section(summary, kept, varied, default_config)
+    listed = kept[-MOST_ROWS:]
+    first = len(kept) - len(listed)
     body = tag(
         "main",
         header(summary),
-        how_to_run(commands if summary.answer is not None else ()),
+        how_to_run(commands if summary.answer is not None else (), starts or {}),
         tradeoff_section(summary, kept, default_config) if summary.front else "",
         comparison(summary, contributions),
         "" if summary.front else tradeoff_section(summary, kept, default_config),
         convergence_section(summary),
+        timeline_section(summary.task, kept),
         predicted_section(predictions),
         explanation(importance, ablation),
+        slices_section(summary.task, kept, varied, default_config, best),
         drawing,
-        failures(summary),
-        trials_table(summary.task, kept, varied, names, default_config, best) if kept else "",
+        failures(summary, logs),
+        trials_table(summary.task, listed, varied, name_of, default_config, best, logs=logs, first=first) if kept else "",
         environment(summary.task),
         id="content",
     )
-    return _document(summary.study or summary.task.system, body, _data(summary, kept, names, varied, lines))
-
-
-def _varied(trials: Sequence[Trial], knobs: Sequence[KnobNote], importance: Importance | None) -> list[str]:
-    """Knobs that took more than one value (being inactive is one), the important ones first, then as declared."""
-    seen: dict[str, set[str]] = {}
-    for name in dict.fromkeys([*(knob.name for knob in knobs), *(name for trial in trials for name in trial.config)]):
-        seen[name] = {repr(trial.config[name]) if name in trial.config else "" for trial in trials}
-    moving = [name for name, values in seen.items() if len(values) > 1]
-    ranked = [knob.name for knob in importance.knobs] if importance else []
-    return [name for name in ranked if name in moving] + [name for name in moving if name not in ranked]
-
-
-def _drawing(
-    summary: Summary, trials: Sequence[Trial], knobs: Sequence[str], default_config: Config, best: Config | None
-) -> tuple[Markup, dict[int, list[float]]]:
-    """The parallel coordinates, and where each trial crosses the axes."""
-    task = summary.task
-    chosen = _chosen(summary, trials, default_config, best)
-    shown = {index: trials[index] for index in chosen}
-    axes = axes_of(task, list(shown.values()), knobs)
-    if not knobs or len(axes) == len(knobs) or len(shown) < 2:
-        return Markup(""), {}
-    values = {index: value for index, trial in shown.items() if (value := task.objective.value(trial.measurement)) is not None}
-    ranked = sorted(values, key=lambda index: values[index], reverse=task.objective.direction is Direction.MAXIMIZE)
-    standing = {index: 1.0 - place / max(1, len(ranked) - 1) for place, index in enumerate(ranked)}
-    plot = parallel(task, shown, axes, standing, default_config, best)
-    hint = tag("p", "Drag along an axis to keep only the lines that cross it there. ", tag("button", "clear", type="button", id="clear"))
-    keys = [("is-best", "best"), ("is-default", "default"), ("good", "better"), ("poor", "worse"), ("failed", "failed")]
-    keys += [("bounded", "stopped early")] if summary.spent.bounded else []
-    legend = tag("ul", *(tag("li", tag("i", class_=f"key stroke {kind}"), text) for kind, text in keys), class_="legend")
-    note = f" Shown: {len(shown)} of {len(trials)} trials." if len(shown) < len(trials) else ""
-    lead = f"Each line is a trial; the last axis is {task.objective.metric}, better is up.{note}"
-    crossing = {index: places_of(task, trial, axes) for index, trial in shown.items()}
-    return section("parallel", "All configurations at a glance", legend, hint, tag("div", plot, class_="scroll"), lead=lead), crossing
-
-
-def _chosen(summary: Summary, trials: Sequence[Trial], default_config: Config, best: Config | None) -> list[int]:
-    """Indices of the trials to draw: all, or in a huge study an even choice with the default and the best."""
-    everyone = range(len(trials))
-    if len(trials) <= _MAX_LINES:
-        return list(everyone)
-    step = len(trials) / _MAX_LINES
-    marked = {i for i in everyone if trials[i].config in (default_config, best)}
-    improved = {i for i, point in enumerate(summary.points) if point.improved}
-    return sorted({int(step * i) for i in range(_MAX_LINES)} | marked | improved)
-
-
-def _data(
-    summary: Summary, trials: Sequence[Trial], names: dict[Config, str], knobs: Sequence[str], lines: dict[int, list[float]]
-) -> dict[str, Any]:
-    """What the tooltips and the brushes read."""
-    metric = summary.task.objective.metric
-    rows = []
-    for index, trial in enumerate(trials):
-        answer = trial.measurement
-        value = summary.task.objective.value(answer)
-        says = show_number(value) if value is not None else f"{answer.status.value}: {one_line(answer.reason) or 'no reason given'}"
-        settings = [[clean(name), clean(show(trial.config[name]))] for name in knobs[:_MAX_AXES] if name in trial.config]
-        rows.append(
-            {"title": f"#{trial.number} {clean(names[trial.config])}", "text": clean(says), "knobs": settings, "places": lines.get(index)}
-        )
-    return {"metric": clean(metric), "trials": rows}
+    told = tooltips(summary.task, dict(enumerate(kept)), name_of, varied, lines)
+    data = {"metric": clean(summary.task.objective.metric), "trials": list(told.values())}
+    return _document(summary.study or summary.task.system, body, data)
 
 
 def _document(title: str, body: Markup, data: dict[str, Any]) -> str:
-    static = files("autoscout.report") / "static"
-    style = (static / "page.css").read_text(encoding="utf-8")
-    script = (static / "page.js").read_text(encoding="utf-8")
+    style, script = asset("page.css"), asset("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     # Nothing is fetched, and no script runs but ours, even if some text slipped through unescaped.
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
@@ -175,3 +119,8 @@ def _document(title: str, body: Markup, data: dict[str, Any]) -> str:
     skip = tag("a", "Skip to the result", href="#content", class_="skip")
     tip = tag("div", "", id="tip", role="status", aria_live="off", hidden=True)
     return f"<!DOCTYPE html>\n{tag('html', tag('head', head), tag('body', skip, body, tip, tail), lang='en')}\n"
+
+
+def asset(name: str) -> str:
+    """A style sheet or script of the page."""
+    return (files("autoscout.report") / "static" / name).read_text(encoding="utf-8")

@@ -14,9 +14,12 @@ from autoscout.core.trial import Status, Trial
 from autoscout.report.curves import Point
 from autoscout.report.importance import Importance, KnobShare
 from autoscout.report.labels import shorten
+from autoscout.report.thin import thin
 from autoscout.report.verdict import Finalist
 
 BOUNDED = Status.BOUNDED.value
+MOST_DOTS = 2500
+"""Trials that the curve of a study draws one by one."""
 _WIDTH, _HEIGHT = 900, 320
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 838, 22, 250
 _FAILED_Y = 270
@@ -41,7 +44,8 @@ def convergence(task: Task, points: Sequence[Point], default_value: float | None
         parts += [line(_LEFT, y, _RIGHT, y, "default"), label("default", _RIGHT + 6, y + 4, class_="default-label")]
     for fidelity in sorted({point.fidelity for point in points}):
         parts.append(_best_path(points, places, scale, fidelity))
-    parts += [_dot(i, point, places[i], scale) for i, point in enumerate(points)]
+    chosen = thin(len(points), MOST_DOTS, (i for i, point in enumerate(points) if point.improved))
+    parts += [_dot(i, points[i], places[i], scale) for i in chosen]
     title = f"{task.objective.metric} of each trial and the best so far ({task.objective.direction.value})"
     return _svg(*parts, width=_WIDTH, height=_HEIGHT, title=title, kind="convergence")
 
@@ -81,7 +85,8 @@ def _best_path(points: Sequence[Point], places: Sequence[float], scale: Scale, f
     for x, point in zip(places, points, strict=True):
         if point.fidelity == fidelity and point.best is not None:
             y = scale.place(point.best)
-            steps.append(f"H{x:.1f}V{y:.1f}" if steps else f"M{x:.1f} {y:.1f}")
+            if not steps or point.improved:
+                steps.append(f"H{x:.1f}V{y:.1f}" if steps else f"M{x:.1f} {y:.1f}")
     if steps:
         steps.append(f"H{places[-1]:.1f}")
     return tag("path", d="".join(steps) or "M0 0", class_=f"best {fidelity}")
@@ -119,8 +124,9 @@ def intervals(finalists: Sequence[Finalist]) -> Markup | None:
         kind = "range" + (" better" if gain.better and finalist.eligible else "")
         parts += [line(scale.place(gain.low), y, scale.place(gain.high), y, kind)]
         parts += [tag("circle", cx=f"{scale.place(gain.ratio):.1f}", cy=y, r=6, class_=kind)]
-        middle = min(max(scale.place(gain.ratio), 140.0), 320.0)
-        text = f"{shorten(finalist.side.name, 32)}  {show_gain(gain.ratio)}"
+        text = f"{shorten(finalist.side.name, 46)}  {show_gain(gain.ratio)}"
+        half = 3.8 * len(text)  # about half of its width: the whole of it stays inside
+        middle = min(max(scale.place(gain.ratio), half), 460.0 - half)
         parts.append(label(text, middle, y - 12, class_="range-label", text_anchor="middle"))
     return _svg(*parts, width=460, height=height, title="Gain over the default with 95 % intervals", kind="intervals")
 

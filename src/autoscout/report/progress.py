@@ -56,7 +56,7 @@ class Progress:
         self._console = console or Console(stderr=True)
         self._clock = clock or RealClock()
         self._lock = threading.RLock()
-        self._name_of: Callable[[Config], str] = namer([default_config], knobs)
+        self._name_of: Callable[[Config], str] = namer(default_config, knobs)
         self._tally = Tally(task, default_config, workers=workers, final_trials=final_trials, name_of=self._name_of)
         self._running: dict[tuple[str, int], tuple[str, float]] = {}
         self._failures: deque[tuple[Trial, str]] = deque(maxlen=_FAILURES_SHOWN)

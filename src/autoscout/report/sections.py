@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from autoscout.common.markup import Markup, badge, join, number_cell, table, tag
+from autoscout.common.markup import Markup, badge, escape, join, number_cell, table, tag
+from autoscout.common.secrets import hide_secrets
 from autoscout.common.text import show, show_duration, show_gain, show_number, show_percent
 from autoscout.core.config import Config
 from autoscout.core.task import Task
@@ -20,6 +21,8 @@ from autoscout.report.price import mark
 from autoscout.report.summary import Summary
 from autoscout.report.verdict import Side, Verdict
 
+MOST_NUMBERS = 40
+"""Trials of one kind of failure that are listed by number."""
 _KINDS = {Verdict.GAIN: "good", Verdict.NO_GAIN: "warn", Verdict.WORSE: "warn", Verdict.NONE: "bad"}
 
 
@@ -29,36 +32,62 @@ def section(name: str, title: str, *children: object, lead: str = "") -> Markup:
     return tag("section", head, tag("p", lead, class_="lead") if lead else "", *children, aria_labelledby=name)
 
 
+def legend(keys: Sequence[tuple[str, str]]) -> Markup:
+    """What the marks of a plot mean: CSS classes of the mark, and the words."""
+    return tag("ul", *(tag("li", tag("i", class_=f"key {kind}"), text) for kind, text in keys), class_="legend")
+
+
 def header(summary: Summary) -> Markup:
     """Verdict, gain and interval, and what it cost."""
-    task, gain = summary.task, summary.gain
-    kind = _KINDS[summary.verdict]
-    big: object = ""
-    if summary.verdict is Verdict.GAIN and gain.ratio is not None:
-        interval = show_gain(gain.ratio, gain.low, gain.high).partition(" (")[2].rstrip(")")
-        better = tag("span", " better than the default", class_="interval")
-        big = tag("p", tag("strong", show_gain(gain.ratio)), tag("span", interval, class_="interval") if interval else better, class_="big")
-    first = f" by {task.objective.metric}" if summary.front else ""
-    words = [tag("p", badge(summary.verdict.value + first, kind), " ", _fidelity_badge(summary), class_="verdict"), big]
-    words += [tag("p", summary.price, class_="price worse"), tag("p", summary.reason)] if summary.price else [tag("p", summary.reason)]
-    if gain.enough:
-        words.append(tag("p", f"{gain.confidence:.0%} interval, {gain.method}, {gain.pairs} pairs.", class_="quiet"))
-    words += [tag("p", summary.scope, class_="quiet small")] if summary.scope else []
-    words += [tag("p", warning, class_="note small") for warning in summary.warnings]
-    if summary.verdict is not Verdict.GAIN and summary.answer is not None:
-        words.append(tag("p", tag("strong", "Keep the default."), " That is what the hand-over folder holds."))
-    goal = " and ".join(f"{goal.direction.value} {goal.metric}" for goal in task.objective.goals)
-    limits = [tag("code", str(limit)) for limit in task.objective.limits]
-    line = tag("p", tag("code", goal), *([" with ", *_between(limits)] if limits else []), class_="goal")
-    plot = intervals(summary.finalists)
     return tag(
         "header",
-        tag("p", f"AutoScout report: {task.system}", class_="kicker"),
-        tag("h1", summary.study or task.system),
-        line,
-        tag("div", tag("div", *words, class_="words"), tag("div", plot, class_="figure") if plot else "", class_=f"hero {kind}"),
+        tag("p", f"AutoScout report: {summary.task.system}", class_="kicker"),
+        tag("h1", summary.study or summary.task.system),
+        goal_lines(summary),
+        hero(summary),
         facts(summary),
     )
+
+
+def goal_lines(summary: Summary) -> Markup:
+    """What is improved within which limits, and under which load."""
+    objective = summary.task.objective
+    goal = " and ".join(f"{goal.direction.value} {goal.metric}" for goal in objective.goals)
+    limits = [tag("code", str(limit)) for limit in objective.limits]
+    line = tag("p", tag("code", goal), *([" with ", *_between(limits)] if limits else []), class_="goal")
+    return join([line, tag("p", f"Load: {one_line(load_text(summary), 300)}", class_="load quiet")])
+
+
+def hero(summary: Summary, *, so_far: bool = False) -> Markup:
+    """The verdict with the gain and its interval; `so_far` while the search still runs and nothing can be claimed."""
+    gain, kind = summary.gain, "plain" if so_far else _KINDS[summary.verdict]
+    big: object = ""
+    if gain.ratio is not None and (so_far or summary.verdict is Verdict.GAIN):
+        interval = show_gain(gain.ratio, gain.low, gain.high).partition(" (")[2].rstrip(")")
+        better = tag("span", " better than the default" + " in single measurements" * so_far, class_="interval")
+        big = tag("p", tag("strong", show_gain(gain.ratio)), tag("span", interval, class_="interval") if interval else better, class_="big")
+    first = f" by {summary.task.objective.metric}" if summary.front else ""
+    word = "so far" if so_far else summary.verdict.value + first
+    words = [tag("p", badge(word, kind), " ", _fidelity_badge(summary), class_="verdict"), big]
+    reason = "The search is under way; only its final shows what the best is worth." if so_far else summary.reason
+    words += [tag("p", summary.price, class_="price worse")] if summary.price and not so_far else []
+    words.append(tag("p", reason))
+    if gain.enough:
+        words.append(tag("p", f"{gain.confidence:.0%} interval, {gain.method}, {gain.pairs} pairs.", class_="quiet"))
+    words += [tag("p", summary.caveat, class_="quiet small")] if summary.caveat else []
+    words += [tag("p", warning, class_="note small") for warning in summary.warnings]
+    if summary.verdict is not Verdict.GAIN and summary.answer is not None and not so_far:
+        words.append(tag("p", tag("strong", "Keep the default."), " That is what the hand-over folder holds."))
+    plot = intervals(summary.finalists)
+    return tag("div", tag("div", *words, class_="words"), tag("div", plot, class_="figure") if plot else "", class_=f"hero {kind}")
+
+
+def load_text(summary: Summary) -> str:
+    """The load in a sentence: the backend's own, else the facts of the workload."""
+    if summary.load:
+        return summary.load
+    simple = {name: value for name, value in summary.task.workload.items() if isinstance(value, (bool, int, float, str))}
+    return ", ".join(f"{name} {show(value)}" for name, value in simple.items()) or "not described"
 
 
 def _between(parts: Sequence[Markup]) -> list[object]:
@@ -172,10 +201,9 @@ def convergence_section(summary: Summary) -> Markup:
         ("failed", "failed", any(point.value is None for point in points)),
         ("simulated", "simulated", any(point.fidelity == "simulated" for point in points)),
     ]
-    keys = [(kind, text) for kind, text, there in kinds if there]
-    legend = tag("ul", *(tag("li", tag("i", class_=f"key {kind}"), text) for kind, text in keys), class_="legend")
+    keys = legend([(kind, text) for kind, text, there in kinds if there])
     lead = "The line follows the best single measurement, which flatters it; the verdict above rests on the final alone."
-    return section("convergence", "How the search went", legend, tag("div", plot, class_="scroll"), lead=lead)
+    return section("convergence", "How the search went", keys, tag("div", plot, class_="scroll"), lead=lead)
 
 
 def explanation(importance: Importance | None, ablation: Ablation | None) -> Markup:
@@ -211,17 +239,23 @@ def _steps(ablation: Ablation) -> Markup:
     return table(head, rows, "One change at a time, the most helpful first")
 
 
-def failures(summary: Summary) -> Markup:
-    """What went wrong, grouped, each with the end of a log."""
+def failures(summary: Summary, logs: Mapping[int, str] | None = None) -> Markup:
+    """What went wrong, grouped, each with the end of a log, and links to the whole ones (`logs`, by number of the trial)."""
     if not summary.failures:
         return Markup("")
     groups = []
     for group in summary.failures:
-        numbers = ", ".join(f"#{number}" for number in group.trials)
+        numbers = _between([_numbered(number, logs or {}) for number in group.trials[:MOST_NUMBERS]])
+        more = f" and {len(group.trials) - MOST_NUMBERS} more" if len(group.trials) > MOST_NUMBERS else ""
         head = tag("summary", badge(group.status.value, "bad"), f" {len(group.trials)} × ", tag("span", group.reason, class_="reason"))
-        log = tag("pre", group.log_tail, tabindex="0") if group.log_tail else tag("p", "No log was kept.", class_="quiet")
-        groups.append(tag("details", head, tag("p", f"Trials {numbers}", class_="quiet small"), log))
+        log = tag("pre", hide_secrets(group.log_tail), tabindex="0") if group.log_tail else tag("p", "No log was kept.", class_="quiet")
+        groups.append(tag("details", head, tag("p", "Trials ", *numbers, more, class_="quiet small"), log))
     return section("failures", "Failures", *groups, lead="Grouped by what was said; the log is that of the latest trial of the group.")
+
+
+def _numbered(number: int, logs: Mapping[int, str]) -> Markup:
+    """The number of a trial, as a link where its log is known."""
+    return tag("a", f"#{number}", href=logs[number], title="its log") if number in logs else escape(f"#{number}")
 
 
 def environment(task: Task) -> Markup:
@@ -239,33 +273,60 @@ def _fact(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
-def how_to_run(commands: Sequence[str]) -> Markup:
-    """The next step."""
-    if not commands:
+def how_to_run(commands: Sequence[str], starts: Mapping[str, str] | None = None) -> Markup:
+    """The next step: what runs the answer, and what starts the system with the default and with the best."""
+    if not commands and not starts:
         return Markup("")
-    return section("run", "Run it", tag("pre", "\n".join(commands), class_="commands", tabindex="0"))
+    parts: list[object] = [command("the answer", "\n".join(commands))] if commands else []
+    parts += [command(f"the {title}", text) for title, text in (starts or {}).items()]
+    return section("run", "Run it", *parts)
+
+
+def command(title: str, text: str) -> Markup:
+    """A command with a button that copies it."""
+    button = tag("button", "copy", type="button", class_="copy", aria_label=f"Copy the command for {title}")
+    return tag("div", tag("p", title, button, class_="quiet small"), tag("pre", text, class_="commands", tabindex="0"), class_="command")
 
 
 def trials_table(
-    task: Task, trials: Sequence[Trial], knobs: Sequence[str], names: Mapping[Config, str], default_config: Config, best: Config | None
+    task: Task,
+    trials: Sequence[Trial],
+    knobs: Sequence[str],
+    name_of: Callable[[Config], str],
+    default_config: Config,
+    best: Config | None,
+    *,
+    logs: Mapping[int, str] | None = None,
+    first: int = 0,
 ) -> Markup:
-    """Every trial; JavaScript sorts and filters the rows."""
+    """Every trial; JavaScript sorts and filters the rows.
+
+    Args:
+        task: What was tuned.
+        trials: The rows.
+        knobs: Those that get columns.
+        name_of: Gives configurations their readable names.
+        default_config: Marked.
+        best: Marked.
+        logs: Number of a trial -> where its log lies.
+        first: Index of the first row among all trials.
+    """
     metrics = list(dict.fromkeys([*(goal.metric for goal in task.objective.goals), *(limit.metric for limit in task.objective.limits)]))
     columns = [("#", True), ("name", False), ("status", False), ("phase", False), *((metric, True) for metric in metrics), ("cost s", True)]
     columns += [(knob, False) for knob in knobs] + [("reason", False)]
     head = [tag("th", tag("button", text, type="button"), scope="col", class_="number" if right else None) for text, right in columns]
     rows = []
-    for index, trial in enumerate(trials):
-        answer = trial.measurement
+    for index, trial in enumerate(trials, start=first):
+        answer, name = trial.measurement, name_of(trial.config)
         role = " default" if trial.config == default_config else " best" if trial.config == best else ""
         cells = [
             number_cell(trial.number, data_sort=trial.number),
             tag(
                 "td",
-                tag("span", names[trial.config], class_="name", title=names[trial.config]),
-                badge(role.strip(), "plain") if role else "",
+                tag("span", name, class_="name", title=name),
+                badge(role.strip(), "plain") if role and name != role.strip() else "",
             ),
-            tag("td", _status(task, trial)),
+            tag("td", status_badge(task, trial), *_log_link(trial.number, logs or {})),
             tag("td", trial.proposal.origin.phase.value),
             *(
                 number_cell(show_metric(answer, metric), data_sort=answer.bounds.get(metric, answer.metrics.get(metric)))
@@ -279,12 +340,17 @@ def trials_table(
     body = tag("table", tag("caption", "All trials", class_="quiet"), tag("thead", tag("tr", *head)), tag("tbody", *rows), id="trials")
     search = tag("input", type="search", id="filter", placeholder="filter: text, status or knob value", aria_label="Filter the trials")
     controls = tag("p", search, tag("span", "", id="shown", class_="quiet", role="status"), class_="controls")
-    return section(
-        "all", "All trials", controls, tag("div", body, class_="scroll tall", tabindex="0", role="region", aria_label="All trials")
-    )
+    lead = f"The newest {len(trials)} of {first + len(trials)}; all are in summary.csv." if first else ""
+    scrolled = tag("div", body, class_="scroll tall", tabindex="0", role="region", aria_label="All trials")
+    return section("all", "All trials", controls, scrolled, lead=lead)
 
 
-def _status(task: Task, trial: Trial) -> Markup:
+def _log_link(number: int, logs: Mapping[int, str]) -> list[object]:
+    return [" ", tag("a", "log", href=logs[number])] if number in logs else []
+
+
+def status_badge(task: Task, trial: Trial) -> Markup:
+    """How a trial fared, in a word and a colour."""
     answer = trial.measurement
     if not answer.ok:
         return badge(answer.status.value, "warn" if answer.status is Status.BOUNDED else "bad")

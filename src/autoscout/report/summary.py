@@ -130,11 +130,16 @@ class Summary:
         return tuple(found)
 
     @property
+    def caveat(self) -> str:
+        """What the interval does not speak for; empty where there is none."""
+        said = "The interval speaks for this run of the study on this machine: another day, machine or load may give another gain."
+        return said if self.gain.enough else ""
+
+    @property
     def scope(self) -> str:
         """What the interval speaks for, and what it does not."""
-        said = ["The interval speaks for this run of the study on this machine: another day, machine or load may give another gain."]
-        said += [f"Load: {one_line(self.load, 300)}"] if self.load else []
-        return " ".join(said) if self.gain.enough else " ".join(said[1:])
+        load = f"Load: {one_line(self.load, 300)}" if self.load else ""
+        return " ".join(filter(None, (self.caveat, load)))
 
     @property
     def costs(self) -> tuple[Cost, ...]:
@@ -217,7 +222,7 @@ def summarise(
     kept = ordered(trials)
     task = bind(task, kept, default_config)
     knobs = tuple(knobs)
-    name_of = name_of or namer([default_config, *(trial.config for trial in kept)], knobs)
+    name_of = name_of or namer(default_config, knobs)
     decision = decide(task, kept, default_config, name_of, exact=exact)
     counts: dict[str, Counter[str]] = {}
     for trial in kept:

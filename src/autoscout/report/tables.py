@@ -44,7 +44,7 @@ def summary_csv(task: Task, trials: Sequence[Trial], knobs: Iterable[KnobNote] =
     """`summary.csv`: one row per trial, knobs as `knob.NAME`, metrics as `metric.NAME`, what bounded trials could reach as `bound.NAME`."""
     kept = ordered(trials)
     declared = list(knobs)
-    name_of = name_of or namer((trial.config for trial in kept), declared)
+    name_of = name_of or namer(kept[0].config if kept else Config(), declared)  # the default is measured first
     used = {name for trial in kept for name in trial.config}
     names = [knob.name for knob in declared if knob.name in used]
     names += sorted(used - set(names))

@@ -17,7 +17,7 @@ from autoscout.core.task import Direction, Goal, Objective
 from autoscout.core.trial import Fidelity, Trial
 from autoscout.report.front import Front, Point, Standing
 from autoscout.report.price import direction_of
-from autoscout.report.sections import section
+from autoscout.report.sections import legend, section
 from autoscout.report.summary import Summary
 
 _WIDTH, _HEIGHT = 900, 400
@@ -60,21 +60,21 @@ def tradeoff_section(summary: Summary, trials: Sequence[Trial], default_config: 
         return _front_section(front, "", "") if front else Markup("")
     keys = [("improved", "front"), ("measured", "trial"), ("broken", "breaks a limit"), ("simulated", "simulated")]
     there = _kinds(objective, trials)
-    legend = tag("ul", *(tag("li", tag("i", class_=f"key {kind}"), text) for kind, text in keys if kind in there), class_="legend")
+    words = legend([(kind, text) for kind, text in keys if kind in there])
     figure = tag("div", plot, class_="scroll")
     if front is not None:
-        return _front_section(front, legend, figure)
+        return _front_section(front, words, figure)
     assert pair is not None
     lead = f"Every trial by {pair[1].metric} and {pair[0].metric}; the line joins those of which none is better in both."
-    return section("tradeoff", "Throughput and latency", legend, figure, lead=lead)
+    return section("tradeoff", "Throughput and latency", words, figure, lead=lead)
 
 
 def _config_of(summary: Summary) -> Config | None:
     return summary.best.config if summary.best else None
 
 
-def _front_section(front: Front, legend: object, figure: object) -> Markup:
-    return section("front", "The front", tag("p", front.headline), legend, figure, front_table(front), lead=front.note)
+def _front_section(front: Front, words: object, figure: object) -> Markup:
+    return section("front", "The front", tag("p", front.headline), words, figure, front_table(front), lead=front.note)
 
 
 def front_table(front: Front) -> Markup:

@@ -156,7 +156,7 @@ def decide(
     """
     kept = ordered(trials)
     task = bind(task, kept, default_config)
-    name_of = name_of or namer([default_config, *(trial.config for trial in kept)])
+    name_of = name_of or namer(default_config)
     fidelity = max((trial.measurement.fidelity for trial in kept if trial.ok), default=Fidelity.MEASURED)
     groups: dict[Config, list[Trial]] = {}
     for trial in kept:

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
 
+from autoscout.core.actions import Action, Pulse
 from autoscout.core.clock import Clock, RealClock
 from autoscout.core.errors import Fault, StoreError
 from autoscout.core.journal import settled
@@ -25,6 +26,7 @@ class _Shelf:
     identities: set[tuple[str, str, int]] = field(default_factory=set)
     finished: set[Slot] = field(default_factory=set)
     claims: dict[Slot, Claim] = field(default_factory=dict)
+    actions: list[Action] = field(default_factory=list)
 
 
 class MemoryStore:
@@ -105,6 +107,34 @@ class MemoryStore:
     def studies(self) -> list[StudyRecord]:
         with self._lock:
             return sorted((shelf.record for shelf in reversed(self._shelves.values())), key=lambda record: -record.created_s)
+
+    def act(self, study: str, action: Action) -> Action:
+        with self._lock:
+            kept = self._shelf(study).actions
+            kept.append(replace(action, number=len(kept), at_s=self._clock.now_s(), answer=""))
+            return kept[-1]
+
+    def actions(self, study: str) -> list[Action]:
+        with self._lock:
+            return list(self._shelf(study).actions)
+
+    def answer(self, study: str, number: int, text: str) -> None:
+        with self._lock:
+            kept = self._shelf(study).actions
+            if 0 <= number < len(kept):
+                kept[number] = replace(kept[number], answer=text)
+
+    def pulses(self) -> dict[str, Pulse]:
+        with self._lock:
+            now_s = self._clock.now_s()
+            return {
+                name: Pulse(
+                    trials=sum(map(len, shelf.batches)),
+                    actions=(len(shelf.actions), sum(bool(action.answer) for action in shelf.actions)),
+                    workers=tuple(claim.worker for claim in shelf.claims.values() if not claim.stale(now_s)),
+                )
+                for name, shelf in self._shelves.items()
+            }
 
     def close(self) -> None:
         """Nothing to let go of."""

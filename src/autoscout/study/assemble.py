@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from autoscout.core import plugins
+from autoscout.core.actions import actions_of, invalid_trials, raised
 from autoscout.core.history import trials_of
 from autoscout.core.protocols import Evaluator, Executor, Observer, Searcher, Simulator, StudyRecord, TakesSeveralGoals
 from autoscout.core.task import Task
@@ -17,8 +18,10 @@ from autoscout.core.trial import Proposal, Trial
 from autoscout.core.worker import worker_identity
 from autoscout.evaluate.adaptive import AdaptiveEvaluator
 from autoscout.evaluate.ensemble import EnsembleEvaluator
+from autoscout.evaluate.predicting import PredictingEvaluator
 from autoscout.evaluate.profiler import Profiler, ProfilerOptions
 from autoscout.report.curves import busy_s
+from autoscout.study.about import ABOUT, About
 from autoscout.study.budget import over
 from autoscout.study.dispatch import Parallelism, trial_key
 from autoscout.study.final import plan
@@ -76,7 +79,7 @@ def run(
         if folder:
             folder.join(setup.name)
         store = stack.enter_context(closing(open_store(place_of(setup, folder), journal=folder.journal if folder else None)))
-        spec = {**setup.spec, **start.to_record()}
+        spec = {**setup.spec, **start.to_record(), ABOUT: About.of(setup).to_json()}
         record = store.open(StudyRecord(name=setup.name, task=setup.task, space=setup.space.fingerprint(), spec=spec))
         if folder:
             folder.keep(setup.spec)
@@ -96,19 +99,22 @@ def run(
             finals=setup.finals,
             simplify=setup.simplify,
             project=setup.space.project,
+            complete=setup.complete,
+            fresh=lambda: build_searcher(setup, start),
             parallelism=Parallelism(workers=setup.campaign.search.workers, together=setup.campaign.search.together),
             stopping=attach(evaluator),
         )
         stop = study.run()
-    return Outcome(setup=setup, start=start, folder=folder, trials=tuple(study.trials), stop=stop)
+        invalid = invalid_trials(actions_of(store, setup.name))
+    return Outcome(setup=setup, start=start, folder=folder, trials=tuple(study.trials), stop=stop, invalid=invalid)
 
 
 def look(setup: Setup, folder: Folder) -> Outcome:
     """What the store holds of a study, whether or not somebody is working on it."""
     with closing(open_store(place_of(setup, folder), create=False)) as store:
-        trials = tuple(trials_of(store, setup.name))
+        trials, actions = tuple(trials_of(store, setup.name)), actions_of(store, setup.name)
     start = StartingPoint.recorded(setup, folder)
-    outcome = Outcome(setup=setup, start=start, folder=folder, trials=trials, stop=None)
+    outcome = Outcome(setup=setup, start=start, folder=folder, trials=trials, stop=None, invalid=invalid_trials(actions))
     inside, seen = outcome.inside, {trial_key(trial.proposal) for trial in trials}
     known = simplify(trials, setup.task, setup.baseline, setup.simplify, setup.space.project, among=inside)
     rounds = plan(
@@ -117,7 +123,7 @@ def look(setup: Setup, folder: Folder) -> Outcome:
     if any(trial_key(proposal) not in seen for proposals in rounds for proposal in proposals):
         return outcome
     later = setup.finals.trials + setup.simplify.trials
-    stop = over(setup.task.budget, inside, busy_s(inside), later, setup.campaign.search.workers or 1)
+    stop = over(raised(setup.task.budget, actions), inside, busy_s(inside), later, setup.campaign.search.workers or 1)
     return dataclasses.replace(outcome, stop=stop)
 
 
@@ -152,7 +158,12 @@ def build_simulator(setup: Setup, start: StartingPoint) -> Simulator:
 
 
 def build_evaluator(setup: Setup, start: StartingPoint, profiler: Evaluator, trials: Sequence[Trial] = ()) -> Evaluator:
-    """Who answers proposals: the profiler, behind a simulator when the study starts from one that answers itself."""
+    """Who answers proposals: the profiler, behind a simulator when the study starts from one that answers itself.
+
+    What a simulator that is the prior had predicted is kept with each measurement.
+    """
+    if start.use == PRIOR:
+        return PredictingEvaluator(profiler, build_simulator(setup, start), setup.task)
     if start.use != ADAPTIVE:
         return profiler
     given = {"profiler_fidelity": setup.fidelity, **setup.campaign.simulate.adaptive}

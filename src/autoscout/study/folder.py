@@ -52,6 +52,14 @@ class Folder:
     def front(self) -> Path:
         return self.path / "front"
 
+    def launch_files(self, name: str) -> list[Path]:
+        """What a launch left in its folder below `trials/`: logs first. Nothing for a name that is no folder there."""
+        home = self.path / "trials" / name
+        if not name or name in (".", "..") or "/" in name or "\0" in name or not home.is_dir() or home.is_symlink():
+            return []
+        files = [path for path in home.iterdir() if path.is_file() and not path.is_symlink()]
+        return sorted(files, key=lambda path: (path.suffix != ".log", path.stat().st_size == 0, path.name != "server.log", path.name))
+
     @property
     def page(self) -> Path:
         return self.path / "report.html"

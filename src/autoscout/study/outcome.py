@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from autoscout.core.config import Config
 from autoscout.core.history import best
 from autoscout.core.origin import Phase
-from autoscout.core.protocols import DescribesLoad
 from autoscout.core.trial import Trial
 from autoscout.report.ablation import Ablation, ablate
+from autoscout.report.cell import result_cell
 from autoscout.report.contributions import Contribution, contributions
+from autoscout.report.frame import trials_dataframe
 from autoscout.report.importance import Importance, knob_importance
 from autoscout.report.summary import Summary, summarise
+from autoscout.study.about import load_of
 from autoscout.study.budget import Stop
 from autoscout.study.folder import Folder
 from autoscout.study.setup import Setup
 from autoscout.study.start import StartingPoint
+
+if TYPE_CHECKING:
+    import pandas
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +39,7 @@ class Outcome:
         stop: Why it ended; None while it is under way.
         folder: Where everything is kept; None for a study without one.
         handed_over: Files written to `best/`, relative to it.
+        invalid: Numbers of the trials that somebody marked invalid, and why; they do not count.
     """
 
     setup: Setup
@@ -40,19 +48,20 @@ class Outcome:
     stop: Stop | None
     folder: Folder | None = None
     handed_over: tuple[str, ...] = ()
+    invalid: Mapping[int, str] = field(default_factory=dict)
 
     @cached_property
     def inside(self) -> tuple[Trial, ...]:
         """The trials that count: those that the space and the pinned knobs allow, which may have changed since."""
-        return tuple(trial for trial in self.trials if not self.setup.space.check(trial.config))
+        return tuple(trial for trial in self.trials if trial.number not in self.invalid and not self.setup.space.check(trial.config))
 
     @cached_property
     def summary(self) -> Summary:
         """The verdict with everything it rests on."""
         setup = self.setup
         knobs = tuple(setup.space.knobs.values())
-        load = setup.backend.load(setup.task) if isinstance(setup.backend, DescribesLoad) else ""
-        return summarise(setup.task, self.inside, setup.baseline, knobs=knobs, study=setup.name, exact=setup.deterministic, load=load)
+        exact, load = setup.deterministic, load_of(setup)
+        return summarise(setup.task, self.inside, setup.baseline, knobs=knobs, study=setup.name, exact=exact, load=load)
 
     @cached_property
     def importance(self) -> Importance:
@@ -72,6 +81,14 @@ class Outcome:
         if found is None:
             return ()
         return contributions(self.summary.task, self.inside, setup.baseline, found.config, gain=gain, exact=setup.deterministic)
+
+    def trials_dataframe(self) -> pandas.DataFrame:
+        """The trials that count, as a pandas table with one row per trial; see `report.frame`."""
+        return trials_dataframe(self.summary.task, self.inside)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return result_cell(self.summary)
 
     @property
     def best(self) -> Config | None:

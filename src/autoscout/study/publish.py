@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
+from collections.abc import Iterable
 from typing import Any
+from urllib.parse import quote
 
 from autoscout.catalog.own_studies import FILE, fit_local
+from autoscout.common.secrets import hide_secrets
 from autoscout.core import plugins
 from autoscout.core.config import Config
-from autoscout.core.protocols import ExplainsTime, NeedsNoTrials
+from autoscout.core.protocols import ExplainsTime, NeedsNoTrials, StartsServer
 from autoscout.core.trial import Fidelity, Status, Trial
 from autoscout.report.breakdown import PART_NAMES, breakdown_svg
 from autoscout.report.files import write_file
@@ -41,7 +45,7 @@ def publish(outcome: Outcome) -> Outcome:
     handed = _hand_over(outcome, folder)
     _hand_over_front(outcome, folder)
     predicted = compare_predictions(outcome)
-    write_file(folder.path / "summary.csv", summary_csv(summary.task, outcome.trials, knobs))
+    write_file(folder.path / "summary.csv", summary_csv(summary.task, outcome.trials, knobs, namer(setup.baseline, knobs)))
     write_file(folder.path / "report.json", json.dumps(facts(outcome, predicted), indent=2) + "\n")
     write_file(folder.path / "t4.json", json.dumps(t4(setup.task, outcome.inside)) + "\n")
     html = page(
@@ -53,6 +57,8 @@ def publish(outcome: Outcome) -> Outcome:
         ablation=outcome.ablation,
         contributions=outcome.contributions,
         commands=[str(folder.best / "run.sh")] if "run.sh" in handed else [],
+        starts=start_lines(outcome),
+        logs=log_links(outcome.inside, folder),
         predictions=predicted,
     )
     write_file(folder.page, html)
@@ -74,6 +80,29 @@ def _feed_calibration(outcome: Outcome, folder: Folder) -> None:
         write_file(folder.path / FILE, found.to_json())
 
 
+def start_lines(outcome: Outcome) -> dict[str, str]:
+    """The command lines that start the system with the default and with the best configuration; nothing where it is a Python call."""
+    setup, best = outcome.setup, outcome.summary.best
+    chosen = {"default": setup.baseline, **({outcome.summary.contender: best.config} if best else {})}
+    found = {}
+    for title, config in chosen.items():
+        launch = setup.backend.render(config, setup.task, setup.campaign.search.seed)
+        if isinstance(setup.backend, StartsServer):
+            found[title] = shlex.join(setup.backend.serve(config, setup.task))
+        elif launch.call is None:
+            found[title] = launch.line
+    return {title: hide_secrets(line) for title, line in found.items()}
+
+
+def log_links(trials: Iterable[Trial], folder: Folder) -> dict[int, str]:
+    """Where the logs of the trials that did not work lie, relative to the result folder, by number of the trial."""
+    found = {}
+    for trial in trials:
+        if not trial.ok and (logs := folder.launch_files(trial.measurement.folder)):
+            found[trial.number] = quote(str(logs[0].relative_to(folder.path)))
+    return found
+
+
 def facts(outcome: Outcome, predicted: Predictions | None) -> dict[str, Any]:
     """Everything a report says, as JSON."""
     told = report_json(outcome.summary, outcome.importance, outcome.ablation, outcome.contributions)
@@ -91,7 +120,7 @@ def compare_predictions(outcome: Outcome) -> Predictions | None:
         if trial.measurement.fidelity >= setup.fidelity and trial.measurement.status is not Status.ABORTED:
             first.setdefault(trial.config, trial)
     values = simulator.predict(list(first), setup.task).value.tolist()
-    name_of = namer([setup.baseline, *first], tuple(setup.space.knobs.values()))
+    name_of = namer(setup.baseline, tuple(setup.space.knobs.values()))
     rows = [
         PredictedTrial(
             trial=trial.number,

@@ -79,6 +79,14 @@ class Setup:
         preferred = self.backend.executor if isinstance(self.backend, PrefersExecutor) else DEFAULT_EXECUTOR
         return self.campaign.execute.executor or preferred
 
+    def complete(self, values: Mapping[str, Value]) -> Config:
+        """A configuration with these knobs; what they leave open is as in the baseline, as far as the space allows.
+
+        Raises:
+            SpaceError: the space does not have these knobs or values, or not together with the pinned ones.
+        """
+        return _first(self.space, self.baseline, [values], "asked for")[0]
+
     @property
     def spec(self) -> dict[str, Any]:
         """The campaign as plain data with everything filled in, so that it means the same from any folder."""
@@ -190,13 +198,13 @@ def pins(space: Space, wanted: Mapping[str, Value], where: str = "set") -> Confi
     return Config(found)
 
 
-def _first(space: Space, baseline: Config, wanted: Sequence[Mapping[str, Value]]) -> tuple[Config, ...]:
+def _first(space: Space, baseline: Config, wanted: Sequence[Mapping[str, Value]], where: str = "first") -> tuple[Config, ...]:
     """Known-good configurations; what they leave open is as in the baseline, as far as the space allows."""
     found: list[Config] = []
     faults: list[Fault] = []
     for number, values in enumerate(wanted):
         try:
-            known = pins(space, values, f"first[{number}]")
+            known = pins(space, values, f"{where}[{number}]")
             found.append(space.project({**baseline, **known}, known))
         except SpaceError as error:
             faults += error.faults

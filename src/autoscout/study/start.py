@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -20,9 +19,9 @@ from autoscout.core.protocols import LearnsFromPast, NeedsNoTrials, Simulator, S
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.space import Space
-from autoscout.study.folder import STORE, Folder
+from autoscout.study.folder import Folder
 from autoscout.study.setup import Setup
-from autoscout.study.stores import open_store, scheme_of
+from autoscout.study.stores import open_store, stores_at
 
 AUTO, NONE = "auto", "none"
 PRIOR, ADAPTIVE = "prior", "adaptive"
@@ -186,7 +185,7 @@ def _from_other_stores(setup: Setup) -> tuple[Past, ...]:
     found: list[Past] = []
     faults: list[Fault] = []
     for place in setup.campaign.search.learn_from:
-        stores = _stores_at(place)
+        stores = stores_at(place)
         if not stores:
             rule, fix = "there is no study", "Give a result folder, a folder of them, or a store"
             faults.append(Fault(where="search", field="learn_from", value=place, rule=rule, fix=fix))
@@ -196,16 +195,6 @@ def _from_other_stores(setup: Setup) -> tuple[Past, ...]:
     if faults:
         raise ConfigError(faults)
     return tuple(found)
-
-
-def _stores_at(place: str) -> list[str]:
-    if scheme_of(place):
-        return [place]
-    path = Path(place)
-    if path.is_dir():
-        here = path / STORE
-        return [str(here)] if here.is_file() else sorted(map(str, path.glob(f"*/{STORE}")))
-    return [place] if path.is_file() else []
 
 
 def _chosen(past: Iterable[Past]) -> tuple[Past, ...]:

@@ -10,6 +10,7 @@ from typing import Any
 from autoscout.core import plugins
 from autoscout.core.errors import ConfigError, Fault, PluginError
 from autoscout.core.protocols import Store
+from autoscout.study.folder import STORE
 
 FILE = "sqlite"  # the scheme of a plain path
 
@@ -34,6 +35,17 @@ def scheme_of(place: str) -> str:
     """The scheme of a store's URL, in lower case; empty for a path."""
     found = re.match(r"([A-Za-z][\w.-]+)(?:\+[\w.-]+)?:", place)  # one letter is a drive of Windows; +psycopg names a driver
     return found[1].lower() if found else ""
+
+
+def stores_at(place: str) -> list[str]:
+    """The stores at a place that people name: a store, a result folder, or a folder of result folders."""
+    if scheme_of(place):
+        return [place]
+    path = Path(place)
+    if path.is_dir():
+        here = path / STORE
+        return [str(here)] if here.is_file() else sorted(map(str, path.glob(f"*/{STORE}")))
+    return [place] if path.is_file() else []
 
 
 def _kind(place: str) -> Any:

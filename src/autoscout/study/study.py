@@ -6,8 +6,9 @@ Knows only protocols. Everything it remembers is in the store: a study that was 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from autoscout.core.clock import Clock, RealClock
 from autoscout.core.config import Config
@@ -16,13 +17,20 @@ from autoscout.core.log import logger
 from autoscout.core.origin import By, Origin
 from autoscout.core.protocols import Evaluator, Observer, Searcher, SpaceLike, Store, StudyRecord
 from autoscout.core.trial import Proposal, Trial
+from autoscout.report.cell import result_cell
 from autoscout.report.curves import busy_s
+from autoscout.report.frame import trials_dataframe
+from autoscout.report.summary import summarise
 from autoscout.study.baseline import repeats
 from autoscout.study.budget import Stop, counted, out_of_time, over, used_share
 from autoscout.study.dispatch import Dispatcher, Parallelism, TrialKey, trial_key
 from autoscout.study.early_stop import with_to_beat
 from autoscout.study.final import Finals, plan
 from autoscout.study.simplify import Project, Simplified, Simplify, simplify
+from autoscout.study.steering import Complete, Steering
+
+if TYPE_CHECKING:
+    import pandas
 
 log = logger(__name__)
 
@@ -45,6 +53,8 @@ class Study:
     finals: Finals = field(default_factory=Finals)
     simplify: Simplify = field(default_factory=Simplify)
     project: Project | None = None  # keeps what simplifying tries inside the space; None: nothing is simplified
+    complete: Complete | None = None  # makes a configuration that somebody asks for while the study runs complete
+    fresh: Callable[[], Searcher] | None = None  # another searcher, for when trials are marked invalid: no searcher can forget
     parallelism: Parallelism = field(default_factory=Parallelism)
     clock: Clock = field(default_factory=RealClock)
     stopping: threading.Event = field(default_factory=threading.Event)  # set it to end the study early
@@ -57,6 +67,8 @@ class Study:
         self._given_up: list[Proposal] = []
         self._begun_s, self._earlier = 0.0, 0
         self._phase = "search"
+        self._steering = Steering(store=self.store, study=self.record.name, complete=self.complete)
+        self._invalid: list[Proposal] = []  # of the trials that were marked invalid
         self._dispatcher = Dispatcher(
             study=self.record.name,
             evaluator=self.evaluator,
@@ -77,6 +89,14 @@ class Study:
             if stop not in (Stop.INTERRUPTED, Stop.FAILURES, Stop.REFUSED):
                 stop = self._simplify() or self._final() or stop
         return stop
+
+    def trials_dataframe(self) -> pandas.DataFrame:
+        """The trials that count so far, as a pandas table with one row per trial; see `report.frame`."""
+        return trials_dataframe(self.record.task, self.inside)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return result_cell(summarise(self.record.task, self.inside, self.baseline, study=self.record.name))
 
     def _search(self) -> Stop:
         while True:
@@ -122,8 +142,10 @@ class Study:
         if self.repeat_baseline:
             budget = self.record.task.budget
             opening += repeats(self.baseline, self.inside, used_share(budget, self.inside, self._wall_s), budget)
+        if self._steering.asked:
+            opening += self._steering.proposals(self._seen, {trial.config for trial in self.inside})
         opening += [Proposal(config=config, origin=Origin(by=By.GIVEN)) for config in self.first]
-        pending = [*self._dispatcher.pending, *self._given_up]
+        pending = [*self._dispatcher.pending, *self._given_up, *self._invalid]
         taken = self._seen | {trial_key(proposal) for proposal in pending}
         wanted = [proposal for proposal in [*opening, *self.evaluator.recheck()] if trial_key(proposal) not in taken][:count]
         if len(wanted) < count:
@@ -132,6 +154,7 @@ class Study:
 
     def _read(self) -> None:
         """Take in everything stored since the last look, ours and that of other processes alike, in the store's order."""
+        self._heed()
         for batch in self.store.batches(self.record.name, self._told):
             self._told = batch[-1].batch
             self.trials += batch
@@ -139,12 +162,29 @@ class Study:
                 self._seen.add(trial_key(trial.proposal))
                 self._dispatcher.held_by_others.pop(trial_key(trial.proposal), None)
                 log.info("%s #%d %s %s", trial.study, trial.number, trial.measurement.status, trial.proposal.origin.to_json())
-            inside = [trial for trial in batch if not self.space.check(trial.config)]
+            inside = [trial for trial in self._valid(batch) if not self.space.check(trial.config)]
             self.inside += inside
             for trial in inside:
                 self.observer.finished(trial)
                 refuse_unknown(trial, self.record.task, self.baseline)
             self.searcher.tell([as_told(trial, self.record.task, self.inside, self.baseline) for trial in inside])
+
+    def _heed(self) -> None:
+        """Take in what was asked of the study from outside."""
+        task = self.record.task
+        self.record = replace(self.record, task=replace(task, budget=self._steering.look(task.budget)))
+        if self._steering.stop:
+            self.stopping.set()
+        if len(kept := self._valid(self.inside)) < len(self.inside):
+            self.inside = kept
+            self.searcher = self.fresh() if self.fresh else self.searcher
+            self.searcher.tell([as_told(trial, self.record.task, self.inside, self.baseline) for trial in self.inside])
+
+    def _valid(self, trials: list[Trial]) -> list[Trial]:
+        """Without those that were marked invalid; what these measured is not proposed again."""
+        invalid = self._steering.invalid
+        self._invalid += [trial.proposal for trial in trials if trial.number in invalid]
+        return [trial for trial in trials if trial.number not in invalid]
 
     def _simplify(self) -> Stop | None:
         """Measure heat after heat while there is time, the final's aside. Only an interrupt ends the study here."""

@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from autoscout.core.actions import Action, ActionKind, Pulse, TakesActions
 from autoscout.core.config import Config
 from autoscout.core.errors import AutoScoutError, ConfigError, StoreError
 from autoscout.core.history import best_of, bring, similar, trials_of
@@ -380,6 +381,32 @@ class StoreSuite:
         assert len(store.studies()) == 2
 
     # --- history -----------------------------------------------------------------------------------------------
+
+    def test_actions_are_kept_in_order_and_answered(self, store: Store) -> None:
+        if not isinstance(store, TakesActions):
+            return
+        store.open(record())
+        store.open(record("other"))
+        first = store.act("study", Action(kind=ActionKind.TRY, config=Config(x=3), reason="why not"))
+        assert (first.number, first.at_s > 0, first.answer) == (0, True, "")
+        store.act("study", Action(kind=ActionKind.BUDGET, budget={"trials": 9}))
+        store.answer("study", 0, "refused")
+        found = self.again(store).actions("study")
+        assert [(action.kind, action.answer) for action in found] == [(ActionKind.TRY, "refused"), (ActionKind.BUDGET, "")]
+        assert (found[0].config, found[0].reason, found[1].budget) == (Config(x=3), "why not", {"trials": 9})
+        assert store.actions("other") == []
+        _raised(StoreError, lambda: store.act("nobody", Action(kind=ActionKind.STOP)))
+
+    def test_pulses_tell_how_far_every_study_is(self, store: Store) -> None:
+        if not isinstance(store, TakesActions):
+            return
+        store.open(record())
+        store.open(record("other"))
+        store.append("study", [trial(0), trial(1)])
+        store.claim("study", [proposal(2)], ELSEWHERE, LEASE_S)
+        store.claim("study", [proposal(3)], "gone", -1.0)
+        store.act("study", Action(kind=ActionKind.STOP))
+        assert store.pulses() == {"study": Pulse(trials=2, actions=(1, 0), workers=(ELSEWHERE,)), "other": Pulse(trials=0)}
 
     def test_similar_studies(self, store: Store) -> None:
         tasks = {"same": task(), "near": task(batch=32), "far": task(batch=1600, model="large")}

@@ -1,8 +1,15 @@
 "use strict";
 (() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
   const tip = document.getElementById("tip");
   document.documentElement.classList.add("scripted");
+
+  // Read again after a part of the page was replaced: a dashboard does that while a study runs.
+  let data = { metric: "", trials: {} };
+  const read = () => {
+    const source = document.getElementById("data");
+    if (source) data = JSON.parse(source.textContent);
+    for (const more of document.querySelectorAll("script.more-trials")) Object.assign(data.trials, JSON.parse(more.textContent));
+  };
 
   const element = (name, text) => {
     const made = document.createElement(name);
@@ -23,28 +30,46 @@
     tip.style.left = `${Math.max(4, left)}px`;
     tip.style.top = `${Math.max(4, top)}px`;
   };
-  const light = (index, on) => {
-    for (const mark of document.querySelectorAll(`[data-i="${index}"].dot, [data-i="${index}"].line`)) mark.classList.toggle("lit", on);
+  let lit = null;
+  const light = (index) => {
+    if (index === lit) return;
+    for (const mark of document.querySelectorAll(".lit")) mark.classList.remove("lit");
+    if (index !== null) for (const mark of document.querySelectorAll(`[data-i="${index}"].dot, [data-i="${index}"].line`)) mark.classList.add("lit");
+    lit = index;
   };
-  for (const mark of document.querySelectorAll(".dot, .line")) {
-    const index = Number(mark.dataset.i);
-    mark.addEventListener("pointermove", (event) => { showTip(event, index); light(index, true); });
-    mark.addEventListener("pointerleave", () => { tip.hidden = true; light(index, false); });
-  }
+  document.addEventListener("pointermove", (event) => {
+    const mark = event.target instanceof Element ? event.target.closest(".dot[data-i], .line[data-i]") : null;
+    light(mark ? mark.dataset.i : null);
+    if (mark) showTip(event, mark.dataset.i);
+    else if (tip) tip.hidden = true;
+  });
+
+  document.addEventListener("click", async (event) => {
+    const button = event.target instanceof Element ? event.target.closest("button.copy") : null;
+    if (!button) return;
+    const text = button.closest(".command").querySelector("pre").textContent;
+    try {
+      await navigator.clipboard.writeText(text);
+      button.textContent = "copied";
+    } catch {
+      getSelection().selectAllChildren(button.closest(".command").querySelector("pre"));
+      button.textContent = "press Ctrl-C";
+    }
+    setTimeout(() => { button.textContent = "copy"; }, 2000);
+  });
 
   // The table: sort by a column, filter by text and by the brushes of the plot above it.
-  const table = document.getElementById("trials");
-  const rows = table ? [...table.tBodies[0].rows] : [];
   const brushes = new Map();
-  const input = document.getElementById("filter");
-  const shown = document.getElementById("shown");
   const inside = (index) => {
-    const places = data.trials[index].places;
+    const trial = data.trials[index];
     if (!brushes.size) return true;
-    return Boolean(places) && [...brushes].every(([axis, [low, high]]) => places[axis] >= low && places[axis] <= high);
+    return Boolean(trial && trial.places) && [...brushes].every(([axis, [low, high]]) => trial.places[axis] >= low && trial.places[axis] <= high);
   };
   const update = () => {
+    const table = document.querySelector("table#trials:not(.paged)");
+    const input = document.getElementById("filter");
     const words = input ? input.value.toLowerCase().split(/\s+/).filter(Boolean) : [];
+    const rows = table ? [...table.tBodies[0].rows] : [];
     let count = 0;
     for (const row of rows) {
       const text = row.textContent.toLowerCase();
@@ -53,7 +78,8 @@
       count += keep;
     }
     for (const line of document.querySelectorAll(".line")) line.classList.toggle("out", !inside(Number(line.dataset.i)));
-    if (shown) shown.textContent = `${count} of ${rows.length} trials`;
+    const shown = document.getElementById("shown");
+    if (shown && table) shown.textContent = `${count} of ${rows.length} trials`;
   };
   const keyOf = (row, column) => {
     const cell = row.cells[column];
@@ -66,25 +92,25 @@
     if (typeof one === "number" && typeof other === "number") return one - other;
     return String(one).localeCompare(String(other));
   };
-  if (table) {
+  const sortable = (table) => {
     const heads = [...table.tHead.rows[0].cells];
-    heads.forEach((head, column) => head.querySelector("button").addEventListener("click", () => {
+    heads.forEach((head, column) => head.querySelector("button")?.addEventListener("click", () => {
       const up = head.getAttribute("aria-sort") !== "ascending";
       for (const other of heads) other.removeAttribute("aria-sort");
       head.setAttribute("aria-sort", up ? "ascending" : "descending");
-      const keyed = rows.map((row) => [keyOf(row, column), row]);
+      const keyed = [...table.tBodies[0].rows].map((row) => [keyOf(row, column), row]);
       keyed.sort((one, other) => {
         if (one[0] === null || other[0] === null) return compare(one[0], other[0]);
         return up ? compare(one[0], other[0]) : compare(other[0], one[0]);
       });
       table.tBodies[0].append(...keyed.map((pair) => pair[1]));
     }));
-    input.addEventListener("input", update);
-  }
+    document.getElementById("filter")?.addEventListener("input", update);
+  };
 
   // Brushes: drag along an axis; a click without a drag takes that axis's brush away.
-  const plot = document.querySelector("svg.parallel");
-  if (plot) {
+  const brushable = (plot) => {
+    brushes.clear();
     const placeOf = (event) => {
       const point = new DOMPoint(event.clientX, event.clientY).matrixTransform(plot.getScreenCTM().inverse());
       return Math.min(336, Math.max(38, point.y));
@@ -123,6 +149,15 @@
       area.addEventListener("pointercancel", () => { start = null; });
       document.getElementById("clear").addEventListener("click", drop);
     }
-  }
-  update();
+  };
+
+  // What is new in the page learns to react; what is already there keeps what it learnt.
+  const attach = () => {
+    read();
+    for (const table of document.querySelectorAll("table#trials:not(.paged):not([data-ready])")) { table.dataset.ready = ""; sortable(table); }
+    for (const plot of document.querySelectorAll("svg.parallel:not([data-ready])")) { plot.dataset.ready = ""; brushable(plot); }
+    update();
+  };
+  document.addEventListener("autoscout:changed", attach);
+  attach();
 })();

@@ -29,7 +29,7 @@ from autoscout.core.log import logger
 
 log = logger(__name__)
 
-VERSION = 2
+VERSION = 3
 
 metadata = MetaData()
 
@@ -69,6 +69,15 @@ claims = Table(
     Column("repeat", Integer, primary_key=True),
     Column("worker", Text, nullable=False),
     Column("until_s", Double, nullable=False),
+)
+
+actions = Table(
+    "autoscout_actions",
+    metadata,
+    Column("study_id", ForeignKey(studies.c.id), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("data", Text, nullable=False),  # JSON, without the answer
+    Column("answer", Text, nullable=False),
 )
 
 
@@ -154,7 +163,17 @@ def _one_to_two(connection: Connection) -> None:
     )
 
 
-_MIGRATIONS: dict[int, Callable[[Connection], None]] = {1: _one_to_two}
+def _two_to_three(connection: Connection) -> None:
+    """Version 2 knew no actions."""
+    connection.execute(
+        text(
+            "CREATE TABLE autoscout_actions (study_id INTEGER NOT NULL REFERENCES autoscout_studies (id), number INTEGER NOT NULL,"
+            " data TEXT NOT NULL, answer TEXT NOT NULL, PRIMARY KEY (study_id, number))"
+        )
+    )
+
+
+_MIGRATIONS: dict[int, Callable[[Connection], None]] = {1: _one_to_two, 2: _two_to_three}
 """Version -> the step to the next one."""
 
 STUDIES = Tables(metadata=metadata, schema=schema, version=VERSION, migrations=_MIGRATIONS)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, Table, delete, insert, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Row, Select, Table, delete, func, insert, select, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 
+from autoscout.core.actions import Action, Pulse
 from autoscout.core.errors import ConfigError, Fault, StoreError
 from autoscout.core.protocols import StudyRecord
 from autoscout.core.task import Task
 from autoscout.store._shared.rules import Claim, Slot, unknown_study
-from autoscout.store.sql.schema import claims, studies, trials
+from autoscout.store.sql.schema import actions, claims, studies, trials
 
 UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 """What reading a damaged row raises."""
@@ -132,6 +134,48 @@ def release(connection: Connection, study_id: int, places: Sequence[Slot], worke
         chosen = tuple_(claims.c.config, claims.c.repeat).in_(places[start : start + CHUNK])
         gone = delete(claims).where(claims.c.study_id == study_id, chosen)
         connection.execute(gone.where(claims.c.worker == worker) if worker else gone)
+
+
+def all_actions(connection: Connection, study_id: int, location: str) -> list[Action]:
+    """What was asked of a study, in order.
+
+    Raises:
+        StoreError: somebody or something has changed a row.
+    """
+    rows = connection.execute(select(actions).where(actions.c.study_id == study_id).order_by(actions.c.number))
+    try:
+        return [Action.from_json({**json.loads(row.data), "answer": row.answer}) for row in rows]
+    except (*UNREADABLE, ConfigError) as error:
+        raise damaged(location, "an action cannot be read", error) from error
+
+
+def insert_action(connection: Connection, study_id: int, action: Action) -> Action:
+    """Keep an action, numbered; the study's row must be locked."""
+    newest = connection.execute(select(func.max(actions.c.number)).where(actions.c.study_id == study_id)).scalar()
+    numbered = replace(action, number=0 if newest is None else newest + 1, answer="")
+    connection.execute(insert(actions).values(study_id=study_id, number=numbered.number, data=json.dumps(numbered.to_json()), answer=""))
+    return numbered
+
+
+def pulses(connection: Connection, now_s: float) -> dict[str, Pulse]:
+    """How far every study is, by three statements whatever the studies hold."""
+    newest = select(func.max(trials.c.number)).where(trials.c.study_id == studies.c.id).scalar_subquery()  # numbers have no gaps
+    counts = connection.execute(select(studies.c.id, studies.c.name, newest)).all()
+    asked: dict[int, list[str]] = {}
+    for row in connection.execute(select(actions.c.study_id, actions.c.answer)):
+        asked.setdefault(row.study_id, []).append(row.answer)
+    workers: dict[int, list[str]] = {}
+    for study_id, worker, until_s in connection.execute(select(claims.c.study_id, claims.c.worker, claims.c.until_s)):
+        if not Claim(worker=worker, until_s=until_s).stale(now_s):
+            workers.setdefault(study_id, []).append(worker)
+    return {
+        name: Pulse(
+            trials=0 if last is None else last + 1,
+            actions=(len(asked.get(study_id, ())), sum(map(bool, asked.get(study_id, ())))),
+            workers=tuple(workers.get(study_id, ())),
+        )
+        for study_id, name, last in counts
+    }
 
 
 def _among(

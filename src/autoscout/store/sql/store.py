@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 
 from sqlalchemy import Connection, Row, insert, select, update
 
+from autoscout.core.actions import Action, Pulse
 from autoscout.core.clock import Clock, RealClock
 from autoscout.core.errors import Fault, StoreError
 from autoscout.core.journal import decode, encode
@@ -21,7 +22,7 @@ from autoscout.store._shared.rules import Claim, Slot, check_record, digest, dis
 from autoscout.store.sql import statements
 from autoscout.store.sql.database import Database
 from autoscout.store.sql.journal import Journal, Rows
-from autoscout.store.sql.schema import studies, trials
+from autoscout.store.sql.schema import actions, studies, trials
 
 log = logger(__name__)
 
@@ -93,6 +94,24 @@ class SqlStore:
     def studies(self) -> list[StudyRecord]:
         return self._database.read(lambda connection: statements.all_studies(connection, self.location))
 
+    def act(self, study: str, action: Action) -> Action:
+        return self._database.write(lambda connection, _: self._ask(connection, study, action))
+
+    def actions(self, study: str) -> list[Action]:
+        return self._database.read(
+            lambda connection: statements.all_actions(connection, statements.find_study(connection, study, self.location).id, self.location)
+        )
+
+    def answer(self, study: str, number: int, text: str) -> None:
+        def note(connection: Connection, _: bool) -> None:
+            study_id = statements.find_study(connection, study, self.location).id
+            connection.execute(update(actions).where(actions.c.study_id == study_id, actions.c.number == number).values(answer=text))
+
+        self._database.write(note)
+
+    def pulses(self) -> dict[str, Pulse]:
+        return self._database.read(lambda connection: statements.pulses(connection, self._clock.now_s()))
+
     def close(self) -> None:
         """Let go of files and connections; trials that other machines added to our studies reach the journal first."""
         while self._opened:
@@ -115,6 +134,10 @@ class SqlStore:
         stale = [place for place, claim in statements.all_held(connection, row.id).items() if claim.stale(now_s)]
         statements.release(connection, row.id, stale)
         return joined
+
+    def _ask(self, connection: Connection, study: str, action: Action) -> Action:
+        study_id = statements.find_study(connection, study, self.location, lock=True).id
+        return statements.insert_action(connection, study_id, replace(action, at_s=self._clock.now_s()))
 
     def _take(self, connection: Connection, study: str, wanted: dict[Slot, Proposal], worker: str, lease_s: float) -> list[Proposal]:
         study_id = statements.find_study(connection, study, self.location, lock=True).id

@@ -1,0 +1,22 @@
+"""The result as a cell of a notebook shows it: the verdict, the changed knobs and the curve, without style sheet or script."""
+
+from __future__ import annotations
+
+from autoscout.common.markup import Markup, tag
+from autoscout.common.text import show_duration, show_number
+from autoscout.report.summary import Summary
+
+
+def result_cell(summary: Summary) -> Markup:
+    """HTML of a few lines; everything that engines and people wrote is escaped."""
+    objective = summary.task.objective
+    rows = [tag("tr", *(tag("th", text) for text in ("", "default", summary.contender)))]
+    values = [show_number(side.value) if side else "-" for side in (summary.default, summary.best)]
+    rows.append(tag("tr", tag("th", objective.metric), *(tag("td", value) for value in values)))
+    rows += [tag("tr", tag("th", change.knob), tag("td", change.before), tag("td", change.after)) for change in summary.changes]
+    spent = f"{summary.spent.trials} trials of {summary.spent.configs} configurations in {show_duration(summary.spent.wall_s)}"
+    title = f"{summary.study or summary.task.system}: {summary.verdict.value}"
+    return tag("div", tag("strong", title), tag("p", summary.headline), tag("table", *rows), tag("p", tag("small", spent)))
+
+
+__all__ = ["result_cell"]

@@ -1,0 +1,93 @@
+"""What a study's record tells readers who do not have its system: knobs, baseline, how the load is made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from typing import Any, Self
+
+from pydantic import TypeAdapter, ValidationError
+
+from autoscout.core.config import Config, Value
+from autoscout.core.origin import By
+from autoscout.core.protocols import DescribesLoad, StudyRecord
+from autoscout.core.trial import Fidelity, Trial
+from autoscout.study.setup import Setup
+
+ABOUT = "about"
+"""Entry of a study's record."""
+VALUES = 64  # of a knob that are kept; a longer list is told by its ends
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnobAbout:
+    """One knob, as people read it."""
+
+    name: str
+    unit: str = ""
+    help: str = ""
+    values: tuple[Value, ...] = ()  # empty when there are too many to list
+    ends: tuple[Value, ...] = ()  # the first and the last then
+
+
+@dataclass(frozen=True, kw_only=True)
+class About:
+    """A study in words and data.
+
+    Attributes:
+        baseline: What gains are measured against; None where nobody knows.
+        knobs: In the order in which the space declares them.
+        exact: Whether every answer is the same each time.
+        simulated: Whether the system's own answers are simulated.
+        load: How the load is produced, in one sentence.
+    """
+
+    baseline: dict[str, Value] | None = None
+    knobs: tuple[KnobAbout, ...] = field(default=())
+    exact: bool = False
+    simulated: bool = False
+    load: str = ""
+
+    @classmethod
+    def of(cls, setup: Setup) -> Self:
+        """Of a study that is about to run."""
+        return cls(
+            baseline=setup.baseline.to_json(),
+            knobs=tuple(_knob(knob.name, knob.unit, knob.help, knob.values) for knob in setup.space.knobs.values()),
+            exact=setup.deterministic,
+            simulated=setup.fidelity is Fidelity.SIMULATED,
+            load=load_of(setup),
+        )
+
+    @classmethod
+    def from_record(cls, record: StudyRecord) -> Self:
+        """As the record says; little where an earlier version wrote it."""
+        try:
+            return TypeAdapter(cls).validate_python(record.spec.get(ABOUT) or {})
+        except ValidationError:
+            return cls()
+
+    def default_config(self, trials: Sequence[Trial]) -> Config:
+        """The baseline; where the record has none, the configuration that was measured as such, else the first."""
+        if self.baseline is not None:
+            return Config(self.baseline)
+        named = (trial.config for trial in trials if trial.proposal.origin.by == By.DEFAULT)
+        return next(named, trials[0].config if trials else Config())
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def load_of(setup: Setup) -> str:
+    """How the load is produced, in one sentence; empty where the backend does not say."""
+    return setup.backend.load(setup.task) if isinstance(setup.backend, DescribesLoad) else ""
+
+
+def _knob(name: str, unit: str, text: str, values: Sequence[Value]) -> KnobAbout:
+    few = len(values) <= VALUES
+    ends = () if few else (values[0], values[len(values) - 1])
+    return KnobAbout(name=name, unit=unit, help=text, values=tuple(islice(values, VALUES)) if few else (), ends=ends)
+
+
+__all__ = ["ABOUT", "About", "KnobAbout", "load_of"]

@@ -1,0 +1,132 @@
+"""Forms and JSON documents into actions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from autoscout.common import document
+from autoscout.common.suggest import suggestion
+from autoscout.core.actions import Action, ActionKind
+from autoscout.core.config import Config, Value
+from autoscout.core.errors import ConfigError, Fault
+from autoscout.study.campaign import duration_s
+from autoscout.web.view import View
+
+WHERE = "action"
+
+
+def read_action(fields: Mapping[str, Any], view: View) -> Action:
+    """The action that somebody asks for.
+
+    Args:
+        fields: `kind`, and with `budget`: `trials` or `time` to add; with `try`: `settings` (`threads=8, flash=on`) or a mapping
+            `config`; with `invalid`: `trial`. `reason` with any of them.
+        view: The study.
+
+    Raises:
+        ConfigError: all faults at once.
+    """
+    try:
+        kind = ActionKind(str(fields.get("kind", "")))
+    except ValueError:
+        known = ", ".join(each.value for each in ActionKind)
+        raise ConfigError(Fault(where=WHERE, field="kind", value=repr(fields.get("kind")), rule=f"must be one of: {known}")) from None
+    reason = str(fields.get("reason", "")).strip()
+    if kind is ActionKind.BUDGET:
+        return Action(kind=kind, reason=reason, budget=_budget(fields, view))
+    if kind is ActionKind.TRY:
+        return Action(kind=kind, reason=reason, config=_config(fields, view))
+    if kind is ActionKind.INVALID:
+        return Action(kind=kind, reason=reason, trial=_trial(fields, view))
+    return Action(kind=kind, reason=reason)
+
+
+def _budget(fields: Mapping[str, Any], view: View) -> dict[str, float]:
+    """The bounds that were given, raised by what is to be added."""
+    budget, found, faults = view.budget, dict[str, float](), list[Fault]()
+    for name, field in (("trials", "trials"), ("wall_s", "time")):
+        text, bound = str(fields.get(field, "") or "").strip(), getattr(budget, name)
+        if not text:
+            continue
+        if bound is None:
+            faults.append(Fault(where=WHERE, field=field, rule="the study has no such bound", fix="Leave it empty"))
+            continue
+        try:
+            added = float(int(text)) if field == "trials" else duration_s(text)
+            if added <= 0:
+                raise ValueError("must be above zero")
+            found[name] = bound + added
+        except (ValueError, OverflowError) as error:
+            faults.append(Fault(where=WHERE, field=field, value=repr(text), rule=str(error)))
+    if not found and not faults:
+        faults.append(Fault(where=WHERE, field="trials", rule="say how much to add: trials, or time such as 30m"))
+    if faults:
+        raise ConfigError(faults)
+    return found
+
+
+def _config(fields: Mapping[str, Any], view: View) -> Config:
+    given = fields.get("config")
+    settings = dict(given) if isinstance(given, Mapping) else read_settings(str(fields.get("settings", "")))
+    known = [knob.name for knob in view.about.knobs] or sorted({name for trial in view.trials for name in trial.config})
+    faults = [
+        Fault(where=WHERE, field=str(name), rule="there is no such knob", fix=suggestion(str(name), known))
+        for name in settings
+        if name not in known
+    ]
+    if faults:
+        raise ConfigError(faults)
+    try:
+        return Config(settings)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(Fault(where=WHERE, field="config", rule=str(error))) from error
+
+
+def read_settings(text: str) -> dict[str, Value]:
+    """`threads=8, flash=on` as values, read as in a campaign file.
+
+    Raises:
+        ConfigError: one fault per part that does not read so.
+    """
+    found: dict[str, Value] = {}
+    faults: list[Fault] = []
+    for part in filter(None, (part.strip() for line in text.splitlines() for part in line.split(","))):
+        name, equals, raw = part.partition("=")
+        if not equals or not name.strip():
+            faults.append(Fault(where=WHERE, field="settings", value=repr(part), rule="must read NAME=VALUE", fix="Example: threads=8"))
+            continue
+        try:
+            found[name.strip()] = document.compose(raw, WHERE).value if raw.strip() else ""
+        except ConfigError:
+            found[name.strip()] = raw.strip()
+    if faults:
+        raise ConfigError(faults)
+    return found
+
+
+def _trial(fields: Mapping[str, Any], view: View) -> int:
+    try:
+        number = int(str(fields.get("trial", "")))
+    except ValueError:
+        number = -1
+    if number not in view.by_number:
+        raise ConfigError(Fault(where=WHERE, field="trial", value=repr(fields.get("trial")), rule="there is no such trial"))
+    return number
+
+
+def told(actions: Iterable[Action]) -> list[tuple[str, str]]:
+    """What was asked and what came of it, in words, the newest first."""
+    found = []
+    for action in reversed(list(actions)):
+        what = {
+            ActionKind.STOP: "stop",
+            ActionKind.BUDGET: "budget: " + ", ".join(f"{name} {value:g}" for name, value in action.budget.items()),
+            ActionKind.TRY: "try " + ", ".join(f"{name}={value}" for name, value in action.config.items()),
+            ActionKind.INVALID: f"trial #{action.trial} is invalid",
+        }[action.kind]
+        found.append((what + (f" ({action.reason})" if action.reason else ""), action.answer or "waits for a process that runs the study"))
+    return found
+
+
+__all__ = ["read_action", "read_settings", "told"]

@@ -1,0 +1,229 @@
+"""Who may see and do what: addresses, the token, sessions, forged requests, and what a page may load."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import os
+import secrets
+import threading
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass, field
+from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from autoscout.core.clock import Clock, RealClock
+from autoscout.core.errors import ConfigError, Fault
+
+TOKEN_VARIABLE = "AUTOSCOUT_TOKEN"
+TOKEN_CHARS = 16
+"""A token has at least these."""
+COOKIE = "autoscout_session"
+SESSION_S = 12 * 3600.0
+MOST_SESSIONS = 1_000
+MOST_BODY = 64 * 1024
+"""Bytes of a form or a JSON document that somebody sends."""
+FAILED_PAUSE_S = 1.0  # between a wrong token and the answer
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; img-src 'self' data:; connect-src 'self';"
+        " form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "same-origin",  # `no-referrer` would take the origin of our own forms away too
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cache-control": "no-store",
+}
+"""Sent with every answer: nothing but our own files is loaded, and nobody else may show a page in a frame."""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is reached from this machine only."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def read_token(file: Path | None) -> str:
+    """The token of a file, which is made where there is none, or of the environment; empty for none.
+
+    Raises:
+        ConfigError: the file cannot be read or written, others may read it, or the token is too short.
+    """
+    if file is None:
+        token, where = os.environ.get(TOKEN_VARIABLE, "").strip(), TOKEN_VARIABLE
+        if not token:
+            return ""
+    else:
+        token, where = _token_of(file), str(file)
+    if len(token) < TOKEN_CHARS or not token.isprintable() or " " in token:
+        rule, fix = f"a token has at least {TOKEN_CHARS} letters or digits", "Delete the file: the next start writes a new one"
+        raise ConfigError(Fault(where=where, rule=rule, fix=fix))
+    return token
+
+
+def _token_of(file: Path) -> str:
+    try:
+        if not file.exists():
+            handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(handle, "w") as made:
+                made.write(secrets.token_urlsafe(24) + "\n")
+        if file.stat().st_mode & 0o077:
+            raise ConfigError(Fault(where=str(file), rule="others may read this token", fix=f"chmod 600 {file}"))
+        return file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(Fault(where=str(file), rule=f"the token cannot be read: {getattr(error, 'strerror', None) or error}")) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """Somebody who has shown the token: by a cookie (with `csrf` for forms), or with the request itself."""
+
+    csrf: str
+    until_s: float
+
+
+@dataclass(kw_only=True)
+class Sessions:
+    """Those who have shown the token. Kept in memory: a restart of the dashboard ends them."""
+
+    token: str
+    clock: Clock = field(default_factory=RealClock)
+
+    def __post_init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[str, Session] = {}
+
+    def begin(self, token: str) -> str | None:
+        """A new session for whoever knows the token; the value of its cookie. None for a wrong one."""
+        if not self.token or not hmac.compare_digest(token.encode(), self.token.encode()):
+            return None
+        name = secrets.token_urlsafe(24)
+        with self._lock:
+            now_s = self.clock.span_s()
+            self._known = {key: one for key, one in self._known.items() if one.until_s > now_s}
+            while len(self._known) >= MOST_SESSIONS:
+                self._known.pop(next(iter(self._known)))
+            self._known[name] = Session(csrf=secrets.token_urlsafe(24), until_s=now_s + SESSION_S)
+        return name
+
+    def end(self, cookie: str) -> None:
+        with self._lock:
+            self._known.pop(cookie, None)
+
+    def of_cookie(self, cookie: str) -> Session | None:
+        found = self._known.get(cookie)
+        return found if found is not None and found.until_s > self.clock.span_s() else None
+
+    def of_bearer(self, header: str) -> Session | None:
+        kind, _, token = header.partition(" ")
+        right = self.token and kind.lower() == "bearer" and hmac.compare_digest(token.strip().encode(), self.token.encode())
+        return Session(csrf="", until_s=float("inf")) if right else None
+
+
+@dataclass(kw_only=True)
+class Guard:
+    """Stands in front of the application (ASGI).
+
+    Attributes:
+        app: What it guards.
+        sessions: Who has shown the token.
+        private: Whether reading needs the token too: on every address but this machine's own.
+        hosts: Names by which a browser on this machine may call us; a page of somebody else whose name leads here has another.
+    """
+
+    app: Callable[[Scope, Receive, Send], Awaitable[None]]
+    sessions: Sessions
+    private: bool
+    hosts: frozenset[str]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        path, method = scope["path"], scope["method"]
+        cookie = _cookie(headers.get("cookie", ""))
+        session = self.sessions.of_bearer(headers.get("authorization", "")) or self.sessions.of_cookie(cookie)
+        scope.setdefault("state", {}).update(session=session, cookie=cookie)
+        send = _with_headers(send, path)
+        refusal = self._refusal(headers, path, method, session)
+        if refusal is not None:
+            await _answer(send, *refusal, wants_json=path.startswith("/api/"))
+            return
+        await self.app(scope, receive, send)
+
+    def _refusal(self, headers: dict[str, str], path: str, method: str, session: Session | None) -> tuple[int, str] | None:
+        """Status and reason for what is not allowed; None for what is."""
+        if not self.private and _name(headers.get("host", "")) not in self.hosts:
+            return 421, "This dashboard answers to the names of this machine only."
+        if int(headers.get("content-length", "0") or 0) > MOST_BODY:
+            return 413, "What was sent is too long."
+        changes = method not in ("GET", "HEAD")
+        if changes and not _same_origin(headers):
+            return 403, "The request comes from another page."
+        if path in ("/login", "/api/health") or path.startswith("/static/"):
+            return None
+        if session is None and (self.private or changes):
+            return (
+                401,
+                "This needs the token: sign in first."
+                if self.sessions.token
+                else "This dashboard is read-only: it was started without a token.",
+            )
+        return None
+
+
+def _name(host: str) -> str:
+    """The name in a Host header, without its port."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _same_origin(headers: dict[str, str]) -> bool:
+    """Whether a request that changes something comes from our own page, or from a program (which sends no origin)."""
+    if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        return False
+    origin = headers.get("origin")
+    return origin is None or urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
+
+
+def _cookie(header: str) -> str:
+    try:
+        found = SimpleCookie(header).get(COOKIE)
+    except CookieError:
+        return ""
+    return found.value if found is not None else ""
+
+
+def _with_headers(send: Send, path: str) -> Send:
+    async def sent(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            kept = [(name, value) for name, value in message.get("headers", []) if name.lower() != b"server"]
+            added = HEADERS | ({"cache-control": "no-cache"} if path.startswith("/static/") else {})
+            message = {**message, "headers": [*kept, *((name.encode(), value.encode()) for name, value in added.items())]}
+        await send(message)
+
+    return sent
+
+
+async def _answer(send: Send, status: int, words: str, *, wants_json: bool) -> None:
+    body = f'{{"error": "{words}"}}' if wants_json else words
+    kind = b"application/json" if wants_json else b"text/plain; charset=utf-8"
+    await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", kind)]})
+    await send({"type": "http.response.body", "body": body.encode()})
+
+
+__all__ = ["Guard", "Sessions", "is_loopback", "read_token"]

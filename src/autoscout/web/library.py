@@ -1,0 +1,248 @@
+"""Finds studies in a folder or a store, and follows them while they run."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from autoscout.core.actions import Action, Pulse, TakesActions, actions_of
+from autoscout.core.clock import Clock, RealClock
+from autoscout.core.errors import AutoScoutError, ConfigError, Fault, StoreError
+from autoscout.core.log import logger
+from autoscout.core.protocols import Store, StudyRecord
+from autoscout.core.trial import Trial
+from autoscout.study.folder import Folder
+from autoscout.study.stores import open_store, scheme_of, stores_at, without_password
+from autoscout.web.view import View
+
+POLL_S = 0.7
+"""Seconds between two looks at the stores."""
+RESCAN_S = 4.0  # between two looks for new stores in a folder
+REST = 4.0  # a view is worked out again only when so many times the last one's seconds have passed: a huge study must not use up a core
+EAGER = 5_000
+"""Trials up to which a study is read before anybody opens it."""
+
+log = logger(__name__)
+
+
+@dataclass
+class Entry:
+    """One study that the dashboard knows. Safe for several threads."""
+
+    key: str
+    store: Store
+    place: str
+    record: StudyRecord
+    folder: Folder | None
+    clock: Clock = field(default_factory=RealClock)
+    pulse: Pulse = field(default_factory=lambda: Pulse(trials=0))
+    version: int = 0  # grows with everything that a page may show
+
+    def __post_init__(self) -> None:
+        self._lock = threading.Lock()
+        self._trials: list[Trial] = []
+        self._actions: list[Action] = []
+        self._batch = -1
+        self._view: View | None = None
+        self._stale = True
+        self._opened = False
+        self._built_s = self._took_s = 0.0
+
+    def view(self) -> View:
+        """What is shown of it now: the newest that was worked out; the first caller waits for it."""
+        self._opened = True
+        if self._view is None:
+            self._build()
+        assert self._view is not None
+        return self._view
+
+    @property
+    def loaded(self) -> View | None:
+        """What is shown of it, where somebody has worked it out already."""
+        return self._view
+
+    @property
+    def steerable(self) -> bool:
+        """Whether its store keeps actions."""
+        return isinstance(self.store, TakesActions)
+
+    def act(self, action: Action) -> Action:
+        """Ask something of the study.
+
+        Raises:
+            StoreError: its store keeps no actions, or cannot be written.
+        """
+        if not isinstance(self.store, TakesActions):
+            raise StoreError(Fault(where=self.place, rule="this store keeps no actions"))
+        kept = self.store.act(self.record.name, action)
+        self.notice(self.record, self.pulse, changed=True)
+        self.follow(at_once=True)
+        return kept
+
+    def notice(self, record: StudyRecord, pulse: Pulse, *, changed: bool = False) -> None:
+        """Take in what the store says of it; cheap."""
+        if changed or pulse != self.pulse or record != self.record:
+            self.record, self.pulse, self._stale = record, pulse, True
+
+    def follow(self, *, at_once: bool = False) -> None:
+        """Work out what is shown anew, if something has changed and it is time."""
+        wanted = self._opened or self.pulse.trials <= EAGER
+        rested = at_once or self._view is None or self.clock.span_s() > self._built_s + REST * self._took_s
+        if self._stale and wanted and rested:
+            self._build()
+
+    def _build(self) -> None:
+        with self._lock:
+            if self._view is not None and not self._stale:
+                return
+            begun_s, self._stale = self.clock.span_s(), False
+            for batch in self.store.batches(self.record.name, self._batch):
+                self._trials += batch
+                self._batch = batch[-1].batch
+            self._actions = actions_of(self.store, self.record.name)
+            self._view = View(
+                record=self.record, trials=tuple(self._trials), actions=tuple(self._actions), pulse=self.pulse, folder=self.folder
+            )
+            self._view.prepare()
+            self._built_s = self.clock.span_s()
+            self._took_s = self._built_s - begun_s
+            self.version += 1
+
+
+class Library:
+    """All studies below a folder or in a store.
+
+    Args:
+        target: A result folder, a folder of them, a SQLite file, or the URL of a store.
+        clock: For the pauses between two looks.
+
+    Raises:
+        ConfigError: there is no such place.
+    """
+
+    def __init__(self, target: str, clock: Clock | None = None) -> None:
+        self.target = target
+        self.clock = clock or RealClock()
+        self._stores: dict[str, Store] = {}
+        self._entries: dict[str, Entry] = {}
+        self._lock = threading.Lock()
+        self._ending = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._looked_s = -RESCAN_S
+        self.version = 0
+        self.problems: tuple[str, ...] = ()
+        if not scheme_of(target) and not Path(target).exists():
+            rule, fix = "there is no such folder or file", "Give a result folder, a folder of them, or a store"
+            raise ConfigError(Fault(where="dashboard", value=target, rule=rule, fix=fix))
+        self.look()
+
+    @property
+    def title(self) -> str:
+        """Where the studies are, for people; without a password."""
+        return without_password(self.target)
+
+    def entries(self) -> list[Entry]:
+        """All studies, the newest first."""
+        with self._lock:
+            found = list(self._entries.values())
+        return sorted(found, key=lambda entry: -entry.record.created_s)
+
+    def entry(self, key: str) -> Entry | None:
+        return self._entries.get(key)
+
+    def start(self) -> None:
+        """Follow the studies on a thread until `close`."""
+        self._thread = threading.Thread(target=self._follow, name="dashboard", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop following and let the stores go."""
+        self._ending.set()
+        if self._thread is not None:
+            self._thread.join()
+        for store in self._stores.values():
+            store.close()
+
+    def look(self) -> None:
+        """Take in which studies there are and how far each is."""
+        problems: list[str] = []
+        if self.clock.span_s() - self._looked_s >= RESCAN_S:
+            self._looked_s = self.clock.span_s()
+            for place in _places(self.target):
+                if place not in self._stores:
+                    with _noted(problems):
+                        self._stores[place] = open_store(place, create=False)
+        for place, store in list(self._stores.items()):
+            with _noted(problems):
+                self._take_in(place, store)
+        self.problems = tuple(problems)
+
+    def _take_in(self, place: str, store: Store) -> None:
+        pulses = store.pulses() if isinstance(store, TakesActions) else {}
+        before = {key: entry.pulse for key, entry in self._entries.items()}
+        for record in store.studies():
+            key = hashlib.sha256(f"{place}\0{record.name}".encode()).hexdigest()[:12]
+            entry = self._entries.get(key)
+            if entry is None:
+                entry = Entry(
+                    key=key, store=store, place=place, record=record, folder=_folder_of(self.target, place, record.name), clock=self.clock
+                )
+                with self._lock:
+                    self._entries[key] = entry
+            entry.notice(record, pulses.get(record.name, Pulse(trials=-1)), changed=record.name not in pulses)
+            self.version += before.get(key) != entry.pulse
+
+    def _follow(self) -> None:
+        while not self._ending.wait(POLL_S):
+            try:
+                self.look()
+                for entry in self.entries():
+                    entry.follow()
+            except AutoScoutError as error:
+                self.problems = (*self.problems, str(error))
+            except Exception:  # a page that is out of date is better than one that never changes again
+                log.exception("a study could not be followed")
+
+
+@contextmanager
+def _noted(problems: list[str]) -> Iterator[None]:
+    """Keep what a broken store says for the page, and continue with the others."""
+    try:
+        yield
+    except AutoScoutError as error:
+        problems.append(str(error))
+
+
+def _places(target: str) -> Iterator[str]:
+    """The stores at a target; also those that result folders name in their campaigns."""
+    yield from stores_at(target)
+    for folder in _folders(target):
+        if not folder.store.exists():
+            with suppress(AutoScoutError):
+                place = folder.spec().get("store")
+                if isinstance(place, str) and place:
+                    yield place
+
+
+def _folders(target: str) -> list[Folder]:
+    path = Path(target)
+    if scheme_of(target) or not path.is_dir():
+        return []
+    return [Folder(home) for home in (path, *sorted(path.iterdir())) if home.is_dir() and (home / "campaign.yaml").is_file()]
+
+
+def _folder_of(target: str, place: str, study: str) -> Folder | None:
+    """The result folder of a study, where its logs and files are; None where it is not below the target."""
+    near = [] if scheme_of(place) else [Folder(Path(place).parent)]
+    for folder in [*near, *_folders(target)]:
+        with suppress(AutoScoutError):
+            if folder.campaign.is_file() and folder.spec().get("name") == study:
+                return folder
+    return None
+
+
+__all__ = ["Entry", "Library"]

@@ -1,0 +1,111 @@
+"""Which trials a page lists: filtered, sorted, a hundred at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import urlencode
+
+from autoscout.core.errors import ConfigError, Fault
+from autoscout.core.trial import Status, Trial
+from autoscout.web.view import View
+
+SIZE = 100
+"""Trials on one page."""
+FAILED = "failed"
+"""As a status: every kind of failure."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialQuery:
+    """What to list.
+
+    Attributes:
+        page: From 1.
+        sort: `number`, `cost_s`, `status`, or a metric or knob of the study.
+        down: Largest first.
+        status: Only trials that ended so; `failed` for every failure; empty for all.
+        text: Only trials whose name, status or reason contains all of these words.
+    """
+
+    page: int = 1
+    sort: str = "number"
+    down: bool = True
+    status: str = ""
+    text: str = ""
+
+    def __post_init__(self) -> None:
+        known = ("", FAILED, *(status.value for status in Status))
+        if self.status not in known:
+            raise ConfigError(
+                Fault(where="trials", field="status", value=repr(self.status), rule=f"must be one of: {', '.join(known[1:])}")
+            )
+
+    def link(self, **changes: Any) -> str:
+        """The query of a URL for the same list with something changed; what is usual is left out."""
+        other, usual = replace(self, **changes), TrialQuery()
+        fields = {name: value for name, value in vars(other).items() if value != getattr(usual, name)}
+        return "?" + urlencode({name: int(value) if isinstance(value, bool) else value for name, value in fields.items()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialList:
+    """A page of a list."""
+
+    trials: tuple[Trial, ...]
+    found: int  # on all pages
+    page: int
+    pages: int
+
+
+def list_trials(view: View, query: TrialQuery) -> TrialList:
+    """The trials that a query asks for, invalid ones too."""
+    found = view.everything
+    if query.status:
+        found = [trial for trial in found if _has_status(trial, query.status)]
+    if words := query.text.lower().split():
+        found = [trial for trial in found if all(word in _text(view, trial) for word in words)]
+    if query.sort != "number" or query.down:
+        found = _sorted(found, query.sort, query.down)
+    pages = max(1, math.ceil(len(found) / SIZE))
+    page = min(max(1, query.page), pages)
+    return TrialList(trials=tuple(found[(page - 1) * SIZE : page * SIZE]), found=len(found), page=page, pages=pages)
+
+
+def _has_status(trial: Trial, status: str) -> bool:
+    return trial.measurement.status.failed if status == FAILED else trial.measurement.status.value == status
+
+
+def _text(view: View, trial: Trial) -> str:
+    answer = trial.measurement
+    return f"#{trial.number} {view.name_of(trial.config)} {answer.status.value} {trial.proposal.origin.phase.value} {answer.reason}".lower()
+
+
+def _sorted(trials: list[Trial], sort: str, down: bool) -> list[Trial]:
+    """Those without a value last, whichever way; numbers before words."""
+    key = _PLAIN.get(sort) or (lambda trial: _setting(trial, sort))
+    keyed = [(key(trial), place) for place, trial in enumerate(trials)]
+    numbers = sorted(((value, place) for value, place in keyed if isinstance(value, (int, float))), reverse=down)
+    words = sorted(((value, place) for value, place in keyed if isinstance(value, str)), reverse=down)
+    gone = [(None, place) for value, place in keyed if value is None]
+    return [trials[place] for _, place in ([*words, *numbers] if down else [*numbers, *words])] + [trials[place] for _, place in gone]
+
+
+_PLAIN: Mapping[str, Callable[[Trial], Any]] = {
+    "number": lambda trial: trial.number,
+    "cost_s": lambda trial: trial.measurement.cost_s,
+    "status": lambda trial: trial.measurement.status.value,
+    "phase": lambda trial: trial.proposal.origin.phase.value,
+}
+
+
+def _setting(trial: Trial, name: str) -> Any:
+    """A metric or a knob of a trial; None where it has neither."""
+    if name in trial.measurement.metrics:
+        return trial.measurement.metrics[name]
+    return trial.config.get(name)
+
+
+__all__ = ["FAILED", "SIZE", "TrialList", "TrialQuery", "list_trials"]

@@ -22,6 +22,7 @@ from autoscout.simulators.serving.step import cache_tokens, decode_step, prefill
 BARE = StepCost(
     dense_read_s=0.0,
     dense_token_s=0.0,
+    large_token_s=0.0,
     prompt_token_s=0.0,
     cache_token_s=0.0,
     attention_s=0.0,

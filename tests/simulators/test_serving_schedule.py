@@ -126,3 +126,11 @@ def test_the_spread_is_that_of_the_metric_and_of_the_kind_of_model() -> None:
     ):
         assert ServingModel().predict(config, asked("vllm", metric, name, concurrency=8)).spread[0] == pytest.approx(spread)
     assert found.spread < found.expert_spread < found.first_spread
+
+
+def test_products_of_many_rows_run_as_fast_as_those_of_prompts() -> None:
+    cost = step_cost(job(), serving_calibration().constants).plain()
+    few, many = cost.answers_s(256), cost.answers_s(1256)
+    assert few == pytest.approx(256 * cost.dense_token_s)
+    assert many - few == pytest.approx(1000 * cost.large_token_s)
+    assert cost.large_token_s <= cost.dense_token_s

@@ -86,3 +86,28 @@ def test_what_can_be_counted_needs_no_margin() -> None:
 
 def _chance(asked: TrainingJob, constants: MemoryConstants) -> float:
     return value(feasible(step_memory(asked, constants), asked, constants))
+
+
+def test_adapters_train_few_weights_of_a_quantised_model() -> None:
+    full, lora = job(Layout()), job(Layout(trained_share=0.01))
+    narrow = step_memory(job(Layout(trained_share=0.01, base_bytes=0.53)), BARE)
+    assert value(step_memory(lora, BARE).optimizer_bytes) == pytest.approx(0.01 * value(step_memory(full, BARE).optimizer_bytes))
+    assert value(narrow.weights_bytes) == pytest.approx((0.01 * 2.0 + 0.99 * 0.53) * PARAMS)
+
+
+def test_inputs_of_narrow_layers_are_kept_in_one_byte_where_the_stack_does_so() -> None:
+    wide = value(step_memory(job(Layout(norm_fused=1.0), linear_bytes=1.0), BARE).activations_bytes)
+    narrow = value(step_memory(job(Layout(norm_fused=1.0, narrow_inputs=1.0), linear_bytes=1.0), BARE).activations_bytes)
+    assert wide - narrow == pytest.approx(4 * 1024 * (2 * 1024 - 8 * 128 + 4096))  # two norms and the activation, less a second copy
+
+
+def test_what_is_computed_again_is_not_kept() -> None:
+    kept = value(step_memory(job(Layout(norm_fused=1.0)), BARE).activations_bytes)
+    for field, bytes_ in (
+        ("again_norms", 4 * 1024),
+        ("again_activations", 2 * 4096),
+        ("again_heads", 2 * 24 * 128),
+        ("again_dense", 4 * 4096),
+    ):
+        less = value(step_memory(job(Layout(norm_fused=1.0, **{field: 1.0})), BARE).activations_bytes)
+        assert kept - less == pytest.approx(4 * 1024 * bytes_), field

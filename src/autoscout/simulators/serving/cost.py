@@ -8,13 +8,17 @@ import numpy as np
 
 from autoscout.simulators.serving.job import ENGINES, Array, ServingConstants, ServingJob
 
+FEW_ROWS = 256
+"""Tokens of a step up to which products have too few rows to reach the rate of long prompts: two tiles of 128."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class StepCost:
     """One replica; seconds, or seconds per token; numbers or arrays."""
 
     dense_read_s: Array
-    dense_token_s: Array
+    dense_token_s: Array  # of up to FEW_ROWS tokens that are answered in a step
+    large_token_s: Array  # of those beyond
     prompt_token_s: Array  # linear layers, prompts; the head is needed for the last token of each only
     cache_token_s: Array
     attention_s: Array  # per prompt token and token before it
@@ -38,7 +42,7 @@ class StepCost:
     def step_s(self, decoding: int, context: float, prompt_tokens: int, prompt_work: float) -> float:
         """Seconds of a step: `decoding` requests over `context` cached tokens, `prompt_tokens` with `prompt_work` token pairs."""
         tokens = decoding + prompt_tokens
-        compute_s = decoding * self.dense_token_s + prompt_tokens * self.prompt_token_s
+        compute_s = self.answers_s(decoding) + prompt_tokens * self.prompt_token_s
         total_s = max(self.dense_read_s, compute_s) + context * self.cache_token_s + prompt_work * self.attention_s
         if self.expert_read_s:
             touched = 1.0 - (1.0 - self.chosen_share) ** (tokens * self.replicas)
@@ -46,6 +50,11 @@ class StepCost:
             total_s += max(self.expert_read_s * touched, compute_s)
         total_s += self.reduce_s + decoding * self.traffic_s + prompt_tokens * self.prompt_traffic_s
         return float(total_s + self.host_s + (self.eager_s if prompt_tokens else 0.0) + decoding * self.request_s)
+
+    def answers_s(self, count: Array) -> Array:
+        """Seconds that linear layers compute for one token of each of `count` requests: products of many rows run as fast as prompts'."""
+        few = count if isinstance(count, int) and count <= FEW_ROWS else np.minimum(count, FEW_ROWS)
+        return few * self.dense_token_s + (count - few) * self.large_token_s
 
     def prompt_s(self, context: Array) -> Array:
         """Seconds that one prompt token costs a replica with `context` tokens in front of it."""
@@ -75,6 +84,7 @@ def step_cost(job: ServingJob, constants: ServingConstants) -> StepCost:
         # with pipeline stages a token passes all of them, one after another
         dense_read_s=job.dense_params * job.weight_bytes / ranks / (rate * narrow_share(job.weight_bytes, constants)) * job.pp,
         dense_token_s=dense / answers * job.pp,
+        large_token_s=np.minimum(dense / prompts, dense / answers) * job.pp,
         prompt_token_s=(dense - 2.0 * job.head_params / ranks) / prompts,
         cache_token_s=kept / (job.memory_rate * constants.cache_scale),
         attention_s=4.0 * job.heads * job.head_size * job.attention_layers / ranks / (job.flops * constants.attention_share),

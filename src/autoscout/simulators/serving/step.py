@@ -33,7 +33,7 @@ def _decode_step(cost: StepCost, count: Array, length: Array) -> DecodeTime:
     tokens = count * cost.replicas
     # That ranks meet more or fewer experts than others in a step is left out: the measured runs show nothing of it.
     touched = 1.0 - (1.0 - cost.chosen_share) ** tokens
-    weights_s = np.maximum(cost.dense_read_s, count * cost.dense_token_s)
+    weights_s = np.maximum(cost.dense_read_s, cost.answers_s(count))
     experts_s = np.maximum(cost.expert_read_s * touched, cost.expert_token_s * tokens)
     cache_s = count * length * cost.cache_token_s
     communication_s = cost.reduce_s + count * cost.traffic_s

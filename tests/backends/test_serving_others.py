@@ -57,6 +57,7 @@ AIPERF = {
     "inter_chunk_latency": TOLD,
     "request_latency": TOLD,
 }
+GOLDEN = Path(__file__).parents[1] / "golden" / "clients"
 RESULTS: dict[str, Any] = {"vllm": DETAILED, "sglang": DETAILED, "guidellm": GUIDELLM, "aiperf": AIPERF}
 
 
@@ -72,6 +73,19 @@ def test_results_have_our_names(tmp_path: Path, client: str) -> None:
     found = read(with_client(client), tmp_path)
     assert {"output_throughput", "request_throughput", "completed", "failed", "input_tokens", "output_tokens"} <= found.keys()
     assert {f"{name}_{latency}_ms" for name in ("mean", "median", "p99") for latency in ("ttft", "tpot", "e2el")} <= found.keys()
+
+
+@pytest.mark.parametrize("client", sorted(path.stem for path in GOLDEN.glob("*.json")))
+def test_what_the_programs_themselves_wrote(tmp_path: Path, client: str) -> None:
+    """Of 24 requests of 32 tokens with answers of 8, shortened to what is read; see test_serving_clients_real.py."""
+    path = tmp_path / PROGRAMS[client].output
+    path.parent.mkdir(exist_ok=True)
+    path.write_text((GOLDEN / f"{client}.json").read_text())
+    found = read(with_client(client), tmp_path)
+    assert (found["completed"], found["failed"], found["output_tokens"]) == (24, 0, 24 * 8)
+    assert found["input_tokens"] == pytest.approx(24 * 32, rel=0.1)
+    assert found["output_throughput"] == pytest.approx(8 * found["request_throughput"], rel=0.1)
+    assert 0 < found["median_ttft_ms"] <= found["p95_ttft_ms"] <= found["p99_ttft_ms"] <= found["p99_e2el_ms"]
 
 
 def test_every_request_counts_where_it_is_told(tmp_path: Path) -> None:

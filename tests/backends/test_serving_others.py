@@ -88,6 +88,16 @@ def test_what_the_programs_themselves_wrote(tmp_path: Path, client: str) -> None
     assert 0 < found["median_ttft_ms"] <= found["p95_ttft_ms"] <= found["p99_ttft_ms"] <= found["p99_e2el_ms"]
 
 
+@pytest.mark.parametrize("client", ["vllm", "sglang"])
+def test_our_metrics_are_those_that_the_program_computed_itself(tmp_path: Path, client: str) -> None:
+    text = (GOLDEN / f"{client}.json").read_text()
+    (tmp_path / PROGRAMS[client].output).write_text(text)
+    found, told = read(with_client(client), tmp_path), json.loads(text)
+    same = [f"{name}_{latency}_ms" for name in ("mean", "median", "p99") for latency in ("ttft", "tpot", "itl")]
+    for name in ("output_throughput", "request_throughput", *same):
+        assert found[name] == pytest.approx(told[name], rel=0.05), name
+
+
 def test_every_request_counts_where_it_is_told(tmp_path: Path) -> None:
     (tmp_path / PROGRAMS["vllm"].output).write_text(json.dumps(DETAILED))
     found = read(with_client("vllm"), tmp_path)

@@ -95,6 +95,7 @@ def test_the_spread_of_normal_errors_is_their_standard_deviation() -> None:
 @pytest.mark.skipif(not SILICON.is_file(), reason="the ground-truth tables are not there")
 def test_models_that_were_left_out_are_met() -> None:
     found = read_serving_table(SILICON)
+    found = ServingTable(**{**vars(found), "ttft_s": np.full_like(found.ttft_s, np.nan)})  # not judged here, and slow to fit
     families = [name.split("-")[0] for name in found.models]  # makers of models: stricter than single models
     error = np.abs(models_left_out(found, families).tpot_s / found.tpot_s - 1.0)
     moe = found.job.experts > 0

@@ -125,7 +125,7 @@ def intervals(finalists: Sequence[Finalist]) -> Markup | None:
         parts += [line(scale.place(gain.low), y, scale.place(gain.high), y, kind)]
         parts += [tag("circle", cx=f"{scale.place(gain.ratio):.1f}", cy=y, r=6, class_=kind)]
         text = f"{shorten(finalist.side.name, 46)}  {show_gain(gain.ratio)}"
-        half = 3.8 * len(text)  # about half of its width: the whole of it stays inside
+        half = 4.4 * len(text)  # about half of its width in pixels: the whole of it stays inside
         middle = min(max(scale.place(gain.ratio), half), 460.0 - half)
         parts.append(label(text, middle, y - 12, class_="range-label", text_anchor="middle"))
     return _svg(*parts, width=460, height=height, title="Gain over the default with 95 % intervals", kind="intervals")

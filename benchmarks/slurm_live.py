@@ -1,6 +1,7 @@
 """A real Slurm with and without the controller, on the same stream of jobs.
 
     python -m benchmarks.slurm_live --json                     # four runs of some three minutes: with, without, without, with
+    python -m benchmarks.slurm_live --together --json          # the same in half the time: a run with and one without at once
     python -m benchmarks.slurm_live --keep FILE --json         # the same; those that FILE holds already are not run again
     python -m benchmarks.slurm_live --keep FILE --json --write # and docs/results/slurm.md with a plot
 
@@ -110,6 +111,7 @@ def controller_of(cluster: SlurmCluster, folder: Path, history: Trace, seed: int
             "watch": 0,
             "look": 5,
             "period": 60,
+            "roll_back": {"tolerance": 0.3},  # starting a job takes a second here, which the simulation does not know, of the five it runs
             "bounds": {"changes_per_day": 4, "frozen": ["priority_weight_fairshare", "priority_weight_qos", "priority_max_age_s"]},
             "tuning": {"draws": 4, "trials": 16, "horizon": 120, "back": [60, 120, 180, 240], "least_gain": 1.1, "seed": seed},
         },
@@ -214,6 +216,7 @@ def result_page(report: dict[str, Any]) -> str:
         f"is a synthetic trace calibrated to Philly, scaled so that hours pass in seconds, at a load of {report['load']:g}; its jobs are",
         "submitted by sbatch and really run (they sleep). Every run starts with first come, first served and backfill. Figures come",
         "from sacct.",
+        "Runs 1 and 2, and runs 3 and 4, were made at the same time on two clusters, begun in swapped order." if report["together"] else "",
         "",
         "| run | controller | completed | attempts | mean JCT s | median | p95 | mean queue s | makespan s |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -234,32 +237,58 @@ def result_page(report: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def alone(kind: str, given: argparse.Namespace) -> dict[str, Any]:
+    """One run in this process."""
+    with tempfile.TemporaryDirectory(prefix="slurm-live-") as folder:
+        return run(kind, given.jobs, given.seed, given.load, Path(folder))
+
+
+def together(kinds: list[str], given: argparse.Namespace) -> list[dict[str, Any]]:
+    """Several runs at the same time, each on a cluster of its own, so that all see the same machine."""
+    with tempfile.TemporaryDirectory(prefix="slurm-live-") as folder:
+        files = [Path(folder) / str(number) for number in range(len(kinds))]
+        about = ["--jobs", str(given.jobs), "--seed", str(given.seed), "--load", str(given.load)]
+        command = [sys.executable, "-m", "benchmarks.slurm_live", *about]
+        begun = []
+        for kind, file in zip(kinds, files, strict=True):
+            begun.append(subprocess.Popen([*command, "--runs", kind, "--keep", str(file)], cwd=ROOT))
+            time.sleep(2.0)
+        for process in begun:
+            process.wait()
+        return [json.loads(file.read_text()) for file in files]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=204)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--load", type=float, default=1.4)
     parser.add_argument("--runs", default="with,without,without,with")
+    parser.add_argument("--together", action="store_true", help="two runs at the same time, on clusters of their own")
     parser.add_argument("--keep", type=Path, help="file of runs, one a line; an interrupted benchmark continues from it")
     parser.add_argument("--most", type=int, default=100, help="runs to make now; the others later, with --keep")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     runs = [json.loads(line) for line in given.keep.read_text().splitlines()] if given.keep and given.keep.exists() else []
-    for number, kind in list(enumerate(given.runs.split(",")))[len(runs) :][: given.most]:
-        with tempfile.TemporaryDirectory(prefix="slurm-live-") as folder:
-            runs.append(run(kind, given.jobs, given.seed, given.load, Path(folder)))
-            told = {key: value for key, value in runs[-1].items() if key != "ends"}
-            print(f"run {number + 1}: {json.dumps(told)}", file=sys.stderr, flush=True)
+    left = given.runs.split(",")[len(runs) :][: given.most]
+    size = 2 if given.together else 1
+    for group in (left[start : start + size] for start in range(0, len(left), size)):
+        for told in together(group, given) if len(group) > 1 else [alone(group[0], given)]:
+            runs.append(told)
+            shown = {key: value for key, value in told.items() if key != "ends"}
+            print(f"run {len(runs)}: {json.dumps(shown)}", file=sys.stderr, flush=True)
             if given.keep:
                 with given.keep.open("a") as file:
-                    file.write(json.dumps(runs[-1]) + "\n")
+                    file.write(json.dumps(told) + "\n")
     means = {kind: [told["mean_jct_s"] for told in runs if told["run"] == kind] for kind in ("with", "without")}
     pairs = [without / with_ for without, with_ in zip(means["without"], means["with"], strict=False)]
     version = subprocess.run(["sinfo", "--version"], capture_output=True, text=True, check=False).stdout.split()
+    about = f"--jobs {given.jobs} --load {given.load:g} --runs {given.runs}{' --together' if given.together else ''}"
     report = {
         "benchmark": "slurm_live",
-        "command": f"python -m benchmarks.slurm_live --jobs {given.jobs} --load {given.load:g} --runs {given.runs} --write",
+        "command": f"python -m benchmarks.slurm_live {about} --write",
+        "together": given.together,
         "date": time.strftime("%Y-%m-%d"),
         "commit": subprocess.run(
             ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False

@@ -58,15 +58,15 @@ SHORTEST_S, LONGEST_S, SPEED = 2.0, 12.0, 480.0
 
 def stream(jobs: int, seed: int, load: float) -> tuple[Trace, Trace]:
     """History and stream: a trace whose hours pass in seconds, at a given load of the cluster."""
-    whole = generate(Recipe(profile="philly", jobs=3 * jobs, days=3, seed=seed))
+    whole = generate(Recipe(profile="philly", jobs=6 * jobs, days=6, seed=seed))  # arrivals are counted in steps of five minutes
     gpus = np.minimum(whole.gpus, NODES * GPUS)
     duration = np.clip(whole.duration_s / SPEED, SHORTEST_S, LONGEST_S).round()
     demand = float(np.dot(gpus, duration))
     span_s = demand / (load * NODES * GPUS)
     submit = (whole.submit_s - whole.submit_s[0]) / (whole.submit_s[-1] - whole.submit_s[0]) * span_s
     made = Trace.of(submit, duration, gpus, user=whole.user.texts(), extra={"estimate_s": np.full(len(gpus), 120.0)}, source="stream")
-    first = 2 * jobs
-    return made.take(np.arange(first)), made.take(np.arange(first, 3 * jobs))
+    first = 5 * jobs
+    return made.take(np.arange(first)), made.take(np.arange(first, 6 * jobs))
 
 
 def submit(cluster: SlurmCluster, jobs: Trace, begin_s: float) -> int:
@@ -283,7 +283,7 @@ def main() -> int:
                     file.write(json.dumps(told) + "\n")
     means = {kind: [told["mean_jct_s"] for told in runs if told["run"] == kind] for kind in ("with", "without")}
     pairs = [without / with_ for without, with_ in zip(means["without"], means["with"], strict=False)]
-    version = subprocess.run(["sinfo", "--version"], capture_output=True, text=True, check=False).stdout.split()
+    version = subprocess.run(["slurmctld", "-V"], capture_output=True, text=True, check=False).stdout.split()
     about = f"--jobs {given.jobs} --load {given.load:g} --runs {given.runs}{' --together' if given.together else ''}"
     report = {
         "benchmark": "slurm_live",

@@ -216,7 +216,11 @@ def result_page(report: dict[str, Any]) -> str:
         f"is a synthetic trace calibrated to Philly, scaled so that hours pass in seconds, at a load of {report['load']:g}; its jobs are",
         "submitted by sbatch and really run (they sleep). Every run starts with first come, first served and backfill. Figures come",
         "from sacct.",
-        "Runs 1 and 2, and runs 3 and 4, were made at the same time on two clusters, begun in swapped order." if report["together"] else "",
+        *(
+            ["With and without were run at the same time, on two clusters of this machine; a second pair is begun in swapped order."]
+            if report["together"]
+            else []
+        ),  # fmt: skip
         "",
         "| run | controller | completed | attempts | mean JCT s | median | p95 | mean queue s | makespan s |",
         "|---|---|---|---|---|---|---|---|---|",

@@ -220,7 +220,7 @@ def result_page(report: dict[str, Any]) -> str:
             ["With and without were run at the same time, on two clusters of this machine; a second pair is begun in swapped order."]
             if report["together"]
             else []
-        ),  # fmt: skip
+        ),
         "",
         "| run | controller | completed | attempts | mean JCT s | median | p95 | mean queue s | makespan s |",
         "|---|---|---|---|---|---|---|---|---|",

@@ -26,8 +26,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     return [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
 
 
-def bars(rows: Sequence[Row]) -> list[tuple[str, str, str, bool]]:
-    """What was asked of the default mode, what was found, in which cell it was found, and whether it holds. Medians over seeds."""
+def bars(rows: Sequence[Row]) -> list[tuple[str, str, str, bool | None]]:
+    """What was asked of the default mode, what was found, in which cell, and whether it holds (None: not run). Medians over seeds."""
     ours = [row for row in rows if row["mode"] == "default"]
 
     def gain(row: Row, over: str) -> float:
@@ -37,10 +37,12 @@ def bars(rows: Sequence[Row]) -> list[tuple[str, str, str, bool]]:
     def name(row: Row) -> str:
         return f"{row['trace']} {row['scheduler']} {row['load']:g}"
 
-    found: list[tuple[str, str, str, bool]] = []
+    found: list[tuple[str, str, str, bool | None]] = []
 
     def worst(asked: str, some: Sequence[Row], figure: Callable[[Row], float], least: float, *, most: bool = False) -> None:
-        if some:
+        if not some:
+            found.append((asked, "-", "not run", None))
+        else:
             row = (max if most else min)(some, key=figure)
             value = figure(row)
             found.append((asked, f"{value:.3f}", name(row), value <= least if most else value >= least))
@@ -54,9 +56,8 @@ def bars(rows: Sequence[Row]) -> list[tuple[str, str, str, bool]]:
         ("the same in the mean: at least 1.00", known, 1.0),
         ("the same at load 1.2, in the mean: at least 1.02", [row for row in known if row["load"] == 1.2], 1.02),
     ):
-        if some:
-            mean = float(np.mean([gain(row, "fixed-history") for row in some]))
-            found.append((words, f"{mean:.3f}", f"{len(some)} cells", mean >= least))
+        mean = float(np.mean([gain(row, "fixed-history") for row in some])) if some else 0.0
+        found.append((words, f"{mean:.3f}", f"{len(some)} cells", mean >= least) if some else (words, "-", "not run", None))
     best = [row for row in ours if "over_fixed-oracle" in row]
     worst("over the best fixed settings in hindsight: at least 0.97", best, lambda row: gain(row, "fixed-oracle"), 0.97)
     lucid = [row for row in ours if row["scheduler"] == "lucid" and "over_static" in row]
@@ -97,9 +98,15 @@ def page(report: dict[str, Any], command: str) -> str:
         lines += [f"{report['not_run']} runs of this grid have not been made: see the column of seeds.", ""]
     asked = bars(report["cells"])
     if asked:
-        lines += ["## What was asked for", "", "The worst cell of the mode `default`, unless a mean is asked for.", ""]
+        lines += [
+            "## What was asked for",
+            "",
+            "The worst cell of the mode `default` among those that were run, unless a mean is asked for.",
+            "",
+        ]
         lines += table(
-            ("asked", "found", "where", "holds"), [(words, value, where, "yes" if ok else "**no**") for words, value, where, ok in asked]
+            ("asked", "found", "where", "holds"),
+            [(words, value, where, {True: "yes", False: "**no**", None: "-"}[ok]) for words, value, where, ok in asked],
         )
         lines.append("")
     lines += [*_headroom(report.get("headroom", [])), "## Every cell", ""]
@@ -152,7 +159,9 @@ def _most(rows: Sequence[Row], load: str) -> str:
 def _cells(rows: Sequence[Row]) -> list[str]:
     def ratio(row: Row, name: str) -> str:
         value = row.get(f"over_{name}")
-        return "-" if value is None else f"{value[0]:.3f} ({value[1]:.3f}-{value[2]:.3f})"
+        if value is None:
+            return "-"
+        return f"{value[0]:.3f}" + (f" ({value[1]:.3f}-{value[2]:.3f})" if value[1] < value[2] else "")
 
     head = (
         "trace",

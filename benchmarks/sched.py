@@ -5,6 +5,7 @@
     python -m benchmarks.sched --write    # everything, and docs/results/sched.md
     python -m benchmarks.sched --json     # the same figures as one JSON object on the last line
     python -m benchmarks.sched --only growth --json     # a part: philly, venus, hour, growth, million, stream
+    python -m benchmarks.sched --rows FILE              # parts that the file holds are not measured again
 
 The reference figures are CPU (user) seconds of the public simulators, measured on the same kind of machine; ours are process CPU
 seconds of one run after the kernels were compiled, without reading the trace (nor is it in theirs). Inputs that need the
@@ -209,14 +210,22 @@ PARTS: dict[str, Callable[[], Iterator[Row]]] = {
 LONG = ("million", "stream")
 
 
-def all_rows(parts: Sequence[str]) -> Iterator[Row]:
-    """Every row as soon as it is measured."""
+def all_rows(parts: Sequence[str], kept: Path | None = None) -> Iterator[Row]:
+    """Every row as soon as it is measured; parts that `kept` holds are not measured again."""
+    known = json.loads(kept.read_text(encoding="utf-8")) if kept is not None and kept.exists() else {}
     there = (reference.TRACES / "golden").exists()
     if not there and {"philly", "venus"} & set(parts):
         print("(the reference traces are not in ../shared/traces: Philly and Venus are left out)")
     for part in parts:
-        if there or part not in ("philly", "venus"):
-            yield from PARTS[part]()
+        if part in known:
+            yield from (Row(*row) for row in known[part])
+        elif there or part not in ("philly", "venus"):
+            known[part] = []
+            for row in PARTS[part]():
+                known[part].append(list(row))
+                yield row
+            if kept is not None:
+                kept.write_text(json.dumps(known), encoding="utf-8")
 
 
 def page(rows: list[Row]) -> str:
@@ -245,12 +254,13 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     options.add_argument("--quick", action="store_true", help="leave the million jobs and the stream out")
     options.add_argument("--only", action="append", choices=list(PARTS), help="a part; may be repeated")
+    options.add_argument("--rows", type=Path, help="file that keeps the parts that were measured, so that a run can be resumed")
     options.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
     options.add_argument("--json", action="store_true", help="one JSON object on the last line")
     chosen = options.parse_args()
     rows = []
     print("{:<48} {:>10} {:>13} {:>10} {:>9}  {}".format(*HEAD))
-    for row in all_rows(chosen.only or [part for part in PARTS if not (chosen.quick and part in LONG)]):
+    for row in all_rows(chosen.only or [part for part in PARTS if not (chosen.quick and part in LONG)], chosen.rows):
         rows.append(row)
         print("{:<48} {:>10} {:>13} {:>10} {:>9}  {}".format(*row.cells), flush=True)
     if chosen.write:

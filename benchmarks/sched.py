@@ -235,8 +235,8 @@ def page(rows: list[Row]) -> str:
     return f"""# Scheduler simulator: speed and agreement
 
 Written by `python -m benchmarks.sched --write` at commit {commit}, Python {platform.python_version()}, one of {os.cpu_count()}
-cores of a shared {platform.machine()} machine with a load average of {os.getloadavg()[2]:.1f}: CPU seconds on a busy machine are up to
-twice those on an idle one, growth is a ratio and hardly changes. CPU seconds of one run after the kernels were compiled, the least of several runs,
+cores of a shared {platform.machine()} machine whose load average was {os.getloadavg()[2]:.1f}: other work makes CPU seconds longer.
+CPU seconds of one run after the kernels were compiled, the least of several runs,
 except for a million jobs, which run once; reading the trace does not count. "Theirs" are CPU seconds and mean completion times
 (JCT) of the simulator in brackets on the same jobs and cluster.
 

@@ -86,6 +86,7 @@ def main() -> int:
                     page.locator("#part-slices").scroll_into_view_if_needed()
                     page.evaluate("document.getElementById('part-slices').scrollIntoView()")
                     take(page, "dashboard-knobs")
+                page.set_viewport_size(SIZE | {"height": 800})
                 page.goto((results / CAMPAIGN["name"] / "report.html").as_uri())
                 take(page, f"report{suffix}")
                 page.close()

@@ -90,7 +90,7 @@ def start_lines(outcome: Outcome) -> dict[str, str]:
         if isinstance(setup.backend, StartsServer):
             found[title] = shlex.join(setup.backend.serve(config, setup.task))
         elif launch.call is None:
-            found[title] = launch.line
+            found[title] = launch.line.replace("{folder}", ".")  # where it is started by hand
     return {title: hide_secrets(line) for title, line in found.items()}
 
 

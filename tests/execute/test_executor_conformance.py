@@ -13,10 +13,11 @@ from autoscout.core.protocols import Executor
 from autoscout.testing.executor import ExecutorSuite, build
 
 NAMES = plugins.available("executor")
+ELSEWHERE = [name for name in NAMES if plugins.requirements("executor", name) or plugins.programs("executor", name)]
 
 
 class TestEveryExecutor(ExecutorSuite):
-    @pytest.fixture(params=[name for name in NAMES if not plugins.requirements("executor", name)])
+    @pytest.fixture(params=[name for name in NAMES if name not in ELSEWHERE])
     def kind(self, request: pytest.FixtureRequest) -> type:
         found: type = plugins.get("executor", request.param)
         return found
@@ -30,9 +31,9 @@ class TestEveryExecutor(ExecutorSuite):
             yield executor
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if plugins.requirements("executor", name)])
-def test_an_executor_that_needs_more_packages_has_a_file_of_its_own(name: str) -> None:
-    """It may need a cluster that is started once for all tests, and runs in an environment that has its packages."""
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_an_executor_that_needs_more_has_a_file_of_its_own(name: str) -> None:
+    """It may need a cluster that is started once for all tests, or an environment that has its packages."""
     file = Path(__file__).with_name(f"test_{name.replace('-', '_')}.py")
     assert file.exists(), "write it, with a class that runs ExecutorSuite"
     assert "(ExecutorSuite)" in file.read_text()

@@ -18,7 +18,8 @@ from autoscout.common import processes
 from autoscout.core.errors import ConfigError, LaunchError
 from autoscout.core.launch import Launch, Resources
 from autoscout.execute._shared.supervisor import client
-from autoscout.execute.local import THREAD_VARIABLES, LocalExecutor, LocalOptions
+from autoscout.execute._shared.threads import THREAD_VARIABLES
+from autoscout.execute.local import LocalExecutor, LocalOptions
 from autoscout.testing.executor import ESCAPE, PATIENCE_S, STAY, finish, python, shell, wait_for
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")

@@ -16,7 +16,8 @@ from _gpus import process, write_gpus
 from autoscout.common.leases import Ticket, holder
 from autoscout.core.errors import ConfigError, LaunchError
 from autoscout.core.launch import Launch, Resources
-from autoscout.execute.ray import RayExecutor, RayOptions
+from autoscout.execute.ray.executor import RayExecutor
+from autoscout.execute.ray.options import RayOptions
 from autoscout.testing.executor import ExecutorSuite
 
 pytestmark = [
@@ -121,7 +122,8 @@ def test_options_are_checked_all_at_once() -> None:
 
 def test_an_address_without_ray_is_told() -> None:
     program = (
-        "from autoscout.core.launch import Launch\nfrom autoscout.execute.ray import RayExecutor, RayOptions\n"
+        "from autoscout.core.launch import Launch\nfrom autoscout.execute.ray.executor import RayExecutor\n"
+        "from autoscout.execute.ray.options import RayOptions\n"
         "RayExecutor(RayOptions(address='127.0.0.1:1')).submit(Launch(argv=('true',)))\n"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
@@ -134,7 +136,8 @@ PROGRAM = """
 import sys
 from pathlib import Path
 from autoscout.core.launch import Launch
-from autoscout.execute.ray import RayExecutor, RayOptions
+from autoscout.execute.ray.executor import RayExecutor
+from autoscout.execute.ray.options import RayOptions
 if __name__ == "__main__":
     line = 'setsid sleep 3600 & echo $! > child; echo $$ > pid; cp child pid "$WHERE"; touch "$WHERE/ready"; wait'
     with RayExecutor(RayOptions(cpus=2)) as executor:

@@ -12,8 +12,10 @@ from autoscout.core.errors import LaunchError
 from autoscout.core.launch import Completed, Launch, Resources
 from autoscout.execute._shared import machine
 from autoscout.execute._shared.allocation import Pool, Share
-from autoscout.execute._shared.queue import OVERTAKEN, JobQueue, QueuedJob
+from autoscout.execute._shared.queue import JobQueue, QueuedJob
 from autoscout.execute._shared.supervisor import cgroup
+
+OVERTAKEN = Pool.overtaken
 
 
 def test_a_launch_gets_an_even_share_or_what_it_asks_for() -> None:

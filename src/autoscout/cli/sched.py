@@ -195,6 +195,9 @@ def tune(
     executor: Annotated[
         str | None, typer.Option("--executor", help="Where they run: inline on threads (default), local in processes, ray on a cluster.")
     ] = None,
+    executor_option: Annotated[
+        list[str] | None, typer.Option("--executor-option", help="NAME=VALUE of the executor, such as address=auto; may be repeated.")
+    ] = None,
     pinned: Pinned = None,
     form: Form = "",
     begin: Begin = "",
@@ -224,7 +227,7 @@ def tune(
         goal=given(metric=metric, slo=slo),
         budget=given(trials=trials if trials or budget else TRIALS, wall=budget),
         search=given(searcher=searcher, seed=seed, workers=workers),
-        execute=given(executor=executor),
+        execute=given(executor=executor, options=options.settings(executor_option, "--executor-option") or None),
     )
     begin_study(options.load("sched", flags), output_dir, dry_run=dry_run, as_json=as_json, show_file=True)
 

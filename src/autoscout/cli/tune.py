@@ -74,10 +74,9 @@ def tune(
     workers: Annotated[int | None, typer.Option(help="Trials at once.")] = None,
     together: Annotated[bool | None, typer.Option(help="Wait for a whole batch before asking again.")] = None,
     warm_start: Annotated[bool | None, typer.Option(help="Learn from similar past studies in the same store.")] = None,
-    learn_from: Annotated[
-        list[str] | None, typer.Option(help="Folder or store of past studies to learn from too; may be repeated.")
-    ] = None,
+    learn_from: Annotated[list[str] | None, typer.Option(help="Past studies to learn from too: folder or store; may be repeated.")] = None,
     executor: Annotated[str | None, typer.Option(help="Where trials run (see `autoscout doctor`).")] = None,
+    executor_option: Annotated[list[str] | None, typer.Option(help="NAME=VALUE of the executor; may be repeated.")] = None,
     finalists: Annotated[int | None, typer.Option(help="How many of the best meet the default again in the final.")] = None,
     rounds: Annotated[int | None, typer.Option(help="How often each is measured in the final.")] = None,
     simplify: Annotated[bool | None, typer.Option(help="Before the final, measure which changes the gain does not need.")] = None,
@@ -113,7 +112,7 @@ def tune(
         budget=given(trials=max_trials, wall=budget, cost=max_cost, failures=max_failures if continue_on_error else 1),
         search=given(searcher=searcher_name, seed=seed, workers=workers, together=together, warm_start=warm_start, learn_from=learn_from),
         simulate=given(simulator=simulator),
-        execute=given(executor=executor),
+        execute=given(executor=executor, options=options.settings(executor_option, "--executor-option") or None),
         measure=given(limit=limit),
         finals=given(finalists=finalists, rounds=rounds, simplify=simplify),
     )

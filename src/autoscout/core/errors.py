@@ -5,6 +5,7 @@
     ├── ConfigError                a file, flag, hostfile, log or message that a person gave us is wrong
     ├── PluginError                a plug-in is unknown, twice there, or its packages are missing
     ├── LaunchError                the world is broken: an engine cannot be started at all
+    │   └── ClusterError           the machines of an executor are gone; no configuration is to blame
     └── StoreError                 the store cannot be read or written (newer schema, full disk, no server)
 
     Infeasible                     not an error: how a user's objective function says "this configuration does not work"
@@ -134,6 +135,10 @@ class PluginError(AutoScoutError):
 
 class LaunchError(AutoScoutError):
     """An engine or executor cannot start anything at all; no single configuration is to blame."""
+
+
+class ClusterError(LaunchError):
+    """The machines of an executor cannot be reached any more; whatever is launched next would fail as well."""
 
 
 class StoreError(AutoScoutError):

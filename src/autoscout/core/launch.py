@@ -10,11 +10,12 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Resources:
-    """What one launch occupies while it runs, in words every executor translates."""
+    """What one launch occupies while it runs, in words every executor translates; on each of its machines where it has several."""
 
     cpus: int = 1
     gpus: int = 0
     memory_gb: float | None = None  # enforced on the whole process group where the executor can
+    nodes: int = 1  # machines; the command runs once on each, told by its environment how to find the others
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +78,7 @@ class Completed:
     conditions: Mapping[str, float] = field(default_factory=dict)  # contention seen: cpu_pressure, cpu_share, ...
     disturbed_by: tuple[Tenant, ...] = ()  # others who held much of its GPUs' memory: a failure may be theirs
     folder: str = ""  # where its files and logs lie, if anywhere
+    machine: str = ""  # where it ran; empty for this machine
 
     @property
     def log_tail(self) -> str:

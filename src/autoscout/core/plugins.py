@@ -5,8 +5,9 @@ module's name with dashes for underscores. Names that begin with an underscore a
 announce theirs in the entry-point group `autoscout.<folder>` (`autoscout.backends`), pointing at the class.
 
 A plug-in class that needs packages beyond the core lists their import names in `requires`; the extra that installs them is
-named like the plug-in unless `extra` says otherwise. One that users can set up takes a dataclass as the argument `options` of its
-constructor, with a default for every field: its fields are what a campaign may set.
+named like the plug-in unless `extra` says otherwise. One that needs programs of the system lists them in `programs`. One that
+users can set up takes a dataclass as the argument `options` of its constructor, with a default for every field: its fields are what a
+campaign may set.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import dataclasses
 import importlib
 import importlib.util
 import pkgutil
+import shutil
 import types
 import typing
 from dataclasses import dataclass
@@ -59,6 +61,10 @@ def get(kind: str, name: str) -> Any:
         PluginError: unknown kind or name, the same name in two places, or packages that are not installed.
     """
     found = _load(kind, name)
+    absent = [program for program in programs(kind, name) if shutil.which(program) is None]
+    if absent:
+        rule = f"needs programs that are not on PATH: {', '.join(absent)}"
+        raise PluginError(Fault(where=f"{kind} {name}", rule=rule, fix="Install them, or run where they are, such as a login node"))
     missing = [package for package in requirements(kind, name) if importlib.util.find_spec(package) is None]
     if missing:
         raise PluginError(
@@ -78,6 +84,15 @@ def requirements(kind: str, name: str) -> tuple[str, ...]:
         PluginError: as `get`, but not for packages that are not installed.
     """
     return tuple(getattr(_load(kind, name), "requires", ()))
+
+
+def programs(kind: str, name: str) -> tuple[str, ...]:
+    """Names of the programs of the system that a plug-in needs, installed or not.
+
+    Raises:
+        PluginError: as `requirements`.
+    """
+    return tuple(getattr(_load(kind, name), "programs", ()))
 
 
 def health(kind: str, name: str) -> Health:

@@ -111,6 +111,7 @@ class Measurement:
         reason: One line for a person, for everything but `OK`.
         log_tail: The end of the engine's log, for everything but `OK`.
         folder: Name of the folder below `trials/` of the result folder that holds command, files and logs of its last launch; or empty.
+        machine: Where it was measured; empty for the machine of the study.
     """
 
     status: Status
@@ -123,6 +124,7 @@ class Measurement:
     log_tail: str = ""
     bounds: Mapping[str, float] = field(default_factory=dict)
     folder: str = ""
+    machine: str = ""
 
     def __post_init__(self) -> None:
         for name, value in [*self.metrics.items(), *self.bounds.items()]:
@@ -157,6 +159,8 @@ class Measurement:
             data["log_tail"] = self.log_tail
         if self.folder:
             data["folder"] = self.folder
+        if self.machine:
+            data["machine"] = self.machine
         return data
 
     @classmethod
@@ -172,6 +176,7 @@ class Measurement:
             log_tail=str(data.get("log_tail", "")),
             bounds={name: float(value) for name, value in data.get("bounds", {}).items()},
             folder=str(data.get("folder", "")),
+            machine=str(data.get("machine", "")),
         )
 
 

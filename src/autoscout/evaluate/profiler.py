@@ -8,16 +8,17 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
+from autoscout.common.cleanliness import Cleanliness
 from autoscout.core import seeds
 from autoscout.core.clock import Clock, RealClock
-from autoscout.core.errors import Fault, LaunchError, require
+from autoscout.core.errors import ClusterError, Fault, LaunchError, require
 from autoscout.core.launch import Completed, Launch
 from autoscout.core.log import logger
 from autoscout.core.protocols import Executor, Job, LosesByTime, Simulated, SpaceLike
 from autoscout.core.task import Task
 from autoscout.core.to_beat import ToBeat
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status
-from autoscout.evaluate.samples import Cleanliness, dirt, joined
+from autoscout.evaluate.samples import dirt, joined
 from autoscout.evaluate.verdict import EXCUSED, Measurable, excused, finished, not_started, stopped, verdict
 
 PAUSE_S = 0.2  # longest sleep between two looks whether somebody cancelled
@@ -47,8 +48,8 @@ class ProfilerOptions:
 
     repeats: int = 1
     dirty_repeats: int = 2
-    dirty_pressure: float = 0.2
-    dirty_others: float = 0.1
+    dirty_pressure: float = Cleanliness.pressure
+    dirty_others: float = Cleanliness.others
     dirty_pause_s: float = 1.0
     dirty_limit_s: float | None = None
     seed: int = 0
@@ -216,7 +217,7 @@ class Profiler:
         try:
             completed = self._run(launch, round_of)
         except LaunchError as error:
-            if self._to_blame(proposal):
+            if self._to_blame(proposal) and not isinstance(error, ClusterError):
                 return Measurement(status=Status.INVALID, reason=str(error))
             raise
         reason = not_started(completed)

@@ -3,30 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import fmean, median
 
 from autoscout.core.launch import Completed
 from autoscout.core.trial import SPENT, Measurement, Status
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cleanliness:
-    """When other work on the machine spoils a sample.
-
-    Pressure alone does not: a trial with more threads than cores makes its own. It counts while others used the trial's cores.
-    On its GPUs the load of others is known by itself.
-    """
-
-    pressure: float  # share of the time in which something waited for a CPU
-    others: float  # share of the trial's cores, or of its GPUs' time, that somebody else used
-
-    def dirty(self, conditions: Mapping[str, float]) -> bool:
-        """Whether a sample taken under these conditions is to be taken again."""
-        if conditions.get("gpu_other_share", 0.0) > self.others:
-            return True
-        others = conditions.get("other_cpu_share")
-        return conditions.get("cpu_pressure", 0.0) > self.pressure and (others is None or others > self.others)
 
 
 def dirt(conditions: Mapping[str, float]) -> tuple[float, float]:
@@ -77,4 +58,5 @@ def joined(kept: Sequence[Measurement], launched: Sequence[Measurement], dirty_r
         cost_s=cost_s,
         conditions={name: fmean(one.conditions[name] for one in kept) for name in sorted(conditions)} | counts,
         folder=kept[-1].folder,
+        machine=",".join(sorted({one.machine for one in kept if one.machine})),
     )

@@ -98,6 +98,7 @@ def finished(measurement: Measurement, completed: Completed) -> Measurement:
         log_tail=tail,
         folder=PurePath(completed.folder).name,
         reason="" if measurement.ok else measurement.reason or _reason(completed),
+        machine=completed.machine,
     )
 
 

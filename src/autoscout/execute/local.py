@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,8 +16,7 @@ from autoscout.execute._shared.machine import cpu_quota, machine_cores, machine_
 from autoscout.execute._shared.queue import Run
 from autoscout.execute._shared.sharing import GpuOptions, OnGpus
 from autoscout.execute._shared.supervisor.client import Supervised
-
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+from autoscout.execute._shared.threads import thread_environment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,11 +77,7 @@ class LocalExecutor(QueuedExecutor):
         return cores, self.options.pin
 
     def _supervised(self, launch: Launch, share: Share, packed: bytes | None, held: Sequence[int] = ()) -> Supervised:
-        extra: dict[str, str] = {}
-        if len(share.cores) < len(machine_cores()) and not any(
-            name in source for name in THREAD_VARIABLES for source in (launch.env, os.environ)
-        ):
-            extra |= dict.fromkeys(THREAD_VARIABLES, str(len(share.cores)))
+        extra = thread_environment(share.cores, launch.env)
         # A trial that runs alone may see GPUs it did not ask for; one that shares the machine must not.
         if (share.gpus or self._hide_gpus) and not any(name in launch.env for name in VISIBLE_GPUS):
             extra |= gpu_environment(share.gpus)

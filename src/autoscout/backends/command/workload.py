@@ -145,6 +145,7 @@ class Needs(Block):
     cpus: Annotated[int | str, PlainValidator(partial(_amount, least=1, whole=True))] | None = None
     gpus: Annotated[int | str, PlainValidator(partial(_amount, least=0, whole=True))] | None = None
     memory_gb: Annotated[float | str, PlainValidator(partial(_amount, least=0, whole=False))] | None = None
+    nodes: Annotated[int | str, PlainValidator(partial(_amount, least=1, whole=True))] | None = None
 
     @property
     def given(self) -> dict[str, float | str]:

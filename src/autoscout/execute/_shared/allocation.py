@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar, Protocol, TypeVar
 
 from autoscout.core.errors import Fault
-from autoscout.core.launch import Resources
+from autoscout.core.launch import Launch, Resources
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,6 +17,17 @@ class Share:
     cores: tuple[int, ...] = ()
     gpus: tuple[str, ...] = ()
     memory_gb: float = 0.0
+    machine: str = ""  # where they are; empty for this one
+    parts: tuple[Share, ...] = ()  # of a launch on other machines: what it holds on each of them
+
+
+class HasLaunch(Protocol):
+    """Something that waits with a launch."""
+
+    launch: Launch
+
+
+Waiting = TypeVar("Waiting", bound=HasLaunch)
 
 
 class Pool:
@@ -41,11 +53,24 @@ class Pool:
         self._free_memory_gb = memory_gb or 0.0
         self._free_slots = slots
 
+    overtaken: ClassVar[int] = 4
+    """How often others may start before an earlier launch; after that something is kept free for it."""
+
+    def order(self, waiting: Sequence[Waiting]) -> Sequence[Waiting]:
+        """In which order those who wait are looked at."""
+        return waiting
+
+    @property
+    def free(self) -> tuple[int, int]:
+        """GPUs and cores that nobody has."""
+        return len(self._free_gpus), len(self._free_cores)
+
     def faults(self, resources: Resources, where: str) -> list[Fault]:
         """Why such a launch can never run here; empty when it can."""
         checks = [
             ("resources.cpus", resources.cpus, len(self._cores), "cores", bool(self._cores)),
             ("resources.gpus", resources.gpus, len(self._gpus), "GPUs", True),
+            ("resources.nodes", resources.nodes, 1, "machine", True),
             ("resources.memory_gb", resources.memory_gb or 0.0, self._memory_gb or 0.0, "GB of memory", self._memory_gb is not None),
         ]
         found = [
@@ -81,9 +106,29 @@ class Pool:
         self._free_slots -= 1
         return share
 
+    def hold(self, resources: Resources) -> bool:  # noqa: ARG002 - one machine cannot be kept free and used
+        """Keep something free for such a launch until `let_go`, so that others may start without it; False when nothing can be kept."""
+        return False
+
+    def let_go(self) -> None:
+        """End what `hold` has kept."""
+
     def give(self, share: Share) -> None:
         """Take a share back."""
         self._free_cores = [core for core in self._cores if core in {*self._free_cores, *share.cores}]
         self._free_gpus = [gpu for gpu in self._gpus if gpu in {*self._free_gpus, *share.gpus}]
         self._free_memory_gb += share.memory_gb
         self._free_slots += 1
+
+
+class SlotPool(Pool):
+    """Counts launches only: cores, GPUs and memory are somebody else's to hand out."""
+
+    def __init__(self, slots: int) -> None:
+        super().__init__(slots)
+
+    def faults(self, resources: Resources, where: str) -> list[Fault]:  # noqa: ARG002 - whoever hands them out knows
+        return []
+
+    def take(self, resources: Resources) -> Share | None:  # noqa: ARG002
+        return super().take(Resources())

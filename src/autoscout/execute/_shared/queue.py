@@ -13,10 +13,11 @@ from autoscout.core.log import logger
 from autoscout.execute._shared.allocation import Pool, Share
 from autoscout.execute._shared.call import refuse_while_reimporting
 
-OVERTAKEN = 4
-"""How often smaller launches may start before an earlier, larger one; after that all wait for it."""
-
 log = logger(__name__)
+
+
+class Requeue(Exception):  # noqa: N818 - no error: the launch waits again
+    """Raised by a run whose machine was lost: the launch is to run once more, before those that came later."""
 
 
 class Run(Protocol):
@@ -61,8 +62,12 @@ class QueuedJob:
         elif self._queue.forget(self):
             self.finish(Completed(returncode=None, cancelled=True))
 
-    def work(self, share: Share) -> Completed:
-        """Run the launch; whatever goes wrong becomes a Completed, since an exception of this thread would be lost."""
+    @property
+    def cancelled(self) -> bool:
+        return self._cancelled
+
+    def work(self, share: Share) -> Completed | None:
+        """Run the launch; None when it has to wait again. Else whatever goes wrong becomes a Completed: exceptions of threads are lost."""
         try:
             run = self._prepare(share)
             with self._lock:
@@ -71,6 +76,10 @@ class QueuedJob:
             if cancelled:
                 run.stop()
             return run.run()
+        except Requeue:
+            with self._lock:
+                self._run = None
+            return None
         except Exception as error:
             log.warning("launch %s could not be run", self.launch.name, exc_info=True)
             reason = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) and error.strerror else traceback.format_exc()
@@ -85,9 +94,9 @@ class QueuedJob:
 
 
 class JobQueue:
-    """Starts waiting jobs in order as the pool lets it. Thread-safe.
+    """Starts waiting jobs in the order of the pool, as it lets them. Thread-safe.
 
-    A launch that does not fit lets smaller ones pass, but only a few times: see `OVERTAKEN`.
+    A launch that does not fit lets others pass, but only as often as the pool says; then a machine is kept free for it, or all wait for it.
     """
 
     def __init__(self, pool: Pool, name: str) -> None:
@@ -134,28 +143,42 @@ class JobQueue:
             if thread is not threading.current_thread():
                 thread.join()
 
+    def dispatch(self) -> None:
+        """Start what fits now: after the pool has changed without a launch that ended."""
+        with self._lock:
+            if not self._closed:
+                self._dispatch()
+
     def _dispatch(self) -> None:
-        passed: list[QueuedJob] = []
-        for job in list(self._waiting):
+        self._pool.let_go()
+        patient = [job for job in self._waiting if job.overtaken < self._pool.overtaken]
+        overdue = [job for job in self._waiting if job.overtaken >= self._pool.overtaken]
+        for job in [*overdue, *self._pool.order(patient)]:
             share = self._pool.take(job.launch.resources)
             if share is None:
-                if job.overtaken >= OVERTAKEN:
+                if job.overtaken >= self._pool.overtaken and not self._pool.hold(job.launch.resources):
                     return
-                passed.append(job)
                 continue
-            for other in passed:
+            for other in self._waiting[: self._waiting.index(job)]:
                 other.overtaken += 1
             self._waiting.remove(job)
-            # A daemon: an interpreter that ends without close() must not hang, and its supervisors notice that it is gone.
-            thread = threading.Thread(target=self._run, args=(job, share), name=f"{self._name}-{job.launch.name}", daemon=True)
-            self._running[job] = thread
-            thread.start()
+            self._begin(job, share)
+
+    def _begin(self, job: QueuedJob, share: Share) -> None:
+        # A daemon: an interpreter that ends without close() must not hang, and its supervisors notice that it is gone.
+        thread = threading.Thread(target=self._run, args=(job, share), name=f"{self._name}-{job.launch.name}", daemon=True)
+        self._running[job] = thread
+        thread.start()
 
     def _run(self, job: QueuedJob, share: Share) -> None:
         completed = job.work(share)
         with self._lock:
             self._pool.give(share)
             del self._running[job]
+            again = completed is None and not job.cancelled and not self._closed
+            if again:
+                self._waiting.insert(0, job)
             if not self._closed:
                 self._dispatch()
-        job.finish(completed)
+        if not again:
+            job.finish(completed or Completed(returncode=None, cancelled=True))

@@ -32,11 +32,20 @@ MARK = "AUTOSCOUT_JOB"
 """Environment variable that all processes of a trial inherit: how to find them should their supervisor be killed."""
 
 PACKAGE = Path(__file__).parents[3]  # the folder `autoscout`
+SUPERVISES = "AUTOSCOUT_SUPERVISES"
+"""Environment variable of the supervisor itself, with the mark of its trial."""
+
 STUCK_S = 60.0  # a supervisor that is overdue by this many seconds is taken for dead
 
 # Loads the supervisor without the packages around it: no third-party import, a few hundredths of a second.
 _BOOT = """
-import sys, types
+import os, sys, time, types
+if sys.argv[2] == "detached":
+    started_by = os.getpid()
+    if os.fork():
+        os._exit(0)
+    while os.getppid() == started_by:
+        time.sleep(0.001)
 package = sys.modules["autoscout"] = types.ModuleType("autoscout")
 package.__path__ = [sys.argv[1]]
 from autoscout.execute._shared.supervisor import program
@@ -70,6 +79,8 @@ class Supervised:
         packed: The launch's call, where it is one.
         unpack: Whether what the call returned is unpacked here, or left to a process that knows its class.
         held: Descriptors that the supervisor keeps open until the trial is gone, also when AutoScout is killed: leases.
+        detached: Start the supervisor so that it is no child of this process, for hosts that kill the children of a process with it
+            (Ray's workers do): the supervisor has to outlive it for a moment, to end the trial.
     """
 
     def __init__(
@@ -81,6 +92,7 @@ class Supervised:
         packed: bytes | None = None,
         unpack: bool = True,
         held: Sequence[int] = (),
+        detached: bool = False,
     ) -> None:
         self._launch = launch
         self._share = share
@@ -89,6 +101,7 @@ class Supervised:
         self._packed = packed
         self._unpack = unpack
         self._held = tuple(held)
+        self._detached = detached
         self._lock = threading.Lock()
         self._stopped = False
         self._lifeline: int | None = None
@@ -142,7 +155,8 @@ class Supervised:
         try:
             with complaints.open("wb") as stderr:
                 process = subprocess.Popen(
-                    [sys.executable, "-I", "-S", "-c", _BOOT, str(PACKAGE)],
+                    [sys.executable, "-I", "-S", "-c", _BOOT, str(PACKAGE), "detached" if self._detached else "child"],
+                    env={**os.environ, SUPERVISES: self._mark},
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=stderr,
@@ -196,7 +210,7 @@ class Supervised:
             while True:
                 if not selector.select(None if overdue_s is None else max(0.0, overdue_s - time.monotonic())):
                     log.warning("the supervisor of %s does not answer any more", self._launch.name)
-                    process.kill()
+                    _kill_marked(self._mark, SUPERVISES)
                     overdue_s = None
                     continue
                 data = os.read(descriptor, 1 << 16)
@@ -239,12 +253,12 @@ def sweep_orphans() -> int:
     return sum(_kill_marked(mark) for mark in gone)
 
 
-def _kill_marked(mark: str) -> int:
+def _kill_marked(mark: str, name: str = MARK) -> int:
     """End every process that carries this mark."""
     killed: set[int] = set()
     deadline_s = time.monotonic() + STUCK_S
     while time.monotonic() < deadline_s:
-        found = {pid for pid, value in processes.marked(MARK) if value == mark and pid != os.getpid()}
+        found = {pid for pid, value in processes.marked(name) if value == mark and pid != os.getpid()}
         if not found:
             break
         for pid in found:

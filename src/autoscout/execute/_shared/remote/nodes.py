@@ -1,0 +1,200 @@
+"""Which launch gets which machine of a pool: sizes are mixed, none waits for ever, and what fits nowhere is refused at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from autoscout.core.errors import Fault
+from autoscout.core.launch import Resources
+from autoscout.execute._shared.allocation import Pool, Share, Waiting
+
+FIX = "Ask for less, give the executor more machines, or exclude such configurations from the space"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """One machine of a pool.
+
+    Attributes:
+        name: Its name.
+        cores: CPUs that may be handed out.
+        gpus: GPUs that may be.
+        memory_gb: Memory that may be; None when nobody knows.
+        slots: Launches without GPUs at once.
+        kind: Equal for equal machines; empty when nobody knows.
+    """
+
+    name: str
+    cores: int
+    gpus: int
+    memory_gb: float | None = None
+    slots: int = 1
+    kind: str = ""
+
+    def holds(self, resources: Resources) -> bool:
+        """Whether such a launch, or its part on one machine, fits when nothing else runs."""
+        enough_memory = self.memory_gb is None or (resources.memory_gb or 0.0) <= self.memory_gb
+        return resources.cpus <= self.cores and resources.gpus <= self.gpus and enough_memory
+
+
+def node_faults(nodes: Sequence[Node], resources: Resources, where: str, whose: str) -> list[Fault]:
+    """Why such a launch can never run on these machines; empty when it can."""
+    asked = {"cpus": float(resources.cpus), "gpus": float(resources.gpus), "memory_gb": resources.memory_gb or 0.0}
+    faults = [
+        Fault(where=where, field=f"resources.{name}", value=f"{amount:g}", rule="must not be negative")
+        for name, amount in asked.items()
+        if amount < 0
+    ]
+    if resources.nodes < 1:
+        faults.append(Fault(where=where, field="resources.nodes", value=str(resources.nodes), rule="must be at least 1"))
+    if faults:
+        return faults
+    fitting = [node for node in nodes if node.holds(resources)]
+    if len(fitting) >= resources.nodes:
+        return []
+    if fitting:
+        rule = f"{whose} has {len(fitting)} machines that hold one part of this launch"
+        return [Fault(where=where, field="resources.nodes", value=str(resources.nodes), rule=rule, fix=FIX)]
+    most = {
+        "cpus": max((node.cores for node in nodes), default=0),
+        "gpus": max((node.gpus for node in nodes), default=0),
+        "memory_gb": max((node.memory_gb if node.memory_gb is not None else float("inf") for node in nodes), default=0),
+    }
+    single = [
+        Fault(
+            where=where,
+            field=f"resources.{name}",
+            value=f"{asked[name]:g}",
+            rule=f"no machine of {whose} has more than {there:.4g}",
+            fix=FIX,
+        )
+        for name, there in most.items()
+        if asked[name] > there
+    ]
+    if single:
+        return single
+    wanted = ", ".join(f"{name} {amount:g}" for name, amount in asked.items() if amount)
+    return [Fault(where=where, field="resources.cpus", value=wanted, rule=f"no machine of {whose} has all of it together", fix=FIX)]
+
+
+class NodePool(Pool):
+    """Hands out parts of machines. Thread-safe where `Pool` is not, since machines come and go while launches wait.
+
+    The largest launch is looked at first: small ones fill what it leaves. A launch goes to the machine on which it leaves the fewest GPUs
+    free, so that room for large ones stays together. For one that others have overtaken often enough, the machines that will be free
+    first are kept, while others still start elsewhere.
+
+    A launch gets the cores it asks for, or as many per GPU as the machine has, or per slot: the same launch always gets as many.
+
+    Args:
+        slots: Launches at once.
+        nodes: The machines.
+        whose: What they are, for messages: "the Slurm partition".
+    """
+
+    overtaken: ClassVar[int] = 16
+
+    def __init__(self, slots: int, nodes: Iterable[Node], whose: str) -> None:
+        super().__init__(slots)
+        self.whose = whose
+        self._guard = threading.RLock()
+        self._nodes: dict[str, Node] = {}
+        self._parts: dict[str, Pool] = {}
+        self._drained: dict[str, str] = {}
+        self._kept: set[str] = set()
+        self._running = 0
+        for node in nodes:
+            self.add(node)
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        with self._guard:
+            return tuple(self._nodes.values())
+
+    def add(self, node: Node) -> None:
+        """A machine that may be used, new or known and used again; a known one keeps the size it had, since launches hold parts of it."""
+        with self._guard:
+            self._drained.pop(node.name, None)
+            if node.name not in self._nodes:
+                self._nodes[node.name] = node
+                gpus = [str(number) for number in range(node.gpus)]
+                self._parts[node.name] = Pool(max(node.slots, node.gpus, 1), range(node.cores), gpus, node.memory_gb)
+
+    def forget(self, name: str) -> None:
+        """A machine that is not to be used at all."""
+        with self._guard:
+            self._nodes.pop(name, None)
+            self._drained.pop(name, None)
+
+    def drain(self, name: str, why: str) -> None:
+        """Start nothing there any more."""
+        with self._guard:
+            self._drained[name] = why
+
+    @property
+    def drained(self) -> dict[str, str]:
+        """The machines on which nothing is started, and why."""
+        with self._guard:
+            return dict(self._drained)
+
+    def faults(self, resources: Resources, where: str) -> list[Fault]:
+        with self._guard:
+            return node_faults(self.nodes, resources, where, self.whose)
+
+    def order(self, waiting: Sequence[Waiting]) -> Sequence[Waiting]:
+        asked = [(each.launch.resources, each) for each in waiting]
+        return [each for _, each in sorted(asked, key=lambda pair: -pair[0].nodes * max(pair[0].gpus, 1))]
+
+    def take(self, resources: Resources) -> Share | None:
+        with self._guard:
+            if self._running >= self.slots:
+                return None
+            parts: list[Share] = []
+            for name in self._by_fit():
+                if len(parts) == resources.nodes:
+                    break
+                part = self._parts[name].take(self._wanted(self._nodes[name], resources))
+                if part is not None:
+                    parts.append(replace(part, machine=name))
+            if len(parts) < resources.nodes:
+                for part in parts:
+                    self._parts[part.machine].give(part)
+                return None
+            self._running += 1
+            return Share(parts=tuple(parts))
+
+    def give(self, share: Share) -> None:
+        with self._guard:
+            self._running -= 1
+            for part in share.parts:
+                if part.machine in self._parts:
+                    self._parts[part.machine].give(part)
+
+    def hold(self, resources: Resources) -> bool:
+        with self._guard:
+            if self._running >= self.slots:
+                return False
+            usable = [name for name in self._by_fit() if self._nodes[name].holds(resources)]
+            if len(usable) < resources.nodes:
+                return False
+            self._kept |= set(usable[-resources.nodes :])  # those with the most that is free
+            return True
+
+    def let_go(self) -> None:
+        with self._guard:
+            self._kept.clear()
+
+    def _by_fit(self) -> list[str]:
+        """Usable machines, those with the least that is free first."""
+        usable = [name for name in self._nodes if name not in self._drained and name not in self._kept]
+        return sorted(usable, key=lambda name: self._parts[name].free)
+
+    def _wanted(self, node: Node, resources: Resources) -> Resources:
+        share = resources.gpus * node.cores // node.gpus if node.gpus else 0
+        return replace(resources, cpus=max(resources.cpus, share))
+
+
+__all__ = ["Node", "NodePool", "node_faults"]

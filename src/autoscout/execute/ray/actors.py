@@ -1,0 +1,117 @@
+"""Actors: where launches run on a Ray cluster. One is kept between launches, since starting it takes longer than many a trial."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from autoscout.core.launch import Completed, Resources
+from autoscout.execute._shared.queue import Run
+from autoscout.execute._shared.remote.asked import Asked
+from autoscout.execute.ray.options import RayOptions
+
+
+class Worker:
+    """In the actor: launches under their supervisor, one after the other."""
+
+    def __init__(self) -> None:
+        self._run: Run | None = None
+        # Ray sets it to the CPUs of the actor before a program can; the trial's share of the machine says what is right.
+        os.environ.pop("OMP_NUM_THREADS", None)
+
+    def prepare(self, asked: Asked) -> None:
+        self._run = asked.run()
+
+    def run(self) -> Completed:
+        import ray
+
+        assert self._run is not None
+        node = str(ray.get_runtime_context().get_node_id())
+        return replace(self._run.run(), machine=f"{socket.gethostname()}/{node[:8]}")
+
+    def stop(self) -> None:
+        if self._run is not None:
+            self._run.stop()
+
+
+class Actors:
+    """Idle actors, and how many are waited for.
+
+    An idle actor keeps its share of a machine, so it is kept only while nobody waits for room: those who wait for one with the same
+    resources take it over, and for others it is ended.
+    """
+
+    def __init__(self, options: RayOptions) -> None:
+        self._options = options
+        self._lock = threading.Lock()
+        self._idle: dict[Resources, list[Any]] = {}
+        self._wanted: dict[Resources, int] = {}
+
+    def take(self, resources: Resources) -> Any:
+        """An actor with these resources, perhaps one for which Ray still has to find room; see `claim` and `started`."""
+        with self._lock:
+            self._wanted[resources] = self._wanted.get(resources, 0) + 1
+        actor = self.claim(resources)
+        if actor is not None:
+            return actor
+        self.make_room(resources)
+        return self._new(resources)
+
+    def claim(self, resources: Resources) -> Any | None:
+        """An idle actor with these resources, if there is one."""
+        with self._lock:
+            mine = self._idle.get(resources)
+            return mine.pop() if mine else None
+
+    def started(self, resources: Resources) -> None:
+        """Whoever took or claimed an actor has one that runs."""
+        with self._lock:
+            self._wanted[resources] -= 1
+
+    def give(self, resources: Resources, actor: Any) -> None:
+        """An actor that is not needed any more."""
+        import ray
+
+        with self._lock:
+            others_wait = any(count > 0 for wanted, count in self._wanted.items() if wanted != resources)
+            mine_wait = self._wanted.get(resources, 0) > 0
+            keep = mine_wait or not others_wait
+            if keep:
+                self._idle.setdefault(resources, []).append(actor)
+        if not keep:
+            ray.kill(actor)
+
+    def make_room(self, resources: Resources) -> None:
+        """End idle actors with other resources, unless somebody waits for one of them."""
+        with self._lock:
+            spare = [wanted for wanted in self._idle if wanted != resources and not self._wanted.get(wanted)]
+        self._end(spare)
+
+    def dismiss(self) -> None:
+        """End all that are idle."""
+        with self._lock:
+            kinds = list(self._idle)
+        self._end(kinds)
+
+    def _end(self, kinds: Sequence[Resources]) -> None:
+        import ray
+
+        with self._lock:
+            ended = [actor for kind in kinds for actor in self._idle.pop(kind, [])]
+        for actor in ended:
+            ray.kill(actor)
+
+    def _new(self, resources: Resources) -> Any:
+        import ray
+
+        asked: dict[str, Any] = {"memory": int(resources.memory_gb * 1024**3)} if resources.memory_gb else {}
+        if self._options.gpu_type and resources.gpus:
+            asked["accelerator_type"] = self._options.gpu_type
+        if self._options.resources:
+            asked["resources"] = dict(self._options.resources)
+        kind = ray.remote(Worker).options(num_cpus=resources.cpus, num_gpus=resources.gpus, max_concurrency=2, max_restarts=0, **asked)
+        return kind.remote()

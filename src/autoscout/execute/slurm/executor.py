@@ -1,0 +1,126 @@
+"""Trials on the nodes of a Slurm cluster."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from dataclasses import replace
+from typing import ClassVar
+
+from autoscout.core.errors import Fault, LaunchError
+from autoscout.core.launch import Launch, Resources
+from autoscout.core.log import logger
+from autoscout.core.protocols import Job
+from autoscout.core.worker import is_gone
+from autoscout.execute._shared.allocation import Share, SlotPool
+from autoscout.execute._shared.call import pack_call, refuse_while_reimporting
+from autoscout.execute._shared.executor import QueuedExecutor, check_launch
+from autoscout.execute._shared.patience import Patience
+from autoscout.execute._shared.queue import Run
+from autoscout.execute._shared.remote.asked import Asked
+from autoscout.execute._shared.remote.nodes import Node, NodePool, node_faults
+from autoscout.execute._shared.remote.trial import Attempts, Place, RemoteTrial
+from autoscout.execute.slurm.clients import ask, cancel, leftover_jobs, partition_nodes
+from autoscout.execute.slurm.options import SlurmOptions
+from autoscout.execute.slurm.places import Held, OnHeld, OwnJob
+
+NODES_S = 30.0  # how long a list of nodes is good for
+HELLO_S = 300.0  # how long a step may take to start on nodes that are ours already
+
+log = logger(__name__)
+
+
+class SlurmExecutor(QueuedExecutor):
+    """Runs trials on a Slurm cluster: each as a job of its own, or all on one allocation that the study holds.
+
+    On the node a trial runs under the supervisor of the local executor. AutoScout must be reachable there under the same path, or be
+    installed. When a node fails, or a job is preempted or cancelled, the trial runs again. When AutoScout ends, however that happens,
+    its jobs end too.
+    """
+
+    programs: ClassVar[tuple[str, ...]] = ("salloc", "srun", "squeue", "scancel", "sinfo", "scontrol")
+
+    def __init__(self, options: SlurmOptions | None = None) -> None:
+        self.options = options or SlurmOptions()
+        self._name = f"autoscout-{uuid.uuid4().hex[:10]}"
+        self._patience = Patience()
+        holds = self.options.mode == "allocation"
+        pool = NodePool(self.options.slots, self._held_nodes(), "the allocation") if holds else SlotPool(self.options.slots)
+        super().__init__(self.options, pool, "slurm")
+        self._held = Held(self.options, self._name, self._patience) if holds else None
+        self._checking = threading.Lock()
+        self._checked: set[Resources] = set()
+        self._nodes: tuple[float, list[Node]] | None = None
+        self._swept = False
+
+    def submit(self, launch: Launch) -> Job:
+        refuse_while_reimporting()
+        check_launch(launch)
+        packed = None if launch.call is None else pack_call(launch.call, launch.name)
+        self._check(launch)
+        asked = Asked(launch=replace(launch, call=None), settings=self._settings, packed=packed)
+        attempts = Attempts(most=self.options.attempts)
+        return self._queue.submit(launch, lambda share: self._prepare(asked, share, attempts))
+
+    def close(self) -> None:
+        self._queue.close()
+        if self._held is not None:
+            self._held.close()
+        if self._swept:
+            cancel(self._name)
+        super().close()
+
+    def _prepare(self, asked: Asked, share: Share, attempts: Attempts) -> Run:
+        resources = asked.launch.resources
+        own = OwnJob(self.options, resources, self._name, self._patience)
+        place: Place = own if self._held is None else OnHeld(self._held, resources)
+        return RemoteTrial(asked, share, place, attempts, HELLO_S)
+
+    def _held_nodes(self) -> list[Node]:
+        held = self.options.held()
+        return [
+            Node(name=str(number), cores=held.cpus, gpus=held.gpus, memory_gb=held.memory_gb, slots=self.options.slots)
+            for number in range(held.nodes)
+        ]
+
+    def _check(self, launch: Launch) -> None:
+        """Refuse what Slurm would refuse or keep waiting for ever; once for each size of launch."""
+        wanted = self.options.held() if self._held is not None else launch.resources
+        partition = f"the partition {self.options.partition}" if self.options.partition else "the Slurm cluster"
+        with self._checking:
+            if not self._swept:
+                self._sweep()
+                self._swept = True
+            faults = node_faults(self._partition(), launch.resources, f"launch {launch.name}".strip(), partition)
+            if self._held is not None:
+                faults = faults or node_faults(self._partition(), wanted, "executor slurm", partition)
+            if faults:
+                raise LaunchError(faults)
+            if wanted in self._checked:
+                return
+            flags = self.options.asks(wanted)
+            try:
+                ask("sbatch", "--test-only", *flags, "--wrap=true")
+            except LaunchError as error:
+                fix = "Change execute.options of the campaign; `sinfo`, `sacctmgr show assoc` and `sacctmgr show qos` list what there is"
+                raise LaunchError(
+                    Fault(where="executor slurm", field="options", value=" ".join(flags), rule=error.faults[0].rule, fix=fix)
+                ) from error
+            self._checked.add(wanted)
+
+    def _partition(self) -> list[Node]:
+        now_s = time.monotonic()
+        if self._nodes is None or now_s > self._nodes[0] + NODES_S:
+            self._nodes = now_s, partition_nodes(self.options.partition, self.options.gpu_type, self.options.constraint)
+        return self._nodes[1]
+
+    def _sweep(self) -> None:
+        """End jobs of AutoScouts on this machine that were killed together with everything that would have ended them."""
+        for job, worker in leftover_jobs():
+            if is_gone(worker):
+                log.warning("job %s belongs to an AutoScout that is gone, and is cancelled", job)
+                ask("scancel", job)
+
+
+__all__ = ["SlurmExecutor"]

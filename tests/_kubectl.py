@@ -75,10 +75,6 @@ def start_pod(state: Path, name: str, job: dict[str, Any]) -> None:
         [
             "unshare",
             "--mount",
-            "--pid",
-            "--fork",
-            "--kill-child",
-            "--mount-proc",
             "sh",
             "-c",
             POD,

@@ -49,8 +49,10 @@ def shell(line: str, **launch: Any) -> Launch:
 
 class TestHosts(ExecutorSuite):
     @pytest.fixture
-    def executor(self, hosts: SshHosts) -> Iterator[HostsExecutor]:
-        with made(hosts) as executor:
+    def executor(self, hosts: SshHosts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostsExecutor]:
+        one = tmp_path_factory.mktemp("hostfile") / "hosts"  # one is enough here, and each is asked by each test
+        one.write_text(f"{hosts.names[0]} slots=2\n")
+        with made(hosts, hostfile=one) as executor:
             yield executor
         assert not [pid for name in hosts.names for pid in hosts.running(name)]
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from autoscout.common import processes
 from autoscout.core.errors import ConfigError, LaunchError
 from autoscout.core.launch import Launch, Resources
 from autoscout.execute.slurm.clients import gpu_count
@@ -170,6 +171,12 @@ with SlurmExecutor(SlurmOptions(mode=sys.argv[2], slots=2)) as executor:
 """
 
 
+def clients(slurm: SlurmCluster) -> list[int]:
+    """Programs of ours that talk to this cluster."""
+    marked = [pid for pid, value in processes.marked("SLURM_CONF") if value == slurm.environment["SLURM_CONF"] and pid != os.getpid()]
+    return [pid for pid in processes.running(marked) if b"autoscout-" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
 @pytest.mark.parametrize("mode", ["job", "allocation"])
 def test_nothing_outlives_a_killed_tuner(slurm: SlurmCluster, tmp_path: Path, mode: str) -> None:
     process = subprocess.Popen([sys.executable, "-c", PROGRAM, str(tmp_path), mode], start_new_session=True)
@@ -180,6 +187,7 @@ def test_nothing_outlives_a_killed_tuner(slurm: SlurmCluster, tmp_path: Path, mo
         process.wait()
         until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "nothing is left of the trial", 60)
         until(lambda: not slurm.jobs(), "no job is left", 60)
+        until(lambda: not clients(slurm), "and none of Slurm's programs", 60)
     finally:
         process.kill()
         process.wait()
@@ -193,6 +201,7 @@ def test_a_job_that_waits_is_cancelled_with_its_tuner(slurm: SlurmCluster, tmp_p
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
         until(lambda: list(slurm.jobs()) == [int(blocker)], "they do not wait any more", 60)
+        until(lambda: not clients(slurm), "and none of Slurm's programs is left", 60)
     finally:
         slurm.run("scancel", blocker)
         until(lambda: not slurm.jobs(), "the cluster is empty")

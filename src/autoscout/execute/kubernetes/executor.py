@@ -9,6 +9,7 @@ import threading
 import time
 import uuid
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 from autoscout.core.errors import ClusterError, Fault, LaunchError
@@ -64,7 +65,7 @@ class KubernetesExecutor(QueuedExecutor):
             faults = node_faults(cluster_nodes(self.options), launch.resources, f"launch {launch.name}".strip(), "the Kubernetes cluster")
             if faults:
                 raise LaunchError(faults)
-        inside = replace(self._settings, folder=results_folder(self._study))
+        inside = replace(self._settings, folder=results_folder(self._study, uuid.uuid4().hex[:8]))
         asked = Asked(launch=replace(launch, call=None), settings=inside, packed=packed)
         attempts = Attempts(most=self.options.attempts)
         return self._queue.submit(
@@ -106,7 +107,7 @@ class OwnPods:
                 self._nodes = {pod["metadata"]["name"]: str(pod["spec"].get("nodeName", "")) for pod in running}
                 return tuple(Share(machine=name) for name in sorted(self._nodes))
             waits = _why(pods)
-            self._patience.tell(time.monotonic() - started_s, waits, lambda waits=waits: f"waiting for Kubernetes: {waits}")  # type: ignore[misc]
+            self._patience.tell(time.monotonic() - started_s, waits, partial("waiting for Kubernetes: {}".format, waits))
         return None
 
     def open(self, part: Share) -> Channel:

@@ -113,6 +113,6 @@ def quantity(text: str) -> float:
     return float(match[1]) * units.get(match[2], 1.0) if match else 0.0
 
 
-def results_folder(name: str) -> Path:
-    """Where the folders of trials are inside a pod."""
-    return Path(RESULTS) / name
+def results_folder(study: str, trial: str) -> Path:
+    """Where the folder of a trial is inside its pod; several pods may share the volume."""
+    return Path(RESULTS) / study / trial

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 from autoscout.core.errors import ClusterError, Fault
 from autoscout.core.log import logger
@@ -24,7 +24,7 @@ NOISY_THREAD = "ray_listen_error_messages"
 
 _lock = threading.Lock()
 _users = 0  # executors of this process that use the connection we made
-_quiet: _Quiet | None = None
+_quiet: Any = None  # what stands in for standard output meanwhile
 
 log = logger(__name__)
 
@@ -76,8 +76,7 @@ def join(options: RayOptions) -> tuple[Head, bool]:
         ours = not (ray.is_initialized() and _users == 0)  # else it is the caller's own and stays as it is
         if ours and _users == 0:
             _start(ray, options)
-            _quiet = _Quiet(sys.stdout)
-            sys.stdout = _quiet
+            sys.stdout = _quiet = cast(Any, _Quiet(sys.stdout))
         _users += int(ours)
         return Head(options.joins if options.joins.startswith("ray://") else _head_address(ray)), ours
 

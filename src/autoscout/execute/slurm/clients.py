@@ -8,15 +8,12 @@ import subprocess
 from collections.abc import Mapping, Sequence
 
 from autoscout.core.errors import Fault, LaunchError
-from autoscout.core.log import logger
 from autoscout.execute._shared.remote.nodes import Node
 
 CLIENT_S = 60.0
 """How long a question to Slurm may take: its controller is slow when thousands of jobs are submitted."""
 
 KEEP = ("SLURM_CONF", "SLURM_TIME_FORMAT")
-
-log = logger(__name__)
 
 
 def client_environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -46,14 +43,6 @@ def controller_answers() -> bool:
         return " UP" in ask("scontrol", "ping")
     except LaunchError:
         return False
-
-
-def cancel(name: str) -> None:
-    """End all our jobs of this name; says nothing when Slurm does not answer, since this is the end anyway."""
-    try:
-        ask("scancel", "--me", f"--name={name}")
-    except LaunchError as error:
-        log.warning("jobs %s could not be cancelled: %s", name, error)
 
 
 def leftover_jobs() -> list[tuple[str, str]]:

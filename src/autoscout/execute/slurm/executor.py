@@ -21,7 +21,7 @@ from autoscout.execute._shared.queue import Run
 from autoscout.execute._shared.remote.asked import Asked
 from autoscout.execute._shared.remote.nodes import Node, NodePool, node_faults
 from autoscout.execute._shared.remote.trial import Attempts, Place, RemoteTrial
-from autoscout.execute.slurm.clients import ask, cancel, leftover_jobs, partition_nodes
+from autoscout.execute.slurm.clients import ask, leftover_jobs, partition_nodes
 from autoscout.execute.slurm.options import SlurmOptions
 from autoscout.execute.slurm.places import Held, OnHeld, OwnJob
 
@@ -67,8 +67,6 @@ class SlurmExecutor(QueuedExecutor):
         self._queue.close()
         if self._held is not None:
             self._held.close()
-        if self._swept:
-            cancel(self._name)
         super().close()
 
     def _prepare(self, asked: Asked, share: Share, attempts: Attempts) -> Run:

@@ -36,7 +36,7 @@ class OwnJob:
     def take(self, share: Share, stopped: threading.Event) -> tuple[Share, ...] | None:  # noqa: ARG002 - Slurm chooses the nodes
         while self._granted is None:
             self._granted = Granted(self._options.asks(self._resources), self._name)
-            if not waited(self._granted, stopped, self._patience, self._name):
+            if not waited(self._granted, stopped, self._patience):
                 self._granted.give_back()
                 self._granted = None
             if stopped.is_set():
@@ -89,7 +89,7 @@ class Held:
                 self._users[granted] = self._users.get(granted, 0) + 1
             good = False
             try:
-                good = waited(granted, stopped, self._patience, self._name)
+                good = waited(granted, stopped, self._patience)
             finally:
                 if not good:
                     self.give(granted)
@@ -165,14 +165,14 @@ def open_step(options: SlurmOptions, job: str, node: str, resources: Resources, 
     return Channel(command, environment, f"node {node} of job {job}", options.silence_s)
 
 
-def waited(granted: Granted, stopped: threading.Event, patience: Patience, name: str) -> bool:
+def waited(granted: Granted, stopped: threading.Event, patience: Patience) -> bool:
     """Whether it was granted; False when `stopped` came first, or Slurm did not answer and it is to be asked for again.
 
     Raises:
         Lost: Slurm refused.
     """
     try:
-        return granted.wait(stopped, lambda waited_s: tell_pending(patience, waited_s, name))
+        return granted.wait(stopped, lambda waited_s: tell_pending(patience, waited_s, granted.name))
     except Lost:
         if controller_answers():
             raise
@@ -192,7 +192,7 @@ def tell_pending(patience: Patience, waited_s: float, name: str) -> None:
         listed = ", ".join(f"job {job} ({state.lower()})" for job, state in rows[:5])
         return f"waiting for Slurm for {waited_s:.0f} s: {listed or 'its job is not listed yet'}"
 
-    patience.tell(waited_s, name, say)
+    patience.tell(waited_s, "pending", say)
 
 
 __all__ = ["Held", "OnHeld", "OwnJob"]

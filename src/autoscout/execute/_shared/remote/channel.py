@@ -7,7 +7,6 @@ import os
 import selectors
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -27,15 +26,6 @@ ENDING_S = 10.0  # and when it was asked to
 # Starts the agent from the folder that we run from, where the machine has it, and else from what is installed there.
 _AGENT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from autoscout.execute._shared.remote.agent import main; main()"
 
-# Asks the kernel to end the client with us: srun waits for its machine for hours, and does not read what we say meanwhile.
-_WITH_US = """
-import ctypes, os, signal, sys
-ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
-if os.getppid() != int(sys.argv[1]):
-    sys.exit(1)
-os.execvp(sys.argv[2], sys.argv[2:])
-"""
-
 
 class Lost(Exception):  # noqa: N818 - no error of ours: a machine went away
     """A machine or the way to it was lost: says nothing about the launch."""
@@ -46,12 +36,10 @@ def agent_command(python: str, silence_s: float, token: str = "", calibrate: boo
     return [python, "-P", "-c", _AGENT, str(PACKAGE.parent), f"{silence_s:g}", token, str(int(calibrate))]
 
 
-def start_client(command: Sequence[str], environment: Mapping[str, str], stderr: int) -> subprocess.Popen[bytes]:
-    """Start a program that ends when we do, in a session of its own: Ctrl-C is for AutoScout, which then decides."""
-    wrapped = [sys.executable, "-I", "-S", "-c", _WITH_US, str(os.getpid()), *command] if sys.platform == "linux" else list(command)
-    return subprocess.Popen(
-        wrapped, env=dict(environment), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, start_new_session=True
-    )
+def start_client(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start a program in a session of its own: Ctrl-C is for AutoScout, which then decides. It ends when its standard input does."""
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, env=dict(environment), start_new_session=True, **streams)
 
 
 def end_client(process: subprocess.Popen[bytes]) -> None:
@@ -90,7 +78,7 @@ class Channel:
         self._reader = Reader()
         self._said = b""
         self._messages: list[tuple[str, Any]] = []
-        self._process = start_client(client, environment, subprocess.PIPE)
+        self._process = start_client(client, environment)
         assert self._process.stdout is not None
         assert self._process.stderr is not None
         self._selector = selectors.DefaultSelector()

@@ -7,11 +7,11 @@ import time
 
 ROUNDS = 3
 _BLOCK = bytes(1 << 20)
-_BLOCKS = 40
+_BLOCKS = 16
 
 
 def probe_s() -> float:
-    """Seconds for the work on one core: hashing and copying, about a tenth of a second; the least disturbed of a few rounds."""
+    """Seconds for the work on one core: hashing and copying, some hundredths of a second; the least disturbed of a few rounds."""
     return min(_round_s() for _ in range(ROUNDS))
 
 

@@ -100,5 +100,5 @@ def test_counters_are_read_from_this_machine() -> None:
 
 def test_the_supervisor_needs_nothing_but_the_standard_library() -> None:
     probe = client._BOOT.replace("program.main()", "print('numpy' in sys.modules, 'autoscout.core' in sys.modules)")
-    command = [sys.executable, "-I", "-S", "-c", probe, str(client.PACKAGE)]
+    command = [sys.executable, "-I", "-S", "-c", probe, str(client.PACKAGE), "child"]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "False False\n"

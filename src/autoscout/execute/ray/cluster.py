@@ -24,7 +24,6 @@ NOISY_THREAD = "ray_listen_error_messages"
 
 _lock = threading.Lock()
 _users = 0  # executors of this process that use the connection we made
-_quiet: Any = None  # what stands in for standard output meanwhile
 
 log = logger(__name__)
 
@@ -71,12 +70,12 @@ def join(options: RayOptions) -> tuple[Head, bool]:
     """
     import ray
 
-    global _users, _quiet  # noqa: PLW0603 - Ray has one connection per process
+    global _users  # noqa: PLW0603 - Ray has one connection per process
     with _lock:
         ours = not (ray.is_initialized() and _users == 0)  # else it is the caller's own and stays as it is
         if ours and _users == 0:
             _start(ray, options)
-            sys.stdout = _quiet = cast(Any, _Quiet(sys.stdout))
+            sys.stdout = cast(Any, _Quiet(sys.stdout))
         _users += int(ours)
         return Head(options.joins if options.joins.startswith("ray://") else _head_address(ray)), ours
 
@@ -85,13 +84,12 @@ def leave(gone: bool) -> None:
     """End the connection with its last user; `gone` when there is nothing to say goodbye to."""
     import ray
 
-    global _users, _quiet  # noqa: PLW0603
+    global _users  # noqa: PLW0603
     with _lock:
         _users -= 1
         if _users == 0:
-            if _quiet is not None and sys.stdout is _quiet:
-                sys.stdout = _quiet.stream
-            _quiet = None
+            if isinstance(sys.stdout, _Quiet):
+                sys.stdout = sys.stdout.stream
             ending = threading.Thread(target=ray.shutdown, name="ray-shutdown", daemon=True)
             ending.start()
             ending.join(ANSWER_S if gone else None)

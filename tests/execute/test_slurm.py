@@ -74,8 +74,8 @@ def test_options_become_flags() -> None:
     assert step[-1] == "--container-mounts=/data"
     assert SlurmOptions(apptainer_image="i.sif").step("7", "n3", Resources(gpus=1))[-4:] == ["apptainer", "exec", "--nv", "i.sif"]
     with pytest.raises(ConfigError) as refused:
-        SlurmOptions(mode="array", nodes=0, time_min=0, silence_s=1, attempts=0)
-    assert {fault.field for fault in refused.value.faults} == {"mode", "nodes", "time_min", "silence_s", "attempts"}
+        SlurmOptions(mode="array", kinds="two", nodes=0, time_min=0, silence_s=1, attempts=0)
+    assert {fault.field for fault in refused.value.faults} == {"mode", "kinds", "nodes", "time_min", "silence_s", "attempts"}
 
 
 @pytest.mark.parametrize(
@@ -94,6 +94,16 @@ def test_gpus_are_those_that_slurm_gives(slurm: SlurmCluster) -> None:
     assert all(len(gpus.split(",")) == 2 and node in ("n3", "n4") for gpus, node in seen), seen
     assert len({tuple(each) for each in seen}) == 3, "no two trials had the same GPUs"
     assert {answer.machine for answer in answers} == {node for _, node in seen}
+
+
+def test_trials_with_gpus_run_on_one_kind_unless_told_otherwise(slurm: SlurmCluster) -> None:
+    launch = shell('echo "$SLURMD_NODENAME"; sleep 2', resources=Resources(gpus=4))
+    seen: dict[str, set[str]] = {}
+    for kinds in ("one", "any"):
+        with SlurmExecutor(SlurmOptions(slots=4, kinds=kinds)) as executor:
+            seen[kinds] = {job.result(120).stdout.strip() for job in [executor.submit(launch) for _ in range(4)]}
+    assert seen["one"] in ({"n1", "n2"}, {"n3", "n4"}), "the others have GPUs of another type"
+    assert seen["any"] == {"n1", "n2", "n3", "n4"}
 
 
 def test_what_slurm_can_never_give_is_refused_at_once(slurm: SlurmCluster) -> None:

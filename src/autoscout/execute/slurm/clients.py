@@ -60,8 +60,13 @@ def partition_nodes(partition: str, gpu_type: str, constraint: str) -> list[Node
         name, cpus, memory_mb, devices, features = line.split("|", 4)
         if plain and constraint not in features.split(","):
             continue
-        gpus = gpu_count(devices, gpu_type)
-        found[name] = Node(name=name, cores=int(cpus.rstrip("+")), gpus=gpus, memory_gb=float(memory_mb.rstrip("+")) / 1024)
+        found[name] = Node(
+            name=name,
+            cores=int(cpus.rstrip("+")),
+            gpus=gpu_count(devices, gpu_type),
+            memory_gb=float(memory_mb.rstrip("+")) / 1024,
+            kind=",".join(sorted(set(re.findall(r"gpu:([A-Za-z][\w.-]*)", devices)))),
+        )
     return list(found.values())
 
 

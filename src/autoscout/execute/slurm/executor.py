@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from collections import Counter
 from dataclasses import replace
 from typing import ClassVar
 
 from autoscout.core.errors import Fault, LaunchError
 from autoscout.core.launch import Launch, Resources
-from autoscout.core.log import logger
+from autoscout.core.log import NOTICES, logger
 from autoscout.core.protocols import Job
 from autoscout.core.worker import is_gone
 from autoscout.execute._shared.allocation import Share, SlotPool
@@ -29,6 +30,7 @@ NODES_S = 30.0  # how long a list of nodes is good for
 HELLO_S = 300.0  # how long a step may take to start on nodes that are ours already
 
 log = logger(__name__)
+notices = logger(NOTICES)
 
 
 class SlurmExecutor(QueuedExecutor):
@@ -90,6 +92,8 @@ class SlurmExecutor(QueuedExecutor):
             if not self._swept:
                 self._sweep()
                 self._swept = True
+            if wanted.gpus:
+                self._choose_kind()
             faults = node_faults(self._partition(), launch.resources, f"launch {launch.name}".strip(), partition)
             if self._held is not None:
                 faults = faults or node_faults(self._partition(), wanted, "executor slurm", partition)
@@ -106,6 +110,23 @@ class SlurmExecutor(QueuedExecutor):
                     Fault(where="executor slurm", field="options", value=" ".join(flags), rule=error.faults[0].rule, fix=fix)
                 ) from error
             self._checked.add(wanted)
+
+    def _choose_kind(self) -> None:
+        """Use GPUs of one type only, where there are several and the user named none."""
+        nodes = [node for node in self._partition() if node.kind]
+        counts = Counter[str]()
+        for node in nodes:
+            counts[node.kind] += node.gpus
+        if self.options.gpu_type or self.options.kinds == "any" or len(counts) < 2:
+            return
+        (best, _), *others = counts.most_common()
+        if "," in best:
+            return  # nodes with several types of their own: only the user knows
+        notices.warning("trials run on GPUs of one type, %s; not used: %s", best, ", ".join(kind for kind, _ in others))
+        self.options = replace(self.options, gpu_type=best)
+        self._nodes = None
+        if self._held is not None:
+            self._held.options = self.options
 
     def _partition(self) -> list[Node]:
         now_s = time.monotonic()

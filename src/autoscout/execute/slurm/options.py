@@ -12,6 +12,7 @@ from autoscout.core.launch import Resources
 from autoscout.execute._shared.executor import LaunchOptions
 
 MODES = ("job", "allocation")
+KINDS = ("one", "any")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +25,9 @@ class SlurmOptions(LaunchOptions):
         account: Who pays.
         qos: Quality of service.
         time_min: Walltime in whole minutes, of each job or of the allocation, which is asked for again when it is over.
-        gpu_type: Type of the GPUs, as Slurm calls it; any when empty.
+        gpu_type: Type of the GPUs, as Slurm calls it.
+        kinds: Where no type is named and the partition has several: `one` uses the type with the most GPUs, so that configurations can be
+            compared; `any` uses all.
         constraint: Features that the nodes must have.
         nodes: Nodes of an allocation.
         gpus_per_node: GPUs of each of them.
@@ -45,6 +48,7 @@ class SlurmOptions(LaunchOptions):
     qos: str = ""
     time_min: float | None = None
     gpu_type: str = ""
+    kinds: str = "one"
     constraint: str = ""
     nodes: int = 1
     gpus_per_node: int = 0
@@ -61,6 +65,7 @@ class SlurmOptions(LaunchOptions):
     def __post_init__(self) -> None:
         at_least_one = "must be at least 1"
         rules = {
+            "kinds": (self.kinds in KINDS, f"must be one of: {', '.join(KINDS)}"),
             "mode": (self.mode in MODES, f"must be one of: {', '.join(MODES)}"),
             "time_min": (self.time_min is None or self.time_min > 0, "must be above zero; leave it out for the partition's own limit"),
             "nodes": (self.nodes >= 1, at_least_one),

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
+import time
 import zipfile
 from collections.abc import Iterator
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -74,7 +78,7 @@ def kubectl(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"{sys.executable} {_kubectl.__file__} {tmp_path_factory.mktemp('state')}"
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 class TestKubernetes(ExecutorSuite):
     """With a stand-in for the cluster: no real one runs in tests."""
 
@@ -82,6 +86,25 @@ class TestKubernetes(ExecutorSuite):
     def executor(self, kubectl: str) -> Iterator[KubernetesExecutor]:
         with KubernetesExecutor(KubernetesOptions(image="x", kubectl=kubectl, python=sys.executable, grace_s=0.5, slots=2)) as executor:
             yield executor
+
+
+@pytest.mark.slow
+def test_a_trial_runs_in_a_pod_and_again_when_its_pod_is_lost(kubectl: str, tmp_path: Path) -> None:
+    state = Path(kubectl.split()[-1])
+    line = 'echo x >> "$WHERE/starts"; if [ $(wc -l < "$WHERE/starts") = 1 ]; then sleep 3600; fi; echo done'
+    options = KubernetesOptions(image="x", kubectl=kubectl, python=sys.executable, grace_s=0.5)
+    with KubernetesExecutor(options) as executor:
+        job = executor.submit(Launch(argv=(line,), shell=True, env={"WHERE": str(tmp_path)}))
+        deadline_s = time.monotonic() + 60
+        while not (tmp_path / "starts").exists():
+            assert time.monotonic() < deadline_s
+            time.sleep(0.05)
+        (pod,) = state.glob("pod-*/pod.json")
+        os.killpg(json.loads(pod.read_text())["pid"], signal.SIGKILL)
+        completed = job.result(60)
+    assert (completed.returncode, completed.stdout, completed.machine) == (0, "done\n", "k1")
+    assert (tmp_path / "starts").read_text() == "x\nx\n"
+    assert not list(state.glob("pod-*")), "nothing is left"
 
 
 def test_a_cluster_that_does_not_answer_is_told() -> None:

@@ -18,7 +18,7 @@ from autoscout.core.launch import Launch, Resources
 from autoscout.execute.slurm.clients import gpu_count
 from autoscout.execute.slurm.executor import SlurmExecutor
 from autoscout.execute.slurm.options import SlurmOptions
-from autoscout.testing.executor import ExecutorSuite
+from autoscout.testing.executor import ExecutorSuite, StopSuite
 from autoscout.testing.slurm import SlurmCluster
 
 pytestmark = pytest.mark.slow
@@ -35,12 +35,26 @@ def shell(line: str, **launch: object) -> Launch:
     return Launch(argv=(line,), shell=True, **launch)  # type: ignore[arg-type]
 
 
+@pytest.fixture
+def jobs_executor(slurm: SlurmCluster) -> Iterator[SlurmExecutor]:
+    with SlurmExecutor(SlurmOptions(grace_s=0.5, slots=2)) as executor:
+        yield executor
+    assert not slurm.jobs()
+
+
+class TestJobsEnd(StopSuite):
+    """The part of the contract in which a job of its own differs from a step of an allocation."""
+
+    @pytest.fixture
+    def executor(self, jobs_executor: SlurmExecutor) -> SlurmExecutor:
+        return jobs_executor
+
+
+@pytest.mark.soak
 class TestJobs(ExecutorSuite):
     @pytest.fixture
-    def executor(self, slurm: SlurmCluster) -> Iterator[SlurmExecutor]:
-        with SlurmExecutor(SlurmOptions(grace_s=0.5, slots=2)) as executor:
-            yield executor
-        assert not slurm.jobs()
+    def executor(self, jobs_executor: SlurmExecutor) -> SlurmExecutor:
+        return jobs_executor
 
 
 class TestHeldAllocation(ExecutorSuite):

@@ -96,8 +96,9 @@ class OwnPods:
 
     def take(self, share: Share, stopped: threading.Event) -> tuple[Share, ...] | None:  # noqa: ARG002 - the cluster chooses the machines
         apply(self._options, job(self._name, self._study, self._resources, self._options))
-        started_s = time.monotonic()
-        while not stopped.wait(LOOK_S):
+        started_s, pause_s = time.monotonic(), LOOK_S / 8
+        while not stopped.wait(pause_s):
+            pause_s = min(LOOK_S, pause_s * 2)
             pods = ask(self._options, "get", "pods", f"--selector=job-name={self._name}", "--output=json").get("items", [])
             running = [pod for pod in pods if pod["status"].get("phase") == "Running"]
             failed = next((pod for pod in pods if pod["status"].get("phase") == "Failed"), None)

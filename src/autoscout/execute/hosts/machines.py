@@ -83,9 +83,9 @@ class Machines:
         """Whether the machine sees the folder of the trials."""
         return self.hellos[host].sees if self.options.shared is None else self.options.shared
 
-    def open(self, host: str, calibrate: bool = False) -> Channel:
+    def open(self, host: str) -> Channel:
         """A way to a machine."""
-        command = agent_command(self.options.interpreter, self.options.silence_s, str(self._token), calibrate)
+        command = agent_command(self.options.interpreter, self.options.silence_s, str(self._token))
         return Channel(self.options.reach(host, command), os.environ, host, self.options.silence_s)
 
     def lost(self, host: str, why: str) -> None:
@@ -120,7 +120,7 @@ class Machines:
         return problems
 
     def _first_time(self, host: str) -> Hello:
-        channel = self.open(host, calibrate=True)
+        channel = self.open(host)
         try:
             hello = channel.hello(self._closed, HELLO_S)
         finally:
@@ -197,9 +197,6 @@ class OnHosts:
 
     def ended(self, part: Share, completed: Completed) -> Completed:
         self._machines.judge(part.machine, completed)
-        probe_s = self._machines.hellos[part.machine].probe_s
-        conditions = {**completed.conditions, **({"machine_probe_s": round(probe_s, 5)} if probe_s is not None else {})}
-        completed = replace(completed, conditions=conditions)
         if not completed.folder or self._machines.shares_folder(part.machine):
             return completed
         here = self._folder / Path(completed.folder).name

@@ -119,9 +119,8 @@ class OwnPods:
         return hello.address
 
     def ended(self, part: Share, completed: Completed) -> Completed:
-        conditions = dict(completed.conditions)
         folder = completed.folder if self._options.claim else ""
-        return replace(completed, conditions=conditions, folder=folder, machine=self._nodes.get(part.machine, ""))
+        return replace(completed, folder=folder, machine=self._nodes.get(part.machine, ""))
 
     def lost(self, part: Share, why: str) -> None:
         """Nothing to do: the next try gets a Job of its own."""

@@ -46,7 +46,7 @@ def job(name: str, study: str, resources: Resources, options: KubernetesOptions)
     container = {
         "name": "trial",
         "image": options.image,
-        "command": [options.python, "-P", "-c", _START, f"{CODE}/agent.zip", UNPACKED, f"{options.silence_s:g}", "", "0"],
+        "command": [options.python, "-P", "-c", _START, f"{CODE}/agent.zip", UNPACKED, f"{options.silence_s:g}", ""],
         "stdin": True,
         "stdinOnce": True,
         "resources": _resources(resources, options.gpu_resource),

@@ -12,6 +12,8 @@ from typing import Any
 from autoscout.core.launch import Completed, Resources
 from autoscout.execute._shared.queue import Run
 from autoscout.execute._shared.remote.asked import Asked
+from autoscout.execute._shared.remote.speed import probe_s
+from autoscout.execute._shared.remote.trial import PROBE
 from autoscout.execute.ray.options import RayOptions
 
 
@@ -30,8 +32,9 @@ class Worker:
         import ray
 
         assert self._run is not None
-        node = str(ray.get_runtime_context().get_node_id())
-        return replace(self._run.run(), machine=f"{socket.gethostname()}/{node[:8]}")
+        node, speed = str(ray.get_runtime_context().get_node_id()), {PROBE: round(probe_s(), 5)}
+        completed = self._run.run()
+        return replace(completed, machine=f"{socket.gethostname()}/{node[:8]}", conditions={**completed.conditions, **speed})
 
     def stop(self) -> None:
         if self._run is not None:

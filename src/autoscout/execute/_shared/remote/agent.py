@@ -39,7 +39,7 @@ class Hello:
         kind: Equal for machines with the same processor, memory and GPUs.
         port: One that was free a moment ago, for the processes of a launch to meet at.
         sees: Whether a file that the other end named is there: whether the two share a file system.
-        probe_s: Seconds that a fixed piece of work took; None when not asked for.
+        probe_s: Seconds that a fixed piece of work took.
     """
 
     host: str
@@ -50,7 +50,7 @@ class Hello:
     kind: str
     port: int
     sees: bool
-    probe_s: float | None = None
+    probe_s: float
 
 
 class Agent:
@@ -59,13 +59,11 @@ class Agent:
     Args:
         silence_s: How long to hear nothing before the other end is taken for gone.
         token: A file of the other end.
-        calibrate: Whether to measure how fast the machine is.
     """
 
-    def __init__(self, silence_s: float, token: str = "", calibrate: bool = False) -> None:
+    def __init__(self, silence_s: float, token: str = "") -> None:
         self._silence_s = silence_s
         self._token = token
-        self._calibrate = calibrate
         self._voice = threading.Lock()
         self._mouth = os.dup(1)
         os.dup2(2, 1)  # whatever else this process prints is no message
@@ -92,7 +90,7 @@ class Agent:
                     return self._abandon()
                 heard_s = now_s
                 if not greeted:  # the other end speaks first: whoever attaches to a running program misses what it said before
-                    self._say(HELLO, hello(self._token, self._calibrate))
+                    self._say(HELLO, hello(self._token))
                     greeted = True
                 for kind, body in reader.feed(data):
                     self._obey(kind, body)
@@ -157,7 +155,7 @@ class Agent:
                 self._voice.release()
 
 
-def hello(token: str = "", calibrate: bool = False) -> Hello:
+def hello(token: str = "") -> Hello:
     """This machine."""
     cores, gpus, memory_gb = machine_cores(), present_gpus(), machine_memory_gb()
     names = sorted(gpu.name for gpu in read_gpus())
@@ -173,7 +171,7 @@ def hello(token: str = "", calibrate: bool = False) -> Hello:
         kind=f"{_processor()}, {len(cores)} cores, {round(memory_gb)} GB" + "".join(f", {name}" for name in names),
         port=port,
         sees=bool(token) and os.path.exists(token),  # noqa: PTH110 - a path of another machine
-        probe_s=probe_s() if calibrate else None,
+        probe_s=probe_s(),
     )
 
 
@@ -196,9 +194,8 @@ def _processor() -> str:
 
 
 def main() -> None:
-    """`agent SILENCE_S TOKEN CALIBRATE`."""
-    silence_s, token, calibrate = sys.argv[1:4]
-    code = Agent(float(silence_s), token, calibrate == "1").serve()
+    """`agent SILENCE_S TOKEN`."""
+    code = Agent(float(sys.argv[1]), sys.argv[2]).serve()
     sys.stdout.flush()
     os._exit(code)  # a stuck worker thread must not keep the machine
 

@@ -31,9 +31,9 @@ class Lost(Exception):  # noqa: N818 - no error of ours: a machine went away
     """A machine or the way to it was lost: says nothing about the launch."""
 
 
-def agent_command(python: str, silence_s: float, token: str = "", calibrate: bool = False) -> list[str]:
+def agent_command(python: str, silence_s: float, token: str = "") -> list[str]:
     """What to start on a machine."""
-    return [python, "-P", "-c", _AGENT, str(PACKAGE.parent), f"{silence_s:g}", token, str(int(calibrate))]
+    return [python, "-P", "-c", _AGENT, str(PACKAGE.parent), f"{silence_s:g}", token]
 
 
 def start_client(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -124,11 +124,6 @@ class Channel:
             if kind == DONE:
                 completed: Completed = body
                 return unpacked(completed) if packed else completed
-
-    def ready(self) -> bool:
-        """Look for messages without waiting; whether the agent has said how it ended."""
-        self._listen(0.0)
-        return any(kind in (DONE, LOST) for kind, _ in self._messages)
 
     def close(self) -> None:
         """End the client, and with it the agent and what it runs."""

@@ -19,6 +19,9 @@ from autoscout.execute._shared.remote.asked import Asked
 from autoscout.execute._shared.remote.channel import Channel, Lost
 from autoscout.execute._shared.remote.rendezvous import place_environment, with_hostfile
 
+PROBE = "machine_probe_s"
+"""Condition: seconds that a fixed piece of work took on the machine of a trial, just before it."""
+
 notices = logger(NOTICES)
 
 
@@ -116,7 +119,7 @@ class RemoteTrial:
                 hellos.append(hello)
             for channel, asked in zip(channels, self._asks(hellos), strict=True):
                 channel.begin(asked)
-            return self._joined(self._results(channels))
+            return self._joined(self._results(channels), hellos)
 
     def _asks(self, hellos: Sequence[Hello]) -> list[Asked]:
         """What each machine is asked."""
@@ -167,9 +170,11 @@ class RemoteTrial:
                 self._place.lost(self._parts[number], str(error))
             raise
 
-    def _joined(self, answers: Sequence[Completed]) -> Completed:
+    def _joined(self, answers: Sequence[Completed], hellos: Sequence[Hello]) -> Completed:
         """One answer for all machines: the first one's, or the first failure that was not caused by ending the others."""
-        ended = [_named(part, self._place.ended(part, answer)) for part, answer in zip(self._parts, answers, strict=True)]
+        ended = [
+            _placed(part, hello, self._place.ended(part, answer)) for part, hello, answer in zip(self._parts, hellos, answers, strict=True)
+        ]
         if self._stopped.is_set() or len(ended) == 1:
             return ended[0] if len(ended) == 1 else replace(ended[0], returncode=None, cancelled=True)
         bad = [answer for answer in ended if answer.returncode != 0 and not answer.cancelled]
@@ -185,8 +190,10 @@ class RemoteTrial:
         )
 
 
-def _named(part: Share, completed: Completed) -> Completed:
-    return completed if completed.machine else replace(completed, machine=part.machine)
+def _placed(part: Share, hello: Hello, completed: Completed) -> Completed:
+    """With the machine among the circumstances: its name, and how fast it was just before."""
+    conditions = {**completed.conditions, PROBE: round(hello.probe_s, 5)}
+    return replace(completed, machine=completed.machine or part.machine, conditions=conditions)
 
 
 __all__ = ["Attempts", "Place", "RemoteTrial"]

@@ -1,0 +1,48 @@
+"""What can be said of the Ray executor without Ray."""
+
+from __future__ import annotations
+
+import io
+import threading
+
+import pytest
+
+from autoscout.core.errors import ClusterError, ConfigError
+from autoscout.execute.ray.cluster import NOISY_THREAD, Head, _Quiet, _refuse_silent
+from autoscout.execute.ray.options import RayOptions
+
+
+def test_the_address_is_the_option_or_rays_own_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    assert RayOptions().joins == ""
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.7:6379")
+    assert RayOptions().joins == "10.0.0.7:6379"
+    assert RayOptions(address="auto").joins == "auto"
+    assert RayOptions(address="local").joins == "", "a Ray of our own, whatever the variable says"
+    with pytest.raises(ConfigError, match="for a Ray started here"):
+        RayOptions(cpus=4)
+
+
+def test_what_ray_prints_on_its_own_is_left_out_and_the_rest_is_not() -> None:
+    stream = io.StringIO()
+    quiet = _Quiet(stream)  # type: ignore[arg-type]
+    noisy = threading.Thread(target=lambda: quiet.write("(raylet) a worker died ...\n"), name=NOISY_THREAD)
+    noisy.start()
+    noisy.join()
+    quiet.write("ours\n")
+    quiet.flush()
+    assert stream.getvalue() == "ours\n"
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1"])
+def test_an_address_at_which_nobody_answers_is_refused(address: str) -> None:
+    with pytest.raises(ClusterError, match="Ray cannot be reached"):
+        _refuse_silent(address)
+
+
+def test_a_head_that_does_not_answer_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autoscout.execute.ray.cluster.LOOK_S", 0.01)
+    head = Head("127.0.0.1:1")
+    assert head.gone.wait(30)
+    assert "does not answer any more" in str(head.error())
+    head.close()

@@ -41,7 +41,7 @@ class SlurmExecutor(QueuedExecutor):
     its jobs end too.
     """
 
-    programs: ClassVar[tuple[str, ...]] = ("salloc", "srun", "squeue", "scancel", "sinfo", "scontrol")
+    programs: ClassVar[tuple[str, ...]] = ("salloc", "srun", "sbatch", "squeue", "scancel", "sinfo", "scontrol")
 
     def __init__(self, options: SlurmOptions | None = None) -> None:
         self.options = options or SlurmOptions()
@@ -72,9 +72,8 @@ class SlurmExecutor(QueuedExecutor):
         super().close()
 
     def _prepare(self, asked: Asked, share: Share, attempts: Attempts) -> Run:
-        resources = asked.launch.resources
-        own = OwnJob(self.options, resources, self._name, self._patience)
-        place: Place = own if self._held is None else OnHeld(self._held, resources)
+        own = OwnJob(self.options, asked.launch.resources, self._name, self._patience)
+        place: Place = own if self._held is None else OnHeld(self._held)
         return RemoteTrial(asked, share, place, attempts, HELLO_S)
 
     def _held_nodes(self) -> list[Node]:
@@ -92,8 +91,8 @@ class SlurmExecutor(QueuedExecutor):
             if not self._swept:
                 self._sweep()
                 self._swept = True
-            if wanted.gpus:
-                self._choose_kind()
+            if wanted.gpus and not self.options.gpu_type and self.options.kinds == "one":
+                self._choose_kind(wanted)
             faults = node_faults(self._partition(), launch.resources, f"launch {launch.name}".strip(), partition)
             if self._held is not None:
                 faults = faults or node_faults(self._partition(), wanted, "executor slurm", partition)
@@ -111,18 +110,17 @@ class SlurmExecutor(QueuedExecutor):
                 ) from error
             self._checked.add(wanted)
 
-    def _choose_kind(self) -> None:
-        """Use GPUs of one type only, where there are several and the user named none."""
-        nodes = [node for node in self._partition() if node.kind]
+    def _choose_kind(self, wanted: Resources) -> None:
+        """Use GPUs of one type only, where there are several and the user named none: of those that hold the launch, the one with most."""
         counts = Counter[str]()
-        for node in nodes:
-            counts[node.kind] += node.gpus
-        if self.options.gpu_type or self.options.kinds == "any" or len(counts) < 2:
+        for node in self._partition():
+            counts[node.kind] += node.gpus if node.holds(wanted) else 0
+        if len(counts) < 2 or not counts.total():
             return
         (best, _), *others = counts.most_common()
-        if "," in best:
-            return  # nodes with several types of their own: only the user knows
-        notices.warning("trials run on GPUs of one type, %s; not used: %s", best, ", ".join(kind for kind, _ in others))
+        if not best or "," in best:
+            return  # nodes with several types of their own, or without a name for it: only the user knows
+        notices.warning("trials run on GPUs of one type, %s; not used: %s", best, ", ".join(kind or "without a type" for kind, _ in others))
         self.options = replace(self.options, gpu_type=best)
         self._nodes = None
         if self._held is not None:

@@ -109,6 +109,12 @@ class Held:
         if old:
             granted.give_back()
 
+    def retire(self, granted: Granted) -> None:
+        """Something of it was lost: start nothing there any more. Slurm notices a dead node much later than we do."""
+        with self._lock:
+            if self._current is granted:
+                self._current = None
+
     def close(self) -> None:
         with self._lock:
             self._closed = True
@@ -125,9 +131,8 @@ class Held:
 class OnHeld:
     """One launch on the allocation of the study. The pool numbers its nodes; which ones they are is known when it is granted."""
 
-    def __init__(self, held: Held, resources: Resources) -> None:
+    def __init__(self, held: Held) -> None:
         self._held = held
-        self._resources = resources
         self._granted: Granted | None = None
         self._wall_s = 0.0
 
@@ -150,8 +155,9 @@ class OnHeld:
         self._wall_s = max(self._wall_s, completed.wall_s)
         return completed
 
-    def lost(self, part: Share, why: str) -> None:
-        """Nothing to do: Slurm ends an allocation whose node fails, and the next try asks for another."""
+    def lost(self, part: Share, why: str) -> None:  # noqa: ARG002
+        if self._granted is not None:
+            self._held.retire(self._granted)
 
     def give(self) -> None:
         if self._granted is not None:

@@ -132,9 +132,10 @@ def test_what_slurm_can_never_give_is_refused_at_once(slurm: SlurmCluster) -> No
         executor.submit(Launch(argv=("true",)))
 
 
-def test_a_trial_whose_node_dies_runs_again_elsewhere(slurm: SlurmCluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["job", "allocation"])
+def test_a_trial_whose_node_dies_runs_again_elsewhere(slurm: SlurmCluster, tmp_path: Path, mode: str) -> None:
     line = 'echo "$SLURMD_NODENAME" >> "$WHERE/nodes"; if [ $(wc -l < "$WHERE/nodes") = 1 ]; then sleep 3600; fi; echo done'
-    with SlurmExecutor(SlurmOptions(constraint="a100", silence_s=10)) as executor:
+    with SlurmExecutor(SlurmOptions(mode=mode, constraint="a100", silence_s=10)) as executor:
         job = executor.submit(shell(line, env={"WHERE": str(tmp_path)}))
         until((tmp_path / "nodes").exists, "the trial runs")
         first = (tmp_path / "nodes").read_text().strip()

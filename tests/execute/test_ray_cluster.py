@@ -15,6 +15,7 @@ import pytest
 
 from autoscout.core.errors import LaunchError
 from autoscout.core.launch import Launch, Resources
+from autoscout.execute._shared.threads import THREAD_VARIABLES
 from autoscout.execute.ray.executor import RayExecutor
 from autoscout.execute.ray.options import RayOptions
 from autoscout.testing.executor import ExecutorSuite
@@ -30,6 +31,8 @@ def cluster() -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("RAY_raylet_start_wait_time_s", "120")
         environment.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        for name in THREAD_VARIABLES:
+            environment.delenv(name, raising=False)
         made = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "num_gpus": 0, "include_dashboard": False})
         made.add_node(num_cpus=2, num_gpus=0)
         made.add_node(num_cpus=1, num_gpus=1, resources={"special": 1})

@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from autoscout.core.launch import Completed, Resources
@@ -22,8 +23,10 @@ class Worker:
 
     def __init__(self) -> None:
         self._run: Run | None = None
-        # Ray sets it to the CPUs of the actor before a program can; the trial's share of the machine says what is right.
-        os.environ.pop("OMP_NUM_THREADS", None)
+        if not _is_users_own(
+            "OMP_NUM_THREADS"
+        ):  # Ray sets it to the CPUs of the actor; the trial's share of the machine says what is right
+            os.environ.pop("OMP_NUM_THREADS", None)
 
     def prepare(self, asked: Asked) -> None:
         self._run = asked.run()
@@ -118,3 +121,11 @@ class Actors:
             asked["resources"] = dict(self._options.resources)
         kind = ray.remote(Worker).options(num_cpus=resources.cpus, num_gpus=resources.gpus, max_concurrency=2, max_restarts=0, **asked)
         return kind.remote()
+
+
+def _is_users_own(name: str) -> bool:
+    """Whether a variable was set when Ray was started on this machine: then its daemon, our parent, has it too."""
+    try:
+        return f"{name}=".encode() in Path(f"/proc/{os.getppid()}/environ").read_bytes()
+    except OSError:
+        return False

@@ -124,7 +124,7 @@ def test_an_address_without_ray_is_told() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert ran.returncode == 1
-    assert "LaunchError" in ran.stderr
+    assert "ClusterError" in ran.stderr
     assert "Ray cannot be reached" in ran.stderr
 
 

@@ -38,8 +38,8 @@ def agent_command(python: str, silence_s: float, token: str = "") -> list[str]:
 
 def start_client(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """Start a program in a session of its own: Ctrl-C is for AutoScout, which then decides. It ends when its standard input does."""
-    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(command, env=dict(environment), start_new_session=True, **streams)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, env=dict(environment), start_new_session=True, stdin=pipe, stdout=pipe, stderr=pipe)
 
 
 def end_client(process: subprocess.Popen[bytes]) -> None:

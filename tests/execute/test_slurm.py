@@ -199,7 +199,8 @@ with SlurmExecutor(SlurmOptions(mode=sys.argv[2], slots=2)) as executor:
 def clients(slurm: SlurmCluster) -> list[int]:
     """Programs of ours that talk to this cluster."""
     marked = [pid for pid, value in processes.marked("SLURM_CONF") if value == slurm.environment["SLURM_CONF"] and pid != os.getpid()]
-    return [pid for pid in processes.running(marked) if b"autoscout-" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    words = (b"--job-name=autoscout-", b"--jobid=")
+    return [pid for pid in processes.running(marked) if any(word in Path(f"/proc/{pid}/cmdline").read_bytes() for word in words)]
 
 
 @pytest.mark.parametrize("mode", ["job", "allocation"])

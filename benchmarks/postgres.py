@@ -1,7 +1,7 @@
 """PostgreSQL under pgbench, tuned for real: `python -m benchmarks.postgres [--budget TIME] [--results FOLDER] [--json] [--write]`.
 
-Runs recipes/postgres.yaml, about seven minutes. Told are the gain, its price, and for each handed-over change what it contributes and
-whether that was measured.
+Runs recipes/postgres.yaml twice, about twelve minutes each. Told are the gain, its price, and for each handed-over change what it
+contributes and whether that was measured.
 """
 
 from __future__ import annotations

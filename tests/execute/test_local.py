@@ -332,8 +332,7 @@ def test_when_both_are_killed_the_next_autoscout_cleans_up(start_owner: StartOwn
         os.kill(pid, signal.SIGSTOP)  # so that neither can react to the death of the other
     for pid in [*supervisors, owner.pid]:
         os.kill(pid, signal.SIGKILL)
-    owner.wait()
-    assert alive(escaped), "nobody was left to end it"
+    owner.wait()  # from here on any AutoScout of this machine ends the escaped child, that of another test too
     client.sweep_orphans.cache_clear()
     with LocalExecutor() as executor:
         finish(executor, shell("true"))

@@ -219,6 +219,7 @@ def test_nothing_outlives_a_killed_tuner(slurm: SlurmCluster, tmp_path: Path, mo
         process.wait()
 
 
+@pytest.mark.soak  # needs all four nodes, which come back minutes after other tests have killed one
 def test_a_job_that_waits_is_cancelled_with_its_tuner(slurm: SlurmCluster, tmp_path: Path) -> None:
     blocker = slurm.run("sbatch", "--parsable", "--nodes=4", "--exclusive", "--wrap", "sleep 3600").strip()
     try:

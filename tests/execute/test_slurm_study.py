@@ -14,7 +14,7 @@ import pytest
 
 from autoscout.testing.slurm import SlurmCluster
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.soak  # on a busy machine Slurm takes minutes to notice
 
 CAMPAIGN = """
 system: command

@@ -85,7 +85,7 @@ execute: {{executor: slurm, options: {{mode: allocation, nodes: 2, cpus_per_node
 """
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.adapters
 def test_training_on_two_nodes_is_tuned_end_to_end(slurm: SlurmCluster, tmp_path: Path) -> None:
     """A larger batch trains more samples in a second, by far more than the noise."""

@@ -49,6 +49,8 @@ def _measured(result: Mapping[str, Any], completed: Completed, log: str) -> Meas
     samples = {name: row for name, row in rows.items() if row is not None}
     if metrics is None or bounds is None or len(samples) < len(rows):
         return _failure(Status.WRONG_OUTPUT, "left a result whose metrics are not numbers", completed, log, result)
+    if not metrics and not bounds:
+        return _failure(Status.WRONG_OUTPUT, "left a result without any metric", completed, log, result)
     if completed.peak_memory_gb > 0:
         metrics.setdefault("peak_mem_gib", completed.peak_memory_gb)
     return Measurement(

@@ -95,7 +95,8 @@ def test_a_lost_worker_is_an_answer_and_its_trial_goes_too(cluster: Path, tmp_pa
 
 def test_a_trial_that_finds_no_room_can_be_cancelled(cluster: Path, tmp_path: Path) -> None:
     with RayExecutor(RayOptions(slots=2)) as executor:
-        first = executor.submit(Launch(argv=("sleep 3600",), shell=True, resources=Resources(cpus=2)))
+        first = executor.submit(Launch(argv=(f"touch {tmp_path}/begun; sleep 3600",), shell=True, resources=Resources(cpus=2)))
+        until((tmp_path / "begun").exists, "the first runs")
         second = executor.submit(Launch(argv=("true",), resources=Resources(cpus=2)))
         time.sleep(1.0)
         assert not second.done(), "Ray has two CPUs, and both are taken"

@@ -16,7 +16,7 @@ SECTIONS = {
     "Training": ["pytorch", "megatron", "deepspeed", "finetuning", "mixed-gpus"],
     "Anything else": ["command", "python", "space", "grid"],
     "Schedulers": ["schedulers", "scheduler-sessions", "autosched", "scheduler-control"],
-    "Where trials run": ["executors", "clusters", "shared-gpus", "store"],
+    "Where trials run": ["executors", "clusters", "ray", "kubernetes", "shared-gpus", "store"],
     "Reading the answer": ["answer", "report", "dashboard", "goals", "expensive", "scripts"],
     "How it searches": ["hybrid", "simulators", "calibrating", "benchmark", "ablation"],
 }

@@ -325,3 +325,9 @@ def test_adapters_name_the_extra_that_is_missing(name: str) -> None:
 def test_options_are_checked(options: Callable[[], object], field: str) -> None:
     with pytest.raises(ConfigError, match=field):
         options()
+
+
+def test_gpus_are_known_also_where_the_model_is_not() -> None:
+    known = Model.of({"layers": 24}, {"model": "nobody-knows-it"}, {"gpus": "8xA100-80+4xA40"})
+    assert known.shape is None
+    assert (known.layers, known.gpus, len(known.kinds)) == (24.0, 12.0, 2)

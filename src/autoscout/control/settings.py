@@ -9,12 +9,11 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from autoscout.common.document import load
 from autoscout.common.fields import faults_from
 from autoscout.control.bounds import Bounds
 from autoscout.control.decide import Tuning
 from autoscout.core.errors import ConfigError, Fault
-from autoscout.study.campaign import Block, Duration, Scalar, places_of
+from autoscout.study.campaign import Block, Duration, Scalar, read_document
 
 
 class BoundsBlock(Block):
@@ -108,11 +107,7 @@ def read_settings(path: Path) -> Settings:
     Raises:
         ConfigError: all faults of the file at once, each with its line.
     """
-    root = load(path)
-    faults: list[Fault] = []
-    places = places_of(root, faults)
-    if faults:
-        raise ConfigError(faults)
+    root, places = read_document(path)
     return build_settings(root.value, str(path), places, path.absolute().parent)
 
 

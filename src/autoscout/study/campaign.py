@@ -261,14 +261,24 @@ def read_campaign(path: Path, change: Callable[[Mapping[str, Any]], Mapping[str,
     Raises:
         ConfigError: all faults of the file at once, each with its line.
     """
+    root, places = read_document(path)
+    campaign = build_campaign(change(root.value), where=str(path), places=places)
+    campaign._space_block = root.entries([]).get("space")
+    return campaign
+
+
+def read_document(path: Path) -> tuple[Item, dict[Place, str]]:
+    """A YAML file, and where each of its values stands.
+
+    Raises:
+        ConfigError: it cannot be read, or keys stand twice.
+    """
     root = load(path)
     faults: list[Fault] = []
     places = places_of(root, faults)
     if faults:
         raise ConfigError(faults)
-    campaign = build_campaign(change(root.value), where=str(path), places=places)
-    campaign._space_block = root.entries([]).get("space")
-    return campaign
+    return root, places
 
 
 def places_of(item: Item, faults: list[Fault], path: Place = ()) -> dict[Place, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -78,15 +79,14 @@ class Model:
         if isinstance(load.get("sequence"), (int, float)):
             given.setdefault("seq_len", float(load["sequence"]))
         named, text = load.get("model"), machines.get("gpus")
-        try:
-            if isinstance(named, str):
+        if isinstance(named, str):
+            with suppress(ConfigError):  # a model that nobody knows: the facts must do
                 shape = model(named)
                 given |= {"layers": float(shape.layers), "hidden": float(shape.hidden), "vocab": float(shape.vocab), "shape": shape}
-            if isinstance(text, str) and not text.strip().isdecimal():
+        if isinstance(text, str) and not text.strip().isdecimal():
+            with suppress(ConfigError):  # the same for GPUs
                 found = cluster(text, machines.get("hardware_file"), nic_gbps=float(machines.get("nic_gbps") or 0.0))
                 given |= {"gpus": float(found.gpus), "memory_gb": found.groups[0][0].memory_gb, "cluster": found}
-        except ConfigError:
-            pass  # a model or a GPU that nobody knows: the facts must do
         return cls(**given)
 
     @property

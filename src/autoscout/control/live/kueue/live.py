@@ -3,42 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, ClassVar
 
 import yaml
 from pydantic import Field
 
-from autoscout.common.fields import Block, read_fields, refuse_if
+from autoscout.common.fields import read_fields, refuse_if
 from autoscout.control.live._shared import kubernetes
-from autoscout.control.live._shared.kubernetes import Json, KubernetesJob, Objects, Setting, Target
+from autoscout.control.live._shared.kubernetes import Json, KubernetesJob, Setting, Target
+from autoscout.control.live._shared.scheduler import KubernetesOptions, KubernetesScheduler
 from autoscout.control.live._shared.schema import broken_rules
 from autoscout.control.live.kueue.schema import CLUSTER_QUEUE, CONFIG_MAP, LOCAL_QUEUE
-from autoscout.control.protocol import Plan, Sight
-from autoscout.core.clock import Clock, RealClock
-from autoscout.core.config import Config, Value
+from autoscout.core.clock import Clock
+from autoscout.core.config import Value
 from autoscout.core.errors import Fault
-from autoscout.sched.cluster import Cluster
-from autoscout.sched.schedulers.fifo import FIFO
-from autoscout.space import Space
 
 MANAGER_FILE = "controller_manager_config.yaml"
 """Entry of the config map that holds the configuration of Kueue's manager."""
 
 
-class _Options(Block):
+class _Options(KubernetesOptions):
     cluster_queue: str = Field(min_length=1)
     flavor: str = "default-flavor"
-    resource: str = "nvidia.com/gpu"
     local_queues: list[str] = Field(default_factory=list)
     manager: str = ""
-    objects: str = ""
-    command: list[str] = Field(default=["kubectl"], min_length=1)
-    apply: bool = False
-    timeout_s: float = Field(30.0, gt=0)
 
 
-class Kueue:
+class Kueue(KubernetesScheduler):
     """One ClusterQueue of Kueue with its LocalQueues.
 
     The order of the queue is simulated as first come, first served, with or without overtaking; quotas, borrowing and preemption are
@@ -53,7 +44,7 @@ class Kueue:
         ConfigError: all faults of the options at once.
     """
 
-    model: ClassVar[str] = "fifo"
+    jobs: ClassVar[str] = "workloads.kueue.x-k8s.io"
 
     def __init__(self, options: Mapping[str, Any], clock: Clock | None = None) -> None:
         read, faults = read_fields(_Options, options, "live")
@@ -62,34 +53,12 @@ class Kueue:
                 faults.append(Fault(where="live", value=name, rule="must read NAMESPACE/NAME"))
         refuse_if(faults)
         assert read is not None
-        self._options = read
-        self.clock: Clock = clock or RealClock()
-        self.pinned = Config(placement="consolidated")
-        self._objects: Objects = (
-            kubernetes.Manifests.read(Path(read.objects))
-            if read.objects
-            else kubernetes.Kubectl(command=tuple(read.command), timeout_s=read.timeout_s, may_change=read.apply)
-        )
-        self._settings = _settings(read)
-
-    def space(self, cluster: Cluster) -> Space:
-        space = FIFO.space(cluster)
-        return Space([space.knobs["overtake"], space.knobs["placement"].only("consolidated")])
-
-    def settings(self) -> Config:
-        return kubernetes.settings_of(self._objects, self._settings)
-
-    def look(self) -> Sight:
-        at_s = self.clock.now_s()
-        jobs = [self._job(item) for item in self._objects.all("workloads.kueue.x-k8s.io")]
-        cluster = kubernetes.nodes_of(self._objects, self._options.resource)
-        snapshot = kubernetes.snapshot_of(jobs, at_s)
-        return Sight(at_s=at_s, cluster=cluster, snapshot=snapshot, events=kubernetes.events_of(jobs), settings=self.settings())
+        super().__init__(read, _settings(read), clock)
 
     def _job(self, item: Json) -> KubernetesJob:
         about, spec = item.get("metadata", {}), item.get("spec", {})
         gpus = sum(
-            float(each.get("count", 1)) * kubernetes.pod_gpus(each.get("template", {}).get("spec", {}), self._options.resource)
+            float(each.get("count", 1)) * kubernetes.pod_gpus(each.get("template", {}).get("spec", {}), self._resource)
             for each in spec.get("podSets", []) or []
         )
         return KubernetesJob(
@@ -101,35 +70,21 @@ class Kueue:
             end_s=kubernetes.condition_s(item, "Finished"),
         )
 
-    def plan(self, after: Config) -> Plan:
-        return kubernetes.plan_of(self._objects, self._settings, after, _check)
-
-    def apply(self, plan: Plan) -> None:
-        kubernetes.send(self._objects, self._settings, plan.data["patches"])
-
-    def restore(self, plan: Plan) -> None:
-        if self.stored(plan) != "before":
-            kubernetes.send(self._objects, self._settings, plan.data["back"])
-
-    def stored(self, plan: Plan) -> str:
-        return kubernetes.stored_of(self.settings(), plan)
-
-
-def _check(key: str, item: Json) -> list[Fault]:
-    kind = key.split("/")[0]
-    schema = LOCAL_QUEUE if kind.startswith("localqueue") else CLUSTER_QUEUE if kind.startswith("clusterqueue") else CONFIG_MAP
-    faults = broken_rules(item, schema, key)
-    spec = item.get("spec", {})
-    quotas = [
-        resource for group in spec.get("resourceGroups", []) for flavor in group.get("flavors", []) for resource in flavor["resources"]
-    ]
-    if not spec.get("cohort") and any(name in quota for quota in quotas for name in ("borrowingLimit", "lendingLimit")):
-        faults.append(Fault(where=key, field="borrowingLimit", rule="needs a cohort to borrow from or lend to"))
-    preemption = spec.get("preemption", {})
-    borrow = preemption.get("borrowWithinCohort", {}).get("policy", "Never")
-    if borrow != "Never" and preemption.get("reclaimWithinCohort", "Never") == "Never":
-        faults.append(Fault(where=key, field="preemption.borrowWithinCohort", rule="needs reclaimWithinCohort other than Never"))
-    return faults
+    def _faults(self, key: str, item: Json) -> list[Fault]:
+        kind = key.split("/")[0]
+        schema = LOCAL_QUEUE if kind.startswith("localqueue") else CLUSTER_QUEUE if kind.startswith("clusterqueue") else CONFIG_MAP
+        faults = broken_rules(item, schema, key)
+        spec = item.get("spec", {})
+        quotas = [
+            resource for group in spec.get("resourceGroups", []) for flavor in group.get("flavors", []) for resource in flavor["resources"]
+        ]
+        if not spec.get("cohort") and any(name in quota for quota in quotas for name in ("borrowingLimit", "lendingLimit")):
+            faults.append(Fault(where=key, field="borrowingLimit", rule="needs a cohort to borrow from or lend to"))
+        preemption = spec.get("preemption", {})
+        borrow = preemption.get("borrowWithinCohort", {}).get("policy", "Never")
+        if borrow != "Never" and preemption.get("reclaimWithinCohort", "Never") == "Never":
+            faults.append(Fault(where=key, field="preemption.borrowWithinCohort", rule="needs reclaimWithinCohort other than Never"))
+        return faults
 
 
 def _settings(options: _Options) -> list[Setting]:

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import Field
 
-from autoscout.common.fields import Block, read_fields, refuse_if
+from autoscout.common.fields import read_fields, refuse_if
 from autoscout.control.live._shared import kubernetes
-from autoscout.control.live._shared.kubernetes import Json, KubernetesJob, Objects, Setting, Target
+from autoscout.control.live._shared.kubernetes import Json, KubernetesJob, Setting, Target
+from autoscout.control.live._shared.scheduler import KubernetesOptions, KubernetesScheduler
 from autoscout.control.live._shared.schema import broken_rules
 from autoscout.control.live.volcano.conf import actions, argument, faults_of, with_action, with_argument
-from autoscout.control.protocol import Plan, Sight
-from autoscout.core.clock import Clock, RealClock
-from autoscout.core.config import Config, Value
+from autoscout.core.clock import Clock
+from autoscout.core.config import Value
 from autoscout.core.errors import Fault
-from autoscout.sched.cluster import Cluster
-from autoscout.sched.schedulers.fifo import FIFO
-from autoscout.space import Space
 
 FILE = "volcano-scheduler.conf"
 QUEUE = {
@@ -45,17 +41,12 @@ QUEUE = {
 """The part of Volcano's published schema of a Queue (scheduling.volcano.sh/v1beta1) that patches may touch, in our own words."""
 
 
-class _Options(Block):
+class _Options(KubernetesOptions):
     config_map: str = "volcano-system/volcano-scheduler-configmap"
     queues: list[str] = Field(default=["default"])
-    resource: str = "nvidia.com/gpu"
-    objects: str = ""
-    command: list[str] = Field(default=["kubectl"], min_length=1)
-    apply: bool = False
-    timeout_s: float = Field(30.0, gt=0)
 
 
-class Volcano:
+class Volcano(KubernetesScheduler):
     """Volcano's scheduler and its queues.
 
     Its order is simulated as first come, first served, with the action backfill as overtaking and bin packing as consolidated placement;
@@ -69,7 +60,7 @@ class Volcano:
         ConfigError: all faults of the options at once.
     """
 
-    model: ClassVar[str] = "fifo"
+    jobs: ClassVar[str] = "podgroups.scheduling.volcano.sh"
 
     def __init__(self, options: Mapping[str, Any], clock: Clock | None = None) -> None:
         read, faults = read_fields(_Options, options, "live")
@@ -77,29 +68,7 @@ class Volcano:
             faults.append(Fault(where="live", field="config_map", value=read.config_map, rule="must read NAMESPACE/NAME"))
         refuse_if(faults)
         assert read is not None
-        self._options = read
-        self.clock: Clock = clock or RealClock()
-        self.pinned = Config(placement="consolidated")
-        self._objects: Objects = (
-            kubernetes.Manifests.read(Path(read.objects))
-            if read.objects
-            else kubernetes.Kubectl(command=tuple(read.command), timeout_s=read.timeout_s, may_change=read.apply)
-        )
-        self._settings = _settings(read)
-
-    def space(self, cluster: Cluster) -> Space:
-        space = FIFO.space(cluster)
-        return Space([space.knobs["overtake"], space.knobs["placement"].only("consolidated")])
-
-    def settings(self) -> Config:
-        return kubernetes.settings_of(self._objects, self._settings)
-
-    def look(self) -> Sight:
-        at_s = self.clock.now_s()
-        jobs = [self._job(item) for item in self._objects.all("podgroups.scheduling.volcano.sh")]
-        cluster = kubernetes.nodes_of(self._objects, self._options.resource)
-        snapshot = kubernetes.snapshot_of(jobs, at_s)
-        return Sight(at_s=at_s, cluster=cluster, snapshot=snapshot, events=kubernetes.events_of(jobs), settings=self.settings())
+        super().__init__(read, _settings(read), clock)
 
     def _job(self, item: Json) -> KubernetesJob:
         about, spec, status = item.get("metadata", {}), item.get("spec", {}), item.get("status", {})
@@ -111,30 +80,16 @@ class Volcano:
         return KubernetesJob(
             name=f"{about.get('namespace', '')}/{about.get('name', '')}",
             queue=str(spec.get("queue", "default")),
-            gpus=float((spec.get("minResources") or {}).get(self._options.resource, 0) or 0),
+            gpus=float((spec.get("minResources") or {}).get(self._resource, 0) or 0),
             submit_s=submit_s,
             start_s=(started_s or last_s) if phase in ("Running", "Completed", "Unknown") else None,
             end_s=last_s if phase == "Completed" else None,
         )
 
-    def plan(self, after: Config) -> Plan:
-        return kubernetes.plan_of(self._objects, self._settings, after, _check)
-
-    def apply(self, plan: Plan) -> None:
-        kubernetes.send(self._objects, self._settings, plan.data["patches"])
-
-    def restore(self, plan: Plan) -> None:
-        if self.stored(plan) != "before":
-            kubernetes.send(self._objects, self._settings, plan.data["back"])
-
-    def stored(self, plan: Plan) -> str:
-        return kubernetes.stored_of(self.settings(), plan)
-
-
-def _check(key: str, item: Json) -> list[Fault]:
-    if key.startswith("configmaps"):
-        return faults_of(str(item.get("data", {}).get(FILE, "")))
-    return broken_rules(item, QUEUE, key)
+    def _faults(self, key: str, item: Json) -> list[Fault]:
+        if key.startswith("configmaps"):
+            return faults_of(str(item.get("data", {}).get(FILE, "")))
+        return broken_rules(item, QUEUE, key)
 
 
 def _settings(options: _Options) -> list[Setting]:

@@ -230,7 +230,7 @@ class Profiler:
                 raise LaunchError(
                     Fault(
                         where=self._task.system,
-                        value=launch.argv[0] if launch.argv else "",
+                        value=launch.argv[0] if launch.argv and completed.returncode is None else "",
                         rule=f"could not be started: {reason}",
                         fix="Install it, or fix its path; `autoscout doctor` says more",
                     )

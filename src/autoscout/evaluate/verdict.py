@@ -7,6 +7,7 @@ from pathlib import PurePath
 from typing import Protocol
 
 from autoscout.common.derived import derived
+from autoscout.common.outcome import informative_line
 from autoscout.core.config import Config
 from autoscout.core.launch import Completed, Launch
 from autoscout.core.log import logger
@@ -42,7 +43,7 @@ def not_started(completed: Completed) -> str:
     if completed.returncode is None:
         return completed.error or "nothing was started, and the executor does not say why"
     if completed.returncode in NOT_STARTED:
-        return completed.stderr.strip()[-500:] or f"nothing could be started (exit code {completed.returncode})"
+        return informative_line(completed.stderr) or f"nothing could be started (exit code {completed.returncode})"
     return ""
 
 

@@ -65,9 +65,11 @@ class Formula:
         return seen
 
 
-def search(server: Formula, first: float, to_beat: float = 0.0, slo: tuple[str, ...] = SLO) -> tuple[CapacitySearch, Probe | None]:
-    goal = Goal(kind="capacity", slo=slo)
-    found = CapacitySearch(goal, server.measure, answer_s=2.5, output_tokens=TOKENS, to_beat=to_beat, clock=server.clock)
+def search(
+    server: Formula, first: float, to_beat: float = 0.0, slo: tuple[str, ...] = SLO, *, known: bool = False, limit_s: float = 90.0
+) -> tuple[CapacitySearch, Probe | None]:
+    goal = Goal(kind="capacity", slo=slo, search_limit_s=limit_s)
+    found = CapacitySearch(goal, server.measure, answer_s=2.5, output_tokens=TOKENS, known=known, to_beat=to_beat, clock=server.clock)
     return found, asyncio.run(found.run(first))
 
 
@@ -80,6 +82,23 @@ def test_the_capacity_is_found_in_time(first: float, seed: int) -> None:
     assert best.rate == pytest.approx(server.capacity(30), rel=0.15)
     assert server.clock.span_s() < 110
     assert found.high is None or found.high > best.rate
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9, 1.0, 1.1, 2.0])
+def test_from_a_known_capacity_the_search_takes_small_steps_and_still_leaves_a_wrong_one(share: float) -> None:
+    server = Formula(30.0)
+    found, best = search(server, share * server.capacity(30), known=True)
+    assert best is not None
+    assert best.rate == pytest.approx(server.capacity(30), rel=0.15)
+    assert found.probes[1].rate == pytest.approx(found.probes[0].rate, rel=0.1)
+
+
+def test_little_time_goes_into_closing_in_on_the_capacity() -> None:
+    server = Formula(30.0)
+    found, best = search(server, 14.0, limit_s=45.0)
+    assert best is not None
+    assert found.high is not None
+    assert found.high / best.rate < 1.15
 
 
 def test_the_first_limit_that_breaks_counts() -> None:

@@ -54,3 +54,14 @@ def test_a_bounded_trial_is_no_finalist_and_the_final_has_nothing_to_beat() -> N
     one.run()
     final = {(x, goal) for x, repeat, goal in one.evaluator.goals if repeat > 0}
     assert final == {(0, None), (4, None), (1, None)}
+
+
+def test_what_is_measured_again_is_told_what_it_came_to_before() -> None:
+    one = study(lambda config: ok(TIMES[config["x"]]), Finals(finalists=1, rounds=2, simplify=False), trials=3)
+    told: list[tuple[int, float | None]] = []
+    measure = one.evaluator.evaluate
+    one.evaluator.evaluate = lambda proposals: (
+        told.extend((p.config["x"], p.to_beat.known if p.to_beat else None) for p in proposals if p.repeat > 0) or measure(proposals)
+    )
+    one.run()
+    assert set(told) == {(0, 10.0), (1, 8.0)}

@@ -41,6 +41,8 @@ class ToBeat:
         value: What it must be better than; None: only the limits count.
         limits: Must hold; guards are absolute here.
         spread: Relative standard deviation of a measurement, as far as it is known.
+        known: What the same configuration came to before, where it is measured again and nothing is to beat: a program that
+            searches for its number may begin there.
     """
 
     metric: str
@@ -48,6 +50,7 @@ class ToBeat:
     value: float | None = None
     limits: tuple[Limit, ...] = ()
     spread: float = 0.05
+    known: float | None = None
 
     @classmethod
     def here(cls, environment: Mapping[str, str] | None = None) -> ToBeat | None:
@@ -60,14 +63,14 @@ class ToBeat:
                 value=None if data["value"] is None else float(data["value"]),
                 limits=tuple(map(Limit.parse, data["limits"])),
                 spread=float(data["spread"]),
+                known=None if data.get("known") is None else float(data["known"]),
             )
         except Exception:  # a measurement must never fail over a hint that it may ignore
             return None
 
     def told_to(self, launch: Launch) -> Launch:
         """The launch with this in its environment."""
-        limits = [str(limit) for limit in self.limits]
-        data = {"metric": self.metric, "direction": self.direction.value, "value": self.value, "limits": limits, "spread": self.spread}
+        data = {**vars(self), "direction": self.direction.value, "limits": [str(limit) for limit in self.limits]}
         return replace(launch, env={**launch.env, VARIABLE: json.dumps(data)})
 
     def likely(self, samples: Mapping[str, Sequence[float]]) -> dict[str, float]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from statistics import fmean, stdev
+from statistics import fmean, median, stdev
 
 from autoscout.core.config import Config
 from autoscout.core.guards import bind
@@ -27,7 +27,8 @@ LEAST_SPREAD = 0.01
 def with_to_beat(proposals: Sequence[Proposal], trials: Sequence[Trial], task: Task, default: Config, places: int) -> list[Proposal]:
     """The proposals, each with what it has to beat.
 
-    Nothing is to beat for the default, whose number everything is compared with, and for whatever is measured again.
+    Nothing is to beat for the default, whose number everything is compared with, and for whatever is measured again; that is told
+    what it came to before.
 
     Args:
         proposals: About to be measured.
@@ -37,8 +38,16 @@ def with_to_beat(proposals: Sequence[Proposal], trials: Sequence[Trial], task: T
         places: How many configurations become finalists.
     """
     free = [one for one in proposals if one.repeat == 0 and one.config != default and one.origin.phase is Phase.SEARCH]
-    goal = _to_beat([trial for trial in trials if trial.measurement.fidelity is Fidelity.MEASURED], task, default, places) if free else None
-    return [replace(one, to_beat=goal) if one in free else one for one in proposals]
+    measured = [trial for trial in trials if trial.measurement.fidelity is Fidelity.MEASURED]
+    goal = _to_beat(measured, task, default, places) if free else None
+    return [replace(one, to_beat=goal if one in free else _known(one.config, measured, task.objective)) for one in proposals]
+
+
+def _known(config: Config, measured: Sequence[Trial], objective: Objective) -> ToBeat | None:
+    values = [value for trial in measured if trial.config == config and (value := objective.value(trial.measurement)) is not None]
+    if not values or objective.several:
+        return None
+    return ToBeat(metric=objective.metric, direction=objective.direction, known=median(values))
 
 
 def _to_beat(measured: Sequence[Trial], task: Task, default: Config, places: int) -> ToBeat | None:

@@ -135,7 +135,10 @@ class Study:
             proposals = self._next(count) if count > 0 else []
             if not proposals:
                 return
-            self._dispatcher.start(with_to_beat(proposals, self.inside, self.record.task, self.baseline, self.finals.finalists))
+            self._start(proposals)
+
+    def _start(self, proposals: Sequence[Proposal]) -> None:
+        self._dispatcher.start(with_to_beat(proposals, self.inside, self.record.task, self.baseline, self.finals.finalists))
 
     def _next(self, count: int) -> list[Proposal]:
         opening = [Proposal(config=self.baseline, origin=Origin(by=By.DEFAULT))]
@@ -229,7 +232,7 @@ class Study:
                 if not self.stopping.is_set():
                     taken = {trial_key(proposal) for proposal in self._dispatcher.pending}
                     free = [proposal for proposal in missing if trial_key(proposal) not in taken]
-                    self._dispatcher.start(free[: self._dispatcher.free])
+                    self._start(free[: self._dispatcher.free])
                 if self._dispatcher.busy:
                     self._collect()
                 elif self.stopping.is_set() or not self._dispatcher.await_others():

@@ -19,7 +19,9 @@ from autoscout.core.clock import Clock, RealClock
 from autoscout.core.task import Limit
 
 GROW, SHRINK = 1.4, 0.6  # next rate while nothing has failed yet, or nothing has held
+WIDE = 1.15  # rate that fails over rate that holds, above which closing in is worth more than a long last probe
 LEAP = 2.5  # instead of GROW while every limit is relaxed
+SMALL_STEPS = 3  # from a known capacity, each of which is larger than the one before
 FILL_S = (0.5, 8.0)  # bounds of the time that a probe waits until the server is filled
 CLOSE = 0.95  # share of a limit above which a higher rate is not worth another probe
 RELAXED = 0.5  # share of every limit below which the capacity is far away
@@ -75,6 +77,7 @@ class CapacitySearch:
         measure: See `Measure`.
         answer_s: How long one answer takes, roughly: the time to fill the server.
         output_tokens: Of an answer, on average.
+        known: Whether the first rate is what the same server came to before: the steps from there are small.
         to_beat: A rate; a server that does not hold it is of no interest, and the search ends there.
         clock: Where time comes from.
     """
@@ -86,6 +89,7 @@ class CapacitySearch:
         *,
         answer_s: float,
         output_tokens: float,
+        known: bool = False,
         to_beat: float = 0.0,
         clock: Clock | None = None,
     ) -> None:
@@ -95,6 +99,7 @@ class CapacitySearch:
         self._measure = measure
         self._answer_s = answer_s
         self._tokens = output_tokens
+        self._known = known
         self._to_beat = to_beat
         self._deadline_s = self._clock.span_s() + goal.search_limit_s
         self.probes: list[Probe] = []
@@ -118,7 +123,7 @@ class CapacitySearch:
             low = self.low
             if (self._to_beat and not self.probes[0].held) or (low is None and (rate <= LEAST_RATE or self._left_s() < 0)):
                 return None
-            if low is not None and (self._close() or (self.high is not None and not self._time_for(rate, low.rate))):
+            if low is not None and (self._close() or self._late(rate, low.rate)):
                 return await self._confirm(low.rate)
             rate = self._next(probe)
 
@@ -130,10 +135,14 @@ class CapacitySearch:
                 return self.low
             rate = max(LEAST_RATE, rate * (1 - self._goal.precision))
 
-    def _time_for(self, rate: float, confirmed: float) -> bool:
-        """Whether another probe and a long one fit into the time that is left."""
+    def _late(self, rate: float, confirmed: float) -> bool:
+        """Whether there is no time for another probe: a long one must follow it, unless the capacity may still lie far from the low end."""
+        if self.high is None:
+            return False
+        if self.high / confirmed > WIDE:
+            return self._left_s() < 0
         short, long = self._short(rate), self._long(confirmed)
-        return self._left_s() >= short.arrive_s + long.arrive_s + self._answer_s
+        return self._left_s() < short.arrive_s + long.arrive_s + self._answer_s
 
     def _left_s(self) -> float:
         return self._deadline_s - self._clock.span_s()
@@ -144,6 +153,9 @@ class CapacitySearch:
 
     def _next(self, probe: Probe) -> float:
         low, high = self.low, self.high
+        if self._known and (low is None or high is None) and len(self.probes) <= SMALL_STEPS:
+            step = (1 + self._goal.precision) ** (2 * len(self.probes))
+            return max(LEAST_RATE, probe.rate * step if high is None else probe.rate / step)
         if high is None:
             return probe.rate * (LEAP if probe.tightness < RELAXED else GROW)
         if low is None:

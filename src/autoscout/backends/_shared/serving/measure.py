@@ -152,8 +152,9 @@ class Measuring:
 
     async def _capacity(self) -> dict[str, Any]:
         goal = self._plan.goal
-        to_beat = self._to_beat.value or 0.0 if self._to_beat is not None and self._to_beat.metric == "capacity_rps" else 0.0
-        first = to_beat or goal.first_rate or await self._guess()
+        told = self._to_beat if self._to_beat is not None and self._to_beat.metric == "capacity_rps" else None
+        to_beat, known = (told.value or 0.0, told.known or 0.0) if told is not None else (0.0, 0.0)
+        first = to_beat or known or goal.first_rate or await self._guess()
         mean = (self._plan.load.output_tokens if self._plan.load.workload in ("random", "multi_turn") else 0) or self._mean_output()
         late_s: list[float] = []
         last: list[Answer] = []
@@ -168,7 +169,7 @@ class Measuring:
             self._fail_if_wrong(seen, tolerant=True)
             return seen
 
-        search = CapacitySearch(goal, probe, answer_s=self._answer_s, output_tokens=mean, to_beat=to_beat)
+        search = CapacitySearch(goal, probe, answer_s=self._answer_s, output_tokens=mean, known=known > 0, to_beat=to_beat)
         best = await search.run(first)
         notes = {"probes": [one.to_json() for one in search.probes], "first_rate": first}
         if best is None and to_beat:

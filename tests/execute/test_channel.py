@@ -12,11 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from autoscout.core.launch import Launch
+from autoscout.core.launch import Completed, Launch, Resources
+from autoscout.execute._shared.allocation import Share
+from autoscout.execute._shared.remote.agent import Hello
 from autoscout.execute._shared.remote.asked import Asked
 from autoscout.execute._shared.remote.channel import Channel, Lost, agent_command
 from autoscout.execute._shared.remote.messages import BEAT, DONE, Reader, encode
 from autoscout.execute._shared.remote.rendezvous import place_environment, with_hostfile
+from autoscout.execute._shared.remote.trial import Attempts, RemoteTrial
 from autoscout.execute._shared.supervisor.client import LaunchSettings
 
 NEVER = threading.Event()
@@ -81,3 +84,38 @@ def test_machines_of_a_launch_are_told_where_to_meet() -> None:
     assert with_hostfile(Launch(), ["a", "b"], 8).files["hostfile"] == "a slots=8\nb slots=8\n"
     own = Launch(files={"hostfile": "mine"})
     assert with_hostfile(own, ["a"], 1).files["hostfile"] == "mine", "a launch that brings one keeps it"
+
+
+class Here:
+    """Machines that are this one, of which each takes a while to start."""
+
+    def __init__(self, starts_s: dict[str, float], silence_s: float) -> None:
+        self._starts_s = starts_s
+        self._silence_s = silence_s
+
+    def take(self, share: Share, stopped: threading.Event) -> tuple[Share, ...]:
+        return tuple(Share(machine=name) for name in self._starts_s)
+
+    def open(self, part: Share) -> Channel:
+        late = ["/bin/sh", "-c", f'sleep {self._starts_s[part.machine]}; exec "$@"', "sh"]
+        return Channel([*late, *agent_command(sys.executable, self._silence_s)], os.environ, part.machine, self._silence_s)
+
+    def address(self, part: Share, hello: Hello) -> str:
+        return hello.address
+
+    def ended(self, part: Share, completed: Completed) -> Completed:
+        return completed
+
+    def lost(self, part: Share, why: str) -> None:
+        raise AssertionError(f"{part.machine} was lost: {why}")
+
+    def give(self) -> None:
+        """Nothing to give back."""
+
+
+@pytest.mark.slow
+def test_a_machine_is_not_lost_while_another_one_of_its_launch_starts_slowly(tmp_path: Path) -> None:
+    launch = Launch(argv=("echo $NODE_RANK of $NNODES",), shell=True, resources=Resources(nodes=2), name="both")
+    asked = Asked(launch=launch, settings=settings(tmp_path))
+    done = RemoteTrial(asked, Share(), Here({"first": 0.0, "second": 9.0}, 5.0), Attempts(most=1), 60.0).run()
+    assert (done.returncode, done.stdout, done.machine) == (0, "0 of 2\n", "first,second"), done.error

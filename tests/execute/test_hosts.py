@@ -12,9 +12,12 @@ from typing import Any
 
 import pytest
 
+from _killed_study import kill_and_resume
 from autoscout.core.errors import ClusterError, ConfigError, LaunchError
-from autoscout.core.launch import Launch, Resources
+from autoscout.core.launch import Completed, Launch, Resources
+from autoscout.execute._shared.remote.nodes import Node, NodePool
 from autoscout.execute.hosts.executor import HostsExecutor
+from autoscout.execute.hosts.machines import Machines
 from autoscout.execute.hosts.options import HostsOptions
 from autoscout.testing.executor import ExecutorSuite
 from autoscout.testing.ssh_hosts import SshHosts, missing
@@ -85,6 +88,21 @@ def test_options_are_checked_all_at_once(tmp_path: Path) -> None:
         HostsExecutor(HostsOptions(hostfile=tmp_path / "none"))
 
 
+def test_a_machine_on_which_every_trial_is_disturbed_is_drained_while_another_is_quiet(tmp_path: Path) -> None:
+    pool = NodePool(2, [Node(name=name, cores=2, gpus=0) for name in ("a", "b")], "the test")
+    machines = Machines(HostsOptions(hostfile="unused"), {"a": 1, "b": 1}, pool, tmp_path / "trials", lambda: None)
+    disturbed = Completed(returncode=0, conditions={"cpu_pressure": 0.9, "other_cpu_share": 0.9})
+    for completed in (disturbed, disturbed, Completed(returncode=0), disturbed, disturbed):
+        machines.judge("a", completed)
+    assert not pool.drained, "never three in a row"
+    machines.judge("b", disturbed)
+    machines.judge("a", disturbed)
+    assert not pool.drained, "no other is better"
+    machines.judge("b", Completed(returncode=0))
+    machines.judge("a", disturbed)
+    assert list(pool.drained) == ["a"]
+
+
 AGAIN = 'echo x >> "$WHERE/starts"; if [ $(wc -l < "$WHERE/starts") = 1 ]; then sleep 3600; fi; echo done'
 
 
@@ -135,6 +153,12 @@ def test_nothing_outlives_a_killed_tuner_on_hosts(hosts: SshHosts, tmp_path: Pat
     finally:
         process.kill()
         process.wait()
+
+
+def test_a_study_on_hosts_is_killed_and_resumed(hosts: SshHosts, tmp_path: Path) -> None:
+    options = {"hostfile": str(hosts.hostfile(1)), "ssh": hosts.ssh, "cpus": 1}
+    running = lambda: [pid for name in hosts.names for pid in hosts.running(name)]  # noqa: E731
+    kill_and_resume(tmp_path, {"executor": "hosts", "options": options}, lambda: not running())
 
 
 def test_files_travel_where_no_folder_is_shared(hosts: SshHosts, tmp_path: Path) -> None:

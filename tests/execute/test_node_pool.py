@@ -10,7 +10,7 @@ import pytest
 from autoscout.core.launch import Completed, Launch, Resources
 from autoscout.execute._shared.allocation import Share
 from autoscout.execute._shared.queue import JobQueue, Requeue
-from autoscout.execute._shared.remote.nodes import Node, NodePool, node_faults
+from autoscout.execute._shared.remote.nodes import Node, NodePool, choose_kind, node_faults
 
 
 def pool(count: int = 2, gpus: int = 8, slots: int = 300) -> NodePool:
@@ -71,6 +71,21 @@ def test_resources_of_two_machines_do_not_add_up() -> None:
     nodes = [Node(name="a", cores=16, gpus=0), Node(name="b", cores=1, gpus=1)]
     faults = node_faults(nodes, Resources(cpus=4, gpus=1), "launch x", "the cluster")
     assert [fault.rule for fault in faults] == ["no machine of the cluster has all of it together"]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "chosen"),
+    [
+        ({"a": ("A100", 8), "b": ("T4", 4), "c": ("T4", 2), "d": ("", 0)}, ("A100", ["T4"])),
+        ({"a": ("A100", 1), "b": ("T4", 4)}, ("T4", ["A100"])),
+        ({"a": ("A100", 8), "b": ("A100", 8), "d": ("", 0)}, None),
+        ({"a": ("A100,T4", 16), "b": ("T4", 4)}, None),
+        ({"a": ("", 8), "b": ("T4", 4)}, None),
+    ],
+)
+def test_of_several_kinds_the_one_with_most_that_fits_is_used(kinds: dict[str, tuple[str, int]], chosen: object) -> None:
+    nodes = [Node(name=name, cores=4, gpus=count, kind=kind) for name, (kind, count) in kinds.items()]
+    assert choose_kind(nodes, gpus(2)) == chosen
 
 
 class Bench:

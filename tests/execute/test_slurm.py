@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -173,6 +174,15 @@ def test_an_allocation_that_ends_is_asked_for_again(slurm: SlurmCluster, tmp_pat
     assert first != second == again.strip(), "the new allocation is kept for the next trial"
 
 
+@pytest.mark.soak  # the shortest walltime is a minute
+def test_no_trial_is_lost_when_the_walltime_ends(slurm: SlurmCluster) -> None:
+    launch = shell('echo "$SLURM_JOB_ID"; sleep 15')
+    with SlurmExecutor(SlurmOptions(mode="allocation", time_min=1, attempts=1)) as executor:
+        answers = [executor.submit(launch).result(120) for _ in range(6)]
+    assert [answer.returncode for answer in answers] == [0] * 6, "none was begun that would not have ended in time"
+    assert len({answer.stdout for answer in answers}) > 1, "one allocation after the other"
+
+
 def test_trials_of_one_allocation_have_gpus_of_their_own(slurm: SlurmCluster) -> None:
     options = SlurmOptions(mode="allocation", slots=4, nodes=2, cpus_per_node=4, gpus_per_node=4)
     launch = shell('echo "$CUDA_VISIBLE_DEVICES $SLURMD_NODENAME $SLURM_JOB_ID"; sleep 2', resources=Resources(gpus=2))
@@ -189,7 +199,7 @@ from autoscout.core.launch import Launch
 from autoscout.execute.slurm.executor import SlurmExecutor
 from autoscout.execute.slurm.options import SlurmOptions
 line = 'setsid sleep 3600 & echo $! > "$WHERE/child"; echo $$ > "$WHERE/pid"; touch "$WHERE/ready"; wait'
-with SlurmExecutor(SlurmOptions(mode=sys.argv[2], slots=2)) as executor:
+with SlurmExecutor(SlurmOptions(mode=sys.argv[2], flags=sys.argv[3:], slots=2)) as executor:
     jobs = [executor.submit(Launch(argv=(line,), shell=True, env={"WHERE": sys.argv[1]}))]
     jobs.append(executor.submit(Launch(argv=("sleep 3600",), shell=True)))
     jobs[0].result()
@@ -219,16 +229,36 @@ def test_nothing_outlives_a_killed_tuner(slurm: SlurmCluster, tmp_path: Path, mo
         process.wait()
 
 
-@pytest.mark.soak  # needs all four nodes, which come back minutes after other tests have killed one
-def test_a_job_that_waits_is_cancelled_with_its_tuner(slurm: SlurmCluster, tmp_path: Path) -> None:
-    blocker = slurm.run("sbatch", "--parsable", "--nodes=4", "--exclusive", "--wrap", "sleep 3600").strip()
+@pytest.fixture
+def blocked(slurm: SlurmCluster) -> Iterator[tuple[str, int]]:
+    """The flag that asks for a node, and the job that has all of it; no test kills this node."""
+    flag = "--nodelist=n4"
+    blocker = int(slurm.run("sbatch", "--parsable", flag, "--exclusive", "--wrap", "sleep 3600"))
+    until(lambda: slurm.jobs().get(blocker) == "RUNNING", "the node is taken")
+    yield flag, blocker
+    slurm.run("scancel", str(blocker))
+    until(lambda: not slurm.jobs(), "the cluster is empty")
+
+
+def test_a_job_that_waits_is_cancelled_with_its_tuner(slurm: SlurmCluster, blocked: tuple[str, int], tmp_path: Path) -> None:
+    flag, blocker = blocked
+    process = subprocess.Popen([sys.executable, "-c", PROGRAM, str(tmp_path), "job", flag], start_new_session=True)
     try:
-        process = subprocess.Popen([sys.executable, "-c", PROGRAM, str(tmp_path), "job"], start_new_session=True)
         until(lambda: list(slurm.jobs().values()).count("PENDING") == 2, "two trials wait")
+    finally:
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-        until(lambda: list(slurm.jobs()) == [int(blocker)], "they do not wait any more", 60)
-        until(lambda: not clients(slurm), "and none of Slurm's programs is left", 60)
-    finally:
-        slurm.run("scancel", blocker)
-        until(lambda: not slurm.jobs(), "the cluster is empty")
+    until(lambda: list(slurm.jobs()) == [blocker], "they do not wait any more", 60)
+    until(lambda: not clients(slurm), "and none of Slurm's programs is left", 60)
+
+
+def test_who_waits_for_slurm_is_told_what_for(
+    slurm: SlurmCluster, blocked: tuple[str, int], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autoscout.execute._shared.patience.FIRST_S", 1.0)
+    with SlurmExecutor(SlurmOptions(flags=(blocked[0],))) as executor:
+        job = executor.submit(Launch(argv=("true",)))
+        until(lambda: "waiting for Slurm" in caplog.text, "it says that it waits")
+        assert re.search(r"waiting for Slurm for \d+ s: job \d+ \(pending \w+\)", caplog.text)
+        job.cancel()
+        assert job.result(60).cancelled

@@ -83,6 +83,16 @@ def test_doubts_are_told() -> None:
     assert summarise(make_task(), make_study(30), DEFAULT).warnings == ()
 
 
+@pytest.mark.parametrize(("slower", "said"), [(0.031, False), (0.06, True)])
+def test_unequal_machines_are_told(slower: float, said: bool) -> None:
+    trials = [
+        make_trial(number, config, 10.0, machine=f"m{number % 2}", conditions={"machine_probe_s": (0.03, slower)[number % 2]})
+        for number, config in enumerate([DEFAULT, DEFAULT.extend(noise=1)])
+    ]
+    told = "the machines behind this are unequal: the slowest took 2.0 times as long for the same work as the fastest"
+    assert (told in summarise(make_task(), trials, DEFAULT).warnings) is said
+
+
 def test_simulated_and_measured_are_kept_apart() -> None:
     trials = [simulated(0, DEFAULT, 1.0), simulated(1, DEFAULT.extend(noise=1), 2.0), make_trial(2, DEFAULT, 100.0)]
     summary = summarise(make_task(), trials, DEFAULT)

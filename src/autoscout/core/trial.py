@@ -59,6 +59,9 @@ EXPENSIVE_S = 20.0
 TOO_FEW = "too_few"
 """Condition above 0 where a percentile that is the objective or has a limit is of fewer requests than it needs."""
 
+MACHINE_PROBE = "machine_probe_s"
+"""Condition: seconds that a fixed piece of work took on the machine of a trial, just before it."""
+
 DEFAULT_AGAIN = -101
 """First repeat of the default's further measurements during the search; they count downwards."""
 

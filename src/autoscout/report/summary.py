@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 from autoscout.common.stats import variation
 from autoscout.core.config import Config
 from autoscout.core.guards import bind
 from autoscout.core.task import Task
-from autoscout.core.trial import SPENT, TOO_FEW, Fidelity, Status, Trial
+from autoscout.core.trial import MACHINE_PROBE, SPENT, TOO_FEW, Fidelity, Status, Trial
 from autoscout.report.curves import Point, busy_s, curve, ordered
 from autoscout.report.front import Front, find_front
 from autoscout.report.gain import Gain
@@ -22,6 +23,9 @@ from autoscout.report.verdict import Finalist, Side, Verdict, decide
 
 NOISY_ABOVE = 0.1
 """Relative standard deviation of a trial's own samples from which the trial counts as noisy."""
+
+UNEVEN_ABOVE = 1.2
+"""How many times as long the slowest machine may take for a fixed piece of work as the fastest before the report says so."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +86,7 @@ class Summary:
         noisy: Numbers of the trials whose own samples scatter widely.
         dirty: Numbers of the trials that were disturbed by other work on the machine.
         short: Numbers of the trials with too few requests for a percentile that counts.
+        uneven: How many times as long the slowest machine behind the verdict took for a fixed piece of work as the fastest; 1 for one.
         points: The convergence curve.
         load: How the load was produced, in one sentence; empty when the backend does not say.
         front: With several goals, its points; the verdict is about the first goal.
@@ -105,6 +110,7 @@ class Summary:
     dirty: tuple[int, ...]
     points: tuple[Point, ...]
     short: tuple[int, ...] = ()
+    uneven: float = 1.0
     load: str = ""
     front: Front | None = None
 
@@ -120,6 +126,10 @@ class Summary:
         short = len(used & set(self.short))
         if short:
             found.append(f"{short} of the {len(used)} measurements behind this had too few requests for a percentile that counts")
+        if self.uneven > UNEVEN_ABOVE:
+            found.append(
+                f"the machines behind this are unequal: the slowest took {self.uneven:.1f} times as long for the same work as the fastest"
+            )
         for title, side in (("the default", self.default), ("the best configuration", self.best)):
             if side is not None and side.spread is not None and side.spread > NOISY_ABOVE:
                 found.append(f"{title} scatters by {side.spread:.0%} between repeats")
@@ -252,6 +262,7 @@ def summarise(
         noisy=tuple(trial.number for trial in kept if _noisy(task, trial)),
         dirty=tuple(trial.number for trial in kept if is_dirty(trial)),
         short=tuple(trial.number for trial in kept if trial.measurement.conditions.get(TOO_FEW)),
+        uneven=_uneven(kept, {number for side in (decision.default, decision.best) if side is not None for number in side.trials}),
         points=curve(task, kept),
         load=load,
         front=find_front(task, kept, default_config, name_of, exact=exact or decision.fidelity is Fidelity.SIMULATED),
@@ -270,6 +281,16 @@ def _parts(trials: Iterable[Trial]) -> dict[str, float]:
 def is_dirty(trial: Trial) -> bool:
     """Whether other work on the machine disturbed what was kept, in spite of all repeats."""
     return trial.measurement.conditions.get("dirty", 0.0) > 0.0
+
+
+def _uneven(trials: Iterable[Trial], used: Collection[int]) -> float:
+    """By how much the speed of the machines differs on which these trials ran."""
+    probes: dict[str, list[float]] = {}
+    for trial in trials:
+        if trial.number in used and MACHINE_PROBE in trial.measurement.conditions:
+            probes.setdefault(trial.measurement.machine, []).append(trial.measurement.conditions[MACHINE_PROBE])
+    speeds = [median(seconds) for seconds in probes.values()]
+    return max(speeds) / min(speeds) if speeds and min(speeds) > 0 else 1.0
 
 
 def _noisy(task: Task, trial: Trial) -> bool:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autoscout.core.errors import require
+from autoscout.execute._shared.remote.nodes import KINDS
 from autoscout.execute._shared.sharing import GpuOptions
 
 SSH = "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5 -o ServerAliveCountMax=3"
-KINDS = ("one", "any")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from autoscout.core.launch import Completed, Resources
+from autoscout.core.trial import MACHINE_PROBE
 from autoscout.execute._shared.queue import Run
 from autoscout.execute._shared.remote.asked import Asked
 from autoscout.execute._shared.remote.speed import probe_s
-from autoscout.execute._shared.remote.trial import PROBE
 from autoscout.execute.ray.options import RayOptions
 
 
@@ -35,7 +35,7 @@ class Worker:
         import ray
 
         assert self._run is not None
-        node, speed = str(ray.get_runtime_context().get_node_id()), {PROBE: round(probe_s(), 5)}
+        node, speed = str(ray.get_runtime_context().get_node_id()), {MACHINE_PROBE: round(probe_s(), 5)}
         completed = self._run.run()
         return replace(completed, machine=f"{socket.gethostname()}/{node[:8]}", conditions={**completed.conditions, **speed})
 
@@ -52,7 +52,7 @@ class Actors:
     """
 
     def __init__(self, options: RayOptions) -> None:
-        self._options = options
+        self.options = options
         self._lock = threading.Lock()
         self._idle: dict[Resources, list[Any]] = {}
         self._wanted: dict[Resources, int] = {}
@@ -115,10 +115,10 @@ class Actors:
         import ray
 
         asked: dict[str, Any] = {"memory": int(resources.memory_gb * 1024**3)} if resources.memory_gb else {}
-        if self._options.gpu_type and resources.gpus:
-            asked["accelerator_type"] = self._options.gpu_type
-        if self._options.resources:
-            asked["resources"] = dict(self._options.resources)
+        if self.options.gpu_type and resources.gpus:
+            asked["accelerator_type"] = self.options.gpu_type
+        if self.options.resources:
+            asked["resources"] = dict(self.options.resources)
         kind = ray.remote(Worker).options(num_cpus=resources.cpus, num_gpus=resources.gpus, max_concurrency=2, max_restarts=0, **asked)
         return kind.remote()
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from autoscout.core.errors import Fault, LaunchError
-from autoscout.core.launch import Completed, Launch
+from autoscout.core.launch import Completed, Launch, Resources
 from autoscout.core.log import NOTICES, logger
 from autoscout.core.protocols import Job
 from autoscout.execute._shared.allocation import SlotPool
@@ -18,13 +18,14 @@ from autoscout.execute._shared.executor import QueuedExecutor, check_launch
 from autoscout.execute._shared.patience import Patience
 from autoscout.execute._shared.queue import Requeue
 from autoscout.execute._shared.remote.asked import Asked
-from autoscout.execute._shared.remote.nodes import Node, node_faults
+from autoscout.execute._shared.remote.nodes import Node, choose_kind, node_faults
 from autoscout.execute._shared.remote.trial import Attempts
 from autoscout.execute._shared.supervisor.client import STUCK_S
 from autoscout.execute.ray.actors import Actors
 from autoscout.execute.ray.cluster import Head, join, leave
 from autoscout.execute.ray.options import RayOptions
 
+GPU_TYPE = "accelerator_type:"  # the resources that say which type of GPU a machine has begin like this
 LOOK_S = 0.2  # how often a launch that waits for its machine looks whether it was cancelled
 
 notices = logger(NOTICES)
@@ -93,23 +94,42 @@ class RayExecutor(QueuedExecutor):
             fix = "Use the executor slurm or hosts for launches on several machines"
             rule = "the ray executor runs each launch on one machine"
             return [Fault(where=where, field="resources.nodes", value=str(launch.resources.nodes), rule=rule, fix=fix)]
+        self._choose_kind(launch.resources)
         if self.options.elastic and min(launch.resources.cpus, launch.resources.gpus) >= 0:
             return []
-        return node_faults(ray_nodes(self.options), launch.resources, where, "the Ray cluster")
+        return node_faults(ray_nodes(self.options, launch.resources), launch.resources, where, "the Ray cluster")
+
+    def _choose_kind(self, wanted: Resources) -> None:
+        """Use GPUs of one type only, where there are several and the user named none."""
+        with self._connecting:
+            if not wanted.gpus or self.options.gpu_type or self.options.kinds == "any":
+                return
+            chosen = choose_kind(ray_nodes(self.options, wanted), wanted)
+            if chosen is not None:
+                best, others = chosen
+                notices.warning("trials run on GPUs of one type, %s; not used: %s", best, ", ".join(others))
+                self.options = self._actors.options = replace(self.options, gpu_type=best)
 
 
-def ray_nodes(options: RayOptions) -> list[Node]:
-    """The machines of the cluster that are there now and have what the options ask for."""
+def ray_nodes(options: RayOptions, wanted: Resources) -> list[Node]:
+    """The machines of the cluster that are there now and have what the options ask for such a launch."""
     import ray
 
     listed: Any = ray.nodes  # untyped in some releases
-    wanted = [f"accelerator_type:{options.gpu_type}"] if options.gpu_type else []
+    needed = [*options.resources, *([f"{GPU_TYPE}{options.gpu_type}"] if options.gpu_type and wanted.gpus else [])]
     found: list[Node] = []
     for node in listed():
         there = node["Resources"]
-        if node["Alive"] and all(name in there for name in [*wanted, *options.resources]):
-            memory_gb = there.get("memory", 0.0) / 1024**3
-            found.append(Node(name=node["NodeID"], cores=int(there.get("CPU", 0)), gpus=int(there.get("GPU", 0)), memory_gb=memory_gb))
+        if node["Alive"] and all(name in there for name in needed):
+            found.append(
+                Node(
+                    name=node["NodeID"],
+                    cores=int(there.get("CPU", 0)),
+                    gpus=int(there.get("GPU", 0)),
+                    memory_gb=there.get("memory", 0.0) / 1024**3,
+                    kind=",".join(sorted(name.removeprefix(GPU_TYPE) for name in there if name.startswith(GPU_TYPE))),
+                )
+            )
     return found
 
 

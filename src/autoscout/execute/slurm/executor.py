@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections import Counter
 from dataclasses import replace
 from typing import ClassVar
 
@@ -20,7 +19,7 @@ from autoscout.execute._shared.executor import QueuedExecutor, check_launch
 from autoscout.execute._shared.patience import Patience
 from autoscout.execute._shared.queue import Run
 from autoscout.execute._shared.remote.asked import Asked
-from autoscout.execute._shared.remote.nodes import Node, NodePool, node_faults
+from autoscout.execute._shared.remote.nodes import Node, NodePool, choose_kind, node_faults
 from autoscout.execute._shared.remote.trial import Attempts, Place, RemoteTrial
 from autoscout.execute.slurm.clients import ask, leftover_jobs, partition_nodes
 from autoscout.execute.slurm.options import SlurmOptions
@@ -111,16 +110,12 @@ class SlurmExecutor(QueuedExecutor):
             self._checked.add(wanted)
 
     def _choose_kind(self, wanted: Resources) -> None:
-        """Use GPUs of one type only, where there are several and the user named none: of those that hold the launch, the one with most."""
-        counts = Counter[str]()
-        for node in self._partition():
-            counts[node.kind] += node.gpus if node.holds(wanted) else 0
-        if len(counts) < 2 or not counts.total():
+        """Use GPUs of one type only, where there are several and the user named none."""
+        chosen = choose_kind(self._partition(), wanted)
+        if chosen is None:
             return
-        (best, _), *others = counts.most_common()
-        if not best or "," in best:
-            return  # nodes with several types of their own, or without a name for it: only the user knows
-        notices.warning("trials run on GPUs of one type, %s; not used: %s", best, ", ".join(kind or "without a type" for kind, _ in others))
+        best, others = chosen
+        notices.warning("trials run on GPUs of one type, %s; not used: %s", best, ", ".join(others))
         self.options = replace(self.options, gpu_type=best)
         self._nodes = None
         if self._held is not None:

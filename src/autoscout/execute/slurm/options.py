@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from autoscout.core.errors import require
 from autoscout.core.launch import Resources
 from autoscout.execute._shared.executor import LaunchOptions
+from autoscout.execute._shared.remote.nodes import KINDS
 
 MODES = ("job", "allocation")
-KINDS = ("one", "any")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -101,6 +101,10 @@ class Channel:
                 raise Lost(f"{self.where} did not answer within {patience_s:g} s. {self._complaints()}")
         return None
 
+    def linger(self) -> None:
+        """Let the agent know, for a moment, that somebody is here: the launch begins later."""
+        self._next(silent=True)
+
     def begin(self, asked: Asked) -> None:
         """Have the agent start a launch."""
         self._heard_s = time.monotonic()

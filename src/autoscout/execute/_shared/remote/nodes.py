@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -10,6 +11,9 @@ from typing import ClassVar
 from autoscout.core.errors import Fault
 from autoscout.core.launch import Resources
 from autoscout.execute._shared.allocation import Pool, Share, Waiting
+
+KINDS = ("one", "any")
+"""Where machines differ: `one` keeps launches on equal ones, so that configurations can be compared; `any` uses all."""
 
 FIX = "Ask for less, give the executor more machines, or exclude such configurations from the space"
 
@@ -38,6 +42,21 @@ class Node:
         """Whether such a launch, or its part on one machine, fits when nothing else runs."""
         enough_memory = self.memory_gb is None or (resources.memory_gb or 0.0) <= self.memory_gb
         return resources.cpus <= self.cores and resources.gpus <= self.gpus and enough_memory
+
+
+def choose_kind(nodes: Sequence[Node], resources: Resources) -> tuple[str, list[str]] | None:
+    """Of several kinds of GPUs the one to use, which has the most in machines that hold such a launch, and the others.
+
+    None where there is nothing to choose, or only the user can: machines with several kinds each, or without a name for theirs.
+    """
+    counts = Counter[str]()
+    for node in nodes:
+        if node.gpus:
+            counts[node.kind] += node.gpus if node.holds(resources) else 0
+    if len(counts) < 2 or not counts.total():
+        return None
+    (best, _), *others = counts.most_common()
+    return None if not best or "," in best else (best, [kind or "without a type" for kind, _ in others])
 
 
 def node_faults(nodes: Sequence[Node], resources: Resources, where: str, whose: str) -> list[Fault]:
@@ -197,4 +216,4 @@ class NodePool(Pool):
         return replace(resources, cpus=max(resources.cpus, share))
 
 
-__all__ = ["Node", "NodePool", "node_faults"]
+__all__ = ["KINDS", "Node", "NodePool", "choose_kind", "node_faults"]

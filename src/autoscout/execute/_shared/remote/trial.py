@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from autoscout.core.errors import LaunchError
 from autoscout.core.launch import Completed
 from autoscout.core.log import NOTICES, logger
+from autoscout.core.trial import MACHINE_PROBE
 from autoscout.execute._shared.allocation import Share
 from autoscout.execute._shared.queue import Requeue
 from autoscout.execute._shared.remote.agent import Hello
@@ -19,8 +20,7 @@ from autoscout.execute._shared.remote.asked import Asked
 from autoscout.execute._shared.remote.channel import Channel, Lost
 from autoscout.execute._shared.remote.rendezvous import place_environment, with_hostfile
 
-PROBE = "machine_probe_s"
-"""Condition: seconds that a fixed piece of work took on the machine of a trial, just before it."""
+Answer = TypeVar("Answer")
 
 notices = logger(NOTICES)
 
@@ -104,22 +104,29 @@ class RemoteTrial:
                 return Completed(returncode=None, cancelled=True)
             self._parts = parts
             channels: list[Channel] = []
-            hellos: list[Hello] = []
-            for part in self._parts:
-                try:
-                    channel = self._place.open(part)
-                    stack.callback(channel.close)
-                    hello = channel.hello(self._stopped, self._hello_s)
-                except Lost as error:
-                    self._place.lost(part, str(error))
-                    raise
-                if hello is None:
-                    return Completed(returncode=None, cancelled=True)
-                channels.append(channel)
-                hellos.append(hello)
+            for part in parts:
+                channels.append(self._place.open(part))
+                stack.callback(channels[-1].close)
+            hellos = self._hellos(channels)
+            if hellos is None:
+                return Completed(returncode=None, cancelled=True)
             for channel, asked in zip(channels, self._asks(hellos), strict=True):
                 channel.begin(asked)
-            return self._joined(self._results(channels), hellos)
+            return self._joined(self._on_each(channels, self._result), hellos)
+
+    def _hellos(self, channels: Sequence[Channel]) -> list[Hello] | None:
+        """What all machines say, each waited for at the same time; None when the launch was cancelled meanwhile."""
+        answered: set[Channel] = set()
+
+        def greet(channel: Channel) -> Hello | None:
+            hello = channel.hello(self._enough, self._hello_s)
+            answered.add(channel)
+            while len(answered) < len(channels) and not self._enough.is_set():
+                channel.linger()  # a machine that hears nothing while the others start would give up
+            return hello
+
+        found = [hello for hello in self._on_each(channels, greet) if hello is not None]
+        return found if len(found) == len(channels) else None
 
     def _asks(self, hellos: Sequence[Hello]) -> list[Asked]:
         """What each machine is asked."""
@@ -138,37 +145,35 @@ class RemoteTrial:
     def _asked_on(self, part: Share) -> Asked:
         return replace(self._asked, cores=part.cores or None, gpus=tuple(map(int, part.gpus)) or None)
 
-    def _results(self, channels: Sequence[Channel]) -> list[Completed]:
-        if len(channels) == 1:
-            return [self._result(0, channels[0])]
-        answers: list[Completed | Lost | None] = [None] * len(channels)
+    def _result(self, channel: Channel) -> Completed:
+        completed = channel.result(self._enough, self._asked.settings.grace_s, self._asked.packed is not None)
+        if completed.returncode != 0:
+            self._enough.set()
+        return completed
 
-        def wait(number: int) -> None:
+    def _on_each(self, channels: Sequence[Channel], act: Callable[[Channel], Answer]) -> list[Answer]:
+        """Do something with all machines at the same time; raises when one of them was lost, after the others have ended too."""
+        answers: dict[int, Answer] = {}
+        problems: dict[int, Exception] = {}
+
+        def one(number: int) -> None:
             try:
-                answers[number] = completed = self._result(number, channels[number])
-                if completed.returncode != 0:
-                    self._enough.set()
-            except Lost as error:
-                answers[number] = error
+                answers[number] = act(channels[number])
+            except Exception as error:  # exceptions of threads are lost otherwise
+                problems[number] = error
+                if isinstance(error, Lost) and not self._stopped.is_set():
+                    self._place.lost(self._parts[number], str(error))
                 self._enough.set()
 
-        threads = [threading.Thread(target=wait, args=(number,), daemon=True) for number in range(len(channels))]
-        for thread in threads:
+        others = [threading.Thread(target=one, args=(number,), daemon=True) for number in range(1, len(channels))]
+        for thread in others:
             thread.start()
-        for thread in threads:
+        one(0)
+        for thread in others:
             thread.join()
-        for answer in answers:
-            if isinstance(answer, Lost):
-                raise answer
-        return [answer for answer in answers if isinstance(answer, Completed)]
-
-    def _result(self, number: int, channel: Channel) -> Completed:
-        try:
-            return channel.result(self._enough, self._asked.settings.grace_s, self._asked.packed is not None)
-        except Lost as error:
-            if not self._stopped.is_set():
-                self._place.lost(self._parts[number], str(error))
-            raise
+        for number in sorted(problems):
+            raise problems[number]
+        return [answers[number] for number in range(len(channels))]
 
     def _joined(self, answers: Sequence[Completed], hellos: Sequence[Hello]) -> Completed:
         """One answer for all machines: the first one's, or the first failure that was not caused by ending the others."""
@@ -192,7 +197,7 @@ class RemoteTrial:
 
 def _placed(part: Share, hello: Hello, completed: Completed) -> Completed:
     """With the machine among the circumstances: its name, and how fast it was just before."""
-    conditions = {**completed.conditions, PROBE: round(hello.probe_s, 5)}
+    conditions = {**completed.conditions, MACHINE_PROBE: round(hello.probe_s, 5)}
     return replace(completed, machine=completed.machine or part.machine, conditions=conditions)
 
 

@@ -150,17 +150,18 @@ def test_daemons_of_trials_do_not_outlive_a_killed_tuner(cluster: Any, tmp_path:
         process.communicate()
 
 
-def free_cpus(cluster: Any) -> float:
-    """CPUs of the cluster that no actor has; asked by a program of its own, since a process has one connection to Ray."""
-    asked = "import ray, sys, logging; ray.init(sys.argv[1], logging_level=logging.ERROR); print(ray.available_resources().get('CPU', 0.0))"
+def idle(cluster: Any) -> bool:
+    """Whether no actor has a CPU; asked by a program of its own, since a process has one connection to Ray."""
+    look = "print(ray.available_resources().get('CPU'), ray.cluster_resources().get('CPU'))"
+    asked = f"import ray, sys, logging; ray.init(sys.argv[1], logging_level=logging.ERROR); {look}"
     ran = subprocess.run([sys.executable, "-c", asked, cluster.address], capture_output=True, text=True, timeout=120, check=True)
-    return float(ran.stdout.split()[-1])
+    free, there = ran.stdout.split()[-2:]
+    return free == there
 
 
 def test_a_study_on_ray_is_killed_and_resumed(cluster: Any, tmp_path: Path) -> None:
-    before = free_cpus(cluster)
     options = {"address": cluster.address}
-    kill_and_resume(tmp_path, {"executor": "ray", "options": options}, lambda: free_cpus(cluster) == before)
+    kill_and_resume(tmp_path, {"executor": "ray", "options": options}, lambda: idle(cluster))
 
 
 def test_who_waits_for_room_is_told_and_runs_when_a_machine_joins(

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from autoscout.core.errors import ClusterError, ConfigError
-from autoscout.execute.ray.cluster import NOISY_THREAD, Head, _Quiet, _refuse_silent
+from autoscout.execute.ray.cluster import NOISY_THREADS, Head, _Quiet, _refuse_silent
 from autoscout.execute.ray.options import RayOptions
 
 
@@ -26,9 +26,10 @@ def test_the_address_is_the_option_or_rays_own_variable(monkeypatch: pytest.Monk
 def test_what_ray_prints_on_its_own_is_left_out_and_the_rest_is_not() -> None:
     stream = io.StringIO()
     quiet = _Quiet(stream)  # type: ignore[arg-type]
-    noisy = threading.Thread(target=lambda: quiet.write("(raylet) a worker died ...\n"), name=NOISY_THREAD)
-    noisy.start()
-    noisy.join()
+    for name in NOISY_THREADS:
+        noisy = threading.Thread(target=lambda: quiet.write("(raylet) a worker died ...\n"), name=name)
+        noisy.start()
+        noisy.join()
     quiet.write("ours\n")
     quiet.flush()
     assert stream.getvalue() == "ours\n"

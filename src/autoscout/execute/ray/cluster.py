@@ -20,7 +20,7 @@ from autoscout.execute.ray.options import RayOptions
 LOOK_S = 3.0  # how often the head is asked whether it is there
 GONE_AFTER = 3  # looks in vain; Ray itself ends the whole program a minute after it lost its head
 ANSWER_S = 10.0
-NOISY_THREAD = "ray_listen_error_messages"
+NOISY_THREADS = ("ray_listen_error_messages", "ray-shutdown")  # the second, ours, prints what Ray held back as a repetition
 
 _lock = threading.Lock()
 _users = 0  # executors of this process that use the connection we made
@@ -88,21 +88,21 @@ def leave(gone: bool) -> None:
     with _lock:
         _users -= 1
         if _users == 0:
-            if isinstance(sys.stdout, _Quiet):
-                sys.stdout = sys.stdout.stream
-            ending = threading.Thread(target=ray.shutdown, name="ray-shutdown", daemon=True)
+            ending = threading.Thread(target=ray.shutdown, name=NOISY_THREADS[1], daemon=True)
             ending.start()
             ending.join(ANSWER_S if gone else None)
+            if isinstance(sys.stdout, _Quiet):
+                sys.stdout = sys.stdout.stream
 
 
 class _Quiet:
-    """Standard output without Ray's own: a thread of it prints twenty lines for every worker or machine that is lost."""
+    """Standard output without Ray's own: threads of it print twenty lines for every worker or machine that is lost."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
 
     def write(self, text: str) -> int:
-        return len(text) if threading.current_thread().name == NOISY_THREAD else self.stream.write(text)
+        return len(text) if threading.current_thread().name in NOISY_THREADS else self.stream.write(text)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)

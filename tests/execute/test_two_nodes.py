@@ -48,6 +48,28 @@ def test_a_process_that_dies_takes_the_others_with_it(slurm: SlurmCluster, tmp_p
     assert not pid.exists() or not Path(f"/proc/{pid.read_text().strip()}").exists()
 
 
+@pytest.mark.slow
+def test_a_launch_that_loses_one_of_its_machines_runs_again_on_others(slurm: SlurmCluster, tmp_path: Path) -> None:
+    """What runs on the other machine is ended first: it must not run twice."""
+    starts = tmp_path / "starts"
+    line = 'echo "$SLURMD_NODENAME $$" >> "$WHERE/starts"; if [ $(wc -l < "$WHERE/starts") -le 2 ]; then sleep 3600; fi; echo done'
+    with SlurmExecutor(SlurmOptions(silence_s=10, grace_s=0.5)) as executor:
+        job = executor.submit(shell(line, env={"WHERE": str(tmp_path)}, resources=Resources(nodes=2)))
+        slurm.wait_until(lambda: starts.exists() and len(starts.read_text().splitlines()) == 2, "both run")
+        (first, survivor), (lost, _) = (row.split() for row in starts.read_text().splitlines())
+        slurm.kill_node(lost)
+        try:
+            done = job.result(180)
+        finally:
+            slurm.start_node(lost)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.error
+    assert first != lost
+    assert lost not in done.machine.split(",")
+    assert len(starts.read_text().splitlines()) == 4, "not lost, and not doubled"
+    assert not Path(f"/proc/{survivor}").exists()
+    slurm.wait_until(lambda: slurm.states()[lost] == "idle", "the node is back")
+
+
 TRAIN = """
 import os, sys, time, torch
 import torch.distributed as dist

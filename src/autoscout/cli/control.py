@@ -94,7 +94,7 @@ def history(
         to_s = (seen[0] if seen else RealClock().now_s()) + 1.0
         entries = ledger.history(to_s - days * 86_400.0, to_s)
         if report:
-            write_report(ledger, report, to_s - days * 86_400.0, to_s, simulated=settings.live.get("kind") == "replay")
+            write_report(ledger, report, to_s - days * 86_400.0, to_s, simulated=settings.simulated)
         lines = [one_line(entry) for entry in entries] or ["No decision yet."]
         _show([*lines, *([f"Report in {report}"] if report else [])], [entry.to_json() for entry in entries], as_json)
 

@@ -155,10 +155,8 @@ class Controller:
         state.load = float(jobs.gpus.sum()) / sight.cluster.gpus
         state.waiting, state.running = len(jobs) - running, running
         state.settings, state.sight = sight.settings, sight
-        self.ledger.sample(
-            sight.at_s,
-            {"load": state.load, "waiting": state.waiting, "running": running, "settings": sight.settings.to_json()},
-        )
+        told = {"load": state.load, "waiting": state.waiting, "running": running, "settings": sight.settings.to_json()}
+        self.ledger.sample(sight.at_s, told | ({"simulated": True} if self.settings.simulated else {}))
 
     def _note_outside(self, sight: Sight) -> None:
         """Somebody else may have changed settings: say so, and never fight over it."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from autoscout.control.tables import CONTROL, audit, decisions, samples
@@ -197,11 +197,20 @@ class Ledger:
 
         self._database.write(work)
 
-    def samples(self, from_s: float = -math.inf, to_s: float = math.inf) -> list[tuple[float, dict[str, Any]]]:
-        """What was seen in [from, to), in order of time."""
-        where = (samples.c.cluster == self.cluster, *_between(samples.c.at_s, from_s, to_s))
-        wanted = select(samples.c.at_s, samples.c.data).where(*where).order_by(samples.c.at_s)
-        return self._database.read(lambda connection: [(at_s, json.loads(data)) for at_s, data in connection.execute(wanted)])
+    def samples(self, from_s: float = -math.inf, to_s: float = math.inf, most: int | None = None) -> list[tuple[float, dict[str, Any]]]:
+        """What was seen in [from, to), in order of time; with `most` about so many of them, spread evenly over the time."""
+        where = [samples.c.cluster == self.cluster, *_between(samples.c.at_s, from_s, to_s)]
+
+        def work(connection: Connection) -> list[tuple[float, dict[str, Any]]]:
+            wanted = select(samples.c.at_s, samples.c.data).where(*where).order_by(samples.c.at_s)
+            ends = select(func.min(samples.c.at_s), func.max(samples.c.at_s), func.count()).where(*where)
+            first, last, there = connection.execute(ends).one()
+            if most is not None and there > most:
+                piece = func.round((samples.c.at_s - first) / (last - first) * (most - 1))
+                wanted = wanted.where(samples.c.at_s.in_(select(func.max(samples.c.at_s)).where(*where).group_by(piece)))
+            return [(at_s, json.loads(data)) for at_s, data in connection.execute(wanted)]
+
+        return self._database.read(work)
 
     def forget(self, before_s: float) -> None:
         """Drop what was seen of the cluster before a moment; decisions and the audit log stay."""

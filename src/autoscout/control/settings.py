@@ -96,6 +96,11 @@ class Settings(Block):
         return self.period or self.every
 
     @property
+    def simulated(self) -> bool:
+        """Whether the cluster itself is a simulation."""
+        return self.live.get("kind") == "replay"
+
+    @property
     def target(self) -> str:
         """The store."""
         return self.store or str(Path(self.folder) / "control.db")

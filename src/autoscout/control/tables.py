@@ -53,7 +53,7 @@ samples = Table(
     _metadata,
     Column("cluster", String(MOST_NAME), primary_key=True),
     Column("at_s", Double, primary_key=True),
-    Column("data", Text, nullable=False),  # JSON: load, waiting, running, settings
+    Column("data", Text, nullable=False),  # JSON: load, waiting, running, settings; simulated where it is
 )
 
 CONTROL = Tables(metadata=_metadata, schema=_schema, version=1, migrations={})

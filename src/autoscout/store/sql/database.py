@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, inspect, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from autoscout.core.clock import RealClock
@@ -112,3 +112,21 @@ class Database:
                 return answer
             clock.sleep(wait_s)
             wait_s = min(2 * wait_s, 2.0)
+
+
+def holds(target: str | os.PathLike[str], tables: Tables) -> bool:
+    """Whether a database has these tables; nothing is created.
+
+    Raises:
+        StoreError: it cannot be opened, or a newer AutoScout wrote them.
+    """
+    url = locate(target)
+    location = url.render_as_string(hide_password=True)
+    engine = connect(url, False)
+    try:
+        with engine.connect() as connection, connection.begin():
+            return inspect(connection).has_table(tables.schema.name) and tables.check_version(connection, location) >= 1
+    except (SQLAlchemyError, UnicodeDecodeError) as error:
+        raise translate(error, location) from error
+    finally:
+        engine.dispose()

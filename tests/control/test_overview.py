@@ -1,0 +1,76 @@
+"""What a store says about its clusters, to readers who change nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from sqlalchemy import inspect
+
+from autoscout.control.ledger import Entry, Ledger
+from autoscout.control.overview import clusters, overview
+from autoscout.core.config import Config
+from autoscout.core.errors import StoreError
+from autoscout.store.sql.database import Database
+
+OLD, NEW = Config(weight=1, small=False), Config(weight=5, small=False)
+
+
+def filled(path: Path, name: str, looks: int, *, simulated: bool = False) -> None:
+    ledger = Ledger(path, name)
+    for number in range(looks):
+        settings = (OLD if number < looks // 2 else NEW).to_json()
+        told = {"load": number / looks, "waiting": number, "running": 3, "settings": settings}
+        ledger.sample(10.0 * number, told | ({"simulated": True} if simulated else {}))
+    ledger.add(Entry(at_s=5.0, state="same", kind="hourly", before=OLD, after=OLD, predicted=1.0), "decided", "")
+    ledger.add(Entry(at_s=15.0, state="kept", kind="hourly", before=OLD, after=NEW, predicted=1.2, measured=1.1), "kept", "")
+    ledger.close()
+
+
+def test_clusters_of_a_store(tmp_path: Path) -> None:
+    store = tmp_path / "store.db"
+    Database(store, True).close()
+    assert clusters(store) == []
+    database = Database(store, False)
+    before = database.read(lambda connection: inspect(connection).get_table_names())
+    database.close()
+    assert not any("decisions" in name for name in before), "to ask creates nothing"
+    filled(store, "lab", 4)
+    filled(store, "attic", 4, simulated=True)
+    assert clusters(store) == ["attic", "lab"]
+    assert [overview(store, name).simulated for name in clusters(store)] == [True, False]
+
+
+def test_a_cluster_over_time(tmp_path: Path) -> None:
+    store = tmp_path / "store.db"
+    filled(store, "lab", 20)
+    seen = overview(store, "lab")
+    assert list(seen.at_s) == [10.0 * number for number in range(20)]
+    assert seen.waiting[-1] == 19
+    assert list(seen.changed_knobs) == ["weight"]
+    assert seen.knobs["weight"] == [1] * 10 + [5] * 10
+    assert [(entry.predicted, entry.measured) for entry in seen.predictions] == [(1.2, 1.1)]
+    assert [line[3] for line in seen.log] == ["decided", "kept"]
+    later = overview(store, "lab", from_s=100.0, to_s=150.0)
+    assert (list(later.at_s), len(later.entries)) == ([100.0, 110.0, 120.0, 130.0, 140.0], 0)
+    data = json.loads(json.dumps(seen.to_json(), allow_nan=False))
+    assert (data["decisions"][0]["measured"], data["knobs"]["small"][0]) == (None, False)
+
+
+def test_many_looks_are_thinned_evenly(tmp_path: Path) -> None:
+    store = tmp_path / "store.db"
+    filled(store, "lab", 500)
+    seen = overview(store, "lab", most_points=50)
+    assert 45 <= len(seen.at_s) <= 51
+    assert seen.at_s[-1] == 4_990.0, "the newest look is always shown"
+    gaps = [after - before for before, after in zip(seen.at_s, seen.at_s[1:], strict=False)]
+    assert max(gaps) <= 120.0
+
+
+def test_a_store_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="there is no store here"):
+        clusters(tmp_path / "nothing.db")
+    (tmp_path / "text.db").write_text("this is not a database, it is a longer text than its header would be" * 20)
+    with pytest.raises(StoreError):
+        clusters(tmp_path / "text.db")

@@ -51,6 +51,21 @@ def test_what_if(config: str) -> None:
     assert run(HERE, "sched", "control", config, "--what-if", "nothing").returncode == 2
 
 
+def test_people_ask_for_settings(tmp_path: Path) -> None:
+    path = tmp_path / "control.yaml"
+    path.write_text(FILE + "mode: propose\nevery: 30d\n")
+    assert run(HERE, "sched", "control", str(path), "--once").returncode == 0
+    done = run(HERE, "sched", "propose", str(path), "threshold=200000", "--json")
+    assert done.returncode == 0, done.stderr
+    entry = json.loads(done.stdout)["decisions"][0]
+    assert (entry["state"], entry["after"]["threshold"]) == ("proposed", 200_000)
+    assert json.loads(run(HERE, "sched", "approve", str(path), str(entry["id"]), "--json").stdout)["decisions"][0]["state"] == "approved"
+    wrong = run(HERE, "sched", "propose", str(path), "treshold=1", "threshold=many")
+    assert wrong.returncode == 2
+    assert "threshold" in wrong.stderr
+    assert "KNOB=VALUE" in run(HERE, "sched", "propose", str(path), "threshold").stderr
+
+
 def test_faults_of_the_file_have_their_lines(tmp_path: Path) -> None:
     path = tmp_path / "control.yaml"
     path.write_text(FILE + "mode: destroy\nbounds: {most_steps: -1}\n")

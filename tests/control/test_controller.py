@@ -13,7 +13,7 @@ from _file_scheduler import START, FileScheduler
 from autoscout.control import actions
 from autoscout.control.controller import Controller
 from autoscout.control.live.replay import Replay
-from autoscout.control.report import write_report
+from autoscout.control.report import MONDAY_S, WEEK_S, write_report
 from autoscout.control.settings import build_settings
 from autoscout.core.errors import ConfigError
 
@@ -63,6 +63,24 @@ def test_apply_changes_judges_and_reports(tmp_path: Path) -> None:
     assert "The cluster is simulated." in report
     assert f"{len(made)} changes" in report
     assert (folder / "over_time.svg").read_text().count("<polyline") >= 3
+
+
+def test_the_report_of_a_week_is_written_once_it_is_over(tmp_path: Path) -> None:
+    controller = small(tmp_path, every="1d")
+    clock = controller.live.clock
+    clock.sleep(MONDAY_S + WEEK_S - clock.now_s() % WEEK_S)
+    controller.tick()
+    assert not (tmp_path / "reports").exists()
+    clock.sleep(WEEK_S)
+    controller.tick()
+    folders = list((tmp_path / "reports").iterdir())
+    assert len(folders) == 1
+    report = folders[0] / "report.md"
+    assert "# lab, " in report.read_text()
+    report.write_text("read")
+    clock.sleep(3_600.0)
+    controller.tick()
+    assert report.read_text() == "read", "not written again"
 
 
 def test_settings_that_are_worse_are_rolled_back_after_one_period(tmp_path: Path) -> None:

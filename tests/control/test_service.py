@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import random
+import socket
+import ssl
 import subprocess
 import threading
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -277,19 +281,22 @@ def test_standard_health_service(serve: Any, controller: Controller) -> None:
         assert stub.Check(health_pb2.HealthCheckRequest(), timeout=10).status == health_pb2.HealthCheckResponse.NOT_SERVING
 
 
-def test_metrics_of_prometheus(controller: Controller) -> None:
-    import urllib.error
-    import urllib.request
-
+def test_metrics_of_prometheus(controller: Controller, tmp_path: Path) -> None:
     text = exposition(controller)
     assert 'autoscout_control_up{cluster="lab"} 1\n' in text
     assert 'autoscout_control_setting{cluster="lab",knob="priority_weight_age"} 1000\n' in text
-    server = MetricsServer(controller, "127.0.0.1:0", token="a-token")
+    key, certificate = certificate_in(tmp_path, "metrics")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate, key)
+    server = MetricsServer(controller, "127.0.0.1:0", Tokens.read(Path(tokens_in(tmp_path))), tls)
     server.start()
-    address = f"http://127.0.0.1:{server.port}/metrics"
+    silent = socket.create_connection(("127.0.0.1", server.port))  # a client that never shakes hands holds up nobody
+    trust = ssl.create_default_context(cafile=str(certificate))
+    address = f"https://127.0.0.1:{server.port}/metrics"
     with pytest.raises(urllib.error.HTTPError, match="401"):
-        urllib.request.urlopen(address, timeout=10)
-    request = urllib.request.Request(address, headers={"Authorization": "Bearer a-token"})
-    with urllib.request.urlopen(request, timeout=10) as answer:
+        urllib.request.urlopen(address, timeout=10, context=trust)
+    request = urllib.request.Request(address, headers={"Authorization": f"Bearer {READER}"})
+    with urllib.request.urlopen(request, timeout=10, context=trust) as answer:
         assert answer.read().decode() == exposition(controller)
+    silent.close()
     server.stop()

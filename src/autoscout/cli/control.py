@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import getpass
 import math
@@ -10,7 +11,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -19,10 +20,15 @@ from autoscout.cli import _options as options
 from autoscout.control import actions
 from autoscout.control.explain import explanation, one_line
 from autoscout.control.ledger import Ledger
-from autoscout.control.settings import Settings, read_settings
+from autoscout.control.settings import ServiceBlock, Settings, read_settings
 from autoscout.core.clock import RealClock
 from autoscout.core.errors import ConfigError, Fault, PluginError
 from autoscout.sched.source import moment
+
+if TYPE_CHECKING:
+    from autoscout.control.controller import Controller
+    from autoscout.control.metrics import MetricsServer
+    from autoscout.control.repository import WorkloadRepository
 
 Config = Annotated[Path, typer.Argument(help="YAML file of the controller; see the guide.")]
 Number = Annotated[int, typer.Argument(help="Number of the decision; `autoscout sched history` lists them.")]
@@ -41,7 +47,7 @@ def control(
     from autoscout.control.begin import controller
 
     settings = read_settings(config)
-    with _alone(settings):
+    with contextlib.nullcontext() if what_if else _alone(settings):  # a question may be asked while the controller runs
         made = controller(settings)
         try:
             _import(made.repository, settings.cluster, history or [])
@@ -107,6 +113,23 @@ def explain(config: Config, number: Number, as_json: Json = False) -> None:
         _show([explanation(entry, lines)], [entry.to_json()], as_json)
 
 
+def propose(
+    config: Config,
+    settings: Annotated[list[str], typer.Argument(metavar="KNOB=VALUE...", help="Settings to have; `autoscout sched status` lists them.")],
+    approved: Annotated[bool, typer.Option("--approved", help="It needs nobody else's approval.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Ask for other settings; the controller checks its bounds, applies them once they are approved, and judges them like its own."""
+    with _ledger(config) as (about, ledger):
+        actions.require_changing(about.mode)
+        pairs = [text.partition("=") for text in settings]
+        if odd := [text for text, (_, equals, value) in zip(settings, pairs, strict=True) if not equals or not value]:
+            raise ConfigError([Fault(where="propose", value=text, rule="must read KNOB=VALUE") for text in odd])
+        wanted = {name: value for name, _, value in pairs}
+        entry = actions.propose(ledger, wanted, getpass.getuser(), RealClock().now_s(), approved=approved)
+        _show([one_line(entry)], [entry.to_json()], as_json)
+
+
 def approve(
     config: Config,
     number: Number,
@@ -154,22 +177,17 @@ def _alone(settings: Settings) -> Iterator[None]:
         yield
 
 
-def _import(repository: object, cluster: str, sources: list[str]) -> None:
+def _import(repository: WorkloadRepository, cluster: str, sources: list[str]) -> None:
     from autoscout.control.events import events_of_trace
-    from autoscout.control.repository import WorkloadRepository
     from autoscout.sched.source import load_trace
 
-    assert isinstance(repository, WorkloadRepository)
     for source in sources:
         added = repository.add(cluster, events_of_trace(load_trace(source)))
         options.errors.print(f"{source}: {added.new} new events, {added.known} known", markup=False, highlight=False)
 
 
-def _serve(made: object, settings: Settings, until_s: float) -> None:
+def _serve(made: Controller, settings: Settings, until_s: float) -> None:
     """Run until told to stop, with the service where the file asks for one."""
-    from autoscout.control.controller import Controller
-
-    assert isinstance(made, Controller)
     stop = threading.Event()
     before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     running = []
@@ -185,13 +203,10 @@ def _serve(made: object, settings: Settings, until_s: float) -> None:
         running.append(server.stop)
         options.errors.print(f"service on port {server.port}", markup=False, highlight=False)
         if settings.service.metrics:
-            from autoscout.control.metrics import MetricsServer
-            from autoscout.control.service.access import check_exposure
-
-            check_exposure(settings.service.metrics, False, False, "service")
-            metrics = MetricsServer(made, settings.service.metrics)
+            metrics = _metrics(made, settings.service)
             metrics.start()
             running.append(metrics.stop)
+            options.errors.print(f"metrics on port {metrics.port}", markup=False, highlight=False)
     try:
         made.run(stop, until_s)
     finally:
@@ -199,6 +214,22 @@ def _serve(made: object, settings: Settings, until_s: float) -> None:
             end()
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _metrics(made: Controller, about: ServiceBlock) -> MetricsServer:
+    """The figures for Prometheus, behind the tokens and the certificate of the service where it has them."""
+    import ssl
+
+    from autoscout.control.metrics import MetricsServer
+    from autoscout.control.service.access import Tokens, check_exposure
+
+    assert about.metrics
+    check_exposure(about.metrics, bool(about.certificate), bool(about.tokens), "service")
+    tls = None
+    if about.certificate and about.key:
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(about.certificate, about.key)
+    return MetricsServer(made, about.metrics, Tokens.read(Path(about.tokens)) if about.tokens else None, tls)
 
 
 def _show_what_if(rows: Sequence[tuple[object, float]], knob: str, as_json: bool) -> None:

@@ -35,7 +35,7 @@ app = typer.Typer(help="Simulate and tune the scheduler of a GPU cluster.", no_a
 traces = typer.Typer(help="Describe, convert, generate, slice and plot traces.", no_args_is_help=True)
 app.add_typer(traces, name="trace")
 app.command("assess")(assess)
-for _verb in (live.control, live.status, live.history, live.explain, live.approve, live.rollback):
+for _verb in (live.control, live.status, live.history, live.explain, live.propose, live.approve, live.rollback):
     app.command(_verb.__name__)(_verb)
 
 Source = Annotated[str, typer.Option("--trace", help="A trace file, or synthetic:PROFILE[:JOBS[:DAYS[:SEED]]].")]

@@ -16,6 +16,7 @@ from autoscout.control.decide import Adviser, Judged, view_of
 from autoscout.control.ledger import Entry, Ledger
 from autoscout.control.lookback import Period, look_back
 from autoscout.control.protocol import LiveError, LiveScheduler, Sight
+from autoscout.control.report import write_week
 from autoscout.control.repository import HOUR_S, WorkloadRepository
 from autoscout.control.settings import Settings
 from autoscout.core.config import Config, Value
@@ -129,6 +130,7 @@ class Controller:
                 self._forgot_s = sight.at_s
                 self.repository.forget(self.settings.cluster, sight.at_s - self.settings.keep)
                 self.ledger.forget(sight.at_s - self.settings.keep)
+                write_week(self.ledger, self._folder / "reports", sight.at_s, simulated=self.settings.simulated)
 
     def close(self) -> None:
         """Let go of the database."""

@@ -103,8 +103,8 @@ def events_of_sacct(path: Path) -> list[JobEvent]:
     found: list[JobEvent] = []
     for row, job in enumerate(table.values["JobID"]):
         gpus, kind = gpus_of(table.values["ReqTRES"][row])
-        if "." in job or gpus <= 0 or not np.isfinite(times["Submit"][row]):
-            continue
+        if "." in job or "[" in job or gpus <= 0 or not np.isfinite(times["Submit"][row]):
+            continue  # a step, tasks of an array that wait (each of them has its own row later), or nothing of ours
         told = {"user": "User", "vc": "Partition", "name": "JobName"}
         attributes: dict[str, float | str] = {
             key: table.values[column][row][:MOST_TEXT] for key, column in told.items() if table.values[column][row]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import hmac
 import math
+import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from autoscout.control.controller import Controller
 from autoscout.control.ledger import STATES
+from autoscout.control.service.access import Tokens
 from autoscout.core.errors import ConfigError, Fault
 
 CALL_S = 10.0  # that a client may take to ask
@@ -60,13 +61,14 @@ class MetricsServer:
     Args:
         controller: Whose figures.
         address: host:port.
-        token: That callers must show; empty: none.
+        tokens: One of which callers must show; None: none.
+        tls: With a certificate; None: plain HTTP.
 
     Raises:
         ConfigError: the address cannot be used.
     """
 
-    def __init__(self, controller: Controller, address: str, token: str = "") -> None:
+    def __init__(self, controller: Controller, address: str, tokens: Tokens | None = None, tls: ssl.SSLContext | None = None) -> None:
         host, _, port = address.rpartition(":")
 
         class Handler(BaseHTTPRequestHandler):
@@ -74,7 +76,7 @@ class MetricsServer:
 
             def do_GET(self) -> None:
                 given = self.headers.get("Authorization", "").removeprefix("Bearer ")
-                if token and not hmac.compare_digest(given.encode(), token.encode()):
+                if tokens is not None and tokens.caller(given) is None:
                     self.send_error(401)
                 elif self.path.split("?")[0] != "/metrics":
                     self.send_error(404)
@@ -93,6 +95,8 @@ class MetricsServer:
             self._server = ThreadingHTTPServer((host.strip("[]"), int(port)), Handler)
         except (OSError, ValueError, OverflowError) as error:
             raise ConfigError(Fault(where="service", field="metrics", value=address, rule=f"cannot be used: {error}")) from error
+        if tls is not None:  # shaking hands is left to the thread of the call: a client that never does holds up nobody else
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
         self._server.daemon_threads = True
         self.port = int(self._server.server_address[1])
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.2,), daemon=True)

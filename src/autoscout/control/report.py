@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,14 @@ from autoscout.common.draw import Line, chart
 from autoscout.control.explain import one_line
 from autoscout.control.ledger import STATES, Entry, Ledger
 from autoscout.core.config import Value
+from autoscout.core.log import logger
 from autoscout.sched.plot import page
 from autoscout.sched.tune.explain import moment
 
-DAY_S = 86_400.0
+log = logger(__name__)
+
+WEEK_S = 7 * 86_400.0
+MONDAY_S = 4 * 86_400.0  # the first Monday of the epoch
 ODD = ("changed outside", "no answer", "clock", "left out", "failed", "unsure")
 """Events of the audit log that an operator should look at."""
 Sample = tuple[float, dict[str, Any]]
@@ -37,6 +42,23 @@ def write_report(ledger: Ledger, folder: Path, from_s: float, to_s: float, *, si
     (folder / "over_time.svg").write_text(over_time(entries, samples, ledger.cluster), encoding="utf-8")
     (folder / "report.md").write_text(told(ledger, entries, samples, from_s, to_s, simulated=simulated), encoding="utf-8")
     return folder
+
+
+def write_week(ledger: Ledger, folder: Path, at_s: float, *, simulated: bool = False) -> Path | None:
+    """Write the report about the last whole week (Monday to Monday, UTC) into a folder named by its Monday, once.
+
+    Returns:
+        That folder; None where it is there already, or nothing was decided in that week.
+    """
+    to_s = at_s - (at_s - MONDAY_S) % WEEK_S
+    mine = folder / datetime.fromtimestamp(to_s - WEEK_S, UTC).strftime("%Y-%m-%d")
+    if mine.exists() or not ledger.history(to_s - WEEK_S, to_s, most=1):
+        return None
+    try:
+        return write_report(ledger, mine, to_s - WEEK_S, to_s, simulated=simulated)
+    except OSError as error:  # a disk that is full must not end the controller
+        log.warning("%s: the weekly report cannot be written: %s", mine, error.strerror)
+        return None
 
 
 def over_time(entries: list[Entry], samples: list[Sample], title: str) -> str:

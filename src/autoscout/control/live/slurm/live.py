@@ -3,47 +3,33 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import re
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from autoscout.common.fields import Block, read_fields, refuse_if
-from autoscout.control.events import SACCT, JobEvent, events_of_sacct
+from autoscout.control.events import JobEvent
 from autoscout.control.live._shared.commands import run
 from autoscout.control.live.slurm import qos
 from autoscout.control.live.slurm.conf import difference, includes, rendered
 from autoscout.control.live.slurm.knobs import KNOBS, read_settings
+from autoscout.control.live.slurm.reading import Reading
 from autoscout.control.protocol import LiveError, Plan, Sight
 from autoscout.core.clock import Clock, RealClock
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import ConfigError, Fault
-from autoscout.sched.cluster import Cluster, NodeGroup
-from autoscout.sched.readers.queue import read_queue
-from autoscout.sched.readers.sacct import gpus_of
+from autoscout.sched.cluster import Cluster
 from autoscout.sched.schedulers.slurm import Slurm as Model
 from autoscout.sched.snapshot import Snapshot
 from autoscout.space import Grid, Knob, Space
 
-QUEUE = {
-    "JobArrayID": "JOBID", "UserName": "USER", "Partition": "PARTITION", "State": "STATE", "SubmitTime": "SUBMIT_TIME",
-    "StartTime": "START_TIME", "TimeUsed": "TIME", "TimeLimit": "TIME_LIMIT", "tres-alloc": "AllocTRES", "NumNodes": "NODES",
-    "NodeList": "NODELIST",
-}  # fmt: skip
-"""Fields of `squeue --Format` -> what the reader of queues calls them. `tres-alloc` is what a waiting job asks for."""
-_WIDTH = 400  # characters of a field; squeue cuts longer ones
-_GONE = ("down", "drain", "fail", "maint", "unk", "boot", "power", "no_respond", "inval")
 _SLACK_S = 120.0  # before the last look from which accounting is read again: ends reach it late
 _ACCOUNTING_S = 30 * 86_400.0  # of accounting that the first look reads
 _SHORT = {"bf_max_job_test": (1, 10, 50, 100, 500, 1_000, 5_000)}
-
-Read = TypeVar("Read")
 
 
 class _Options(Block):
@@ -54,6 +40,7 @@ class _Options(Block):
     history_s: float = Field(_ACCOUNTING_S, gt=0)
     shared: bool = True
     qos: tuple[str, ...] | list[str] = ()
+    output: Literal["auto", "json", "text"] = "auto"
 
 
 class Slurm:
@@ -62,7 +49,8 @@ class Slurm:
     Args:
         options: `conf` (path of slurm.conf), `partitions` (only these; all when left out), `timeout_s` (of a command), `reconfigure_s`,
             `history_s` (accounting that the first look reads), `shared` (whether partitions share their nodes; if not each is a virtual
-            cluster), `qos` (qualities of service whose limits are settings too).
+            cluster), `qos` (qualities of service whose limits are settings too), `output` (`json` or `text`: how commands are asked to
+            answer; `auto`: JSON where this version has it).
 
     Raises:
         ConfigError: all faults of the options at once.
@@ -82,6 +70,7 @@ class Slurm:
         # Slurm starts what has the highest priority at every event, and backfills in between; its model does one or the other.
         self.pinned = Config(bf_conservative=True, bf_interval_s=0.0, placement="consolidated")
         self._since_s: float | None = None
+        self._reading = Reading(self._ask, read.partitions, read.shared, read.output)
 
     # --------------------------------------------------------------------------------------------------------------------- reading
 
@@ -110,68 +99,31 @@ class Slurm:
         return (int(match[1]), int(match[2])) if match else (0, 0)
 
     def settings(self) -> Config:
-        shown = self.shown()
+        return self._settings(self.shown())
+
+    def _settings(self, shown: Mapping[str, str]) -> Config:
         if "multifactor" not in shown.get("PriorityType", ""):
             rule, fix = "needs priority/multifactor", "Set PriorityType and restart slurmctld"
             raise LiveError(Fault(where="slurm.conf", field="PriorityType", value=shown.get("PriorityType", ""), rule=rule, fix=fix))
-        return self._settings(shown)
-
-    def _settings(self, shown: Mapping[str, str]) -> Config:
         try:
             return read_settings(shown).extend(qos.read(self._ask, self._options.qos))
         except ConfigError as error:
             raise LiveError(error.faults) from error
 
     def look(self) -> Sight:
-        names, cluster = self._nodes()
-        snapshot = self._queue(names)
-        events = [*self._accounting(snapshot.at_s), *_seen(snapshot)]
-        return Sight(at_s=snapshot.at_s, cluster=cluster, snapshot=snapshot, events=events, settings=self.settings())
+        shown = self.shown()  # first: a slurmctld that does not answer is waited for once
+        version = self.version(shown)
+        names, cluster = self._reading.nodes(version)
+        snapshot = self._reading.queue(version, names, self.clock.now_s)
+        events = [*self._accounting(version, snapshot.at_s), *_seen(snapshot)]
+        return Sight(at_s=snapshot.at_s, cluster=cluster, snapshot=snapshot, events=events, settings=self._settings(shown))
 
-    def _nodes(self) -> tuple[list[str], Cluster]:
-        """Nodes that are up, with their GPUs, and their names in the order of the cluster."""
-        wanted = ",".join(self._options.partitions)
-        text = self._ask("sinfo", "--noheader", "--Node", "--Format=NodeList:200,Partition:200,StateLong:60,Gres:400,CPUs:20",
-                         *([f"--partition={wanted}"] if wanted else []))  # fmt: skip
-        seen: dict[str, tuple[str, int, str]] = {}
-        for line in text.splitlines():
-            cells = [line[start : start + width].strip() for start, width in ((0, 200), (200, 200), (400, 60), (460, 400))]
-            name, partition, state, resources = cells
-            gpus, kind = gpus_of(re.sub(r"\(.*?\)", "", resources))
-            if name and gpus > 0 and not any(word in state.lower() for word in _GONE) and name not in seen:
-                seen[name] = ("" if self._options.shared else partition.rstrip("*"), int(gpus), kind)
-        if not seen:
-            raise LiveError(Fault(where="sinfo", rule="no node with GPUs is up"))
-        groups: list[NodeGroup] = []
-        for vc, gpus, kind in seen.values():
-            last = groups[-1] if groups else None
-            if last and (last.vc, last.gpus, last.kind) == (vc, gpus, kind):
-                groups[-1] = NodeGroup(nodes=last.nodes + 1, gpus=gpus, vc=vc, kind=kind)
-            else:
-                groups.append(NodeGroup(nodes=1, gpus=gpus, vc=vc, kind=kind))
-        return list(seen), Cluster(groups=tuple(groups))
-
-    def _queue(self, nodes: Sequence[str]) -> Snapshot:
-        layout = ",".join(f"{name}:{_WIDTH}" for name in QUEUE)
-        wanted = [f"--partition={','.join(self._options.partitions)}"] if self._options.partitions else []
-        text = self._ask("squeue", "--noheader", "--all", "--array", "--states=RUNNING,PENDING,COMPLETING,SUSPENDED",
-                         f"--Format={layout}", *wanted)  # fmt: skip
-        rows = ["|".join(QUEUE.values())]
-        for line in text.splitlines():
-            cells = [line[number * _WIDTH : (number + 1) * _WIDTH].strip().replace("|", "/") for number in range(len(QUEUE))]
-            if cells[0]:
-                rows.append("|".join(cells))
-        at_s = math.floor(self.clock.now_s()) + 1.0  # squeue counts whole seconds
-        return _from_table("\n".join(rows) + "\n", lambda path: read_queue(path, at_s, nodes=nodes, partitions=not self._options.shared))
-
-    def _accounting(self, at_s: float) -> list[JobEvent]:
-        since_s = self._since_s - _SLACK_S if self._since_s is not None else at_s - self._options.history_s
-        start = datetime.fromtimestamp(since_s, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-        wanted = [f"--partition={','.join(self._options.partitions)}"] if self._options.partitions else []
-        text = self._ask("sacct", "--parsable2", "--allusers", "--allocations", "--duplicates", f"--starttime={start}",
-                         f"--format={','.join(SACCT)}", *wanted)  # fmt: skip
+    def _accounting(self, version: tuple[int, int], at_s: float) -> list[JobEvent]:
+        long = self._since_s is None
+        since_s = at_s - self._options.history_s if self._since_s is None else self._since_s - _SLACK_S
+        events = self._reading.accounting(version, since_s, long=long)
         self._since_s = at_s
-        return _from_table(text, events_of_sacct)
+        return events
 
     # -------------------------------------------------------------------------------------------------------------------- changing
 
@@ -288,14 +240,3 @@ def _seen(snapshot: Snapshot) -> list[JobEvent]:
             told["estimate_s"] = float(limits[row])
         found.append(JobEvent(job=str(jobs.job_id[row]), kind="submit", at_s=float(jobs.submit_s[row]), attributes=told))
     return found
-
-
-def _from_table(text: str, read: Callable[[Path], Read]) -> Read:
-    """What a reader of files makes of a text."""
-    with tempfile.TemporaryDirectory(prefix="autoscout-") as folder:
-        path = Path(folder) / "table"
-        path.write_text(text, encoding="utf-8")
-        try:
-            return read(path)
-        except ConfigError as error:
-            raise LiveError(error.faults) from error

@@ -137,7 +137,23 @@ def test_bounds_hold_for_what_people_ask_for(tmp_path: Path) -> None:
     assert controller.ledger.entry(fine.id).state == "kept"
     second = actions.propose(controller.ledger, {"priority_weight_job_size": 10}, "ann", now_s(), approved=True)
     controller.tick()
-    assert "changes have been made" in controller.ledger.entry(second.id).why
+    assert "changes have been made or tried" in controller.ledger.entry(second.id).why
+
+
+def test_what_fails_is_not_tried_all_day_long(tmp_path: Path) -> None:
+    controller = small(tmp_path, "apply", bounds={"changes_per_day": 2})
+    live = controller.live
+    assert isinstance(live, FileScheduler)
+    controller.tick()
+    live.refuses = True
+    numbers = []
+    for size in (100, 200, 300):
+        asked = actions.propose(controller.ledger, {"priority_weight_job_size": size}, "ann", live.clock.now_s(), approved=True)
+        numbers.append(asked.id)
+        for _ in range(3):
+            controller.tick()
+    assert [controller.ledger.entry(number).state for number in numbers] == ["failed", "failed", "refused"]
+    assert live.reloads <= 8, "each is tried once and taken back"
 
 
 def test_quiet_hours_hold_changes_back(tmp_path: Path) -> None:

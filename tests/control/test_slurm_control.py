@@ -18,7 +18,7 @@ from autoscout.control.change import agrees
 from autoscout.control.controller import Controller
 from autoscout.control.ledger import Ledger
 from autoscout.control.live.slurm import Slurm
-from autoscout.control.protocol import LiveError
+from autoscout.control.protocol import LiveError, Sight
 from autoscout.core.config import Config
 from autoscout.testing import slurm
 from autoscout.testing.slurm import SlurmCluster
@@ -74,6 +74,37 @@ def test_what_is_read(cluster: SlurmCluster, conf: Path) -> None:
     cluster.run("scancel", first, second)
     cluster.wait_until(lambda: not cluster.jobs(), "both are gone")
     cluster.wait_until(lambda: {"cancel"} <= {event.kind for event in live.look().events if event.job == first}, "accounting knows")
+
+
+def test_json_and_text_say_the_same(cluster: SlurmCluster, conf: Path) -> None:
+    submit = ("sbatch", "--parsable", "--wrap", "sleep 300")
+    first = cluster.run(*submit, "--gpus-per-node=4", "--nodes=2", "--time=5", '--job-name=a|b"c').strip()
+    array = cluster.run(*submit, "--gpus-per-node=1", "--array=0-4:2%2", "--time=1-00:00:00", '--job-name="quoted').strip()
+    endless = cluster.run(*submit, "--gpus-per-node=a100:2", "--job-name=two\nlines").strip()
+    cluster.wait_until(lambda: "RUNNING" in cluster.jobs().values(), "the first job runs")
+    live = {output: Slurm({"conf": str(conf), "output": output}) for output in ("json", "text", "auto")}
+    sights = {output: one.look() for output, one in live.items()}
+    assert sights["json"].cluster == sights["text"].cluster == sights["auto"].cluster
+
+    def rows(sight: Sight) -> list[tuple[object, ...]]:
+        jobs, kept = sight.snapshot.jobs, sight.snapshot
+        columns = (jobs.job_id, jobs.gpus, jobs.submit_s, jobs.kind.texts(), jobs.extra["estimate_s"], kept.running)
+        return sorted(zip(*(list(column) for column in columns), strict=True))
+
+    assert rows(sights["json"]) == rows(sights["text"]) == rows(sights["auto"])
+    names = [row[0] for row in rows(sights["json"])]
+    assert names == sorted([first, *(f"{array}_{task}" for task in (0, 2, 4)), endless])
+    assert [one.snapshot.where.tolist() for one in sights.values()] == [sights["json"].snapshot.where.tolist()] * 3
+    assert abs(sights["json"].snapshot.executed_s.max() - sights["text"].snapshot.executed_s.max()) <= 3.0
+    cluster.run("scancel", first, array, endless)
+    cluster.wait_until(lambda: not cluster.jobs(), "all are gone")
+
+    def told(output: str) -> set[tuple[str, str, float]]:
+        events = Slurm({"conf": str(conf), "output": output}).look().events
+        return {(event.job, event.kind, event.at_s) for event in events if event.job in (first, endless)}
+
+    cluster.wait_until(lambda: {kind for _, kind, _ in told("json")} == {"submit", "start", "cancel"}, "accounting knows")
+    assert told("json") == told("text")
 
 
 def test_a_change_and_its_rollback(controller: Controller, conf: Path) -> None:
@@ -162,6 +193,52 @@ def test_a_slurmctld_that_reports_an_old_configuration(controller: Controller, c
     assert "reports other settings" in entry.why
     assert conf.read_text() == text
     assert live.settings() == before
+
+
+def test_a_slurmctld_that_refuses_to_reconfigure(cluster: SlurmCluster, controller: Controller, conf: Path) -> None:
+    """Somebody has changed a plugin, which needs a restart: from then on every reconfigure is refused, though weights take."""
+    controller.tick()
+    live, text = controller.live, conf.read_text()
+    before = live.settings()
+    edited = text.replace("select/cons_tres", "select/linear")
+    conf.write_text(edited)
+    number = ask(controller, priority_weight_job_size=300)
+    controller.tick()
+    entry = controller.ledger.entry(number)
+    assert (entry.state, "edited since slurmctld last read it" in entry.why) == ("failed", True), "it would put the edit in force"
+    assert conf.read_text() == edited
+    cluster.run("scontrol", "reconfigure", check=False)
+    number = ask(controller, priority_weight_job_size=400)
+    controller.tick()
+    assert controller.ledger.entry(number).state == "unsure"
+    controller.tick()
+    entry = controller.ledger.entry(number)
+    assert entry.state == "failed"
+    assert "SelectType change requires restart" in entry.why
+    assert conf.read_text() == edited, "somebody else's edit stays"
+    assert live.settings() == before
+    log = [(line[2], line[3]) for line in controller.ledger.log()]
+    assert log.count((number, "intent")) == 1, "and it is not tried again"
+    conf.write_text(text)
+    cluster.run("scontrol", "reconfigure")
+
+
+def test_a_file_that_cannot_be_replaced(controller: Controller, conf: Path) -> None:
+    """slurm.conf mounted into a container is a mount point: nothing can take its place."""
+    controller.tick()
+    before, text = controller.live.settings(), conf.read_text()
+    if subprocess.run(["mount", "--bind", str(conf), str(conf)], capture_output=True, check=False).returncode:
+        pytest.skip("may not mount here")
+    try:
+        number = ask(controller, priority_weight_job_size=500)
+        controller.tick()
+    finally:
+        subprocess.run(["umount", str(conf)], check=True)
+    entry = controller.ledger.entry(number)
+    assert (entry.state, "cannot be written" in entry.why) == ("failed", True), entry.why
+    assert conf.read_text() == text
+    assert controller.live.settings() == before
+    assert not list(conf.parent.glob(".*.partial"))
 
 
 def loop(conf: Path, folder: Path) -> subprocess.Popen[bytes]:

@@ -8,7 +8,7 @@ import getpass
 import math
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,12 +24,14 @@ from autoscout.control.settings import ServiceBlock, Settings, read_settings
 from autoscout.core.clock import RealClock
 from autoscout.core.errors import ConfigError, Fault, PluginError
 from autoscout.sched.source import moment
+from autoscout.sched.tune.explain import moment as shown
 
 if TYPE_CHECKING:
     from autoscout.control.controller import Controller
     from autoscout.control.metrics import MetricsServer
     from autoscout.control.repository import WorkloadRepository
 
+LATE_S = 60.0  # besides five looks, after which a controller is said not to run
 Config = Annotated[Path, typer.Argument(help="YAML file of the controller; see the guide.")]
 Number = Annotated[int, typer.Argument(help="Number of the decision; `autoscout sched history` lists them.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
@@ -45,6 +47,7 @@ def control(
 ) -> None:
     """Watch a cluster and tune its scheduler: observe, propose or apply, within the bounds of the file."""
     from autoscout.control.begin import controller
+    from autoscout.control.protocol import LiveError
 
     settings = read_settings(config)
     with contextlib.nullcontext() if what_if else _alone(settings):  # a question may be asked while the controller runs
@@ -57,6 +60,8 @@ def control(
                 return
             if once:
                 made.tick()
+                if not made.state.healthy:
+                    raise LiveError(Fault(where=settings.cluster, rule=made.state.words))
                 entries = made.ledger.history(most=1)
                 _show([one_line(entry) for entry in entries] or [made.state.words], [entry.to_json() for entry in entries], as_json)
                 return
@@ -82,8 +87,18 @@ def status(config: Config, as_json: Json = False) -> None:
             table.add_row(name, str(value))
         options.console.print(table)
         about = seen[1]
-        line = f"{settings.cluster}, mode {settings.mode}: {about['waiting']} jobs wait, {about['running']} run, load {about['load']:.2f}"
-        _show([line, *(one_line(entry) for entry in waiting)], [], False)
+        jobs = f"{about['waiting']} jobs wait, {about['running']} run, load {about['load']:.2f}"
+        late = _late(settings, seen[0])
+        head = f"{settings.cluster}, mode {settings.mode}, {shown(seen[0])}: {jobs}"
+        _show([head, *late, *(one_line(entry) for entry in waiting)], [], False)
+
+
+def _late(settings: Settings, seen_s: float) -> list[str]:
+    """That nobody has looked at the cluster for some time, where that is so."""
+    age_s = RealClock().now_s() - seen_s
+    if settings.simulated or age_s < LATE_S + 5 * settings.look:
+        return []
+    return [f"The last look was {age_s / 60:.0f} minutes ago: the controller does not run, or the cluster does not answer."]
 
 
 def history(
@@ -190,7 +205,7 @@ def _serve(made: Controller, settings: Settings, until_s: float) -> None:
     """Run until told to stop, with the service where the file asks for one."""
     stop = threading.Event()
     before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
-    running = []
+    running, after = [], [_teller(made.ledger)]
     if settings.service is not None:
         try:
             from autoscout.control.service.server import Server
@@ -199,7 +214,7 @@ def _serve(made: Controller, settings: Settings, until_s: float) -> None:
             raise PluginError(Fault(where="service", rule=rule, fix="pip install 'autoscout[control]'")) from error
         server = Server(made, settings.service)
         server.start()
-        made.after_tick = server.tell_health
+        after.append(server.tell_health)
         running.append(server.stop)
         options.errors.print(f"service on port {server.port}", markup=False, highlight=False)
         if settings.service.metrics:
@@ -207,6 +222,12 @@ def _serve(made: Controller, settings: Settings, until_s: float) -> None:
             metrics.start()
             running.append(metrics.stop)
             options.errors.print(f"metrics on port {metrics.port}", markup=False, highlight=False)
+
+    def tell_all() -> None:
+        for tell in after:
+            tell()
+
+    made.after_tick = tell_all
     try:
         made.run(stop, until_s)
     finally:
@@ -214,6 +235,20 @@ def _serve(made: Controller, settings: Settings, until_s: float) -> None:
             end()
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _teller(ledger: Ledger) -> Callable[[], None]:
+    """Prints what was added to the audit log since it was last called."""
+    last = max((line[0] for line in ledger.log()), default=0)
+
+    def tell() -> None:
+        nonlocal last
+        for number, at_s, decision, event, words in ledger.log(after=last):
+            line = f"{shown(at_s)}{f' decision {decision}' if decision else ''} {event}: {words.partition(chr(10))[0]}"
+            options.errors.print(line, markup=False, highlight=False, soft_wrap=True)
+            last = number
+
+    return tell
 
 
 def _metrics(made: Controller, about: ServiceBlock) -> MetricsServer:

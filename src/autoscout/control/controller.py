@@ -261,9 +261,10 @@ class Controller:
         """Why nothing may be changed now; empty: it may."""
         if quiet := self.bounds.quiet_at(at_s):
             return f"quiet hours {quiet}"
-        changes = [entry.applied_s for entry in self.ledger.history(at_s - 2 * 86_400.0) if entry.kind in CHANGING]
+        recent = [entry for entry in self.ledger.history(at_s - 2 * 86_400.0) if entry.kind in CHANGING]
+        changes = [entry.at_s if entry.state == "failed" else entry.applied_s for entry in recent]  # what failed is not tried all day long
         if self.bounds.used_up([moment for moment in changes if math.isfinite(moment)], at_s):
-            return f"{self.bounds.changes_per_day} changes have been made in the last 24 hours"
+            return f"{self.bounds.changes_per_day} changes have been made or tried in the last 24 hours"
         if any(entry.kind != "rollback" for entry in self.ledger.in_state("applied")):
             return "the last change has not been judged yet"
         return ""

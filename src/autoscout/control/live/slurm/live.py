@@ -147,6 +147,7 @@ class Slurm:
 
     def plan(self, after: Config) -> Plan:
         shown = self.shown()
+        self._refuse_unread(shown)
         now = self._settings(shown)
         version = self.version(shown)
         faults = [fault for name, value in after.items() if name in KNOBS for fault in KNOBS[name].faults(value, version)]
@@ -157,6 +158,13 @@ class Slurm:
         wanted = {name: after.get(name, value) for name, value in limits.items()}
         data = {"old": old, "new": new, "before": now.to_json(), "limits": {"before": limits, "after": wanted}}
         return Plan(diff=difference(old, new, self.conf.name) + qos.told(qos.changes(limits, wanted, self._options.qos)), data=data)
+
+    def _refuse_unread(self, shown: Mapping[str, str]) -> None:
+        """Refuse to reconfigure while the file holds what somebody else wrote and slurmctld has not read: it may end on what it finds."""
+        if shown.get("HASH_VAL", "").startswith("Different"):
+            rule = "was edited since slurmctld last read it, and a reconfigure would put that in force too"
+            fix = "Run `scontrol reconfigure`, or restart slurmctld, when the edit is ready"
+            raise ConfigError(Fault(where=str(self.conf), rule=rule, fix=fix))
 
     def apply(self, plan: Plan) -> None:
         old, new = plan.data["old"], plan.data["new"]

@@ -37,7 +37,7 @@ _WIDTH = 400  # characters of a field; squeue and sinfo cut longer ones
 _BETWEEN = "\x1f"  # cells of sacct: names of jobs may hold anything that can be typed
 _MARKS = {"*": "NOT_RESPONDING", "%": "POWERING_DOWN", "$": "MAINT", "^": "REBOOT"}
 """What sinfo puts behind the state of a node. `~` and `#`: switched off until a job needs it, or being switched on: it can be used."""
-_GONE = ("DOWN", "DRAIN", "FAIL", "MAINT", "UNK", "ERROR", "BOOT", "REBOOT", "INVAL", "FUTURE", "NO_RESPOND", "NOT_RESPOND", "POWERING_DOWN")
+_GONE = ("DOWN", "DRAIN", "FAIL", "MAINT", "UNK", "ERROR", "BOOT", "REBOOT", "INVAL", "FUTURE", "NO_RESP", "NOT_RESP", "POWERING_DOWN")
 """Beginnings of states in which a node takes no jobs."""
 _WRONG = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
 """What a document of another shape than those we know leads to."""
@@ -87,7 +87,7 @@ class Reading:
             lambda: documents.queue_rows(self._ask("squeue", "--json"), math.floor(now_s())),
             self._queue_as_text,
         )
-        kept = [row for row in self._chosen(rows) if row["STATE"] in STATES]
+        kept = sorted((row for row in self._chosen(rows) if row["STATE"] in STATES), key=lambda row: _natural(row["JOBID"]))
         at_s = math.floor(now_s()) + 1.0  # squeue counts whole seconds
         columns = list(kept[0]) if kept else list(QUEUE.values())
         return _from_table(columns, kept, lambda path: read_queue(path, at_s, nodes=nodes, partitions=not self._shared))

@@ -236,9 +236,7 @@ def main() -> int:
                 continue
             with tempfile.TemporaryDirectory(prefix="control-observe-") as folder:
                 known[key] = observe(*key, Path(folder))
-            print(
-                json.dumps({**{k: v for k, v in known[key].items() if k != "each"}, **summary([known[key]])}), file=sys.stderr, flush=True
-            )
+            print(f"{name}: {json.dumps(summary([known[key]]))}", file=sys.stderr, flush=True)
             if given.keep:
                 with given.keep.open("a") as file:
                     file.write(json.dumps(known[key]) + "\n")

@@ -200,7 +200,7 @@ def test_a_slurmctld_that_refuses_to_reconfigure(cluster: SlurmCluster, controll
     controller.tick()
     live, text = controller.live, conf.read_text()
     before = live.settings()
-    edited = text.replace("select/cons_tres", "select/linear")
+    edited = text.rstrip("\n") + "\nSchedulerType=sched/builtin\n"
     conf.write_text(edited)
     number = ask(controller, priority_weight_job_size=300)
     controller.tick()
@@ -214,7 +214,7 @@ def test_a_slurmctld_that_refuses_to_reconfigure(cluster: SlurmCluster, controll
     controller.tick()
     entry = controller.ledger.entry(number)
     assert entry.state == "failed"
-    assert "SelectType change requires restart" in entry.why
+    assert "SchedulerType change requires restart" in entry.why
     assert conf.read_text() == edited, "somebody else's edit stays"
     assert live.settings() == before
     log = [(line[2], line[3]) for line in controller.ledger.log()]

@@ -84,6 +84,9 @@ NEW_SACCT = {
 COLUMNS = ("12", "ann", "gpu", 'a|"b', "COMPLETED", "2023-11-14T22:13:20", "2023-11-14T22:14:20", "2023-11-14T22:14:50", "00:05:00",
            "cpu=8,gres/gpu=4,gres/gpu:a100=4")  # fmt: skip
 
+ODD = ("12", "ann", "gpu", "a\x1fb", *COLUMNS[4:])
+"""A name that holds what separates cells."""
+
 
 class Fake:
     """Commands that print what a Slurm would, and remember what they were asked."""
@@ -115,7 +118,7 @@ def text_of_queue() -> str:
 JSON = {"squeue": squeue(new=False), "sinfo": json.dumps(OLD_NODES), "sacct": json.dumps({"jobs": [SACCT]})}
 LATER = {"squeue": squeue(new=True), "sinfo": json.dumps(NEW_NODES), "sacct": json.dumps({"jobs": [NEW_SACCT]})}
 HEAD = "JobID\x1fUser\x1fPartition\x1fJobName\x1fState\x1fSubmit\x1fStart\x1fEnd\x1fTimelimit\x1fReqTRES\n"
-TEXT = {"squeue": text_of_queue(), "sinfo": cells(TEXT_NODES), "sacct": HEAD + "\x1f".join(COLUMNS) + "\n" + "a name\nwith lines\n"}
+TEXT = {"squeue": text_of_queue(), "sinfo": cells(TEXT_NODES), "sacct": HEAD + "\x1f".join(COLUMNS) + "\n" + "\x1f".join(ODD) + "\n"}
 
 
 @pytest.mark.parametrize("partitions", [(), ("gpu",)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
@@ -99,8 +99,7 @@ class Reading:
         format_ = ("--parsable2", f"--delimiter={_BETWEEN}", f"--format={','.join(SACCT)}")
 
         def as_text() -> list[Row]:
-            cells = (line.split(_BETWEEN) for line in self._ask(*wanted, *format_).splitlines()[1:])
-            return [dict(zip(SACCT, row, strict=True)) for row in cells if len(row) == len(SACCT)]
+            return [dict(zip(SACCT, row, strict=True)) for row in _rows_of(self._ask(*wanted, *format_), len(SACCT))][1:]
 
         def as_json() -> list[Row]:
             return documents.accounting_rows(self._ask(*wanted, "--json"))
@@ -158,6 +157,17 @@ def _cut(text: str, columns: Iterable[str]) -> list[Row]:
     names = list(columns)
     cells = ([line[number * _WIDTH : (number + 1) * _WIDTH].strip() for number in range(len(names))] for line in text.splitlines())
     return [dict(zip(names, row, strict=True)) for row in cells if row[0]]
+
+
+def _rows_of(text: str, width: int) -> Iterator[list[str]]:
+    """Rows of cells. The name of a job may hold the end of a line; what still has too many cells is left out."""
+    row = ""
+    for line in text.split("\n"):
+        row = f"{row} {line}" if row else line
+        cells = row.split(_BETWEEN)
+        if len(cells) == width:
+            yield cells
+        row = row if len(cells) < width else ""
 
 
 def _natural(name: str) -> list[tuple[int, int, str]]:

@@ -74,3 +74,16 @@ def test_the_same_refusal_of_every_configuration_ends_a_study() -> None:
     assert over(budget, [*trials, trial(9)], 0.0, 0, workers=1) is None
     assert over(budget, [*trials, trial(9, Measurement(status=Status.INVALID, reason="x too large"))], 0.0, 0, workers=1) is None
     assert over(budget, trials, 0.0, 0, workers=1, earlier=REFUSED) is None, "it may have been fixed since"
+
+
+def test_the_shortest_final_with_an_interval_may_take_more_than_half_but_the_search_has_something_to_compare() -> None:
+    finals, budget = Finals(finalists=1, rounds=5), toy_task(wall_s=1200.0).budget
+    assert finals.least == 6
+    few = [trial(x, ok(1.0, cost_s=130.0)) for x in range(3)]
+    assert over(budget, few, 390.0, finals.trials, workers=1) is None, "half is left"
+    assert over(budget, few, 390.0, finals.trials, workers=1, least=finals.least) is Stop.WALL
+    assert over(toy_task(cost_s=1150.0).budget, few, 0.0, finals.trials, workers=1, least=finals.least) is Stop.COST
+    slow = [trial(0, ok(1.0, cost_s=300.0))]
+    assert over(budget, slow, 310.0, finals.trials, workers=1, least=finals.least) is None, "there is nothing to compare yet"
+    cheap = [trial(x, ok(1.0, cost_s=1.0)) for x in range(100)]
+    assert over(budget, cheap, 590.0, 1000, workers=1, least=finals.least) is None, "half is more than enough"

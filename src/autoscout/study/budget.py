@@ -9,6 +9,9 @@ from autoscout.core.origin import Phase
 from autoscout.core.task import Budget
 from autoscout.core.trial import Status, Trial
 
+SEARCHED = 3
+"""The time of so many trials is the search's, however long the final: the default, another one, and what starting them takes."""
+
 REFUSED = 3
 """Configurations, the default among them: refused in the same words, it is the command or the model that is wrong, not the settings."""
 
@@ -67,7 +70,9 @@ def all_refused(trials: Sequence[Trial], earlier: int = 0) -> bool:
     return refused and len(reasons) == 1 and "" not in reasons and len({trial.config for trial in new}) >= REFUSED
 
 
-def out_of_time(budget: Budget, trials: Sequence[Trial], wall_s: float, workers: int, soon: int = 1, later: int = 0) -> Stop | None:
+def out_of_time(
+    budget: Budget, trials: Sequence[Trial], wall_s: float, workers: int, soon: int = 1, later: int = 0, least: int = 0
+) -> Stop | None:
     """Which bound on time more trials would break, judged by the trials so far.
 
     Args:
@@ -76,20 +81,25 @@ def out_of_time(budget: Budget, trials: Sequence[Trial], wall_s: float, workers:
         wall_s: Seconds the study has run, earlier runs included.
         workers: How many trials run at once.
         soon: Trials to be started now.
-        later: Trials to keep time back for; never more than half of the budget, or a short search would have none.
+        later: Trials to keep time back for, at most half of the budget.
+        least: How many of them cannot be done without: time for these is kept back even beyond half, after `SEARCHED`.
     """
     search = counted(trials)
     whole = [trial for trial in search if trial.ok] or search  # one that failed or was stopped early says nothing about a whole measurement
     mean_s = sum(trial.measurement.cost_s for trial in whole) / len(whole) if whole else 0.0
     if budget.wall_s is not None:
-        kept_s = min(later * mean_s / workers, budget.wall_s / 2)
+        kept_s = _kept_s(budget.wall_s, mean_s / workers, later, least)
         if wall_s + soon * mean_s / workers + kept_s >= budget.wall_s:
             return Stop.WALL
     if budget.cost_s is not None:
-        kept_s = min(later * mean_s, budget.cost_s / 2)
+        kept_s = _kept_s(budget.cost_s, mean_s, later, least)
         if sum(trial.measurement.cost_s for trial in trials) + (soon - 1) * mean_s + kept_s >= budget.cost_s:
             return Stop.COST
     return None
+
+
+def _kept_s(bound_s: float, trial_s: float, later: int, least: int) -> float:
+    return min(later * trial_s, max(bound_s / 2, min(least * trial_s, bound_s - SEARCHED * trial_s)))
 
 
 def used_share(budget: Budget, trials: Sequence[Trial], wall_s: float) -> float:
@@ -108,7 +118,7 @@ def used_share(budget: Budget, trials: Sequence[Trial], wall_s: float) -> float:
     return max((float(amount / bound) for amount, bound in used if bound), default=0.0)
 
 
-def over(budget: Budget, trials: Sequence[Trial], wall_s: float, later: int, workers: int, earlier: int = 0) -> Stop | None:
+def over(budget: Budget, trials: Sequence[Trial], wall_s: float, later: int, workers: int, earlier: int = 0, least: int = 0) -> Stop | None:
     """Which bound the search has reached, if any. Time for what comes after it is kept back.
 
     Args:
@@ -118,6 +128,7 @@ def over(budget: Budget, trials: Sequence[Trial], wall_s: float, later: int, wor
         later: Trials after the search, of simplifying and of the final.
         workers: How many trials run at once.
         earlier: How many of the trials stem from earlier runs; what failed then may have been fixed since.
+        least: How many of the later trials cannot be done without.
     """
     if budget.trials is not None and len(counted(trials)) >= budget.trials:
         return Stop.TRIALS
@@ -125,4 +136,4 @@ def over(budget: Budget, trials: Sequence[Trial], wall_s: float, later: int, wor
         return Stop.FAILURES
     if all_refused(trials, earlier):
         return Stop.REFUSED
-    return out_of_time(budget, trials, wall_s, workers, later=later)
+    return out_of_time(budget, trials, wall_s, workers, later=later, least=least)

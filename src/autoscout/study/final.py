@@ -41,6 +41,11 @@ class Finals:
     def trials(self) -> int:
         return self.rounds * (self.finalists + 1) if self.finalists else 0
 
+    @property
+    def least(self) -> int:
+        """Trials of the shortest final that ends with an interval: of the default and one other."""
+        return 2 * min(self.rounds, MIN_PAIRS) if self.finalists else 0
+
 
 def finalists(trials: Sequence[Trial], task: Task, default: Config, count: int) -> list[Config]:
     """The best distinct configurations of the search at its highest fidelity, the default aside."""

@@ -118,7 +118,7 @@ class Study:
 
     def _over(self) -> Stop | None:
         later = self.finals.trials + self.simplify.trials
-        return over(self.record.task.budget, self.inside, self._wall_s, later, self._dispatcher.workers, self._earlier)
+        return over(self.record.task.budget, self.inside, self._wall_s, later, self._dispatcher.workers, self._earlier, self.finals.least)
 
     def _collect(self) -> None:
         given_up = self._dispatcher.collect()
@@ -217,7 +217,8 @@ class Study:
         return not self._out_of_time(count)
 
     def _out_of_time(self, soon: int, later: int = 0) -> Stop | None:
-        return out_of_time(self.record.task.budget, self.inside, self._wall_s, self._dispatcher.workers, soon, later)
+        least = self.finals.least if later else 0
+        return out_of_time(self.record.task.budget, self.inside, self._wall_s, self._dispatcher.workers, soon, later, least)
 
     def _rounds(self, name: str, rounds: Sequence[Sequence[Proposal]]) -> Stop | None:
         """Measure what is missing of some rounds, one round after another; returns why not all of it was."""

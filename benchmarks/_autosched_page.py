@@ -17,7 +17,7 @@ PAPER = {
     "themis": "1.07-1.12x share of fair jobs over Fixed",
     "lucid": "1.15-1.17x JCT over SelfTune",
 }
-HOURLY = ("selftune", "paper", "future-oracle")
+HOURLY = ("paper", "selftune", "future-oracle")
 Row = dict[str, Any]
 
 
@@ -52,8 +52,10 @@ def bars(rows: Sequence[Row]) -> list[tuple[str, str, str, bool | None]]:
         worst(f"Tiresias over the published default at load {load:g}: at least {least:.2f}", some, lambda row: gain(row, "static"), least)
     known = [row for row in ours if "over_fixed-history" in row]
     worst("over settings tuned once on history, in every cell: at least 0.98", known, lambda row: gain(row, "fixed-history"), 0.98)
+    sound = {_cell(row) for row in rows if row["mode"] == "fixed-history" and row.get("over_static", [0.0])[0] >= 1.0}
     for words, some, least in (
         ("the same in the mean: at least 1.00", known, 1.0),
+        ("the same in cells where those beat the published default: at least 1.00", [row for row in known if _cell(row) in sound], 1.0),
         ("the same at load 1.2, in the mean: at least 1.02", [row for row in known if row["load"] == 1.2], 1.02),
     ):
         mean = float(np.mean([gain(row, "fixed-history") for row in some])) if some else 0.0
@@ -95,7 +97,11 @@ def page(report: dict[str, Any], command: str) -> str:
         "",
     ]
     if report["not_run"]:
-        lines += [f"{report['not_run']} runs of this grid have not been made: see the column of seeds.", ""]
+        lines += [
+            f"{report['not_run']} runs of the whole grid (five seeds, and the variants of the mode `paper`) have not been made: the column of",
+            "seeds says how many stand behind a row. `static` draws nothing, so one is all there is.",
+            "",
+        ]
     asked = bars(report["cells"])
     if asked:
         lines += [
@@ -199,7 +205,7 @@ def _trust(rows: Sequence[Row]) -> list[str]:
     if not deciding:
         return []
     head = (
-        "trace", "scheduler", "load", "strategy", "decisions an hour", "CPU s each", "CPU s a day", "simulations each", "stopped early",
+        "trace", "scheduler", "load", "strategy", "decisions an hour", "not searched", "CPU s each", "CPU s a day", "simulations each", "stopped early",
         "changes a week", "predicted gain", "realised gain", "changes that gained",
     )  # fmt: skip
     body = [
@@ -209,6 +215,7 @@ def _trust(rows: Sequence[Row]) -> list[str]:
             f"{row['load']:g}",
             row["mode"],
             f"{row['decisions_an_hour']:.2f}",
+            f"{row['not_searched']:.0%}",
             f"{row['cpu_s_per_decision']:.2f}",
             f"{row['cpu_s_a_day']:.1f}",
             f"{row['simulations_per_decision']:.0f}",
@@ -223,7 +230,8 @@ def _trust(rows: Sequence[Row]) -> list[str]:
         "## Cost, and predicted next to realised gain",
         "",
         "Gains of single changes, medians over all changes of a cell: predicted on the futures of the decision, realised on the jobs"
-        " that came until the next one, compared with the settings before it. CPU of the first tuning is spread over the days.",
+        " that came until the next one, compared with the settings before it. CPU of the first tuning is spread over the days. Not searched:"
+        " no settings could have gained what a change needs, because the jobs' own work is all but all of their time.",
         "",
         *table(head, body),
     ]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from autoscout.space import Space
 
 _NOTHING = Config()
 _SKIPS = 40  # directions in a row that lead to known configurations, before a neighbour of the centre is taken
+_BLOCK = 10  # directions that are worked out at once
 _MEMORY = 0.99  # of RMSprop's mean square
 _LEAST_WEIGHT = 1e-6  # of a category
 
@@ -62,6 +64,10 @@ class _Pair:
     losses: dict[int, float] = field(default_factory=dict)
 
 
+_Beginning = tuple[tuple[float, ...], float]  # the first centre, and the loss that rewards are relative to
+_Done = tuple[int, tuple[float, ...], tuple[int, ...]]  # number, losses by side and categories of a step
+
+
 @dataclass
 class _State:
     """Where the search is: the centre, the mean square of its gradients, and the weights of the categories."""
@@ -94,6 +100,7 @@ class BlueFinSearcher:
         self._own: dict[tuple[int, int], tuple[int, float, tuple[float, ...], tuple[int, ...]]] = {}
         self._directions: dict[int, Vector] = {}
         self._uniforms: dict[int, Vector] = {}
+        self._replayed: tuple[_Beginning, list[_Done], _State] | None = None  # the last state, and the steps that led to it
         self._projected: dict[tuple[tuple[int, ...], tuple[int, ...], Config], Config] = {}  # near each other, most points are one config
         self._numbers = [name for name, knob in space.knobs.items() if knob.ordered and len(knob.values) > 1]
         self._categories = [name for name, knob in space.knobs.items() if not knob.ordered and len(knob.values) > 1]
@@ -131,14 +138,11 @@ class BlueFinSearcher:
             for side in self._sides():
                 if len(found) < n and side not in pair.losses and (number, side) not in under_way:
                     self._add(found, number, side, pair, given, taken, len(pending))
-        number = max([-1, *pairs, *(pair for pair, _ in under_way)])
-        chances = [np.cumsum(_mixed(weight, state.steps + 1)) for weight in state.weights]
-        for _ in range(_SKIPS + n):
+        new = max([-1, *pairs, *(pair for pair, _ in under_way)]) + 1
+        drawn = self._drawn(range(new, new + _SKIPS + n), state, given) if len(found) < n else ()
+        for number, pair, both in drawn:
             if len(found) >= n:
                 break
-            number += 1
-            pair = self._drawn(number, state, chances)
-            both = [self._config(number, side, pair, given) for side in self._sides()]
             if all(config in taken for config in both) or (len(both) == 2 and both[0] == both[1]):
                 continue
             for side in self._sides():
@@ -190,18 +194,36 @@ class BlueFinSearcher:
             self._directions[number] = drawn / max(float(np.linalg.norm(drawn)), 1e-12)
         return self._directions[number]
 
-    def _drawn(self, number: int, state: _State, chances: Sequence[Vector]) -> _Pair:
-        """The points of a new step; `chances` are the categories' own, summed up from the first."""
+    def _uniform(self, number: int) -> Vector:
         if number not in self._uniforms:
             self._uniforms[number] = stream(self._seed, "bluefin", "categories", number).random(len(self._categories))
-        drawn = zip(chances, self._uniforms[number], strict=True)
-        return _Pair(centre=state.centre, chosen=[int(np.searchsorted(sums / sums[-1], one, side="right")) for sums, one in drawn])
+        return self._uniforms[number]
+
+    def _drawn(self, numbers: range, state: _State, given: Config) -> Iterator[tuple[int, _Pair, list[Config]]]:
+        """New steps and their points; some at once, because near the centre most lead to what is known."""
+        sums = [np.cumsum(_mixed(weight, state.steps + 1)) for weight in state.weights]
+        for first in range(0, len(numbers), _BLOCK):
+            block = numbers[first : first + _BLOCK]
+            directions = np.asarray([self._direction(number) for number in block])
+            uniforms = np.asarray([self._uniform(number) for number in block])
+            drawn = [np.searchsorted(each / each[-1], uniforms[:, column], side="right").tolist() for column, each in enumerate(sums)]
+            points = [self._places(state.centre + side * self._options.radius * directions) for side in self._sides()]
+            for row, number in enumerate(block):
+                pair = _Pair(centre=state.centre, chosen=[int(column[row]) for column in drawn])
+                yield number, pair, [self._nearest(tuple(places[row]), pair.chosen, given) for places in points]
 
     def _config(self, number: int, side: int, pair: _Pair, given: Config) -> Config:
         return self._project(pair.centre + side * self._options.radius * self._direction(number), pair.chosen, given)
 
     def _project(self, point: Vector, chosen: Sequence[int], given: Config) -> Config:
-        places = tuple(np.rint(np.clip(point, 0.0, 1.0) * self._last).astype(np.int64).tolist())
+        return self._nearest(tuple(self._places(point)), chosen, given)
+
+    def _places(self, points: Vector) -> list[Any]:
+        """The values nearest to one or more points, as places in the knobs' values."""
+        found: list[Any] = np.rint(np.clip(points, 0.0, 1.0) * self._last).astype(np.int64).tolist()
+        return found
+
+    def _nearest(self, places: tuple[int, ...], chosen: Sequence[int], given: Config) -> Config:
         key = places, tuple(chosen), given
         if key not in self._projected:
             knobs = self._space.knobs
@@ -237,16 +259,23 @@ class BlueFinSearcher:
         return np.asarray(places)
 
     def _state(self, pairs: dict[int, _Pair], given: Config) -> _State:
-        """Replay all finished steps in order."""
+        """Replay all finished steps in order, from where the last replay ended if it went the same way."""
         first = next(iter(pairs.values()), None)
         centre = first.centre.copy() if first is not None else self._start(given)
-        sizes = [len(self._space.knobs[name].values) for name in self._categories]
-        state = _State(centre=centre, square=np.zeros(len(centre)), weights=[np.full(size, 1.0 / size) for size in sizes])
         finite = [answer.loss for answer in self._told.answers() if math.isfinite(answer.loss)]
         base = finite[0] if finite else next((loss for pair in pairs.values() for loss in pair.losses.values() if math.isfinite(loss)), 1.0)
-        for number, pair in pairs.items():
-            if all(side in pair.losses for side in self._sides()):
-                self._step(state, number, pair, base)
+        beginning = tuple(centre.tolist()), base
+        finished = {number: pair for number, pair in pairs.items() if all(side in pair.losses for side in self._sides())}
+        steps = [(number, tuple(pair.losses[side] for side in self._sides()), tuple(pair.chosen)) for number, pair in finished.items()]
+        if self._replayed is not None and self._replayed[0] == beginning and self._replayed[1] == steps[: len(self._replayed[1])]:
+            known, state = len(self._replayed[1]), self._replayed[2]
+        else:
+            sizes = [len(self._space.knobs[name].values) for name in self._categories]
+            weights = [np.full(size, 1.0 / size) for size in sizes]
+            known, state = 0, _State(centre=centre, square=np.zeros(len(centre)), weights=weights)
+        for number, *_ in steps[known:]:
+            self._step(state, number, finished[number], base)
+        self._replayed = beginning, steps, state
         return state
 
     def _step(self, state: _State, number: int, pair: _Pair, base: float) -> None:

@@ -53,7 +53,7 @@ def test_predictions_are_near_and_follow_the_workload() -> None:
 
 
 def test_a_sweep_shows_the_best_value() -> None:
-    swept = fitted().what_if(Config(lease=20, queues=2, order="a", idle_knob=5), "lease", toy(SPACE.default()))
+    swept = fitted().what_if(Config(lease=20, queues=2, order="a", idle_knob=5), ["lease"], toy(SPACE.default()))["lease"]
     best = min(swept, key=lambda pair: pair[1])[0]
     true = min((value for value, _ in swept), key=lambda value: toy(Config(lease=value, queues=2, order="a"))["time_s"])
     assert abs(float(best) - float(true)) <= 5  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ from autoscout.sched.trace import Trace
 from autoscout.sched.tune.assess import Assessment, assess
 from autoscout.sched.tune.case import Case, last_window
 from autoscout.sched.tune.explain import causes, moment, trust, why
-from autoscout.sched.tune.loop import Course, Decision, Loop
+from autoscout.sched.tune.loop import Course, Decision, Loop, Shared
 from autoscout.sched.tune.modes import MODES, Mode
 from autoscout.sched.tune.plots import comparison_page, settings_over_time, wanted
 
@@ -83,6 +83,46 @@ def test_other_schedulers_and_goals(scheduler: str, goal: str) -> None:
     found = course("default", scheduler, goal)
     assert 0 <= found.metrics["fair_share"] <= 1
     assert found.metrics["time_s"] > 0
+
+
+def test_what_modes_share_changes_no_course_and_is_charged_to_each() -> None:
+    shared = Shared()
+    found = {name: Loop(case(), small(name), name, 1, shared).run() for name in ("fixed-history", "default")}
+    for name, one in found.items():
+        assert (one.start, one.metrics) == (course(name).start, course(name).metrics)
+        assert [each.after for each in one.decisions] == [each.after for each in course(name).decisions]
+    assert found["default"].start_cpu_s >= found["fixed-history"].start_cpu_s * 0.5
+
+
+def test_a_stressed_start_is_as_good_on_the_past_as_a_tuned_one() -> None:
+    """Where nearly nothing queued, settings are chosen by what they do when something does."""
+    jobs = generate_trace(0)
+    calm = replace(jobs, duration_s=jobs.duration_s * 0.55)
+    there = replace(case(calm), from_s=2.5 * DAY_S, to_s=3 * DAY_S)
+    past_s, busy_s = {}, {}
+    for name in ("fixed-history", "default"):
+        mode = replace(small(name), every_s=np.inf, start_trials=12)
+        loop = Loop(there, mode, name, 1)
+        start = loop.run().start
+        before, until = calm.between(0.5 * DAY_S, 2.5 * DAY_S), 2.5 * DAY_S
+        past_s[name] = simulate(before, CLUSTER, Tiresias.of(start)).jct_s.mean()
+        faster = replace(before, submit_s=until - (until - before.submit_s) / 2)
+        busy_s[name] = simulate(faster, CLUSTER, Tiresias.of(start)).jct_s.mean()
+    assert past_s["default"] <= past_s["fixed-history"] * 1.02
+    assert busy_s["default"] <= busy_s["fixed-history"] * 1.02
+
+
+@pytest.mark.parametrize("name", ["default", "paper", "future-oracle"])
+def test_nothing_is_searched_where_there_is_nothing_to_gain(name: str) -> None:
+    jobs = trace().keep(trace().gpus <= 8, "small")
+    alone = replace(jobs, duration_s=np.minimum(jobs.duration_s, 600.0))
+    mode = replace(small(name), predictor=replace(MODES[name].predictor, model="frequency"))
+    found = Loop(replace(case(alone), cluster=Cluster.parse("60x8")), mode, name, 1).run()
+    assert not found.changes
+    searched = [each for each in found.decisions if "nothing to gain" not in each.words]
+    assert len(searched) < len(found.decisions)
+    for each in found.decisions:
+        assert each in searched or each.simulations <= mode.draws
 
 
 def test_equal_seeds_equal_courses() -> None:

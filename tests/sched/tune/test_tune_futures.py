@@ -68,6 +68,27 @@ def test_a_configuration_that_cannot_win_is_stopped() -> None:
     assert asked.simulations == 2
 
 
+@pytest.mark.parametrize("fair", [False, True])
+def test_no_settings_gain_more_than_there_is_room_for(fair: bool) -> None:
+    asked = Question(futures=[future(1), future(5)], cluster=CLUSTER, build=Builder(scheduler="tiresias"), reference=DEFAULT, fair=fair)
+    room = asked.room(DEFAULT)
+    assert room > 1.0
+    known = 0
+    for seed in range(12):
+        config = Tiresias.space(CLUSTER).sample(stream(seed, "room"))
+        assert config is not None
+        try:
+            found = asked(config)
+        except Hopeless:
+            continue
+        known += 1
+        base = asked(DEFAULT)
+        assert (found["fair_share"] / base["fair_share"] if fair else base["time_s"] / found["time_s"]) <= room + 1e-9
+    assert known >= 6
+    quiet = Question(futures=[Future(at_s=0.0, arrivals=Trace.of([0.0], [5_000.0], [1]))], cluster=CLUSTER, build=Builder(scheduler="fifo"))
+    assert quiet.room(plugins.get("scheduler", "fifo").space(CLUSTER).default()) == pytest.approx(1.0, abs=1e-3)
+
+
 def test_a_search_learns_that_a_configuration_was_stopped() -> None:
     asked = question(future(2), future(3))
 

@@ -10,7 +10,7 @@ from autoscout.core.errors import ConfigError, Fault
 from autoscout.sched.generate.arrivals import DAY_S
 from autoscout.sched.tune.case import Case
 from autoscout.sched.tune.explain import causes, trust, why
-from autoscout.sched.tune.loop import Course, Loop
+from autoscout.sched.tune.loop import Course, Loop, Shared
 from autoscout.sched.tune.modes import MODES
 
 NOISE = 0.02
@@ -142,8 +142,8 @@ def assess(case: Case, modes: Sequence[str] = tuple(MODES), seed: int = 0, tell:
     unknown = [name for name in modes if name not in MODES]
     if unknown:
         raise ConfigError(Fault(where="assess", field="mode", value=", ".join(unknown), rule=f"must be among {', '.join(MODES)}"))
-    courses = {}
+    courses, shared = {}, Shared()
     for name in modes:
         tell(name)
-        courses[name] = Loop(case, replace(MODES[name]), name, seed).run()
+        courses[name] = Loop(case, replace(MODES[name]), name, seed, shared).run()
     return Assessment(case=case, courses=courses)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +59,7 @@ class Predicted:
         generators: Of arrivals; draw i uses number i, from the beginning again after the last.
         horizon_s: How long jobs keep coming.
         cap_s: How long after the beginning it is stopped.
+        chances: By moment: the predictor's answer, which all draws at that moment share.
     """
 
     predictor: Predictor
@@ -66,12 +67,14 @@ class Predicted:
     horizon_s: float = HOUR_S
     cap_s: float = np.inf
     seed: int = 0
+    chances: dict[float, Vector] = field(default_factory=dict)
 
     def __call__(self, view: View, number: int) -> Future:
-        self.predictor.fit(view.known, view.at_s)
         kept = view.snapshot
-        chances = self.predictor.chances(view.known, view.rows, view.at_s, kept.executed_s)
-        whole = self.predictor.draw_s(chances, kept.executed_s, (int(view.at_s), number))
+        if view.at_s not in self.chances:
+            self.predictor.fit(view.known, view.at_s)
+            self.chances[view.at_s] = self.predictor.chances(view.known, view.rows, view.at_s, kept.executed_s)
+        whole = self.predictor.draw_s(self.chances[view.at_s], kept.executed_s, (int(view.at_s), number))
         remaining = np.maximum(1.0, whole - kept.executed_s)
         generator = self.generators[number % len(self.generators)]
         rng = stream(self.seed, "future", int(view.at_s), number)

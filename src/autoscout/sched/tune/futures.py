@@ -130,6 +130,17 @@ class Question:
         base = [max(row["time_s"], 1e-9) for row in self._rows(self.reference)]
         return float(np.mean([time_s / one for time_s, one in zip(times_s, base, strict=True)]) * np.mean(base))
 
+    def room(self, config: Config) -> float:
+        """How many times better than `config` other settings can be at most: no job takes less than its work, no share is above 1.
+
+        Raises:
+            Infeasible: jobs never end.
+        """
+        rows = self._rows(config)
+        if self.fair:
+            return 1.0 / max(float(np.mean([row["fair_share"] for row in rows])), 1e-9)
+        return self._mean_s([row["time_s"] for row in rows]) / max(self._mean_s([row["work_s"] for row in rows]), 1e-9)
+
     def _rows(self, config: Config) -> list[dict[str, float]]:
         if config in self.each:
             return self.each[config]
@@ -165,10 +176,11 @@ class Question:
         known = [] if self.fair else list(self.each.values())
         best_s = min((self._mean_s([row["time_s"] for row in rows]) for rows in known), default=np.inf)
         least_s = 0.0
+        ended = next(iter(self.each.values()), [{"work_s": 0.0}] * len(self.futures))  # whose work is everybody's
+        rest = [row["work_s"] for row in ended[len(before_s) + 1 :]]
         for allowed in max(FEWEST, self._first[len(before_s)]) * PATIENCE:
             if trial.run(float(allowed)):
                 return
-            rest = [0.0] * (len(self.futures) - len(before_s) - 1)
             least_s = self._mean_s([*before_s, trial.least_s(), *rest])
             if least_s >= best_s:
                 break

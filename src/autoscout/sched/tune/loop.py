@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -31,6 +32,8 @@ from autoscout.sched.tune.modes import OURS, Mode
 from autoscout.sched.tune.search import Found, search
 
 HISTORY_S = 2 * DAY_S  # of past trace below which nothing is tuned on it
+ALIKE = 0.99  # settings that are this good next to the best count as equally good on the past week: half of what is noise there
+ROOM = 1.001  # nothing is looked for where no settings can gain as much: the rounds of a scheduler alone make that difference
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +111,22 @@ class Course:
         return self.start_cpu_s + sum(decision.cpu_s for decision in self.decisions)
 
 
+class Shared:
+    """What several modes of a case begin with, worked out once, with the process seconds it took: each mode is charged them."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, tuple[Any, float]] = {}
+
+    def once(self, key: Hashable, make: Callable[[], Any]) -> tuple[Any, float]:
+        """The value of a key, and the seconds of this process that an earlier caller spent on it."""
+        if key in self._known:
+            return self._known[key]
+        began = time.process_time()
+        value = make()
+        self._known[key] = value, time.process_time() - began
+        return value, 0.0
+
+
 class Loop:
     """Runs a case under a mode.
 
@@ -116,10 +135,13 @@ class Loop:
         mode: How decisions are made.
         name: Of the mode, for the course.
         seed: Equal seeds, equal courses.
+        shared: Of loops over the same case; None: nothing is shared.
     """
 
-    def __init__(self, case: Case, mode: Mode, name: str = "", seed: int = 0) -> None:
+    def __init__(self, case: Case, mode: Mode, name: str = "", seed: int = 0, shared: Shared | None = None) -> None:
         self._case, self._mode, self._name, self._seed = case, mode, name, seed
+        self._shared = shared or Shared()
+        self._saved_s = 0.0  # process seconds of what another loop had worked out
         self._space = case.space
         self._default = self._space.default()
         self._predictor = Predictor(mode.predictor, seed)
@@ -152,7 +174,7 @@ class Loop:
         start = self._default
         with contextlib.suppress(Infeasible):  # the default itself does not work on the past: there is nothing to compare with
             start = self._start(view)
-        start_cpu_s = time.process_time() - began
+        start_cpu_s = time.process_time() - began + self._saved_s
         if start != self._default:
             session.reconfigure(self._builder(case.from_s)(start))
         config = start
@@ -210,16 +232,25 @@ class Loop:
         mode, case = self._mode, self._case
         if mode.start == "window":
             true = Truth(horizon_s=case.to_s - case.from_s, cap_s=case.to_s - case.from_s)(view, 0)
-            return self._tuned_once([true], view).best
-        past = self._past(view) if mode.start in ("history", "stressed") or mode.causal else None
+            return self._tuned_once([true], view)[1].best
+        if mode.start == "default" and not mode.causal:
+            return self._default
+        past, fitted = self._once("past", lambda: (self._past(view), self._predictor))
+        self._predictor = copy.copy(fitted)  # which is fitted again on the way
         if past is None:
             return self._default
         if self._model is not None:
             self._learn(past, view)
         if mode.start == "default":
             return self._default
+        calm, found = self._once(("history", mode.start_trials), lambda: self._tuned_once([past], view))
         busier = stressed(past, case.cluster.gpus) if mode.start == "stressed" else None
-        return self._tuned_once([past, busier] if busier is not None else [past], view).best
+        return found.best if busier is None else self._steady(calm, found, busier, view)
+
+    def _once(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        value, seconds = self._shared.once((key, self._mode.predictor, self._seed), make)
+        self._saved_s += seconds
+        return value
 
     def _past(self, view: View) -> Future | None:
         """The last week again, from the state that the cluster was in before it; None where there is too little past."""
@@ -235,11 +266,38 @@ class Loop:
         words = f"the jobs of the last {length / DAY_S:.1f} days again"
         return Future(at_s=begin, arrivals=trace.between(begin, view.at_s), snapshot=Snapshot.of(earlier), words=words)
 
-    def _tuned_once(self, futures: Sequence[Future], view: View) -> Found:
+    def _tuned_once(self, futures: Sequence[Future], view: View) -> tuple[Question, Found]:
         mode = self._mode
         options = replace(mode.search, searcher=OURS, trials=mode.start_trials, reject=0.0, scope=False, seed=self._seed)
         question = self._question(futures, view, self._default)
-        return search(self._space, question, self._objective(question), self._default, options)
+        return question, search(self._space, question, self._objective(question), self._default, options)
+
+    def _steady(self, calm: Question, tuned: Found, busier: Future, view: View) -> Config:
+        """Of the settings that are as good as the tuned ones on the past week, those that are best on a busier one.
+
+        Where hardly anything queued in that week all settings are alike on it, also those that fail as soon as something does.
+        """
+        case, needed = self._case, self._objective(calm)
+
+        def as_good(metrics: Mapping[str, float]) -> bool:
+            kept = all(limit.allows(metrics[limit.metric]) for limit in needed.limits)
+            return kept and case.gain(tuned.metrics[case.metric], metrics[case.metric]) >= ALIKE
+
+        busy = self._question([busier], view, self._default)
+
+        def ask(config: Config) -> Mapping[str, float]:
+            try:
+                past = calm(config)
+            except Hopeless as error:
+                raise Infeasible(str(error)) from error
+            if not as_good(past):
+                raise Infeasible("worse than the tuned settings on the past week")
+            return busy(config)
+
+        options = replace(self._mode.search, searcher=OURS, reject=0.0, scope=False, seed=self._seed)
+        others = [config for config, metrics in tuned.runs if config != tuned.best and as_good(metrics)]
+        nearest = sorted(others, key=lambda config: -case.gain(tuned.metrics[case.metric], calm(config)[case.metric]))
+        return search(self._space, ask, self._objective(busy), tuned.best, options, first=nearest[: options.trials // 2]).best
 
     def _learn(self, past: Future, view: View) -> None:
         """The offline phase of the causal model: random settings on a day of the past."""
@@ -284,8 +342,12 @@ class Loop:
         chosen, predicted, found, contributions = config, 1.0, None, {}
         if all(future.jobs for future in futures):
             options = replace(mode.search, seed=seed_of(self._seed, "decision", int(view.at_s)) % 2**31)
+            least = mode.watch_gain if watching else mode.least_gain
             try:
-                found = search(self._space, question, self._objective(question), config, options, self._model)
+                if question.room(config) >= max(least, ROOM):
+                    found = search(self._space, question, self._objective(question), config, options, self._model)
+                else:
+                    words = f"{words}; not compared: next to the jobs' own work there is nothing to gain"
             except Infeasible as error:  # the settings in force do not work on the future that was drawn: nothing to compare with
                 words = f"{words}; not compared: {error}"
         if found is not None:

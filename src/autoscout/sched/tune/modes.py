@@ -24,7 +24,8 @@ class Mode:
     Attributes:
         words: What it is, for people.
         start: The configuration it begins with: `default` (the published one), `history` (tuned once on the week before), `stressed`
-            (the same, and on that week with its jobs coming faster) or `window` (tuned on what really comes: an oracle).
+            (of those as good as that, the one that is best on that week with its jobs coming faster) or `window` (tuned on what really
+            comes: an oracle).
         start_trials: Simulations of that tuning.
         every_s: Seconds between decisions; infinite: none.
         futures: What configurations are tried on: `days` (unfinished jobs with drawn remaining times, and a single past day replayed in
@@ -104,7 +105,7 @@ MODES = {
     ),
     "paper": _PAPER,
     "default": Mode(
-        words="tuned on the week before and a busier one, then daily on several drawn futures; changed only when nearly all gain",
+        words="tuned on the week before and then a busier one, then daily on several drawn futures; changed only when nearly all gain",
         start="stressed",
         every_s=DAY_S,
         futures="days",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from autoscout.core import plugins
@@ -93,8 +93,22 @@ class _Progress:
     given: Config = field(default_factory=Config)
     until: int = 0  # iteration at which the frozen knobs are free again
 
+    def note(self, config: Config, metrics: Metrics) -> None:
+        self.runs.append((config, metrics))
+        loss = _loss(self.objective, metrics)
+        if loss < self.best_loss:
+            self.best, self.best_loss = config, loss
 
-def search(space: Space, ask: Ask, objective: Objective, start: Config, options: SearchOptions, model: CausalModel | None = None) -> Found:
+
+def search(
+    space: Space,
+    ask: Ask,
+    objective: Objective,
+    start: Config,
+    options: SearchOptions,
+    model: CausalModel | None = None,
+    first: Sequence[Config] = (),
+) -> Found:
     """Look for the configuration with the least loss, beginning with `start`.
 
     Args:
@@ -104,12 +118,17 @@ def search(space: Space, ask: Ask, objective: Objective, start: Config, options:
         start: The configuration in force; always simulated, so that the answer is never predicted to be worse.
         options: How.
         model: Predicts configurations, learns from all that are simulated here; None: nothing is rejected or frozen.
+        first: Simulated before anything is sampled, and not counted among the iterations.
     """
     task = Task(system="sched", objective=objective)
     sampler: Searcher = plugins.get("searcher", options.searcher)(space, task, seed_of(options.seed, "search"))
     reference = dict(ask(start))
     progress = _Progress(objective=objective, best=start, best_loss=_loss(objective, reference), runs=[(start, reference)])
     sampler.tell([_trial(Proposal(config=start, origin=Origin(by=By.INCUMBENT)), reference)])
+    for config in first:
+        metrics = _simulated(ask, sampler, Proposal(config=config, origin=Origin(by=By.INCUMBENT)))
+        if metrics is not None:
+            progress.note(config, metrics)
     rng = stream(options.seed, "rejection")
     for iteration in range(options.trials):
         if model is not None and options.scope and model.ready:
@@ -124,28 +143,16 @@ def search(space: Space, ask: Ask, objective: Objective, start: Config, options:
             sampler.tell([_trial(proposal, predicted, Fidelity.PREDICTED)])
             progress.rejected += 1
             continue
-        try:
-            metrics = dict(ask(proposal.config))
-        except Infeasible:
-            failed = Measurement(status=Status.INVALID, fidelity=Fidelity.SIMULATED)
-            sampler.tell([Trial(proposal=proposal, measurement=failed)])
+        metrics = _simulated(ask, sampler, proposal)
+        if metrics is None:
             continue
-        except Hopeless as error:
-            bounds = {"time_s": error.least_s}
-            stopped = Measurement(status=Status.BOUNDED, bounds=bounds, fidelity=Fidelity.SIMULATED, reason=str(error))
-            sampler.tell([Trial(proposal=proposal, measurement=stopped)])
-            continue
-        sampler.tell([_trial(proposal, metrics)])
-        progress.runs.append((proposal.config, metrics))
+        progress.note(proposal.config, metrics)
         if model is not None:
             if predicted is not None:
                 model.check(predicted[objective.metric], metrics[objective.metric])
             model.add([(proposal.config, metrics)], reference)
             if len(progress.runs) % _FREEZE == 0:
                 model.fit()
-        loss = _loss(objective, metrics)
-        if loss < progress.best_loss:
-            progress.best, progress.best_loss = proposal.config, loss
     best = next(metrics for config, metrics in progress.runs if config == progress.best)
     return Found(
         best=progress.best,
@@ -155,6 +162,23 @@ def search(space: Space, ask: Ask, objective: Objective, start: Config, options:
         rejected=progress.rejected,
         frozen=progress.frozen,
     )
+
+
+def _simulated(ask: Ask, sampler: Searcher, proposal: Proposal) -> Metrics | None:
+    """Metrics of a proposal, which the sampler is told too; None where it does not work or cannot be the best."""
+    try:
+        metrics = dict(ask(proposal.config))
+    except Infeasible:
+        failed = Measurement(status=Status.INVALID, fidelity=Fidelity.SIMULATED)
+        sampler.tell([Trial(proposal=proposal, measurement=failed)])
+        return None
+    except Hopeless as error:
+        bounds = {"time_s": error.least_s}
+        stopped = Measurement(status=Status.BOUNDED, bounds=bounds, fidelity=Fidelity.SIMULATED, reason=str(error))
+        sampler.tell([Trial(proposal=proposal, measurement=stopped)])
+        return None
+    sampler.tell([_trial(proposal, metrics)])
+    return metrics
 
 
 def _loss(objective: Objective, metrics: Metrics) -> float:
@@ -191,12 +215,12 @@ def _narrow(space: Space, model: CausalModel, progress: _Progress, reference: Me
         return
     objective = progress.objective
     worth: dict[str, float] = {}
-    for name in progress.best:
-        swept = [value for _, value in model.what_if(progress.best, name, reference)]
+    here = model.predict([progress.best], reference)[0][objective.metric]
+    for name, swept in model.what_if(progress.best, progress.best, reference).items():
         if len(swept) < 2:
             continue
-        here = model.predict([progress.best], reference)[0][objective.metric]
-        best = max(swept) if objective.direction is Direction.MAXIMIZE else min(swept)
+        values = [value for _, value in swept]
+        best = max(values) if objective.direction is Direction.MAXIMIZE else min(values)
         worth[name] = abs(best - here) / max(abs(here), 1e-12)
     order = sorted(worth, key=lambda name: worth[name])
     frozen = [name for name in order[: max(0, len(order) - _FREE)] if worth[name] < _LITTLE]

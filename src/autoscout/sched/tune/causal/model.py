@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,6 +75,8 @@ class CausalModel:
         self._ranks = np.zeros((0, len(self._places.names)))
         self._values = np.zeros((0, len(self.metrics) + 1))
         self._fits: dict[str, _Regression] = {}
+        self._reads: list[tuple[str, list[int], list[int]]] = []  # metrics in order, with the knobs and the metrics that act on each
+        self._near: dict[tuple[Config, str], list[tuple[Value, Config]]] = {}  # by configuration and knob: its what-if configurations
         self.errors: list[float] = []  # relative error of predictions that were checked by a run, in order
         self.graph = full_graph(self._places.names, self.metrics, objective, "all edges: nothing is known yet")
 
@@ -104,23 +106,27 @@ class CausalModel:
         """Fit the regressions along the graph."""
         if len(self._ranks) < 8:
             return
+        self._reads = [(name, *self._parents(name)) for name in self.graph.order()]
         self._fits = {}
-        for name in self.graph.order():
-            self._fits[name] = _Regression.fit(self._inputs(name, self._ranks, self._values), self._values[:, self.metrics.index(name)])
+        for name, knobs, others in self._reads:
+            inputs = self._inputs(knobs, others, self._ranks, self._values)
+            self._fits[name] = _Regression.fit(inputs, self._values[:, self.metrics.index(name)])
         self._fits[self.objective] = _Regression.fit(self._values[:, :-1], self._values[:, -1])
 
-    def _inputs(self, name: str, ranks: Vector, values: Vector) -> Vector:
+    def _parents(self, name: str) -> tuple[list[int], list[int]]:
         parents = self.graph.parents(name)
         knobs = [self._places.names.index(parent) for parent in parents if parent in self._places.names]
-        others = [self.metrics.index(parent) for parent in parents if parent in self.metrics]
+        return knobs, [self.metrics.index(parent) for parent in parents if parent in self.metrics]
+
+    def _inputs(self, knobs: Sequence[int], others: Sequence[int], ranks: Vector, values: Vector) -> Vector:
         return np.concatenate([self._places.columns(ranks, knobs), values[:, others]], axis=1)
 
     def predict(self, configs: Sequence[Config], reference: Mapping[str, float]) -> list[dict[str, float]]:
         """Metrics and objective of configurations under the workload of `reference`: the settings are fixed, the rest follows."""
         ranks = self._places.ranks(configs)
         values = np.zeros((len(configs), len(self.metrics)))
-        for name in self.graph.order():
-            values[:, self.metrics.index(name)] = self._fits[name].predict(self._inputs(name, ranks, values))
+        for name, knobs, others in self._reads:
+            values[:, self.metrics.index(name)] = self._fits[name].predict(self._inputs(knobs, others, ranks, values))
         whole = np.concatenate([values, self._fits[self.objective].predict(values)[:, None]], axis=1)
         base = np.asarray([_log(reference.get(name, 0.0)) for name in (*self.metrics, self.objective)])
         found = np.exp(whole + base) - _TINY
@@ -130,16 +136,22 @@ class CausalModel:
         """Note how far a prediction was off."""
         self.errors.append(abs(predicted - measured) / max(abs(measured), 1e-12))
 
-    def what_if(self, config: Config, knob: str, reference: Mapping[str, float]) -> list[tuple[Value, float]]:
-        """The objective over values of one knob, the others as in `config`."""
-        space = self._places.space
-        values = space.knobs[knob].values
-        places = sorted({round(place) for place in np.linspace(0, len(values) - 1, min(POINTS, len(values)))})
-        around = config.only(space.ancestors(knob))
-        chosen = [values[place] for place in places if space.feasible(around.extend({knob: values[place]}))]
-        configs = [space.project(config, around.extend({knob: value})) for value in chosen]
-        found = self.predict(configs, reference) if configs else []
-        return [(value, row[self.objective]) for value, row in zip(chosen, found, strict=True)]
+    def what_if(self, config: Config, knobs: Iterable[str], reference: Mapping[str, float]) -> dict[str, list[tuple[Value, float]]]:
+        """The objective over values of each of some knobs, the others as in `config`."""
+        near = {knob: self._swept(config, knob) for knob in knobs}
+        found = iter(self.predict([other for each in near.values() for _, other in each], reference))
+        return {knob: [(value, next(found)[self.objective]) for value, _ in each] for knob, each in near.items()}
+
+    def _swept(self, config: Config, knob: str) -> list[tuple[Value, Config]]:
+        """Values of a knob, each with the valid configuration that has it and is nearest to `config`."""
+        if (config, knob) not in self._near:
+            space = self._places.space
+            values = space.knobs[knob].values
+            places = sorted({round(place) for place in np.linspace(0, len(values) - 1, min(POINTS, len(values)))})
+            around = config.only(space.ancestors(knob))
+            wanted = [(values[place], around.extend({knob: values[place]})) for place in places]
+            self._near[config, knob] = [(value, space.project(config, each)) for value, each in wanted if space.feasible(each)]
+        return self._near[config, knob]
 
 
 _TINY = 1e-3  # added before logarithms, so that nothing is infinitely better than zero

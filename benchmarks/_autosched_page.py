@@ -98,8 +98,8 @@ def page(report: dict[str, Any], command: str) -> str:
     ]
     if report["not_run"]:
         lines += [
-            f"{report['not_run']} runs of the whole grid (five seeds, and the variants of the mode `paper`) have not been made: the column of",
-            "seeds says how many stand behind a row. `static` draws nothing, so one is all there is.",
+            f"{report['not_run']} runs of the whole grid (five seeds, and the variants of the mode `paper`) have not been made: the column",
+            "of seeds says how many stand behind a row. `static` draws nothing, so one is all there is.",
             "",
         ]
     asked = bars(report["cells"])
@@ -205,8 +205,8 @@ def _trust(rows: Sequence[Row]) -> list[str]:
     if not deciding:
         return []
     head = (
-        "trace", "scheduler", "load", "strategy", "decisions an hour", "not searched", "CPU s each", "CPU s a day", "simulations each", "stopped early",
-        "changes a week", "predicted gain", "realised gain", "changes that gained",
+        "trace", "scheduler", "load", "strategy", "decisions an hour", "not searched", "CPU s each", "CPU s a day", "simulations each",
+        "stopped early", "changes a week", "predicted gain", "realised gain", "changes that gained",
     )  # fmt: skip
     body = [
         (
@@ -230,8 +230,8 @@ def _trust(rows: Sequence[Row]) -> list[str]:
         "## Cost, and predicted next to realised gain",
         "",
         "Gains of single changes, medians over all changes of a cell: predicted on the futures of the decision, realised on the jobs"
-        " that came until the next one, compared with the settings before it. CPU of the first tuning is spread over the days. Not searched:"
-        " no settings could have gained what a change needs, because the jobs' own work is all but all of their time.",
+        " that came until the next one, compared with the settings before it. CPU of the first tuning is spread over the days."
+        " Not searched: no settings could have gained what a change needs, because the jobs' own work is all but all of their time.",
         "",
         *table(head, body),
     ]

@@ -25,7 +25,8 @@ def record(mode: str, time_s: float, load: float = 1.2, scheduler: str = "tiresi
     return {
         "trace": "venus", "scheduler": scheduler, "load": load, "week": 0, "seed": seed, "mode": mode, "variant": "",
         "time_s": time_s, "fair_share": 0.8, "decisions": 6 if changes else 0, "changes": changes, "cpu_s": 14.0, "start_cpu_s": 2.0,
-        "simulations": 60, "stopped": 6, "rejected": 0, "not_searched": changes, "predicted": [1.2] * changes, "realised": [1.1, None][:changes], "days": 7.0,
+        "simulations": 60, "stopped": 6, "rejected": 0, "not_searched": changes,
+        "predicted": [1.2] * changes, "realised": [1.1, None][:changes], "days": 7.0,
     }  # fmt: skip
 
 

@@ -27,7 +27,7 @@ class PredictorOptions:
         model: Which classifier; empty: scikit-learn's histogram trees, or the frequencies of the past where it is not installed.
         refit_s: Seconds between two fits.
         memory_s: Jobs that came longer ago are not learned from.
-        rounds: Trees of the ensembles; a hundred ask no better about unfinished jobs, and take three times as long.
+        rounds: Trees of the ensembles; a hundred are no more often right about unfinished jobs, and take three times as long.
         likeliest: Take the likeliest range, as the paper; else draw it with its probability.
         with_user: Whether the user is a feature.
     """

@@ -228,17 +228,18 @@ def all_rows(parts: Sequence[str], kept: Path | None = None) -> Iterator[Row]:
                 kept.write_text(json.dumps(known), encoding="utf-8")
 
 
-def page(rows: list[Row]) -> str:
-    """The rows as a page, with the circumstances."""
+def page(rows: list[Row], kept: bool = False) -> str:
+    """The rows as a page, with the circumstances; `kept`: parts were measured on several occasions."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    occasions = " Parts were measured on several occasions (`--rows`), the last of them\nat this commit." if kept else ""
     table = "\n".join(f"| {' | '.join(cells)} |" for cells in (HEAD, ("---",) * len(HEAD), *(row.cells for row in rows)))
     return f"""# Scheduler simulator: speed and agreement
 
 Written by `python -m benchmarks.sched --write` at commit {commit}, Python {platform.python_version()}, one of {os.cpu_count()}
 cores of a shared {platform.machine()} machine whose load average was {os.getloadavg()[2]:.1f}: other work makes CPU seconds longer.
 CPU seconds of one run after the kernels were compiled, the least of several runs,
-except for a million jobs, which run once; reading the trace does not count. "Theirs" are CPU seconds and mean completion times
-(JCT) of the simulator in brackets on the same jobs and cluster.
+except for a million jobs and more, which run once; reading the trace does not count. "Theirs" are CPU seconds and mean completion
+times (JCT) of the simulator in brackets on the same jobs and cluster.{occasions}
 
 {table}
 
@@ -266,7 +267,7 @@ def main() -> None:
         print("{:<48} {:>10} {:>13} {:>10} {:>9}  {}".format(*row.cells), flush=True)
     if chosen.write:
         PAGE.parent.mkdir(exist_ok=True)
-        PAGE.write_text(page(rows), encoding="utf-8")
+        PAGE.write_text(page(rows, chosen.rows is not None), encoding="utf-8")
     if chosen.json:
         print(json.dumps({"rows": [row._asdict() | {"jobs_per_s": row.jobs / row.seconds} for row in rows]}))
 

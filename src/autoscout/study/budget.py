@@ -99,7 +99,7 @@ def out_of_time(
 
 
 def _kept_s(bound_s: float, trial_s: float, later: int, least: int) -> float:
-    return min(later * trial_s, max(bound_s / 2, min(least * trial_s, bound_s - SEARCHED * trial_s)))
+    return max(0.0, min(later * trial_s, max(bound_s / 2, least * trial_s), bound_s - SEARCHED * trial_s))
 
 
 def used_share(budget: Budget, trials: Sequence[Trial], wall_s: float) -> float:

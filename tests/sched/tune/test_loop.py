@@ -20,6 +20,7 @@ from autoscout.sched.tune.explain import causes, moment, trust, why
 from autoscout.sched.tune.loop import Course, Decision, Loop, Shared
 from autoscout.sched.tune.modes import MODES, Mode
 from autoscout.sched.tune.plots import comparison_page, settings_over_time, wanted
+from autoscout.sched.tune.search import Found
 
 CLUSTER = Cluster.parse("3x8")
 
@@ -110,6 +111,21 @@ def test_a_stressed_start_is_as_good_on_the_past_as_a_tuned_one() -> None:
         busy_s[name] = simulate(faster, CLUSTER, Tiresias.of(start)).jct_s.mean()
     assert past_s["default"] <= past_s["fixed-history"] * 1.02
     assert busy_s["default"] <= busy_s["fixed-history"] * 1.02
+
+
+def test_a_start_that_fails_when_more_jobs_come_is_not_taken() -> None:
+    """Jobs that go up and down all the time: the run over the busier week is stopped on the way."""
+    loop = Loop(case(), small("default"), "default", 1)
+    loop._session.step(case().from_s)
+    view, default = loop._view(), case().space.default()
+    past = loop._past(view)
+    assert past is not None
+    calm = loop._question([past], view, default)
+    restless = Config({**dict(default), "threshold": 60.0, "starvation": "promote", "promote": 0.5})
+    known = calm(default)
+    tuned = Found(best=restless, metrics=known, start=known, runs=((default, known), (restless, known)), rejected=0, frozen={})
+    faster = replace(past.arrivals, submit_s=past.at_s + (past.arrivals.submit_s - past.at_s) / 3)
+    assert loop._steady(calm, tuned, replace(past, arrivals=faster), view) != restless
 
 
 @pytest.mark.parametrize("name", ["default", "paper", "future-oracle"])

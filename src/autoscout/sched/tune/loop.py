@@ -297,7 +297,11 @@ class Loop:
         options = replace(self._mode.search, searcher=OURS, reject=0.0, scope=False, seed=self._seed)
         others = [config for config, metrics in tuned.runs if config != tuned.best and as_good(metrics)]
         nearest = sorted(others, key=lambda config: -case.gain(tuned.metrics[case.metric], calm(config)[case.metric]))
-        return search(self._space, ask, self._objective(busy), tuned.best, options, first=nearest[: options.trials // 2]).best
+        for place, start in enumerate(first := [tuned.best, *nearest[: options.trials // 2]]):
+            with contextlib.suppress(Infeasible, Hopeless):  # which the tuned settings themselves may be when more jobs come
+                ask(start)
+                return search(self._space, ask, self._objective(busy), start, options, first=first[place + 1 :]).best
+        return tuned.best
 
     def _learn(self, past: Future, view: View) -> None:
         """The offline phase of the causal model: random settings on a day of the past."""

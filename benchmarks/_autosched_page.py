@@ -126,7 +126,7 @@ def page(report: dict[str, Any], command: str) -> str:
 
 
 def _most_there_is(rows: Sequence[Row]) -> list[str]:
-    """What the oracles gain over the published default of Tiresias: more than that cannot be asked for."""
+    """What the best fixed settings gain over the published default of Tiresias: little more can be asked for."""
     found = [
         f"{row['trace']} {row['load']:g} {row['over_static'][0]:.3f}"
         for row in rows

@@ -1,9 +1,10 @@
 """Training steps on one GPU, tuned: `python -m benchmarks.h200_training --out FOLDER`, then `--write FOLDER/h200_training.json`.
 
-Two studies through the same program as `autoscout tune`: steps of pre-training the built-in GPT over PyTorch's default (fp32, eager, whole
-batch), and LoRA fine-tuning of a model with random weights. Each has 15 profiles; `--only`, `--model`, `--wall` and `--device` change that.
-Then a few configurations of a deeper model, measured whole and extrapolated from two shallow ones: how far off, and how much cheaper.
-The page is written from the recorded file, wherever that was measured.
+Three studies through the same program as `autoscout tune`: steps of pre-training the built-in GPT over PyTorch's default (fp32, eager,
+whole batch), LoRA fine-tuning of a model with random weights, and the same GPT by megatron-core. Each has at most 15 profiles; `--only`,
+`--model`, `--wall` and `--device` change that. Then a few configurations of a deeper model, measured whole and extrapolated from two
+shallow ones: how far off, and how much cheaper.
+The page is written from the recorded files, wherever they were measured; of a study that is in several the last counts.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import argparse
 import json
 import os
 import platform
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,7 @@ TRIED: list[dict[str, Any]] = [
 STUDIES: dict[str, dict[str, Any]] = {
     "pretraining": {"system": "pytorch", "workload": {"model": "gpt-216m", "global_batch": 32}, "space": {"constraints": [QUICK]}},
     "lora": {"system": "finetune", "workload": {"method": "lora"}},
+    "megatron": {"system": "megatron", "workload": {"model": "gpt-216m", "global_batch": 32}},
 }
 
 
@@ -50,8 +53,8 @@ def campaign(name: str, asked: argparse.Namespace) -> dict[str, Any]:
         "name": name,
         "workload": workload,
         "budget": {"trials": asked.trials, "wall": asked.wall},
-        "finals": {"finalists": 2, "rounds": asked.rounds, "simplify": False},
-        "measure": {"dirty_repeats": 0},
+        "finals": {"finalists": asked.finalists, "rounds": asked.rounds, "simplify": False},
+        "measure": {"dirty_repeats": 0, "per_process": 1 if study["system"] == "megatron" else asked.per_process},
         "search": {"warm_start": False},
     }
     if asked.device == "cpu":
@@ -152,6 +155,15 @@ def _version(package: str) -> str:
         return ""
 
 
+def merged(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What several runs have measured; all must be of the same GPU and PyTorch."""
+    if len(kinds := {(record["gpu"], record["torch"]) for record in records}) > 1:
+        raise SystemExit(f"the files are of different machines: {sorted(kinds)}")
+    studies = {name: study for record in records for name, study in record["studies"].items()}
+    deep = [record["depths"] for record in records if record.get("depths")]
+    return {**records[-1], "studies": {name: studies[name] for name in STUDIES if name in studies}, "depths": deep[-1] if deep else []}
+
+
 def page(found: dict[str, Any]) -> str:
     """The results as a page."""
     lines = [
@@ -222,17 +234,19 @@ def _mean(values: list[float]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, help="measure, and write h200_training.json here")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="write the page from a recorded file")
-    parser.add_argument("--only", default="pretraining,lora,depths", help="what to run")
+    parser.add_argument("--write", type=Path, nargs="+", metavar="FILE", help="write the page from recorded files")
+    parser.add_argument("--only", default="pretraining,lora,megatron,depths", help="what to run")
     parser.add_argument("--model", default="", help="another model")
     parser.add_argument("--device", default="", choices=["", "cpu", "cuda"])
     parser.add_argument("--trials", type=int, default=PROFILES)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--finalists", type=int, default=2)
+    parser.add_argument("--per-process", type=int, default=1, help="trials of a search that share a process, where the backend can")
     parser.add_argument("--wall", default="5m", help="for each study, the final included")
     parser.add_argument("--json", action="store_true", help="print what was measured")
     asked = parser.parse_args()
     if asked.write:
-        PAGE.write_text(page(json.loads(asked.write.read_text())))
+        PAGE.write_text(page(merged([json.loads(path.read_text()) for path in asked.write])))
     elif asked.out:
         found = measure(asked)
         if asked.json:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from training_running import tuned
 
 import autoscout
 from autoscout.backends.deepspeed import DeepSpeedBackend
@@ -61,23 +62,18 @@ def test_all_stages_of_zero_learn_the_same(tmp_path: Path) -> None:
     same_loss(DeepSpeedBackend(), {"workload": DEEPSPEED, "hardware": CPU}, tmp_path, stages, near=1e-4)
 
 
-def test_a_study_of_deepspeed_searches_its_own_way(tmp_path: Path) -> None:
-    campaign = {
-        "system": "deepspeed",
-        "name": "zero",
-        "workload": DEEPSPEED,
-        "hardware": {**CPU, "native_bf16": False},
-        "set": {"recompute": "none", "micro_batch": 4},
-        "search": {"searcher": "grid", "options": {"stages": [["zero_stage"]]}},
-        "budget": {"trials": 4},
-        "finals": {"rounds": 1, "finalists": 1, "simplify": False},
-        "measure": {"dirty_repeats": 0},
-    }
-    outcome = autoscout.tune(campaign, output_dir=tmp_path)
-    assert {trial.config["zero_stage"] for trial in outcome.trials} == {0, 1, 2, 3}
-    assert outcome.summary.answer is not None
+def test_the_command_searches_deepspeed_in_its_own_way(tmp_path: Path) -> None:
+    """`autoscout tune deepspeed` with a small budget: real processes of ZeRO 0 to 3, by the search that DeepSpeed's own tuner makes."""
+    pinned = ["--set", "recompute=none", "--set", "micro_batch=4", "--set", "overlap_comm=false", "--set", "reduce_bucket_size=500000000"]
+    report = tuned(tmp_path, "deepspeed", "zero", DEEPSPEED, *pinned, "--max-trials", "8")
+    trials = [json.loads(line) for line in (tmp_path / "zero" / "trials.jsonl").read_text().splitlines()]
+    assert {trial["proposal"]["config"]["zero_stage"] for trial in trials} == {0, 1, 2, 3}
+    assert {trial["proposal"]["origin"]["by"] for trial in trials} <= {"default", "grid", "given"}
+    assert all(trial["measurement"]["metrics"].get("tokens_per_s") for trial in trials), [
+        trial["measurement"]["reason"] for trial in trials
+    ]
     best = json.loads((tmp_path / "zero" / "best" / "ds_config.json").read_text())
-    assert best["zero_optimization"]["stage"] == outcome.summary.answer["zero_stage"]
+    assert best["zero_optimization"]["stage"] == report["answer"]["zero_stage"]
 
 
 @pytest.mark.parametrize("method", ["lora", "full"])

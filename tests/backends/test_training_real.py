@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from training_running import tuned
 
 import autoscout
 from autoscout.backends.pytorch import PyTorchBackend
@@ -124,19 +127,95 @@ def test_a_script_under_torchrun_is_tuned_and_handed_over(tmp_path: Path) -> Non
     assert again.returncode == 0, again.stderr
 
 
-def test_a_study_over_the_families(tmp_path: Path) -> None:
-    campaign = {
-        "system": "pytorch",
-        "name": "families",
-        "workload": SMALL,
-        "hardware": CPU,
-        "budget": {"trials": 4},
-        "finals": {"rounds": 1, "finalists": 1, "simplify": False},
-        "measure": {"dirty_repeats": 0},
-    }
-    outcome = autoscout.tune(campaign, output_dir=tmp_path)
-    families = {(trial.config["dp"], trial.config["tp"], trial.config["pp"]) for trial in outcome.trials}
-    assert families == {(2, 1, 1), (1, 2, 1), (1, 1, 2)}
-    assert outcome.summary.answer is not None
-    assert outcome.summary.default is not None
+def test_the_command_finds_the_family_that_wins(tmp_path: Path) -> None:
+    """`autoscout tune pytorch` with a small budget: real processes of DDP, FSDP2, tensor and pipeline parallelism."""
+    report = tuned(tmp_path, "pytorch", "families", SMALL, "--max-trials", "4")
+    trials = [json.loads(line) for line in (tmp_path / "families" / "trials.jsonl").read_text().splitlines()]
+    search = [trial for trial in trials if trial["proposal"]["repeat"] == 0]
+    assert {family(trial["proposal"]["config"]) for trial in search} == {"ddp", "fsdp2", "tensor", "pipeline"}
+    speeds = {family(trial["proposal"]["config"]): trial["measurement"]["metrics"].get("tokens_per_s", 0.0) for trial in search}
+    assert all(speeds.values()), [trial["measurement"]["reason"] for trial in search]
+    fastest = max(speeds, key=lambda name: speeds[name])
+    assert family(report["answer"]) in {fastest, "ddp"}, "the fastest, or the default where the final shows no gain"
     assert (tmp_path / "families" / "best" / "run.sbatch").exists()
+
+
+def family(config: dict[str, Any]) -> str:
+    return "tensor" if config["tp"] > 1 else "pipeline" if config["pp"] > 1 else str(config["data_parallel"])
+
+
+SEVERAL: list[dict[str, Any]] = [
+    {"micro_batch": 4},
+    {"micro_batch": 1, "defer_sync": True, "loss_chunks": 4},
+    {"recompute": "full", "optimizer": "fused"},
+    {"attention": "math", "precision": "bf16"},
+]
+
+
+def shared_launch(task: Task, wanted: list[dict[str, Any]]) -> tuple[Launch, list[Config]]:
+    backend = PyTorchBackend()
+    space = backend.space(task)
+    configs = [space.project({**space.default(), **one}, Config(one)) for one in wanted]
+    assert len({backend.process_of(config, task) for config in configs}) == 1
+    launch = backend.render_together(configs, task, seed=1)
+    return replace(launch, resources=replace(launch.resources, cpus=1)), configs
+
+
+def test_configurations_that_share_processes_learn_what_they_learn_alone(tmp_path: Path) -> None:
+    task, backend = PyTorchBackend().task({"workload": SMALL, "hardware": CPU}), PyTorchBackend()
+    launch, _ = shared_launch(task, SEVERAL)
+    with LocalExecutor(LocalOptions(folder=tmp_path / "trials")) as executor:
+        completed = executor.submit(launch).result(600.0)
+    found = [backend.parse(part, task) for part in backend.divide(completed, len(SEVERAL)) if part is not None]
+    assert [one.status for one in found] == [Status.OK] * len(SEVERAL), ([one.reason for one in found], completed.stderr)
+    alone = measure(task, tmp_path / "alone", **SEVERAL[1])
+    assert found[1].metrics["loss_after"] == pytest.approx(alone.metrics["loss_after"], rel=1e-6), "the same weights and data as alone"
+    assert [one.metrics["loss_after"] for one in found] == pytest.approx([alone.metrics["loss_after"]] * len(found), rel=1e-2)
+    assert all(one.conditions["saved_s"] > 0 for one in found[1:])
+
+
+def test_a_peak_of_memory_is_forgotten_between_two_configurations() -> None:
+    import torch
+
+    from autoscout import training
+    from autoscout.backends._shared.training.turns import forgotten
+
+    large = torch.ones(100 * 2**20)  # 0.4 GiB
+    before = training.peak_memory_gib()
+    del large
+    assert forgotten()
+    assert training.peak_memory_gib() < before - 0.2
+
+
+def test_a_study_that_is_killed_leaves_no_shared_process_behind(tmp_path: Path) -> None:
+    task = PyTorchBackend().task({"workload": {**SMALL, "most_steps": 10_000, "settled": 1e-9, "enough_s": 1e6}, "hardware": CPU})
+    launch, _ = shared_launch(task, SEVERAL[:2])
+    program = (
+        "import json, sys; from autoscout.core.launch import Launch; from autoscout.execute.local import LocalExecutor, LocalOptions; "
+        "launch = Launch(argv=tuple(json.loads(sys.argv[1])), files=json.loads(sys.argv[2])); "
+        "LocalExecutor(LocalOptions(folder=sys.argv[3])).submit(launch).result()"
+    )
+    command = [sys.executable, "-c", program, json.dumps(launch.argv), json.dumps(dict(launch.files)), str(tmp_path)]
+    with subprocess.Popen(command) as study:
+        until(lambda: len(training_in(tmp_path)) >= 2)
+        study.send_signal(signal.SIGKILL)
+    until(lambda: not training_in(tmp_path))
+
+
+def training_in(folder: Path) -> list[int]:
+    """Processes that train in a folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if f"AUTOSCOUT_STEPS={folder}".encode() in path.read_bytes():
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def until(true: Any) -> None:
+    deadline_s = time.monotonic() + 120
+    while not true():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.1)

@@ -97,3 +97,14 @@ def group_left(group: int) -> bool:
 
 def measured(completed: Completed, metric: str = "tokens_per_s") -> Measurement:
     return outcome(completed, metric)
+
+
+def tuned(folder: Path, system: str, name: str, workload: dict[str, Any], *more: str) -> dict[str, Any]:
+    """What `autoscout tune SYSTEM --json` prints, on two processes of this machine's cores."""
+    words = [f"-w{field}={value}" for field, value in workload.items()]
+    command = [sys.executable, "-m", "autoscout", "tune", system, "-e", name, "-o", str(folder), *words, *more, "--json"]
+    command += ["--hardware", "device=cpu", "--hardware", "processes=2", "--finalists", "1", "--rounds", "1", "--no-simplify"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1200)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.h200_training import page
+import pytest
+from benchmarks.h200_training import merged, page
 
 
 def side(rate: float) -> dict[str, Any]:
@@ -45,3 +46,13 @@ def test_depths_that_failed_are_named() -> None:
     assert "gpt-1b from 2 and 6 layers" in text
     assert "| precision bf16 | 100.0 | 110.0 | +10.0% |" in text
     assert "| default | oom_run | ok |" in text
+
+
+def test_records_of_one_machine_make_one_page() -> None:
+    first, second = recorded(side(200.0), [1.9, 2.1]), recorded(side(200.0), [2.9, 3.1])
+    second["studies"] = {"megatron": second["studies"]["pretraining"]}
+    both = merged([{**first, "depths": [1]}, second])
+    assert list(both["studies"]) == ["pretraining", "megatron"]
+    assert both["depths"] == [1], "a run without them does not take them away"
+    with pytest.raises(SystemExit, match="different machines"):
+        merged([first, {**second, "gpu": "another"}])

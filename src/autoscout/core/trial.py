@@ -62,6 +62,9 @@ TOO_FEW = "too_few"
 MACHINE_PROBE = "machine_probe_s"
 """Condition: seconds that a fixed piece of work took on the machine of a trial, just before it."""
 
+SAVED = "saved_s"
+"""Condition: seconds that a measurement would have taken longer in processes of its own, instead of those that others had started."""
+
 DEFAULT_AGAIN = -101
 """First repeat of the default's further measurements during the search; they count downwards."""
 

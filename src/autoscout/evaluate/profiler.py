@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 from autoscout.common.cleanliness import Cleanliness
 from autoscout.core import seeds
 from autoscout.core.clock import Clock, RealClock
+from autoscout.core.config import Config
 from autoscout.core.errors import ClusterError, Fault, LaunchError, require
 from autoscout.core.launch import Completed, Launch
 from autoscout.core.log import logger
-from autoscout.core.protocols import Executor, Job, LosesByTime, Simulated, SpaceLike
+from autoscout.core.protocols import Executor, Job, LosesByTime, SharesProcess, Simulated, SpaceLike
 from autoscout.core.task import Task
 from autoscout.core.to_beat import ToBeat
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status
@@ -44,6 +45,7 @@ class ProfilerOptions:
         seed: Root of the seeds handed to the backend: each launch gets fresh inputs, the same in every run of the study.
         limit_s: Wall-clock limit of one launch; a shorter one that the backend sets counts.
         stop_early: Whether a launch is told what it has to beat, so that it can stop once it cannot win any more.
+        per_process: Most proposals of the search that share a launch, where the backend can (`SharesProcess`).
     """
 
     repeats: int = 1
@@ -55,6 +57,7 @@ class ProfilerOptions:
     seed: int = 0
     limit_s: float | None = None
     stop_early: bool = True
+    per_process: int = 1
 
     def __post_init__(self) -> None:
         checks = {
@@ -63,6 +66,7 @@ class ProfilerOptions:
             "dirty_pressure": (0 <= self.dirty_pressure <= 1, "is a share between 0 and 1"),
             "dirty_others": (0 <= self.dirty_others <= 1, "is a share between 0 and 1"),
             "dirty_pause_s": (self.dirty_pause_s >= 0, "must not be negative"),
+            "per_process": (self.per_process >= 1, "must be at least 1"),
             "limit_s": (self.limit_s is None or self.limit_s > 0, "must be above zero; leave it out for no limit"),
         }
         require("profiler", self, checks)
@@ -142,17 +146,46 @@ class Profiler:
         progress = [_Progress(proposal) for proposal in proposals]
         with ThreadPoolExecutor(max(1, min(len(proposals), self.slots)), thread_name_prefix="profiler") as pool:
             for _ in range(self._options.repeats):
-                todo = [one for one in progress if not one.over]
+                todo = self._groups([one for one in progress if not one.over])
                 if len(todo) < 2:
-                    for one in todo:
-                        self._sample(one, round_of)
+                    for group in todo:
+                        self._sample_group(group, round_of)
                     continue
                 try:
-                    list(pool.map(lambda one: self._sample(one, round_of), todo))
+                    list(pool.map(lambda group: self._sample_group(group, round_of), todo))
                 except BaseException:
                     self.cancel()  # the world is broken: do not wait for the others
                     raise
         return [replace(one.measurement(), fidelity=self._fidelity) for one in progress]
+
+    def _groups(self, todo: Sequence[_Progress]) -> list[list[_Progress]]:
+        """Which of them share a launch; what is repeated is there to be independent, and shares none."""
+        if not isinstance(self._backend, SharesProcess) or self._options.per_process == 1:
+            return [[one] for one in todo]
+        groups: list[list[_Progress]] = []
+        begun: dict[Config, list[_Progress]] = {}  # the group that has room, by process
+        for one in todo:
+            config = one.proposal.config
+            alone = one.proposal.repeat != 0 or one.launched or self._space.check(config)
+            process = None if alone else self._backend.process_of(config, self._task)
+            group = begun.get(process, []) if process is not None else []
+            if not group:
+                groups.append(group)
+            group.append(one)
+            if process is not None:
+                begun[process] = group if len(group) < self._options.per_process else []
+        return groups
+
+    def _sample_group(self, group: Sequence[_Progress], round_of: int) -> None:
+        """One repeat of each; what a shared launch did not come to, or was disturbed, is measured in launches of its own."""
+        shared = self._launch_together([one.proposal for one in group], round_of) if len(group) > 1 else [None]
+        for one, measured in zip(group, shared, strict=True):
+            one.launched += [measured] if measured is not None else []
+            again = self._options.dirty_repeats and self._noisy < NEVER_QUIET
+            if measured is None or EXCUSED in measured.conditions or (again and self._disturbed(measured)):
+                self._sample(one, round_of)
+            else:
+                self._keep(one, measured)
 
     def _sample(self, progress: _Progress, round_of: int) -> None:
         """One repeat: a launch, and more of them while the machine is too busy for its number to count."""
@@ -177,7 +210,9 @@ class Profiler:
             self._pause(min(self._options.dirty_pause_s * 2 ** (tried - 1), measured.cost_s), round_of)
         self._count_taken(progress.proposal, measured)
         good = [one for one in samples if one.ok] or samples
-        kept = min(good, key=lambda one: dirt(one.conditions))
+        self._keep(progress, min(good, key=lambda one: dirt(one.conditions)))
+
+    def _keep(self, progress: _Progress, kept: Measurement) -> None:
         progress.kept.append(kept)
         progress.dirty |= self._disturbed(kept)
         if kept.ok:
@@ -239,6 +274,30 @@ class Profiler:
         if completed.timed_out and lost_s is not None and to_beat is not None:
             return stopped(completed, to_beat, lost_s)
         return excused(verdict(self._backend, completed, self._task, launch.resources.gpus), completed)
+
+    def _launch_together(self, proposals: Sequence[Proposal], round_of: int) -> list[Measurement | None]:
+        """One launch for all of them; None for those that it says nothing about, and for all where it did not start."""
+        assert isinstance(self._backend, SharesProcess)
+        first = proposals[0]
+        to_beat = first.to_beat if self._options.stop_early and all(proposal.to_beat for proposal in proposals) else None
+        seed = seeds.number(self._options.seed, first.config.key, first.repeat, 0) % 2**31
+        try:
+            configs = [proposal.config for proposal in proposals]
+            launch = self._limited(self._backend.render_together(configs, self._task, seed), first, 0)
+            completed = self._run(launch if to_beat is None else to_beat.told_to(launch), round_of)
+        except Exception:  # by itself each of them says why
+            log.debug("%s and others could not share a launch", first.config, exc_info=True)
+            return [None] * len(proposals)
+        if not_started(completed):
+            with self._lock:
+                self._accepted -= 1
+            return [None] * len(proposals)
+        parts = self._backend.divide(completed, len(proposals))
+        found: list[Measurement | None] = []
+        for part in parts:
+            one = None if part is None else excused(verdict(self._backend, part, self._task, launch.resources.gpus), part)
+            found.append(one and replace(one, conditions={**one.conditions, "per_process": float(len(proposals))}))
+        return found
 
     def _lost_after_s(self, to_beat: ToBeat | None, launch: Launch) -> float | None:
         """When a launch cannot win any more; None where nobody knows, or where its limit comes first."""

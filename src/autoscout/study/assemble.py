@@ -101,7 +101,11 @@ def run(
             project=setup.space.project,
             complete=setup.complete,
             fresh=lambda: build_searcher(setup, start),
-            parallelism=Parallelism(workers=setup.campaign.search.workers, together=setup.campaign.search.together),
+            parallelism=Parallelism(
+                workers=setup.campaign.search.workers,
+                together=setup.campaign.search.together,
+                per_process=setup.campaign.measure.per_process,
+            ),
             stopping=attach(evaluator),
         )
         stop = study.run()
@@ -196,5 +200,6 @@ def build_profiler(setup: Setup, executor: Executor) -> Evaluator:
         dirty_limit_s=wall_s and wall_s * DIRTY_SHARE,
         limit_s=measure.limit or wall_s,  # or a trial that hangs would outlast any budget
         stop_early=measure.stop_early,
+        per_process=measure.per_process,
     )
     return Profiler(setup.backend, executor, setup.task, setup.space, options)

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from autoscout.core.origin import Phase
 from autoscout.core.task import Budget
-from autoscout.core.trial import Status, Trial
+from autoscout.core.trial import SAVED, Status, Trial
 
 SEARCHED = 3
 """The time of so many trials is the search's, however long the final: the default, another one, and what starting them takes."""
@@ -86,7 +86,8 @@ def out_of_time(
     """
     search = counted(trials)
     whole = [trial for trial in search if trial.ok] or search  # one that failed or was stopped early says nothing about a whole measurement
-    mean_s = sum(trial.measurement.cost_s for trial in whole) / len(whole) if whole else 0.0
+    costs_s = [trial.measurement.cost_s + trial.measurement.conditions.get(SAVED, 0.0) for trial in whole]  # the final shares no process
+    mean_s = sum(costs_s) / len(costs_s) if costs_s else 0.0
     if budget.wall_s is not None:
         kept_s = _kept_s(budget.wall_s, mean_s / workers, later, least)
         if wall_s + soon * mean_s / workers + kept_s >= budget.wall_s:

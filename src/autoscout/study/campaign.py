@@ -170,6 +170,7 @@ class Measure(Block):
     repeats: int = Field(1, gt=0, description="launches per trial; the median counts")
     dirty_repeats: int = Field(2, ge=0, description="extra launches when other work disturbed a trial")
     stop_early: bool = Field(True, description="stop a trial of the search that cannot become a finalist any more")
+    per_process: int = Field(1, gt=0, description="trials of the search that one process measures in turn, where the backend can")
 
 
 class Campaign(Block):

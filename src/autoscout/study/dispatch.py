@@ -34,11 +34,13 @@ class Parallelism:
         together: Wait for all trials of a batch before asking again (a searcher may want the whole batch), instead of
             starting a new one the moment a worker is free.
         lease_s: How long other machines believe that a trial of ours is still under way.
+        per_process: Trials of the search that a worker hands to the evaluator at once, to share a process where they can.
     """
 
     workers: int | None = None
     together: bool = False
     lease_s: float = 6 * 3600.0
+    per_process: int = 1
 
 
 @dataclass(kw_only=True)
@@ -76,24 +78,30 @@ class Dispatcher:
         return sum(map(len, self._flight.values()))
 
     @property
+    def idle(self) -> int:
+        """How many workers have nothing to do."""
+        return 0 if self.parallelism.together and self._flight else self.workers - len(self._flight)
+
+    @property
     def free(self) -> int:
-        """How many more may start now."""
-        return 0 if self.parallelism.together and self._flight else self.workers - self.busy
+        """How many more trials of a search may start now."""
+        return self.idle * self.parallelism.per_process
 
     @property
     def pending(self) -> list[Proposal]:
         """Everything under way, here and in other processes."""
         return [proposal for unit in self._flight.values() for proposal in unit] + list(self.held_by_others.values())
 
-    def start(self, proposals: Sequence[Proposal]) -> None:
-        """Start those that nobody else holds; the others are remembered in `held_by_others`."""
+    def start(self, proposals: Sequence[Proposal], *, apart: bool = False) -> None:
+        """Start those that nobody else holds; the others are remembered in `held_by_others`. `apart`: none shares a process."""
         if not proposals:
             return
         claimed = self.store.claim(self.study, proposals, self.worker, self.parallelism.lease_s)
         held = {trial_key(proposal) for proposal in claimed}
         self.held_by_others.update((trial_key(proposal), proposal) for proposal in proposals if trial_key(proposal) not in held)
-        units = [claimed] if self.parallelism.together else [[proposal] for proposal in claimed]
-        for unit in filter(None, units):
+        size = 1 if apart else self.parallelism.per_process
+        units = [claimed[at : at + size] for at in range(0, len(claimed), size)]
+        for unit in filter(None, [claimed] if self.parallelism.together else units):
             self._flight[self._pool.submit(self._evaluate, unit)] = unit
         for proposal in claimed:
             self.observer.started(proposal)

@@ -14,7 +14,17 @@ from autoscout.common.suggest import suggestion
 from autoscout.core import plugins
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import Fault, SpaceError
-from autoscout.core.protocols import Backend, Deterministic, Hints, PrefersExecutor, PrefersSearch, RestsKnobs, Simulated, TakesSpace
+from autoscout.core.protocols import (
+    Backend,
+    Deterministic,
+    Hints,
+    PrefersExecutor,
+    PrefersSearch,
+    RestsKnobs,
+    SharesProcess,
+    Simulated,
+    TakesSpace,
+)
 from autoscout.core.task import Budget, Task
 from autoscout.core.trial import Fidelity
 from autoscout.space import Space
@@ -124,7 +134,7 @@ def prepare(campaign: Campaign, backend: Backend | None = None, searcher: type |
     """
     backend = backend or _backend(campaign)
     task = dataclasses.replace(backend.task(_task_block(campaign)), budget=_budget(campaign))
-    refuse_if(price_faults(task))
+    refuse_if([*price_faults(task), *_sharing_faults(campaign, backend)])
     space = _space(campaign, backend, task)
     given = pins(space, campaign.set)
     pinned = space.pin(given) if given else space
@@ -153,6 +163,15 @@ def _backend(campaign: Campaign) -> Backend:
     given = {"space": campaign.declared_space()} if isinstance(kind, TakesSpace) else {}
     made: Backend = kind(**given)
     return made
+
+
+def _sharing_faults(campaign: Campaign, backend: Backend) -> list[Fault]:
+    """Trials that are to share a process, of a backend that starts one for each."""
+    count = campaign.measure.per_process
+    if count == 1 or isinstance(backend, SharesProcess):
+        return []
+    rule = f"{campaign.system} starts a process for every trial"
+    return [Fault(where="measure", field="per_process", value=str(count), rule=rule, fix="Leave it out")]
 
 
 def _preferred(campaign: Campaign, backend: Backend, task: Task, space: Space) -> Campaign:

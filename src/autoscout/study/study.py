@@ -137,8 +137,9 @@ class Study:
                 return
             self._start(proposals)
 
-    def _start(self, proposals: Sequence[Proposal]) -> None:
-        self._dispatcher.start(with_to_beat(proposals, self.inside, self.record.task, self.baseline, self.finals.finalists))
+    def _start(self, proposals: Sequence[Proposal], *, apart: bool = False) -> None:
+        told = with_to_beat(proposals, self.inside, self.record.task, self.baseline, self.finals.finalists)
+        self._dispatcher.start(told, apart=apart)
 
     def _next(self, count: int) -> list[Proposal]:
         opening = [Proposal(config=self.baseline, origin=Origin(by=By.DEFAULT))]
@@ -233,7 +234,7 @@ class Study:
                 if not self.stopping.is_set():
                     taken = {trial_key(proposal) for proposal in self._dispatcher.pending}
                     free = [proposal for proposal in missing if trial_key(proposal) not in taken]
-                    self._start(free[: self._dispatcher.free])
+                    self._start(free[: self._dispatcher.idle], apart=True)
                 if self._dispatcher.busy:
                     self._collect()
                 elif self.stopping.is_set() or not self._dispatcher.await_others():

@@ -7,10 +7,10 @@ import sys
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from autoscout.backends._shared.training.backend import TrainingBackend
 from autoscout.backends._shared.training.export import REAL_STEPS, export_files, torchrun
 from autoscout.backends._shared.training.launch import WORK, training_launch
 from autoscout.backends._shared.training.task import read_training_task, reference, workload_of
+from autoscout.backends._shared.training.together import SharedProcess
 from autoscout.backends.finetune.settings import lora_arguments, trainer_arguments
 from autoscout.backends.finetune.space import build_space
 from autoscout.backends.finetune.workload import RANDOM, Workload, read_workload
@@ -23,7 +23,7 @@ from autoscout.space import Space
 WORKER = "autoscout.backends.finetune.worker"
 
 
-class FinetuneBackend(TrainingBackend):
+class FinetuneBackend(SharedProcess):
     """Fine-tuning of a Hugging Face model, of all its parameters or of LoRA adapters; a random model needs no download.
 
     Every configuration does the same work: one optimizer step over the same examples, each predicted token weighing the same.
@@ -31,6 +31,7 @@ class FinetuneBackend(TrainingBackend):
 
     requires: ClassVar[tuple[str, ...]] = ("torch", "transformers", "peft")
     extra: ClassVar = "finetune"
+    soft: ClassVar = frozenset({"micro_batch", "batching", "defer_sync", "precision", "gradient_checkpointing", "attention", "optimizer"})
 
     @classmethod
     def example(cls) -> Mapping[str, object]:

@@ -17,6 +17,7 @@ from torch.nn import functional
 from autoscout import training
 from autoscout.backends._shared.training.builtin import adamw, say, start
 from autoscout.backends._shared.training.parallel import close
+from autoscout.backends._shared.training.turns import Turns
 from autoscout.backends.finetune.batching import Row, micro_batches, rows, targets
 
 IGNORED = -100  # a label without a loss, PyTorch's default
@@ -25,7 +26,15 @@ RATE = 2e-4
 
 def main(path: str, steps: str = "", keep: str = "") -> int:
     """Train for as many steps as the file or the caller says, and save the result where a folder is given."""
-    given, knobs = json.loads(Path(path).read_text()), training.config()
+    given, turns = json.loads(Path(path).read_text()), Turns()
+    for knobs in turns:
+        train(given, knobs, int(steps or given["steps"]), turns, keep)
+    close()
+    return 0
+
+
+def train(given: Mapping[str, Any], knobs: Mapping[str, Any], count: int, turns: Turns, keep: str) -> None:
+    """One configuration, from the same weights and examples as every other."""
     device = given["device"]
     here = start(knobs, device)
     training.stage("building")
@@ -43,7 +52,7 @@ def main(path: str, steps: str = "", keep: str = "") -> int:
     examples = load_examples(given)
     share = int(given["global_batch"]) // world
     training.stage("training")
-    for number in range(int(steps or given["steps"])):
+    for number in range(count):
         whole = [examples[(number * share * world + at) % len(examples)] for at in range(share * world)]
         loss = step(wrapped, whole, whole[rank * share : (rank + 1) * share], given, knobs, here, world)
         optimizer.step()
@@ -52,10 +61,10 @@ def main(path: str, steps: str = "", keep: str = "") -> int:
             torch.cuda.synchronize()
         training.step(loss=loss, tokens=targets(whole[rank * share : (rank + 1) * share]), samples=share)
         say(number, loss if rank == 0 else None)
+        if turns.over(here):
+            return
     if keep and rank == 0:
         model.save_pretrained(keep)
-    close()
-    return 0
 
 
 def build(given: Mapping[str, Any], knobs: Mapping[str, Any]) -> Any:

@@ -8,11 +8,12 @@ import sys
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from autoscout.backends._shared.training.backend import TrainingBackend, near
+from autoscout.backends._shared.training.backend import near
 from autoscout.backends._shared.training.export import REAL_STEPS, export_files, torchrun
 from autoscout.backends._shared.training.launch import WORK, training_launch
 from autoscout.backends._shared.training.outside import environment, outside
 from autoscout.backends._shared.training.task import read_training_task, reference, workload_of
+from autoscout.backends._shared.training.together import SharedProcess
 from autoscout.backends.pytorch.space import build_space
 from autoscout.backends.pytorch.workload import Workload, own_space, read_workload
 from autoscout.core.config import Config
@@ -24,7 +25,7 @@ from autoscout.space import Space
 WORKER = "autoscout.backends._shared.training.builtin"
 
 
-class PyTorchBackend(TrainingBackend):
+class PyTorchBackend(SharedProcess):
     """A training step of PyTorch: a built-in GPT that needs no files, or your own script.
 
     Every configuration does the same work: one optimizer step over the same global batch, from the same weights and data. `task` reads
@@ -33,6 +34,7 @@ class PyTorchBackend(TrainingBackend):
 
     requires: ClassVar[tuple[str, ...]] = ("torch",)
     extra: ClassVar = "torch"
+    soft: ClassVar = frozenset({"micro_batch", "defer_sync", "precision", "recompute", "attention", "optimizer", "loss_chunks"})
 
     @classmethod
     def example(cls) -> Mapping[str, object]:

@@ -19,6 +19,7 @@ from autoscout import training
 from autoscout.backends._shared.training.depths import VARIABLE
 from autoscout.backends._shared.training.gpt import GPT, Data
 from autoscout.backends._shared.training.parallel import Layout, build, close
+from autoscout.backends._shared.training.turns import Turns
 
 RATE = 1e-3  # of AdamW, its default
 SAID = 10  # every how many steps a run outside a trial tells its loss
@@ -26,7 +27,15 @@ SAID = 10  # every how many steps a run outside a trial tells its loss
 
 def main(path: str, steps: str = "") -> int:
     """Train for as many steps as the file or the caller says; every step is reported."""
-    given, knobs = json.loads(Path(path).read_text()), training.config()
+    given, turns = json.loads(Path(path).read_text()), Turns()
+    for knobs in turns:
+        train(given, knobs, int(steps or given["steps"]), turns)
+    close()
+    return 0
+
+
+def train(given: Mapping[str, Any], knobs: dict[str, Any], count: int, turns: Turns) -> None:
+    """One configuration, from the same weights and data as every other."""
     shape, device = built_shape(given), given["device"]
     here = start(knobs, device)
     training.stage("building")
@@ -40,7 +49,6 @@ def main(path: str, steps: str = "") -> int:
         knobs["micro_batches"] = batch // layout.dp // int(knobs["micro_batch"])
     parameters, step = build(model, knobs, layout, device)
     optimizer = adamw(parameters, str(knobs.get("optimizer", "auto")))
-    count = int(steps or given["steps"])
     data = Data(shape, batch, given["seed"], count, here)
     counts = layout.rank("tp") == 0 and layout.rank("pp") == layout.pp - 1
     training.stage("training")
@@ -54,8 +62,8 @@ def main(path: str, steps: str = "") -> int:
         rows = batch // layout.dp if counts else 0
         training.step(loss=loss, tokens=rows * shape["sequence"], samples=rows)
         say(number, loss if counts and layout.rank("dp") == 0 else None)
-    close()
-    return 0
+        if turns.over(here):
+            return
 
 
 def say(number: int, loss: float | None) -> None:
@@ -76,7 +84,7 @@ def start(knobs: Mapping[str, Any], device: str) -> str:
     if device == "cuda":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
         torch.set_float32_matmul_precision("high" if knobs.get("precision") == "tf32" else "highest")
-    if int(os.environ["WORLD_SIZE"]) > 1:
+    if int(os.environ["WORLD_SIZE"]) > 1 and not distributed.is_initialized():
         distributed.init_process_group("nccl" if device == "cuda" else "gloo")
     return f"cuda:{os.environ['LOCAL_RANK']}" if device == "cuda" else "cpu"
 

@@ -6,6 +6,8 @@ INPUT = "train_input.json"
 RESULT = "result.json"
 STAGE = "stage.txt"  # how far the slowest process came, so that a kill can be dated
 STEPS = "steps"  # folder with one file of steps per process
+CALL = "turn"  # file in it, with a number: processes that measure several configurations are to begin with that one
+TURNS = "AUTOSCOUT_TURNS"  # variable with the configurations, as JSON, where there are several
 FAILED = 3  # exit code that goes with a result that says why
 
 STARTING = ("", "starting", "building")

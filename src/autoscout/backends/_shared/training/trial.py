@@ -19,7 +19,7 @@ from typing import Any
 
 from autoscout.backends._shared.training import losses as learning
 from autoscout.backends._shared.training.depths import VARIABLE, extrapolated
-from autoscout.backends._shared.training.files import FAILED, INPUT, RESULT, STAGE, TFLOPS
+from autoscout.backends._shared.training.files import FAILED, INPUT, RESULT, STAGE, TFLOPS, TURNS
 from autoscout.backends._shared.training.steady import Plan, enough, warm_up_steps
 from autoscout.backends._shared.training.watch import CLOCK, Run, durations
 from autoscout.common.folders import write_whole
@@ -194,6 +194,34 @@ def _measured(given: Mapping[str, Any], runs: list[Run]) -> dict[str, Any]:
     return extrapolated(results, given["depths"], given["layers"])
 
 
+def _in_turn(given: Mapping[str, Any], runs: list[Run]) -> dict[str, Any]:
+    """Several configurations in as few starts as possible; after a failure the others get fresh processes. Kept after each."""
+    results: list[dict[str, Any]] = []
+    ended_s = CLOCK.span_s()
+    while rest := given["turns"][len(results) :]:
+        env = {**given["env"], TURNS: json.dumps([turn["config"] for turn in rest])}
+        runs.append(Run({**given, "env": env}, Path.cwd()))
+        first_s = 0.0  # until the first step of this start
+        for number, turn in enumerate(rest):
+            try:
+                result = measure({**given, **turn}, runs[-1], ToBeat.here())
+                first_s = first_s or result["spent"]["start_s"]
+                result["spent"]["saved_s"] = max(0.0, first_s - result["spent"]["start_s"])
+            except Failed as error:
+                result = {**_failure(error, runs[-1]), "log": runs[-1].log(error.rank)}
+            ended_s, took_s = CLOCK.span_s(), CLOCK.span_s() - ended_s
+            results.append({**result, "took_s": took_s})
+            _write({"turns": results})
+            if "failure" in result or number + 1 == len(rest) or not runs[-1].next_turn(given["hang_s"]):
+                break
+        runs[-1].end()
+    return {"turns": results}
+
+
+def _failure(error: Failed, run: Run) -> dict[str, Any]:
+    return {"failure": error.kind, "reason": str(error), "returncode": error.returncode, "stage": run.stage}
+
+
 def _write(result: Mapping[str, Any]) -> None:
     write_whole(Path(RESULT), json.dumps(result, indent=1) + "\n")
 
@@ -204,9 +232,9 @@ def main(path: str) -> int:
     begin_program()
     runs: list[Run] = []
     try:
-        result = _measured(given, runs)
+        result = _in_turn(given, runs) if given.get("turns") else _measured(given, runs)
     except Failed as error:
-        _write({"failure": error.kind, "reason": str(error), "returncode": error.returncode, "stage": runs[-1].stage})
+        _write(_failure(error, runs[-1]))
         print(runs[-1].log(error.rank), file=sys.stderr)
         print(f"{error.kind}: {error}", file=sys.stderr)
         return FAILED
@@ -214,7 +242,7 @@ def main(path: str) -> int:
         runs[-1].end()
         Path(STAGE).write_text(f"{runs[-1].stage}\n")
     _write(result)
-    for name, value in result["metrics"].items():
+    for name, value in result.get("metrics", {}).items():
         print(f"{name}: {value:.6g}")
     return 0
 

@@ -14,13 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from autoscout.backends._shared.training.files import STEPS
+from autoscout.backends._shared.training.files import CALL, STEPS
 from autoscout.common.processes import descendants, running
 from autoscout.core.clock import RealClock
 from autoscout.training import CONFIG
 from autoscout.training import STEPS as STEPS_VARIABLE
 
 GRACE_S = 2.0  # between asking a process to end and killing it
+TURN_POLL_S = 0.02
 LOG_CHARS = 20_000  # of the log of a process that failed
 CLOCK = RealClock()
 
@@ -32,6 +33,8 @@ class Seen:
     steps: list[dict[str, Any]] = field(default_factory=list)
     stage: str = "starting"
     read: int = 0  # bytes of its file
+    turn: int = 0  # which configuration, where it measures several
+    turned_s: float = 0.0  # when it began with that
 
 
 class Run:
@@ -41,10 +44,11 @@ class Run:
         self.folder = folder
         self.began_s = CLOCK.span_s()
         self._seen: dict[str, Seen] = {}
+        self._turn = 0
         self.logs: list[Path] = []
         shutil.rmtree(folder / STEPS, ignore_errors=True)  # of an earlier run
         (folder / STEPS).mkdir()
-        ranks = int(given["ranks"])
+        self._ranks = ranks = int(given["ranks"])  # 0: a launcher knows how many
         port = str(free_port())
         common = {
             **os.environ,
@@ -93,7 +97,9 @@ class Run:
             at_s = float(found["at_s"])
         except (ValueError, KeyError, TypeError):
             return
-        if "stage" in found:
+        if "turn" in found:
+            seen.turn, seen.turned_s, seen.stage, seen.steps = int(found["turn"]), at_s, "building", []
+        elif "stage" in found:
             seen.stage = str(found["stage"])
         else:
             seen.stage = "training"
@@ -108,7 +114,25 @@ class Run:
 
     def steps(self) -> list[list[dict[str, Any]]]:
         """The steps that all processes have finished: for each the reports, one per process."""
+        if len(self._seen) < self._ranks:
+            return []  # one of them has not said anything yet
         return [list(reports) for reports in zip(*(seen.steps for seen in self._seen.values()), strict=False)]
+
+    def next_turn(self, limit_s: float) -> bool:
+        """Have all processes go on with the next configuration; False when they have ended, or do not get there in time."""
+        self._turn += 1
+        (self.folder / STEPS / f"{CALL}{self._turn}").touch()
+        deadline_s = CLOCK.span_s() + limit_s
+        while CLOCK.span_s() < deadline_s:
+            over = self.ended()
+            self.look()
+            if all(seen.turn == self._turn for seen in self._seen.values()):
+                self.began_s = max(seen.turned_s for seen in self._seen.values())
+                return True
+            if over or self.broken() is not None:
+                return False
+            CLOCK.sleep(TURN_POLL_S)
+        return False
 
     def ended(self) -> bool:
         return all(process.poll() is not None for process in self.processes)

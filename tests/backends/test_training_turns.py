@@ -17,7 +17,7 @@ from autoscout.backends.finetune import FinetuneBackend
 from autoscout.backends.pytorch import PyTorchBackend
 from autoscout.core.config import Config
 from autoscout.core.launch import Completed
-from autoscout.core.protocols import SharesProcess
+from autoscout.core.sharing import SharesProcess
 from autoscout.core.trial import Status
 
 pytestmark = pytest.mark.slow

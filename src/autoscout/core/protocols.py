@@ -136,8 +136,7 @@ class Backend(Protocol):
     - `export(config, task)` gives the files of the hand-over folder: at least `run.sh`, which runs the system for
       real use with this configuration, not the benchmark.
 
-    See `Hints`, `TakesSpace`, `Simulated`, `Deterministic`, `LosesByTime`, `SharesProcess` and `PrefersExecutor` for what a backend may offer
-    besides.
+    See `Hints`, `TakesSpace`, `Simulated`, `Deterministic`, `LosesByTime`, `PrefersExecutor` and `core.sharing` for what it may offer.
     """
 
     def task(self, given: Mapping[str, object]) -> Task: ...
@@ -319,24 +318,6 @@ class LosesByTime(Protocol):
     """
 
     def lost_after_s(self, task: Task, to_beat: ToBeat) -> float | None: ...
-
-
-@runtime_checkable
-class SharesProcess(Protocol):
-    """A backend that can measure several configurations in one launch, one after another, since starting takes longer than measuring.
-
-    - `process_of(config, task)` is what a process cannot change once it runs: configurations with the same may share a launch. None
-      where a configuration needs a launch of its own.
-    - `render_together(configs, task, seed)` gives that launch; they are measured in this order.
-    - `divide(completed, count)` gives for each configuration what a launch of its own would have come back with, for `parse`, its own
-      share of the time included; None for those that the launch did not come to.
-    """
-
-    def process_of(self, config: Config, task: Task) -> Config | None: ...
-
-    def render_together(self, configs: Sequence[Config], task: Task, seed: int) -> Launch: ...
-
-    def divide(self, completed: Completed, count: int) -> list[Completed | None]: ...
 
 
 @runtime_checkable

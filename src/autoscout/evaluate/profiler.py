@@ -15,7 +15,8 @@ from autoscout.core.config import Config
 from autoscout.core.errors import ClusterError, Fault, LaunchError, require
 from autoscout.core.launch import Completed, Launch
 from autoscout.core.log import logger
-from autoscout.core.protocols import Executor, Job, LosesByTime, SharesProcess, Simulated, SpaceLike
+from autoscout.core.protocols import Executor, Job, LosesByTime, Simulated, SpaceLike
+from autoscout.core.sharing import SharesProcess
 from autoscout.core.task import Task
 from autoscout.core.to_beat import ToBeat
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status

@@ -21,10 +21,10 @@ from autoscout.core.protocols import (
     PrefersExecutor,
     PrefersSearch,
     RestsKnobs,
-    SharesProcess,
     Simulated,
     TakesSpace,
 )
+from autoscout.core.sharing import SharesProcess
 from autoscout.core.task import Budget, Task
 from autoscout.core.trial import Fidelity
 from autoscout.space import Space

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -128,19 +129,18 @@ def test_a_script_under_torchrun_is_tuned_and_handed_over(tmp_path: Path) -> Non
 
 
 def test_the_command_finds_the_family_that_wins(tmp_path: Path) -> None:
-    """`autoscout tune pytorch` with a small budget: real processes of DDP, FSDP2, tensor and pipeline parallelism."""
-    report = tuned(tmp_path, "pytorch", "families", SMALL, "--max-trials", "4")
-    trials = [json.loads(line) for line in (tmp_path / "families" / "trials.jsonl").read_text().splitlines()]
-    search = [trial for trial in trials if trial["proposal"]["repeat"] == 0]
-    assert {family(trial["proposal"]["config"]) for trial in search} == {"ddp", "fsdp2", "tensor", "pipeline"}
-    speeds = {family(trial["proposal"]["config"]): trial["measurement"]["metrics"].get("tokens_per_s", 0.0) for trial in search}
-    assert all(speeds.values()), [trial["measurement"]["reason"] for trial in search]
+    """`autoscout tune` with a small budget: real processes of DDP, FSDP2, tensor and pipeline parallelism."""
+    budget = {"trials": 4}
+    report, trials = tuned(tmp_path, {"system": "pytorch", "name": "families", "workload": SMALL, "hardware": CPU, "budget": budget})
+    speeds = {family(trial.config): trial.measurement.metrics.get("tokens_per_s", 0.0) for trial in trials if trial.proposal.repeat == 0}
+    assert set(speeds) == {"ddp", "fsdp2", "tensor", "pipeline"}
+    assert all(speeds.values()), [trial.measurement.reason for trial in trials]
     fastest = max(speeds, key=lambda name: speeds[name])
     assert family(report["answer"]) in {fastest, "ddp"}, "the fastest, or the default where the final shows no gain"
     assert (tmp_path / "families" / "best" / "run.sbatch").exists()
 
 
-def family(config: dict[str, Any]) -> str:
+def family(config: Mapping[str, Any]) -> str:
     return "tensor" if config["tp"] > 1 else "pipeline" if config["pp"] > 1 else str(config["data_parallel"])
 
 
@@ -197,7 +197,7 @@ def test_a_study_that_is_killed_leaves_no_shared_process_behind(tmp_path: Path) 
     )
     command = [sys.executable, "-c", program, json.dumps(launch.argv), json.dumps(dict(launch.files)), str(tmp_path)]
     with subprocess.Popen(command) as study:
-        until(lambda: len(training_in(tmp_path)) >= 2)
+        until(lambda: len(training_in(tmp_path)) == 2 and all(map(trains, tmp_path.rglob("rank*.jsonl"))))
         study.send_signal(signal.SIGKILL)
     until(lambda: not training_in(tmp_path))
 
@@ -212,6 +212,10 @@ def training_in(folder: Path) -> list[int]:
         except OSError:
             continue
     return found
+
+
+def trains(steps: Path) -> bool:
+    return '"loss"' in steps.read_text()
 
 
 def until(true: Any) -> None:

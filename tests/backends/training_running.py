@@ -14,8 +14,9 @@ from typing import Any
 import autoscout
 from autoscout.backends._shared.training.files import INPUT, RESULT, STAGE
 from autoscout.backends._shared.training.outcome import outcome
+from autoscout.core.journal import decode
 from autoscout.core.launch import Completed
-from autoscout.core.trial import Measurement
+from autoscout.core.trial import Measurement, Trial
 
 SCRIPT = textwrap.dedent(
     """
@@ -99,12 +100,13 @@ def measured(completed: Completed, metric: str = "tokens_per_s") -> Measurement:
     return outcome(completed, metric)
 
 
-def tuned(folder: Path, system: str, name: str, workload: dict[str, Any], *more: str) -> dict[str, Any]:
-    """What `autoscout tune SYSTEM --json` prints, on two processes of this machine's cores."""
-    words = [f"-w{field}={value}" for field, value in workload.items()]
-    command = [sys.executable, "-m", "autoscout", "tune", system, "-e", name, "-o", str(folder), *words, *more, "--json"]
-    command += ["--hardware", "device=cpu", "--hardware", "processes=2", "--finalists", "1", "--rounds", "1", "--no-simplify"]
+def tuned(folder: Path, campaign: dict[str, Any]) -> tuple[dict[str, Any], list[Trial]]:
+    """What `autoscout tune` prints about a study on two processes of this machine's cores, and its trials."""
+    common = {"finals": {"rounds": 1, "finalists": 1, "simplify": False}, "measure": {"dirty_repeats": 0}, "search": {"warm_start": False}}
+    path = folder / "campaign.yaml"
+    path.write_text(json.dumps({**common, **campaign}))  # every JSON document is one of YAML
+    command = [sys.executable, "-m", "autoscout", "tune", str(path), "-o", str(folder), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    trials = [decode(line) for line in (folder / campaign["name"] / "trials.jsonl").read_text().splitlines()]
+    return json.loads(done.stdout), trials

@@ -197,7 +197,8 @@ def test_a_study_that_is_killed_leaves_no_shared_process_behind(tmp_path: Path) 
     )
     command = [sys.executable, "-c", program, json.dumps(launch.argv), json.dumps(dict(launch.files)), str(tmp_path)]
     with subprocess.Popen(command) as study:
-        until(lambda: len(training_in(tmp_path)) == 2 and all(map(trains, tmp_path.rglob("rank*.jsonl"))))
+        until(lambda: sum(map(trains, tmp_path.rglob("rank*.jsonl"))) == 2)
+        assert len(training_in(tmp_path)) == 2
         study.send_signal(signal.SIGKILL)
     until(lambda: not training_in(tmp_path))
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from autoscout.control.ledger import Entry, Ledger
 from autoscout.core.config import Config
 from autoscout.core.origin import Origin
 from autoscout.core.protocols import StudyRecord
@@ -78,3 +79,39 @@ def make_folder(root: Path, *, hostile: str = "") -> Path:
     (launch / "env.txt").write_text("export HF_TOKEN=hf_abcdefghijklmnopqrst\n")
     (launch / "stderr.log").write_text(f"CUDA out of memory {hostile}\nAuthorization: Bearer abcdefgh12345678\n")
     return root
+
+
+def make_clusters(place: Path, *, hostile: str = "") -> None:
+    """A store with two controlled clusters: `lab`, of which a change was taken back, and `attic`, which is simulated."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    old, new = (Config(priority_weight_age=value, frozen=7, favor_small=False) for value in (1, 5))
+    for name, simulated in ((f"lab{hostile}"[:200], False), ("attic", True)):
+        ledger = Ledger(place, name)
+        for hour in range(48):
+            settings = (new if 20 <= hour < 30 else old).to_json()
+            told = {"load": 0.5 + hour / 48, "waiting": hour % 12, "running": 9, "settings": settings}
+            ledger.sample(1_700_000_000.0 + 3_600.0 * hour, told | ({"simulated": True} if simulated else {}))
+        if not simulated:
+            at_s = 1_700_000_000.0
+            ledger.add(
+                Entry(at_s=at_s, state="same", kind="hourly", before=old, after=old, words=f"nothing better {hostile}"), "decided", ""
+            )
+            change = Entry(
+                at_s=at_s + 72_000.0,
+                state="undone",
+                kind="hourly",
+                before=old,
+                after=new,
+                predicted=1.2,
+                low=1.05,
+                high=1.4,
+                measured=0.95,
+                applied_s=at_s + 72_010.0,
+                words=f"the queue is long {hostile}",
+                contributions={"priority_weight_age": 1.1},
+                diff="-PriorityWeightAge=1\n+PriorityWeightAge=5",
+            )
+            ledger.add(change, "undone", f"rolled back {hostile}")
+            back = Entry(at_s=at_s + 108_000.0, state="applied", kind="rollback", before=new, after=old, of=2, applied_s=at_s + 108_010.0)
+            ledger.add(back, "applied", "")
+        ledger.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dashboard_studies import HOSTILE, TOKEN, make_folder, make_record, make_trial
+from dashboard_studies import HOSTILE, TOKEN, make_clusters, make_folder, make_record, make_trial
 
 from autoscout.store.sql.store import SqlStore
 
@@ -65,6 +65,22 @@ def test_every_plot_is_drawn(page: Any, site: tuple[str, str]) -> None:
         assert marks > 2, kind
         assert plot.query_selector("title").text_content(), "a screen reader has something to say"
     page.wait_for_selector("table#trials tbody tr")
+
+
+def test_the_history_of_a_controller_is_drawn(page: Any, tmp_path: Path) -> None:
+    make_clusters(tmp_path / "control.db", hostile=HOSTILE)
+    with dashboard(str(tmp_path)) as (url, library):
+        library.clusters.entries()[-1].follow()
+        page.goto(url)
+        page.get_by_role("link", name="lab").click()
+        for kind in ("settings", "gains", "compare"):
+            plot = page.wait_for_selector(f"svg.{kind}")
+            assert plot.bounding_box()["height"] > 40, kind
+            assert plot.query_selector("title").text_content(), "a screen reader has something to say"
+        page.get_by_role("link", name="2", exact=True).click()
+        page.wait_for_selector("pre")
+        assert page.title() != "owned"
+        assert page.locator("main img").count() == 0
 
 
 def test_hostile_names_and_logs_stay_text(page: Any, site: tuple[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""Finds studies in a folder or a store, and follows them while they run."""
+"""Finds studies and controlled clusters in a folder or a store, and follows them while they run."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from autoscout.core.protocols import Store, StudyRecord
 from autoscout.core.trial import Trial
 from autoscout.study.folder import Folder
 from autoscout.study.stores import open_store, scheme_of, stores_at, without_password
+from autoscout.web.clusters import FILE as CONTROL_FILE
+from autoscout.web.clusters import ClusterEntry, Clusters, is_controllers_own
 from autoscout.web.view import View
 
 POLL_S = 0.7
@@ -133,6 +135,8 @@ class Library:
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
         self._looked_s = -RESCAN_S
+        self._unread: tuple[str, ...] = ()  # what is wrong with the stores, as of the last look for new ones
+        self.clusters = Clusters(self.clock)
         self.version = 0
         self.problems: tuple[str, ...] = ()
         if not scheme_of(target) and not Path(target).exists():
@@ -168,18 +172,28 @@ class Library:
             store.close()
 
     def look(self) -> None:
-        """Take in which studies there are and how far each is."""
+        """Take in which studies and clusters there are, and how far each study is."""
         problems: list[str] = []
         if self.clock.span_s() - self._looked_s >= RESCAN_S:
             self._looked_s = self.clock.span_s()
-            for place in _places(self.target):
-                if place not in self._stores:
-                    with _noted(problems):
-                        self._stores[place] = open_store(place, create=False)
+            self._unread = tuple(self._scan())
         for place, store in list(self._stores.items()):
             with _noted(problems):
                 self._take_in(place, store)
-        self.problems = tuple(problems)
+        self.problems = (*self._unread, *problems)
+
+    def _scan(self) -> list[str]:
+        """Open the stores that are new; returns what is wrong with those that cannot be opened."""
+        problems: list[str] = []
+        places = dict.fromkeys(_places(self.target))
+        for place in places:
+            with _noted(problems):
+                if place not in self._stores and not is_controllers_own(place):
+                    self._stores[place] = open_store(place, create=False)
+        for place in dict.fromkeys([*places, *_control_files(self.target)]):
+            with _noted(problems):
+                self.clusters.look(place)
+        return list(dict.fromkeys(problems))
 
     def _take_in(self, place: str, store: Store) -> None:
         pulses = store.pulses() if isinstance(store, TakesActions) else {}
@@ -198,12 +212,14 @@ class Library:
 
     def _follow(self) -> None:
         while not self._ending.wait(POLL_S):
+            problems: list[str] = []
             try:
                 self.look()
-                for entry in self.entries():
-                    entry.follow()
-            except AutoScoutError as error:
-                self.problems = (*self.problems, str(error))
+                followed: list[Entry | ClusterEntry] = [*self.entries(), *self.clusters.entries()]
+                for entry in followed:
+                    with _noted(problems):
+                        entry.follow()
+                self.problems = tuple(dict.fromkeys([*self.problems, *problems]))
             except Exception:  # a page that is out of date is better than one that never changes again
                 log.exception("a study could not be followed")
 
@@ -226,6 +242,12 @@ def _places(target: str) -> Iterator[str]:
                 place = folder.spec().get("store")
                 if isinstance(place, str) and place:
                     yield place
+
+
+def _control_files(target: str) -> list[str]:
+    """Stores of controllers in a folder and in those in it."""
+    path = Path(target)
+    return [] if scheme_of(target) or not path.is_dir() else sorted(map(str, [*path.glob(CONTROL_FILE), *path.glob(f"*/{CONTROL_FILE}")]))
 
 
 def _folders(target: str) -> list[Folder]:

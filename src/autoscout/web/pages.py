@@ -24,6 +24,8 @@ from autoscout.report.slices import contour_plot, slice_plot, slices_section
 from autoscout.report.timeline import timeline_section
 from autoscout.report.tradeoff import tradeoff_section
 from autoscout.web.api import compare_document, entry_row
+from autoscout.web.cluster_pages import clusters_section
+from autoscout.web.frame import document, part
 from autoscout.web.guard import Session
 from autoscout.web.library import Entry, Library
 from autoscout.web.parts import actions_part, studies_table, top, trials_part
@@ -36,61 +38,14 @@ LINES = 600
 """Lines of the parallel coordinates: a page that changes while one looks must stay light."""
 
 
-def document(
-    title: str, body: object, *, live: str = "", session: Session | None = None, data: object = None, trail: Sequence[tuple[str, str]] = ()
-) -> str:
-    """A whole page.
-
-    Args:
-        title: Of the window.
-        body: What stands in `main`.
-        live: The study or list whose changes the page follows; empty for none.
-        session: Of whoever has signed in.
-        data: What tooltips read.
-        trail: The way back: titles and addresses.
-    """
-    head = join(
-        [
-            tag("meta", charset="utf-8"),
-            tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            tag("meta", name="color-scheme", content="light dark"),
-            tag("title", f"{title}: AutoScout"),
-            tag("link", rel="icon", href="data:,"),
-            tag("link", rel="stylesheet", href="/static/page.css"),
-            tag("link", rel="stylesheet", href="/static/dashboard.css"),
-            tag("script", src="/static/page.js", defer=True),
-            tag("script", src="/static/dashboard.js", defer=True),
-        ]
-    )
-    links: list[object] = [tag("a", "AutoScout", href="/", class_="home")]
-    for text, address in trail:
-        links += [tag("span", " / ", class_="quiet"), tag("a", text, href=address)]
-    leave: object = ""
-    if session is not None and session.csrf:
-        hidden = tag("input", type="hidden", name="csrf", value=session.csrf)
-        leave = tag("form", hidden, tag("button", "Sign out", type="submit"), method="post", action="/logout", class_="leave")
-    status = tag("span", "", id="live", role="status", class_="quiet small")
-    bar = tag("nav", tag("div", *links), tag("div", status, " ", leave, class_="right"), class_="bar", aria_label="Where you are")
-    skip = tag("a", "Skip to the result", href="#content", class_="skip")
-    tip = tag("div", "", id="tip", role="status", aria_live="off", hidden=True)
-    told = tag("script", embedded_json(data), type="application/json", id="data") if data is not None else ""
-    inner = [skip, bar, tag("main", body, id="content"), tip, tag("div", told, class_="part", id="part-data", data_live=True)]
-    return f"<!DOCTYPE html>\n{tag('html', tag('head', head), tag('body', *inner, data_live=live or None), lang='en')}\n"
-
-
-def part(name: str, content: object = "", *, source: str = "") -> Markup:
-    """A piece of a page that is replaced when the study changes; one with a source is fetched after the first paint."""
-    waiting = tag("p", "…", class_="quiet waiting") if source else ""
-    return tag("div", content or waiting, class_="part", id=f"part-{name}", data_live=True, data_src=source or None)
-
-
 def studies_page(library: Library, session: Session | None) -> str:
-    """All studies; those of schedulers in a list of their own."""
+    """All studies, those of schedulers in a list of their own, and clusters whose schedulers are controlled."""
     rows = [entry_row(entry) for entry in library.entries()]
     systems = [row for row in rows if row["system"] != SCHEDULER]
     schedulers = [row for row in rows if row["system"] == SCHEDULER]
     blocks: list[object] = [tag("p", problem, class_="note") for problem in library.problems]
-    if not rows:
+    clusters = library.clusters.entries()
+    if not rows and not clusters:
         words = "No study here yet. Start one with `autoscout tune`; it appears by itself."
         blocks.append(section("studies", "Studies", tag("p", words, class_="quiet")))
     for name, title, some in (("studies", "Studies", systems), ("schedulers", "Scheduler studies", schedulers)):
@@ -104,6 +59,7 @@ def studies_page(library: Library, session: Session | None) -> str:
                 action="/compare",
             )
             blocks.append(section(name, title, inner))
+    blocks.append(clusters_section(clusters))
     head = tag("header", tag("p", "AutoScout dashboard", class_="kicker"), tag("h1", library.title))
     return document("Studies", join([head, part("studies", join(blocks))]), live="all", session=session)
 

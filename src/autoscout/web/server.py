@@ -20,8 +20,9 @@ from autoscout.common.secrets import hide_secrets
 from autoscout.core.errors import AutoScoutError, ConfigError, Fault
 from autoscout.core.trial import Trial
 from autoscout.report.page import asset
-from autoscout.web import api, pages, trial_pages
+from autoscout.web import api, cluster_pages, pages, trial_pages
 from autoscout.web.actions import read_action
+from autoscout.web.clusters import ClusterEntry
 from autoscout.web.guard import COOKIE, FAILED_PAUSE_S, MOST_BODY, SESSION_S, Guard, Session, Sessions, is_loopback
 from autoscout.web.library import Entry, Library
 from autoscout.web.trials import TrialQuery
@@ -119,6 +120,8 @@ class _Desk:
             "/studies/{key}/trials/{number}/files/{name}": self.file,
             "/studies/{key}/diff": self.diff,
             "/studies/{key}/knobs": self.knobs,
+            "/clusters/{key}": self.cluster,
+            "/clusters/{key}/decisions/{number}": self.decision,
         }
 
     def documents(self) -> Mapping[str, Any]:
@@ -133,6 +136,8 @@ class _Desk:
             "/api/studies/{key}/trials/{number}": self.trial_document,
             "/api/studies/{key}/diff": self.diff_document,
             "/api/studies/{key}/knobs/{knob}": self.knob_document,
+            "/api/clusters": self.clusters_document,
+            "/api/clusters/{key}": self.cluster_document,
         }
 
     # --- pages ---
@@ -184,6 +189,16 @@ class _Desk:
     def compare(self, request: Request, study: list[str] = Query(default=[])) -> HTMLResponse:  # noqa: B008
         return HTMLResponse(pages.compare_page(self._chosen(study), _session(request)))
 
+    def cluster(self, request: Request, key: str, before: int = 0) -> HTMLResponse:
+        return HTMLResponse(cluster_pages.cluster_page(self._cluster(key), _session(request), before))
+
+    def decision(self, request: Request, key: str, number: int) -> HTMLResponse:
+        entry = self._cluster(key)
+        found = next((each for each in entry.overview().entries if each.id == number), None)
+        if found is None:
+            raise HTTPException(404, "There is no such decision.")
+        return HTMLResponse(cluster_pages.decision_page(entry, found, _session(request)))
+
     def login_page(self) -> HTMLResponse:
         return HTMLResponse(pages.login_page(refused=False, can_act=bool(self.sessions.token)))
 
@@ -217,10 +232,16 @@ class _Desk:
     def compare_document(self, study: list[str] = Query(default=[])) -> Response:  # noqa: B008
         return _json(api.compare_document(self._chosen(study)))
 
+    def clusters_document(self) -> Response:
+        return _json({"clusters": [cluster_pages.cluster_row(entry) for entry in self.library.clusters.entries()]})
+
+    def cluster_document(self, key: str) -> Response:
+        return _json(self._cluster(key).overview().to_json())
+
     async def events(self, study: str = "all") -> StreamingResponse:
         """Server-sent events: one whenever what a page shows has changed."""
-        if study != "all" and self.library.entry(study) is None:
-            raise HTTPException(404, "There is no such study.")
+        if study != "all" and self.library.entry(study) is None and self.library.clusters.entry(study) is None:
+            raise HTTPException(404, "There is no such study or cluster.")
         return StreamingResponse(self._changes(study), media_type="text/event-stream")
 
     async def _changes(self, study: str) -> AsyncIterator[str]:
@@ -238,8 +259,9 @@ class _Desk:
 
     def _version(self, study: str) -> int:
         if study == "all":
-            return self.library.version + sum(entry.version for entry in self.library.entries())
-        entry = self.library.entry(study)
+            clusters = self.library.clusters.entries()
+            return self.library.version + sum(entry.version for entry in self.library.entries()) + sum(each.version for each in clusters)
+        entry = self.library.entry(study) or self.library.clusters.entry(study)
         return entry.version if entry else 0
 
     # --- what changes something ---
@@ -292,6 +314,12 @@ class _Desk:
         if entry is None:
             raise HTTPException(404, "There is no such study.")
         return entry, entry.view()
+
+    def _cluster(self, key: str) -> ClusterEntry:
+        entry = self.library.clusters.entry(key)
+        if entry is None:
+            raise HTTPException(404, "There is no such cluster.")
+        return entry
 
     def _chosen(self, keys: list[str]) -> list[Entry]:
         found = [entry for key in dict.fromkeys(keys) if (entry := self.library.entry(key)) is not None]

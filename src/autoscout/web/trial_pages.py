@@ -13,9 +13,9 @@ from autoscout.report.price import mark
 from autoscout.report.sections import command, section, status_badge
 from autoscout.report.timeline import short_worker
 from autoscout.web.api import diff_document
+from autoscout.web.frame import document
 from autoscout.web.guard import Session
 from autoscout.web.library import Entry
-from autoscout.web.pages import document
 from autoscout.web.parts import field, form, moment
 from autoscout.web.view import View
 

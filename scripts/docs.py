@@ -1,4 +1,4 @@
-"""Writes the generated reference pages: the command line, and JSON Schemas for editors.
+"""Writes the generated reference pages: the command line, metrics, statuses, the Python API, and JSON Schemas for editors.
 
 `python scripts/docs.py` writes them; with `--check` it only says whether they are up to date.
 """
@@ -9,6 +9,8 @@ import json
 import sys
 from pathlib import Path
 from typing import Any
+
+from reference_pages import metrics_page, python_page, statuses_page
 
 from autoscout.cli.documents import documents_schema
 from autoscout.cli.main import whole_program
@@ -45,6 +47,9 @@ def main() -> int:
     """Write or check; 1 when a page is out of date."""
     pages = {
         "cli.md": command_page(),
+        "metrics.md": metrics_page(),
+        "statuses.md": statuses_page(),
+        "python.md": python_page(),
         "campaign.schema.json": json.dumps(campaign_schema(), indent=2) + "\n",
         "output.schema.json": json.dumps(documents_schema(), indent=2) + "\n",
     }

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import autoscout
 from autoscout.cli.main import whole_program
 from autoscout.core import plugins
 from autoscout.study.campaign import Campaign
@@ -45,6 +46,16 @@ def test_flags_change_only_on_purpose() -> None:
     if not FLAGS.exists():
         FLAGS.write_text(flags())
     assert flags() == FLAGS.read_text(), f"If the change of the command line is meant, delete {FLAGS} and run this test again"
+
+
+def test_generated_pages_are_those_of_the_code() -> None:
+    done = subprocess.run([sys.executable, str(ROOT / "scripts" / "docs.py"), "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    page = (ROOT / "docs" / "reference" / "python.md").read_text()
+    assert [name for name in autoscout.__all__ if name != "__version__" and f"### `{name}`" not in page] == []
 
 
 def test_every_verb_is_documented() -> None:

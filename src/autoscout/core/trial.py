@@ -19,14 +19,19 @@ class Status(StrEnum):
     """How a configuration fared. Every kind but `OK` and `BOUNDED` is a failure that teaches the search something."""
 
     OK = "ok"
-    OOM_START = "oom_start"  # ran out of memory while starting: the configuration does not fit
-    OOM_RUN = "oom_run"  # started, then ran out of memory under load
-    TIMEOUT = "timeout"  # passed its wall-clock limit and was killed
-    CRASHED = "crashed"  # ended with an error of its own
-    INVALID = "invalid"  # the engine refused the combination of settings
-    WRONG_OUTPUT = "wrong_output"  # claims success, but what it produced is not right or cannot be read
-    BOUNDED = "bounded"  # works, but was stopped early because it could not win any more: `bounds` says how good it may be at most
-    ABORTED = "aborted"  # stopped by us, or failed because others used its GPUs: says nothing about the configuration; never stored
+    OOM_START = "oom_start"
+    OOM_RUN = "oom_run"
+    TIMEOUT = "timeout"
+    CRASHED = "crashed"
+    INVALID = "invalid"
+    WRONG_OUTPUT = "wrong_output"
+    BOUNDED = "bounded"
+    ABORTED = "aborted"
+
+    @property
+    def meaning(self) -> str:
+        """What it says, in words."""
+        return _STATUSES[self]
 
     @property
     def failed(self) -> bool:
@@ -38,16 +43,34 @@ class Status(StrEnum):
         return self in (Status.OOM_START, Status.OOM_RUN)
 
 
+_STATUSES = {
+    Status.OK: "it ran, and its metrics count",
+    Status.OOM_START: "ran out of memory while starting: the configuration does not fit",
+    Status.OOM_RUN: "started, then ran out of memory under load",
+    Status.TIMEOUT: "passed its wall-clock limit and was killed",
+    Status.CRASHED: "ended with an error of its own",
+    Status.INVALID: "the engine refused the combination of settings",
+    Status.WRONG_OUTPUT: "claims success, but what it produced is not right or cannot be read",
+    Status.BOUNDED: "works, but was stopped early because it could not win any more; `bounds` says how good it may be at most",
+    Status.ABORTED: "stopped by us, or failed because others used its GPUs: says nothing about the configuration; never stored",
+}
+
+
 class Fidelity(IntEnum):
     """How far a number can be trusted; the best configuration is looked for at the highest fidelity present."""
 
-    PREDICTED = 0  # filled in by a searcher's own model; never reported as a result
-    SIMULATED = 1  # a simulator's answer
-    MEASURED = 2  # the real system ran
+    PREDICTED = 0
+    SIMULATED = 1
+    MEASURED = 2
 
     @property
     def label(self) -> str:
         return self.name.lower()
+
+    @property
+    def meaning(self) -> str:
+        """What it says, in words."""
+        return ("filled in by a searcher's own model; never reported as a result", "a simulator's answer", "the real system ran")[self]
 
 
 SPENT = ("start_s", "warm_up_s", "measure_s")

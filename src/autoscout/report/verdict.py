@@ -34,8 +34,21 @@ class Verdict(StrEnum):
 
     GAIN = "gain"
     NO_GAIN = "no significant gain"
-    WORSE = "worse"  # nothing found is as good as the default
+    WORSE = "worse"
     NONE = "no valid configuration"
+
+    @property
+    def meaning(self) -> str:
+        """What it says, in words."""
+        return _VERDICTS[self]
+
+
+_VERDICTS = {
+    Verdict.GAIN: "the whole interval is above the default, or the default fails or breaks a limit and this configuration does not",
+    Verdict.NO_GAIN: "the interval includes the default, there are fewer than three pairs, or nothing beat the default",
+    Verdict.WORSE: "the whole interval is below the default",
+    Verdict.NONE: "nothing ran, or nothing kept the limits",
+}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -24,6 +25,24 @@ def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
         r'<script[^>]+src="(http[^"]+)', text
     )
     assert not outside, "nothing is fetched from elsewhere"
+
+
+def test_drawn_pictures_are_small_and_follow_the_theme() -> None:
+    drawn = re.findall(r'^    "([a-z-]+)": [a-z_]+,$', (ROOT / "scripts" / "pictures.py").read_text(), flags=re.MULTILINE)
+    assert len(drawn) == 9
+    pages = "\n".join(page.read_text() for page in (ROOT / "docs" / "explanation").glob("*.md"))
+    for name in drawn:
+        text = (ROOT / "docs" / "images" / f"{name}.svg").read_text()
+        assert ElementTree.fromstring(text).tag == "{http://www.w3.org/2000/svg}svg"
+        assert len(text) < 40_000, f"{name} is large for a drawing"
+        assert "prefers-color-scheme: dark" in text
+        assert "<script" not in text
+        assert f"](../images/{name}.svg)" in pages, f"no page shows {name}"
+
+
+def test_explanations_are_short() -> None:
+    pages = [*(ROOT / "docs" / "explanation").glob("*.md")]
+    assert [page.name for page in pages if len(page.read_text().split()) > 1200] == []
 
 
 def test_quoted_messages_are_in_the_code() -> None:

@@ -124,6 +124,8 @@ def test_a_second_study(house: Path) -> None:
 def test_a_long_guide(house: Path) -> None:
     write(house, "docs/guides/tune.md", "word " * 1201)
     assert found(house) == {"long guides": ["docs/guides/tune.md:1"]}
+    write(house, "docs/guides/tune.md", "word " * 1199 + "<!-- not run: needs a GPU -->")
+    assert found(house) == {}, "readers do not see comments"
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_past_studies(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_bringing_trials_back(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
     saved = read_trials(demo)
-    subprocess.run(re.search(r"^    (mv .*)$", GUIDE.read_text(), re.MULTILINE)[1], shell=True, check=True, cwd=demo)  # type: ignore[index]
+    subprocess.run(re.search(r"^(mv .*)$", GUIDE.read_text(), re.MULTILINE)[1], shell=True, check=True, cwd=demo)  # type: ignore[index]
     with SqlStore(demo / "store.db", journal=demo / "trials.jsonl") as store:
         store.open(record(name="demo"))
     _run(EXAMPLES[2])
@@ -61,7 +61,7 @@ def test_every_example_is_run() -> None:
 
 @pytest.mark.skipif(not shutil.which("sqlite3"), reason="no sqlite3 command here")
 def test_plain_sql(demo: Path) -> None:
-    line = re.search(r"^    (sqlite3 .*)$", GUIDE.read_text(), re.MULTILINE)
+    line = re.search(r"^(sqlite3 .*)$", GUIDE.read_text(), re.MULTILINE)
     assert line is not None
     done = subprocess.run(line[1].replace("output_throughput", "time_s"), shell=True, check=True, cwd=demo, capture_output=True, text=True)
     assert done.stdout == "0|ok|1.0\n1|ok|2.0\n"

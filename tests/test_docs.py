@@ -99,13 +99,6 @@ def test_the_readme_campaign_runs(tmp_path: Path) -> None:
     assert (tmp_path / "autoscout_results").exists()
 
 
-def test_the_first_python_example_of_the_guide_runs() -> None:
-    code = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "guides" / "python.md").read_text(), flags=re.DOTALL)[0]
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("Config(batch=")
-
-
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
 def test_examples_print_what_is_recorded(example: Path, tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, str(example)], cwd=tmp_path, capture_output=True, text=True)

@@ -37,11 +37,6 @@ def test_the_campaigns_are_complete(guide: str) -> None:
         assert build_searcher(setup, StartingPoint()).ask(1)
 
 
-def test_every_yaml_block_reads() -> None:
-    for guide in ("command.md", "grid.md", "servers.md"):
-        assert all(isinstance(yaml.safe_load(block), dict) for block in blocks(guide, "yaml"))
-
-
 def test_the_sort_example_measures_and_refuses_the_wrong_answer(tmp_path: Path) -> None:
     setup = prepare(Campaign.model_validate(yaml.safe_load(blocks("command.md", "yaml")[0])))
     wrong = setup.baseline.extend(compare="--dictionary-order")

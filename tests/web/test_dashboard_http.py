@@ -98,6 +98,11 @@ def test_every_page_opens_with_a_strict_policy_and_nothing_hostile_or_secret_in_
     assert "\x1b" not in text
 
 
+def test_metrics_say_what_they_are(site: Site) -> None:
+    _, text, _ = site.ask("/studies/KEY/trials/3")
+    assert 'title="from sending a request to its first token: 95th percentile"' in text
+
+
 def test_documents_say_what_pages_say(site: Site) -> None:
     (row,) = site.document("/api/studies")["studies"]
     assert (row["name"], row["trials"], row["running"]) == ("engine", 40, 0)

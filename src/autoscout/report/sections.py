@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from autoscout.common.markup import Markup, badge, escape, join, number_cell, table, tag
+from autoscout.common.meanings import meaning
 from autoscout.common.secrets import hide_secrets
 from autoscout.common.text import show, show_duration, show_gain, show_number, show_percent
 from autoscout.core.config import Config
@@ -142,7 +143,8 @@ def comparison(summary: Summary, contributions: Sequence[Contribution] = ()) -> 
             number_cell(join([show_number(value), _spread(side, name, objective.metric)]))
             for side, value in zip(sides, (one, other), strict=True)
         ]
-        rows.append([tag("th", name, scope="row"), *cells, number_cell(tag("span", f"{change} {word}".strip(), class_=word or None))])
+        title = tag("th", name, scope="row", title=meaning(name) or None)
+        rows.append([title, *cells, number_cell(tag("span", f"{change} {word}".strip(), class_=word or None))])
     for limit in objective.limits:
         marks = [next((check for check in side.limits if check.limit == limit), None) if side else None for side in sides]
         cells = [number_cell("-" if mark is None else badge("kept", "good") if mark.holds else badge("broken", "bad")) for mark in marks]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from autoscout.common.markup import Markup, badge, join, number_cell, table, tag
+from autoscout.common.meanings import meaning
 from autoscout.common.secrets import hide_secrets
 from autoscout.common.text import show, show_number
 from autoscout.core.trial import Trial
@@ -75,7 +76,8 @@ def _metrics(view: View, trial: Trial) -> Markup:
         before = default.metrics.get(name) if default else None
         word = mark(name, before, value, objective)
         change = f"{(value / before - 1.0) * 100.0:+.1f} % {word}".strip() if before else ""
-        rows.append([tag("th", name, scope="row"), number_cell(show_number(value)), number_cell(tag("span", change, class_=word or None))])
+        title = tag("th", name, scope="row", title=meaning(name) or None)
+        rows.append([title, number_cell(show_number(value)), number_cell(tag("span", change, class_=word or None))])
     for name, value in sorted(trial.measurement.bounds.items()):
         rows.append([tag("th", name, scope="row"), number_cell(f"at best {show_number(value)}"), number_cell("")])
     for name, value in sorted(trial.measurement.conditions.items()):

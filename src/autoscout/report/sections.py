@@ -143,8 +143,8 @@ def comparison(summary: Summary, contributions: Sequence[Contribution] = ()) -> 
             number_cell(join([show_number(value), _spread(side, name, objective.metric)]))
             for side, value in zip(sides, (one, other), strict=True)
         ]
-        title = tag("th", name, scope="row", title=meaning(name) or None)
-        rows.append([title, *cells, number_cell(tag("span", f"{change} {word}".strip(), class_=word or None))])
+        head_cell = tag("th", name, scope="row", title=meaning(name) or None)
+        rows.append([head_cell, *cells, number_cell(tag("span", f"{change} {word}".strip(), class_=word or None))])
     for limit in objective.limits:
         marks = [next((check for check in side.limits if check.limit == limit), None) if side else None for side in sides]
         cells = [number_cell("-" if mark is None else badge("kept", "good") if mark.holds else badge("broken", "bad")) for mark in marks]

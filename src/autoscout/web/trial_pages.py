@@ -76,8 +76,8 @@ def _metrics(view: View, trial: Trial) -> Markup:
         before = default.metrics.get(name) if default else None
         word = mark(name, before, value, objective)
         change = f"{(value / before - 1.0) * 100.0:+.1f} % {word}".strip() if before else ""
-        title = tag("th", name, scope="row", title=meaning(name) or None)
-        rows.append([title, number_cell(show_number(value)), number_cell(tag("span", change, class_=word or None))])
+        head_cell = tag("th", name, scope="row", title=meaning(name) or None)
+        rows.append([head_cell, number_cell(show_number(value)), number_cell(tag("span", change, class_=word or None))])
     for name, value in sorted(trial.measurement.bounds.items()):
         rows.append([tag("th", name, scope="row"), number_cell(f"at best {show_number(value)}"), number_cell("")])
     for name, value in sorted(trial.measurement.conditions.items()):

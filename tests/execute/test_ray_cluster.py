@@ -199,6 +199,16 @@ def test_gpus_of_one_type_are_used_unless_told_otherwise(cluster: Any) -> None:
             cluster.remove_node(node)
 
 
+def test_a_scheduler_is_tuned_on_a_cluster_by_its_address(cluster: Any, tmp_path: Path) -> None:
+    question = ["sched", "tune", "--trace", "synthetic:philly:60:1:0", "--cluster", "4x8", "--trials", "2", "--output-dir", str(tmp_path)]
+    where = ["--executor", "ray", "--executor-option", f"address={cluster.address}"]
+    ran = subprocess.run([sys.executable, "-m", "autoscout", *question, *where], capture_output=True, text=True, timeout=240)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    trials = [json.loads(line) for path in tmp_path.rglob("trials.jsonl") for line in path.read_text().splitlines()]
+    assert len(trials) >= 2
+    assert all("/" in one["machine"] for one in trials), "a machine of the cluster"
+
+
 LOSING = """
 import sys
 from autoscout.core.launch import Launch

@@ -117,5 +117,5 @@ class Here:
 def test_a_machine_is_not_lost_while_another_one_of_its_launch_starts_slowly(tmp_path: Path) -> None:
     launch = Launch(argv=("echo $NODE_RANK of $NNODES",), shell=True, resources=Resources(nodes=2), name="both")
     asked = Asked(launch=launch, settings=settings(tmp_path))
-    done = RemoteTrial(asked, Share(), Here({"first": 0.0, "second": 9.0}, 5.0), Attempts(most=1), 60.0).run()
+    done = RemoteTrial(asked, Share(), Here({"first": 0.0, "second": 7.0}, 5.0), Attempts(most=1), 60.0).run()
     assert (done.returncode, done.stdout, done.machine) == (0, "0 of 2\n", "first,second"), done.error

@@ -179,6 +179,7 @@ def test_no_trial_is_lost_when_the_walltime_ends(slurm: SlurmCluster) -> None:
     launch = shell('echo "$SLURM_JOB_ID"; sleep 15')
     with SlurmExecutor(SlurmOptions(mode="allocation", time_min=1, attempts=1)) as executor:
         answers = [executor.submit(launch).result(120) for _ in range(6)]
+        until(lambda: len(slurm.jobs()) == 1, "the first allocation was given back")
     assert [answer.returncode for answer in answers] == [0] * 6, "none was begun that would not have ended in time"
     assert len({answer.stdout for answer in answers}) > 1, "one allocation after the other"
 

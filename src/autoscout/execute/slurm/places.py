@@ -79,14 +79,18 @@ class Held:
     def take(self, stopped: threading.Event) -> Granted | None:
         """The allocation to use; None when `stopped` came first."""
         while not stopped.is_set():
+            unused: Granted | None = None
             with self._lock:
                 if self._closed:
                     return None
                 if self._current is None or self._current.over or self._ends_soon(self._current):
                     # Launches that still run on the old one keep it; it is given back with the last of them.
+                    unused = self._current if self._current not in self._users else None
                     self._current = Granted(self.options.asks(self.options.held()), self._name)
                 granted = self._current
                 self._users[granted] = self._users.get(granted, 0) + 1
+            if unused is not None:
+                unused.give_back()  # the new one may wait for its nodes
             good = False
             try:
                 good = waited(granted, stopped, self._patience)

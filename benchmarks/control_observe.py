@@ -62,7 +62,7 @@ def observe(trace: str, day: int, load: float, hours: float, seed: int, folder: 
     write_table(trace_columns(jobs), folder / "trace.csv")
     about = {"trace": str(folder / "trace.csv"), "cluster": f"{nodes}x8", "scheduler": "tiresias", "start": str(begin_s - 7 * DAY_S)}
     given = {"cluster": trace, "live": {"kind": "replay", **about}, "folder": str(folder), "every": f"{EVERY_H}h", "watch": 0, "look": "1h"}
-    tuning = {"least_gain": 1.0, "least_share": 0.0, "seed": seed}
+    tuning = {"least_gain": 1.0, "least_share": 0.0, "trials": 16, "seed": seed}
     controller = Controller(build_settings({**given, "tuning": tuning}, "benchmark"), live := Replay(about))
     stated = _listen(controller)
     controller.look()

@@ -44,6 +44,12 @@ def test_control_status_history_and_explain(config: str, tmp_path: Path) -> None
     assert "no such decision" in run(HERE, "sched", "explain", config, "99").stderr
 
 
+def test_asking_before_any_controller_ran(config: str) -> None:
+    done = run(HERE, "sched", "status", config)
+    assert done.returncode == 2
+    assert "no controller has looked at this cluster yet" in done.stderr
+
+
 def test_what_if(config: str) -> None:
     told = json.loads(run(HERE, "sched", "control", config, "--what-if", "threshold", "--json").stdout)
     assert told["fidelity"] == "simulated"

@@ -194,6 +194,19 @@ def test_a_change_by_somebody_else_is_noted_and_left_alone(tmp_path: Path) -> No
     assert live.running["priority_weight_age"] == 7
 
 
+def test_its_own_changes_are_not_taken_for_somebody_elses(tmp_path: Path) -> None:
+    controller = small(tmp_path, "propose")
+    controller.tick()
+    now_s = controller.live.clock.now_s()
+    first = actions.propose(controller.ledger, {"priority_weight_job_size": 100}, "ann", now_s)
+    actions.propose(controller.ledger, {"priority_weight_job_size": 10}, "ann", now_s)
+    actions.approve(controller.ledger, first.id, "bob", now_s)
+    controller.tick()
+    controller.tick()
+    assert controller.ledger.entry(first.id).state == "applied"
+    assert "changed outside" not in [line[3] for line in controller.ledger.log()]
+
+
 def test_a_request_that_has_become_stale_is_refused(tmp_path: Path) -> None:
     controller = small(tmp_path)
     live = controller.live
@@ -243,6 +256,20 @@ def test_what_if_on_the_current_queue(tmp_path: Path) -> None:
     assert rows[now] == pytest.approx(1.0)
     with pytest.raises(ConfigError, match="no such knob"):
         controller.what_if("treshold")
+    log = controller.ledger.log()
+    controller.look()
+    assert controller.ledger.log() == log, "a question leaves nothing behind"
+
+
+def test_what_if_of_a_knob_that_means_nothing_now(tmp_path: Path) -> None:
+    live = {"kind": "replay", "trace": "synthetic:philly:300:4:1", "cluster": "3x8", "scheduler": "slurm", "start": str(BEGIN_S)}
+    settings = build_settings({"cluster": "toy", "live": live, "folder": str(tmp_path)}, "test")
+    controller = Controller(settings, Replay({key: value for key, value in live.items() if key != "kind"}))
+    controller.look()
+    now = controller.live.settings()
+    assert now["priority_weight_job_size"] == 0
+    with pytest.raises(ConfigError, match=r"means nothing with the settings in force: it needs .*priority_weight_job_size"):
+        controller.what_if("priority_favor_small")
 
 
 def test_settings_name_all_faults_at_once() -> None:

@@ -80,7 +80,7 @@ def test_the_life_of_a_change(serve: Any, controller: Controller) -> None:
         assert proposed.state == "proposed"
         assert control.approve(proposed.id).state == "approved"
         controller.tick()
-        assert control.health().settings["priority_weight_job_size"] == 0, "what was seen before the change"
+        assert control.health().settings["priority_weight_job_size"] == 100
         assert [entry.state for entry in control.history()] == ["same", "applied"]
         assert "priority_weight_job_size 0 -> 100" in control.explain(proposed.id)
         undo = control.roll_back(proposed.id)

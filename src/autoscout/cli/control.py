@@ -171,6 +171,9 @@ def rollback(config: Config, number: Number, as_json: Json = False) -> None:
 @contextmanager
 def _ledger(config: Path) -> Iterator[tuple[Settings, Ledger]]:
     settings = read_settings(config)
+    if "://" not in settings.target and not Path(settings.target).exists():
+        rule, fix = "no controller has looked at this cluster yet", f"autoscout sched control {config}"
+        raise ConfigError(Fault(where=settings.target, rule=rule, fix=fix))
     ledger = Ledger(settings.target, settings.cluster, create=False)
     try:
         yield settings, ledger

@@ -91,7 +91,7 @@ class Controller:
                 left_s -= step_s
 
     def look(self) -> None:
-        """One look, without any decision.
+        """One look, for a question: nothing is decided, and the ledger is left to the controller that may be running.
 
         Raises:
             LiveError: the cluster does not answer.
@@ -99,7 +99,7 @@ class Controller:
         with self.lock:
             sight = self.live.look()
             self.repository.add(self.settings.cluster, sight.events)
-            self._seen(sight)
+            self._remember(sight)
 
     def tick(self) -> None:
         """One look, and whatever is due."""
@@ -152,21 +152,23 @@ class Controller:
             self._note_outside(sight)
         if not state.healthy:
             self.ledger.note(sight.at_s, "answers", f"{len(jobs)} jobs, {sight.cluster.gpus} GPUs")
+        self._remember(sight)
+        told = {"load": state.load, "waiting": state.waiting, "running": state.running, "settings": sight.settings.to_json()}
+        self.ledger.sample(sight.at_s, told | ({"simulated": True} if self.settings.simulated else {}))
+
+    def _remember(self, sight: Sight) -> None:
+        state, jobs = self.state, sight.snapshot.jobs
         running = int(sight.snapshot.running.sum())
         state.healthy, state.words, state.at_s, state.looks = True, "ok", sight.at_s, state.looks + 1
         state.load = float(jobs.gpus.sum()) / sight.cluster.gpus
         state.waiting, state.running = len(jobs) - running, running
         state.settings, state.sight = sight.settings, sight
-        told = {"load": state.load, "waiting": state.waiting, "running": running, "settings": sight.settings.to_json()}
-        self.ledger.sample(sight.at_s, told | ({"simulated": True} if self.settings.simulated else {}))
 
     def _note_outside(self, sight: Sight) -> None:
         """Somebody else may have changed settings: say so, and never fight over it."""
         changed = {name: (self.state.settings.get(name), value) for name, value in sight.settings.items()}
         odd = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in changed.items() if old != new)
-        last = self.ledger.last(*CHANGING, "rollback")
-        ours = last is not None and last.state in ("applied", "kept", "failed", "undone") and agrees(sight.settings, last.after)
-        if odd and not ours:
+        if odd:
             self.ledger.note(sight.at_s, "changed outside", odd)
 
     # -------------------------------------------------------------------------------------------------------------------- deciding
@@ -192,7 +194,11 @@ class Controller:
             space = Bounds().narrowed(self.live.space(sight.cluster), sight.settings.extend(self.live.pinned))
             if knob not in space.knobs or knob in self.live.pinned:
                 raise ConfigError(Fault(where="what-if", field="knob", value=knob, rule="no such knob", fix=suggestion(knob, space.knobs)))
-            return self.adviser.what_if(sight, self.known(sight.at_s), space, knob)
+            found = self.adviser.what_if(sight, self.known(sight.at_s), space, knob)
+            if not found:
+                rule = f"means nothing with the settings in force: it needs {space.knobs[knob].when or 'others'}"
+                raise ConfigError(Fault(where="what-if", field="knob", value=knob, rule=rule))
+            return found
 
     def _due(self, at_s: float) -> str:
         """Which kind of decision is due, if any."""
@@ -289,6 +295,8 @@ class Controller:
     def _make(self, entry: Entry, sight: Sight) -> Entry:
         self._mark(str(entry.id), sight.snapshot)
         made = self.changer.make(replace(entry, bias=self._current_bias(sight)))
+        if made.state == "applied":
+            self.state.settings = made.after  # so that the next look does not take it for somebody else's change
         if made.state == "failed" or made.kind == "rollback":
             self._unmark(str(made.id))
         self._finish_rollbacks(self.live.clock.now_s())

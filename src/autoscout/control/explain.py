@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from autoscout.control.ledger import STATES, Entry
 from autoscout.sched.tune.explain import moment
 
+MOST_WHY = 120  # characters of a reason in a line
+UNMADE = ("refused", "failed", "unsure", "undone")
+"""States of which a line says why."""
 Line = tuple[int, float, int | None, str, str]
 
 
@@ -16,7 +19,8 @@ def one_line(entry: Entry) -> str:
     gain = f"{entry.predicted:.3f}x" if math.isfinite(entry.predicted) else ""
     measured = f" measured {entry.measured:.3f}x" if math.isfinite(entry.measured) else ""
     changes = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in entry.changes.items())
-    return f"{entry.id} {moment(entry.at_s)} {entry.kind} {entry.state} {gain}{measured} {changes}".strip()
+    why = f" ({entry.why.splitlines()[0][:MOST_WHY]})" if entry.why and entry.state in UNMADE else ""
+    return " ".join(f"{entry.id} {moment(entry.at_s)} {entry.kind} {entry.state} {gain}{measured} {changes}{why}".split())
 
 
 def explanation(entry: Entry, lines: Sequence[Line] = ()) -> str:
@@ -39,5 +43,7 @@ def explanation(entry: Entry, lines: Sequence[Line] = ()) -> str:
         told.append(f"Why it is so: {entry.why}.")
     if entry.diff:
         told += ["What was changed:", entry.diff.rstrip()]
-    told += [f"  {moment(at_s)} {event}: {words.splitlines()[0] if words else ''}" for _, at_s, _, event, words in lines]
+    for _, at_s, _, event, words in lines:
+        first = words.splitlines()[0] if words else ""
+        told.append(f"  {moment(at_s)} {event}{f': {first}' if first and not entry.words.startswith(first) else ''}")
     return "\n".join(told)

@@ -160,7 +160,7 @@ def summary(rows: Sequence[Row]) -> Row:
 def calibrated(rows: Sequence[Row]) -> float | None:
     """The smallest error of the model, in steps of a hundredth, with which nine in ten real gains lie inside the interval."""
     stated = _stated(rows)
-    return next((step / 100 for step in range(100) if _inside(stated, step / 100) >= SURE * len(stated)), None)
+    return next((step / 100 for step in range(200) if _inside(stated, step / 100) >= SURE * len(stated)), None)
 
 
 def _stated(rows: Sequence[Row]) -> list[Row]:
@@ -228,9 +228,9 @@ def page(report: Row) -> str:
             *(line(f"**{name}**", summary([row for row in report["cells"] if row["trace"] == name])) for name in names),
             "",
             "The spread of the gain over drawn futures (`futures alone`) does not hold what all futures share: one predictor of",
-            f"durations and one model. The stated interval adds an error of {MODEL_ERROR:.2f} (standard deviation of the logarithm),",
-            "calibrated on Philly alone:",
-            f"nine in ten of its real gains need {shown(needed, '.2f')}. Venus was not used for it.",
+            f"durations and one model. The stated interval adds an error of {MODEL_ERROR:g} times the logarithm of the gain. That errors",
+            "grow with the gain was seen on both traces; the size was calibrated on Philly alone, where nine in ten real gains need",
+            f"{shown(needed, '.2f')}.",
             "Errors are those of a queue, not of a decision: within a cell most have the same sign. Decisions six hours apart share a",
             "queue, so fewer of them are independent than are counted, and the range of the share is wider than the one shown.",
             "",

@@ -17,7 +17,7 @@ from autoscout.store.sql.database import Database
 OLD, NEW = Config(weight=1, small=False), Config(weight=5, small=False)
 
 
-def filled(path: Path, name: str, looks: int, *, simulated: bool = False) -> None:
+def filled(path: Path | str, name: str, looks: int, *, simulated: bool = False) -> None:
     ledger = Ledger(path, name)
     for number in range(looks):
         settings = (OLD if number < looks // 2 else NEW).to_json()
@@ -58,9 +58,14 @@ def test_a_cluster_over_time(tmp_path: Path) -> None:
     assert (data["decisions"][0]["measured"], data["knobs"]["small"][0]) == (None, False)
 
 
-def test_many_looks_are_thinned_evenly(tmp_path: Path) -> None:
-    store = tmp_path / "store.db"
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return str(tmp_path / "store.db") if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))
+
+
+def test_many_looks_are_thinned_evenly(store: str) -> None:
     filled(store, "lab", 500)
+    assert clusters(store) == ["lab"]
     seen = overview(store, "lab", most_points=50)
     assert 45 <= len(seen.at_s) <= 51
     assert seen.at_s[-1] == 4_990.0, "the newest look is always shown"

@@ -32,9 +32,9 @@ from autoscout.space import Space
 METRIC = "time_s"
 LITTLE = 0.002  # share of the gain that a change must bring, or it is left out
 SURE = 0.9  # share of outcomes that the interval of a predicted gain is meant to hold
-MODEL_ERROR = 0.07
-"""Standard deviation of log(real gain / predicted gain) that drawn futures do not show, because they share one predictor and one model.
-Calibrated on Philly and checked on Venus by `benchmarks/control_observe.py`."""
+MODEL_ERROR = 0.6
+"""Standard deviation of log(real gain / predicted gain), as a share of log(predicted gain), that drawn futures do not show, because they
+share one predictor and one model. Calibrated on Philly and checked on Venus by `benchmarks/control_observe.py`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,11 +276,11 @@ def interval(gains: Sequence[float], error: float = MODEL_ERROR) -> tuple[float,
 
     Args:
         gains: Future by future.
-        error: Of the simulation and its predictor, which all futures share.
+        error: Of the simulation and its predictor, which all futures share, as a share of the gain.
     """
     logs = np.log(np.asarray(gains, np.float64))
     if len(logs) < 2:
         return float(np.exp(logs[0])), float(np.exp(logs[0]))
-    spread = math.hypot(float(np.std(logs, ddof=1)) * math.sqrt(1 + 1 / len(logs)), error)
+    spread = math.hypot(float(np.std(logs, ddof=1)) * math.sqrt(1 + 1 / len(logs)), error * float(np.mean(logs)))
     reach = student_quantile(0.5 + SURE / 2, len(logs) - 1) * spread
     return float(np.exp(np.mean(logs) - reach)), float(np.exp(np.mean(logs) + reach))

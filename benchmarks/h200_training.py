@@ -164,6 +164,9 @@ def merged(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {**records[-1], "studies": {name: studies[name] for name in STUDIES if name in studies}, "depths": deep[-1] if deep else []}
 
 
+TITLES = {"pretraining": "Pretraining", "lora": "LoRA fine-tuning", "megatron": "Pretraining with megatron-core"}
+
+
 def page(found: dict[str, Any]) -> str:
     """The results as a page."""
     lines = [
@@ -179,9 +182,9 @@ def page(found: dict[str, Any]) -> str:
         profiles = [trial for trial in study["trials"] if trial["repeat"] == 0]
         failed = sum(trial["status"] not in ("ok", "bounded") for trial in profiles)
         low, high = study["interval"]
-        gain = f"{study['gain']:.2f}x ({low:.2f} to {high:.2f})" if study["gain"] and low and high else f"{study['gain']}"
+        gain = f"Gain {study['gain']:.2f}x ({low:.2f} to {high:.2f})" if study["gain"] and low and high else "No interval"
         model = study["workload"].get("model", "")
-        lines += [f"## {name.capitalize()}: {model}", "", f"Gain {gain}: {study['reason']}.", ""]
+        lines += [f"## {TITLES.get(name, name)}: {model}", "", f"{gain}: {study['reason']}.", ""]
         lines += [f"| | {metric} | lowest, highest | ms a step | peak GiB | loss after |", "|---|---|---|---|---|---|"]
         for label, side in sides:
             if side is None or not side[metric]:

@@ -26,6 +26,11 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     return [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
 
 
+def commit() -> str:
+    """Of the working tree; empty where it is none."""
+    return subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+
+
 def bars(rows: Sequence[Row]) -> list[tuple[str, str, str, bool | None]]:
     """What was asked of the default mode, what was found, in which cell, and whether it holds (None: not run). Medians over seeds."""
     ours = [row for row in rows if row["mode"] == "default"]
@@ -80,11 +85,11 @@ def _cell(row: Row) -> tuple[str, str, float]:
 
 def page(report: dict[str, Any], command: str) -> str:
     """The results as a page."""
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    made = ", ".join(f"{number} at {name}" for name, number in report.get("commits", {}).items())
     lines = [
         "# Re-tuning a scheduler: strategies compared",
         "",
-        f"Written by `{command}` at commit {commit}, Python {platform.python_version()}, one of {os.cpu_count()} cores of a shared",
+        f"Written by `{command}` at commit {commit()}, Python {platform.python_version()}, one of {os.cpu_count()} cores of a shared",
         f"{platform.machine()} machine; do not edit. Everything is simulated. Traces: {', '.join(report['sources'])}.",
         "",
         "A cell is a week of a trace, a scheduler and a load: the cluster has so many nodes of 8 GPUs that the GPU time of the jobs that",
@@ -94,6 +99,7 @@ def page(report: dict[str, Any], command: str) -> str:
         "[The guide](../guides/autosched.md) describes the strategies. The paper reports: "
         + "; ".join(f"{name} {words}" for name, words in PAPER.items())
         + ". Its loads, traces and its SelfTune differ, so only the shape compares.",
+        *([f"Runs are kept in a file. Made at which commit: {made}."] if made else []),
         "",
     ]
     if report["not_run"]:

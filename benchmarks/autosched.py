@@ -17,6 +17,7 @@ import argparse
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cache, lru_cache, partial
@@ -38,7 +39,7 @@ from autoscout.sched.tune.futures import Future, outcome
 from autoscout.sched.tune.loop import Course, Loop, Shared
 from autoscout.sched.tune.modes import MODES, Mode
 from autoscout.sched.workload.synthetic import Recipe, generate
-from benchmarks._autosched_page import HOURLY, page
+from benchmarks._autosched_page import HOURLY, commit, page
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "sched"))
@@ -137,7 +138,7 @@ def run(cell: Cell) -> dict[str, Any]:
     began = time.process_time()
     course = Loop(case, mode, cell.mode, cell.seed, shared).run()
     size = {"gpus": case.cluster.gpus, "jobs": len(case.trace), "days": (case.to_s - case.from_s) / DAY_S}
-    return {**asdict(cell), **_figures(course, mode.draws), **size, "total_s": time.process_time() - began}
+    return {**asdict(cell), **_figures(course, mode.draws), **size, "total_s": time.process_time() - began, "commit": commit()}
 
 
 def _figures(course: Course, draws: int) -> dict[str, Any]:
@@ -374,6 +375,7 @@ def main() -> None:
         "headroom": [row for some in rows for row in some],
         "parts": {name: each for name, each in found.items() if each is not None},
         "not_run": kept.left,
+        "commits": dict(Counter(record["commit"] for record in records)),
     }
     command = " ".join(["python -m benchmarks.autosched", *sys.argv[1:]])
     if chosen.write:

@@ -234,7 +234,8 @@ def _model_table(title: str, space: Mapping[str, Any]) -> str:
 
 def _standing(title: str, space: Mapping[str, Any]) -> str:
     """Whom `hybrid` is ahead of, by what was left to the optimum: two standard errors of the difference count."""
-    mine, found = space["searchers"][MINE], {"ahead of": [], "level with": [], "behind": []}
+    mine = space["searchers"][MINE]
+    found: dict[str, list[str]] = {"ahead of": [], "level with": [], "behind": []}
     for label, row in space["searchers"].items():
         if label != MINE:
             errors = (row["behind"] - mine["behind"]) / max(1e-12, math.hypot(row["behind_error"], mine["behind_error"]))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -138,6 +140,50 @@ def test_a_launch_that_was_cancelled_keeps_what_it_had_measured() -> None:
 
     measured = evaluate(Machine(cancelled), [proposal(x) for x in (2, 3, 4)])
     assert [one.status for one in measured] == [Status.OK, Status.ABORTED, Status.ABORTED]
+
+
+def test_what_the_others_left_no_time_for_is_measured_by_itself() -> None:
+    def late(launch: Launch) -> Completed:
+        xs = json.loads(launch.files["xs"])
+        return (
+            served(launch) if len(xs) == 1 else Completed(returncode=None, timed_out=True, wall_s=3.0, outputs={"out": json.dumps(xs[:2])})
+        )
+
+    machine = Machine(late)
+    measured = evaluate(machine, [proposal(x) for x in (2, 3, 4)], replace(FOUR, limit_s=3.0))
+    assert machine.shared == [[2, 3, 4], [4]]
+    assert [one.status for one in measured] == [Status.OK] * 3, "it had one second of its three"
+
+    def hangs(launch: Launch) -> Completed:
+        several = len(json.loads(launch.files["xs"])) > 1
+        return Completed(returncode=None, timed_out=True, wall_s=3.0) if several else served(launch)
+
+    assert [one.status for one in evaluate(Machine(hangs), [proposal(2), proposal(3)])] == [Status.TIMEOUT, Status.OK]
+
+
+def test_a_worker_runs_one_launch_at_a_time() -> None:
+    running, most, lock = [0], [0], threading.Lock()
+
+    @dataclass(eq=False)
+    class Waits(Ended):
+        def result(self, timeout_s: float | None = None) -> Completed:
+            with lock:
+                running[0] += 1
+                most[0] = max(most[0], running[0])
+            time.sleep(0.02)
+            with lock:
+                running[0] -= 1
+            return self.completed
+
+    class Wide(Machine):
+        def submit(self, launch: Launch) -> Ended:
+            return Waits(super().submit(launch).completed)
+
+    evaluate(Wide(slots=4), [proposal(x) for x in (2, 11, "5", "6")])
+    assert most == [1], "four launches of one worker, though the executor has four slots"
+    most[0] = 0
+    evaluate(Wide(slots=4), [proposal(x) for x in (2, 3, 4, 5, 11, 12, 13, 14)])
+    assert most == [2], "handed over for two workers"
 
 
 def test_a_disturbed_launch_is_repeated_one_by_one() -> None:

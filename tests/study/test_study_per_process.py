@@ -65,6 +65,26 @@ def test_time_for_the_final_is_kept_back_for_processes_of_its_own() -> None:
     assert out_of_time(task.budget, [shared], wall_s=70.0, workers=1, later=4) is Stop.WALL
 
 
+def test_a_unit_is_no_larger_than_the_time_for_it() -> None:
+    space, task, clock = Numbers(), toy_task(wall_s=100.0), VirtualClock()
+    store = plugins.get("store", "memory")()
+    record = store.open(StudyRecord(name="s", task=task, space=space.fingerprint(), spec={}))
+
+    class Slow(Counting):
+        def evaluate(self, proposals: Sequence[Proposal]) -> list[Measurement]:
+            clock.sleep(10.0 * len(proposals))
+            return super().evaluate(proposals)
+
+    evaluator = Slow(lambda config: ok(10.0 - config["x"], cost_s=10.0))
+    study = Study(
+        record=record, space=space, store=store, searcher=InOrder(space), evaluator=evaluator, observer=Watcher(), worker="w",
+        baseline=Config(x=0), finals=Finals(rounds=2, finalists=1), clock=clock, parallelism=Parallelism(per_process=4),
+    )  # fmt: skip
+    study.run()
+    assert [len(unit) for unit in evaluator.units] == [4, 1, 1, 1, 1, 1], "40 s of the 100 are kept for the final"
+    assert clock.span_s() <= 100.0
+
+
 def test_a_backend_that_cannot_is_named() -> None:
     campaign = Campaign.model_validate({"system": "llamacpp", "measure": {"per_process": 4}})
     with pytest.raises(ConfigError, match="llamacpp starts a process for every trial"):

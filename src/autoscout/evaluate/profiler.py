@@ -145,7 +145,8 @@ class Profiler:
     def evaluate(self, proposals: Sequence[Proposal]) -> list[Measurement]:
         round_of = self._cancels
         progress = [_Progress(proposal) for proposal in proposals]
-        with ThreadPoolExecutor(max(1, min(len(proposals), self.slots)), thread_name_prefix="profiler") as pool:
+        at_once = math.ceil(len(proposals) / self._options.per_process)  # a worker hands over as many as may share, and is one worker still
+        with ThreadPoolExecutor(max(1, min(at_once, self.slots)), thread_name_prefix="profiler") as pool:
             for _ in range(self._options.repeats):
                 todo = self._groups([one for one in progress if not one.over])
                 if len(todo) < 2:
@@ -296,7 +297,8 @@ class Profiler:
         parts = self._backend.divide(completed, len(proposals))
         found: list[Measurement | None] = []
         for part in parts:
-            one = None if part is None else excused(verdict(self._backend, part, self._task, launch.resources.gpus), part)
+            late = part is not None and part.timed_out and bool(found)  # those before it took of its time
+            one = None if part is None or late else excused(verdict(self._backend, part, self._task, launch.resources.gpus), part)
             found.append(one and replace(one, conditions={**one.conditions, "per_process": float(len(proposals))}))
         return found
 

@@ -117,8 +117,13 @@ class Study:
         return self.clock.span_s() - self._begun_s
 
     def _over(self) -> Stop | None:
-        later = self.finals.trials + self.simplify.trials
-        return over(self.record.task.budget, self.inside, self._wall_s, later, self._dispatcher.workers, self._earlier, self.finals.least)
+        workers, least = self._dispatcher.workers, self.finals.least
+        return over(self.record.task.budget, self.inside, self._wall_s, self._later, workers, self._earlier, least)
+
+    @property
+    def _later(self) -> int:
+        """Trials after the search."""
+        return self.finals.trials + self.simplify.trials
 
     def _collect(self) -> None:
         given_up = self._dispatcher.collect()
@@ -129,13 +134,19 @@ class Study:
     def _fill(self) -> None:
         """Give every free worker something to do, as far as the budget, the searcher and the other processes let us."""
         limit = self.record.task.budget.trials
-        while (count := self._dispatcher.free) > 0:
+        while (count := self._affordable(self._dispatcher.free)) > 0:
             if limit is not None:
                 count = min(count, limit - self._dispatcher.busy - len(counted(self.inside)))
             proposals = self._next(count) if count > 0 else []
             if not proposals:
                 return
             self._start(proposals)
+
+    def _affordable(self, count: int) -> int:
+        """How many of these there is time for; one for every idle worker in any case."""
+        while count > self._dispatcher.idle and self._out_of_time(count, self._later):
+            count -= 1
+        return count
 
     def _start(self, proposals: Sequence[Proposal], *, apart: bool = False) -> None:
         told = with_to_beat(proposals, self.inside, self.record.task, self.baseline, self.finals.finalists)

@@ -1,7 +1,7 @@
 """Makes the pictures of the dashboard and of the report in docs/images, with the browser of the tests.
 
 `PYTHONPATH=. python scripts/screenshots.py` runs a small study of a made-up engine, whose program is a few lines of Python, and takes
-pictures of what it left.
+pictures of what it left; and of a controller that tuned a simulated scheduler for a day.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks._browser import browser, dashboard, missing
+from pictures import replayed
 
 from autoscout.api import tune
 
@@ -90,6 +91,12 @@ def main() -> int:
                 page.goto((results / CAMPAIGN["name"] / "report.html").as_uri())
                 take(page, f"report{suffix}")
                 page.close()
+        replayed(Path(folder) / "cluster")
+        with dashboard(str(Path(folder) / "cluster")) as (url, library):
+            page = opened.new_page(viewport=SIZE)
+            page.goto(f"{url}/clusters/{library.clusters.entries()[0].key}")
+            page.wait_for_selector("svg.gains")
+            take(page, "dashboard-cluster")
     return 0
 
 

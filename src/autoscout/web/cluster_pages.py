@@ -99,7 +99,11 @@ def _gains(seen: Overview) -> Markup:
     plot = gains_plot(seen)
     if plot is None:
         return Markup("")
-    keys = [("predicted", "predicted, with the interval for nine in ten"), ("measured", "measured"), ("measured worse", "measured, worse")]
+    keys = [
+        ("gain-predicted", "predicted, with the interval for nine in ten"),
+        ("gain-measured", "measured"),
+        ("gain-worse", "measured, worse"),
+    ]
     lead = "Each change, or what would have been changed, against the settings before it. Predictions come from simulations."
     return section("gains", "Predicted and measured gains", legend(keys), tag("div", plot, class_="scroll"), lead=lead)
 

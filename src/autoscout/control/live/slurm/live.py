@@ -76,6 +76,7 @@ class Slurm:
 
     def _ask(self, *command: str, timeout_s: float | None = None) -> str:
         variables = {"SLURM_CONF": str(self.conf), "TZ": "UTC", "SLURM_TIME_FORMAT": "standard", "LC_ALL": "C"}
+        variables["SLURM_BITSTR_LEN"] = "0"  # or the tasks of an array are cut off after 64 characters
         return run(command, timeout_s=timeout_s or self._options.timeout_s, environment=variables)
 
     def shown(self) -> dict[str, str]:

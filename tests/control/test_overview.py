@@ -58,6 +58,18 @@ def test_a_cluster_over_time(tmp_path: Path) -> None:
     assert (data["decisions"][0]["measured"], data["knobs"]["small"][0]) == (None, False)
 
 
+def test_readers_get_no_secrets_and_no_whole_files(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "store.db", "lab")
+    diff = "+PriorityWeightAge=5\n+# DB_PASSWORD=hunter2\n"
+    entry = Entry(at_s=1.0, state="kept", kind="hourly", before=OLD, after=NEW, diff=diff, plan={"old": "AuthAltParameters=hunter2"})
+    ledger.add(entry, "intent", diff)
+    ledger.close()
+    seen = overview(tmp_path / "store.db", "lab")
+    assert seen.entries[0].plan, "the controller needs it"
+    assert "PriorityWeightAge=5" in json.dumps(seen.to_json())
+    assert "hunter2" not in json.dumps(seen.to_json())
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(tmp_path / "store.db") if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))

@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select, union
 
+from autoscout.common.secrets import hide_secrets
 from autoscout.control.explain import Line
 from autoscout.control.ledger import Entry, Ledger
 from autoscout.control.tables import CONTROL, decisions, samples
@@ -56,12 +57,16 @@ class Overview:
         return [entry for entry in self.entries if entry.changes and math.isfinite(entry.predicted)]
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON; numbers that are not there as null."""
+        """As JSON, for readers: numbers that are not there as null, without secrets, and without plans, which hold whole files."""
+        told = [{name: value for name, value in entry.to_json().items() if name != "plan"} for entry in self.entries]
         return {
             "cluster": self.cluster,
             "simulated": self.simulated,
-            "decisions": [entry.to_json() for entry in self.entries],
-            "log": [dict(zip(("id", "at_s", "decision", "event", "words"), line, strict=True)) for line in self.log],
+            "decisions": [{**each, **{name: hide_secrets(each[name]) for name in ("words", "why", "diff")}} for each in told],
+            "log": [
+                dict(zip(("id", "at_s", "decision", "event", "words"), (*line[:4], hide_secrets(line[4])), strict=True))
+                for line in self.log
+            ],
             "at_s": list(self.at_s),
             "load": [value if math.isfinite(value) else None for value in self.load],
             "waiting": list(self.waiting),

@@ -178,6 +178,10 @@ def test_tls(serve: Any, tmp_path: Path) -> None:
         assert caught.value.code in ("UNAVAILABLE", "DEADLINE_EXCEEDED")
     with pytest.raises(ConfigError, match="certificate and key"):
         serve(certificate=str(certificate))
+    with pytest.raises(ConfigError, match="does not go with the key"):
+        serve(certificate=str(other), key=str(key))
+    with pytest.raises(ConfigError, match="does not go with the key"):
+        serve(certificate=str(key), key=str(key))
 
 
 def test_huge_and_malformed_messages(serve: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -261,4 +262,9 @@ def _credentials(about: ServiceBlock) -> Any:
             faults.append(Fault(where="service", field=name, value=str(path), rule=f"cannot be read: {error.strerror}"))
     if faults:
         raise ConfigError(faults)
+    try:  # gRPC would only say that the address cannot be used
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(str(about.certificate), about.key, password="")
+    except ssl.SSLError as error:
+        rule = f"does not go with the key, or one of them is not PEM: {error.reason or error}"
+        raise ConfigError(Fault(where="service", field="certificate", value=str(about.certificate), rule=rule)) from error
     return grpc.ssl_server_credentials([(pairs["key"], pairs["certificate"])])

@@ -13,10 +13,11 @@ import pytest
 from _systems import Behaviours, proposal, task
 from autoscout.core.clock import VirtualClock
 from autoscout.core.config import Config
+from autoscout.core.errors import LaunchError
 from autoscout.core.launch import Completed, Launch
 from autoscout.core.task import Task
 from autoscout.core.trial import Measurement, Proposal, Status
-from autoscout.evaluate.profiler import Profiler, ProfilerOptions
+from autoscout.evaluate.profiler import NEVER_QUIET, Profiler, ProfilerOptions
 
 FOUR = ProfilerOptions(dirty_repeats=0, per_process=4)
 
@@ -196,6 +197,20 @@ def test_a_disturbed_launch_is_repeated_one_by_one() -> None:
     assert machine.shared == [[2, 3], [2], [3]]
     assert all(one.ok and "dirty" not in one.conditions for one in measured)
     assert [one.cost_s for one in measured] == [2.0, 2.0], "the disturbed ones count"
+
+
+def test_a_shared_launch_that_went_well_ends_a_row_of_spoiled_ones() -> None:
+    def taken(launch: Launch) -> Completed:
+        spoiled = Completed(returncode=1, wall_s=1.0, disturbed_by=("pid 7 holds 30 GiB",))
+        return served(launch) if len(json.loads(launch.files["xs"])) > 1 else spoiled
+
+    profiler = Profiler(Sharing(), Machine(taken), task(), Behaviours(), FOUR, VirtualClock())
+    for _ in range(NEVER_QUIET):
+        assert [one.status for one in profiler.evaluate([proposal(3)])] == [Status.ABORTED]
+        assert all(one.ok for one in profiler.evaluate([proposal(4), proposal(5)]))
+    with pytest.raises(LaunchError, match="pid 7"):
+        for _ in range(NEVER_QUIET):
+            profiler.evaluate([proposal(3)])
 
 
 def test_nothing_that_starts_gives_the_reason_of_each_alone() -> None:

@@ -187,6 +187,7 @@ class Profiler:
             if measured is None or EXCUSED in measured.conditions or (again and self._disturbed(measured)):
                 self._sample(one, round_of)
             else:
+                self._count_taken(one.proposal, measured)
                 self._keep(one, measured)
 
     def _sample(self, progress: _Progress, round_of: int) -> None:

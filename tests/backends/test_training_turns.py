@@ -40,7 +40,8 @@ SCRIPT = textwrap.dedent(
         training.stage("training")
         for step in range(12):
             time.sleep(knobs.get("step_s", 0.01))
-            if step == 3 and knobs.get("fault") == "oom" and os.environ["RANK"] == "1":
+            failing = knobs.get("fault") == "oom" or (knobs.get("fault") == "leftovers" and number)
+            if step == 3 and failing and os.environ["RANK"] == "1":
                 raise SystemExit("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has 1 GiB free")
             if step == 3 and knobs.get("fault") == "hang":
                 time.sleep(3600)
@@ -85,6 +86,12 @@ def test_processes_are_started_once(tmp_path: Path) -> None:
 def test_after_a_failure_the_next_gets_a_fresh_process(tmp_path: Path, fault: dict[str, Any], status: Status) -> None:
     completed, starts = trial(tmp_path / "a", {}, fault, {}, {})
     assert statuses(completed, 4) == [Status.OK, status, Status.OK, Status.OK]
+    assert starts == "xxx", "it had fresh processes itself before it counted as failed"
+
+
+def test_what_others_left_behind_is_nobodys_failure(tmp_path: Path) -> None:
+    completed, starts = trial(tmp_path / "a", {}, {"fault": "leftovers"}, {})
+    assert statuses(completed, 3) == [Status.OK] * 3
     assert starts == "xx"
 
 

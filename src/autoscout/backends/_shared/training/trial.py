@@ -195,7 +195,11 @@ def _measured(given: Mapping[str, Any], runs: list[Run]) -> dict[str, Any]:
 
 
 def _in_turn(given: Mapping[str, Any], runs: list[Run]) -> dict[str, Any]:
-    """Several configurations in as few starts as possible; after a failure the others get fresh processes. Kept after each."""
+    """Several configurations in as few starts as possible, each kept as soon as it is known.
+
+    After a failure the others get fresh processes. What fails in processes that others have used is tried again first in fresh ones: what
+    was left there may be to blame.
+    """
     results: list[dict[str, Any]] = []
     ended_s = CLOCK.span_s()
     while rest := given["turns"][len(results) :]:
@@ -208,6 +212,8 @@ def _in_turn(given: Mapping[str, Any], runs: list[Run]) -> dict[str, Any]:
                 first_s = first_s or result["spent"]["start_s"]
                 result["spent"]["saved_s"] = max(0.0, first_s - result["spent"]["start_s"])
             except Failed as error:
+                if number:
+                    break
                 result = {**_failure(error, runs[-1]), "log": runs[-1].log(error.rank)}
             ended_s, took_s = CLOCK.span_s(), CLOCK.span_s() - ended_s
             results.append({**result, "took_s": took_s})

@@ -32,7 +32,7 @@ def test_the_page_has_both_sides_with_spread() -> None:
 
 def test_a_study_without_an_answer_still_gives_a_page() -> None:
     text = page(recorded(None, [None, None]))
-    assert "Gain 2.0" in text
+    assert "No interval" in text
     assert "Changed: nothing" in text
 
 

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -144,6 +145,24 @@ def marked(name: str) -> Iterator[tuple[int, str]]:
         for entry in environment.split(b"\0"):
             if entry.startswith(prefix):
                 yield int(folder.name), entry[len(prefix) :].decode(errors="replace")
+
+
+def opened(name: str) -> set[tuple[int, int]] | None:
+    """Device and inode of every file of this name that a process of ours has open; None where the system does not say."""
+    if not Path("/proc/self/fd").exists():
+        return None
+    found = set()
+    for folder in Path("/proc").glob("[0-9]*/fd"):
+        try:
+            entries = list(folder.iterdir())
+        except OSError:
+            continue  # somebody else's, or gone already
+        for entry in entries:
+            with suppress(OSError):  # closed already
+                if entry.readlink().name == name:
+                    status = entry.stat()
+                    found.add((status.st_dev, status.st_ino))
+    return found
 
 
 def _below(root: int, children: dict[int, list[int]]) -> list[int]:

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from autoscout.backends._shared.training.extensions import VARIABLE as EXTENSIONS
+from autoscout.backends._shared.training.extensions import clear_locks, extensions_folder
 from autoscout.backends._shared.training.files import CALL, STEPS
 from autoscout.common.processes import descendants, running
 from autoscout.core.clock import RealClock
@@ -50,9 +52,12 @@ class Run:
         (folder / STEPS).mkdir()
         self._ranks = ranks = int(given["ranks"])  # 0: a launcher knows how many
         port = str(free_port())
+        inherited = {**os.environ, **given["env"]}
+        compiled = extensions_folder(given["argv"][0], inherited)
+        clear_locks(compiled)
         common = {
-            **os.environ,
-            **given["env"],
+            **inherited,
+            EXTENSIONS: str(compiled),
             CONFIG: json.dumps(given["config"]),
             STEPS_VARIABLE: str(folder / STEPS),
             "MASTER_ADDR": "127.0.0.1",

@@ -82,7 +82,8 @@ def test_the_engines_own_files_keep_their_names(tmp_path: Path) -> None:
 
 def test_text_cannot_break_out_of_comments(tmp_path: Path) -> None:
     summary = summarise(make_task(), make_study(40), DEFAULT, study="x\nrm: everything")
-    hand_over(tmp_path / "best", summary, EXPORT, DEFAULT, variables={"GOOD": "1", "BAD\nNAME": "2", "LINES": "a\nEVIL=1"})
+    variables = {"GOOD": "1", "BAD\nNAME": "2", "LINES": "a\nEVIL=1", "HOME_OF": "{folder}/cache"}
+    hand_over(tmp_path / "best", summary, EXPORT, DEFAULT, variables=variables)
     assert "rm" not in yaml.safe_load((tmp_path / "best/config.yaml").read_text())
     lines = (tmp_path / "best/env").read_text().splitlines()
     assert [line for line in lines if line and not line.startswith("#")] == ["GOOD=1"]

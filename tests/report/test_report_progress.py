@@ -10,7 +10,7 @@ from rich.console import Console
 
 from autoscout.core.clock import VirtualClock
 from autoscout.core.task import Budget, Task
-from autoscout.core.trial import Proposal, Status
+from autoscout.core.trial import DEFAULT_AGAIN, Proposal, Status
 from autoscout.report.progress import Progress
 from autoscout.report.tally import Tally
 
@@ -85,6 +85,16 @@ def test_the_display_shows_best_running_and_failures() -> None:
     progress.close()
     assert "running" not in shown(progress)
     assert "left" not in shown(progress)
+
+
+def test_a_lucky_measurement_of_the_default_is_no_gain() -> None:
+    tally = Tally(make_task(), DEFAULT)
+    tally.add(make_trial(0, DEFAULT, 130.0))
+    assert tally.progress_text() == "1 trial"
+    tally.add(make_trial(1, DEFAULT, 100.0, repeat=DEFAULT_AGAIN))
+    assert tally.gain == 1.0
+    tally.add(make_trial(2, DEFAULT.extend(threads=8), 230.0))
+    assert tally.gain == 2.0  # over the median of the two
 
 
 def test_long_names_do_not_break_narrow_terminals() -> None:

@@ -12,6 +12,7 @@ from rich.table import Table
 from autoscout.cli import _options as options
 from autoscout.cli import control as live
 from autoscout.cli.assess import assess
+from autoscout.common.text import plural
 from autoscout.core import plugins
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
@@ -24,7 +25,7 @@ from autoscout.sched.simulation import Simulation
 from autoscout.sched.snapshot import Snapshot
 from autoscout.sched.snapshot_file import write_snapshot
 from autoscout.sched.source import load_snapshot, load_trace, moment, read_changes
-from autoscout.sched.trace import Trace, plural
+from autoscout.sched.trace import Trace
 from autoscout.sched.workload.synthetic import Recipe, generate
 from autoscout.space import Space
 from autoscout.study.folder import DEFAULT

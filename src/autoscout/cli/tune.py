@@ -18,10 +18,12 @@ from autoscout.cli import _options as options
 from autoscout.cli._options import given
 from autoscout.cli._result import exit_code, show_outcome
 from autoscout.common.document import load_json
+from autoscout.common.text import plural
 from autoscout.core.errors import Fault
 from autoscout.core.origin import By, Origin
 from autoscout.core.protocols import Evaluator
 from autoscout.core.trial import Fidelity, Proposal
+from autoscout.report.gain import MIN_PAIRS
 from autoscout.space import write_space
 from autoscout.space.interchange import read_sweep
 from autoscout.study.assemble import build_executor, build_searcher, run
@@ -33,7 +35,6 @@ from autoscout.study.setup import Setup, prepare
 from autoscout.study.start import StartingPoint
 
 DRY_PROPOSALS = 3
-ENOUGH_ROUNDS = 3  # pairs that an interval needs
 CANCEL_S = 0.5  # between two calls of `cancel`
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
@@ -189,8 +190,8 @@ def introduce(setup: Setup, folder: Folder, known: StartingPoint, *, show_file: 
     goals = " and ".join(f"{goal.direction.value} {goal.metric}" for goal in objective.goals)
     simulated = ", simulated" if setup.fidelity is not Fidelity.MEASURED else ""
     options.errors.print(
-        f"{setup.task.system}: {goals}{simulated}, over {open_knobs} knobs, "
-        f"{size} valid configurations; searcher {setup.campaign.search.searcher}; results in {folder.path}",
+        f"{setup.task.system}: {goals}{simulated}, over {plural(open_knobs, 'knob')}, "
+        f"{size} valid configuration{'s' * (size != '1')}; searcher {setup.campaign.search.searcher}; results in {folder.path}",
         style="bold",
         markup=False,
         highlight=False,
@@ -198,8 +199,9 @@ def introduce(setup: Setup, folder: Folder, known: StartingPoint, *, show_file: 
     new = not folder.campaign.exists()  # a study that is resumed keeps what it started from
     for sentence, flag in known.describe().items():
         options.errors.print(sentence + f" (disable with {flag})" * new + ".", markup=False, highlight=False, soft_wrap=True)
-    if 0 < setup.finals.rounds < ENOUGH_ROUNDS:
-        options.errors.print(f"{setup.finals.rounds} rounds cannot show a gain beyond noise: it takes {ENOUGH_ROUNDS}.", style="yellow")
+    if 0 < setup.finals.rounds < MIN_PAIRS:
+        rounds = plural(setup.finals.rounds, "round")
+        options.errors.print(f"{rounds} cannot show a gain beyond noise: it takes {MIN_PAIRS}.", style="yellow", highlight=False)
     if show_file:
         options.errors.print("The same as a file, for `autoscout tune FILE`:", style="dim")
         options.errors.print(setup.campaign.to_yaml().rstrip(), style="dim", markup=False, highlight=False)

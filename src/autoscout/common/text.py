@@ -22,6 +22,11 @@ def show(value: object) -> str:
     return str(value)
 
 
+def plural(number: int, what: str) -> str:
+    """`1 job`, `2,000 jobs`."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 def show_number(value: float | None) -> str:
     """A metric with four significant digits: enough to compare, few enough to read."""
     if value is None:

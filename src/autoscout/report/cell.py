@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autoscout.common.markup import Markup, tag
-from autoscout.common.text import show_duration, show_number
+from autoscout.common.text import plural, show_duration, show_number
 from autoscout.report.summary import Summary
 
 
@@ -14,7 +14,7 @@ def result_cell(summary: Summary) -> Markup:
     values = [show_number(side.value) if side else "-" for side in (summary.default, summary.best)]
     rows.append(tag("tr", tag("th", objective.metric), *(tag("td", value) for value in values)))
     rows += [tag("tr", tag("th", change.knob), tag("td", change.before), tag("td", change.after)) for change in summary.changes]
-    spent = f"{summary.spent.trials} trials of {summary.spent.configs} configurations in {show_duration(summary.spent.wall_s)}"
+    spent = f"{plural(summary.spent.trials, 'trial')} of {plural(summary.spent.configs, 'configuration')} in {show_duration(summary.spent.wall_s)}"
     title = f"{summary.study or summary.task.system}: {summary.verdict.value}"
     return tag("div", tag("strong", title), tag("p", summary.headline), tag("table", *rows), tag("p", tag("small", spent)))
 

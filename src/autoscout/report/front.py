@@ -17,7 +17,7 @@ import numpy as np
 
 from autoscout.common.front import Floats, dominates, hypervolume, on_front
 from autoscout.common.stats import standard_error, student_quantile
-from autoscout.common.text import show_number
+from autoscout.common.text import plural, show_number
 from autoscout.core.config import Config
 from autoscout.core.origin import Phase
 from autoscout.core.seeds import stream
@@ -142,7 +142,7 @@ class Front:
         sure = sum(point.standing is Standing.ON_FRONT for point in self.points)
         goals = " and ".join(goal.metric for goal in self.goals)
         count = len(self.handed_over)
-        points = f"front of {count} point{'s' if count != 1 else ''}" + (f", {sure} of them for sure" if sure < count else "")
+        points = f"front of {plural(count, 'point')}" + (f", {sure} of them for sure" if sure < count else "")
         default = f", the default alone {self.default_volume}" if self.default_volume else ""
         return f"{goals}: {points}; hypervolume {self.volume}{default}"
 

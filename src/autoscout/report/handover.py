@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from autoscout.common.text import show_duration, show_gain, show_number
+from autoscout.common.text import plural, show_duration, show_gain, show_number
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Task
@@ -18,6 +18,9 @@ from autoscout.report.files import write_folder
 from autoscout.report.labels import Difference, KnobNote, differences
 from autoscout.report.summary import Summary
 from autoscout.report.verdict import Verdict
+
+PLACES = ("{folder}", "{port}")
+"""What stands in a variable for something that every launch has its own of."""
 
 
 def hand_over(
@@ -138,7 +141,9 @@ def environment_text(task: Task, variables: Mapping[str, str]) -> str:
     """Variables to set, in the form that `docker --env-file` and systemd read; where it was measured, as comments."""
     lines = ["# Environment variables for this configuration:"]
     safe = {name: value for name, value in sorted(variables.items()) if re.fullmatch(r"[A-Za-z_]\w*", name) and "\n" not in value}
-    lines += [f"{name}={value}" for name, value in safe.items()] or ["# (none)"]
+    fixed = {name: value for name, value in safe.items() if not any(slot in value for slot in PLACES)}
+    lines += [f"{name}={value}" for name, value in fixed.items()] or ["# (none)"]
+    lines += [f"# {name}={value}: known only where it runs" for name, value in safe.items() if name not in fixed]
     for title, facts in (("hardware", task.hardware), ("software", task.software), ("workload", task.workload)):
         lines += ["", f"# Measured with this {title}:"]
         lines += [f"#   {name}: {_word(str(value))}" for name, value in sorted(facts.items())] or ["#   (nothing recorded)"]
@@ -156,14 +161,14 @@ def readme_text(summary: Summary, names: Iterable[str], changes: tuple[Differenc
     lines += [f"- limit: `{limit}`" + f" (guard `{limit.guard}`)" * bool(limit.guard) for limit in objective.limits]
     for title, side in (("default", summary.default), ("best", summary.best)):
         if side is not None and side.value is not None:
-            lines.append(f"- {title}: {show_number(side.value)} over {side.runs} run{'s' if side.runs != 1 else ''}")
+            lines.append(f"- {title}: {show_number(side.value)} over {plural(side.runs, 'run')}")
     if summary.front:
         lines.append(f"- best by the first goal; other points of the front are in `../front/`: {summary.front.headline}")
     if summary.gain.enough:
-        lines.append(f"- interval: {summary.gain.confidence:.0%}, {summary.gain.method}, {summary.gain.pairs} pairs")
+        lines.append(f"- interval: {summary.gain.confidence:.0%}, {summary.gain.method}, {plural(summary.gain.pairs, 'pair')}")
     lines += [f"- {_word(summary.scope)}"] if summary.scope else []
     lines += [f"- note: {warning}" for warning in summary.warnings]
-    lines.append(f"- study: {summary.spent.trials} trials, {show_duration(summary.spent.wall_s)}")
+    lines.append(f"- study: {plural(summary.spent.trials, 'trial')}, {show_duration(summary.spent.wall_s)}")
     present = list(names)
     lines += ["", "## Run it", ""]
     scripts = [name for name in present if name.endswith(".sh")]

@@ -67,8 +67,10 @@ class Tally:
     @property
     def gain(self) -> float | None:
         """Of the best single measurement over the default's median, which is too good on average; the final corrects it."""
-        if not self._defaults or self.best_value is None:
+        if not self._defaults or self.best is None or self.best_value is None:
             return None
+        if self.best.config == self._default_config:
+            return 1.0  # its best measurement is no gain over its others
         gain = self.task.objective.gain(median(self._defaults), self.best_value)
         return gain if math.isfinite(gain) and gain > 0 else None
 
@@ -121,7 +123,7 @@ class Tally:
             text += f" + simplify {self._simplified}"
         if self._finals:
             text += f" + final {self._finals}" + (f"/{self._final_trials}" if self._final_trials else "")
-        return text + " trials"
+        return text + (" trial" if text == "1" else " trials")
 
     def share(self, elapsed_s: float) -> float | None:
         """Part of the budget used, by whichever bound is nearest; None when there is no bound."""

@@ -9,7 +9,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from autoscout.common.text import show_duration, show_gain, show_number
+from autoscout.common.text import plural, show_duration, show_gain, show_number
 from autoscout.core.trial import Fidelity
 from autoscout.report.contributions import Contribution
 from autoscout.report.front import Front, Standing
@@ -181,7 +181,8 @@ def spent_line(summary: Summary) -> Text:
         for fidelity, statuses in summary.counts.items()
     )
     line = (
-        f"{summary.spent.trials} trials of {summary.spent.configs} configurations in {show_duration(summary.spent.wall_s)} "
+        f"{plural(summary.spent.trials, 'trial')} of {plural(summary.spent.configs, 'configuration')} "
+        f"in {show_duration(summary.spent.wall_s)} "
         f"({_word(summary)} cost {show_duration(summary.spent.cost_s)})"
     )
     for what, numbers in (("noisy", summary.noisy), ("disturbed", summary.dirty)):

@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any
 
 from autoscout.common.stats import variation
-from autoscout.common.text import show_gain, show_number
+from autoscout.common.text import plural, show_gain, show_number
 from autoscout.core.config import Config
 from autoscout.core.guards import bind
 from autoscout.core.origin import Phase
@@ -354,7 +354,7 @@ def _compare(gain: Gain) -> tuple[Verdict, str]:
     if gain.ratio is not None and gain.ratio <= 1.0:
         return Verdict.NO_GAIN, "nothing measured better than the default"
     looks = f"; it looks like {show_gain(gain.ratio)}" if gain.ratio is not None else ""
-    return Verdict.NO_GAIN, f"not enough repeats: {gain.pairs} pairs of measurements in the final, {MIN_PAIRS} are needed{looks}"
+    return Verdict.NO_GAIN, f"not enough repeats: {plural(gain.pairs, 'pair')} of measurements in the final, {MIN_PAIRS} are needed{looks}"
 
 
 def _without_contender(default: Side | None, finalists: Sequence[Finalist]) -> tuple[Verdict, str, Finalist | None]:
@@ -383,4 +383,4 @@ def _exact(better: bool, fidelity: Fidelity) -> tuple[Verdict, str]:
 
 
 def _runs(side: Side) -> str:
-    return f"{side.runs} run{'s' if side.runs != 1 else ''}"
+    return plural(side.runs, "run")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from autoscout.common.text import plural
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.sched.cluster import Cluster
-from autoscout.sched.trace import Trace, examples, plural
+from autoscout.sched.trace import Trace, examples
 
 
 def admit(trace: Trace, cluster: Cluster) -> None:

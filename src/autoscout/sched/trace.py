@@ -255,8 +255,3 @@ def examples(values: NDArray[np.float64] | NDArray[np.str_]) -> str:
     """The first few distinct values."""
     distinct = list(dict.fromkeys(str(value) for value in values[:200].tolist()))
     return ", ".join(distinct[:5]) + (", ..." if len(distinct) > 5 else "")
-
-
-def plural(number: int, what: str) -> str:
-    """`1 job`, `2,000 jobs`."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
+from autoscout.common.text import plural
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.sched.kernel.records import Vector
 from autoscout.sched.result import Result
-from autoscout.sched.trace import Trace, examples, plural
+from autoscout.sched.trace import Trace, examples
 
 OUTCOMES = {"starts": "start_time", "ends": "end_time", "preemptions": "preemptions"}
 

@@ -52,7 +52,7 @@ def test_contributions_are_measured_in_a_duel_over_one_knob_else_unknown() -> No
     trials = heat({BOTH: [20.0, 22.0, 21.0], ONE: [10.0, 11.0, 10.4]})
     a, b = contributions(make_task(), trials, START, BOTH)
     assert a == Contribution(knob="a")
-    assert str(a) == "contribution unknown"
+    assert (str(a), a.words) == ("unknown", "contribution unknown")
     assert (b.knob, b.source) == ("b", "measured")
     assert b.ratio == pytest.approx(2.0, rel=0.02)
     assert b.low is not None

@@ -178,6 +178,17 @@ def test_the_final_shows_its_interval() -> None:
     assert re.search(r"\d\.\d\dx \(\d\.\d\dx to \d\.\d\dx\) in the final", text)
 
 
+def test_a_final_with_more_contenders_than_expected_says_how_long_it_is() -> None:
+    tally = Tally(make_task(trials=1), DEFAULT, final_trials=9, final_rounds=3)
+    tally.add(make_trial(0, DEFAULT, 100.0))
+    four = {"phase": "final", "round": 1, "field": ["a", "b", "c", "d"]}
+    tally.add(make_trial(1, DEFAULT, 100.0, repeat=1, origin=four))
+    assert tally.progress_text() == "1/1 + final 1/12 trials"
+    later = {"phase": "final", "round": 4, "field": ["a", "b"]}  # of a study that went on searching
+    tally.add(make_trial(2, DEFAULT, 100.0, repeat=4, origin=later))
+    assert tally.progress_text() == "1/1 + final 1/6 trials"
+
+
 def test_estimates_take_the_nearest_bound() -> None:
     tally = Tally(with_budget(trials=10, wall_s=1000.0), DEFAULT, workers=2, final_trials=4)
     assert tally.left_s(100.0) == pytest.approx(900.0)  # nothing measured yet: only the clock is known

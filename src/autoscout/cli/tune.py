@@ -239,9 +239,14 @@ def watch(setup: Setup) -> Iterator[Any]:
     from autoscout.report.progress import Progress
 
     workers = setup.campaign.search.workers or 1
-    knobs = setup.space.knobs.values()
     with Progress(
-        setup.task, setup.baseline, console=options.errors, workers=workers, final_trials=setup.finals.trials, knobs=knobs
+        setup.task,
+        setup.baseline,
+        console=options.errors,
+        workers=workers,
+        final_trials=setup.finals.trials,
+        final_rounds=setup.finals.rounds,
+        knobs=setup.space.knobs.values(),
     ) as shown:
         yield shown
 

@@ -14,9 +14,10 @@ def result_cell(summary: Summary) -> Markup:
     values = [show_number(side.value) if side else "-" for side in (summary.default, summary.best)]
     rows.append(tag("tr", tag("th", objective.metric), *(tag("td", value) for value in values)))
     rows += [tag("tr", tag("th", change.knob), tag("td", change.before), tag("td", change.after)) for change in summary.changes]
-    spent = f"{plural(summary.spent.trials, 'trial')} of {plural(summary.spent.configs, 'configuration')} in {show_duration(summary.spent.wall_s)}"
+    spent = summary.spent
+    told = f"{plural(spent.trials, 'trial')} of {plural(spent.configs, 'configuration')} in {show_duration(spent.wall_s)}"
     title = f"{summary.study or summary.task.system}: {summary.verdict.value}"
-    return tag("div", tag("strong", title), tag("p", summary.headline), tag("table", *rows), tag("p", tag("small", spent)))
+    return tag("div", tag("strong", title), tag("p", summary.headline), tag("table", *rows), tag("p", tag("small", told)))
 
 
 __all__ = ["result_cell"]

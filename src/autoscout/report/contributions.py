@@ -71,9 +71,14 @@ class Contribution:
 
     def __str__(self) -> str:
         if self.ratio is None:
-            return "contribution unknown"
+            return "unknown"
         interval = f" [{self.low:.3f}, {self.high:.3f}]" if self.low is not None and self.high is not None else ""
         return f"{self.ratio:.3f}x{interval} {self.source}"
+
+    @property
+    def words(self) -> str:
+        """For a sentence or a comment."""
+        return "contribution unknown" if self.ratio is None else f"contributes {self}"
 
     def to_json(self) -> dict[str, Any]:
         return dict(vars(self))

@@ -130,7 +130,7 @@ def diff_text(changes: Iterable[Difference], contributions: Sequence[Contributio
     lines = []
     for change in found:
         unit = f" {change.unit}" if change.unit else ""
-        worth = [f"contributes {known[change.knob]}"] if change.knob in known else []
+        worth = [known[change.knob].words] if change.knob in known else []
         words = "; ".join([*worth, *([_word(change.help)] if change.help else [])])
         note = f"   # {words}" if words else ""
         lines.append(f"{change.knob:<{wide}}  {change.before:>{old}} -> {change.after}{unit}{note}")
@@ -159,7 +159,7 @@ def readme_text(summary: Summary, names: Iterable[str], changes: tuple[Differenc
         lines += ["No configuration was shown to be better, so this folder holds the default. It changes nothing.", ""]
     lines += [f"- objective: {goal.direction.value} `{goal.metric}`" for goal in objective.goals]
     lines += [f"- limit: `{limit}`" + f" (guard `{limit.guard}`)" * bool(limit.guard) for limit in objective.limits]
-    for title, side in (("default", summary.default), ("best", summary.best)):
+    for title, side in (("default", summary.default), (summary.contender, summary.best)):
         if side is not None and side.value is not None:
             lines.append(f"- {title}: {show_number(side.value)} over {plural(side.runs, 'run')}")
     if summary.front:
@@ -172,16 +172,16 @@ def readme_text(summary: Summary, names: Iterable[str], changes: tuple[Differenc
     present = list(names)
     lines += ["", "## Run it", ""]
     scripts = [name for name in present if name.endswith(".sh")]
-    first = ["run.sh"] if "run.sh" in scripts else []
-    lines += [f"    ./{name}" for name in [*first, *(name for name in scripts if name != "run.sh")]] or ["    (no script was exported)"]
+    lines += [f"    ./{name}" for name in (["run.sh"] if "run.sh" in scripts else scripts)] or ["    (no script was exported)"]
     if changes:
         lines += ["", "## What it changes", "", *(f"    {line}" for line in diff_text(changes, contributions).splitlines())]
-    lines += ["", "## Files", "", *(f"- `{name}`: {_ABOUT.get(name, 'for the engine')}" for name in present), ""]
+    lines += ["", "## Files", "", *(f"- `{name}`: {_about(name)}" for name in present), ""]
     return "\n".join(lines)
 
 
 _ABOUT = {
     "run.sh": "runs the system with this configuration",
+    "bench_run.sh": "measures it again, as the study did",
     "config.yaml": "the configuration, knob by knob",
     "knobs.yaml": "the configuration, knob by knob",
     "env": "environment variables, and the machine it was measured on",
@@ -189,6 +189,10 @@ _ABOUT = {
     "gain.json": "the measured gain with its interval and the trials behind it",
     "README.md": "this page",
 }
+
+
+def _about(name: str) -> str:
+    return _ABOUT.get(name, "another way to run it, as its comments say" if name.endswith(".sh") else "for the engine")
 
 
 def _headline(summary: Summary) -> str:

@@ -36,7 +36,8 @@ class Progress:
         console: Where to show; standard error is the usual choice, so that standard output stays clean for `--json`.
         clock: For elapsed time and the estimate of what is left.
         workers: How many trials run at once.
-        final_trials: How many trials the final phase will add.
+        final_trials: How many trials the final is expected to add.
+        final_rounds: How often it measures each of its configurations.
         knobs: The space's knobs, for readable names.
         live: Whether to draw a live display; None asks the console.
     """
@@ -50,6 +51,7 @@ class Progress:
         clock: Clock | None = None,
         workers: int = 1,
         final_trials: int = 0,
+        final_rounds: int = 0,
         knobs: Iterable[KnobNote] = (),
         live: bool | None = None,
     ) -> None:
@@ -57,7 +59,9 @@ class Progress:
         self._clock = clock or RealClock()
         self._lock = threading.RLock()
         self._name_of: Callable[[Config], str] = namer(default_config, knobs)
-        self._tally = Tally(task, default_config, workers=workers, final_trials=final_trials, name_of=self._name_of)
+        self._tally = Tally(
+            task, default_config, workers=workers, final_trials=final_trials, final_rounds=final_rounds, name_of=self._name_of
+        )
         self._running: dict[tuple[str, int], tuple[str, float]] = {}
         self._failures: deque[tuple[Trial, str]] = deque(maxlen=_FAILURES_SHOWN)
         self._phase = ""

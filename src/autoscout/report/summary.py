@@ -130,7 +130,10 @@ class Summary:
             found.append(
                 f"the machines behind this are unequal: the slowest took {self.uneven:.1f} times as long for the same work as the fastest"
             )
-        for title, side in (("the default", self.default), ("the best configuration", self.best)):
+        for title, side in (
+            ("the default", self.default),
+            ("the best configuration" if self.verdict is Verdict.GAIN else "the contender", self.best),
+        ):
             if side is not None and side.spread is not None and side.spread > NOISY_ABOVE:
                 found.append(f"{title} scatters by {side.spread:.0%} between repeats")
         bound = {limit.guard for limit in self.task.objective.limits}

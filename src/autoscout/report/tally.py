@@ -32,6 +32,7 @@ class Tally:
         *,
         workers: int = 1,
         final_trials: int = 0,
+        final_rounds: int = 0,
         name_of: Callable[[Config], str] | None = None,
     ) -> None:
         self.task = task
@@ -42,7 +43,8 @@ class Tally:
         self._default_config = default_config
         self._defaults: list[float] = []  # what the default measured, at the highest fidelity
         self._workers = max(1, workers)
-        self._final_trials = final_trials
+        self._final_trials, self._final_rounds = final_trials, final_rounds
+        self._contenders: tuple[str, ...] = ()  # who meets in the final that is under way
         self._trials: list[Trial] = []
         self._search: dict[Fidelity, int] = {}
         self._finals = 0
@@ -84,7 +86,7 @@ class Tally:
         self.failed += answer.status.failed
         self._lengths_s.append(max(answer.cost_s, trial.finished_s - trial.started_s))
         if trial.proposal.origin.phase is Phase.FINAL:
-            self._finals += 1
+            self._count_final(trial.proposal.origin.contenders)
             self.final = decide(self.task, self._trials, self._default_config, self._name_of)
             return False
         if trial.proposal.origin.phase is Phase.SIMPLIFY:
@@ -99,6 +101,13 @@ class Tally:
         if trial.config == self._default_config and value is not None:
             self._defaults.append(value)
         return not trial.proposal.again and self._improve(trial)
+
+    def _count_final(self, contenders: tuple[str, ...]) -> None:
+        """Only the final under way counts; how many trials it has is known once it has begun."""
+        if contenders != self._contenders:
+            self._finals, self._contenders = 0, contenders
+            self._final_trials = self._final_rounds * len(contenders) or self._final_trials
+        self._finals += 1
 
     def _improve(self, trial: Trial) -> bool:
         loss = self.task.objective.loss(trial.measurement)

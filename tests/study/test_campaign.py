@@ -45,6 +45,11 @@ def test_faults_point_at_the_line_and_flags_at_their_block(tmp_path: Path) -> No
     assert [(fault.where, fault.field) for fault in caught.value.faults] == [(f"{path}:3", "search.seed"), (str(path), "finals.rounds")]
 
 
+def test_a_final_is_bounded() -> None:
+    with pytest.raises(ConfigError, match=r"finals.rounds: must be at most 1000"):
+        build_campaign({"system": "command", "finals": {"rounds": 100_000_000}}, where="test")
+
+
 def test_a_key_that_stands_twice(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     path.write_text("system: command\nbudget: {trials: 3}\nbudget: {trials: 30}\n")

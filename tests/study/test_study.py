@@ -378,3 +378,11 @@ def test_a_default_that_does_not_run_fails_once_in_the_final() -> None:
     again = study(store=store, evaluator=FromFunction(broken), finals=Finals(finalists=2, rounds=3))
     again.run()
     assert again.evaluator.calls == [], "a finished study measures nothing"
+
+
+def test_a_final_without_contenders_is_over_at_once_however_long_it_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    planned: list[int] = []
+    monkeypatch.setattr("autoscout.study.study.plan", lambda *_: planned.append(1) or [])
+    one = study(finals=Finals(rounds=1000))
+    assert one.run() is Stop.TRIALS
+    assert len(planned) == 1

@@ -20,6 +20,9 @@ from autoscout.core.task import Guard, Limit
 from autoscout.space import Space
 from autoscout.space.yaml import space_from_item
 
+MOST_FINALISTS, MOST_ROUNDS = 1000, 1000
+"""Of a final: it is planned as a whole before each of its rounds."""
+
 _UNITS_S = {"": 1.0, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -155,10 +158,10 @@ class FinalBlock(Block):
     """The final: best few against the default, again."""
 
     finalists: int | None = Field(
-        None, ge=0, description="how many of the best meet the default again; when left out 2, or 5 of the front with several goals"
+        None, ge=0, le=MOST_FINALISTS, description="how many of the best meet the default again; when left out 2, or 5 of the front with several goals"
     )
     rounds: int | None = Field(
-        None, ge=0, description="how often each is measured; when left out 5, 3 with several goals, 0 where answers are exact"
+        None, ge=0, le=MOST_ROUNDS, description="how often each is measured; when left out 5, 3 with several goals, 0 where answers are exact"
     )
     simplify: bool = Field(True, description="before the final, measure which of the winner's changes the gain does not need")
 

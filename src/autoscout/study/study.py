@@ -221,6 +221,8 @@ class Study:
             rounds = plan(
                 self.trials, task, self.baseline, self.finals, self.inside, simpler.config, simpler.without, simpler.unproven, self._fits
             )
+            if place >= len(rounds):
+                break
             if stop := self._rounds("final", rounds[place : place + 1]):
                 return stop
         return None

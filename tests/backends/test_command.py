@@ -331,6 +331,7 @@ def test_all_faults_of_a_workload_at_once() -> None:
         ({"command": "true {flags}", "facts": 3}, "facts: must be a mapping"),
         ({"command": "true {flags}", "env": {"A": [1]}}, "env.A: takes a text or number"),
         ({"command": "true {flags}", "metrics": {"a b": "wall"}}, "letters, digits and underscores"),
+        ({"command": "true {flags}", "env": {"WÖRT": "1"}}, "env.WÖRT: the name of a variable"),
         ({"serve": "s {port}", "bench": "b", "health": {"urls": "x"}}, "Did you mean 'url'?"),
         ({"command": "true {flags}", "resources": {"gpus": "tp"}}, "neither a knob nor a fact"),
         ({"command": ["true", "{bucket_mb}", "{flags}"]}, "a nested list around"),

@@ -26,3 +26,11 @@ def test_a_long_name_counts_what_it_leaves_out() -> None:
     assert name.startswith("knob_0=0, ")
     assert name.endswith("more")
     assert len(name) < NAME_CHARS + 20
+
+
+def test_a_value_with_control_characters_stays_on_one_line() -> None:
+    assert namer(Config())(Config(text="a\nb\x1b[2J\tü")) == "text=a\\nb\\x1b[2J\\tü"
+
+
+def test_a_long_value_is_cut() -> None:
+    assert len(namer(Config())(Config(text="x" * 10_000))) == NAME_CHARS

@@ -12,14 +12,14 @@ NOT_GIVEN = "not given"
 
 
 def show(value: object) -> str:
-    """A knob's value as a person would type it."""
+    """A knob's value as a person would type it, on one line: control characters are written as `\\n` or `\\x1b`."""
     if isinstance(value, bool):
         return "on" if value else "off"
     if value is None:
         return NOT_GIVEN
     if isinstance(value, float):
         return f"{value:g}"
-    return str(value)
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in str(value))
 
 
 def plural(number: int, what: str) -> str:

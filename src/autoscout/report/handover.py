@@ -140,7 +140,7 @@ def diff_text(changes: Iterable[Difference], contributions: Sequence[Contributio
 def environment_text(task: Task, variables: Mapping[str, str]) -> str:
     """Variables to set, in the form that `docker --env-file` and systemd read; where it was measured, as comments."""
     lines = ["# Environment variables for this configuration:"]
-    safe = {name: value for name, value in sorted(variables.items()) if re.fullmatch(r"[A-Za-z_]\w*", name) and "\n" not in value}
+    safe = {name: value for name, value in sorted(variables.items()) if re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) and "\n" not in value}
     fixed = {name: value for name, value in safe.items() if not any(slot in value for slot in PLACES)}
     lines += [f"{name}={value}" for name, value in fixed.items()] or ["# (none)"]
     lines += [f"# {name}={value}: known only where it runs" for name, value in safe.items() if name not in fixed]

@@ -158,10 +158,16 @@ class FinalBlock(Block):
     """The final: best few against the default, again."""
 
     finalists: int | None = Field(
-        None, ge=0, le=MOST_FINALISTS, description="how many of the best meet the default again; when left out 2, or 5 of the front with several goals"
+        None,
+        ge=0,
+        le=MOST_FINALISTS,
+        description="how many of the best meet the default again; when left out 2, or 5 of the front with several goals",
     )
     rounds: int | None = Field(
-        None, ge=0, le=MOST_ROUNDS, description="how often each is measured; when left out 5, 3 with several goals, 0 where answers are exact"
+        None,
+        ge=0,
+        le=MOST_ROUNDS,
+        description="how often each is measured; when left out 5, 3 with several goals, 0 where answers are exact",
     )
     simplify: bool = Field(True, description="before the final, measure which of the winner's changes the gain does not need")
 

@@ -271,7 +271,7 @@ def _rules(workload: Workload, given: list[str]) -> Iterator[Fault]:
         for rule in template.faults:
             yield fault(field, rule)
     for name in workload.env:
-        if not _NAME.fullmatch(name):
+        if not (_NAME.fullmatch(name) and name.isascii()):  # a shell takes no others
             yield fault(f"env.{name}", "the name of a variable is made of letters, digits and underscores")
     for name, source in workload.metrics.items():
         if name not in ("", "*") and not _NAME.fullmatch(name):

@@ -106,9 +106,8 @@ def namer(default: Config, knobs: Iterable[KnobNote] = ()) -> Callable[[Config],
 
 def _changes(found: Sequence[Difference]) -> str:
     # A knob that is not used any more follows from the others, so it is named only where nothing else is.
-    set_to = [shorten(f"{one.knob}={one.after}", NAME_CHARS) for one in found if not one.best_absent] or [
-        f"without {one.knob}" for one in found
-    ]
+    set_to = [shorten(f"{one.knob}={one.after}", NAME_CHARS) for one in found if not one.best_absent]
+    set_to = set_to or [f"without {one.knob}" for one in found]
     length = 0
     for count, text in enumerate(set_to):
         length += len(text) + 2

@@ -14,11 +14,12 @@ from autoscout.core.trial import Fidelity
 from autoscout.report.contributions import Contribution
 from autoscout.report.front import Front, Standing
 from autoscout.report.importance import Importance
-from autoscout.report.labels import one_line
+from autoscout.report.labels import one_line, shorten
 from autoscout.report.price import mark
 from autoscout.report.summary import Summary
 from autoscout.report.verdict import Side, Verdict
 
+_VALUE_CHARS = 80  # of a knob's value; files and pages have the whole
 _MARKS = {"better": "green", "worse": "red"}
 _STANDINGS = {Standing.ON_FRONT: "green", Standing.UNSURE: "yellow", Standing.DOMINATED: "red"}
 _COLOURS = {Verdict.GAIN: "green", Verdict.NO_GAIN: "yellow", Verdict.WORSE: "yellow", Verdict.NONE: "red"}
@@ -121,7 +122,8 @@ def changes_table(summary: Summary, contributions: Sequence[Contribution] = ()) 
         table.add_column(name, overflow="fold")
     for change in summary.changes:
         worth = [known.get(change.knob, "")] if known else []
-        cells = (change.knob, change.before, change.after, change.unit, *worth, one_line(change.help, 60))
+        values = (shorten(text, _VALUE_CHARS) for text in (change.before, change.after))
+        cells = (change.knob, *values, change.unit, *worth, one_line(change.help, 60))
         table.add_row(*map(Text, cells))
     return table
 

@@ -143,6 +143,19 @@ def test_report_says_whether_the_study_is_finished(here: Path, capfd: pytest.Cap
         assert json.loads(capfd.readouterr().out)["stop"] is None
 
 
+def test_a_result_whose_files_cannot_be_written_is_shown_all_the_same(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert call("tune", campaign(here)) == 0
+    folder = here / "autoscout_results" / "numbers"
+    (folder / "best").rename(folder / "kept")
+    (folder / "report.html").unlink()
+    (folder / "report.html").mkdir()  # a page cannot take the place of a folder
+    capfd.readouterr()
+    assert call("report", folder, "--json") == 2
+    said = capfd.readouterr()
+    assert json.loads(said.out)["verdict"] == "gain"
+    assert "report.html: results cannot be written" in said.err
+
+
 def test_no_gain_hands_over_the_default(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = campaign(here, space={"knobs": {"x": {"range": [0, 5], "default": 3}, "y": {"range": [0, 3], "default": 1}}})
     assert call("tune", path, "--json") == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import subprocess
@@ -115,6 +116,18 @@ def test_a_configuration_that_asks_for_too_much_is_invalid_once_something_ran(ex
     assert "999" in measured.reason
     with pytest.raises(LaunchError, match="999"):
         profiler(executor, Script(resources=Resources(gpus=999))).evaluate([proposal(1)])
+
+
+def test_a_full_disk_is_nobodys_configuration(executor: LocalExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+    measuring = profiler(executor, Script())
+    assert measuring.evaluate([proposal(1)])[0].ok
+
+    def full(*_: object) -> Path:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("autoscout.execute._shared.supervisor.client.make_folder", full)
+    with pytest.raises(LaunchError, match=r"trials: the folder of a launch cannot be written: No space left.*continues where it was"):
+        measuring.evaluate([proposal(2)])
 
 
 def test_what_a_shell_does_not_find_was_not_started_either(executor: LocalExecutor) -> None:

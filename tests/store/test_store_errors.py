@@ -207,6 +207,20 @@ def test_a_read_only_store(open_folder: Path) -> None:
         SqlStore(path).open(record())
 
 
+def test_a_store_in_a_folder_that_cannot_be_written_can_be_read(open_folder: Path) -> None:
+    (open_folder / "a b%20#?").mkdir()
+    path = open_folder / "a b%20#?" / "store.db"
+    with SqlStore(path) as store:
+        store.open(record())
+        store.append("study", [trial(1)])
+    path.chmod(0o444)
+    path.parent.chmod(0o555)
+    with _as_nobody(), SqlStore(path, create=False) as store:
+        assert [len(batch) for batch in store.batches("study")] == [1]
+        with pytest.raises(StoreError, match="read-only"):
+            store.append("study", [trial(2)])
+
+
 def test_a_read_only_journal(open_folder: Path) -> None:
     journal = open_folder / "trials.jsonl"
     journal.touch()

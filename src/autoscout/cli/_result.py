@@ -5,14 +5,26 @@ from __future__ import annotations
 import shlex
 
 from autoscout.cli import _options as options
-from autoscout.core.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, EXIT_OK
+from autoscout.core.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, EXIT_OK, StoreError
 from autoscout.report.text import render
 from autoscout.study.budget import Stop
 from autoscout.study.outcome import Outcome
-from autoscout.study.publish import compare_predictions, facts
+from autoscout.study.publish import compare_predictions, facts, publish
 
 MORE = {Stop.TRIALS: " --max-trials N", Stop.WALL: " --budget TIME", Stop.COST: " --max-cost TIME"}
 """What a study that used up its budget must be given to be resumed."""
+
+
+def publish_and_show(outcome: Outcome, *, as_json: bool) -> bool:
+    """Write the files of a study and show its result, which is shown also where they cannot be written; returns whether they were."""
+    try:
+        outcome, unwritten = publish(outcome), None
+    except StoreError as error:
+        unwritten = error
+    show_outcome(outcome, as_json=as_json)
+    for fault in unwritten.faults if unwritten else ():
+        options.errors.print(f"autoscout: {fault}", style="red", markup=False, highlight=False, soft_wrap=True)
+    return unwritten is None
 
 
 def show_outcome(outcome: Outcome, *, as_json: bool) -> None:
@@ -36,7 +48,8 @@ def show_outcome(outcome: Outcome, *, as_json: bool) -> None:
         lines.append(f"run it:  {folder.best / 'run.sh'}")
     if summary.front:
         lines.append(f"front:   {folder.front}/: {', '.join(point.name for point in summary.front.handed_over)}")
-    lines.append(f"report:  {folder.page}")
+    if folder.page.exists():
+        lines.append(f"report:  {folder.page}")
     if outcome.stop is not Stop.EXHAUSTED:
         more = MORE.get(outcome.stop, "") if outcome.stop else ""
         lines.append(f"resume:  autoscout resume {shlex.quote(str(folder.path))}{more}")

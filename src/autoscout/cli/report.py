@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from autoscout.cli import _options as options
-from autoscout.cli._result import show_outcome
+from autoscout.cli._result import publish_and_show
+from autoscout.core.errors import EXIT_BAD_INPUT
 from autoscout.report.sweep import sweep_files
 from autoscout.study.assemble import look
 from autoscout.study.folder import Folder
-from autoscout.study.publish import publish
 from autoscout.study.setup import prepare
 
 
@@ -26,10 +26,11 @@ def report(
     home = Folder(folder)
     home.spec()
     setup = prepare(options.load(str(home.campaign), options.given(store=store)))
-    outcome = publish(look(setup, home))
+    outcome = look(setup, home)
     if sweep_dir is not None:
         for name, text in sweep_files(outcome.inside, setup.space.knobs.values()).items():
             path = sweep_dir / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-    show_outcome(outcome, as_json=as_json)
+    if not publish_and_show(outcome, as_json=as_json):
+        raise typer.Exit(EXIT_BAD_INPUT)

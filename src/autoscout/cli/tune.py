@@ -16,10 +16,10 @@ import yaml
 
 from autoscout.cli import _options as options
 from autoscout.cli._options import given
-from autoscout.cli._result import exit_code, show_outcome
+from autoscout.cli._result import exit_code, publish_and_show
 from autoscout.common.document import load_json
 from autoscout.common.text import plural
-from autoscout.core.errors import Fault
+from autoscout.core.errors import EXIT_BAD_INPUT, Fault
 from autoscout.core.origin import By, Origin
 from autoscout.core.protocols import Evaluator
 from autoscout.core.trial import Fidelity, Proposal
@@ -30,7 +30,6 @@ from autoscout.study.assemble import build_executor, build_searcher, run
 from autoscout.study.campaign import Campaign
 from autoscout.study.folder import DEFAULT, Folder
 from autoscout.study.outcome import Outcome
-from autoscout.study.publish import publish
 from autoscout.study.setup import Setup, prepare
 from autoscout.study.start import StartingPoint
 
@@ -160,13 +159,12 @@ def start(setup: Setup, folder: Folder, *, as_json: bool, show_file: bool = Fals
     with interruptible() as attach:  # the report included: an impatient third Ctrl-C must not cost it
         with watch(setup) as progress:
             outcome = run(setup, folder, start=known, observer=progress, attach=attach)
-        outcome = publish(outcome)
-        show_outcome(outcome, as_json=as_json)
+        written = publish_and_show(outcome, as_json=as_json)
     if outcome.summary.answer is None and outcome.inside:
         fix = f"Logs are in {folder.path / 'trials'}. When fixed, try `autoscout profile`, and start afresh with another --experiment-name"
         fault = Fault(where=str(folder.path), rule=f"no configuration worked: {_why(outcome)}", fix=fix)
         options.errors.print(f"autoscout: {fault}", style="red", markup=False, highlight=False, soft_wrap=True)
-    raise typer.Exit(exit_code(outcome))
+    raise typer.Exit(exit_code(outcome) if written else EXIT_BAD_INPUT)
 
 
 def _why(outcome: Outcome) -> str:

@@ -76,6 +76,7 @@ class Completed:
     out_of_memory: bool = False  # killed for memory, by the limit or by the kernel
     cancelled: bool = False
     conditions: Mapping[str, float] = field(default_factory=dict)  # contention seen: cpu_pressure, cpu_share, ...
+    cannot_start: bool = False  # nothing can, whatever the configuration: the disk of its machine is full or closed to us
     disturbed_by: tuple[Tenant, ...] = ()  # others who held much of its GPUs' memory: a failure may be theirs
     folder: str = ""  # where its files and logs lie, if anywhere
     machine: str = ""  # where it ran; empty for this machine

@@ -261,6 +261,9 @@ class Profiler:
         reason = not_started(completed)
         if reason and completed.disturbed_by:
             raise self._no_room(reason)
+        if completed.cannot_start:
+            fix = "Make room or make it writable, then run the same command again: it continues where it was"
+            raise LaunchError(Fault(where=self._task.system, rule=reason, fix=fix))
         if reason:
             with self._lock:
                 self._accepted -= 1

@@ -8,6 +8,7 @@ import sqlite3
 import weakref
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError
@@ -69,10 +70,19 @@ def _sqlite(path: Path, create: bool) -> Engine:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise translate_os(error, str(path.parent)) from error
-    engine = create_engine(URL.create("sqlite", database=where), max_overflow=-1)
+    url = URL.create("sqlite", database=where)
+    if not create and _is_archive(path):
+        url = URL.create("sqlite", database=f"file:{quote(where)}", query={"immutable": "1", "uri": "true"})
+    engine = create_engine(url, max_overflow=-1)
     event.listen(engine, "connect", _set_up_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _is_archive(path: Path) -> bool:
+    """Whether a store can only be read: SQLite opens it then without the two files that it keeps next to one in use."""
+    writable = os.access(path.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+    return not writable and not path.with_name(f"{path.name}-wal").exists()
 
 
 def _set_up_sqlite(connection: sqlite3.Connection, _record: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import selectors
@@ -34,6 +35,9 @@ MARK = "AUTOSCOUT_JOB"
 PACKAGE = Path(__file__).parents[3]  # the folder `autoscout`
 SUPERVISES = "AUTOSCOUT_SUPERVISES"
 """Environment variable of the supervisor itself, with the mark of its trial."""
+
+CLOSED = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
+"""What a disk answers that takes nothing more from us."""
 
 STUCK_S = 60.0  # a supervisor that is overdue by this many seconds is taken for dead
 
@@ -118,6 +122,15 @@ class Supervised:
         sweep_orphans()
         if self._stopped:
             return Completed(returncode=None, cancelled=True)
+        try:
+            return self._run()
+        except OSError as error:
+            if error.errno not in CLOSED:
+                raise
+            reason = f"{self._settings.folder}: the folder of a launch cannot be written: {error.strerror}"
+            return Completed(returncode=None, error=reason, cannot_start=True)
+
+    def _run(self) -> Completed:
         folder = make_folder(self._settings.folder, self._launch.name)
         added = {FOLDER_VARIABLE: str(folder), **self._extra}
         added |= {name: expand(value, folder) for name, value in self._launch.env.items()}

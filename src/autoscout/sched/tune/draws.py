@@ -140,3 +140,15 @@ def stressed(future: Future, capacity: float) -> Future | None:
     speed = min(MOST_SPEED, FULL / max(load, 1e-9))
     moved = replace(jobs, submit_s=future.at_s + (jobs.submit_s - future.at_s) / speed)
     return replace(future, arrivals=moved, words=f"{future.words}, {speed:.2f} times as fast")
+
+
+def reordered(future: Future, by_s: float) -> Future:
+    """The same future begun at another of its moments: what came in the first `by_s` seconds comes last."""
+    jobs = future.arrivals
+    length = float(jobs.submit_s[-1]) - future.at_s if len(jobs) else 0.0
+    if length <= 0:
+        return future
+    submit = future.at_s + (jobs.submit_s - future.at_s - by_s) % length
+    order = np.argsort(submit, kind="stable")
+    arrivals = replace(jobs.take(order), submit_s=submit[order])
+    return replace(future, arrivals=arrivals, words=f"{future.words}, begun {by_s / DAY_S:.1f} days into them")

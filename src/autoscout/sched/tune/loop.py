@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import math
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,14 +26,16 @@ from autoscout.sched.snapshot import Snapshot
 from autoscout.sched.tune.aggregate import Aggregator
 from autoscout.sched.tune.case import Case
 from autoscout.sched.tune.causal.model import CausalModel
-from autoscout.sched.tune.draws import Draw, LastHour, Predicted, Truth, View, believed, past_days, stressed
+from autoscout.sched.tune.draws import Draw, LastHour, Predicted, Truth, View, believed, past_days, reordered, stressed
 from autoscout.sched.tune.futures import Builder, Future, Hopeless, Question, outcome
 from autoscout.sched.tune.measures import INTERMEDIATE, Before, measures
 from autoscout.sched.tune.modes import OURS, Mode
 from autoscout.sched.tune.search import Found, search
 
+Vector = NDArray[np.float64]
 HISTORY_S = 2 * DAY_S  # of past trace below which nothing is tuned on it
 ALIKE = 0.99  # settings that are this good next to the best count as equally good on the past week: half of what is noise there
+ORDERS = 7  # of the days of the past week, all but the first of which new settings are proven on
 ROOM = 1.001  # nothing is looked for where no settings can gain as much: the rounds of a scheduler alone make that difference
 
 
@@ -245,7 +248,8 @@ class Loop:
             return self._default
         calm, found = self._once(("history", mode.start_trials), lambda: self._tuned_once([past], view))
         busier = stressed(past, case.cluster.gpus) if mode.start == "stressed" else None
-        return found.best if busier is None else self._steady(calm, found, busier, view)
+        best = found.best if busier is None else self._steady(calm, found, busier, view)
+        return best if self._proven(self._default, best, past, view, mode.least_gain) else self._default
 
     def _once(self, key: Hashable, make: Callable[[], Any]) -> Any:
         value, seconds = self._shared.once((key, self._mode.predictor, self._seed), make)
@@ -303,6 +307,26 @@ class Loop:
                 return search(self._space, ask, self._objective(busy), start, options, first=first[place + 1 :]).best
         return tuned.best
 
+    def _proven(self, old: Config, new: Config, past: Future | None, view: View, least: float) -> bool:
+        """Whether new settings are at least so many times better than old ones on weeks that they were not chosen on.
+
+        Of many settings the best on some futures is flattered by them: where a scheduler never preempts, one long job that starts at the
+        wrong moment decides more than most knobs. So the mean gain less its standard error counts. Jobs must not take longer than under
+        the published default where that is a condition, by more than such an error.
+        """
+        if not self._mode.checked or new == old or past is None:
+            return True
+        length = view.at_s - past.at_s
+        weeks = [reordered(past, length * part / ORDERS) for part in range(1, ORDERS)]
+        weeks += [busier for week in weeks if (busier := stressed(week, self._case.cluster.gpus)) is not None]
+        question = self._question(weeks, view, self._default)
+        try:
+            gain, error = _mean(self._gains(question, old, new))
+            time, time_error = _mean(self._gains(question, self._default, new, "time_s"))
+        except (Infeasible, Hopeless):
+            return False
+        return gain - error >= math.log(least) and (self._case.goal == "time" or time + time_error >= 0)
+
     def _learn(self, past: Future, view: View) -> None:
         """The offline phase of the causal model: random settings on a day of the past."""
         assert self._model is not None
@@ -356,7 +380,8 @@ class Loop:
                 words = f"{words}; not compared: {error}"
         if found is not None:
             predicted = case.gain(found.start[case.metric], found.metrics[case.metric])
-            if found.best != config and self._accepted(question, config, found.best, predicted, watching):
+            accepted = found.best != config and self._accepted(question, config, found.best, predicted, watching)
+            if accepted and (not mode.checked or self._proven(config, found.best, self._past(view), view, ALIKE)):
                 chosen = found.best
                 contributions = self._contributions(question, config, chosen)
         wanted = float(view.snapshot.jobs.gpus.sum())
@@ -377,10 +402,17 @@ class Loop:
         )
 
     def _accepted(self, question: Question, old: Config, new: Config, predicted: float, watching: bool) -> bool:
-        case, mode = self._case, self._mode
-        gains = [case.gain(one[case.metric], other[case.metric]) for one, other in zip(question.each[old], question.each[new], strict=True)]
+        mode = self._mode
         needed = mode.watch_gain if watching else mode.least_gain
-        return predicted >= needed and float(np.mean([gain > 0.999 for gain in gains])) >= mode.least_share
+        return predicted >= needed and float(np.mean(self._gains(question, old, new) > 0.999)) >= mode.least_share
+
+    def _gains(self, question: Question, old: Config, new: Config, metric: str = "") -> Vector:
+        """How many times better the goal, or another metric, is with new settings, future by future."""
+        question(old), question(new)
+        rows = zip(question.each[old], question.each[new], strict=True)
+        if metric == "time_s":
+            return np.asarray([one[metric] / other[metric] for one, other in rows])
+        return np.asarray([self._case.gain(one[self._case.metric], other[self._case.metric]) for one, other in rows])
 
     def _contributions(self, question: Question, old: Config, new: Config) -> dict[str, float]:
         """How many times worse the new settings would be with each change taken back."""
@@ -413,6 +445,12 @@ class Loop:
         return [*decisions[:-1], replace(last, realised=self._case.gain(rows[0], rows[1]))]
 
 
+def _mean(gains: Vector) -> tuple[float, float]:
+    """The mean of the logarithms, and its standard error."""
+    logs = np.log(gains)
+    return float(logs.mean()), float(logs.std(ddof=1) / math.sqrt(len(logs)))
+
+
 def _before(result: Result, at_s: float) -> Before:
     ended = result.ended
     return Before(
@@ -426,6 +464,6 @@ def _before(result: Result, at_s: float) -> Before:
 
 def _lost(decisions: Sequence[Decision], at_s: float) -> bool:
     """Whether the changes of the last week, three at least, did not gain."""
-    recent: NDArray[np.float64] = np.asarray([each.realised for each in decisions if each.changed and each.at_s >= at_s - WEEK_S])
+    recent: Vector = np.asarray([each.realised for each in decisions if each.changed and each.at_s >= at_s - WEEK_S])
     known = recent[np.isfinite(recent)]
     return len(known) >= 3 and float(np.prod(known)) <= 1.0

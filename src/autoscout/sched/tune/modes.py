@@ -40,6 +40,7 @@ class Mode:
         aggregate: Whether similar jobs are merged.
         least_gain: Change only when the mean cost over the futures falls by at least this factor.
         least_share: And when it does not rise on at least this share of the futures.
+        checked: Whether new settings must also prove themselves on the week behind with its days in other orders, as it was and busier.
         watch_s: Look again in between, every so many seconds; 0: never.
         watch_gain: The factor that a change in between needs.
         gives_up: Stop changing for a week when the changes of the last one did not gain.
@@ -60,6 +61,7 @@ class Mode:
     aggregate: bool = False
     least_gain: float = 1.0
     least_share: float = 0.0
+    checked: bool = False
     watch_s: float = 0.0
     watch_gain: float = 1.1
     gives_up: bool = False
@@ -113,6 +115,7 @@ MODES = {
         horizon_s=DAY_S,
         least_gain=1.015,
         least_share=0.75,
+        checked=True,
         gives_up=True,
     ),
     "future-oracle": Mode(

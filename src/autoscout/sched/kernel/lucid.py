@@ -42,6 +42,7 @@ LUCID = record(
     "ticks",  # 1: time advances in whole seconds and a job leaves one second after its work is done
     "memory_limit_mb",
     "score_limit",  # packing allowed up to this sum of scores; negative: off
+    "smallest_gpus",  # of all jobs
     "estimate_factor",
     "quiet_jobs",  # packing pauses while no more jobs are expected per ten minutes; negative: never
     "pack_gpus",
@@ -271,11 +272,16 @@ def _end_due(packing: Packing, now: float, option: Record, log: Log, due: Index)
 @jit
 def _insert(queue: Index, waiting: int, job: Records, j: int) -> int:
     """Keep the queue sorted by estimate x GPUs; equals by arrival."""
-    p = waiting - 1
-    while p >= 0 and job[queue[p]].rank_key > job[j].rank_key:
-        queue[p + 1] = queue[p]
-        p -= 1
-    queue[p + 1] = j
+    low, high = 0, waiting
+    while low < high:
+        middle = (low + high) >> 1
+        if job[queue[middle]].rank_key > job[j].rank_key:
+            high = middle
+        else:
+            low = middle + 1
+    for p in range(waiting, low, -1):
+        queue[p] = queue[p - 1]
+    queue[low] = j
     return waiting + 1
 
 
@@ -315,30 +321,29 @@ def _serve(packing: Packing, waiting: int, now: float, may_pack: bool, option: R
     """Walk the queue: join a partner, or take free GPUs. While packing pauses nobody overtakes."""
     job, queue = packing.job, packing.queue
     ticks = option.ticks > 0
-    kept = 0
-    stopped = False
+    kept = at = 0
     hopeless = np.inf  # a size that failed this time: no larger job fits either
-    for i in range(waiting):
-        j = queue[i]
-        started = False
-        if not stopped:
-            r = _partner_for(packing, j, option) if may_pack else -1
-            if r >= 0:
-                _join(packing, j, r, now, ticks)
-                started = True
-            elif job[j].gpus < hopeless and place(job, j, packing.node, packing.common, True, packing.ledger):
-                _begin_alone(packing, j, now, ticks)
-                if packing.common.logging > 0:
-                    log = note(log, now, j, job[j].gpus, packing.ledger, 1.0)
-                started = True
-            else:
-                if job[j].kind < 0:
-                    hopeless = min(hopeless, job[j].gpus)
-                stopped = not may_pack
-        if not started:
+    while at < waiting and (hopeless > option.smallest_gpus or (may_pack and option.score_limit >= 0)):
+        j = queue[at]
+        at += 1
+        r = _partner_for(packing, j, option) if may_pack else -1
+        if r >= 0:
+            _join(packing, j, r, now, ticks)
+        elif job[j].gpus < hopeless and place(job, j, packing.node, packing.common, True, packing.ledger):
+            _begin_alone(packing, j, now, ticks)
+            if packing.common.logging > 0:
+                log = note(log, now, j, job[j].gpus, packing.ledger, 1.0)
+        else:
             queue[kept] = j
             kept += 1
-    return kept, log
+            if not may_pack:
+                break
+            if job[j].kind < 0:
+                hopeless = min(hopeless, job[j].gpus)
+    if kept < at:
+        for i in range(at, waiting):
+            queue[kept + i - at] = queue[i]
+    return waiting - at + kept, log
 
 
 @jit
@@ -400,6 +405,10 @@ def run_lucid(
     """
     option, common, cluster = settings[0], options[0], clusters[0]
     jobs = len(job)
+    if jobs > 0:
+        option.smallest_gpus = job["gpus"].min()
+        if 2.0 * profile["score"].min() > option.score_limit:  # no pair may share: nobody need look for a partner
+            option.score_limit = -1.0
     queue, due_jobs = np.empty(jobs, np.int64), np.empty(jobs, np.int64)
     partners = new_partners(job, option.pack_gpus, cluster.capacity + (scaling.shape[0] + 1) * option.pack_gpus)
     started = np.zeros(1, np.int64)

@@ -16,6 +16,7 @@ from autoscout.sched.schedulers.tiresias import Tiresias
 from autoscout.sched.trace import Trace
 from autoscout.sched.tune.assess import Assessment, assess
 from autoscout.sched.tune.case import Case, last_window
+from autoscout.sched.tune.draws import reordered
 from autoscout.sched.tune.explain import causes, moment, trust, why
 from autoscout.sched.tune.loop import Course, Decision, Loop, Shared
 from autoscout.sched.tune.modes import MODES, Mode
@@ -126,6 +127,38 @@ def test_a_start_that_fails_when_more_jobs_come_is_not_taken() -> None:
     tuned = Found(best=restless, metrics=known, start=known, runs=((default, known), (restless, known)), rejected=0, frozen={})
     faster = replace(past.arrivals, submit_s=past.at_s + (past.arrivals.submit_s - past.at_s) / 3)
     assert loop._steady(calm, tuned, replace(past, arrivals=faster), view) != restless
+
+
+def test_settings_must_prove_themselves_on_weeks_that_they_were_not_chosen_on() -> None:
+    loop = Loop(case(), small("default"), "default", 1)
+    loop._session.step(case().from_s)
+    view, default = loop._view(), case().space.default()
+    past = loop._past(view)
+    assert past is not None
+    good = Loop(case(), small("fixed-oracle"), "fixed-oracle", 1).run().start
+    assert good != default
+    assert loop._proven(default, good, past, view, 1.0)
+    assert not loop._proven(good, default, past, view, 1.0)
+    assert not loop._proven(default, good, past, view, 50.0)
+    assert loop._proven(good, good, past, view, 50.0), "nothing changes"
+    unchecked = Loop(case(), replace(small("default"), checked=False), "default", 1)
+    assert unchecked._proven(good, default, past, view, 1.0)
+
+
+def test_a_week_in_another_order_has_the_same_jobs() -> None:
+    loop = Loop(case(), small("default"), "default", 1)
+    loop._session.step(case().from_s)
+    past = loop._past(loop._view())
+    assert past is not None
+    other = reordered(past, 0.5 * DAY_S)
+    one, two = past.arrivals, other.arrivals
+    assert sorted(one.job_id.tolist()) == sorted(two.job_id.tolist())
+    assert two.gpu_seconds == pytest.approx(one.gpu_seconds)
+    assert np.all(np.diff(two.submit_s) >= 0)
+    assert two.submit_s[0] >= past.at_s
+    assert two.submit_s[-1] <= one.submit_s[-1]
+    early = set(one.between(-np.inf, past.at_s + 0.5 * DAY_S).job_id.tolist())
+    assert set(two.job_id.tolist()[-len(early) :]) == early
 
 
 @pytest.mark.parametrize("name", ["default", "paper", "future-oracle"])

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -119,3 +123,26 @@ def test_setting_out_from_a_copy_is_setting_out_from_the_snapshot(scheduler: str
         except (Infeasible, Hopeless):
             continue
     assert len(asked.each) >= 3
+
+
+def test_a_configuration_that_is_worse_on_too_many_futures_is_not_tried_on_the_rest() -> None:
+    futures = [future(seed) for seed in range(4)]
+    asked = replace(question(*futures), least_share=0.75)
+    slow = _slower(futures)
+    with pytest.raises(Hopeless):
+        asked(slow)
+    assert asked.simulations == len(futures) + 2, "the reference on all, the other until it has lost on two of four"
+    assert slow not in asked.each
+    whole = asked(slow, whole=True)
+    assert whole["time_s"] > asked(DEFAULT)["time_s"]
+    assert len(asked.each[slow]) == len(futures)
+
+
+def _slower(futures: Sequence[Future]) -> Config:
+    """Settings that are worse than the default on every future."""
+    draw = stream(3, "samples")
+    while True:
+        config = Tiresias.space(CLUSTER).sample(draw)
+        with contextlib.suppress(Hopeless):
+            if min(question(*futures).gains(config, DEFAULT, "time_s")) > 1.01:
+                return config

@@ -12,6 +12,7 @@ from autoscout.core.task import Direction, Limit, Objective
 from autoscout.sched.cluster import Cluster
 from autoscout.sched.generate.arrivals import DAY_S, WEEK_S
 from autoscout.sched.trace import Trace
+from autoscout.sched.tune.measures import gain
 from autoscout.space import Space
 
 GOALS = ("time", "fair")
@@ -69,8 +70,7 @@ class Case:
 
     def gain(self, before: float, after: float) -> float:
         """How many times better the goal's metric is after a change."""
-        worse, better = (before, after) if self.goal == "time" else (after, before)
-        return worse / better if better > 0 else 1.0
+        return gain(self.metric, before, after)
 
     @property
     def metric(self) -> str:

@@ -18,17 +18,18 @@ from autoscout.sched.scheduler import Scheduler
 from autoscout.sched.session import Session
 from autoscout.sched.snapshot import Snapshot
 from autoscout.sched.trace import Trace
-from autoscout.sched.tune.measures import Before, measures
+from autoscout.sched.tune.measures import Before, gain, measures
 
 Vector = NDArray[np.float64]
 SAMPLE = 2_000  # services of past jobs that a scheduler with an index over them is given
 PATIENCE = np.asarray([2.0, 4.0, 8.0, 16.0])
 """Times the decisions of the first configuration at which it is looked whether another one can still win; the last: given up."""
+SAME = 0.999  # times better: as good as before, but for rounds and ticks
 FEWEST = 1_000  # decisions that count for the first configuration at least
 
 
 class Hopeless(Exception):  # noqa: N818 - a signal, not an error
-    """A configuration was not simulated to the end because it cannot be the best any more.
+    """A configuration was not simulated to the end because it cannot be chosen any more.
 
     Args:
         least_s: What its mean time in the system is at least.
@@ -91,7 +92,8 @@ class Question:
     """How does a configuration do on these futures? The same ones for every configuration; metrics are means over them.
 
     With a `reference`, times are first divided by its own on the same future, so that a busy future does not count for more than a quiet
-    one; the means are then given in its seconds again.
+    one; the means are then given in its seconds again. With a `least_share`, a configuration that is worse than the reference on too many
+    futures is not simulated on the rest.
 
     A configuration under which jobs are stopped and started all the time takes many times the decisions of others. When a run has taken
     twice those of the first configuration, it ends if what has happened so far already costs more than the best one's whole run.
@@ -102,22 +104,29 @@ class Question:
     build: Builder
     fair: bool = False
     reference: Config | None = None
+    least_share: float = 0.0
     each: dict[Config, list[dict[str, float]]] = field(default_factory=dict)  # metrics future by future, of all that were asked
     _first: list[float] = field(default_factory=list)  # decisions of the first configuration on each future
     _begun: dict[int, Session] = field(default_factory=dict)  # by future: where all configurations set out from
+    _runs: list[int] = field(default_factory=lambda: [0])
     stopped: list[float] = field(default_factory=list)  # of configurations that could not win any more: the least they would have cost
 
-    def __call__(self, config: Config) -> dict[str, float]:
+    def __call__(self, config: Config, *, whole: bool = False) -> dict[str, float]:
         """Mean metrics.
+
+        Args:
+            config: Which configuration.
+            whole: Simulate it on all futures, also when it is worse than the reference on many.
 
         Raises:
             Infeasible: jobs never end.
-            Hopeless: the configuration cannot be the best any more; for a goal other than time, it took far too long to say.
+            Hopeless: the configuration cannot be the best any more, or is worse than the reference on too many futures; for a goal other
+                than time, it took far too long to say.
             ConfigError: the scheduler refuses the configuration.
         """
         if self.reference is not None:
             self._rows(self.reference)  # before all others
-        rows = self._rows(config)
+        rows = self._rows(config, whole=whole)
         names = [name for name in rows[0] if all(name in row for row in rows)]
         found = {name: float(np.mean([row[name] for row in rows])) for name in names}
         found["time_s"] = self._mean_s([row["time_s"] for row in rows])
@@ -141,20 +150,45 @@ class Question:
             return 1.0 / max(float(np.mean([row["fair_share"] for row in rows])), 1e-9)
         return self._mean_s([row["time_s"] for row in rows]) / max(self._mean_s([row["work_s"] for row in rows]), 1e-9)
 
-    def _rows(self, config: Config) -> list[dict[str, float]]:
+    def _rows(self, config: Config, *, whole: bool = False) -> list[dict[str, float]]:
         if config in self.each:
             return self.each[config]
         rows: list[dict[str, float]] = []
         for number, future in enumerate(self.futures):
             trial = FutureRun(future, self._session(number, self.build(config)))
+            self._runs[0] += 1
             if number >= len(self._first):
                 trial.run()
                 self._first.append(trial.decisions)
             else:
                 self._run(trial, [row["time_s"] for row in rows])
             rows.append(trial.metrics(fair=self.fair))
+            if not whole:
+                self._check(rows)
         self.each[config] = rows
         return rows
+
+    def _check(self, rows: list[dict[str, float]]) -> None:
+        """Whether a configuration may still be chosen after its first futures.
+
+        Raises:
+            Hopeless: it is worse than the reference on too many of them.
+        """
+        base = self.each.get(self.reference) if self.reference is not None else None
+        if base is None:
+            return
+        goal = "fair_share" if self.fair else "time_s"
+        worse = sum(gain(goal, one[goal], row[goal]) <= SAME for one, row in zip(base, rows, strict=False))
+        if worse > (1 - self.least_share) * len(base):
+            least_s = self._mean_s([*(row["time_s"] for row in rows), *(one["work_s"] for one in base[len(rows) :])])
+            self.stopped.append(least_s)
+            raise Hopeless(least_s)
+
+    def gains(self, old: Config, new: Config, objective: str) -> Vector:
+        """How many times better an objective is with another configuration, future by future."""
+        self(old, whole=True), self(new, whole=True)
+        rows = zip(self.each[old], self.each[new], strict=True)
+        return np.asarray([gain(objective, one[objective], other[objective]) for one, other in rows])
 
     def _session(self, number: int, scheduler: Scheduler) -> Session:
         """The beginning of a future, with another scheduler in charge."""
@@ -189,8 +223,8 @@ class Question:
 
     @property
     def simulations(self) -> int:
-        """How many runs that took; of a configuration that was stopped, one."""
-        return sum(len(rows) for rows in self.each.values()) + len(self.stopped)
+        """How many runs that took, those that were stopped on the way included."""
+        return self._runs[0]
 
 
 class FutureRun:

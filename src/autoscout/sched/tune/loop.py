@@ -321,8 +321,8 @@ class Loop:
         weeks += [busier for week in weeks if (busier := stressed(week, self._case.cluster.gpus)) is not None]
         question = self._question(weeks, view, self._default)
         try:
-            gain, error = _mean(self._gains(question, old, new))
-            time, time_error = _mean(self._gains(question, self._default, new, "time_s"))
+            gain, error = _mean(question.gains(old, new, self._case.metric))
+            time, time_error = _mean(question.gains(self._default, new, "time_s"))
         except (Infeasible, Hopeless):
             return False
         return gain - error >= math.log(least) and (self._case.goal == "time" or time + time_error >= 0)
@@ -339,13 +339,14 @@ class Loop:
 
     # ---------------------------------------------------------------------------------------------------------------- one decision
 
-    def _question(self, futures: Sequence[Future], view: View, reference: Config | None = None) -> Question:
+    def _question(self, futures: Sequence[Future], view: View, reference: Config | None = None, least_share: float = 0.0) -> Question:
         case = self._case
         build, fair = self._builder(view.at_s), case.goal == "fair"
-        return Question(futures=list(futures), cluster=case.cluster, build=build, fair=fair, reference=reference)
+        given = {"cluster": case.cluster, "build": build, "fair": fair}
+        return Question(futures=list(futures), **given, reference=reference, least_share=least_share)
 
     def _objective(self, question: Question) -> Any:
-        needed = question(self._default)["time_s"] if self._case.goal == "fair" else 0.0
+        needed = question(self._default, whole=True)["time_s"] if self._case.goal == "fair" else 0.0
         return self._case.objective(needed)
 
     def _draw(self, seed: int) -> Draw:
@@ -366,7 +367,7 @@ class Loop:
             merge = Aggregator(node_gpus=max(group.gpus for group in case.cluster.groups))
             futures = [merge(future) for future in futures]
         words = futures[0].words
-        question = self._question(futures, view, config if len(futures) > 1 else None)
+        question = self._question(futures, view, config if len(futures) > 1 else None, mode.least_share)
         chosen, predicted, found, contributions = config, 1.0, None, {}
         if all(future.jobs for future in futures):
             options = replace(mode.search, seed=seed_of(self._seed, "decision", int(view.at_s)) % 2**31)
@@ -380,8 +381,8 @@ class Loop:
                 words = f"{words}; not compared: {error}"
         if found is not None:
             predicted = case.gain(found.start[case.metric], found.metrics[case.metric])
-            accepted = found.best != config and self._accepted(question, config, found.best, predicted, watching)
-            if accepted and (not mode.checked or self._proven(config, found.best, self._past(view), view, ALIKE)):
+            enough = predicted >= (mode.watch_gain if watching else mode.least_gain)
+            if found.best != config and enough and (not mode.checked or self._proven(config, found.best, self._past(view), view, 1.0)):
                 chosen = found.best
                 contributions = self._contributions(question, config, chosen)
         wanted = float(view.snapshot.jobs.gpus.sum())
@@ -401,19 +402,6 @@ class Loop:
             contributions=contributions,
         )
 
-    def _accepted(self, question: Question, old: Config, new: Config, predicted: float, watching: bool) -> bool:
-        mode = self._mode
-        needed = mode.watch_gain if watching else mode.least_gain
-        return predicted >= needed and float(np.mean(self._gains(question, old, new) > 0.999)) >= mode.least_share
-
-    def _gains(self, question: Question, old: Config, new: Config, metric: str = "") -> Vector:
-        """How many times better the goal, or another metric, is with new settings, future by future."""
-        question(old), question(new)
-        rows = zip(question.each[old], question.each[new], strict=True)
-        if metric == "time_s":
-            return np.asarray([one[metric] / other[metric] for one, other in rows])
-        return np.asarray([self._case.gain(one[self._case.metric], other[self._case.metric]) for one, other in rows])
-
     def _contributions(self, question: Question, old: Config, new: Config) -> dict[str, float]:
         """How many times worse the new settings would be with each change taken back."""
         found = {}
@@ -425,7 +413,7 @@ class Loop:
                 continue
             back, metric = self._space.project(new, around), self._case.metric
             with contextlib.suppress(Infeasible, Hopeless):
-                found[name] = self._case.gain(question(back)[metric], question(new)[metric])
+                found[name] = self._case.gain(question(back, whole=True)[metric], question(new)[metric])
         return found
 
     # ------------------------------------------------------------------------------------------------------------------ looking back

@@ -101,6 +101,12 @@ def measures(result: Result, before: Before, weights: Vector | None = None, *, f
     return found
 
 
+def gain(objective: str, before: float, after: float) -> float:
+    """How many times better one of `OBJECTIVES` is after a change: times fall, shares rise."""
+    worse, better = (before, after) if objective == "time_s" else (after, before)
+    return worse / better if better > 0 else 1.0
+
+
 def ideal_s(submit_s: Vector, work_s: Vector, gpus: Vector, capacity: float) -> Vector:
     """How long each job would take if all were slowed alike: speed min(1, capacity / GPUs wanted by all who are there).
 

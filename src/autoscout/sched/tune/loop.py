@@ -340,10 +340,14 @@ class Loop:
     # ---------------------------------------------------------------------------------------------------------------- one decision
 
     def _question(self, futures: Sequence[Future], view: View, reference: Config | None = None, least_share: float = 0.0) -> Question:
-        case = self._case
-        build, fair = self._builder(view.at_s), case.goal == "fair"
-        given = {"cluster": case.cluster, "build": build, "fair": fair}
-        return Question(futures=list(futures), **given, reference=reference, least_share=least_share)
+        return Question(
+            futures=list(futures),
+            cluster=self._case.cluster,
+            build=self._builder(view.at_s),
+            fair=self._case.goal == "fair",
+            reference=reference,
+            least_share=least_share,
+        )
 
     def _objective(self, question: Question) -> Any:
         needed = question(self._default, whole=True)["time_s"] if self._case.goal == "fair" else 0.0

@@ -114,6 +114,14 @@ def test_a_command_that_fails_says_why(tmp_path: Path, argv: list[str], words: s
     assert words in found.reason
 
 
+def test_a_run_at_its_limit_tells_what_it_said_last(tmp_path: Path) -> None:
+    argv = [sys.executable, "-uc", "import time; print('waiting for the data'); time.sleep(600)"]
+    found = measured(run_trial(tmp_path / "a", {}, ranks=1, argv=argv, limit_s=4.0))
+    assert found.status is Status.TIMEOUT
+    assert found.reason == "still starting after 4 s; it said: waiting for the data"
+    assert "waiting for the data" in found.log_tail
+
+
 def test_a_script_that_reports_nothing_is_wrong(tmp_path: Path) -> None:
     found = measured(run_trial(tmp_path / "a", {}, ranks=0, argv=[sys.executable, "-c", "pass"]))
     assert found.status is Status.WRONG_OUTPUT

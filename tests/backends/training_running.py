@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +52,10 @@ SCRIPT = textwrap.dedent(
 )
 
 
-def run_trial(folder: Path, config: dict[str, Any], *, ranks: int = 2, own: bool = False, to_beat: str = "", **more: Any) -> Completed:
-    """Run the trial program in a folder, as an executor would."""
+def run_trial(
+    folder: Path, config: dict[str, Any], *, ranks: int = 2, own: bool = False, to_beat: str = "", limit_s: float = 0.0, **more: Any
+) -> Completed:
+    """Run the trial program in a folder, as an executor would; at its time limit it is told to stop."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "train.py").write_text(SCRIPT)
     given = {
@@ -78,13 +81,18 @@ def run_trial(folder: Path, config: dict[str, Any], *, ranks: int = 2, own: bool
     process = subprocess.Popen(
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
+    timed_out = False
     try:
-        stdout, stderr = process.communicate(timeout=120)
+        with suppress(subprocess.TimeoutExpired) if limit_s else nullcontext():
+            stdout, stderr = process.communicate(timeout=limit_s or 120)
+        if timed_out := process.poll() is None:
+            process.terminate()
+            stdout, stderr = process.communicate(timeout=120)
     finally:
         left = group_left(process.pid)
     assert not left, "processes of the trial are left behind"
     outputs = {name: (folder / name).read_text() for name in (RESULT, STAGE) if (folder / name).exists()}
-    return Completed(returncode=process.returncode, stdout=stdout, stderr=stderr, outputs=outputs)
+    return Completed(returncode=process.returncode, stdout=stdout, stderr=stderr, outputs=outputs, timed_out=timed_out, wall_s=limit_s)
 
 
 def group_left(group: int) -> bool:

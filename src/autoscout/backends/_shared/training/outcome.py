@@ -63,7 +63,9 @@ def _by_executor(completed: Completed, stage: str) -> Measurement:
     if completed.out_of_memory and not completed.cancelled:
         return _failed(_no_memory(stage), f"killed for memory while {stage or 'starting'}", completed)
     if completed.timed_out and not completed.cancelled:
-        return _failed(Status.TIMEOUT, f"still {stage or 'starting'} after {completed.wall_s:.0f} s", completed)
+        said = informative_line(completed.log_tail)
+        reason = f"still {stage or 'starting'} after {completed.wall_s:.0f} s{f'; it said: {said}' if said else ''}"
+        return _failed(Status.TIMEOUT, reason, completed)
     return found
 
 

@@ -244,9 +244,13 @@ def main(path: str) -> int:
         print(runs[-1].log(error.rank), file=sys.stderr)
         print(f"{error.kind}: {error}", file=sys.stderr)
         return FAILED
+    except SystemExit:  # told to stop, at the time limit for instance: what the first rank said tells what it waits for
+        print("".join(run.log(0) for run in runs[-1:]), file=sys.stderr)
+        raise
     finally:
-        runs[-1].end()
-        Path(STAGE).write_text(f"{runs[-1].stage}\n")
+        for run in runs[-1:]:
+            run.end()
+            Path(STAGE).write_text(f"{run.stage}\n")
     _write(result)
     for name, value in result.get("metrics", {}).items():
         print(f"{name}: {value:.6g}")

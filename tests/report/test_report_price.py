@@ -111,7 +111,16 @@ def test_a_guard_is_judged_against_the_default_of_the_final() -> None:
     kept = study(guards=("p95_tpot_ms<=1.4x",), p95_tpot_ms=(1.0, 1.3))
     assert kept.verdict is Verdict.GAIN
     assert [str(check) for check in kept.best.limits] == ["p95_tpot_ms<=1.4 kept (1.300)"]
-    assert "p95_tpot_ms&lt;=1.4 (p95_tpot_ms&lt;=1.4x)" in page(kept, final(), DEFAULT)
+    assert "p95_tpot_ms&lt;=1.4x (1.400)" in page(kept, final(), DEFAULT)
+
+
+def test_a_terminal_of_usual_width_shows_all_figures_next_to_a_guard() -> None:
+    console = Console(file=io.StringIO(), width=80)
+    console.print(render(study(guards=("loss_after<=1.02x",), loss_after=(5.128991683323198, 5.12), free_mem_gib=(11.4, 11.3))))
+    text = console.file.getvalue()
+    assert "limit loss_after<=1.02x " in text
+    assert "102.5 ± 1.3 % │ 207.5 ± 1.9 % │ +102.4 % better" in text
+    assert "…" not in text
 
 
 def test_a_guard_without_a_default_to_compare_with_is_a_warning() -> None:

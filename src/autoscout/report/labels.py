@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from autoscout.common.text import ABSENT, show, show_duration, show_number
 from autoscout.core.config import Config, Value
+from autoscout.core.task import Limit
 from autoscout.core.trial import Measurement, Status
 
 
@@ -84,6 +85,11 @@ def differences(default: Config, other: Config, knobs: Iterable[KnobNote] = ()) 
 
 NAME_CHARS = 200
 """Of the changed knobs that a name lists; the rest is counted."""
+
+
+def show_limit(limit: Limit) -> str:
+    """A limit; for a guard the one that the user or the backend wrote, with the bound that it became."""
+    return f"{limit.guard} ({show_number(limit.value)})" if limit.guard else str(limit)
 
 
 def namer(default: Config, knobs: Iterable[KnobNote] = ()) -> Callable[[Config], str]:

@@ -16,7 +16,7 @@ from autoscout.core.trial import Fidelity, Status, Trial
 from autoscout.report.ablation import Ablation
 from autoscout.report.contributions import Contribution
 from autoscout.report.importance import Importance
-from autoscout.report.labels import one_line, show_metric, show_spent
+from autoscout.report.labels import one_line, show_limit, show_metric, show_spent
 from autoscout.report.plots import convergence, importance_bars, intervals
 from autoscout.report.price import mark
 from autoscout.report.summary import Summary
@@ -148,8 +148,7 @@ def comparison(summary: Summary, contributions: Sequence[Contribution] = ()) -> 
     for limit in objective.limits:
         marks = [next((check for check in side.limits if check.limit == limit), None) if side else None for side in sides]
         cells = [number_cell("-" if mark is None else badge("kept", "good") if mark.holds else badge("broken", "bad")) for mark in marks]
-        title = f"limit {limit}" + f" ({limit.guard})" * bool(limit.guard)
-        rows.append([tag("th", title, scope="row"), *cells, number_cell("")])
+        rows.append([tag("th", f"limit {show_limit(limit)}", scope="row"), *cells, number_cell("")])
     rows.append([tag("th", "runs", scope="row"), *(number_cell(side.runs if side else 0) for side in sides), number_cell("")])
     head = ["metric", *(tag("th", text, scope="col", class_="number") for text in ("default", summary.contender, "change"))]
     metrics = table(head, rows, f"Default and {summary.contender}, metric by metric")

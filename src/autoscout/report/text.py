@@ -14,7 +14,7 @@ from autoscout.core.trial import Fidelity
 from autoscout.report.contributions import Contribution
 from autoscout.report.front import Front, Standing
 from autoscout.report.importance import Importance
-from autoscout.report.labels import one_line, shorten
+from autoscout.report.labels import one_line, shorten, show_limit
 from autoscout.report.price import mark
 from autoscout.report.summary import Summary
 from autoscout.report.verdict import Side, Verdict
@@ -82,10 +82,9 @@ def comparison_table(summary: Summary) -> Table:
     """Default and best: objective, limits, every metric both report."""
     objective = summary.task.objective
     table = Table(title=f"Default and {summary.contender}", title_justify="left")
-    table.add_column("metric", no_wrap=True)
-    table.add_column("default", justify="right")
-    table.add_column(summary.contender, justify="right")
-    table.add_column("change", justify="right")
+    table.add_column("metric", overflow="fold")
+    for name in ("default", summary.contender, "change"):
+        table.add_column(name, justify="right", overflow="fold")
     sides = (summary.default, summary.best)
     names = {name for side in sides if side for name in side.metrics} - {objective.metric}
     limited = [limit.metric for limit in objective.limits]
@@ -101,7 +100,7 @@ def comparison_table(summary: Summary) -> Table:
     for limit in objective.limits:
         checks = [next((check for check in side.limits if check.limit == limit), None) if side else None for side in sides]
         marks = [Text("-") if check is None else Text("kept", "green") if check.holds else Text("BROKEN", "bold red") for check in checks]
-        table.add_row(Text(f"limit {limit}" + f" ({limit.guard})" * bool(limit.guard)), *marks, "")
+        table.add_row(Text(f"limit {show_limit(limit)}"), *marks, "")
     table.add_row("runs", *(Text(str(side.runs) if side else "0") for side in sides), "")
     table.add_row("trials", *(Text(_numbers(side.trials) if side else "-") for side in sides), "")
     return table

@@ -15,7 +15,7 @@ from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Task
 from autoscout.report.contributions import Contribution
 from autoscout.report.files import write_folder
-from autoscout.report.labels import Difference, KnobNote, differences
+from autoscout.report.labels import Difference, KnobNote, differences, show_limit
 from autoscout.report.summary import Summary
 from autoscout.report.verdict import Verdict
 
@@ -158,7 +158,7 @@ def readme_text(summary: Summary, names: Iterable[str], changes: tuple[Differenc
     if summary.verdict is not Verdict.GAIN:
         lines += ["No configuration was shown to be better, so this folder holds the default. It changes nothing.", ""]
     lines += [f"- objective: {goal.direction.value} `{goal.metric}`" for goal in objective.goals]
-    lines += [f"- limit: `{limit}`" + f" (guard `{limit.guard}`)" * bool(limit.guard) for limit in objective.limits]
+    lines += [f"- limit: `{show_limit(limit)}`" for limit in objective.limits]
     for title, side in (("default", summary.default), (summary.contender, summary.best)):
         if side is not None and side.value is not None:
             lines.append(f"- {title}: {show_number(side.value)} over {plural(side.runs, 'run')}")
@@ -181,6 +181,7 @@ def readme_text(summary: Summary, names: Iterable[str], changes: tuple[Differenc
 
 _ABOUT = {
     "run.sh": "runs the system with this configuration",
+    "run.sbatch": "submits run.sh to Slurm",
     "bench_run.sh": "measures it again, as the study did",
     "config.yaml": "the configuration, knob by knob",
     "knobs.yaml": "the configuration, knob by knob",

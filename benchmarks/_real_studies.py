@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from autoscout.core.origin import Phase
 from autoscout.core.trial import Trial
-from autoscout.study.assemble import run
+from autoscout.study.assemble import Quiet, look, run
 from autoscout.study.campaign import Campaign
 from autoscout.study.folder import Folder
 from autoscout.study.outcome import Outcome
@@ -17,10 +17,28 @@ from autoscout.study.publish import publish
 from autoscout.study.setup import prepare
 
 
-def whole_study(campaign: Campaign, results: Path) -> Outcome:
-    """The study of a campaign with its final and its hand-over, as `autoscout tune` does it; one that is in `results` is resumed."""
+class _Telling(Quiet):
+    """Tells after every trial what the study has come to."""
+
+    def __init__(self, tell: Callable[[], None]) -> None:
+        self._tell = tell
+
+    def finished(self, trial: Trial) -> None:  # noqa: ARG002
+        self._tell()
+
+
+def whole_study(campaign: Campaign, results: Path, tell: Callable[[Outcome], None] | None = None) -> Outcome:
+    """The study of a campaign with its final and its hand-over, as `autoscout tune` does it; one that is in `results` is resumed.
+
+    Args:
+        campaign: What to tune.
+        results: Its folder is made there.
+        tell: Called after every trial with what the study has come to, for those who cannot wait for its end.
+    """
     setup = prepare(campaign)
-    return publish(run(setup, Folder(results / setup.name)))
+    folder = Folder(results / setup.name)
+    observer = None if tell is None else _Telling(lambda: tell(look(setup, folder)))
+    return publish(run(setup, folder, observer=observer))
 
 
 def figures(outcome: Outcome) -> dict[str, Any]:
@@ -42,6 +60,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
         "trials": {phase.value: sum(trial.proposal.origin.phase is phase for trial in outcome.trials) for phase in Phase},
         "failed": sum(trial.measurement.status.failed for trial in outcome.trials),
         "wall_s": summary.spent.wall_s,
+        "ended": outcome.stop and outcome.stop.value,
         "disturbed": _disturbed(final),
         "began": min((trial.started_s for trial in outcome.trials), default=None),
     }

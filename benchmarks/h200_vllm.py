@@ -1,9 +1,10 @@
-"""Real vLLM on one GPU, tuned: `python -m benchmarks.h200_vllm --model FOLDER --out FOLDER`, then `--write FOLDER/h200_vllm.json ...`.
+"""Real vLLM on one GPU, tuned: `python -m benchmarks.h200_vllm tight lossy --model FOLDER --out FOLDER --wall 40m`.
 
 Studies of an 8B model with random weights, 1024 +- 512 tokens in and 128 +- 64 out, each as `autoscout tune vllm` makes it: `lossless`
-(TTFT and TPOT limits), `lossy` (the same limits, with fp8 weights and cache allowed), `tight` (a limit on the gaps between tokens).
-The goal is the highest request rate that keeps the limits. A study that is in the folder is resumed. The page is written from recorded
-files, wherever they were measured.
+(TTFT and TPOT limits), `lossy` (the same limits, with fp8 weights and cache allowed), `tight` (a limit on the gaps between tokens, fp8
+allowed too). The goal is the highest request rate that keeps the limits. The studies run one after the other and share the time; what is
+known is written after every trial, and a study that is in the folder is resumed. The page is written from recorded files, wherever they
+were measured: `--write FOLDER/h200_vllm.json ...`.
 """
 
 from __future__ import annotations
@@ -13,27 +14,32 @@ import json
 import platform
 import shlex
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from autoscout.common.folders import write_whole
 from autoscout.common.gpus import read_gpus
+from autoscout.core.clock import RealClock
 from autoscout.core.trial import Trial
-from autoscout.study.campaign import build_campaign
+from autoscout.study.campaign import build_campaign, duration_s
+from autoscout.study.outcome import Outcome
 from benchmarks._real_studies import change_lines, figures, gain_text, side_text, whole_study
 
 PAGE = Path(__file__).parent.parent / "docs" / "results" / "h200-vllm.md"
 RESULT = "h200_vllm.json"
+CLOCK = RealClock()
 LATENCY = ["p95_ttft_ms<=500", "p95_tpot_ms<=30"]
 STUDIES: dict[str, dict[str, Any]] = {
     "lossless": {"title": "TTFT <= 500 ms and TPOT <= 30 ms, answers unchanged", "limits": LATENCY},
     "lossy": {"title": "The same limits, fp8 weights and cache allowed", "limits": LATENCY, "lossy": True},
-    "tight": {"title": "Gaps between tokens: p99 <= 40 ms", "limits": ["p99_itl_ms<=40"]},
+    "tight": {"title": "Gaps between tokens: p99 <= 40 ms, fp8 weights and cache allowed", "limits": ["p99_itl_ms<=40"], "lossy": True},
 }
 LENGTHS = {"input_tokens": 1024, "input_spread": 512, "output_tokens": 128, "output_spread": 64}
 SHOWN = ("capacity_rps", "p95_ttft_ms", "p95_tpot_ms", "p99_itl_ms", "token_agreement", "mean_logprob_error")
 
 
-def campaign(name: str, asked: argparse.Namespace) -> dict[str, Any]:
+def campaign(name: str, asked: argparse.Namespace, wall_s: float) -> dict[str, Any]:
     """The study as a campaign file would describe it."""
     study = STUDIES[name]
     workload: dict[str, Any] = {**LENGTHS, "model": str(asked.model), "search_limit_s": asked.search_limit_s}
@@ -48,7 +54,7 @@ def campaign(name: str, asked: argparse.Namespace) -> dict[str, Any]:
         "name": f"vllm_{name}",
         "workload": workload | ({"allow_lossy": True} if study.get("lossy") else {}),
         "goal": {"slo": study["limits"]},
-        "budget": {"wall": asked.wall},
+        "budget": {"wall": wall_s},
         "finals": {"finalists": 1, "rounds": asked.rounds, "simplify": False},
         "measure": {"dirty_repeats": 0},
         "search": {"warm_start": False},
@@ -71,19 +77,32 @@ def row(trial: Trial, default: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def told(outcome: Outcome) -> dict[str, Any]:
+    """What is kept of one study, at its end or before."""
+    rows = [row(trial, outcome.setup.baseline) for trial in outcome.trials]
+    return {**figures(outcome), "budget_s": outcome.setup.task.budget.wall_s, "trial_rows": rows}
+
+
 def measure(asked: argparse.Namespace) -> dict[str, Any]:
-    """Run the studies; what is known is written after each."""
+    """Run the studies in the time there is: each gets an equal share of what those before it have left. What is known is written after
+    every trial."""
     asked.out.mkdir(parents=True, exist_ok=True)
     path = asked.out / RESULT
     found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"studies": {}}
     gpus = read_gpus()
     found |= {"gpu": gpus[0].name if gpus else platform.processor() or "cpu", "vllm": asked.engine_version}
-    for name in asked.only.split(","):
-        outcome = whole_study(build_campaign(campaign(name, asked), where="benchmarks.h200_vllm"), asked.out / "studies")
-        told = figures(outcome) | {"wall": asked.wall, "trial_rows": [row(trial, outcome.setup.baseline) for trial in outcome.trials]}
-        found["studies"][name] = told
-        path.write_text(json.dumps(found, indent=1) + "\n")
-        print(f"{name}: {gain_text(told)} {told['verdict']}; {len(told['trial_rows'])} trials", flush=True)
+    deadline_s = CLOCK.span_s() + duration_s(asked.wall)
+
+    def keep(name: str, outcome: Outcome) -> None:
+        found["studies"][name] = told(outcome)
+        write_whole(path, json.dumps(found, indent=1) + "\n")
+
+    for place, name in enumerate(asked.studies):
+        wall_s = (deadline_s - CLOCK.span_s()) / (len(asked.studies) - place)
+        asks = build_campaign(campaign(name, asked, wall_s), where="benchmarks.h200_vllm")
+        keep(name, whole_study(asks, asked.out / "studies", partial(keep, name)))
+        one = found["studies"][name]
+        print(f"{name}: {gain_text(one)} {one['verdict']}; {len(one['trial_rows'])} trials in {one['wall_s'] / 60:.1f} minutes", flush=True)
     return found
 
 
@@ -97,6 +116,7 @@ def page(found: Mapping[str, Any]) -> str:
         "inside one start of the server. `python -m benchmarks.h200_vllm`; each study is what `autoscout tune vllm --slo ... --budget ...`",
         "runs, every start of the server included in its time. Intervals are 95 %, of the rounds of the final alone. The weights are",
         "vLLM's dummy ones, with which every token is about as likely as every other: that answers agree says little about real weights.",
+        "Where fp8 is allowed, every trial first compares its answers to fixed prompts with the default's.",
     ]
     for name, study in STUDIES.items():
         if name not in found["studies"]:
@@ -106,17 +126,23 @@ def page(found: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _study(told: Mapping[str, Any]) -> list[str]:
+def _study(study: Mapping[str, Any]) -> list[str]:
+    rows = study["trial_rows"]
     lines = [
-        f"- verdict: {told['verdict'].replace('_', ' ')}, {gain_text(told)}. {told['reason']}",
-        f"- default {side_text(told['default'])}, best {side_text(told['best'])} {told['metric']}",
-        f"- price: {', '.join(told['costs']) or 'no metric is worse by more than a fifth'}",
-        f"- {told['wall_s'] / 60:.1f} minutes for {len(told['trial_rows'])} trials, {told['failed']} of them failed",
+        f"- verdict: {study['verdict'].replace('_', ' ')}, {gain_text(study)}. {study['reason']}",
+        f"- default {side_text(study['default'])}, best {side_text(study['best'])} {study['metric']}",
+        f"- price: {', '.join(study['costs']) or 'no metric is worse by more than a fifth'}",
+        f"- {study['wall_s'] / 60:.1f} minutes for {len(rows)} trials, {study['failed']} of them failed",
     ]
-    if told["changes"]:
-        lines += ["", *change_lines(told)]
+    if errors := [one["metrics"]["mean_logprob_error"] for one in rows if one["changes"] and "mean_logprob_error" in one["metrics"]]:
+        least = min(one["metrics"]["token_agreement"] for one in rows if one["changes"] and "token_agreement" in one["metrics"])
+        lines.append(f"- answers of changed configurations: at least {least:.0%} of tokens agree, at most {max(errors):.3f} nats off")
+    if not study.get("ended", True):
+        lines.append("- not finished: what it had measured when it was stopped")
+    if study["changes"]:
+        lines += ["", *change_lines(study)]
     lines += ["", "| trial | changes | result | p95 TTFT, TPOT, p99 gap (ms) | start, warm-up, measure (s) |", "|---|---|---|---|---|"]
-    return lines + [_row(one) for one in told["trial_rows"]]
+    return lines + [_row(one) for one in rows]
 
 
 def _row(one: Mapping[str, Any]) -> str:
@@ -138,8 +164,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help=f"measure, and write {RESULT} here")
     parser.add_argument("--write", type=Path, nargs="+", metavar="FILE", help="write the page; of a study the last file counts")
     parser.add_argument("--model", type=Path, help="folder of the model")
-    parser.add_argument("--only", default="tight,lossy,lossless", help="which studies, in this order")
-    parser.add_argument("--wall", default="24m", help="for each study, the final included")
+    parser.add_argument("studies", nargs="*", metavar="STUDY", help=f"which, in this order: {', '.join(STUDIES)}; all when left out")
+    parser.add_argument("--wall", default="24m", help="for all of them together, the finals included")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--search-limit-s", type=float, default=90.0, help="for the search of the capacity inside a trial")
     parser.add_argument("--engine", default="", help="how vLLM is started, if not as `vllm serve`")
@@ -147,6 +173,9 @@ def main() -> None:
     parser.add_argument("--env", action="append", metavar="NAME=VALUE", help="for the server")
     parser.add_argument("--json", action="store_true", help="print what was measured")
     asked = parser.parse_args()
+    asked.studies = asked.studies or list(STUDIES)
+    if unknown := [name for name in asked.studies if name not in STUDIES]:
+        parser.error(f"there is no study {unknown[0]!r}; there are {', '.join(STUDIES)}")
     if asked.write:
         files = [json.loads(path.read_text()) for path in asked.write]
         found = {**files[-1], "studies": {name: study for one in files for name, study in one["studies"].items()}}

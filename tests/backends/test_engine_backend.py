@@ -259,6 +259,9 @@ def test_lossy_studies_compare_with_the_default(folder: Path) -> None:
 def test_hints_follow_from_the_limits(folder: Path) -> None:
     backend, task = vllm(folder, slo=("p99_itl_ms<=40",))
     assert [hint["max_num_batched_tokens"] for hint in backend.hints(task)] == [1024, 512]
+    backend, task = vllm(folder, slo=("p99_itl_ms<=40",), allow_lossy=True)
+    first = backend.hints(task)[0]
+    assert (first["max_num_batched_tokens"], first["quantization"], first["kv_cache_dtype"]) == (1024, "fp8", "fp8")
     backend, task = vllm(folder, slo=("p95_ttft_ms<=500",))
     assert backend.hints(task)[0]["max_num_batched_tokens"] == 16384
     assert all(not backend.space(task).check(hint) for hint in backend.hints(task))

@@ -22,8 +22,9 @@ SLO = ("p95_ttft_ms<=500", "p95_tpot_ms<=30")
 class Formula:
     """Answers one request after the other in `1 / most` seconds each; time per token rises with the rate."""
 
-    def __init__(self, most: float, seed: int = 0, noise: float = 0.03) -> None:
+    def __init__(self, most: float, seed: int = 0, noise: float = 0.03, cold_s: float = 0.0) -> None:
         self.most = most
+        self._cold_s = cold_s  # until then it is three times slower
         self.clock = VirtualClock()
         self._random = seeds.stream(seed, "noise")
         self._noise = noise
@@ -41,7 +42,7 @@ class Formula:
         seen = Seen(begun_s=begun_s)
         future: list[tuple[Answer, list[float]]] = []
         free_s = 0.0
-        level = float(self._random.normal(1.0, self._noise))
+        level = float(self._random.normal(1.0, self._noise)) * (3.0 if begun_s < self._cold_s else 1.0)
         for time_s in arrival_times(gaps(Load(arrival="poisson"), self._seed, rate), round(rate * window.arrive_s), window.arrive_s):
             free_s = max(free_s, time_s) + 1.0 / self.most
             first_s = free_s + 0.05
@@ -91,6 +92,23 @@ def test_from_a_known_capacity_the_search_takes_small_steps_and_still_leaves_a_w
     assert best is not None
     assert best.rate == pytest.approx(server.capacity(30), rel=0.15)
     assert found.probes[1].rate == pytest.approx(found.probes[0].rate, rel=0.1)
+
+
+def test_rates_that_failed_on_a_cold_server_are_tried_again() -> None:
+    server = Formula(30.0, cold_s=15.0)
+    found, best = search(server, server.capacity(30), known=True)
+    assert [probe.held for probe in found.probes[:3]] == [False] * 3
+    assert best is not None
+    assert best.rate == pytest.approx(server.capacity(30), rel=0.15)
+    assert server.clock.span_s() < 110
+
+
+def test_a_rate_that_fails_twice_is_believed() -> None:
+    found, best = search(Formula(10.0), 18.0, slo=("p95_tpot_ms<=1000",), known=True)  # far below its limits until requests queue up
+    failed = [probe.rate for probe in found.probes if not probe.held]
+    assert max(map(failed.count, failed)) == 2
+    assert best is not None
+    assert best.rate < 11.5
 
 
 def test_little_time_goes_into_closing_in_on_the_capacity() -> None:

@@ -4,7 +4,7 @@ from _toys import ok, toy_task
 from autoscout.core.config import Config
 from autoscout.core.origin import Origin
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
-from autoscout.study.budget import REFUSED, Stop, counted, failures_in_a_row, over
+from autoscout.study.budget import REFUSED, Stop, counted, failures_in_a_row, out_of_time, over
 from autoscout.study.final import Finals
 
 
@@ -39,6 +39,15 @@ def test_time_is_kept_back_for_whole_measurements() -> None:
     trials = [*(trial(x, ok(1.0, cost_s=10.0)) for x in range(4)), *stopped]
     assert over(toy_task(wall_s=300.0).budget, trials, 76.0, 15, workers=1) is None
     assert over(toy_task(wall_s=300.0).budget, trials, 145.0, 15, workers=1) is Stop.WALL, "trials that were stopped early are no measure"
+
+
+def test_the_final_is_judged_by_its_own_trials_once_it_has_begun() -> None:
+    cold = [trial(x, ok(1.0, cost_s=170.0)) for x in range(2)]
+    warm = [trial(x, ok(1.0, cost_s=130.0), phase="final") for x in (0, 1, 1, 0)]
+    budget = toy_task(wall_s=1200.0).budget
+    assert out_of_time(budget, cold, 900.0, 1, soon=2) is Stop.WALL
+    assert out_of_time(budget, [*cold, *warm], 900.0, 1, soon=2) is None, "caches are warm by then"
+    assert out_of_time(budget, [*cold, *warm], 950.0, 1, soon=2) is Stop.WALL
 
 
 def test_a_long_final_leaves_the_search_half_of_the_budget() -> None:

@@ -312,6 +312,25 @@ def test_the_final_stops_at_the_wall_budget_between_rounds() -> None:
     assert len(final) == 6, "three whole rounds: enough for an interval, though that is more than half of the time"
 
 
+def test_no_time_is_kept_back_for_a_final_that_nobody_is_in() -> None:
+    clock = VirtualClock()
+
+    def answer(config: Config) -> Measurement:
+        if config["x"] == 0:
+            return ok(1.0, cost_s=10.0)
+        return Measurement(status=Status.BOUNDED, cost_s=8.0, bounds={"time_s": 1.0})
+
+    one = study(
+        task=toy_task(wall_s=100.0),
+        space=Numbers(50),
+        clock=clock,
+        evaluator=FromFunction(answer, clock=clock),
+        finals=Finals(finalists=1, rounds=3),
+    )
+    assert one.run() is Stop.WALL
+    assert clock.span_s() > 80.0
+
+
 class Settler(FromFunction):
     """Wants one more look when the search has ended."""
 

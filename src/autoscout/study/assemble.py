@@ -126,7 +126,7 @@ def look(setup: Setup, folder: Folder) -> Outcome:
     )
     if any(trial_key(proposal) not in seen for proposals in rounds for proposal in proposals):
         return outcome
-    later = setup.finals.trials + setup.simplify.trials
+    later = setup.finals.trials + setup.simplify.trials if rounds else 0
     stop = over(raised(setup.task.budget, actions), inside, busy_s(inside), later, setup.campaign.search.workers or 1)
     return dataclasses.replace(outcome, stop=stop)
 

@@ -73,7 +73,9 @@ def all_refused(trials: Sequence[Trial], earlier: int = 0) -> bool:
 def out_of_time(
     budget: Budget, trials: Sequence[Trial], wall_s: float, workers: int, soon: int = 1, later: int = 0, least: int = 0
 ) -> Stop | None:
-    """Which bound on time more trials would break, judged by the trials so far.
+    """Which bound on time more trials would break, judged by the trials so far: those of the final, once there are any, else the search's.
+
+    What is measured again is often cheaper than it was at first, because caches are warm by then.
 
     Args:
         budget: The bounds.
@@ -85,7 +87,9 @@ def out_of_time(
         least: How many of them cannot be done without: time for these is kept back even beyond half, after `SEARCHED`.
     """
     search = counted(trials)
-    whole = [trial for trial in search if trial.ok] or search  # one that failed or was stopped early says nothing about a whole measurement
+    final = [trial for trial in trials if trial.proposal.origin.phase is Phase.FINAL and trial.ok]
+    # one that failed or was stopped early says nothing about a whole measurement
+    whole = final or [trial for trial in search if trial.ok] or search
     costs_s = [trial.measurement.cost_s + trial.measurement.conditions.get(SAVED, 0.0) for trial in whole]  # the final shares no process
     mean_s = sum(costs_s) / len(costs_s) if costs_s else 0.0
     if budget.wall_s is not None:

@@ -25,7 +25,7 @@ from autoscout.study.baseline import repeats
 from autoscout.study.budget import Stop, counted, out_of_time, over, used_share
 from autoscout.study.dispatch import Dispatcher, Parallelism, TrialKey, trial_key
 from autoscout.study.early_stop import with_to_beat
-from autoscout.study.final import Finals, plan
+from autoscout.study.final import Finals, finalists, plan
 from autoscout.study.simplify import Project, Simplified, Simplify, simplify
 from autoscout.study.steering import Complete, Steering
 
@@ -122,8 +122,9 @@ class Study:
 
     @property
     def _later(self) -> int:
-        """Trials after the search."""
-        return self.finals.trials + self.simplify.trials
+        """Trials after the search; none while there is nobody to meet the default: the time is the search's."""
+        met = finalists(self.inside, self.record.task, self.baseline, 1)
+        return self.finals.trials + self.simplify.trials if met else 0
 
     def _collect(self) -> None:
         given_up = self._dispatcher.collect()

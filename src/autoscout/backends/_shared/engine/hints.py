@@ -32,12 +32,10 @@ def hints_for(space: Space, task: Task, table: EngineTable, resting: Collection[
     gaps = any(part in metric for metric in [*limits, task.objective.metric] for part in GAPS)
     wanted: list[Mapping[str, Value]] = []
     lossy = {name: value for name in space.knobs if table.knobs[name].lossy and (value := _fp8(space, name)) is not None}
-    if lossy:
-        wanted.append(lossy)
     if gaps:  # a prompt in a step lengthens the gap of every answer in it: shorter pieces, shorter gaps
-        wanted += [dict.fromkeys(STEP, 1024), dict.fromkeys(STEP, 512)]
+        wanted += [{**lossy, **dict.fromkeys(STEP, 1024)}, lossy, dict.fromkeys(STEP, 1024), dict.fromkeys(STEP, 512)]
     else:
-        wanted.append({**dict.fromkeys(STEP, 16384), **dict.fromkeys(MEMORY, 0.94)})
+        wanted += [lossy, {**dict.fromkeys(STEP, 16384), **dict.fromkeys(MEMORY, 0.94)}]
     gpus = int(task.hardware["gpus"])
     if gpus > 1:
         wanted.insert(0, {**dict.fromkeys(TENSOR, gpus), **dict.fromkeys(COPIES, 1)} if gaps else {**dict.fromkeys(COPIES, gpus)})

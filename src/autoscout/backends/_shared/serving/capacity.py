@@ -25,6 +25,7 @@ SMALL_STEPS = 3  # from a known capacity, each of which is larger than the one b
 FILL_S = (0.5, 8.0)  # bounds of the time that a probe waits until the server is filled
 CLOSE = 0.95  # share of a limit above which a higher rate is not worth another probe
 RELAXED = 0.5  # share of every limit below which the capacity is far away
+EASY = 0.8  # share of every limit below which a rate holds with ease: one that failed close above it gets a second probe
 PROBE_S = (5.0, 15.0)  # shortest and longest time in which requests of a probe count
 CONFIRM_S = (15.0, 40.0)  # the same for the last probe
 PROBE_REQUESTS = 120  # that should count in a probe, if that takes no longer than the longest time
@@ -112,8 +113,14 @@ class CapacitySearch:
 
     @property
     def high(self) -> float | None:
-        """The lowest rate that did not hold."""
-        return min((probe.rate for probe in self.probes if not probe.held), default=None)
+        """The lowest rate that did not hold, and was not overruled by a later probe at that rate or above."""
+        lowest, overruled = None, 0.0
+        for probe in reversed(self.probes):
+            if probe.held:
+                overruled = max(overruled, probe.rate)
+            elif probe.rate > overruled:
+                lowest = probe.rate if lowest is None else min(lowest, probe.rate)
+        return lowest
 
     async def run(self, first: float) -> Probe | None:
         """The probe at the capacity; None when no rate held, or the one to beat did not."""
@@ -123,9 +130,19 @@ class CapacitySearch:
             low = self.low
             if (self._to_beat and not self.probes[0].held) or (low is None and (rate <= LEAST_RATE or self._left_s() < 0)):
                 return None
+            if (doubted := self._doubted(probe)) is not None:
+                rate = doubted
+                continue
             if low is not None and (self._close() or self._late(rate, low.rate)):
                 return await self._confirm(low.rate)
             rate = self._next(probe)
+
+    def _doubted(self, probe: Probe) -> float | None:
+        """A rate close above one that holds with ease, at which a single probe failed: the server, or the machine, may have been cold."""
+        high = self.high
+        if not probe.held or probe.tightness > EASY or high is None or high / probe.rate > GROW or self._left_s() < 0:
+            return None
+        return high if sum(one.rate == high for one in self.probes) == 1 else None
 
     async def _confirm(self, rate: float) -> Probe | None:
         """A longer probe, at lower and lower rates until one holds; when time is up, what held in a short one."""

@@ -1,10 +1,10 @@
-"""Real vLLM on one GPU, tuned: `python -m benchmarks.h200_vllm tight lossy --model FOLDER --out FOLDER --wall 40m`.
+"""Real vLLM on one GPU, tuned: `python -m benchmarks.h200_vllm tight lossy --model FOLDER --out FOLDER --wall 44m`.
 
 Studies of an 8B model with random weights, 1024 +- 512 tokens in and 128 +- 64 out, each as `autoscout tune vllm` makes it: `lossless`
 (TTFT and TPOT limits), `lossy` (the same limits, with fp8 weights and cache allowed), `tight` (a limit on the gaps between tokens, fp8
 allowed too). The goal is the highest request rate that keeps the limits. The studies run one after the other and share the time; what is
 known is written after every trial, and a study that is in the folder is resumed. The page is written from recorded files, wherever they
-were measured: `--write FOLDER/h200_vllm.json ...`.
+were measured: `--write benchmarks/h200_vllm.json FOLDER/h200_vllm.json`; of a study that is in several the last counts.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from autoscout.backends._shared.serving.plan import PLAN, RESULT
 from autoscout.core.clock import VirtualClock
 from autoscout.core.launch import Completed, Launch
 from autoscout.core.seeds import stream
@@ -75,7 +74,7 @@ class Machine:
             raise KilledError
         draw = stream(1, "tests", "H200", self._launches)
         self._launches += 1
-        plan = json.loads(launch.files[PLAN])
+        plan = json.loads(launch.files["plan.json"])
         line = " ".join(plan["serve"])
         capacity = float(self._capacity(line, "p99_itl_ms" in str(plan["goal"]["slo"])) * (1 + 0.08 * draw.standard_normal()))
         to_beat = ToBeat.here(launch.env)
@@ -87,7 +86,7 @@ class Machine:
         metrics = {"mean_logprob_error": 0.01, "token_agreement": 0.98, "p99_itl_ms": 39.0, "p95_ttft_ms": 150.0, "p95_tpot_ms": 22.0}
         spent = {"start_s": start_s, "warm_up_s": 2.0, "measure_s": measure_s}
         told = {"bounds": {"capacity_rps": bound}, "metrics": metrics} if bound else {"metrics": {"capacity_rps": capacity, **metrics}}
-        return Done(Completed(returncode=0, outputs={RESULT: json.dumps({**told, "spent": spent})}, wall_s=start_s + measure_s + 6))
+        return Done(Completed(returncode=0, outputs={"result.json": json.dumps({**told, "spent": spent})}, wall_s=start_s + measure_s + 6))
 
     def _capacity(self, line: str, tight: bool) -> float:
         small, fp8 = "--max-num-batched-tokens 1024" in line, "--quantization fp8" in line

@@ -33,6 +33,7 @@ except FileExistsError:
 else:
     if training.config().get("fault") == "dies":
         os.kill(os.getpid(), 9)
+    time.sleep(training.config().get("takes_s", 0))
     os.close(held)
     lock.unlink()
 for step in range(12):
@@ -83,6 +84,16 @@ def test_a_trial_does_not_wait_for_a_lock_that_another_left(tmp_path: Path) -> N
     assert len(left) == 1, "killed while it compiled"
     assert trial("next", {}) is Status.OK
     assert not left[0].exists()
+
+
+@pytest.mark.slow
+def test_a_trial_that_ends_while_it_compiles_says_so(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "compiles.py").write_text(COMPILES)
+    argv = [sys.executable, "{folder}/compiles.py"]
+    found = measured(run_trial(tmp_path / "a", {"takes_s": 600}, ranks=1, argv=argv, limit_s=6.0))
+    assert found.status is Status.TIMEOUT
+    assert found.reason == "still building after 6 s; it said: PyTorch was compiling cpu_adam; the next trial resumes that"
 
 
 def test_what_is_compiled_is_kept_for_each_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,7 +115,7 @@ def test_a_command_that_fails_says_why(tmp_path: Path, argv: list[str], words: s
 
 
 def test_a_run_at_its_limit_tells_what_it_said_last(tmp_path: Path) -> None:
-    argv = [sys.executable, "-uc", "import time; print('waiting for the data'); time.sleep(600)"]
+    argv = [sys.executable, "-c", "import time; print('waiting for the data'); time.sleep(600)"]
     found = measured(run_trial(tmp_path / "a", {}, ranks=1, argv=argv, limit_s=4.0))
     assert found.status is Status.TIMEOUT
     assert found.reason == "still starting after 4 s; it said: waiting for the data"

@@ -45,6 +45,11 @@ def clear_locks(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
+def compiling(folder: Path) -> list[str]:
+    """Names of the extensions that somebody compiles there."""
+    return sorted(path.parent.name for path in folder.glob(f"*/{LOCK}"))
+
+
 def _unheld(folder: Path) -> set[tuple[Path, int, int]]:
     """Locks of this user that no process has open, with what tells one from another of the same name; none where /proc is missing."""
     locks = {}

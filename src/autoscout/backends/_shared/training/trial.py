@@ -244,8 +244,8 @@ def main(path: str) -> int:
         print(runs[-1].log(error.rank), file=sys.stderr)
         print(f"{error.kind}: {error}", file=sys.stderr)
         return FAILED
-    except SystemExit:  # told to stop, at the time limit for instance: what the first rank said tells what it waits for
-        print("".join(run.log(0) for run in runs[-1:]), file=sys.stderr)
+    except SystemExit:  # told to stop, at the time limit for instance
+        print("".join(run.waits_for() for run in runs[-1:]), file=sys.stderr)
         raise
     finally:
         for run in runs[-1:]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from autoscout.backends._shared.training.extensions import VARIABLE as EXTENSIONS
-from autoscout.backends._shared.training.extensions import clear_locks, extensions_folder
+from autoscout.backends._shared.training.extensions import clear_locks, compiling, extensions_folder
 from autoscout.backends._shared.training.files import CALL, STEPS
 from autoscout.common.processes import descendants, running
 from autoscout.core.clock import RealClock
@@ -53,11 +53,11 @@ class Run:
         self._ranks = ranks = int(given["ranks"])  # 0: a launcher knows how many
         port = str(free_port())
         inherited = {**os.environ, **given["env"]}
-        compiled = extensions_folder(given["argv"][0], inherited)
-        clear_locks(compiled)
+        self._compiled = extensions_folder(given["argv"][0], inherited)
+        clear_locks(self._compiled)
         common = {
             **inherited,
-            EXTENSIONS: str(compiled),
+            EXTENSIONS: str(self._compiled),
             CONFIG: json.dumps(given["config"]),
             STEPS_VARIABLE: str(folder / STEPS),
             "MASTER_ADDR": "127.0.0.1",
@@ -66,6 +66,7 @@ class Run:
             "PET_MASTER_ADDR": "127.0.0.1",
             "PET_MASTER_PORT": port,
         }
+        common.setdefault("PYTHONUNBUFFERED", "1")  # what a process said is in its log even if it is killed
         if ranks > 1:
             common.setdefault("OMP_NUM_THREADS", "1")  # as torchrun does
         own = [
@@ -167,6 +168,11 @@ class Run:
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass
             CLOCK.sleep(0.01)
+
+    def waits_for(self) -> str:
+        """What it said last, and what it compiles: for a run that is stopped before its end."""
+        names = ", ".join(compiling(self._compiled))
+        return self.log(0) + (f"\nPyTorch was compiling {names}; the next trial resumes that" if names else "")
 
     def log(self, rank: int) -> str:
         """The end of what one process said."""

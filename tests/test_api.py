@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import autoscout
@@ -67,6 +69,27 @@ def test_after_a_final_luck_in_the_search_does_not_win() -> None:
     found = autoscout.minimize(noisy, {"x": range(6)}, trials=6, finals=Finals(finalists=2, rounds=5))
     assert found.best == autoscout.Config(x=5)
     assert found.value == pytest.approx(5.0, abs=0.03)
+
+
+def test_a_knob_that_lists_no_values_is_refused() -> None:
+    with pytest.raises(SpaceError) as caught:
+        autoscout.minimize(lambda _: 0.0, {"mode": "fast", "x": 5, "y": {"range": [1, 9]}, "z": [1, 2]}, trials=3)
+    assert [(fault.field, fault.value) for fault in caught.value.faults] == [("mode", "'fast'"), ("x", "5"), ("y", "{'range': [1, 9]}")]
+
+
+def test_an_array_lists_values() -> None:
+    assert autoscout.minimize(lambda config: config["x"], {"x": np.array([3, 1, 2])}, trials=3).best == autoscout.Config(x=1)
+
+
+def test_a_function_without_knobs_is_measured_once() -> None:
+    assert autoscout.minimize(lambda _: 7.0, {}, trials=3).value == 7.0
+
+
+@pytest.mark.parametrize("value", [10**400, 10**5000, "7", None, math.nan], ids=["large", "huge", "text", "none", "nan"])
+def test_what_is_no_finite_number_is_a_wrong_output(value: object) -> None:
+    (trial,) = autoscout.minimize(lambda _: value, {"x": [1]}, trials=1).trials
+    assert trial.measurement.status is autoscout.Status.WRONG_OUTPUT
+    assert "is not a finite number" in trial.measurement.reason
 
 
 def test_unknown_given_knobs_are_named_together() -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from autoscout.backends.function import Function, FunctionBackend, refuse_while_loading
+from autoscout.common.fields import shown
 from autoscout.core.config import Value
-from autoscout.core.errors import SpaceError
+from autoscout.core.errors import Fault, SpaceError
 from autoscout.core.task import Direction, Limit, Objective
 from autoscout.space import Choice, Flag, Grid, Knob, Space
 from autoscout.space.yaml import write_space
@@ -140,8 +141,20 @@ def optimize(
 
 
 def simple_space(knobs: Mapping[str, Any]) -> Space:
-    """A space from plain Python: `{"x": range(1, 9), "mode": ["a", "b"], "fast": bool}`; knobs may be given as such too."""
+    """A space from plain Python: `{"x": range(1, 9), "mode": ["a", "b"], "fast": bool}`; knobs may be given as such too.
+
+    Raises:
+        SpaceError: what a knob may hold is no list of values.
+    """
+    wrong = {name: values for name, values in knobs.items() if values is not bool and not isinstance(values, Knob) and not _lists(values)}
+    if wrong:
+        rule, fix = "lists what the knob may hold", "Give a list, a range, or `bool`"
+        raise SpaceError([Fault(where="space", field=name, value=shown(values), rule=rule, fix=fix) for name, values in wrong.items()])
     return Space([_knob(name, values) for name, values in knobs.items()])
+
+
+def _lists(values: object) -> bool:
+    return isinstance(values, Iterable) and not isinstance(values, (str, bytes, Mapping))
 
 
 def _knob(name: str, values: Any) -> Knob:
@@ -149,7 +162,7 @@ def _knob(name: str, values: Any) -> Knob:
         return values
     if values is bool:
         return Flag(name)
-    listed = list(values)
+    listed = values.tolist() if hasattr(values, "tolist") else list(values)  # of an array: numbers that JSON knows
     numeric = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in listed)
     return Grid(name, values=sorted(listed), default=listed[0]) if numeric and listed else Choice(name, listed)
 

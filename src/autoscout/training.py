@@ -83,6 +83,8 @@ def memory_gib() -> float:
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
         return float(torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory) / _GIB
+    if not hasattr(os, "sysconf"):  # Windows
+        return 0.0
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / _GIB / int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
 
 

@@ -16,6 +16,7 @@ from autoscout.core.origin import Phase
 from autoscout.core.protocols import StudyRecord
 from autoscout.core.task import Guard, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
+from autoscout.report.curves import busy_s
 from autoscout.study.budget import Stop
 from autoscout.study.dispatch import Parallelism
 from autoscout.study.final import Finals
@@ -405,3 +406,23 @@ def test_a_final_without_contenders_is_over_at_once_however_long_it_may_be(monke
     one = study(finals=Finals(rounds=1000))
     assert one.run() is Stop.TRIALS
     assert len(planned) == 1
+
+
+def test_a_clock_that_is_set_during_a_trial_costs_no_budget() -> None:
+    class Set(VirtualClock):
+        ahead_s = 0.0
+
+        def now_s(self) -> float:
+            return super().now_s() + self.ahead_s
+
+    clock = Set(1000.0)
+
+    def measure(config: Config) -> Measurement:
+        clock.sleep(2.0)
+        clock.ahead_s += {1: 1e9, 2: -2e9}.get(config["x"], 0.0)
+        return ok(1.0)
+
+    one = study(clock=clock, evaluator=FromFunction(measure))
+    one.run()
+    assert [trial.finished_s - trial.started_s for trial in one.trials] == [2.0] * 5
+    assert busy_s(one.trials) == 10.0

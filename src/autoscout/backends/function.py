@@ -141,7 +141,7 @@ class Call:
         for name, item in named.items():
             number = _number(item)
             if number is None:
-                return Measurement(status=Status.WRONG_OUTPUT, reason=f"returned {item!r} for {name}, which is not a finite number"[:300])
+                return Measurement(status=Status.WRONG_OUTPUT, reason=f"returned {_repr(item)} for {name}, which is not a finite number")
             metrics[str(name)] = number
         return Measurement(status=Status.OK, metrics=metrics)
 
@@ -247,9 +247,16 @@ def _absolute(named: str) -> str:
 def _number(item: object) -> float | None:
     try:
         number = float(item)  # type: ignore[arg-type]  # numpy and torch scalars too; everything else is refused below
-    except (TypeError, ValueError):
+    except Exception:  # a number that is too large, or whatever an object of the user's raises
         return None
     return number if math.isfinite(number) and not isinstance(item, str) else None
+
+
+def _repr(item: object) -> str:
+    try:
+        return repr(item)[:200]
+    except Exception:  # as Python's own does for whole numbers of thousands of digits
+        return f"something of type {type(item).__name__}"
 
 
 def _one_line(error: Exception) -> str:

@@ -15,6 +15,7 @@ from autoscout.core.protocols import Evaluator, Learns
 from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
 from autoscout.evaluate.agreement import NOTABLE, Check, Predicted, complete, error_of, pairs_of, scale_of
+from autoscout.evaluate.predicting import PREDICTED
 
 log = logger(__name__)
 
@@ -225,7 +226,7 @@ class AdaptiveEvaluator:
             for proposal, answer in zip(proposals, answers, strict=True):
                 predicted = predictions[proposal.config]
                 if math.isfinite(predicted) and answer.status is not Status.ABORTED:
-                    answer = replace(answer, conditions={**answer.conditions, "predicted": abs(predicted) * self._scale()})
+                    answer = replace(answer, conditions={**answer.conditions, PREDICTED: abs(predicted) * self._scale()})
                 self._fresh += self._options.interval * (proposal.repeat == 0)
                 if answer.status is not Status.ABORTED and proposal.repeat <= 0:
                     self._take(Trial(proposal=proposal, measurement=answer), predicted)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from autoscout.core import seeds
 from autoscout.core.errors import require
-from autoscout.core.protocols import Evaluator
+from autoscout.core.protocols import Evaluator, Learns
 from autoscout.core.trial import Measurement, Proposal, Trial
 
 
@@ -35,7 +35,7 @@ class NoisyEvaluator:
     def __init__(self, evaluator: Evaluator, options: NoisyOptions | None = None) -> None:
         self._evaluator = evaluator
         self._options = options or NoisyOptions()
-        if hasattr(evaluator, "learn"):  # who learns inside still learns
+        if isinstance(evaluator, Learns):  # who learns inside still learns
             self.learn: Callable[[Sequence[Trial]], None] = evaluator.learn
 
     @property

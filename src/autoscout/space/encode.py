@@ -121,7 +121,7 @@ class Encoder:
     def rows(self, configs: Iterable[Config]) -> Rows:
         """Rows of configurations; those that are not of this space are left out."""
         found = [row for config in configs if (row := self.codes(config)) is not None]
-        codes = np.array(found, dtype=np.int64).reshape(-1, len(self.names))
+        codes = np.array(found, dtype=np.int64).reshape(len(found), len(self.names))
         return Rows(codes, self.plain(codes), self.effects(codes)[0])
 
     def unit(self, codes: Codes) -> Floats:

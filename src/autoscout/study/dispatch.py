@@ -137,7 +137,7 @@ class Dispatcher:
                 trials = future.result()
             except Exception as error:
                 errors.append(error)
-                trials = self._trials(unit, [Measurement(status=Status.ABORTED)] * len(unit), 0.0)
+                trials = self._trials(unit, [Measurement(status=Status.ABORTED)] * len(unit), 0.0, 0.0)
             self.store.append(self.study, trials)
             given_up += [trial.proposal for trial in trials if trial.measurement.status is Status.ABORTED]
         if errors:
@@ -145,11 +145,12 @@ class Dispatcher:
         return given_up
 
     def _evaluate(self, unit: list[Proposal]) -> list[Trial]:
-        started_s = self.clock.now_s()
-        return self._trials(unit, self.evaluator.evaluate(unit), started_s)
+        started_s, begun_s = self.clock.now_s(), self.clock.span_s()
+        measured = self.evaluator.evaluate(unit)
+        return self._trials(unit, measured, started_s, self.clock.span_s() - begun_s)  # the system's time may be set meanwhile
 
-    def _trials(self, unit: Sequence[Proposal], measured: Sequence[Measurement], started_s: float) -> list[Trial]:
-        finished_s = self.clock.now_s()
+    def _trials(self, unit: Sequence[Proposal], measured: Sequence[Measurement], started_s: float, took_s: float) -> list[Trial]:
+        finished_s = started_s + took_s
         return [
             Trial(proposal=proposal, measurement=answer, study=self.study, worker=self.worker, started_s=started_s, finished_s=finished_s)
             for proposal, answer in zip(unit, measured, strict=True)

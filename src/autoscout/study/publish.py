@@ -15,6 +15,7 @@ from autoscout.core import plugins
 from autoscout.core.config import Config
 from autoscout.core.protocols import ExplainsTime, NeedsNoTrials, StartsServer
 from autoscout.core.trial import Fidelity, Status, Trial
+from autoscout.evaluate.predicting import PREDICTED
 from autoscout.report.breakdown import PART_NAMES, breakdown_svg
 from autoscout.report.files import write_file
 from autoscout.report.front_files import hand_over_front
@@ -125,7 +126,7 @@ def compare_predictions(outcome: Outcome) -> Predictions | None:
         PredictedTrial(
             trial=trial.number,
             name=name_of(config),
-            predicted=trial.measurement.conditions.get("predicted", value),
+            predicted=trial.measurement.conditions.get(PREDICTED, value),
             measured=setup.task.objective.value(trial.measurement),
             status=trial.measurement.status.value,
         )

@@ -249,3 +249,8 @@ def test_the_schema_refuses_what_we_refuse(text: str) -> None:
 def test_values_that_no_knob_takes(text: str, words: str) -> None:
     with pytest.raises(SpaceError, match=words):
         read_space(text)
+
+
+def test_text_that_looks_like_a_number_is_written_in_quotes() -> None:
+    space = Space([Choice("rate", ["1e-5", "12E3", "-1e+3", "0.5", "1_000", "0x1f", "on", "null"]), Choice("same", ["1e-5", "on"])])
+    assert read_space(write_space(space)) == space

@@ -49,6 +49,16 @@ _Loader.add_implicit_resolver(
 _Loader.add_implicit_resolver("tag:yaml.org,2002:merge", re.compile(r"^(?:<<)$"), ["<"])
 
 
+class PlainDumper(yaml.SafeDumper):
+    """Writes what this module reads back as it was: text that looks like 1e-5 in quotes, and what occurs twice twice."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - signature of PyYAML
+        return True
+
+
+PlainDumper.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"^[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+$"), list("-+0123456789"))
+
+
 def _float(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> float:
     text = str(loader.construct_scalar(node)).replace("_", "").lower()
     return float(text.replace(".inf", "inf").replace(".nan", "nan"))

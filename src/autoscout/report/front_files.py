@@ -8,6 +8,7 @@ from pathlib import Path
 
 import yaml
 
+from autoscout.common.document import PlainDumper
 from autoscout.core.config import Config
 from autoscout.report.files import write_folder
 from autoscout.report.front import Front, Point
@@ -60,7 +61,7 @@ def _point_files(
     changes = diff_text(differences(default_config, point.config, knobs))
     content = dict(files)
     settings = "knobs.yaml" if "config.yaml" in content else "config.yaml"  # an engine's own config.yaml is what run.sh reads
-    content[settings] = yaml.safe_dump(point.config.to_json(), sort_keys=False, allow_unicode=True)
+    content[settings] = yaml.dump(point.config.to_json(), Dumper=PlainDumper, sort_keys=False, allow_unicode=True)
     content.setdefault("env", environment_text(summary.task, variables))
     content["diff.txt"] = changes
     content["point.json"] = json.dumps({"study": summary.study, "task_key": summary.task.key, **point.to_json()}, indent=2) + "\n"

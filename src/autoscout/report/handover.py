@@ -9,6 +9,7 @@ from pathlib import Path
 
 import yaml
 
+from autoscout.common.document import PlainDumper
 from autoscout.common.text import plural, show_duration, show_gain, show_number
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
@@ -84,7 +85,7 @@ def _content(
 
 def _settings_text(summary: Summary, answer: Config) -> str:
     head = f"# {summary.task.system}: {_what(summary)}, found by the study {_word(summary.study) or 'without a name'}\n"
-    return head + yaml.safe_dump(answer.to_json(), sort_keys=False, allow_unicode=True)
+    return head + yaml.dump(answer.to_json(), Dumper=PlainDumper, sort_keys=False, allow_unicode=True)
 
 
 def _word(text: str) -> str:

@@ -22,7 +22,7 @@ from typing import Any
 
 import yaml
 
-from autoscout.common.document import Item, compose, from_plain, load, load_json, unknown_keys
+from autoscout.common.document import Item, PlainDumper, compose, from_plain, load, load_json, unknown_keys
 from autoscout.common.suggest import suggestion
 from autoscout.core.config import Value
 from autoscout.core.errors import AutoScoutError, ConfigError, Fault, SpaceError
@@ -326,11 +326,8 @@ class _Flow(dict[str, Any]):
     """A mapping to be written on one line."""
 
 
-class _Dumper(yaml.SafeDumper):
-    """Writes knobs on one line each, and never uses anchors."""
-
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - signature of PyYAML
-        return True
+class _Dumper(PlainDumper):
+    """Writes knobs on one line each."""
 
 
 _Dumper.add_representer(_Flow, lambda dumper, data: dumper.represent_mapping("tag:yaml.org,2002:map", data, flow_style=True))

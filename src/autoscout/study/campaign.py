@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
-from autoscout.common.document import Item, from_plain, load, unknown_keys
+from autoscout.common.document import Item, PlainDumper, from_plain, load, unknown_keys
 from autoscout.common.fields import Place, Refused, as_list, faults_from, goal_faults
 from autoscout.core.config import Value
 from autoscout.core.errors import ConfigError, Fault, SpaceError
@@ -245,19 +245,9 @@ class Campaign(Block):
         return to_yaml(self.model_dump(mode="json", exclude_defaults=True))
 
 
-class _Dumper(yaml.SafeDumper):
-    """Writes what `common.document` reads back as it was: text that looks like 1e-5 needs quotes there."""
-
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - signature of PyYAML
-        return True
-
-
-_Dumper.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"^[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+$"), list("-+0123456789"))
-
-
 def to_yaml(data: Mapping[str, Any]) -> str:
     """Plain data as a YAML file that `read_campaign` reads."""
-    return yaml.dump(dict(data), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    return yaml.dump(dict(data), Dumper=PlainDumper, sort_keys=False, allow_unicode=True)
 
 
 def campaign_schema() -> dict[str, Any]:

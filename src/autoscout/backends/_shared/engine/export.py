@@ -14,6 +14,7 @@ from autoscout.backends._shared.engine.command import Settings, config_file, wor
 from autoscout.backends._shared.engine.engine import Engine
 from autoscout.backends._shared.engine.table import EngineTable
 from autoscout.backends._shared.serving.plan import PLAN
+from autoscout.common.document import PlainDumper
 
 PORT = 8000
 NAME = "llm"
@@ -186,15 +187,8 @@ def compose(this: Deployment) -> str:
     return _yaml({"services": {NAME: service}, "volumes": {"cache": {}}})
 
 
-class _Plain(yaml.SafeDumper):
-    """Writes what occurs twice twice: people edit these files."""
-
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
-        return True
-
-
 def _yaml(data: Mapping[str, Any]) -> str:
-    return yaml.dump(dict(data), Dumper=_Plain, sort_keys=False, default_flow_style=False)
+    return yaml.dump(dict(data), Dumper=PlainDumper, sort_keys=False, default_flow_style=False)
 
 
 __all__ = ["Deployment", "compose", "export_files", "kubernetes"]

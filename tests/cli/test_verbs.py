@@ -6,12 +6,15 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from autoscout import __version__
 from autoscout.cli.main import main, whole_program
 from autoscout.cli.verbs import VERBS, Verb
+from autoscout.control.ledger import Entry, Ledger
+from autoscout.core.config import Config
 
 LOADED = """
 import json, sys
@@ -20,7 +23,7 @@ try:
     main(sys.argv[1:])
 except SystemExit as end:
     assert not end.code, end.code
-sys.stderr.write(json.dumps([name for name in sys.modules if name.split(".")[0] in ("autoscout", "numpy", "pydantic", "yaml")]))
+sys.stderr.write(json.dumps([name for name in sys.modules if name.split(".")[0] in ("autoscout", "numba", "numpy", "pydantic", "yaml")]))
 """
 
 
@@ -43,6 +46,22 @@ def test_one_verb_imports_no_other() -> None:
     assert "autoscout.cli.render" in modules
     assert {name.split(".")[1] for name in modules if "." in name}.isdisjoint({"bench", "sched", "estimate"})
     assert "autoscout.cli.sched" not in modules
+
+
+def test_help_and_verbs_that_read_a_ledger_wait_for_no_simulator(tmp_path: Path) -> None:
+    config = tmp_path / "control.yaml"
+    config.write_text("cluster: lab\nlive: {kind: slurm}\n")
+    (tmp_path / "control").mkdir()
+    ledger = Ledger(tmp_path / "control" / "control.db", "lab")
+    now = Config(weight=1)
+    ledger.sample(1.0, {"load": 1.0, "waiting": 1, "running": 0, "settings": now.to_json()})
+    ledger.add(Entry(at_s=1.0, state="proposed", kind="hourly", before=now, after=now), "proposed", "")
+    ledger.close()
+    path = str(config)
+    for words in (["--help"], ["trace", "--help"], ["status", path], ["history", path], ["explain", path, "1"]):
+        modules = loaded("sched", *words)
+        assert "autoscout.cli.sched" in modules
+        assert modules.isdisjoint({"numba", "autoscout.sched.engine", "autoscout.sched.tune.loop"}), words
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)

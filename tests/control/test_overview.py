@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import inspect
 
 from autoscout.control.ledger import Entry, Ledger
-from autoscout.control.overview import clusters, overview
+from autoscout.control.overview import Overview, clusters, overview, read_on
 from autoscout.core.config import Config
 from autoscout.core.errors import StoreError
 from autoscout.store.sql.database import Database
@@ -83,6 +83,74 @@ def test_many_looks_are_thinned_evenly(store: str) -> None:
     assert seen.at_s[-1] == 4_990.0, "the newest look is always shown"
     gaps = [after - before for before, after in zip(seen.at_s, seen.at_s[1:], strict=False)]
     assert max(gaps) <= 120.0
+
+
+def shown(seen: Overview) -> tuple[object, ...]:
+    return seen.to_json(), [entry.plan for entry in seen.entries]
+
+
+def test_reading_on_gives_what_reading_all_gives(store: str) -> None:
+    filled(store, "lab", 20)
+    before = overview(store, "lab")
+    assert read_on(before, store) is before, "nothing was added"
+    filled(store, "attic", 3)
+    assert read_on(before, store) is before, "of this cluster"
+    ledger = Ledger(store, "lab")
+    first = ledger.history()[0]
+    ledger.move(first, "undone", 300.0, "undone", "worse", why="worse")
+    ledger.add(Entry(at_s=310.0, state="proposed", kind="watch", before=NEW, after=OLD, predicted=1.3), "proposed", "")
+    ledger.note(320.0, "no answer", "slurmctld is down")
+    ledger.sample(330.0, {"load": 2.0, "waiting": 7, "running": 1, "settings": {"weight": 5, "new": 3}, "simulated": True})
+    now = read_on(before, store)
+    assert shown(now) == shown(overview(store, "lab"))
+    assert (now.entries[0].state, len(now.entries), now.knobs["new"][-2:], now.simulated) == ("undone", 3, [None, 3], True)
+    ledger.note(200.0, "clock", "the clock went back")
+    ledger.sample(205.0, {"load": 1.0, "waiting": 1, "running": 1, "settings": {"weight": 5}})
+    ledger.close()
+    assert shown(read_on(now, store)) == shown(overview(store, "lab")), "looks before the newest one are not missed"
+
+
+def test_reading_on_reads_only_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = tmp_path / "store.db"
+    filled(store, "lab", 200)
+    ledger = Ledger(store, "lab")
+    for number in range(200):
+        ledger.note(float(number), "answers", "")
+    before = overview(store, "lab")
+    ledger.sample(9e9, {"load": 1.0, "waiting": 0, "running": 0, "settings": {}})
+    ledger.add(Entry(at_s=9e9, state="same", kind="hourly", before=OLD, after=OLD), "decided", "")
+    ledger.close()
+    rows: list[int] = []
+    for name in ("samples", "entries", "history", "log"):
+        read = getattr(Ledger, name)
+        monkeypatch.setattr(Ledger, name, lambda *given, read=read, **more: (found := read(*given, **more), rows.append(len(found)))[0])
+    assert len(read_on(before, store).at_s) == 201
+    assert sum(rows) < 60, "of more than 400"
+
+
+def test_many_new_looks_are_thinned_again(tmp_path: Path) -> None:
+    store = tmp_path / "store.db"
+    filled(store, "lab", 60)
+    seen = overview(store, "lab", most_points=20)
+    ledger = Ledger(store, "lab")
+    for number in range(60, 200):
+        ledger.sample(10.0 * number, {"load": 1.0, "waiting": 0, "running": 0, "settings": {}})
+        seen = read_on(seen, store, most_points=20)
+        assert len(seen.at_s) <= 42
+        assert seen.at_s[-1] == 10.0 * number
+    ledger.close()
+
+
+def test_a_store_that_was_begun_anew_is_read_anew(tmp_path: Path) -> None:
+    filled(tmp_path / "store.db", "lab", 30)
+    before = overview(tmp_path / "store.db", "lab")
+    for path in tmp_path.glob("store.db*"):
+        path.unlink()
+    ledger = Ledger(tmp_path / "store.db", "lab")
+    ledger.note(1.0, "started", "")
+    ledger.close()
+    filled(tmp_path / "store.db", "lab", 4)
+    assert shown(read_on(before, tmp_path / "store.db")) == shown(overview(tmp_path / "store.db", "lab"))
 
 
 def test_a_store_that_is_not_there(tmp_path: Path) -> None:

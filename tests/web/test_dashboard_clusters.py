@@ -23,7 +23,11 @@ pytest.importorskip("uvicorn", reason="the extra web is not installed")
 from benchmarks._browser import dashboard
 
 from autoscout.control.ledger import Entry, Ledger
+from autoscout.core.clock import RealClock
 from autoscout.core.config import Config
+from autoscout.store.sql import database
+from autoscout.store.sql.engine import connect
+from autoscout.web.clusters import Clusters, is_controllers_own
 from autoscout.web.library import Library
 
 Site = tuple[str, Library]
@@ -126,6 +130,20 @@ def test_studies_and_clusters_in_one_store(tmp_path: Path) -> None:
     lab.follow()
     assert lab.version == before + 1, "a page that follows it changes"
     library.close()
+
+
+def test_a_look_for_clusters_opens_one_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = str(tmp_path / "control.db")
+    make_clusters(Path(place))
+    opened: list[object] = []
+    monkeypatch.setattr(database, "connect", lambda *given: (opened.append(given), connect(*given))[1])
+    found = Clusters(RealClock())
+    for number in (1, 2):
+        found.look(place)
+        assert len(opened) == number
+    assert [entry.name for entry in found.entries()] == ["attic", "lab"]
+    assert is_controllers_own(place)
+    assert len(opened) == 3
 
 
 def test_what_is_wrong_with_a_store_is_said_as_long_as_it_is(tmp_path: Path) -> None:

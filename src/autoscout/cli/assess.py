@@ -11,8 +11,6 @@ from rich.table import Table
 from autoscout.cli import _options as options
 from autoscout.core import plugins
 from autoscout.core.errors import ConfigError, Fault
-from autoscout.sched.cluster import Cluster
-from autoscout.sched.source import load_trace
 
 
 def assess(
@@ -39,6 +37,8 @@ def assess(
     The cluster runs through the last days of the trace under every strategy: the published default, settings tuned once on the days
     before, re-tuned daily, every hour as AutoSched and SelfTune, and oracles that know the future. Everything is simulated.
     """
+    from autoscout.sched.cluster import Cluster
+    from autoscout.sched.source import load_trace
     from autoscout.sched.tune.assess import assess as compare
     from autoscout.sched.tune.case import last_window
     from autoscout.sched.tune.modes import MODES

@@ -17,19 +17,16 @@ import typer
 from rich.table import Table
 
 from autoscout.cli import _options as options
-from autoscout.control import actions
-from autoscout.control.explain import explanation, one_line
-from autoscout.control.ledger import Ledger
-from autoscout.control.settings import ServiceBlock, Settings, read_settings
 from autoscout.core.clock import RealClock
 from autoscout.core.errors import ConfigError, Fault, PluginError
-from autoscout.sched.source import moment
 from autoscout.sched.tune.explain import moment as shown
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what a verb does not need it does not load: most of them read a few rows of the ledger
     from autoscout.control.controller import Controller
+    from autoscout.control.ledger import Ledger
     from autoscout.control.metrics import MetricsServer
     from autoscout.control.repository import WorkloadRepository
+    from autoscout.control.settings import ServiceBlock, Settings
 
 LATE_S = 60.0  # besides five looks, after which a controller is said not to run
 Config = Annotated[Path, typer.Argument(help="YAML file of the controller; see the guide.")]
@@ -47,7 +44,10 @@ def control(
 ) -> None:
     """Watch a cluster and tune its scheduler: observe, propose or apply, within the bounds of the file."""
     from autoscout.control.begin import controller
+    from autoscout.control.explain import one_line
     from autoscout.control.protocol import LiveError
+    from autoscout.control.settings import read_settings
+    from autoscout.sched.source import moment
 
     settings = read_settings(config)
     with contextlib.nullcontext() if what_if else _alone(settings):  # a question may be asked while the controller runs
@@ -72,6 +72,8 @@ def control(
 
 def status(config: Config, as_json: Json = False) -> None:
     """Show the settings in force, the queue, and what waits for approval."""
+    from autoscout.control.explain import one_line
+
     with _ledger(config) as (settings, ledger):
         seen = ledger.last_sample()
         waiting = ledger.in_state("proposed", "approved", "applying", "unsure", "applied")
@@ -108,13 +110,15 @@ def history(
     as_json: Json = False,
 ) -> None:
     """List the decisions of the last days, and write the report about them."""
-    from autoscout.control.report import write_report
+    from autoscout.control.explain import one_line
 
     with _ledger(config) as (settings, ledger):
         seen = ledger.last_sample()
         to_s = (seen[0] if seen else RealClock().now_s()) + 1.0
         entries = ledger.history(to_s - days * 86_400.0, to_s)
         if report:
+            from autoscout.control.report import write_report
+
             write_report(ledger, report, to_s - days * 86_400.0, to_s, simulated=settings.simulated)
         lines = [one_line(entry) for entry in entries] or ["No decision yet."]
         _show([*lines, *([f"Report in {report}"] if report else [])], [entry.to_json() for entry in entries], as_json)
@@ -122,10 +126,11 @@ def history(
 
 def explain(config: Config, number: Number, as_json: Json = False) -> None:
     """Say why a decision was made, how sure it was, and what became of it."""
+    from autoscout.control.explain import explanation
+
     with _ledger(config) as (_, ledger):
         entry = ledger.entry(number)
-        lines = [line for line in ledger.log(entry.at_s - 1.0) if line[2] == number]
-        _show([explanation(entry, lines)], [entry.to_json()], as_json)
+        _show([explanation(entry, ledger.log(decision=number))], [entry.to_json()], as_json)
 
 
 def propose(
@@ -135,6 +140,9 @@ def propose(
     as_json: Json = False,
 ) -> None:
     """Ask for other settings; the controller checks its bounds, applies them once they are approved, and judges them like its own."""
+    from autoscout.control import actions
+    from autoscout.control.explain import one_line
+
     with _ledger(config) as (about, ledger):
         actions.require_changing(about.mode)
         pairs = [text.partition("=") for text in settings]
@@ -152,6 +160,9 @@ def approve(
     as_json: Json = False,
 ) -> None:
     """Approve a proposal; the controller applies it at its next look."""
+    from autoscout.control import actions
+    from autoscout.control.explain import one_line
+
     with _ledger(config) as (settings, ledger):
         actions.require_changing(settings.mode)
         act = actions.refuse if refuse else actions.approve
@@ -161,6 +172,9 @@ def approve(
 
 def rollback(config: Config, number: Number, as_json: Json = False) -> None:
     """Bring back the settings before a change; the controller does it at its next look."""
+    from autoscout.control import actions
+    from autoscout.control.explain import one_line
+
     with _ledger(config) as (settings, ledger):
         actions.require_changing(settings.mode)
         user = getpass.getuser()
@@ -170,6 +184,9 @@ def rollback(config: Config, number: Number, as_json: Json = False) -> None:
 
 @contextmanager
 def _ledger(config: Path) -> Iterator[tuple[Settings, Ledger]]:
+    from autoscout.control.ledger import Ledger
+    from autoscout.control.settings import read_settings
+
     settings = read_settings(config)
     if "://" not in settings.target and not Path(settings.target).exists():
         rule, fix = "no controller has looked at this cluster yet", f"autoscout sched control {config}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -14,21 +14,13 @@ from autoscout.cli import control as live
 from autoscout.cli.assess import assess
 from autoscout.common.text import plural
 from autoscout.core import plugins
-from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
-from autoscout.sched.cluster import Cluster
-from autoscout.sched.engine import Run, simulate
-from autoscout.sched.export import result_columns, trace_columns, write_table
-from autoscout.sched.metrics import by_size, by_vc, summary
-from autoscout.sched.settings import configured
-from autoscout.sched.simulation import Simulation
-from autoscout.sched.snapshot import Snapshot
-from autoscout.sched.snapshot_file import write_snapshot
-from autoscout.sched.source import load_snapshot, load_trace, moment, read_changes
-from autoscout.sched.trace import Trace
-from autoscout.sched.workload.synthetic import Recipe, generate
-from autoscout.space import Space
 from autoscout.study.folder import DEFAULT
+
+if TYPE_CHECKING:  # the simulator takes a second to load: verbs import it when they are called
+    from autoscout.core.config import Config
+    from autoscout.sched.trace import Trace
+    from autoscout.space import Space
 
 TRIALS = 40  # simulations that `tune` spends without a bound
 
@@ -56,6 +48,8 @@ Output = Annotated[Path, typer.Argument(help="File to write: .csv, .csv.gz or .p
 @app.command("list")
 def list_schedulers(as_json: Json = False) -> None:
     """List the schedulers and their knobs."""
+    from autoscout.sched.cluster import Cluster
+
     found = {name: plugins.get("scheduler", name) for name in plugins.available("scheduler")}
     spaces: dict[str, Space] = {name: kind.space(Cluster.parse("16x8")) for name, kind in found.items()}
     if as_json:
@@ -93,6 +87,15 @@ def simulate_command(
     as_json: Json = False,
 ) -> None:
     """Run a trace through a scheduler and print what came of it."""
+    from autoscout.sched.cluster import Cluster
+    from autoscout.sched.engine import Run, simulate
+    from autoscout.sched.export import result_columns, write_table
+    from autoscout.sched.metrics import by_size, by_vc, summary
+    from autoscout.sched.simulation import Simulation
+    from autoscout.sched.snapshot import Snapshot
+    from autoscout.sched.snapshot_file import write_snapshot
+    from autoscout.sched.source import load_snapshot, load_trace, moment, read_changes
+
     if detail not in ("", "vc", "size"):
         raise ConfigError(Fault(where="--by", value=detail, rule="must be vc or size"))
     if keep and not until:
@@ -149,6 +152,12 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Run a trace under several schedulers or settings, and show them next to each other."""
+    from autoscout.sched.cluster import Cluster
+    from autoscout.sched.engine import Run, simulate
+    from autoscout.sched.metrics import summary
+    from autoscout.sched.simulation import Simulation
+    from autoscout.sched.source import load_trace
+
     if page:
         _svg(page, "--page")
     jobs = load_trace(trace, form=form, begin=begin, end=end, status=status or (), drop_bad=drop_bad)
@@ -237,6 +246,7 @@ def tune(
 def describe_command(path: TracePath, form: Form = "", drop_bad: DropBad = False, as_json: Json = False) -> None:
     """Say what a trace is like."""
     from autoscout.sched.describe import describe
+    from autoscout.sched.source import load_trace
 
     found = describe(load_trace(path, form=form, drop_bad=drop_bad))
     if as_json:
@@ -251,12 +261,16 @@ def describe_command(path: TracePath, form: Form = "", drop_bad: DropBad = False
 @traces.command("convert")
 def convert(path: TracePath, output: Output, form: Form = "", status: Status = None, drop_bad: DropBad = False) -> None:
     """Write a trace of any known format as a plain one."""
+    from autoscout.sched.source import load_trace
+
     _save(load_trace(path, form=form, status=status or (), drop_bad=drop_bad), output)
 
 
 @traces.command("slice")
 def slice_command(path: TracePath, output: Output, begin: Begin = "", end: End = "", form: Form = "", drop_bad: DropBad = False) -> None:
     """Write the part of a trace that arrives between two moments."""
+    from autoscout.sched.source import load_trace
+
     _save(load_trace(path, form=form, begin=begin, end=end, drop_bad=drop_bad), output)
 
 
@@ -272,6 +286,9 @@ def generate_command(
     seed: Annotated[int, typer.Option("--seed", help="Same seed, same trace.")] = 0,
 ) -> None:
     """Write a synthetic trace calibrated to a real cluster."""
+    from autoscout.sched.cluster import Cluster
+    from autoscout.sched.workload.synthetic import Recipe, generate
+
     gpus = Cluster.parse(cluster).gpus if cluster else 0
     _save(generate(Recipe(profile=profile, jobs=jobs, days=days, load=load, cluster_gpus=gpus, vcs=vcs, seed=seed)), output)
 
@@ -282,6 +299,7 @@ def plot_command(
 ) -> None:
     """Draw arrivals, durations and sizes."""
     from autoscout.sched.plot import trace_page
+    from autoscout.sched.source import load_trace
 
     _svg(output, "OUTPUT")
     output.write_text(trace_page(load_trace(path, form=form, drop_bad=drop_bad)), encoding="utf-8")
@@ -289,6 +307,8 @@ def plot_command(
 
 def _config(space: Space, pinned: list[str] | None) -> Config:
     """The default configuration with some knobs set; conditions on them follow."""
+    from autoscout.sched.settings import configured
+
     pairs = [tuple(part.strip() for part in text.partition("=")) for text in pinned or ()]
     rule = f"must read KNOB=VALUE with one of {', '.join(space.knobs)}"
     faults = [Fault(where="--set", value=f"{name}{equals}{value}", rule=rule) for name, equals, value in pairs if not equals]
@@ -303,6 +323,8 @@ def _svg(path: Path, flag: str) -> None:
 
 
 def _save(trace: Trace, output: Path) -> None:
+    from autoscout.sched.export import trace_columns, write_table
+
     write_table(trace_columns(trace), output)
     options.console.print(f"{plural(len(trace), 'job')} written to {output}", highlight=False)
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from autoscout.control.ledger import STATES, Entry
+from autoscout.control.ledger import STATES, Entry, Line
 from autoscout.sched.tune.explain import moment
 
 MOST_WHY = 120  # characters of a reason in a line
 UNMADE = ("refused", "failed", "unsure", "undone")
 """States of which a line says why."""
-Line = tuple[int, float, int | None, str, str]
 
 
 def one_line(entry: Entry) -> str:

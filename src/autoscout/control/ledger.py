@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
@@ -34,6 +34,8 @@ STATES = {
 OPEN = ("applying", "unsure")
 """States in which the cluster may have either configuration."""
 MOST_ROWS = 10_000
+Line = tuple[int, float, int | None, str, str]
+"""Of the audit log: number, moment, decision, event, words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,6 +165,10 @@ class Ledger:
             raise ConfigError(Fault(where="decision", field="id", value=str(number), rule=rule, fix=fix))
         return found[0]
 
+    def entries(self, numbers: Iterable[int]) -> list[Entry]:
+        """Some decisions by their numbers, oldest first; those that are not there are left out."""
+        return self._entries(decisions.c.id.in_(sorted(numbers)))
+
     def rollbacks(self, of: Entry) -> list[Entry]:
         """Requests to take a decision back, oldest first."""
         return [entry for entry in self._entries(decisions.c.kind == "rollback", decisions.c.id > of.id) if entry.of == of.id]
@@ -179,9 +185,16 @@ class Ledger:
         """Decisions made in [from, to), the newest `most` of them, oldest first."""
         return self._entries(*_between(decisions.c.at_s, from_s, to_s), most=most)
 
-    def log(self, from_s: float = -math.inf, to_s: float = math.inf, after: int = 0) -> list[tuple[int, float, int | None, str, str]]:
-        """Lines of the audit log after number `after`: number, moment, decision, event, words."""
-        where = (audit.c.cluster == self.cluster, audit.c.id > after, *_between(audit.c.at_s, from_s, to_s))
+    def log(self, from_s: float = -math.inf, to_s: float = math.inf, *, after: int = 0, decision: int | None = None) -> list[Line]:
+        """The newest lines of the audit log, oldest first.
+
+        Args:
+            from_s, to_s: Only those written in [from, to).
+            after: Only those with a higher number.
+            decision: Only those about this decision.
+        """
+        about = [] if decision is None else [audit.c.decision == decision]
+        where = (audit.c.cluster == self.cluster, audit.c.id > after, *about, *_between(audit.c.at_s, from_s, to_s))
         wanted = select(audit.c.id, audit.c.at_s, audit.c.decision, audit.c.event, audit.c.words).where(*where)
         newest_first = wanted.order_by(audit.c.id.desc()).limit(MOST_ROWS)
         rows = self._database.read(lambda connection: connection.execute(newest_first).all())

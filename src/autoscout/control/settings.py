@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, ValidationError
 
 from autoscout.common.fields import faults_from
 from autoscout.control.bounds import Bounds
-from autoscout.control.decide import Tuning
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.study.campaign import Block, Duration, Scalar, read_document
+
+if TYPE_CHECKING:
+    from autoscout.control.decide import Tuning
 
 
 class BoundsBlock(Block):
@@ -45,6 +47,8 @@ class TuningBlock(Block):
 
     def tuning(self) -> Tuning:
         """As the adviser uses it."""
+        from autoscout.control.decide import Tuning  # with the simulator, which verbs that only read the ledger do not need
+
         plain = {name: getattr(self, name) for name in ("draws", "trials", "searcher", "least_gain", "least_share", "seed")}
         found = Tuning(**plain, horizon_s=self.horizon)
         return replace(found, back_s=self.back) if self.back else found

@@ -6,7 +6,7 @@ import hashlib
 import threading
 from dataclasses import dataclass, field
 
-from autoscout.control.overview import Overview, clusters, overview
+from autoscout.control.overview import Overview, clusters, overview, read_on
 from autoscout.control.tables import CONTROL
 from autoscout.core.clock import Clock, RealClock
 from autoscout.store.sql.database import holds
@@ -49,17 +49,17 @@ class ClusterEntry:
         return self._seen
 
     def follow(self) -> None:
-        """Read it again, if it is time."""
+        """Read on from where it was, if it is time."""
         if self._seen is None or self.clock.span_s() > self._read_s + max(LOOK_S, REST * self._took_s):
             self._read()
 
     def _read(self) -> None:
         with self._lock:
             begun_s, before = self.clock.span_s(), self._seen
-            self._seen = overview(self.place, self.name)
+            self._seen = overview(self.place, self.name) if before is None else read_on(before, self.place)
             self._read_s = self.clock.span_s()
             self._took_s = self._read_s - begun_s
-            self.version += before is None or _mark(before) != _mark(self._seen)
+            self.version += self._seen is not before
 
 
 class Clusters:
@@ -90,16 +90,11 @@ class Clusters:
 
 def is_controllers_own(place: str) -> bool:
     """Whether a store is a controller's and holds no studies; opening it as a store of studies would make their tables there."""
-    return _is_sql(place) and holds(place, CONTROL) and not holds(place, STUDIES)
+    return _is_sql(place) and holds(place, CONTROL, STUDIES) == (True, False)
 
 
 def _is_sql(place: str) -> bool:
     return (scheme_of(place) or SqlStore.schemes[0]) in SqlStore.schemes
-
-
-def _mark(seen: Overview) -> tuple[object, ...]:
-    """Changes whenever something is added: decisions never change without a line in the log."""
-    return len(seen.entries), seen.log[-1][0] if seen.log else 0, seen.at_s[-1] if seen.at_s else 0.0
 
 
 __all__ = ["FILE", "ClusterEntry", "Clusters", "is_controllers_own"]

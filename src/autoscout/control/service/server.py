@@ -127,7 +127,7 @@ class Service(stubs.ControlServicer):
     def Explain(self, request: Any, context: Any) -> Any:  # noqa: N802
         def work(_: Caller) -> Any:
             entry: Entry = self._controller.ledger.entry(request.id)
-            lines = [line for line in self._controller.ledger.log(entry.at_s - 1.0) if line[2] == entry.id]
+            lines = self._controller.ledger.log(decision=entry.id)
             return messages.Explanation(
                 decision=convert.decision_message(entry),
                 text=explanation(entry, lines),

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from autoscout.common.text import show
-from autoscout.sched.tune.causal.graph import Graph
-from autoscout.sched.tune.loop import Decision
+
+if TYPE_CHECKING:  # whoever only shows dates does not wait for the simulator
+    from autoscout.sched.tune.causal.graph import Graph
+    from autoscout.sched.tune.loop import Decision
 
 _DATED_S = 1e9  # seconds above which a clock is taken for that of the epoch: from 2001 on
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from autoscout.core.clock import RealClock
@@ -114,18 +114,31 @@ class Database:
             wait_s = min(2 * wait_s, 2.0)
 
 
-def holds(target: str | os.PathLike[str], tables: Tables) -> bool:
-    """Whether a database has these tables; nothing is created.
+def holds(target: str | os.PathLike[str], *tables: Tables) -> tuple[bool, ...]:
+    """Whether a database has each of these tables; nothing is created.
 
     Raises:
         StoreError: it cannot be opened, or a newer AutoScout wrote them.
+    """
+    return peek(target, lambda connection, location: tuple(each.are_in(connection, location) for each in tables))
+
+
+def peek(target: str | os.PathLike[str], work: Callable[[Connection, str], Answer]) -> Answer:
+    """Look into a database once: whatever tables it has, they stay as they are, and no connection is kept.
+
+    Args:
+        target: Path of a SQLite file, or the URL of a server.
+        work: Is given a connection, and what messages call the database.
+
+    Raises:
+        StoreError: it cannot be opened.
     """
     url = locate(target)
     location = url.render_as_string(hide_password=True)
     engine = connect(url, False)
     try:
         with engine.connect() as connection, connection.begin():
-            return inspect(connection).has_table(tables.schema.name) and tables.check_version(connection, location) >= 1
+            return work(connection, location)
     except (SQLAlchemyError, UnicodeDecodeError) as error:
         raise translate(error, location) from error
     finally:

@@ -118,6 +118,10 @@ class Tables:
             version += 1
             connection.execute(update(self.schema).values(version=version))
 
+    def are_in(self, connection: Connection, location: str) -> bool:
+        """Whether the database has these tables, in this version or an older one; refuses newer ones."""
+        return inspect(connection).has_table(self.schema.name) and self.check_version(connection, location) >= 1
+
     def is_current(self, connection: Connection, location: str) -> bool:
         """Whether the database has this version's tables; refuses newer ones."""
         return inspect(connection).has_table(self.schema.name) and self.check_version(connection, location) == self.version

@@ -153,10 +153,37 @@ def test_json_that_is_not_understood_is_said_once_and_text_read(printed: str, ca
     reading = Reading(ask, (), True, "auto")
     for _ in range(2):
         assert len(reading.queue(OLD, ["n1"], lambda: NOW_S).jobs) == 9
-    assert ask.asked == [("squeue", True), ("squeue", False), ("squeue", False)]
     assert sum("text is read instead" in record.message for record in caplog.records) == 1
+    ask.printed["squeue"] = JSON["squeue"]
+    ask.asked.clear()
+    assert len(reading.queue(OLD, ["n1"], lambda: NOW_S).jobs) == 9
+    assert ask.asked == [("squeue", True)], "half an answer is no reason to do without JSON for good"
     with pytest.raises(LiveError, match="output: text"):
         Reading(Fake({"squeue": printed}, TEXT), (), True, "json").queue(OLD, ["n1"], lambda: NOW_S)
+
+
+@pytest.mark.parametrize(
+    ("complaint", "for_good"),
+    [
+        ("squeue: unrecognized option '--json' Try \"squeue --help\" for more information", True),
+        ("squeue: error: cannot find serializer plugin for serializer/json squeue: fatal: JSON plugin load failure", True),
+        ("slurm_load_jobs error: Unable to contact slurm controller (connect failure)", False),
+        ("", False),
+    ],
+)
+def test_json_is_given_up_only_where_it_is_unknown(complaint: str, for_good: bool) -> None:
+    class Refusing(Fake):
+        def __call__(self, *command: str, **more: object) -> str:
+            if "--json" not in command:
+                return super().__call__(*command, **more)
+            self.asked.append((command[0], True))
+            raise LiveError(Fault(where="squeue --json", rule="failed with exit code 1", value=complaint))
+
+    ask = Refusing({}, TEXT)
+    reading = Reading(ask, (), True, "auto")
+    for _ in range(2):
+        assert len(reading.queue(OLD, ["n1"], lambda: NOW_S).jobs) == 9
+    assert ask.asked == [("squeue", True), ("squeue", False), *([] if for_good else [("squeue", True)]), ("squeue", False)]
 
 
 def test_a_command_that_fails_both_ways_is_asked_for_json_again() -> None:

@@ -41,6 +41,8 @@ _GONE = ("DOWN", "DRAIN", "FAIL", "MAINT", "UNK", "ERROR", "BOOT", "REBOOT", "IN
 """Beginnings of states in which a node takes no jobs."""
 _WRONG = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
 """What a document of another shape than those we know leads to."""
+_NO_JSON = re.compile(r"unrecognized option|JSON plugin load failure|serializer/json", re.IGNORECASE)
+"""What commands of Slurm say to `--json` before 21.08, and where they were built without it."""
 
 Ask = Callable[..., str]
 Read = TypeVar("Read")
@@ -53,12 +55,13 @@ class Reading:
         ask: Runs a command.
         partitions: Only these; all when empty.
         shared: Whether partitions share their nodes; if not each is a virtual cluster.
-        output: `json`, `text`, or `auto`: JSON where this version has it and text where that does not work.
+        output: `json`, `text`, or `auto`: JSON where this version has it, and text whenever that does not work.
     """
 
     def __init__(self, ask: Ask, partitions: Sequence[str], shared: bool, output: str) -> None:
         self._ask, self._partitions, self._shared, self._output = ask, tuple(partitions), shared, output
-        self._without: set[str] = set()  # commands that were found to have no JSON
+        self._without: set[str] = set()  # commands that said they have no JSON: they are not asked for it again
+        self._warned: set[str] = set()  # commands whose JSON did not work when they were last asked
 
     def nodes(self, version: tuple[int, int]) -> tuple[list[str], Cluster]:
         """Nodes that take jobs, with their GPUs, and their names in the order of the cluster."""
@@ -112,14 +115,20 @@ class Reading:
         if self._output == "text" or (self._output == "auto" and not able):
             return as_text()
         try:
-            return as_json()
+            rows = as_json()
         except (LiveError, *_WRONG) as error:
             if self._output == "json":
                 raise error if isinstance(error, LiveError) else _not_understood(name, error) from error
             rows = as_text()  # raises where the command fails whatever it should print
-            self._without.add(name)
-            log.warning("%s --json cannot be used here, text is read instead: %s", name, error)
+            unknown = isinstance(error, LiveError) and _has_no_json(error)
+            if unknown:
+                self._without.add(name)
+            if name not in self._warned:
+                self._warned.add(name)
+                log.warning("%s --json %s, text is read instead: %s", name, "is not known here" if unknown else "did not work", error)
             return rows
+        self._warned.discard(name)
+        return rows
 
     def _filter(self) -> list[str]:
         return [f"--partition={','.join(self._partitions)}"] if self._partitions else []
@@ -141,6 +150,11 @@ class Reading:
     def _queue_as_text(self) -> list[Row]:
         states = f"--states={','.join(STATES)}"
         return _cut(self._ask("squeue", "--noheader", "--all", "--array", states, _format(QUEUE), *self._filter()), QUEUE.values())
+
+
+def _has_no_json(error: LiveError) -> bool:
+    """Whether a command says that it has no JSON, or none in this build; one that is busy or cut off says something else."""
+    return any(_NO_JSON.search(fault.value or "") for fault in error.faults)
 
 
 def _not_understood(name: str, error: BaseException) -> LiveError:

@@ -11,7 +11,9 @@ import pytest
 from _file_scheduler import START, FileScheduler
 
 from autoscout.control import actions
+from autoscout.control import report as report_module
 from autoscout.control.controller import Controller
+from autoscout.control.ledger import Ledger
 from autoscout.control.live.replay import Replay
 from autoscout.control.report import MONDAY_S, WEEK_S, write_report
 from autoscout.control.settings import build_settings
@@ -81,6 +83,35 @@ def test_the_report_of_a_week_is_written_once_it_is_over(tmp_path: Path) -> None
     clock.sleep(3_600.0)
     controller.tick()
     assert report.read_text() == "read", "not written again"
+
+
+def test_the_report_of_a_week_is_there_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    controller = small(tmp_path, every="1d")
+    clock = controller.live.clock
+    clock.sleep(MONDAY_S + WEEK_S - clock.now_s() % WEEK_S)
+    controller.tick()
+    clock.sleep(WEEK_S)
+
+    def cut_off(*given: Any, **more: Any) -> str:
+        raise SystemExit("kill -9 between the plots and the words")
+
+    with monkeypatch.context() as patched, pytest.raises(SystemExit):
+        patched.setattr(report_module, "told", cut_off)
+        controller.tick()
+    assert not list(tmp_path.glob("reports/[0-9]*")), "half a report would never be completed"
+    clock.sleep(3_600.0)
+    controller.tick()
+    (folder,) = tmp_path.glob("reports/[0-9]*")
+    assert sorted(path.name for path in folder.iterdir()) == ["over_time.svg", "report.md"]
+
+
+def test_a_picture_of_many_looks_is_thinned(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "control.db", "lab")
+    for number in range(3_000):
+        ledger.sample(10.0 * number, {"load": 1.0, "waiting": 0, "running": 0, "settings": {}})
+    folder = write_report(ledger, tmp_path / "report", 0.0, 30_000.0)
+    ledger.close()
+    assert (folder / "over_time.svg").stat().st_size < 60_000
 
 
 def test_settings_that_are_worse_are_rolled_back_after_one_period(tmp_path: Path) -> None:

@@ -13,8 +13,12 @@ import numpy as np
 from autoscout.common.draw import Line, chart
 from autoscout.control.explain import one_line
 from autoscout.control.ledger import STATES, Entry, Ledger
+from autoscout.control.overview import MOST_POINTS
 from autoscout.core.config import Value
+from autoscout.core.errors import StoreError
 from autoscout.core.log import logger
+from autoscout.report.files import write_file, write_folder
+from autoscout.report.thin import thin
 from autoscout.sched.plot import page
 from autoscout.sched.tune.explain import moment
 
@@ -28,7 +32,7 @@ Sample = tuple[float, dict[str, Any]]
 
 
 def write_report(ledger: Ledger, folder: Path, from_s: float, to_s: float, *, simulated: bool = False) -> Path:
-    """Write report.md and over_time.svg about [from, to); returns the folder.
+    """Write report.md and over_time.svg about [from, to), each in one piece; returns the folder. Other files in it stay.
 
     Args:
         ledger: Of the cluster.
@@ -36,16 +40,28 @@ def write_report(ledger: Ledger, folder: Path, from_s: float, to_s: float, *, si
         from_s: First moment.
         to_s: One past the last.
         simulated: Whether the cluster itself is a simulation.
+
+    Raises:
+        StoreError: it cannot be written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    entries, samples = ledger.history(from_s, to_s), ledger.samples(from_s, to_s)
-    (folder / "over_time.svg").write_text(over_time(entries, samples, ledger.cluster), encoding="utf-8")
-    (folder / "report.md").write_text(told(ledger, entries, samples, from_s, to_s, simulated=simulated), encoding="utf-8")
+    for name, text in _pages(ledger, from_s, to_s, simulated=simulated).items():
+        write_file(folder / name, text)
     return folder
+
+
+def _pages(ledger: Ledger, from_s: float, to_s: float, *, simulated: bool) -> dict[str, str]:
+    entries, samples = ledger.history(from_s, to_s), ledger.samples(from_s, to_s)
+    drawn = [samples[place] for place in thin(len(samples), MOST_POINTS)]
+    return {
+        "over_time.svg": over_time(entries, drawn, ledger.cluster),
+        "report.md": told(ledger, entries, samples, from_s, to_s, simulated=simulated),
+    }
 
 
 def write_week(ledger: Ledger, folder: Path, at_s: float, *, simulated: bool = False) -> Path | None:
     """Write the report about the last whole week (Monday to Monday, UTC) into a folder named by its Monday, once.
+
+    The folder appears when all of it is written: one that was cut off would never be completed.
 
     Returns:
         That folder; None where it is there already, or nothing was decided in that week.
@@ -55,10 +71,11 @@ def write_week(ledger: Ledger, folder: Path, at_s: float, *, simulated: bool = F
     if mine.exists() or not ledger.history(to_s - WEEK_S, to_s, most=1):
         return None
     try:
-        return write_report(ledger, mine, to_s - WEEK_S, to_s, simulated=simulated)
-    except OSError as error:  # a disk that is full must not end the controller
-        log.warning("%s: the weekly report cannot be written: %s", mine, error.strerror)
+        write_folder(mine, _pages(ledger, to_s - WEEK_S, to_s, simulated=simulated))
+    except StoreError as error:  # a disk that is full must not end the controller; tried again in an hour
+        log.warning("the weekly report is missing: %s", error)
         return None
+    return mine
 
 
 def over_time(entries: list[Entry], samples: list[Sample], title: str) -> str:

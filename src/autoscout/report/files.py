@@ -105,5 +105,5 @@ def _translated(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         rule = f"results cannot be written: {error.strerror or error}"
-        fix = "Make room or choose another folder, then run `autoscout report`; the trials themselves are stored"
+        fix = "Make room or choose another folder, then write it again (`autoscout report`); what was measured is in the store"
         raise StoreError(Fault(where=str(path), rule=rule, fix=fix)) from error

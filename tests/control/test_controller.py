@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from _file_scheduler import START, FileScheduler
 from autoscout.control import actions
 from autoscout.control import report as report_module
 from autoscout.control.controller import Controller
+from autoscout.control.events import JobEvent
 from autoscout.control.ledger import Ledger
 from autoscout.control.live.replay import Replay
 from autoscout.control.report import MONDAY_S, WEEK_S, write_report
@@ -95,9 +97,10 @@ def test_the_report_of_a_week_is_there_as_a_whole_or_not_at_all(tmp_path: Path, 
     def cut_off(*given: Any, **more: Any) -> str:
         raise SystemExit("kill -9 between the plots and the words")
 
-    with monkeypatch.context() as patched, pytest.raises(SystemExit):
+    with monkeypatch.context() as patched:
         patched.setattr(report_module, "told", cut_off)
-        controller.tick()
+        with pytest.raises(SystemExit):
+            controller.tick()
     assert not list(tmp_path.glob("reports/[0-9]*")), "half a report would never be completed"
     clock.sleep(3_600.0)
     controller.tick()
@@ -257,6 +260,32 @@ def test_a_clock_that_goes_back_is_said_and_survived(tmp_path: Path) -> None:
     controller.tick()
     assert "clock" in [line[3] for line in controller.ledger.log()]
     assert controller.state.healthy
+
+
+def test_a_new_controller_says_that_the_clock_is_behind_the_ledger(tmp_path: Path) -> None:
+    controller = small(tmp_path)
+    controller.live.clock.sleep(86_400.0)
+    controller.tick()
+    controller.close()
+    second = small(tmp_path)  # whose clock begins a day earlier
+    second.tick()
+    assert [line[4] for line in second.ledger.log() if line[3] == "clock"] == [
+        "the clock went back by 86400 s; decisions wait until it has caught up"
+    ]
+
+
+def test_events_that_no_rule_allows_are_left_out_and_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    controller = small(tmp_path)
+    at_s = controller.live.clock.now_s()
+    told = [JobEvent(job=name, kind="submit", at_s=at_s, attributes={"gpus": 1.0}) for name in ("fine", "n" * 300)]
+    seen = controller.live.look
+    monkeypatch.setattr(controller.live, "look", lambda: replace(seen(), events=told))
+    for _ in range(2):
+        controller.tick()
+    assert controller.repository.jobs("lab").jobs.job_id.tolist() == ["fine"]
+    lines = [line[4] for line in controller.ledger.log() if line[3] == "left out"]
+    assert len(lines) == 1
+    assert lines[0].startswith("1 events are not kept, such as: job nnn")
 
 
 def test_a_new_controller_continues_where_the_old_one_was(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from _recorded_api import KUEUE, VOLCANO, RecordedApi
 
-from autoscout.control.live._shared.kubernetes import merge_patch
+from autoscout.control.live._shared.kubernetes import merge_patch, quantity
 from autoscout.control.live.kueue import Kueue
 from autoscout.control.live.volcano import Volcano
 from autoscout.control.live.volcano.conf import argument, with_action, with_argument
@@ -133,6 +133,35 @@ def test_kueue_through_kubectl(api: RecordedApi, tmp_path: Path) -> None:
     assert live.settings() == sight.settings
     assert live.stored(plan) == "before"
     assert api.objects[f"{KUEUE}/clusterqueues/research"]["spec"] == QUEUE["spec"]
+
+
+def manifests(folder: Path, *items: dict[str, Any]) -> Kueue:
+    (folder / "objects.yaml").write_text(yaml.safe_dump({"items": [QUEUE, *items]}))
+    return Kueue({"cluster_queue": "research", "objects": str(folder / "objects.yaml")}, VirtualClock(NOW_S))
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("8", 8.0), ("1k", 1_000.0), ("2Ki", 2_048.0), (4, 4.0), ("500m", 0.5), (None, 0.0), ("", 0.0)]
+)
+def test_numbers_as_kubernetes_writes_them(text: object, number: float) -> None:
+    assert quantity(text) == number
+
+
+def test_a_job_of_a_thousand_gpus(tmp_path: Path) -> None:
+    huge = workload("huge", 1, 10)
+    huge["spec"]["podSets"][0]["template"]["spec"]["containers"][0]["resources"]["requests"][GPU] = "1k"
+    assert manifests(tmp_path, huge, *NODES).look().snapshot.jobs.gpus.tolist() == [2_000.0]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [{"metadata": {"creationTimestamp": "yesterday"}}, {"spec": "many"}, {"status": {"conditions": "soon"}}],
+    ids=lambda odd: next(iter(odd)),
+)
+def test_an_object_of_another_shape_is_an_answer_that_is_not_understood(tmp_path: Path, odd: dict[str, Any]) -> None:
+    odd = workload("odd", 1, 10) | odd
+    with pytest.raises(LiveError, match="not as Kubernetes describes it"):
+        manifests(tmp_path, odd, *NODES).look()
 
 
 def test_kubectl_changes_nothing_unless_told_to(api: RecordedApi, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from autoscout.control.live.slurm import qos
+from autoscout.control.live.slurm import Slurm, qos
 from autoscout.control.live.slurm.conf import MARK, difference, includes, rendered
 from autoscout.control.live.slurm.knobs import KNOBS, read_settings
 from autoscout.control.protocol import LiveError
@@ -23,6 +23,31 @@ PriorityMaxAge=7-0
 NodeName=n[1-4] Gres=gpu:4   # PriorityWeightQOS=3
 """
 NOW = read_settings({"PriorityWeightAge": "1000", "SchedulerParameters": "defer,bf_interval=30,bf_max_job_test=100"})
+
+
+def test_a_file_that_is_gone_is_said_and_what_a_killed_writer_left_is_removed(tmp_path: Path) -> None:
+    conf = tmp_path / "slurm.conf"
+    conf.write_text(TEXT)
+    live = Slurm({"conf": str(conf)})
+    (tmp_path / ".slurm.conf.7.partial").write_text("half")
+    live._write(TEXT + "# more\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["slurm.conf"]
+    assert conf.read_text().endswith("# more\n")
+    conf.unlink()
+    with pytest.raises(LiveError, match="cannot be written"):
+        live._write(TEXT)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_accounting_is_asked_from_before_a_clock_that_went_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "slurm.conf").write_text(TEXT)
+    live = Slurm({"conf": str(tmp_path / "slurm.conf")})
+    since: list[float] = []
+    monkeypatch.setattr(live._reading, "accounting", lambda _, since_s, *, long: since.append(since_s) or [])
+    for at_s in (1e9, 1e9 - 3_600.0, 1e9 - 3_590.0):
+        live._accounting((22, 5), at_s)
+    assert since[1] < 1e9 - 3_600.0, "a start in the future is refused by sacct, until the clock has caught up"
+    assert since[2] < 1e9 - 3_600.0
 
 
 def test_only_what_changes_is_touched() -> None:

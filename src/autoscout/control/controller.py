@@ -48,6 +48,7 @@ class State:
     running: int = 0
     settings: Config = field(default_factory=Config)
     sight: Sight | None = None
+    odd_events: str = ""
 
 
 class Controller:
@@ -98,7 +99,7 @@ class Controller:
         """
         with self.lock:
             sight = self.live.look()
-            self.repository.add(self.settings.cluster, sight.events)
+            self._keep_events(sight)
             self._remember(sight)
 
     def tick(self) -> None:
@@ -116,7 +117,10 @@ class Controller:
             except LiveError as error:
                 self._unhealthy(str(error))
                 return
-            self.repository.add(self.settings.cluster, sight.events)
+            odd = self._keep_events(sight)
+            if odd and odd != self.state.odd_events:
+                self.ledger.note(sight.at_s, "left out", odd)
+            self.state.odd_events = odd
             if self.state.sight is None:
                 self.bounds.check(self.live.space(sight.cluster))
             self._seen(sight)
@@ -143,10 +147,18 @@ class Controller:
         self.state.healthy, self.state.words = False, words
         self.state.failures += 1
 
+    def _keep_events(self, sight: Sight) -> str:
+        """Keep what happened; a scheduler may tell of a job what no rule allows. What is left out, in words."""
+        faults = [event.faults(f"job {event.job[:80]}") for event in sight.events]
+        odd = [found[0] for found in faults if found]
+        self.repository.add(self.settings.cluster, [event for event, found in zip(sight.events, faults, strict=True) if not found])
+        return f"{len(odd)} events are not kept, such as: {odd[0]}" if odd else ""
+
     def _seen(self, sight: Sight) -> None:
         state, jobs = self.state, sight.snapshot.jobs
-        if state.sight is not None and sight.at_s < state.at_s:
-            words = f"the clock went back by {state.at_s - sight.at_s:.0f} s; decisions wait until it has caught up"
+        before = state.at_s if state.sight is not None else (self.ledger.last_sample() or (-math.inf,))[0]
+        if sight.at_s < before:
+            words = f"the clock went back by {before - sight.at_s:.0f} s; decisions wait until it has caught up"
             self.ledger.note(sight.at_s, "clock", words)
         if state.sight is not None and sight.settings != state.settings:
             self._note_outside(sight)

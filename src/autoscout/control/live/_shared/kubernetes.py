@@ -247,6 +247,25 @@ class KubernetesJob:
     end_s: float | None = None
 
 
+def quantity(text: object) -> float:
+    """A number as Kubernetes writes it: `8`, `"8"`, and `1k` for a thousand.
+
+    Raises:
+        ValueError: it is none.
+    """
+    digits = str(text or 0).strip()
+    factor = next((value for suffix, value in _FACTORS.items() if digits.endswith(suffix)), None)
+    return float(digits) if factor is None else float(digits.rstrip("".join(_FACTORS))) * factor
+
+
+_FACTORS = {
+    **{f"{letter}i": 1024.0**power for power, letter in enumerate("KMGTPE", start=1)},
+    **{letter: 1000.0**power for power, letter in enumerate("kMGTPE", start=1)},
+    "m": 1e-3,
+}
+"""Suffix of a quantity -> its factor; the longer ones first."""
+
+
 def seconds(text: str | None) -> float | None:
     """A moment of Kubernetes as seconds."""
     return None if not text else datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
@@ -297,7 +316,7 @@ def nodes_of(objects: Objects, resource: str) -> Cluster:
     """
     found = []
     for item in objects.all("nodes"):
-        gpus = float(item.get("status", {}).get("allocatable", {}).get(resource, 0) or 0)
+        gpus = quantity(item.get("status", {}).get("allocatable", {}).get(resource))
         if gpus > 0 and not item.get("spec", {}).get("unschedulable"):
             found.append((int(gpus), ""))
     if not found:
@@ -310,5 +329,5 @@ def pod_gpus(spec: Json, resource: str) -> float:
     asked = 0.0
     for container in spec.get("containers", []) or []:
         wants = container.get("resources", {}) or {}
-        asked += float((wants.get("requests") or {}).get(resource) or (wants.get("limits") or {}).get(resource) or 0)
+        asked += quantity((wants.get("requests") or {}).get(resource) or (wants.get("limits") or {}).get(resource))
     return asked

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
+import yaml
 from pydantic import Field
 
 from autoscout.common.fields import Block
 from autoscout.control.live._shared import kubernetes
 from autoscout.control.live._shared.kubernetes import Json, KubernetesJob, Objects, Setting
-from autoscout.control.protocol import Plan, Sight
+from autoscout.control.protocol import LiveError, Plan, Sight
 from autoscout.core.clock import Clock, RealClock
 from autoscout.core.config import Config
 from autoscout.core.errors import Fault
@@ -78,17 +80,21 @@ class KubernetesScheduler(ABC):
         return Space([space.knobs["overtake"], space.knobs["placement"].only("consolidated")])
 
     def settings(self) -> Config:
-        return kubernetes.settings_of(self._objects, self._settings)
+        with _understood("settings"):
+            return kubernetes.settings_of(self._objects, self._settings)
 
     def look(self) -> Sight:
         at_s = self.clock.now_s()
-        jobs = [self._job(item) for item in self._objects.all(self.jobs)]
-        cluster = kubernetes.nodes_of(self._objects, self._resource)
-        snapshot = kubernetes.snapshot_of(jobs, at_s)
+        with _understood(self.jobs):
+            jobs = [self._job(item) for item in self._objects.all(self.jobs)]
+            snapshot = kubernetes.snapshot_of(jobs, at_s)
+        with _understood("nodes"):
+            cluster = kubernetes.nodes_of(self._objects, self._resource)
         return Sight(at_s=at_s, cluster=cluster, snapshot=snapshot, events=kubernetes.events_of(jobs), settings=self.settings())
 
     def plan(self, after: Config) -> Plan:
-        return kubernetes.plan_of(self._objects, self._settings, after, self._faults)
+        with _understood("plan"):
+            return kubernetes.plan_of(self._objects, self._settings, after, self._faults)
 
     def apply(self, plan: Plan) -> None:
         kubernetes.send(self._objects, self._settings, plan.data["patches"])
@@ -99,6 +105,16 @@ class KubernetesScheduler(ABC):
 
     def stored(self, plan: Plan) -> str:
         return kubernetes.stored_of(self.settings(), plan)
+
+
+@contextmanager
+def _understood(what: str) -> Iterator[None]:
+    """An object of another shape than those we know is an answer that is not understood, and no reason to end."""
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError, yaml.YAMLError) as error:
+        rule = f"is not as Kubernetes describes it: {type(error).__name__}: {error}"
+        raise LiveError(Fault(where=what, rule=rule)) from error
 
 
 __all__ = ["KubernetesOptions", "KubernetesScheduler"]

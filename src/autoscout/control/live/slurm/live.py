@@ -121,7 +121,7 @@ class Slurm:
 
     def _accounting(self, version: tuple[int, int], at_s: float) -> list[JobEvent]:
         long = self._since_s is None
-        since_s = at_s - self._options.history_s if self._since_s is None else self._since_s - _SLACK_S
+        since_s = at_s - self._options.history_s if self._since_s is None else min(self._since_s, at_s) - _SLACK_S  # clocks go back too
         events = self._reading.accounting(version, since_s, long=long)
         self._since_s = at_s
         return events
@@ -221,9 +221,11 @@ class Slurm:
     def _write(self, text: str, path: Path | None = None) -> None:
         """In one piece, on the disk before it takes the name, with the owner and mode of the file it replaces."""
         path = path or self.conf
-        about = self.conf.stat()
         partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
         try:
+            about = self.conf.stat()
+            for left in path.parent.glob(f".{path.name}.*.partial"):
+                left.unlink(missing_ok=True)  # by a controller that was killed while it wrote
             with partial.open("wb") as file:
                 file.write(text.encode("utf-8", errors="surrogateescape"))
                 file.flush()

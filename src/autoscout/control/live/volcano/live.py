@@ -80,7 +80,7 @@ class Volcano(KubernetesScheduler):
         return KubernetesJob(
             name=f"{about.get('namespace', '')}/{about.get('name', '')}",
             queue=str(spec.get("queue", "default")),
-            gpus=float((spec.get("minResources") or {}).get(self._resource, 0) or 0),
+            gpus=kubernetes.quantity((spec.get("minResources") or {}).get(self._resource)),
             submit_s=submit_s,
             start_s=(started_s or last_s) if phase in ("Running", "Completed", "Unknown") else None,
             end_s=last_s if phase == "Completed" else None,

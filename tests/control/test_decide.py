@@ -1,4 +1,4 @@
-"""The interval of a predicted gain."""
+"""The interval of a predicted gain, and the futures it rests on in words."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from autoscout.control.decide import MODEL_ERROR, interval
+from autoscout.control.decide import MODEL_ERROR, in_one, interval
 
 
 def test_the_spread_of_futures_alone() -> None:
@@ -25,3 +25,17 @@ def test_futures_that_agree_leave_the_error_of_the_model() -> None:
 
 def test_settings_that_stay_gain_nothing_for_certain() -> None:
     assert interval((1.0,)) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["9 jobs, replayed from 1.0 h ago", "9 jobs, replayed from 24.0 h ago"] * 2, "9 jobs, replayed from 1.0, 24.0 h ago"),
+        (["9 jobs, replayed from 1.0 h ago", "9 jobs, no arrivals"], "9 jobs, replayed from 1.0 h ago; no arrivals"),
+        (["a b", "c d"], "a b; c d"),
+        (["the same"] * 3, "the same"),
+        ([], ""),
+    ],
+)
+def test_what_futures_have_in_common_is_said_once(words: list[str], said: str) -> None:
+    assert in_one(words) == said

@@ -98,10 +98,32 @@ def test_old_decisions_are_a_page_further(tmp_path: Path) -> None:
         ledger.add(Entry(at_s=3_600.0 * number, state="same", kind="hourly", before=same, after=same), "decided", "")
     ledger.close()
     with dashboard(str(tmp_path / "control.db")) as found:
-        _, newest = ask(found, "/clusters/KEY")
+        _, usual = ask(found, "/clusters/KEY")
+        assert "0 of 130 would change something" in usual
+        assert "/decisions/130" not in usual, "what changes nothing is listed on request"
+        _, newest = ask(found, "/clusters/KEY?all=1")
+        assert "/clusters/KEY?before=31&amp;all=1#".replace("KEY", found[1].clusters.entries()[0].key) in newest
         assert ("/decisions/130" in newest, "/decisions/30" in newest) == (True, False)
-        _, older = ask(found, "/clusters/KEY?before=31")
+        _, older = ask(found, "/clusters/KEY?before=31&all=1")
         assert ("/decisions/30" in older, "/decisions/31" in older) == (True, False)
+
+
+def test_what_an_operator_should_look_at_comes_first(tmp_path: Path) -> None:
+    now_s = RealClock().now_s()
+    with closing(Ledger(tmp_path / "control.db", "lab")) as ledger:
+        for at_s in (now_s - 20.0, now_s - 10.0):
+            ledger.sample(at_s, {"load": 1.0, "waiting": 0, "running": 0, "settings": {}})
+        with dashboard(str(tmp_path / "control.db")) as found:
+            _, calm = ask(found, "/clusters/KEY")
+            assert ("What to look at" in calm, "The last look was" in calm) == (False, False)
+        ledger.note(now_s, "no answer", "slurmctld is down\nin many words")
+    with closing(sqlite3.connect(tmp_path / "control.db")) as connection, connection:
+        connection.execute("UPDATE autoscout_cluster_samples SET at_s = at_s - 86400")
+    with dashboard(str(tmp_path / "control.db")) as found:
+        _, late = ask(found, "/clusters/KEY")
+        assert "slurmctld is down" in late
+        assert "in many words" not in late
+        assert "The last look was 1 d" in late
 
 
 def test_the_store_of_a_controller_stays_as_it_is(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import sys
@@ -24,6 +25,7 @@ pytest.importorskip("uvicorn", reason="the extra web is not installed")
 from benchmarks._browser import dashboard
 
 from autoscout.core.errors import ConfigError
+from autoscout.study.folder import Folder
 from autoscout.web.guard import read_token
 from autoscout.web.library import Library
 from autoscout.web.server import build_app
@@ -159,12 +161,22 @@ def test_what_is_not_there(site: Site, path: str, status: int) -> None:
     assert "Traceback" not in text
 
 
+def test_a_file_that_vanishes_is_said(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: object) -> None:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr(Folder, "launch_files", gone)
+    status, text, _ = site.ask("/studies/KEY/trials/7")
+    assert (status, "cannot be read" in text) == (404, True)
+
+
 def test_nothing_changes_without_the_token(site: Site) -> None:
     form = urlencode({"kind": "stop", "csrf": "guess"}).encode()
     assert site.ask("/studies/KEY/actions", form)[0] == 401
     assert site.ask("/api/studies/KEY/actions", b'{"kind": "stop"}')[0] == 401
     assert site.ask("/api/studies/KEY/actions", b'{"kind": "stop"}', Authorization="Bearer wrong")[0] == 401
-    assert site.ask("/api/studies/KEY/actions", b'{"kind": "stop"}', Cookie="autoscout_session=guess")[0] == 401
+    name = signed_in(site).partition("=")[0]
+    assert site.ask("/api/studies/KEY/actions", b'{"kind": "stop"}', Cookie=f"{name}=guess")[0] == 401
     assert site.document("/api/studies/KEY")["actions"] == []
 
 
@@ -176,6 +188,16 @@ def signed_in(site: Site) -> str:
     assert "samesite=strict" in cookie.lower()
     assert TOKEN not in cookie
     return cookie.split(";")[0]
+
+
+def test_signing_in_to_one_dashboard_does_not_sign_out_of_another(site: Site, tmp_path: Path) -> None:
+    with dashboard(site.library.target, token=TOKEN) as (url, library):
+        second = Site(url, library)
+        first = signed_in(site)
+        jar = f"{first}; {signed_in(second)}"  # a browser sends the cookies of all ports of a machine
+        assert jar.split("=")[0] not in jar.split("; ")[1], "cookies of the same name replace each other"
+        for each in (site, second):
+            assert "Sign out" in each.ask("/studies/KEY", Cookie=jar)[1]
 
 
 def test_a_session_alone_is_not_enough_for_a_form(site: Site) -> None:
@@ -221,6 +243,8 @@ def test_programs_ask_with_the_token_as_a_bearer(tmp_path: Path) -> None:
             assert status == 400, fields
             assert json.loads(text)["faults"], fields
         assert "threads" in text or "trial" in text
+        for body in (b"[" * 60_000, b'{"a":' * 10_000):
+            assert site.ask("/api/studies/KEY/actions", body, **bearer)[0] == 400
         for fields in (
             {"kind": "budget", "trials": 10},
             {"kind": "try", "settings": "threads=8, flash=on"},
@@ -246,6 +270,16 @@ def test_other_addresses_need_a_token_for_everything(tmp_path: Path) -> None:
     refused = guard._refusal({"host": "any.example:1"}, "/", "GET", None)
     assert refused is not None
     assert refused[0] == 401
+    sent: list[dict[str, Any]] = []
+
+    async def keep(message: Any) -> None:
+        sent.append(message)
+
+    for path, status in (("/", 303), ("/api/studies", 401)):
+        sent.clear()
+        asyncio.run(guard({"type": "http", "path": path, "method": "GET", "headers": []}, None, keep))  # type: ignore[arg-type]
+        assert sent[0]["status"] == status
+        assert (dict(sent[0]["headers"]).get(b"location") == b"/login") == (status == 303), "a browser is shown where to sign in"
     library.close()
 
 

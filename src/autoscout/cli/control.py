@@ -28,7 +28,6 @@ if TYPE_CHECKING:  # what a verb does not need it does not load: most of them re
     from autoscout.control.repository import WorkloadRepository
     from autoscout.control.settings import ServiceBlock, Settings
 
-LATE_S = 60.0  # besides five looks, after which a controller is said not to run
 Config = Annotated[Path, typer.Argument(help="YAML file of the controller; see the guide.")]
 Number = Annotated[int, typer.Argument(help="Number of the decision; `autoscout sched history` lists them.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
@@ -72,7 +71,7 @@ def control(
 
 def status(config: Config, as_json: Json = False) -> None:
     """Show the settings in force, the queue, and what waits for approval."""
-    from autoscout.control.explain import one_line
+    from autoscout.control.explain import late, one_line
 
     with _ledger(config) as (settings, ledger):
         seen = ledger.last_sample()
@@ -90,17 +89,9 @@ def status(config: Config, as_json: Json = False) -> None:
         options.console.print(table)
         about = seen[1]
         jobs = f"{about['waiting']} jobs wait, {about['running']} run, load {about['load']:.2f}"
-        late = _late(settings, seen[0])
+        warning = "" if settings.simulated else late(seen[0], settings.look, RealClock().now_s())
         head = f"{settings.cluster}, mode {settings.mode}, {shown(seen[0])}: {jobs}"
-        _show([head, *late, *(one_line(entry) for entry in waiting)], [], False)
-
-
-def _late(settings: Settings, seen_s: float) -> list[str]:
-    """That nobody has looked at the cluster for some time, where that is so."""
-    age_s = RealClock().now_s() - seen_s
-    if settings.simulated or age_s < LATE_S + 5 * settings.look:
-        return []
-    return [f"The last look was {age_s / 60:.0f} minutes ago: the controller does not run, or the cluster does not answer."]
+        _show([head, *([warning] if warning else []), *(one_line(entry) for entry in waiting)], [], False)
 
 
 def history(

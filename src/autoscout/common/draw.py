@@ -181,5 +181,5 @@ def chart(title: str, lines: Mapping[str, Line], across: str, *, log: bool = Fal
         points = " ".join(f"{x_scale.place(x):.1f},{y_scale.place(y):.1f}" for x, y in pairs)
         parts.append(tag("polyline", tag("title", name), fill="none", stroke=colour, stroke_width=1.5, points=points))
         if not colours:
-            parts.append(label(name, WIDTH - 14, _TOP + 14 * number, font_size=12, text_anchor="end", fill=colour))
+            parts.append(label(name, WIDTH - 14, _TOP + 14 * number, font_size=12, text_anchor="end", style=f"fill:{colour}"))
     return tag("g", *parts)

@@ -255,7 +255,7 @@ class Controller:
     def _entry(self, sight: Sight, kind: str, judged: Judged) -> Entry:
         made = judged.decision
         after = sight.settings.extend({name: value for name, value in made.after.items() if name not in self.live.pinned})
-        words = why(made)
+        words = why(made).partition(": ")[2]  # without the moment, which whoever shows a decision says first
         if made.changed or judged.best != made.before:
             words += f" Nine times in ten the gain should lie between {judged.low:.3f} and {judged.high:.3f}."
         return Entry(

@@ -6,6 +6,7 @@ import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -173,7 +174,7 @@ class Adviser:
         view, left_out = view_of(sight, known)
         now = space.default()
         futures = self.futures(view)
-        words = "; ".join(dict.fromkeys(future.words for future in futures))
+        words = in_one([future.words for future in futures])
         question = Question(futures=futures, cluster=sight.cluster, build=self.builder(view), reference=now)
         best, chosen, predicted = now, now, 1.0
         gains: tuple[float, ...] = (1.0,)
@@ -237,6 +238,22 @@ class Adviser:
                 with contextlib.suppress(Infeasible, Hopeless):
                     found[place] = float(np.exp(np.mean(np.log(_gains(question, now, space.project(now, around))))))
         return [(values[place], found[place]) for place in sorted(found)]
+
+
+def in_one(words: Sequence[str]) -> str:
+    """What several futures are, with what they have in common said once."""
+    texts = [text.split(" ") for text in dict.fromkeys(words)]
+    if len(texts) < 2:
+        return "".join(words[:1])
+    head = _alike(texts)
+    tail = _alike([text[head:][::-1] for text in texts])
+    ways = [" ".join(text[head : len(text) - tail]) for text in texts]
+    return " ".join([*texts[0][:head], (", " if tail else "; ").join(ways), *texts[0][len(texts[0]) - tail :]])
+
+
+def _alike(texts: Sequence[Sequence[str]]) -> int:
+    """How many words texts have in common from their beginning on."""
+    return sum(1 for _ in takewhile(lambda words: len(set(words)) == 1, zip(*texts, strict=False)))
 
 
 def _gains(question: Question, old: Config, new: Config) -> tuple[float, ...]:

@@ -5,12 +5,30 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from autoscout.common.text import show_duration
 from autoscout.control.ledger import STATES, Entry, Line
 from autoscout.sched.tune.explain import moment
 
 MOST_WHY = 120  # characters of a reason in a line
+LATE_S = 60.0  # besides five looks, after which a controller is said not to run
+ODD = ("changed outside", "no answer", "clock", "left out", "failed", "unsure")
+"""Events of the audit log that an operator should look at."""
 UNMADE = ("refused", "failed", "unsure", "undone")
 """States of which a line says why."""
+
+
+def late(seen_s: float, look_s: float, now_s: float) -> str:
+    """That nobody has looked at a cluster for some time; empty where somebody has.
+
+    Args:
+        seen_s: The last look.
+        look_s: Time between two looks.
+        now_s: Now.
+    """
+    age_s = now_s - seen_s
+    if age_s < LATE_S + 5 * look_s:
+        return ""
+    return f"The last look was {show_duration(age_s)} ago: the controller does not run, or the cluster does not answer."
 
 
 def one_line(entry: Entry) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import socket
 import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,7 +12,10 @@ from typing import Any
 from autoscout.control.controller import Controller
 from autoscout.control.ledger import STATES
 from autoscout.control.service.access import Tokens
-from autoscout.core.errors import ConfigError, Fault
+from autoscout.core.errors import ConfigError, Fault, StoreError
+from autoscout.core.log import logger
+
+log = logger(__name__)
 
 CALL_S = 10.0  # that a client may take to ask
 
@@ -70,6 +74,7 @@ class MetricsServer:
 
     def __init__(self, controller: Controller, address: str, tokens: Tokens | None = None, tls: ssl.SSLContext | None = None) -> None:
         host, _, port = address.rpartition(":")
+        host = host.strip("[]")
 
         class Handler(BaseHTTPRequestHandler):
             timeout = CALL_S
@@ -81,23 +86,37 @@ class MetricsServer:
                 elif self.path.split("?")[0] != "/metrics":
                     self.send_error(404)
                 else:
+                    self._tell()
+
+            def _tell(self) -> None:
+                try:
                     body = exposition(controller).encode()
-                    self.send_response(200)
-                    self.send_header("Content-Type", "text/plain; version=0.0.4")
-                    self.send_header("Content-Length", str(len(body)))
-                    self.end_headers()
-                    self.wfile.write(body)
+                except StoreError as error:
+                    log.warning("metrics: %s", error)
+                    self.send_error(503, "the store does not answer")
+                    return
+                self.send_response(200)
+                self.send_header("Content-Type", "text/plain; version=0.0.4")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
 
             def log_message(self, format: str, *args: Any) -> None:
                 pass
 
+        class Listener(ThreadingHTTPServer):
+            address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            daemon_threads = True
+
+            def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - the base class's
+                log.debug("metrics: a call from %s was cut off", client_address, exc_info=True)
+
         try:
-            self._server = ThreadingHTTPServer((host.strip("[]"), int(port)), Handler)
+            self._server = Listener((host, int(port)), Handler)
         except (OSError, ValueError, OverflowError) as error:
             raise ConfigError(Fault(where="service", field="metrics", value=address, rule=f"cannot be used: {error}")) from error
         if tls is not None:  # shaking hands is left to the thread of the call: a client that never does holds up nobody else
             self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
-        self._server.daemon_threads = True
         self.port = int(self._server.server_address[1])
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.2,), daemon=True)
 

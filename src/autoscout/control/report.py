@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from autoscout.common.draw import Line, chart
-from autoscout.control.explain import one_line
+from autoscout.control.explain import ODD, one_line
 from autoscout.control.ledger import STATES, Entry, Ledger
 from autoscout.control.overview import MOST_POINTS
 from autoscout.core.config import Value
@@ -26,8 +26,6 @@ log = logger(__name__)
 
 WEEK_S = 7 * 86_400.0
 MONDAY_S = 4 * 86_400.0  # the first Monday of the epoch
-ODD = ("changed outside", "no answer", "clock", "left out", "failed", "unsure")
-"""Events of the audit log that an operator should look at."""
 Sample = tuple[float, dict[str, Any]]
 
 

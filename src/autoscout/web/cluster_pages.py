@@ -10,11 +10,11 @@ from typing import Any
 from autoscout.common.markup import Markup, badge, join, number_cell, table, tag
 from autoscout.common.secrets import hide_secrets
 from autoscout.common.text import show, show_number
-from autoscout.control.explain import explanation
+from autoscout.control.explain import ODD, explanation, late
 from autoscout.control.ledger import STATES, Entry
 from autoscout.control.overview import Overview
 from autoscout.report.sections import legend, section
-from autoscout.sched.tune.explain import moment
+from autoscout.sched.tune.explain import DATED_S, moment
 from autoscout.web.cluster_plots import gains_plot, load_plot, queue_plot, settings_plot, span
 from autoscout.web.clusters import ClusterEntry
 from autoscout.web.frame import document, part
@@ -22,6 +22,8 @@ from autoscout.web.guard import Session
 
 ROWS = 100
 """Decisions in a list, the newest first."""
+MOST_ODD = 20
+"""Lines of the audit log that are shown, the newest."""
 _KINDS = {"kept": "good", "applied": "good", "undone": "bad", "failed": "bad", "unsure": "warn", "proposed": "warn"}
 
 
@@ -43,7 +45,11 @@ def clusters_section(entries: Sequence[ClusterEntry]) -> Markup:
             ]
         )
     right = [tag("th", title, scope="col", class_="number") for title in ("load", "waiting", "decisions", "changes made")]
-    return section("clusters", "Schedulers under control", table(["cluster", *right, "last decision"], rows, "Clusters of the stores here"))
+    return section(
+        "clusters",
+        "Schedulers under control",
+        table(["cluster", *right, "last decision"], rows, "Clusters whose scheduler a controller watches"),
+    )
 
 
 def cluster_row(entry: ClusterEntry) -> dict[str, Any]:
@@ -63,22 +69,30 @@ def cluster_row(entry: ClusterEntry) -> dict[str, Any]:
     }
 
 
-def cluster_page(entry: ClusterEntry, session: Session | None, before: int = 0) -> str:
-    """Settings, load, queue, decisions, and predicted against measured gains."""
+def cluster_page(entry: ClusterEntry, session: Session | None, before: int = 0, *, everything: bool = False) -> str:
+    """Settings, load, queue, decisions, and predicted against measured gains.
+
+    Args:
+        entry: The cluster.
+        session: Of whoever has signed in.
+        before: List only decisions before this one; 0: the newest.
+        everything: List also decisions to change nothing, of which there are many each day.
+    """
     seen, here = entry.overview(), f"/clusters/{entry.key}"
     plots = [plot for plot in (load_plot(seen), queue_plot(seen)) if plot is not None]
     course = [tag("div", plot, class_="scroll") for plot in plots] or [tag("p", "Nothing was seen of it yet.", class_="quiet")]
     body = [
-        part("top", _top(seen)),
+        part("top", _top(seen, entry.clock.now_s())),
+        part("odd", _odd(seen)),
         part("gains", _gains(seen)),
         part("settings", _settings(seen)),
         part("course", section("course", "Load and queue", *course)),
-        part("decisions", _decisions(seen, here, before)),
+        part("decisions", _decisions(seen, here, before, everything)),
     ]
     return document(entry.name, join(body), live=entry.key, session=session, trail=[(entry.name, here)])
 
 
-def _top(seen: Overview) -> Markup:
+def _top(seen: Overview, now_s: float) -> Markup:
     made = [entry for entry in seen.entries if math.isfinite(entry.applied_s)]
     gains = [math.log(entry.measured) for entry in made if entry.measured > 0]
     inside = [entry.low <= entry.measured <= entry.high for entry in seen.predictions if math.isfinite(entry.measured + entry.low)]
@@ -87,11 +101,32 @@ def _top(seen: Overview) -> Markup:
     cells += [("measured gain of a change", f"{math.exp(sum(gains) / len(gains)):.3f}x")] if gains else []
     cells += [("inside the predicted interval", f"{sum(inside)} of {len(inside)}")] if inside else []
     first, last = span(seen)
-    words = f"From {moment(first)} to {moment(last)}." if seen.at_s or seen.entries else ""
+    words = f"From {moment(first)} to {moment(last)}{' UTC' if last >= DATED_S else ''}." if seen.at_s or seen.entries else ""
+    gap_s = seen.at_s[-1] - seen.at_s[-2] if len(seen.at_s) > 1 else 0.0
+    warning = late(seen.at_s[-1], gap_s, now_s) if seen.at_s and not seen.simulated else ""
     label = badge("simulated cluster", "simulated") if seen.simulated else ""
     figures = tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in cells), class_="facts")
     return tag(
-        "header", tag("p", "Scheduler under control", class_="kicker"), tag("h1", seen.cluster), tag("p", words, " ", label), figures
+        "header",
+        tag("p", "Scheduler under control", class_="kicker"),
+        tag("h1", seen.cluster),
+        tag("p", words, " ", label),
+        tag("p", badge("late", "warn"), " ", warning) if warning else "",
+        figures,
+    )
+
+
+def _odd(seen: Overview) -> Markup:
+    """What an operator should look at; nothing where there is nothing."""
+    lines = [line for line in seen.log if line[3] in ODD][-MOST_ODD:]
+    rows = [
+        [moment(at_s), tag("td", badge(event, "warn")), hide_secrets(words.partition("\n")[0])]
+        for _, at_s, _, event, words in reversed(lines)
+    ]
+    return (
+        section("odd", "What to look at", table(["when", "what", "words"], rows, "From the audit log, the newest first"))
+        if rows
+        else Markup("")
     )
 
 
@@ -120,17 +155,26 @@ def _pairs(values: dict[str, Any]) -> Markup:
     return tag("dl", *(join([tag("dt", name), tag("dd", show(value))]) for name, value in values.items()), class_="plain")
 
 
-def _decisions(seen: Overview, here: str, before: int) -> Markup:
-    older = [entry for entry in seen.entries if not before or entry.id < before]
-    rows = [_decision_cells(entry, here) for entry in reversed(older[-ROWS:])]
-    if not rows:
+def _decisions(seen: Overview, here: str, before: int, everything: bool) -> Markup:
+    if not seen.entries:
         return section("decisions", "Decisions", tag("p", "None yet.", class_="quiet"))
+    listing = [entry for entry in seen.entries if everything or entry.changes]
+    older = [entry for entry in listing if not before or entry.id < before]
+    rows = [_decision_cells(entry, here) for entry in reversed(older[-ROWS:])]
+    changing = sum(bool(entry.changes) for entry in seen.entries)
+    other = ("", "Only those") if everything else ("?all=1", "All decisions")
+    lead = tag(
+        "p",
+        f"{changing} of {len(seen.entries)} would change something. ",
+        tag("a", other[1], href=f"{here}{other[0]}#decisions") if changing < len(seen.entries) else "",
+    )
     counted = Counter(entry.state for entry in seen.entries)
     states = tag("ul", *(tag("li", f"{counted[state]} {state}: {words}") for state, words in STATES.items() if counted[state]))
     right = [tag("th", title, scope="col", class_="number") for title in ("predicted", "measured")]
-    listed = table(["decision", "when", "kind", "state", "changes", *right], rows, "Decisions, the newest first")
-    more = tag("p", tag("a", "Older ones", href=f"{here}?before={older[-ROWS].id}#decisions"), class_="more") if len(older) > ROWS else ""
-    return section("decisions", "Decisions", listed, more, tag("details", tag("summary", "What the states mean"), states))
+    listed = table(["decision", "when", "kind", "state", "changes", *right], rows, "Decisions, the newest first") if rows else ""
+    further = f"{here}?before={older[-ROWS].id}{'&all=1' if everything else ''}#decisions" if len(older) > ROWS else ""
+    more = tag("p", tag("a", "Older ones", href=further), class_="more") if further else ""
+    return section("decisions", "Decisions", lead, listed, more, tag("details", tag("summary", "What the states mean"), states))
 
 
 def _decision_cells(entry: Entry, here: str) -> list[object]:

@@ -7,7 +7,7 @@ import ipaddress
 import os
 import secrets
 import threading
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
@@ -20,7 +20,6 @@ from autoscout.core.errors import ConfigError, Fault
 TOKEN_VARIABLE = "AUTOSCOUT_TOKEN"
 TOKEN_CHARS = 16
 """A token has at least these."""
-COOKIE = "autoscout_session"
 SESSION_S = 12 * 3600.0
 MOST_SESSIONS = 1_000
 MOST_BODY = 64 * 1024
@@ -95,10 +94,17 @@ class Session:
 
 @dataclass(kw_only=True)
 class Sessions:
-    """Those who have shown the token. Kept in memory: a restart of the dashboard ends them."""
+    """Those who have shown the token. Kept in memory: a restart of the dashboard ends them.
+
+    Attributes:
+        token: What they show.
+        cookie: Name of their cookie. Each dashboard has its own: a browser sends cookies to all ports of a machine alike, and signing in
+            to one dashboard must not sign out of another.
+    """
 
     token: str
     clock: Clock = field(default_factory=RealClock)
+    cookie: str = field(default_factory=lambda: f"autoscout_{secrets.token_hex(4)}")
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
@@ -153,13 +159,16 @@ class Guard:
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         path, method = scope["path"], scope["method"]
-        cookie = _cookie(headers.get("cookie", ""))
+        cookie = _cookie(headers.get("cookie", ""), self.sessions.cookie)
         session = self.sessions.of_bearer(headers.get("authorization", "")) or self.sessions.of_cookie(cookie)
         scope.setdefault("state", {}).update(session=session, cookie=cookie)
         send = _with_headers(send, path)
         refusal = self._refusal(headers, path, method, session)
         if refusal is not None:
-            await _answer(send, *refusal, wants_json=path.startswith("/api/"))
+            if refusal[0] == 401 and method == "GET" and not path.startswith("/api/"):
+                await _answer(send, 303, refusal[1], headers=[(b"location", b"/login")])  # somebody's browser: show where to sign in
+            else:
+                await _answer(send, *refusal, wants_json=path.startswith("/api/"))
             return
         await self.app(scope, receive, send)
 
@@ -200,9 +209,9 @@ def _same_origin(headers: dict[str, str]) -> bool:
     return origin is None or urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
 
 
-def _cookie(header: str) -> str:
+def _cookie(header: str, name: str) -> str:
     try:
-        found = SimpleCookie(header).get(COOKIE)
+        found = SimpleCookie(header).get(name)
     except CookieError:
         return ""
     return found.value if found is not None else ""
@@ -219,10 +228,10 @@ def _with_headers(send: Send, path: str) -> Send:
     return sent
 
 
-async def _answer(send: Send, status: int, words: str, *, wants_json: bool) -> None:
+async def _answer(send: Send, status: int, words: str, *, wants_json: bool = False, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
     body = f'{{"error": "{words}"}}' if wants_json else words
     kind = b"application/json" if wants_json else b"text/plain; charset=utf-8"
-    await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", kind)]})
+    await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", kind), *headers]})
     await send({"type": "http.response.body", "body": body.encode()})
 
 

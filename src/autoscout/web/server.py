@@ -23,7 +23,7 @@ from autoscout.report.page import asset
 from autoscout.web import api, cluster_pages, pages, trial_pages
 from autoscout.web.actions import read_action
 from autoscout.web.clusters import ClusterEntry
-from autoscout.web.guard import COOKIE, FAILED_PAUSE_S, MOST_BODY, SESSION_S, Guard, Session, Sessions, is_loopback
+from autoscout.web.guard import FAILED_PAUSE_S, MOST_BODY, SESSION_S, Guard, Session, Sessions, is_loopback
 from autoscout.web.library import Entry, Library
 from autoscout.web.trials import TrialQuery
 from autoscout.web.view import View
@@ -71,6 +71,7 @@ def build_app(library: Library, *, token: str = "", host: str = "127.0.0.1", end
     app.add_api_route("/api/studies/{key}/actions", desk.act_document, methods=["POST"], response_class=Response)
     app.add_exception_handler(AutoScoutError, _refused)
     app.add_exception_handler(HTTPException, _missing)
+    app.add_exception_handler(OSError, _gone)
     hosts = frozenset({"127.0.0.1", "localhost", "::1", host.strip("[]").lower()})
     return Guard(app=app, sessions=desk.sessions, private=not local, hosts=hosts)
 
@@ -189,8 +190,8 @@ class _Desk:
     def compare(self, request: Request, study: list[str] = Query(default=[])) -> HTMLResponse:  # noqa: B008
         return HTMLResponse(pages.compare_page(self._chosen(study), _session(request)))
 
-    def cluster(self, request: Request, key: str, before: int = 0) -> HTMLResponse:
-        return HTMLResponse(cluster_pages.cluster_page(self._cluster(key), _session(request), before))
+    def cluster(self, request: Request, key: str, before: int = 0, everything: bool = Query(default=False, alias="all")) -> HTMLResponse:
+        return HTMLResponse(cluster_pages.cluster_page(self._cluster(key), _session(request), before, everything=everything))
 
     def decision(self, request: Request, key: str, number: int) -> HTMLResponse:
         entry = self._cluster(key)
@@ -273,14 +274,14 @@ class _Desk:
             await asyncio.sleep(FAILED_PAUSE_S)
             return HTMLResponse(pages.login_page(refused=True, can_act=bool(self.sessions.token)), status_code=403)
         answer = RedirectResponse("/", status_code=303)
-        answer.set_cookie(COOKIE, name, max_age=int(SESSION_S), httponly=True, samesite="strict", path="/")
+        answer.set_cookie(self.sessions.cookie, name, max_age=int(SESSION_S), httponly=True, samesite="strict", path="/")
         return answer
 
     async def logout(self, request: Request) -> Response:
         _check_csrf(request, await _form(request))
         self.sessions.end(request.state.cookie)
         answer = RedirectResponse("/", status_code=303)
-        answer.delete_cookie(COOKIE, path="/")
+        answer.delete_cookie(self.sessions.cookie, path="/")
         return answer
 
     async def act(self, request: Request, key: str) -> Response:
@@ -299,7 +300,7 @@ class _Desk:
             raise HTTPException(403, "Send the token as `Authorization: Bearer TOKEN`.")
         try:
             fields = json.loads(await _body(request))
-        except ValueError:
+        except (ValueError, RecursionError):
             fields = None
         if not isinstance(fields, dict):
             raise ConfigError(Fault(where="action", rule="must be a JSON object"))
@@ -376,6 +377,11 @@ async def _refused(request: Request, error: Exception) -> Response:
         faults = [{name: value for name, value in vars(fault).items() if value} for fault in getattr(error, "faults", ())]
         return _json({"error": type(error).__name__, "faults": faults}, status=400)
     return HTMLResponse(pages.error_page("That does not work", words), status_code=400)
+
+
+async def _gone(request: Request, error: Exception) -> Response:
+    """A file of a launch that was there a moment ago, or may not be read."""
+    return await _missing(request, HTTPException(404, f"A file cannot be read: {getattr(error, 'strerror', None) or 'it is gone'}."))
 
 
 async def _missing(request: Request, error: Exception) -> Response:

@@ -13,12 +13,12 @@ if TYPE_CHECKING:  # whoever only shows dates does not wait for the simulator
     from autoscout.sched.tune.causal.graph import Graph
     from autoscout.sched.tune.loop import Decision
 
-_DATED_S = 1e9  # seconds above which a clock is taken for that of the epoch: from 2001 on
+DATED_S = 1e9  # seconds above which a clock is taken for that of the epoch: from 2001 on
 
 
 def moment(at_s: float, from_s: float = 0.0) -> str:
     """A date where the trace has dates, else hours since `from_s`."""
-    if at_s >= _DATED_S:
+    if at_s >= DATED_S:
         return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M")
     return f"hour {(at_s - from_s) / 3_600:.1f}"
 

@@ -66,6 +66,7 @@ def test_people_ask_for_settings(tmp_path: Path) -> None:
     entry = json.loads(done.stdout)["decisions"][0]
     assert (entry["state"], entry["after"]["threshold"]) == ("proposed", 200_000)
     assert json.loads(run(HERE, "sched", "approve", str(path), str(entry["id"]), "--json").stdout)["decisions"][0]["state"] == "approved"
+    assert f"{entry['id']} 2020-01-01" in run(HERE, "sched", "history", str(path)).stdout, "asked for in the time of the replay"
     wrong = run(HERE, "sched", "propose", str(path), "treshold=1", "threshold=many")
     assert wrong.returncode == 2
     assert "threshold" in wrong.stderr

@@ -18,7 +18,7 @@ from autoscout.control.events import JobEvent
 from autoscout.control.ledger import Ledger
 from autoscout.control.live.replay import Replay
 from autoscout.control.report import MONDAY_S, WEEK_S, write_report
-from autoscout.control.settings import build_settings
+from autoscout.control.settings import build_settings, read_settings
 from autoscout.core.errors import ConfigError
 
 BEGIN_S = 1_577_664_406 + 2 * 86_400
@@ -330,6 +330,15 @@ def test_what_if_of_a_knob_that_means_nothing_now(tmp_path: Path) -> None:
     assert now["priority_weight_job_size"] == 0
     with pytest.raises(ConfigError, match=r"means nothing with the settings in force: it needs .*priority_weight_job_size"):
         controller.what_if("priority_favor_small")
+
+
+def test_files_are_found_next_to_the_file_that_names_them(tmp_path: Path) -> None:
+    path = tmp_path / "control.yaml"
+    path.write_text("cluster: lab\nlive: {kind: slurm}\nservice: {tokens: tokens, certificate: /etc/own.pem}\n")
+    found = read_settings(path)
+    assert found.service is not None
+    assert (found.service.tokens, found.service.certificate, found.service.key) == (str(tmp_path / "tokens"), "/etc/own.pem", None)
+    assert found.target == str(tmp_path / "control" / "control.db")
 
 
 def test_settings_name_all_faults_at_once() -> None:

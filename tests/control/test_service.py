@@ -27,7 +27,7 @@ from autoscout.control.service.client import ControlClient, ServiceError  # noqa
 from autoscout.control.service.server import WATCHERS, Server  # noqa: E402
 from autoscout.control.settings import ServiceBlock, build_settings  # noqa: E402
 from autoscout.core.clock import VirtualClock  # noqa: E402
-from autoscout.core.errors import ConfigError  # noqa: E402
+from autoscout.core.errors import ConfigError, Fault, StoreError  # noqa: E402
 
 TOKEN, READER = "operator-token-0123456789", "reader-token-0123456789"
 
@@ -283,6 +283,19 @@ def test_standard_health_service(serve: Any, controller: Controller) -> None:
         controller.tick()
         server.tell_health()
         assert stub.Check(health_pb2.HealthCheckRequest(), timeout=10).status == health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+def test_metrics_of_a_store_that_does_not_answer(controller: Controller, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: object, **__: object) -> None:
+        raise StoreError(Fault(where="store", rule="went away"))
+
+    server = MetricsServer(controller, "[::1]:0" if socket.has_dualstack_ipv6() else "127.0.0.1:0")
+    server.start()
+    monkeypatch.setattr(controller.ledger, "history", gone)
+    host = "[::1]" if socket.has_dualstack_ipv6() else "127.0.0.1"
+    with pytest.raises(urllib.error.HTTPError, match="503"):
+        urllib.request.urlopen(f"http://{host}:{server.port}/metrics", timeout=10)
+    server.stop()
 
 
 def test_metrics_of_prometheus(controller: Controller, tmp_path: Path) -> None:

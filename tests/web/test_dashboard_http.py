@@ -151,14 +151,20 @@ def test_the_log_of_a_failed_trial_is_one_click_away(site: Site) -> None:
         ("/studies/KEY/parts/secret", 404),
         ("/static/../server.py", 404),
         ("/compare", 404),
+        ("/nothing/here", 404),
+        ("/api/nothing", 404),
+        ("/studies/KEY/trials/seven", 400),
+        ("/studies/KEY/trials?page=first", 400),
+        ("/api/studies/KEY/trials/seven", 400),
         ("/api/studies/nobody", 404),
         ("/api/events?study=nobody", 404),
     ],
 )
 def test_what_is_not_there(site: Site, path: str, status: int) -> None:
-    found, text, _ = site.ask(path)
+    found, text, headers = site.ask(path)
     assert found == status
     assert "Traceback" not in text
+    assert ("json" if path.startswith("/api/") else "html") in headers["content-type"], "for whoever asked"
 
 
 def test_a_file_that_vanishes_is_said(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,7 +106,7 @@ def history(
     with _ledger(config) as (settings, ledger):
         seen = ledger.last_sample()
         to_s = (seen[0] if seen else RealClock().now_s()) + 1.0
-        entries = ledger.history(to_s - days * 86_400.0, to_s)
+        entries = ledger.history(to_s - days * 86_400.0)
         if report:
             from autoscout.control.report import write_report
 
@@ -140,7 +140,7 @@ def propose(
         if odd := [text for text, (_, equals, value) in zip(settings, pairs, strict=True) if not equals or not value]:
             raise ConfigError([Fault(where="propose", value=text, rule="must read KNOB=VALUE") for text in odd])
         wanted = {name: value for name, _, value in pairs}
-        entry = actions.propose(ledger, wanted, getpass.getuser(), RealClock().now_s(), approved=approved)
+        entry = actions.propose(ledger, wanted, getpass.getuser(), _now_s(about, ledger), approved=approved)
         _show([one_line(entry)], [entry.to_json()], as_json)
 
 
@@ -157,7 +157,7 @@ def approve(
     with _ledger(config) as (settings, ledger):
         actions.require_changing(settings.mode)
         act = actions.refuse if refuse else actions.approve
-        entry = act(ledger, number, getpass.getuser(), RealClock().now_s())
+        entry = act(ledger, number, getpass.getuser(), _now_s(settings, ledger))
         _show([one_line(entry)], [entry.to_json()], as_json)
 
 
@@ -169,8 +169,14 @@ def rollback(config: Config, number: Number, as_json: Json = False) -> None:
     with _ledger(config) as (settings, ledger):
         actions.require_changing(settings.mode)
         user = getpass.getuser()
-        entry = actions.roll_back(ledger, number, user, f"asked for by {user}", RealClock().now_s())
+        entry = actions.roll_back(ledger, number, user, f"asked for by {user}", _now_s(settings, ledger))
         _show([one_line(entry)], [entry.to_json()], as_json)
+
+
+def _now_s(settings: Settings, ledger: Ledger) -> float:
+    """Now; in a cluster that is replayed, when it was last looked at."""
+    seen = ledger.last_sample() if settings.simulated else None
+    return seen[0] if seen else RealClock().now_s()
 
 
 @contextmanager
@@ -228,6 +234,9 @@ def _serve(made: Controller, settings: Settings, until_s: float) -> None:
         after.append(server.tell_health)
         running.append(server.stop)
         options.errors.print(f"service on port {server.port}", markup=False, highlight=False)
+        if not settings.service.tokens and settings.mode != "observe":
+            words = "the service has no tokens: everybody who has an account on this machine may approve and apply settings"
+            options.errors.print(words, style="yellow", markup=False, highlight=False)
         if settings.service.metrics:
             metrics = _metrics(made, settings.service)
             metrics.start()
@@ -250,7 +259,7 @@ def _serve(made: Controller, settings: Settings, until_s: float) -> None:
 
 def _teller(ledger: Ledger) -> Callable[[], None]:
     """Prints what was added to the audit log since it was last called."""
-    last = max((line[0] for line in ledger.log()), default=0)
+    last = ledger.last_line()
 
     def tell() -> None:
         nonlocal last

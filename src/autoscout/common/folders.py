@@ -24,11 +24,15 @@ def let_others_enter(folder: Path) -> None:
         folder.chmod(stat.S_IMODE(folder.stat().st_mode) | 0o011)
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file so that nobody ever reads half of it."""
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
+    try:
+        partial.write_bytes(content.encode() if isinstance(content, str) else content)
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
 
 
 __all__ = ["let_others_enter", "make_folders", "write_whole"]

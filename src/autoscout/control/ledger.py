@@ -200,6 +200,11 @@ class Ledger:
         rows = self._database.read(lambda connection: connection.execute(newest_first).all())
         return [(row.id, row.at_s, row.decision, row.event, row.words) for row in reversed(rows)]
 
+    def last_line(self) -> int:
+        """Number of the newest line of the audit log; 0 where there is none."""
+        wanted = select(func.max(audit.c.id)).where(audit.c.cluster == self.cluster)
+        return int(self._database.read(lambda connection: connection.execute(wanted).scalar()) or 0)
+
     def sample(self, at_s: float, data: Mapping[str, Any]) -> None:
         """What was seen of the cluster at a moment; a second one for the same moment changes nothing."""
 

@@ -63,7 +63,10 @@ class Overview:
         return replace(
             later,
             simulated=self.simulated or later.simulated,
-            **{name: [*getattr(self, name), *getattr(later, name)] for name in ("at_s", "load", "waiting", "running")},
+            at_s=[*self.at_s, *later.at_s],
+            load=[*self.load, *later.load],
+            waiting=[*self.waiting, *later.waiting],
+            running=[*self.running, *later.running],
             knobs={name: [value for each in (self, later) for value in each.knobs.get(name) or [None] * len(each.at_s)] for name in names},
         )
 

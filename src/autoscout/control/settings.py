@@ -111,7 +111,7 @@ class Settings(Block):
 
 
 def read_settings(path: Path) -> Settings:
-    """Read the file of a controller; relative paths in it are relative to the file.
+    """Read the file of a controller; its folder, store, tokens and certificates are relative to the file.
 
     Raises:
         ConfigError: all faults of the file at once, each with its line.
@@ -137,4 +137,7 @@ def build_settings(data: Mapping[str, Any], where: str, places: Any = None, home
     moved: dict[str, Any] = {"folder": str(home / found.folder)}
     if found.store and "://" not in found.store:
         moved["store"] = str(home / found.store)
+    if found.service is not None:
+        files = {name: path for name in ("tokens", "certificate", "key") if (path := getattr(found.service, name))}
+        moved["service"] = found.service.model_copy(update={name: str(home / path) for name, path in files.items()})
     return found.model_copy(update=moved)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import zipfile
 import zlib
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from autoscout.common.folders import write_whole
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.sched.kernel import records
 from autoscout.sched.kernel.place import CHAINED
@@ -63,8 +65,9 @@ def write_snapshot(snapshot: Snapshot, path: Path) -> None:
         "front": snapshot.front is not None,
         "lent": snapshot.lent,
     }
-    with path.open("wb") as file:
+    with io.BytesIO() as file:
         np.savez_compressed(file, about=np.asarray(json.dumps(about)), **arrays)  # type: ignore[arg-type]
+        write_whole(path, file.getvalue())
 
 
 def read_snapshot(path: Path) -> Snapshot:

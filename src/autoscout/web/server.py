@@ -13,7 +13,9 @@ from urllib.parse import parse_qs
 
 import uvicorn
 from fastapi import FastAPI, HTTPException, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse, StreamingResponse
+from starlette.exceptions import HTTPException as AnyHTTPException
 
 from autoscout import __version__
 from autoscout.common.secrets import hide_secrets
@@ -70,7 +72,8 @@ def build_app(library: Library, *, token: str = "", host: str = "127.0.0.1", end
         app.add_api_route(path, handler, methods=["POST"], **html)
     app.add_api_route("/api/studies/{key}/actions", desk.act_document, methods=["POST"], response_class=Response)
     app.add_exception_handler(AutoScoutError, _refused)
-    app.add_exception_handler(HTTPException, _missing)
+    app.add_exception_handler(AnyHTTPException, _missing)  # of our own, and of addresses that nobody knows
+    app.add_exception_handler(RequestValidationError, _nonsense)
     app.add_exception_handler(OSError, _gone)
     hosts = frozenset({"127.0.0.1", "localhost", "::1", host.strip("[]").lower()})
     return Guard(app=app, sessions=desk.sessions, private=not local, hosts=hosts)
@@ -377,6 +380,12 @@ async def _refused(request: Request, error: Exception) -> Response:
         faults = [{name: value for name, value in vars(fault).items() if value} for fault in getattr(error, "faults", ())]
         return _json({"error": type(error).__name__, "faults": faults}, status=400)
     return HTMLResponse(pages.error_page("That does not work", words), status_code=400)
+
+
+async def _nonsense(request: Request, error: Exception) -> Response:
+    """An address whose number is no number."""
+    places = [".".join(map(str, each["loc"][1:])) for each in getattr(error, "errors", list)()]
+    return await _missing(request, HTTPException(400, f"This address makes no sense: {', '.join(places)} must be a number."))
 
 
 async def _gone(request: Request, error: Exception) -> Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import sys
 import urllib.error
@@ -23,10 +24,12 @@ pytest.importorskip("uvicorn", reason="the extra web is not installed")
 from benchmarks._browser import dashboard
 
 from autoscout.control.ledger import Entry, Ledger
+from autoscout.core.actions import Action, ActionKind, Pulse
 from autoscout.core.clock import RealClock
 from autoscout.core.config import Config
 from autoscout.store.sql import database
 from autoscout.store.sql.engine import connect
+from autoscout.store.sql.store import SqlStore
 from autoscout.web.clusters import Clusters, is_controllers_own
 from autoscout.web.library import Library
 
@@ -162,10 +165,51 @@ def test_a_look_for_clusters_opens_one_connection(tmp_path: Path, monkeypatch: p
     found = Clusters(RealClock())
     for number in (1, 2):
         found.look(place)
-        assert len(opened) == number
+        assert len(opened) == number, "it was just written"
+    settle(tmp_path)
+    for _ in range(3):
+        found.look(place)
+    assert len(opened) == 3, "once more, and then it has not changed"
     assert [entry.name for entry in found.entries()] == ["attic", "lab"]
     assert is_controllers_own(place)
-    assert len(opened) == 3
+    assert len(opened) == 4
+
+
+def settle(folder: Path) -> None:
+    """As if nobody had written for some time."""
+    for path in folder.rglob("*.db*"):
+        os.utime(path, (path.stat().st_mtime - 60.0,) * 2)
+
+
+def test_only_stores_that_have_changed_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("one", "two"):
+        make_study(tmp_path / name, 4, name=name).close()
+    library = Library(str(tmp_path))
+    settle(tmp_path)
+    library.look()
+    read: list[str] = []
+    take_in = library._take_in
+    monkeypatch.setattr(library, "_take_in", lambda place, store: (read.append(Path(place).parent.name), take_in(place, store)))
+    library.look()
+    library.look()
+    assert read == []
+    store = SqlStore(tmp_path / "two" / "store.db")
+    store.act("two", Action(kind=ActionKind.STOP))
+    library.look()
+    assert read == ["two"]
+    two = next(entry for entry in library.entries() if entry.record.name == "two")
+    two.follow()
+    assert [action.kind for action in two.view().actions] == [ActionKind.STOP]
+    store.close()
+    settle(tmp_path / "two")
+    library.look()
+    library.look()
+    assert read == ["two", "two"]
+    two.pulse = Pulse(trials=4, workers=("elsewhere",))
+    library.look()
+    assert read == ["two"] * 3, "a claim may end without a word"
+    assert two.pulse.workers == ()
+    library.close()
 
 
 def test_what_is_wrong_with_a_store_is_said_as_long_as_it_is(tmp_path: Path) -> None:

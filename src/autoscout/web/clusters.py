@@ -13,6 +13,7 @@ from autoscout.store.sql.database import holds
 from autoscout.store.sql.schema import STUDIES
 from autoscout.store.sql.store import SqlStore
 from autoscout.study.stores import scheme_of
+from autoscout.web.marks import Marks
 
 FILE = "control.db"
 """The store of a controller that was given none, in its folder."""
@@ -67,6 +68,7 @@ class Clusters:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self._marks = Marks(clock)
         self._entries: dict[str, ClusterEntry] = {}
 
     def look(self, place: str) -> None:
@@ -75,10 +77,11 @@ class Clusters:
         Raises:
             StoreError: it cannot be read.
         """
-        for name in clusters(place) if _is_sql(place) else ():
-            key = hashlib.sha256(f"{place}\0cluster\0{name}".encode()).hexdigest()[:12]
-            if key not in self._entries:
-                self._entries[key] = ClusterEntry(key=key, place=place, name=name, clock=self._clock)
+        with self._marks.looking(place) as new:
+            for name in clusters(place) if new and _is_sql(place) else ():
+                key = hashlib.sha256(f"{place}\0cluster\0{name}".encode()).hexdigest()[:12]
+                if key not in self._entries:
+                    self._entries[key] = ClusterEntry(key=key, place=place, name=name, clock=self._clock)
 
     def entries(self) -> list[ClusterEntry]:
         """All clusters, by name."""

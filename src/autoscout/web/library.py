@@ -19,6 +19,7 @@ from autoscout.study.folder import Folder
 from autoscout.study.stores import open_store, scheme_of, stores_at, without_password
 from autoscout.web.clusters import FILE as CONTROL_FILE
 from autoscout.web.clusters import ClusterEntry, Clusters, is_controllers_own
+from autoscout.web.marks import Marks
 from autoscout.web.view import View
 
 POLL_S = 0.7
@@ -136,6 +137,7 @@ class Library:
         self._thread: threading.Thread | None = None
         self._looked_s = -RESCAN_S
         self._unread: tuple[str, ...] = ()  # what is wrong with the stores, as of the last look for new ones
+        self._marks = Marks(self.clock)
         self.clusters = Clusters(self.clock)
         self.version = 0
         self.problems: tuple[str, ...] = ()
@@ -177,9 +179,11 @@ class Library:
         if self.clock.span_s() - self._looked_s >= RESCAN_S:
             self._looked_s = self.clock.span_s()
             self._unread = tuple(self._scan())
+        busy = {entry.place for entry in self.entries() if entry.pulse.workers}  # whose claims may end without a word in the store
         for place, store in list(self._stores.items()):
-            with _noted(problems):
-                self._take_in(place, store)
+            with _noted(problems), self._marks.looking(place) as new:
+                if new or place in busy:
+                    self._take_in(place, store)
         self.problems = (*self._unread, *problems)
 
     def _scan(self) -> list[str]:

@@ -52,13 +52,13 @@ def browser() -> Iterator[Any]:
 
 
 @contextmanager
-def dashboard(target: str, token: str = "") -> Iterator[tuple[str, Any]]:
-    """The dashboard of a folder or store: its address, and its library."""
+def dashboard(target: str, token: str = "", host: str = "127.0.0.1") -> Iterator[tuple[str, Any]]:
+    """The dashboard of a folder or store: its address on this machine, and its library. It guards itself as it would on `host`."""
     from autoscout.web.library import Library
     from autoscout.web.server import listen, make_server
 
     library = Library(target)
-    server = make_server(library, token=token)
+    server = make_server(library, token=token, host=host)
     socket = listen("127.0.0.1", 0)
     library.start()
     thread = threading.Thread(target=lambda: server.run(sockets=[socket]), daemon=True)

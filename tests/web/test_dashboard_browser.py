@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from dashboard_studies import HOSTILE, TOKEN, make_clusters, make_folder, make_record, make_trial
 
+from autoscout.core.actions import Action, ActionKind
 from autoscout.store.sql.store import SqlStore
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -166,3 +167,22 @@ def test_without_a_token_nobody_can_steer(page: Any, tmp_path: Path) -> None:
         page.goto(f"{url}/studies/{library.entries()[0].key}")
         assert page.locator("form.act-stop").count() == 0
         assert "Read-only" in page.locator("#part-actions").text_content()
+
+
+def test_whoever_is_not_signed_in_is_led_to_where_one_signs_in(page: Any, tmp_path: Path) -> None:
+    make_folder(tmp_path)
+    with dashboard(str(tmp_path), token=TOKEN, host="0.0.0.0") as (url, library):
+        entry = library.entries()[0]
+        page.goto(url)
+        page.fill("input[type=password]", TOKEN)
+        page.get_by_role("button", name="Sign in").click()
+        page.goto(f"{url}/studies/{entry.key}")
+        page.wait_for_selector("svg.parallel")
+        page.wait_for_function("document.getElementById('live').textContent === 'live'")
+        page.context.clear_cookies()
+        entry.act(Action(kind=ActionKind.STOP))
+        page.wait_for_function("document.getElementById('live').textContent.startsWith('signed out')")
+        assert page.locator("svg.parallel").count() == 1, "what is shown stays"
+        assert page.locator("input[type=password]").count() == 0
+        page.reload()
+        assert page.url == f"{url}/login"

@@ -25,8 +25,9 @@
 
   const parse = (html) => new DOMParser().parseFromString(html, "text/html");
   const fetchText = async (address) => {
-    const answer = await fetch(address, { credentials: "same-origin" });
-    if (!answer.ok) throw new Error(`${answer.status}`);
+    const answer = await fetch(address, { credentials: "same-origin", redirect: "manual" });
+    if (answer.type === "opaqueredirect") throw new Error("signed out; load the page to sign in again");
+    if (!answer.ok) throw new Error("the dashboard does not answer");
     return answer.text();
   };
 
@@ -56,8 +57,8 @@
       if (any) changed();
       await fetchLater();
       say(`live, updated ${new Date().toLocaleTimeString()}`);
-    } catch {
-      say("the dashboard does not answer");
+    } catch (error) {
+      say(error instanceof TypeError ? "the dashboard does not answer" : error.message);
     }
     busy = false;
     if (again) { again = false; setTimeout(refresh, 300); }

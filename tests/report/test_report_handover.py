@@ -80,6 +80,14 @@ def test_the_engines_own_files_keep_their_names(tmp_path: Path) -> None:
     assert "knobs.yaml" in written
 
 
+def test_every_file_says_what_it_is_for(tmp_path: Path) -> None:
+    hand_over(tmp_path / "best", gained(), {**EXPORT, "config.yaml": "engine: yes\n", "compose.yaml": "services: {}\n"}, DEFAULT)
+    readme = (tmp_path / "best/README.md").read_text()
+    assert "`config.yaml`: the engine's own settings" in readme
+    assert "`knobs.yaml`: the configuration, knob by knob" in readme
+    assert "`compose.yaml`: the same server for Docker Compose" in readme
+
+
 def test_text_cannot_break_out_of_comments(tmp_path: Path) -> None:
     summary = summarise(make_task(), make_study(40), DEFAULT, study="x\nrm: everything")
     variables = {"GOOD": "1", "BAD\nNAME": "2", "LINES": "a\nEVIL=1", "HOME_OF": "{folder}/cache"}

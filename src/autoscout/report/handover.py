@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import yaml
@@ -176,7 +176,7 @@ def readme_text(summary: Summary, names: Iterable[str], changes: tuple[Differenc
     lines += [f"    ./{name}" for name in (["run.sh"] if "run.sh" in scripts else scripts)] or ["    (no script was exported)"]
     if changes:
         lines += ["", "## What it changes", "", *(f"    {line}" for line in diff_text(changes, contributions).splitlines())]
-    lines += ["", "## Files", "", *(f"- `{name}`: {_about(name)}" for name in present), ""]
+    lines += ["", "## Files", "", *(f"- `{name}`: {_about(name, present)}" for name in present), ""]
     return "\n".join(lines)
 
 
@@ -186,6 +186,9 @@ _ABOUT = {
     "bench_run.sh": "measures it again, as the study did",
     "config.yaml": "the configuration, knob by knob",
     "knobs.yaml": "the configuration, knob by knob",
+    "plan.json": "the measurement, for bench_run.sh",
+    "compose.yaml": "the same server for Docker Compose",
+    "k8s_deploy.yaml": "the same server for Kubernetes",
     "env": "environment variables, and the machine it was measured on",
     "diff.txt": "what differs from the default",
     "gain.json": "the measured gain with its interval and the trials behind it",
@@ -193,7 +196,9 @@ _ABOUT = {
 }
 
 
-def _about(name: str) -> str:
+def _about(name: str, present: Collection[str]) -> str:
+    if name == "config.yaml" and "knobs.yaml" in present:
+        return "the engine's own settings, which run.sh reads"
     return _ABOUT.get(name, "another way to run it, as its comments say" if name.endswith(".sh") else "for the engine")
 
 

@@ -178,10 +178,10 @@ def test_whoever_is_not_signed_in_is_led_to_where_one_signs_in(page: Any, tmp_pa
         page.get_by_role("button", name="Sign in").click()
         page.goto(f"{url}/studies/{entry.key}")
         page.wait_for_selector("svg.parallel")
-        page.wait_for_function("document.getElementById('live').textContent === 'live'")
+        page.wait_for_selector("#live:text-is('live')")
         page.context.clear_cookies()
         entry.act(Action(kind=ActionKind.STOP))
-        page.wait_for_function("document.getElementById('live').textContent.startsWith('signed out')")
+        page.wait_for_selector("#live:has-text('signed out')")
         assert page.locator("svg.parallel").count() == 1, "what is shown stays"
         assert page.locator("input[type=password]").count() == 0
         page.reload()

@@ -193,7 +193,7 @@ class Adviser:
                 words = f"{words}; not compared: {error}"
             else:
                 best = simplified(space, question, now, found.best)
-                gains = _gains(question, now, best)
+                gains = tuple(question.gains(now, best, METRIC).tolist())
                 predicted = float(np.exp(np.mean(np.log(gains))))
                 if best != now and self._accepted(predicted, gains):
                     chosen, contributions = best, _contributions(space, question, now, best)
@@ -236,7 +236,7 @@ class Adviser:
             around = now.only(space.ancestors(knob)).extend({knob: values[place]})
             if space.feasible(around):
                 with contextlib.suppress(Infeasible, Hopeless):
-                    found[place] = float(np.exp(np.mean(np.log(_gains(question, now, space.project(now, around))))))
+                    found[place] = float(np.exp(np.mean(np.log(question.gains(now, space.project(now, around), METRIC)))))
         return [(values[place], found[place]) for place in sorted(found)]
 
 
@@ -256,13 +256,6 @@ def _alike(texts: Sequence[Sequence[str]]) -> int:
     return sum(1 for _ in takewhile(lambda words: len(set(words)) == 1, zip(*texts, strict=False)))
 
 
-def _gains(question: Question, old: Config, new: Config) -> tuple[float, ...]:
-    """How many times better new settings are than old ones, future by future."""
-    question(old), question(new)
-    pairs = zip(question.each[old], question.each[new], strict=True)
-    return tuple(max(one[METRIC], 1e-9) / max(other[METRIC], 1e-9) for one, other in pairs)
-
-
 def simplified(space: Space, question: Question, old: Config, new: Config) -> Config:
     """New settings without the changes that their gain does not need: an operator reads each of them."""
     for name in sorted(new):
@@ -271,7 +264,7 @@ def simplified(space: Space, question: Question, old: Config, new: Config) -> Co
             continue
         back = space.project(new, around)
         with contextlib.suppress(Infeasible, Hopeless):
-            if float(np.mean(np.log(_gains(question, new, back)))) >= -LITTLE:
+            if float(np.mean(np.log(question.gains(new, back, METRIC)))) >= -LITTLE:
                 new = back
     return new
 
@@ -284,7 +277,7 @@ def _contributions(space: Space, question: Question, old: Config, new: Config) -
         if name not in old or old[name] == new[name] or not space.feasible(around):
             continue
         with contextlib.suppress(Infeasible, Hopeless):
-            found[name] = float(np.exp(np.mean(np.log(_gains(question, space.project(new, around), new)))))
+            found[name] = float(np.exp(np.mean(np.log(question.gains(space.project(new, around), new, METRIC)))))
     return found
 
 

@@ -67,6 +67,7 @@ class Study:
         self._given_up: list[Proposal] = []
         self._begun_s, self._earlier = 0.0, 0
         self._phase = "search"
+        self._met = False  # whether somebody can meet the default in the final
         self._steering = Steering(store=self.store, study=self.record.name, complete=self.complete)
         self._invalid: list[Proposal] = []  # of the trials that were marked invalid
         self._dispatcher = Dispatcher(
@@ -123,8 +124,8 @@ class Study:
     @property
     def _later(self) -> int:
         """Trials after the search; none while there is nobody to meet the default: the time is the search's."""
-        met = finalists(self.inside, self.record.task, self.baseline, 1)
-        return self.finals.trials + self.simplify.trials if met else 0
+        self._met = self._met or bool(finalists(self.inside, self.record.task, self.baseline, 1))
+        return self.finals.trials + self.simplify.trials if self._met else 0
 
     def _collect(self) -> None:
         given_up = self._dispatcher.collect()

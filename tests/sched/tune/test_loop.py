@@ -16,8 +16,9 @@ from autoscout.sched.schedulers.tiresias import Tiresias
 from autoscout.sched.trace import Trace
 from autoscout.sched.tune.assess import Assessment, assess
 from autoscout.sched.tune.case import Case, last_window
-from autoscout.sched.tune.draws import reordered
+from autoscout.sched.tune.draws import View, reordered
 from autoscout.sched.tune.explain import causes, moment, trust, why
+from autoscout.sched.tune.futures import Future
 from autoscout.sched.tune.loop import Course, Decision, Loop, Shared
 from autoscout.sched.tune.modes import MODES, Mode
 from autoscout.sched.tune.plots import comparison_page, settings_over_time, wanted
@@ -54,6 +55,16 @@ def small(name: str) -> Mode:
 @cache
 def course(name: str, scheduler: str = "tiresias", goal: str = "time") -> Course:
     return Loop(case(scheduler=scheduler, goal=goal), small(name), name, 1).run()
+
+
+def at_the_start() -> tuple[Loop, View, Future]:
+    """A loop when its window begins, what it sees, and the past that it is tuned on."""
+    loop = Loop(case(), small("default"), "default", 1)
+    loop._session.step(case().from_s)
+    view = loop._view()
+    past = loop._past(view)
+    assert past is not None
+    return loop, view, past
 
 
 def test_a_loop_that_changes_nothing_is_one_run() -> None:
@@ -116,11 +127,8 @@ def test_a_stressed_start_is_as_good_on_the_past_as_a_tuned_one() -> None:
 
 def test_a_start_that_fails_when_more_jobs_come_is_not_taken() -> None:
     """Jobs that go up and down all the time: the run over the busier week is stopped on the way."""
-    loop = Loop(case(), small("default"), "default", 1)
-    loop._session.step(case().from_s)
-    view, default = loop._view(), case().space.default()
-    past = loop._past(view)
-    assert past is not None
+    loop, view, past = at_the_start()
+    default = case().space.default()
     calm = loop._question([past], view, default)
     restless = Config({**dict(default), "threshold": 60.0, "starvation": "promote", "promote": 0.5})
     known = calm(default)
@@ -130,26 +138,18 @@ def test_a_start_that_fails_when_more_jobs_come_is_not_taken() -> None:
 
 
 def test_settings_must_prove_themselves_on_weeks_that_they_were_not_chosen_on() -> None:
-    loop = Loop(case(), small("default"), "default", 1)
-    loop._session.step(case().from_s)
-    view, default = loop._view(), case().space.default()
-    past = loop._past(view)
-    assert past is not None
+    loop, view, past = at_the_start()
+    default = case().space.default()
     good = Loop(case(), small("fixed-oracle"), "fixed-oracle", 1).run().start
     assert good != default
     assert loop._proven(default, good, past, view, 1.0)
     assert not loop._proven(good, default, past, view, 1.0)
     assert not loop._proven(default, good, past, view, 50.0)
     assert loop._proven(good, good, past, view, 50.0), "nothing changes"
-    unchecked = Loop(case(), replace(small("default"), checked=False), "default", 1)
-    assert unchecked._proven(good, default, past, view, 1.0)
 
 
 def test_a_week_in_another_order_has_the_same_jobs() -> None:
-    loop = Loop(case(), small("default"), "default", 1)
-    loop._session.step(case().from_s)
-    past = loop._past(loop._view())
-    assert past is not None
+    _, _, past = at_the_start()
     other = reordered(past, 0.5 * DAY_S)
     one, two = past.arrivals, other.arrivals
     assert sorted(one.job_id.tolist()) == sorted(two.job_id.tolist())

@@ -249,7 +249,7 @@ class Loop:
         calm, found = self._once(("history", mode.start_trials), lambda: self._tuned_once([past], view))
         busier = stressed(past, case.cluster.gpus) if mode.start == "stressed" else None
         best = found.best if busier is None else self._steady(calm, found, busier, view)
-        return best if self._proven(self._default, best, past, view, mode.least_gain) else self._default
+        return best if not mode.checked or self._proven(self._default, best, past, view, mode.least_gain) else self._default
 
     def _once(self, key: Hashable, make: Callable[[], Any]) -> Any:
         value, seconds = self._shared.once((key, self._mode.predictor, self._seed), make)
@@ -314,7 +314,7 @@ class Loop:
         wrong moment decides more than most knobs. So the mean gain less its standard error counts. Jobs must not take longer than under
         the published default where that is a condition, by more than such an error.
         """
-        if not self._mode.checked or new == old or past is None:
+        if new == old or past is None:
             return True
         length = view.at_s - past.at_s
         weeks = [reordered(past, length * part / ORDERS) for part in range(1, ORDERS)]

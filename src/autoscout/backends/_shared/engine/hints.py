@@ -10,7 +10,6 @@ from autoscout.core.task import Task
 from autoscout.space import Space
 
 STEP = ("max_num_batched_tokens", "chunked_prefill_size")
-REQUESTS = ("max_num_seqs", "max_running_requests")
 MEMORY = ("gpu_memory_utilization", "mem_fraction_static")
 TENSOR = ("tensor_parallel_size", "tp_size")
 COPIES = ("data_parallel_size", "dp_size")

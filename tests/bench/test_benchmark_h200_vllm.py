@@ -116,13 +116,13 @@ def rehearse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., d
 
 def test_two_studies_share_the_time_and_each_ends_with_an_interval(rehearse: Callable[..., dict[str, Any]]) -> None:
     found = rehearse("tight", "lossy", wall="44m")
-    for name, fp8 in (("tight", True), ("lossy", True)):
+    for name in ("tight", "lossy"):
         study = found["studies"][name]
         assert study["gain"]["pairs"] == 3
         assert study["gain"]["low"] > 1.0
         assert study["wall_s"] <= study["budget_s"]
         assert study["trials"]["search"] >= 2
-        assert {"quantization"} <= {change["knob"] for change in study["changes"]} or not fp8
+        assert "quantization" in {change["knob"] for change in study["changes"]}
     assert found["studies"]["lossy"]["budget_s"] > 22 * 60, "what the first study left is the second's"
     text = h200_vllm.page(found)
     assert "98% of tokens agree, at most 0.010 nats off" in text

@@ -165,7 +165,7 @@ def main() -> None:
     parser.add_argument("--write", type=Path, nargs="+", metavar="FILE", help="write the page; of a study the last file counts")
     parser.add_argument("--model", type=Path, help="folder of the model")
     parser.add_argument("studies", nargs="*", metavar="STUDY", help=f"which, in this order: {', '.join(STUDIES)}; all when left out")
-    parser.add_argument("--wall", default="24m", help="for all of them together, the finals included")
+    parser.add_argument("--wall", default="66m", help="for all of them together, the finals included; one takes about 22m")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--search-limit-s", type=float, default=90.0, help="for the search of the capacity inside a trial")
     parser.add_argument("--engine", default="", help="how vLLM is started, if not as `vllm serve`")

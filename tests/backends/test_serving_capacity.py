@@ -94,17 +94,26 @@ def test_from_a_known_capacity_the_search_takes_small_steps_and_still_leaves_a_w
     assert found.probes[1].rate == pytest.approx(found.probes[0].rate, rel=0.1)
 
 
-def test_rates_that_failed_on_a_cold_server_are_tried_again() -> None:
-    server = Formula(30.0, cold_s=15.0)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_server_that_is_cold_at_first_is_not_taken_for_a_slow_one(seed: int) -> None:
+    server = Formula(30.0, seed, cold_s=5.0)
     found, best = search(server, server.capacity(30), known=True)
-    assert [probe.held for probe in found.probes[:3]] == [False] * 3
+    assert not found.probes[0].held
+    assert found.probes[1].rate == found.probes[0].rate
     assert best is not None
-    assert best.rate == pytest.approx(server.capacity(30), rel=0.15)
+    assert best.rate == pytest.approx(server.capacity(30), rel=0.1)
     assert server.clock.span_s() < 110
 
 
+def test_a_rate_to_beat_that_fails_on_a_cold_server_is_tried_again() -> None:
+    server = Formula(30.0, cold_s=5.0)
+    found, best = search(server, 10.0, to_beat=0.85 * server.capacity(30))
+    assert [probe.held for probe in found.probes[:2]] == [False, True]
+    assert best is not None
+
+
 def test_a_rate_that_fails_twice_is_believed() -> None:
-    found, best = search(Formula(10.0), 18.0, slo=("p95_tpot_ms<=1000",), known=True)  # far below its limits until requests queue up
+    found, best = search(Formula(10.0), 18.0, slo=("p95_tpot_ms<=1000",), known=True)
     failed = [probe.rate for probe in found.probes if not probe.held]
     assert max(map(failed.count, failed)) == 2
     assert best is not None
@@ -132,12 +141,12 @@ def test_a_queue_that_grows_is_beyond_capacity_whatever_the_limits() -> None:
     assert best.rate < 11.5
 
 
-def test_a_server_that_cannot_hold_the_rate_to_beat_costs_one_probe() -> None:
+def test_a_server_that_cannot_hold_the_rate_to_beat_costs_two_short_probes() -> None:
     server = Formula(10.0)
     found, best = search(server, 10.0, to_beat=24.0)
     assert best is None
-    assert [probe.rate for probe in found.probes] == [24.0]
-    assert server.clock.span_s() < 8  # ended before its time
+    assert [probe.rate for probe in found.probes] == [24.0, 24.0]
+    assert server.clock.span_s() < 14  # ended before its time
 
 
 def test_a_server_that_holds_the_rate_to_beat_is_measured_to_its_end() -> None:

@@ -25,7 +25,7 @@ SMALL_STEPS = 3  # from a known capacity, each of which is larger than the one b
 FILL_S = (0.5, 8.0)  # bounds of the time that a probe waits until the server is filled
 CLOSE = 0.95  # share of a limit above which a higher rate is not worth another probe
 RELAXED = 0.5  # share of every limit below which the capacity is far away
-EASY = 0.8  # share of every limit below which a rate holds with ease: one that failed close above it gets a second probe
+EASY = 0.8  # share of every limit below which a rate holds with ease
 PROBE_S = (5.0, 15.0)  # shortest and longest time in which requests of a probe count
 CONFIRM_S = (15.0, 40.0)  # the same for the last probe
 PROBE_REQUESTS = 120  # that should count in a probe, if that takes no longer than the longest time
@@ -127,22 +127,24 @@ class CapacitySearch:
         rate = max(LEAST_RATE, self._to_beat or first)
         while True:
             probe = await self._probe(rate, self._short(rate))
-            low = self.low
-            if (self._to_beat and not self.probes[0].held) or (low is None and (rate <= LEAST_RATE or self._left_s() < 0)):
-                return None
             if (doubted := self._doubted(probe)) is not None:
                 rate = doubted
                 continue
+            low = self.low
+            if low is None and (self._to_beat or rate <= LEAST_RATE or self._left_s() < 0):
+                return None
             if low is not None and (self._close() or self._late(rate, low.rate)):
                 return await self._confirm(low.rate)
             rate = self._next(probe)
 
     def _doubted(self, probe: Probe) -> float | None:
-        """A rate close above one that holds with ease, at which a single probe failed: the server, or the machine, may have been cold."""
-        high = self.high
-        if not probe.held or probe.tightness > EASY or high is None or high / probe.rate > GROW or self._left_s() < 0:
+        """A rate that failed in a single probe and is likely to hold: the same server held it before, or it lies close above one that holds
+        with ease. One stall of a cold server or of the machine breaks a short probe."""
+        high, likely = self.high, self._known or self._to_beat > 0
+        if high is None or self._left_s() < 0 or sum(one.rate == high for one in self.probes) > 1:
             return None
-        return high if sum(one.rate == high for one in self.probes) == 1 else None
+        close = probe.held and probe.tightness < EASY and high / probe.rate < GROW
+        return high if close or (likely and not probe.held) else None
 
     async def _confirm(self, rate: float) -> Probe | None:
         """A longer probe, at lower and lower rates until one holds; when time is up, what held in a short one."""
@@ -170,8 +172,8 @@ class CapacitySearch:
 
     def _next(self, probe: Probe) -> float:
         low, high = self.low, self.high
-        if self._known and (low is None or high is None) and len(self.probes) <= SMALL_STEPS:
-            step = (1 + self._goal.precision) ** (2 * len(self.probes))
+        if self._known and (low is None or high is None) and (tried := len({one.rate for one in self.probes})) <= SMALL_STEPS:
+            step = (1 + self._goal.precision) ** (2 * tried)
             return max(LEAST_RATE, probe.rate * step if high is None else probe.rate / step)
         if high is None:
             return probe.rate * (LEAP if probe.tightness < RELAXED else GROW)

@@ -175,7 +175,7 @@ class Measuring:
         if best is None and to_beat:
             answered = [answer for answer in last if answer.good]
             metrics = {"capacity_high_rps": to_beat, "completed": float(len(answered)), **(latencies(answered) if answered else {})}
-            why = f"cannot hold {to_beat:.4g} requests/s, which is to beat: {search.probes[0].why}"
+            why = f"cannot hold {to_beat:.4g} requests/s, which is to beat: {search.probes[-1].why}"
             return {"metrics": metrics, "notes": notes, "bounds": {"capacity_rps": to_beat}, "reason": why}
         metrics = await self._alone() if best is None else self._of_probe(best, search.high)
         return {"metrics": metrics, "notes": {**notes, **self._notes(late_s, metrics)}}

@@ -138,13 +138,14 @@ class CapacitySearch:
             rate = self._next(probe)
 
     def _doubted(self, probe: Probe) -> float | None:
-        """A rate that failed in a single probe and is likely to hold: the same server held it before, or it lies close above one that holds
-        with ease. One stall of a cold server or of the machine breaks a short probe."""
-        high, likely = self.high, self._known or self._to_beat > 0
+        """A rate that failed in a single probe and is likely to hold: it is at most what the same server held before, or the one to beat, or
+        one close below holds with ease. One stall of a cold server or of the machine breaks a short probe."""
+        high = self.high
         if high is None or self._left_s() < 0 or sum(one.rate == high for one in self.probes) > 1:
             return None
+        likely = not probe.held and high <= self.probes[0].rate and (self._known or self._to_beat > 0)
         close = probe.held and probe.tightness < EASY and high / probe.rate < GROW
-        return high if close or (likely and not probe.held) else None
+        return high if likely or close else None
 
     async def _confirm(self, rate: float) -> Probe | None:
         """A longer probe, at lower and lower rates until one holds; when time is up, what held in a short one."""

@@ -285,10 +285,14 @@ def test_sglang_speaks_its_own_words(folder: Path) -> None:
     assert words[words.index("--schedule-policy") + 1] == "lof"
 
 
-def test_the_start_script_starts_the_engine(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("model_name", ["plain", "my models", "it's", 'a "b" $HOME `id` }'])
+def test_the_start_script_starts_the_engine(folder: Path, tmp_path: Path, model_name: str) -> None:
     import subprocess
 
-    backend, task = vllm(folder)
+    model = tmp_path / model_name
+    model.mkdir()
+    (folder / "config.json").rename(model / "config.json")
+    backend, task = vllm(model)
     home = tmp_path / "best"
     home.mkdir()
     for name, text in backend.export(backend.space(task).default(), task).items():
@@ -298,4 +302,4 @@ def test_the_start_script_starts_the_engine(folder: Path, tmp_path: Path) -> Non
     program.chmod(0o755)
     env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "PORT": "9"}
     told = subprocess.run(["sh", str(home / "run.sh"), "--more"], env=env, capture_output=True, text=True, check=True).stdout.split("\n")
-    assert told[:-1] == ["serve", str(folder), "--config", str(home / "config.yaml"), "--host", "127.0.0.1", "--port", "9", "--more"]
+    assert told[:-1] == ["serve", str(model), "--config", str(home / "config.yaml"), "--host", "127.0.0.1", "--port", "9", "--more"]

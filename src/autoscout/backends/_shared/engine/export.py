@@ -53,8 +53,7 @@ def export_files(this: Deployment, plan: str) -> dict[str, str]:
     """All files of the hand-over folder; `plan` is the text of the trial's plan."""
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in this.env.items())
     across, rest = _across(this)
-    model = shlex.quote(this.model)
-    named = " ".join([*this.engine.model, '"${MODEL:-' + model.replace('"', '\\"') + '}"'])
+    named = " ".join([*this.engine.model, '"$MODEL"'])
     return {
         "run.sh": (
             "#!/bin/sh\nset -eu\n"
@@ -63,6 +62,7 @@ def export_files(this: Deployment, plan: str) -> dict[str, str]:
             f"# Serves an OpenAI-compatible API on http://127.0.0.1:{PORT} until Ctrl-C. HOST and PORT change the address, MODEL the\n"
             f"# place of the model; further words are given to {this.engine.title}. The settings are in config.yaml.\n"
             f"{across}"
+            f"MODEL=${{MODEL:-{shlex.quote(this.model)}}}\n"  # outside of double quotes, within which quotes would be part of the name
             f'exec {shlex.join(this.command)} {named} --config "$here/config.yaml" \\\n'
             f'  --host "${{HOST:-127.0.0.1}}" --port "${{PORT:-{PORT}}}"{rest} "$@"\n'
         ),

@@ -117,6 +117,11 @@ def test_a_live_display_comes_and_goes() -> None:
     assert not any("live" in thread.name.lower() and thread.is_alive() for thread in threading.enumerate())
 
 
+def test_a_live_display_tells_the_time_left_from_the_first_moment() -> None:
+    with Progress(with_budget(wall_s=480.0), DEFAULT, console=quiet(terminal=True)[0], clock=VirtualClock()) as progress:
+        assert "about 8 m 00 s left" in shown(progress)
+
+
 def test_closing_before_anything_happened() -> None:
     console, text = quiet(terminal=True)
     Progress(make_task(), DEFAULT, console=console).close()

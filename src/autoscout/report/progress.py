@@ -69,9 +69,9 @@ class Progress:
         self._told = False  # that the default does not run
         self._started_s = self._clock.span_s()
         is_live = self._console.is_terminal and not self._console.is_dumb_terminal if live is None else live
-        self._live = Live(get_renderable=self.render, console=self._console, refresh_per_second=4) if is_live else None
         self._closed = False
         self._drawn: RenderableType = Text("")
+        self._live = Live(get_renderable=self.render, console=self._console, refresh_per_second=4) if is_live else None  # draws at once
 
     def __enter__(self) -> Progress:
         return self

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from serving_trials import ENGINE, plan, run
 
-from autoscout.backends._shared.serving.plan import LATENCIES, RESULT, STATISTICS, Plan
-from autoscout.core.launch import Launch
+from autoscout.backends._shared.serving.outcome import outcome
+from autoscout.backends._shared.serving.plan import LATENCIES, LOG, RESULT, STAGE, STATISTICS, Plan
+from autoscout.core.launch import Completed, Launch
 from autoscout.core.task import Direction, Limit
 from autoscout.core.to_beat import ToBeat
 from autoscout.core.trial import SPENT, Status
@@ -93,6 +94,16 @@ FAULTS = [
 def test_a_fault_is_told_apart(tmp_path: Path, fault: str, status: Status, reason: str) -> None:
     found, done = run(plan("--fault", fault), tmp_path)
     assert (found.status, reason in found.reason) == (status, True), f"{found.status}: {found.reason}\n{done.stderr}"
+
+
+def test_too_little_memory_for_vllm_on_a_cpu_is_no_crash() -> None:
+    said = (
+        "ValueError: Available memory on node 0 (9.19/11.21 GiB) on startup is less than desired CPU memory utilization (0.92, 10.32 GiB)"
+    )
+    result = json.dumps({"failure": "start", "reason": "the server ended with exit code 1 while starting", "returncode": 1})
+    found = outcome(Completed(returncode=3, outputs={RESULT: result, LOG: said, STAGE: "starting\n"}))
+    assert found.status is Status.OOM_START
+    assert found.reason == said
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,18 @@ Traceback (most recent call last):
   File "/opt/vllm/v1/engine/utils.py", line 1431, in wait_for_engine_startup
 RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {'EngineCore': 1}
 """
+VLLM_WORKER_ON_CPU = """\
+(Worker pid=13) ERROR 11-17 03:56:52 [multiproc_executor.py:953] WorkerProc failed to start.
+(Worker pid=13) ERROR 11-17 03:56:52 [multiproc_executor.py:953] Traceback (most recent call last):
+(Worker pid=13) ERROR 11-17 03:56:52 [multiproc_executor.py:953]     raise ValueError(
+(Worker pid=13) ERROR 11-17 03:56:52 [multiproc_executor.py:953] ValueError: Available memory on node 0 (9.19/11.21 GiB) is too little.
+(EngineCore pid=12) ERROR 11-17 03:56:54 [core.py:1510] Traceback (most recent call last):
+(EngineCore pid=12) ERROR 11-17 03:56:54 [core.py:1510]     raise e from None
+(EngineCore pid=12) ERROR 11-17 03:56:54 [core.py:1510] Exception: WorkerProc initialization failed: See stack trace for root cause.
+Traceback (most recent call last):
+  File "/opt/vllm/v1/engine/utils.py", line 1431, in wait_for_engine_startup
+RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}
+"""
 CUDA = """\
 [rank0]: Traceback (most recent call last):
 [rank0]:   File "/train.py", line 3, in <module>
@@ -116,6 +128,7 @@ BAR = (
         (PYDANTIC_FIELD, "2 validation errors for Settings: batch: Input should be greater than 0"),
         (VLLM, "ValueError: Block size 13 is not supported"),
         (VLLM_WORKER, "NotImplementedError: FP8 KV cache on CPU requires x86 with AVX-512 or AMX."),
+        (VLLM_WORKER_ON_CPU, "ValueError: Available memory on node 0 (9.19/11.21 GiB) is too little."),
         (CUDA, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB"),
         (
             NCCL,

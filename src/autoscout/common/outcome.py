@@ -30,7 +30,7 @@ _TRACEBACK = re.compile(r"Traceback \(most recent call last\)")
 _PLACE = re.compile(r'\s+File ".*", line \d+')
 _AFTER_TRACEBACK = re.compile(r"(?P<kind>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?:: ?(?P<said>.*))?$")
 _WRAPPER = re.compile(  # exceptions that only say that another process, whose log stands above, has failed
-    r"root cause above|stack trace above|Engine core (?:initialization|proc)|ChildFailedError|CalledProcessError"
+    r"root cause above|stack trace above|stack trace for root cause|Engine core (?:initialization|proc)|ChildFailedError|CalledProcessError"
     r"|returned non-zero exit status|SystemExit: \d+$|ProcessRaisedException|died unexpectedly|exited unexpectedly|KeyboardInterrupt"
 )
 _PYDANTIC = re.compile(r"\d+ validation errors? for \S+")

@@ -22,7 +22,7 @@ OOM_PATTERNS = tuple(
         r"\boom[-_ ]?kill",
         r"^(.*: )?(line \d+: +\d+ )?Killed\b",
         r"No available memory for the cache blocks",  # vLLM
-        r"Free memory on device .* is less than desired",  # vLLM
+        r"(Free memory on device|Available memory on node) .* is less than desired",  # vLLM, on GPUs and on CPUs
         r"Not enough memory\. Please try",  # SGLang
         r"larger than the available KV cache memory",  # vLLM: not even one request fits
         r"ErrorOutOfDeviceMemory",

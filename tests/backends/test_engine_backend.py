@@ -217,6 +217,16 @@ def test_more_settings_of_the_engine(folder: Path) -> None:
     assert read == {"max-logprobs": 5, "trust-remote-code": True, "max-model-len": 4096, "load-format": "dummy"}
 
 
+def test_variables_of_the_engine_are_text(folder: Path) -> None:
+    given = {"HF_HUB_OFFLINE": 1, "VLLM_LOGGING_LEVEL": "ERROR", "VLLM_USE_V1": True}
+    backend, task = vllm(folder, env=given)
+    files = backend.export(backend.space(task).default(), task)
+    assert files["env"] == "VLLM_NO_USAGE_STATS=1\nHF_HUB_OFFLINE=1\nVLLM_LOGGING_LEVEL=ERROR\nVLLM_USE_V1=true\n"
+    assert vllm(folder, env={**given, "HF_HUB_OFFLINE": "1"})[1] == task, "the same study"
+    with pytest.raises(ConfigError, match=r"env\.A: must be text"):
+        vllm(folder, env={"A": [1]})
+
+
 @pytest.mark.parametrize(
     ("workload", "slo", "named", "metric", "kind"),
     [

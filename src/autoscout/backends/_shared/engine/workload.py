@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field, FiniteFloat
+from pydantic import BeforeValidator, Field, FiniteFloat
 
 from autoscout.backends._shared.engine.model import ModelFacts, model_facts
 from autoscout.backends._shared.engine.space import ALL
@@ -22,6 +22,12 @@ from autoscout.core.task import Objective
 WHERE = "workload"
 OFFLINE_REQUESTS = 512  # sent at once where nothing is said
 FACTS = tuple(f"model_{name}" for name in ModelFacts.__dataclass_fields__)
+
+
+def _variable(value: Any) -> Any:
+    """The value of a variable as text: `-w env.HF_HUB_OFFLINE=1` gives a number."""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return text if isinstance(value, (bool, int, float)) else value
 
 
 class Workload(Load):
@@ -47,7 +53,7 @@ class Workload(Load):
     engine_command: Listed = Field(default_factory=list)
     engine_version: str = ""
     engine_args: dict[str, Any] = Field(default_factory=dict)
-    env: dict[str, str] = Field(default_factory=dict)
+    env: dict[str, Annotated[str, BeforeValidator(_variable)]] = Field(default_factory=dict)
     max_model_len: int = Field(0, ge=0)
     draft_model: str = ""
     free: Listed = Field(default_factory=list)

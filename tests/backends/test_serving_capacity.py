@@ -155,6 +155,19 @@ def test_a_server_that_holds_the_rate_to_beat_is_measured_to_its_end() -> None:
     assert best.rate > 18
 
 
+def test_a_short_probe_tells_what_the_server_did_and_not_only_its_fast_requests() -> None:
+    found, best = search(Formula(30.0), 20.0)
+    short = next(probe for probe in found.probes if probe.held and not probe.confirmed)
+    told = short.summary(())
+    assert sum(answer.good for answer in short.counted) < 0.8 * short.rate * short.count_s, "many were under way when it ended"
+    assert told["request_throughput"] == pytest.approx(short.rate, rel=0.15)
+    assert told["output_throughput"] == pytest.approx(TOKENS * short.rate, rel=0.15)
+    assert told["p95_ttft_ms"] == short.metrics["p95_ttft_ms"]
+    assert best is not None
+    assert best.confirmed
+    assert best.summary(())["completed"] == len(best.counted)
+
+
 def test_no_rate_holds() -> None:
     server = Formula(30.0)
     found, best = search(server, 5.0, slo=("p95_tpot_ms<=5",))

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from autoscout.backends._shared.serving.answers import BEYOND, Answer, latencies, statistics
+from autoscout.backends._shared.serving.answers import BEYOND, Answer, latencies, statistics, summary
 from autoscout.backends._shared.serving.client import GIVEN_UP
 from autoscout.backends._shared.serving.load import Seen
 from autoscout.backends._shared.serving.plan import LATENCIES, Goal
@@ -46,10 +46,23 @@ class Probe:
     confirmed: bool = False
     duration_s: float = 0.0
     counted: list[Answer] = field(default_factory=list)  # its requests
+    ended: list[Answer] = field(default_factory=list)  # those that were answered since the first of these arrived
     count_s: float = 0.0  # the time in which they arrived
 
+    def summary(self, limits: Sequence[Limit]) -> dict[str, float]:
+        """The metrics at this rate.
+
+        Only a long probe waits for all its answers. At the end of a short one the slow requests are under way, and those that were
+        answered are the fast ones: there, what the server did in that time counts, and the first tokens of all requests.
+        """
+        if self.confirmed:
+            return summary([answer for answer in self.counted if answer.error != GIVEN_UP], self.count_s, limits)
+        failed = [answer for answer in self.counted if answer.error and answer.error != GIVEN_UP]
+        first = {name: value for name, value in self.metrics.items() if name.endswith("_ttft_ms")}
+        return summary([*self.ended, *failed], self.count_s, limits) | first
+
     def to_json(self) -> dict[str, object]:
-        shown = {name: value for name, value in vars(self).items() if name not in ("metrics", "counted")}
+        shown = {name: value for name, value in vars(self).items() if name not in ("metrics", "counted", "ended")}
         return {**shown, "tightness": self.tightness if math.isfinite(self.tightness) else None}
 
 
@@ -200,6 +213,7 @@ class CapacitySearch:
         probe = judge.verdict(seen)
         probe.confirmed, probe.duration_s = confirm and probe.held, self._clock.span_s() - begun_s
         probe.counted, probe.count_s = judge.counted(seen), window.count_s
+        probe.ended = [answer for answer in seen.answers if answer.good and answer.ended_s >= seen.begun_s + window.ramp_s]
         ended_s = [answer.e2el_s for answer in probe.counted if answer.good]
         if ended_s:  # under load an answer takes longer than it did alone
             self._answer_s = min(FILL_S[1], max(self._answer_s, median(ended_s)))

@@ -191,8 +191,7 @@ class Measuring:
         return {"capacity_rps": metrics["request_throughput"] if held else 0.0, "capacity_confirmed": 1.0, **metrics}
 
     def _of_probe(self, best: Probe, high: float | None) -> dict[str, float]:
-        answered = [answer for answer in best.counted if answer.error != GIVEN_UP]
-        metrics = summary(answered, best.count_s, self._plan.goal.limits)
+        metrics = best.summary(self._plan.goal.limits)
         interval = {"capacity_low_rps": best.rate, "capacity_high_rps": high if high is not None else best.rate}
         return {"capacity_rps": best.rate, **interval, "capacity_confirmed": float(best.confirmed), **metrics}
 

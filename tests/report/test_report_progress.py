@@ -52,15 +52,16 @@ def test_one_line_per_trial_without_a_terminal() -> None:
     assert "\x1b" not in text.getvalue()
 
 
-def test_stored_trials_of_a_resumed_study_are_counted_in_silence() -> None:
+@pytest.mark.parametrize(("stored", "told"), [(5, "5 stored trials"), (1, "1 stored trial")])
+def test_stored_trials_of_a_resumed_study_are_counted_in_silence(stored: int, told: str) -> None:
     console, text = quiet()
     progress = Progress(make_task(trials=10), DEFAULT, console=console, clock=VirtualClock())
-    for trial in make_study(5, rounds=0):
+    for trial in make_study(5, rounds=0)[:stored]:
         progress.finished(trial)
     assert text.getvalue() == ""
     progress.phase("search")
     progress.close()
-    assert text.getvalue() == "search: resumes after 5 stored trials\n"
+    assert text.getvalue() == f"search: resumes after {told}\n"
 
 
 def test_the_display_shows_best_running_and_failures() -> None:

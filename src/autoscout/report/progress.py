@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from autoscout.common.text import show_duration, show_gain, show_number
+from autoscout.common.text import plural, show_duration, show_gain, show_number
 from autoscout.core.clock import Clock, RealClock
 from autoscout.core.config import Config
 from autoscout.core.task import Task
@@ -92,7 +92,7 @@ class Progress:
         if self._live is not None and first and not self._closed:
             self._live.start()
         elif self._live is None:
-            self._say(Text(f"{name}: resumes after {found} stored trials" if first and found else f"{name}"))
+            self._say(Text(f"{name}: resumes after {plural(found, 'stored trial')}" if first and found else f"{name}"))
 
     def started(self, proposal: Proposal) -> None:
         """A trial begins."""

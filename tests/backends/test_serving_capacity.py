@@ -128,6 +128,21 @@ def test_little_time_goes_into_closing_in_on_the_capacity() -> None:
     assert found.high / best.rate < 1.15
 
 
+def test_a_long_probe_that_fails_late_costs_no_more_than_a_step() -> None:
+    class Tiring(Formula):
+        """Holds less for a long time than for a short one."""
+
+        async def measure(self, rate: float, window: Window, over: Callable[[Seen], bool]) -> Seen:
+            self.most = 22.0 if window.drain else 30.0
+            return await super().measure(rate, window, over)
+
+    found, best = search(Tiring(30.0), 14.0, limit_s=20.0)
+    assert best is not None
+    assert not best.confirmed
+    assert found.high is not None
+    assert found.high / best.rate < 1.15
+
+
 def test_the_first_limit_that_breaks_counts() -> None:
     server = Formula(30.0)
     _, best = search(server, 10.0, slo=("p95_ttft_ms<=500", "p95_tpot_ms<=22"))

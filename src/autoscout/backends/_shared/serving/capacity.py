@@ -161,12 +161,22 @@ class CapacitySearch:
         return high if likely or close else None
 
     async def _confirm(self, rate: float) -> Probe | None:
-        """A longer probe, at lower and lower rates until one holds; when time is up, what held in a short one."""
+        """A longer probe, at lower and lower rates until one holds; when time is up, what holds in a short one."""
         while True:
             probe = await self._probe(rate, self._long(rate), confirm=True)
-            if probe.held or rate <= LEAST_RATE or (self._left_s() < 0 and self.low is not None):
+            if probe.held or rate <= LEAST_RATE:
                 return self.low
+            if self._left_s() < 0 and self.low is not None:
+                return await self._settle(self.low)
             rate = max(LEAST_RATE, rate * (1 - self._goal.precision))
+
+    async def _settle(self, low: Probe) -> Probe:
+        """What holds in a short probe, not far below the rate that did not."""
+        while self.high is not None and self.high / low.rate > WIDE:
+            rate = math.sqrt(low.rate * self.high)
+            await self._probe(rate, self._short(rate))
+            low = self.low or low
+        return low
 
     def _late(self, rate: float, confirmed: float) -> bool:
         """Whether there is no time for another probe: a long one must follow it, unless the capacity may still lie far from the low end."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from autoscout.backends._shared.engine.engine import missing_flags, unknown_to
 from autoscout.backends._shared.engine.table import nearest, numbers, table, table_for, versions
 from autoscout.backends.sglang.backend import SGLANG
 from autoscout.backends.vllm.backend import VLLM
+from autoscout.core.log import NOTICES
 from autoscout.space import Constraint
 
 ROOT = Path(__file__).parents[2]
@@ -84,7 +86,8 @@ def test_an_unknown_version_is_asked_once(tmp_path: Path, monkeypatch: pytest.Mo
     for _ in range(2):
         assert missing_flags(VLLM, "0.27.5", [str(program)]) == {"stream_interval"}
     assert (tmp_path / "asked").read_text().count("asked") == 1
-    assert "no table of vLLM 0.27.5; the nearest is 0.24.0" in caplog.text
+    said = "no table of flags of vLLM 0.27.5: that of 0.24.0 is used, without stream_interval, which it does not know"
+    assert (NOTICES, logging.WARNING, said) in caplog.record_tuples, "`autoscout` shows notices, not logs"
     assert missing_flags(VLLM, "0.24.0", [str(program)]) == frozenset(), "an exact table needs no question"
     assert missing_flags(SGLANG, "9.9", ["/no/such/program"]) == frozenset()
 

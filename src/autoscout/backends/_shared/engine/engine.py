@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from autoscout.backends._shared.cache import cache_folder, made_once
-from autoscout.backends._shared.engine.table import EngineTable, nearest, table, versions
+from autoscout.backends._shared.engine.table import EngineTable, nearest, table
 from autoscout.core.config import Value
-from autoscout.core.log import logger
+from autoscout.core.log import NOTICES, logger
 
 HELP_LIMIT_S = 180.0  # engines import for many seconds before they print anything
 
 log = logger(__name__)
+notices = logger(NOTICES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,11 +93,13 @@ def missing_flags(engine: Engine, wanted: str, command: Sequence[str]) -> frozen
     near = nearest(engine.name, wanted)
     if not wanted or wanted.split("+")[0] == near:
         return frozenset()
-    log.warning("no table of %s %s; the nearest is %s (there are: %s)", engine.title, wanted, near, ", ".join(versions(engine.name)))
+    known = table(engine.name, near)
     text = _help([*command, engine.help], f"{engine.name}-{wanted}")
-    if not text:
-        return frozenset()
-    return unknown_to(text, table(engine.name, near))
+    missing = unknown_to(text, known) if text else frozenset()
+    knobs = [name for name, row in known.knobs.items() if row.setting in missing]
+    without = f", without {', '.join(knobs)}, which it does not know" if knobs else ""
+    notices.warning("no table of flags of %s %s: that of %s is used%s", engine.title, wanted, near, without)
+    return missing
 
 
 def unknown_to(text: str, known: EngineTable) -> frozenset[str]:

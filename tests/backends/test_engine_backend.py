@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+from autoscout.backends._shared.engine.engine import Engine
+from autoscout.backends._shared.engine.table import versions
 from autoscout.backends._shared.serving.plan import PLAN
 from autoscout.backends.sglang import SglangBackend
 from autoscout.backends.vllm import VllmBackend
@@ -182,6 +184,22 @@ def test_all_faults_at_once(folder: Path) -> None:
         VllmBackend().task({"workload": {"model": str(folder)}, "objective": {"metric": "goodput", "slo": ["p95_ttft_ms<=1"]}})
     with pytest.raises(ConfigError, match=r"how many requests are under way\? \(found p99_itl_ms\)\. Give -w concurrency=8"):
         vllm(folder, slo=(), metric="p99_itl_ms")
+
+
+def test_a_version_keeps_its_zeros(folder: Path) -> None:
+    with pytest.raises(ConfigError, match=r"engine_version: .* \(found 0\.1\)\. Write all three parts"):
+        vllm(folder, engine_version=0.10)
+
+
+def test_a_version_that_is_taken_for_granted_is_told(
+    folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Engine, "installed", lambda _: "")
+    vllm(folder, engine_version="", engine_command=["sh", "serve.sh"])
+    assert f"taken to be {versions('vllm')[-1]}; -w engine_version=... says another" in caplog.text
+    caplog.clear()
+    vllm(folder, engine_version="", engine_command=["/no/such/program"])
+    assert not caplog.text, "nothing can be started here anyway"
 
 
 def test_a_guard_that_became_a_limit_does_not_change_the_measurement(folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import shutil
 import sys
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -32,6 +33,7 @@ from autoscout.common.fields import read_blocks, read_objective, refuse_if
 from autoscout.common.templates import canonical
 from autoscout.core.config import Config, Value
 from autoscout.core.launch import Completed, Launch, Resources
+from autoscout.core.log import NOTICES, logger
 from autoscout.core.names import Names
 from autoscout.core.task import Task
 from autoscout.core.trial import Measurement
@@ -44,6 +46,8 @@ NODE_GPUS = 8  # GPUs of one machine where the hardware does not say node_gpus
 PARALLEL = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "tp_size", "pp_size", "dp_size")
 """Knobs whose product is the number of GPUs, in the words of all engines."""
 MARGIN_S = 120.0  # for stopping, on top of the limits for starting and for the load
+
+notices = logger(NOTICES)
 
 
 class EngineBackend:
@@ -91,10 +95,16 @@ class EngineBackend:
     def _software(self, workload: Workload, given: Mapping[str, Any]) -> dict[str, Any]:
         """The engine's version, and the flags of its table that it does not know."""
         name = self.engine.name
-        version = str(given.get(name) or workload.engine_version or self.engine.installed() or table_for(name, "").version)
-        if name in given:
-            return {name: version}
-        missing = missing_flags(self.engine, version, self.engine.command(workload.engine_command))
+        if given.get(name):
+            return {name: str(given[name])}
+        start = self.engine.command(workload.engine_command)
+        version = workload.engine_version or self.engine.installed()
+        if not version:
+            version = table_for(name, "").version
+            if shutil.which(start[0]) is not None:
+                rule = "no version of %s is installed next to AutoScout: taken to be %s; -w engine_version=... says another"
+                notices.warning(rule, self.engine.title, version)
+        missing = missing_flags(self.engine, version, start)
         return {name: version, **({"missing_flags": ",".join(sorted(missing))} if missing else {})}
 
     def table(self, task: Task) -> EngineTable:

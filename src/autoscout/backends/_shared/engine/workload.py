@@ -8,13 +8,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, FiniteFloat
+from pydantic import BeforeValidator, Field, FiniteFloat, field_validator
 
 from autoscout.backends._shared.engine.model import ModelFacts, model_facts
 from autoscout.backends._shared.engine.space import ALL
 from autoscout.backends._shared.engine.table import EngineTable
 from autoscout.backends._shared.serving.plan import LATENCIES, THROUGHPUTS, Load
-from autoscout.common.fields import Listed, read_fields, shown
+from autoscout.common.fields import Listed, Refused, read_fields, shown
 from autoscout.common.suggest import suggestion
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Objective
@@ -62,6 +62,13 @@ class Workload(Load):
     start_limit_s: FiniteFloat = Field(900.0, gt=0)
     limit_s: FiniteFloat = Field(900.0, gt=0)
     search_limit_s: FiniteFloat = Field(90.0, gt=0)
+
+    @field_validator("engine_version", mode="before")
+    @classmethod
+    def _is_text(cls, given: object) -> object:
+        if isinstance(given, (int, float)):  # YAML has read it
+            raise Refused("a number has lost its zeros: 0.10 is read as 0.1", fix="Write all three parts, such as 0.24.0")
+        return given
 
     def to_json(self, facts: ModelFacts) -> dict[str, Any]:
         """Plain data for a task; reading it gives this workload again. What is at its default is left out, but for the lengths."""

@@ -225,6 +225,16 @@ def test_paths_hold_in_the_folders_of_trials(folder: Path, monkeypatch: pytest.M
         vllm(folder, workload="trace", file="no.csv")
 
 
+def test_a_broken_file_is_refused_before_anything_starts(folder: Path) -> None:
+    (folder / "talks.json").write_text('[{"a": 1}]')
+    with pytest.raises(ConfigError, match=r"talks\.json: holds no conversation .*Give a list of"):
+        vllm(folder, workload="sharegpt", file=str(folder / "talks.json"), concurrency=4)
+    (folder / "day.csv").write_text("timestamp,input_tokens,output_tokens\n0,8,?\n")
+    with pytest.raises(ConfigError, match=r"day\.csv:2: output_tokens"):
+        vllm(folder, workload="trace", file=str(folder / "day.csv"))
+    vllm(folder, workload="sharegpt", file=str(folder / "talks.json"), concurrency=4, client="vllm")  # vLLM's own client reads it
+
+
 def test_more_settings_of_the_engine(folder: Path) -> None:
     backend, task = vllm(folder, engine_args={"max-logprobs": 5, "trust-remote-code": True}, max_model_len=4096)
     words = line(backend, task)

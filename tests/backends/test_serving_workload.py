@@ -102,6 +102,25 @@ def test_files_that_are_no_traces(tmp_path: Path, text: str) -> None:
         read_trace(path)
 
 
+def test_all_bad_rows_of_a_trace_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text("timestamp,input_tokens,output_tokens\n0,100,10\n1,abc,10\n\nx,100,\n")
+    with pytest.raises(ConfigError) as caught:
+        read_trace(path)
+    assert str(caught.value).splitlines() == [
+        f"{path}:3: input_tokens: must be a number of tokens (found 'abc')",
+        f"{path}:5: timestamp: must be seconds or a date such as 2023-11-16 18:15:46.68 (found 'x')",
+        f"{path}:5: output_tokens: must be a number of tokens (found '')",
+    ]
+    lines = path.with_suffix(".jsonl")
+    lines.write_text('{"timestamp": 0, "input_length": 6, "output_length": 5, "hash_ids": "ab"}\n{"timestamp": 1}\n{]\n{]\n')
+    with pytest.raises(ConfigError, match=rf"{lines}:3: not valid JSON.*\n{lines}:4: not valid JSON"):
+        read_trace(lines)
+    lines.write_text('{"timestamp": 0, "input_length": 6, "output_length": 5, "hash_ids": "ab"}\n{"timestamp": 1, "input_length": 4}\n')
+    with pytest.raises(ConfigError, match=rf"{lines}:1: hash_ids: .*found 'ab'\)\n{lines}:2: output_length: .*found None\)"):
+        read_trace(lines)
+
+
 @pytest.mark.parametrize(("arrival", "variation"), [("constant", 0.0), ("poisson", 1.0), ("burst", 2.0)])
 def test_arrivals_have_their_rate_and_their_variation(arrival: str, variation: float) -> None:
     load = Load(arrival=arrival, burstiness=0.25)

@@ -14,6 +14,7 @@ from autoscout.backends._shared.engine.model import ModelFacts, model_facts
 from autoscout.backends._shared.engine.space import ALL
 from autoscout.backends._shared.engine.table import EngineTable
 from autoscout.backends._shared.serving.plan import LATENCIES, THROUGHPUTS, Load
+from autoscout.backends._shared.serving.workload import read_files
 from autoscout.common.fields import Listed, Refused, read_fields, shown
 from autoscout.common.suggest import suggestion
 from autoscout.core.errors import ConfigError, Fault
@@ -99,9 +100,20 @@ def read_workload(data: Mapping[str, Any]) -> tuple[Workload | None, ModelFacts,
     rule = f"a request needs up to {given.longest} tokens, but the engine takes {room}"
     if given.workload == "random" and 0 < room < given.longest:
         unknown.append(Fault(where=WHERE, field="max_model_len" if given.max_model_len else "input_tokens", value=str(room), rule=rule))
-    if given.file and not Path(given.file).expanduser().is_file():
-        unknown.append(Fault(where=WHERE, field="file", value=repr(given.file), rule="there is no such file"))
-    return _placed(given), facts, [*faults, *unknown]
+    return _placed(given), facts, [*faults, *unknown, *_file_faults(given)]
+
+
+def _file_faults(given: Workload) -> list[Fault]:
+    """What is wrong with the file of the load; read now, because the trials would start a server before they read it."""
+    path = Path(given.file).expanduser()
+    if given.file and not path.is_file():
+        return [Fault(where=WHERE, field="file", value=repr(given.file), rule="there is no such file", fix="Check the path")]
+    if given.client == "builtin":
+        try:
+            read_files(given, path)
+        except ConfigError as error:
+            return list(error.faults)
+    return []
 
 
 def _placed(given: Workload) -> Workload:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import count, cycle
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from autoscout.backends._shared.serving.plan import Load
+from autoscout.common.fields import refuse_if, shown
 from autoscout.core import seeds
 from autoscout.core.errors import ConfigError, Fault
 
@@ -99,8 +100,7 @@ class Workload:
         self.load = load
         self._seed = seed
         self._low, self._high = (int(share * vocab_size) for share in USUAL)
-        self._talks = read_talks(Path(load.file)) if load.workload == "sharegpt" else []
-        self.rows = read_trace(Path(load.file)) if load.workload == "trace" else []
+        self._talks, self.rows = read_files(load, Path(load.file))
 
     @property
     def turns(self) -> int:
@@ -186,6 +186,15 @@ def gaps(load: Load, seed: int, rate: float, times_s: Sequence[float] = ()) -> I
         yield 1.0 / rate if shape is None else float(random.gamma(shape, 1.0 / shape)) / rate
 
 
+def read_files(load: Load, path: Path) -> tuple[list[tuple[str, int]], list[Row]]:
+    """The conversations and the trace that a load is made of; empty where it needs none.
+
+    Raises:
+        ConfigError: the file cannot be used.
+    """
+    return read_talks(path) if load.workload == "sharegpt" else [], read_trace(path) if load.workload == "trace" else []
+
+
 def read_talks(path: Path) -> list[tuple[str, int]]:
     """First question and length of its answer of each conversation of a ShareGPT-like file.
 
@@ -194,9 +203,9 @@ def read_talks(path: Path) -> list[tuple[str, int]]:
     """
     text = _read(path)
     try:
-        listed = [json.loads(line) for line in text.splitlines() if line.strip()] if path.suffix == ".jsonl" else json.loads(text)
+        listed = [one for _, one in _json_lines(path, text)] if path.suffix == ".jsonl" else json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise _unusable(path, f"is no JSON: {error}") from error
+        raise _unusable(path, f"not valid JSON: {error}") from error
     found = []
     for one in listed[:MOST_ROWS] if isinstance(listed, list) else []:
         said = (one.get("conversations") or one.get("conversation") or one.get("messages")) if isinstance(one, Mapping) else None
@@ -205,7 +214,8 @@ def read_talks(path: Path) -> list[tuple[str, int]]:
         if len(texts) >= 2 and texts[0].strip() and texts[1].strip():
             found.append((texts[0], max(1, round(len(texts[1]) / CHARACTERS))))
     if not found:
-        raise _unusable(path, "holds no conversation with a question and an answer")
+        fix = 'Give a list of {"conversations": [{"from": "human", "value": ...}, {"from": "gpt", "value": ...}]}'
+        raise _unusable(path, "holds no conversation with a question and an answer", fix)
     return found
 
 
@@ -213,38 +223,57 @@ def read_trace(path: Path) -> list[Row]:
     """The requests of a trace, CSV or JSON lines, in the order of their arrival.
 
     Raises:
-        ConfigError: a column is missing, or a value is no number.
+        ConfigError: a column is missing, or values are no numbers: all of them at once.
     """
     text = _read(path)
-    lines = text.splitlines()[: MOST_ROWS + 1]
     as_json = text.lstrip().startswith("{")
-    try:
-        table: Sequence[Mapping[str, Any]] = (
-            [json.loads(line) for line in lines if line.strip()] if as_json else list(csv.DictReader(lines))
-        )
-    except (ValueError, RecursionError, csv.Error) as error:
-        raise _unusable(path, f"cannot be read: {error}") from error
-    if not table or not all(isinstance(row, Mapping) for row in table):
+    table = _json_lines(path, text) if as_json else _csv_lines(path, text)
+    if not table or not all(isinstance(row, Mapping) for _, row in table):
         raise _unusable(path, "holds no requests")
-    names = {str(name).strip().lower(): name for name in table[0]}
+    first = table[0][1]
+    names = {str(name).strip().lower(): name for name in first}
     columns = {kind: names[name] for kind, known in _COLUMNS.items() for name in reversed(known) if name in names}
     if missing := [kind for kind in _COLUMNS if kind not in columns]:
-        rule = f"has no column for the {' and the '.join(missing)} of a request; found {', '.join(map(str, table[0]))}"
+        rule = f"has no column for the {' and the '.join(missing)} of a request; found {', '.join(map(str, first))}"
         raise _unusable(path, rule, "Name them timestamp, input_tokens and output_tokens")
-    milliseconds = as_json and "hash_ids" in table[0]  # Mooncake's times
-    rows = []
-    for number, row in enumerate(table, start=1):
-        try:
-            time_s = _time_s(row[columns["time"]]) / (1000.0 if milliseconds else 1.0)
-            sizes = [int(float(row[columns[kind]])) for kind in ("input", "output")]
-            blocks = tuple(map(int, row.get("hash_ids") or ())) if as_json else ()
-        except (ValueError, TypeError, KeyError, OverflowError) as error:
-            raise _unusable(path, f"request {number} is not a time and two numbers of tokens: {error}") from error
-        if min(sizes) > 0 and math.isfinite(time_s):  # requests that failed are part of some traces
-            rows.append(Row(time_s, sizes[0], sizes[1], blocks))
+    unit_s = 0.001 if as_json and "hash_ids" in first else 1.0  # Mooncake's times are in milliseconds
+    rows, faults = [], []
+    for line, row in table:
+        found: dict[str, Any] = {"blocks": ()}
+        wanted = [*columns.items(), *([("blocks", "hash_ids")] if as_json and row.get("hash_ids") else [])]
+        for kind, column in wanted:
+            rule, read = _VALUES[kind]
+            try:
+                found[kind] = read(row.get(column))
+            except (ValueError, TypeError, OverflowError):
+                faults.append(Fault(where=f"{path}:{line}", field=str(column), value=shown(row.get(column)), rule=rule))
+        if not faults and min(found["input"], found["output"]) > 0 and math.isfinite(found["time"]):  # some traces list failed requests
+            rows.append(Row(found["time"] * unit_s, found["input"], found["output"], found["blocks"]))
+    refuse_if(faults)
     if not rows:
         raise _unusable(path, "holds no request with a prompt and an answer")
     return sorted(rows, key=lambda row: row.time_s)
+
+
+def _json_lines(path: Path, text: str) -> list[tuple[int, Any]]:
+    """The values of a file with one on each line, with the numbers of their lines."""
+    found, faults = [], []
+    for number, line in enumerate(text.splitlines()[:MOST_ROWS], start=1):
+        try:
+            found += [(number, json.loads(line))] if line.strip() else []
+        except (ValueError, RecursionError) as error:
+            faults.append(Fault(where=f"{path}:{number}", rule=f"not valid JSON: {error}", fix="Write one object a line"))
+    refuse_if(faults)
+    return found
+
+
+def _csv_lines(path: Path, text: str) -> list[tuple[int, Any]]:
+    """The rows of a table, with the numbers of their lines."""
+    reader = csv.DictReader(text.splitlines()[: MOST_ROWS + 1])
+    try:
+        return [(reader.line_num, row) for row in reader]
+    except csv.Error as error:
+        raise _unusable(path, f"cannot be read: {error}") from error
 
 
 def _time_s(value: Any) -> float:
@@ -257,12 +286,27 @@ def _time_s(value: Any) -> float:
         return datetime.fromisoformat(whole).timestamp() + (float(f"0.{digits}") if dot and digits else 0.0)
 
 
+def _tokens(value: Any) -> int:
+    return int(float(value))
+
+
+_VALUES: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
+    "time": ("must be seconds or a date such as 2023-11-16 18:15:46.68", _time_s),
+    "input": ("must be a number of tokens", _tokens),
+    "output": ("must be a number of tokens", _tokens),
+    "blocks": ("must be a list of whole numbers", lambda value: tuple(map(int, value))),
+}
+"""What the values of a trace must be, and how they are read."""
+
+
 def _read(path: Path) -> str:
     try:
         return path.expanduser().read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise _unusable(path, f"cannot be read: {error}") from error
+    except OSError as error:
+        raise _unusable(path, f"cannot be read: {error.strerror or error}", "Check the path") from error
+    except UnicodeDecodeError as error:
+        raise _unusable(path, f"is not UTF-8 text: {error.reason} at byte {error.start:,}") from error
 
 
 def _unusable(path: Path, rule: str, fix: str = "") -> ConfigError:
-    return ConfigError(Fault(where="load", field="file", value=repr(str(path)), rule=rule, fix=fix))
+    return ConfigError(Fault(where=str(path), rule=rule, fix=fix))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -323,21 +324,54 @@ def test_sglang_speaks_its_own_words(folder: Path) -> None:
     assert words[words.index("--schedule-policy") + 1] == "lof"
 
 
-@pytest.mark.parametrize("model_name", ["plain", "my models", "it's", 'a "b" $HOME `id` }'])
-def test_the_start_script_starts_the_engine(folder: Path, tmp_path: Path, model_name: str) -> None:
-    import subprocess
-
-    model = tmp_path / model_name
-    model.mkdir()
-    (folder / "config.json").rename(model / "config.json")
-    backend, task = vllm(model)
+@pytest.mark.parametrize("name", ["plain", "two words", "it's", 'a "quoted" $HOME {name} `pwd` \\\\ end', "}"])
+def test_the_start_script_starts_the_engine(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(SHAPE))
+    (folder / "model.safetensors").write_text("")
+    (folder / "tokenizer.json").write_text("{}")
+    backend, task = vllm(folder, env={"SALT": "$HOME"})
     home = tmp_path / "best"
     home.mkdir()
-    for name, text in backend.export(backend.space(task).default(), task).items():
-        (home / name).write_text(text)
+    made = backend.export(backend.space(task).default(), task)
+    for file, text in made.items():
+        (home / file).write_text(text)
     program = tmp_path / "vllm"
-    program.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    program.write_text('#!/bin/sh\nprintf "%s\\n" "$@" "$SALT"\n')
     program.chmod(0o755)
-    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "PORT": "9"}
-    told = subprocess.run(["sh", str(home / "run.sh"), "--more"], env=env, capture_output=True, text=True, check=True).stdout.split("\n")
-    assert told[:-1] == ["serve", str(model), "--config", str(home / "config.yaml"), "--host", "127.0.0.1", "--port", "9", "--more"]
+
+    def told(**env: str) -> list[str]:
+        env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "PORT": "9", **env}
+        return subprocess.check_output(["sh", str(home / "run.sh"), "--more"], env=env, text=True).split("\n")
+
+    rest = ["--config", str(home / "config.yaml"), "--host", "127.0.0.1", "--port", "9", "--more", "$HOME", ""]
+    assert told() == ["serve", str(folder), *rest]
+    assert told(MODEL="its new place") == ["serve", "its new place", *rest]
+    pod = next(yaml.safe_load_all(made["k8s_deploy.yaml"]))["spec"]["template"]["spec"]
+    assert pod["containers"][0]["args"][0] == pod["volumes"][-1]["hostPath"]["path"] == str(folder)
+    service = yaml.safe_load(made["compose.yaml"])["services"]["llm"]
+    literal = str(folder).replace("$", "$$")  # Compose would fill in variables
+    assert (service["command"][0], service["volumes"][-1]["source"], service["volumes"][-1]["target"]) == (literal, literal, literal)
+    assert service["environment"]["SALT"] == "$$HOME"
+
+
+def test_containers_get_what_is_not_in_their_image(folder: Path) -> None:
+    def containers(model: Path | str, **workload: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        backend, task = vllm(model, draft_model=str(folder), free=["speculative_method"], **workload)
+        space = backend.space(task)
+        guessing = {"speculative_method": "draft_model", "async_scheduling": False}
+        made = backend.export(space.project({**space.default(), **guessing}), task)
+        pod = next(yaml.safe_load_all(made["k8s_deploy.yaml"]))["spec"]["template"]["spec"]["containers"][0]
+        return pod, yaml.safe_load(made["compose.yaml"])["services"]["llm"]
+
+    pod, service = containers("meta-llama/Llama-3.1-8B-Instruct")
+    assert {"name": "draft-model", "mountPath": str(folder), "readOnly": True} in pod["volumeMounts"]
+    assert service["volumes"][-1]["source"] == str(folder)
+    token = next(entry for entry in pod["env"] if entry["name"] == "HF_TOKEN")
+    assert token["valueFrom"]["secretKeyRef"] == {"name": "hf-token", "key": "token", "optional": True}
+    assert service["environment"]["HF_TOKEN"] is None, "Compose takes that of whoever starts it"
+    for model, given in ((folder, {}), ("meta-llama/Llama-3.1-8B-Instruct", {"HF_TOKEN": "mine"})):
+        pod, service = containers(model, env=given)
+        assert [entry.get("value") for entry in pod["env"] if entry["name"] == "HF_TOKEN"] == list(given.values())
+        assert service["environment"].get("HF_TOKEN", "absent") == given.get("HF_TOKEN", "absent")

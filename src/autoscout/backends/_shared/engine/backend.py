@@ -270,6 +270,7 @@ class EngineBackend:
             env={**self.engine.env, **task.workload.get("env", {})},
             gpus=gpus_of(config, task),
             nodes=nodes_of(config, task),
+            draft_model=str(task.workload.get("draft_model", "")),
         )
         return export_files(deployment, self.plan(config, task, seed=0).text())
 

@@ -22,6 +22,8 @@ START_S = 1800  # what a start may take before Kubernetes gives up: loading and 
 PROBE_S = 10
 CACHE = "/cache"
 """In a container: downloaded models and compiled graphs, which engines keep below $XDG_CACHE_HOME whoever they run as."""
+TOKEN = "HF_TOKEN"
+"""What Hugging Face asks for where a model is gated."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,11 +39,19 @@ class Deployment:
     env: Mapping[str, str]
     gpus: int
     nodes: int
+    draft_model: str
 
     @property
-    def local(self) -> bool:
-        """Whether the model is a folder of this machine, which a container must be given."""
-        return Path(self.model).is_absolute()
+    def folders(self) -> dict[str, str]:
+        """Folders of this machine that a container must be given, by what they hold."""
+        drafted = any(self.draft_model in word for word in self.line)
+        named = {"model": self.model, **({"draft-model": self.draft_model} if drafted else {})}
+        return {name: path for name, path in named.items() if Path(path).is_absolute()}
+
+    @property
+    def downloads(self) -> bool:
+        """Whether the engine gets the model from Hugging Face, and nobody has given it a token."""
+        return "model" not in self.folders and TOKEN not in self.env
 
     @property
     def line(self) -> list[str]:
@@ -53,7 +63,7 @@ def export_files(this: Deployment, plan: str) -> dict[str, str]:
     """All files of the hand-over folder; `plan` is the text of the trial's plan."""
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in this.env.items())
     across, rest = _across(this)
-    named = " ".join([*this.engine.model, '"$MODEL"'])
+    named = " ".join([*this.engine.model, '"${MODEL:-$model}"'])
     return {
         "run.sh": (
             "#!/bin/sh\nset -eu\n"
@@ -61,8 +71,8 @@ def export_files(this: Deployment, plan: str) -> dict[str, str]:
             f"{exports}"
             f"# Serves an OpenAI-compatible API on http://127.0.0.1:{PORT} until Ctrl-C. HOST and PORT change the address, MODEL the\n"
             f"# place of the model; further words are given to {this.engine.title}. The settings are in config.yaml.\n"
+            f"model={shlex.quote(this.model)}\n"
             f"{across}"
-            f"MODEL=${{MODEL:-{shlex.quote(this.model)}}}\n"  # outside of double quotes, within which quotes would be part of the name
             f'exec {shlex.join(this.command)} {named} --config "$here/config.yaml" \\\n'
             f'  --host "${{HOST:-127.0.0.1}}" --port "${{PORT:-{PORT}}}"{rest} "$@"\n'
         ),
@@ -100,11 +110,11 @@ def kubernetes(this: Deployment) -> str:
     port = [{"name": "http", "containerPort": PORT}]
     per_pod = -(-this.gpus // this.nodes)
     probe = {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": PROBE_S}
-    mounts = [{"name": "shm", "mountPath": "/dev/shm"}, {"name": "cache", "mountPath": CACHE}]
+    mounts: list[dict[str, Any]] = [{"name": "shm", "mountPath": "/dev/shm"}, {"name": "cache", "mountPath": CACHE}]
     volumes: list[dict[str, Any]] = [{"name": "shm", "emptyDir": {"medium": "Memory"}}, {"name": "cache", "emptyDir": {}}]
-    if this.local:
-        mounts.append({"name": "model", "mountPath": this.model})
-        volumes.append({"name": "model", "hostPath": {"path": this.model, "type": "Directory"}})
+    for name, path in this.folders.items():
+        mounts.append({"name": name, "mountPath": path, "readOnly": True})
+        volumes.append({"name": name, "hostPath": {"path": path, "type": "Directory"}})
     container: dict[str, Any] = {
         "name": this.engine.name,
         "image": this.engine.image(this.version),
@@ -117,6 +127,8 @@ def kubernetes(this: Deployment) -> str:
         "livenessProbe": {**probe, "failureThreshold": 6},
         "volumeMounts": mounts,
     }
+    if this.downloads:
+        container["env"].append({"name": TOKEN, "valueFrom": {"secretKeyRef": {"name": "hf-token", "key": "token", "optional": True}}})
     spec: dict[str, Any] = {"containers": [container], "volumes": volumes}
     kind, extra = "Deployment", {}
     if this.nodes > 1:
@@ -161,16 +173,18 @@ def _start(this: Deployment) -> dict[str, Any]:
 
 
 def compose(this: Deployment) -> str:
-    """A Compose file for one machine, reachable from that machine only."""
+    """A Compose file for one machine, reachable from that machine only; the token of Hugging Face is that of the caller's environment."""
     start = _start(this)
+    token = {TOKEN: None} if this.downloads else {}
+    folders = [{"type": "bind", "source": _literal(path), "target": _literal(path), "read_only": True} for path in this.folders.values()]
     service: dict[str, Any] = {
         "image": this.engine.image(this.version),
         "entrypoint": start["command"],
-        "command": [word.replace("$", "$$") for word in start["args"]],
-        "environment": {"XDG_CACHE_HOME": CACHE, **this.env},
+        "command": [_literal(word) for word in start["args"]],
+        "environment": {"XDG_CACHE_HOME": CACHE, **{name: _literal(value) for name, value in this.env.items()}, **token},
         "ports": [f"127.0.0.1:{PORT}:{PORT}"],
         "ipc": "host",
-        "volumes": [f"cache:{CACHE}", *([f"{this.model}:{this.model}:ro"] if this.local else [])],
+        "volumes": [f"cache:{CACHE}", *folders],
         "healthcheck": {
             "test": ["CMD", "python3", "-c", f"import urllib.request as r; r.urlopen('http://127.0.0.1:{PORT}/health')"],
             "interval": f"{PROBE_S}s",
@@ -185,6 +199,11 @@ def compose(this: Deployment) -> str:
         del service["ports"]
         service["environment"] |= {"NODE_RANK": "${NODE_RANK}", "MASTER_ADDR": "${MASTER_ADDR}"}
     return _yaml({"services": {NAME: service}, "volumes": {"cache": {}}})
+
+
+def _literal(text: str) -> str:
+    """Compose replaces variables in all of its file."""
+    return text.replace("$", "$$")
 
 
 def _yaml(data: Mapping[str, Any]) -> str:

@@ -179,8 +179,14 @@ def test_all_faults_at_once(folder: Path) -> None:
     assert all(part in told for part in ("blok_size", "Did you mean 'block_size'?", "--set max_num_seqs", "no_such_flag"))
     with pytest.raises(ConfigError, match="there is no such folder"):
         vllm("/no/such/folder")
-    with pytest.raises(ConfigError, match="up to 20000 tokens, but the engine takes 16384"):
+    with pytest.raises(ConfigError, match=r"input_tokens: .*up to 20000 tokens .*the engine takes 16384 \(found 19000\)\. Give smaller"):
         vllm(folder, input_tokens=19000, output_tokens=1000)
+    with pytest.raises(ConfigError, match=r"max_model_len: .*the engine takes 64 \(found 64\)\. Give .*, or a larger max_model_len"):
+        vllm(folder, max_model_len=64)
+    with pytest.raises(ConfigError, match=r"file: random reads none: workload=sharegpt or trace do \(found 'config\.json'\)"):
+        vllm(folder, file="config.json")
+    with pytest.raises(ConfigError, match=r"arrivals that are burst have a rate\. Example: request_rate=8"):
+        vllm(folder, slo=(), arrival="burst")
     with pytest.raises(ConfigError, match="arrivals that are poisson have a rate"):
         VllmBackend().task({"workload": {"model": str(folder)}, "objective": {"metric": "goodput", "slo": ["p95_ttft_ms<=1"]}})
     with pytest.raises(ConfigError, match=r"how many requests are under way\? \(found p99_itl_ms\)\. Give -w concurrency=8"):

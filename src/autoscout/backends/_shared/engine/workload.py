@@ -97,9 +97,11 @@ def read_workload(data: Mapping[str, Any]) -> tuple[Workload | None, ModelFacts,
     if given is None:
         return None, facts, [*faults, *unknown]
     room = given.max_model_len or facts.max_len
-    rule = f"a request needs up to {given.longest} tokens, but the engine takes {room}"
     if given.workload == "random" and 0 < room < given.longest:
-        unknown.append(Fault(where=WHERE, field="max_model_len" if given.max_model_len else "input_tokens", value=str(room), rule=rule))
+        rule = f"a request needs up to {given.longest} tokens (prefix, prompt and answer), but the engine takes {room}"
+        name = "max_model_len" if given.max_model_len else "input_tokens"
+        fix = f"Give smaller input_tokens and output_tokens{', or a larger max_model_len' if given.max_model_len else ''}"
+        unknown.append(Fault(where=WHERE, field=name, value=str(getattr(given, name)), rule=rule, fix=fix))
     return _placed(given), facts, [*faults, *unknown, *_file_faults(given)]
 
 

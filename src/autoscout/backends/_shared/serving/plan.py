@@ -104,6 +104,7 @@ class Load(Block):
             ("input_spread", self.input_spread >= self.input_tokens, "must be below input_tokens, or some prompts would be empty"),
             ("output_spread", self.output_spread >= self.output_tokens, "must be below output_tokens, or some answers would be empty"),
             ("file", self.workload in ("sharegpt", "trace") and not self.file, f"a load of kind {self.workload} is read from a file"),
+            ("file", self.workload in ("random", "multi_turn") and self.file, f"{self.workload} reads none: workload=sharegpt or trace do"),
             ("client", self.client != "builtin" and self.workload in ("multi_turn", "trace"), f"only builtin produces {self.workload}"),
         ]
         faults = [Fault(field=name, value=repr(getattr(self, name)), rule=rule) for name, wrong, rule in rules if wrong]
@@ -247,10 +248,10 @@ class Plan(Block):
         faults = []
         if not any("{port}" in word for word in (*self.serve, *self.env.values())):
             faults.append(Fault(field="serve", rule="no argument holds {port}", fix="Example: --port {port}"))
-        timed = self.goal.kind in ("goodput", "latency") and self.load.arrival != "closed" and self.load.workload != "trace"
+        timed = self.goal.kind != "capacity" and self.load.arrival != "closed" and self.load.workload != "trace"
         if timed and not self.load.request_rate:
             rule = f"arrivals that are {self.load.arrival} have a rate"
-            faults.append(Fault(field="load.request_rate", rule=rule, fix="Give requests a second"))
+            faults.append(Fault(field="load.request_rate", rule=rule, fix="Example: request_rate=8, requests a second"))
         if self.goal.kind == "capacity" and self.load.client != "builtin":
             rule, fix = "capacity is found by the built-in client only", "Give concurrency or request_rate, or leave client out"
             faults.append(Fault(field="load.client", value=repr(self.load.client), rule=rule, fix=fix))

@@ -9,6 +9,7 @@ def test_a_fault_reads_as_one_sentence() -> None:
     fault = Fault(where="a.yaml:3", field="budget.trials", value="-1", rule="must be above zero", fix="Use a whole number")
     assert str(fault) == "a.yaml:3: budget.trials: must be above zero (found -1). Use a whole number"
     assert str(Fault(rule="plain")) == "plain"
+    assert str(Fault(rule="more or less?", fix="Say it")) == "more or less? Say it"
 
 
 def test_all_faults_travel_in_one_error_even_between_processes() -> None:

@@ -60,7 +60,7 @@ class Fault:
         if self.value:
             text += f" (found {self.value})"
         if self.fix:
-            text += f". {self.fix}" if not text.endswith(".") else f" {self.fix}"
+            text += f" {self.fix}" if text.endswith((".", "?")) else f". {self.fix}"
         return text
 
 

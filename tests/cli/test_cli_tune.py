@@ -212,6 +212,21 @@ def test_render_profile_space_and_doctor(here: Path, capfd: pytest.CaptureFixtur
     assert found["searcher", "random"]
 
 
+def test_a_backend_that_needs_a_model_is_looked_at_and_measured_by_flags(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    about = ("vllm", "--model", "llama-3.1-8b")
+    assert call("space", "show", *about, "--hardware", "gpus=8xH100", "--json") == 0
+    assert json.loads(capfd.readouterr().out)["knobs"]["tensor_parallel_size"]["values"] == [1, 2, 3, 4, 5, 6, 8]
+    assert call("space", "count", *about, "-w", "free=all", "--hardware", "gpus=0") == 0
+    capfd.readouterr()
+    assert call("space", "validate", *about, "--hardware", "gpus=0", "--set", "tensor_parallel_size=2") == 2
+    assert "no such knob" in capfd.readouterr().out
+    engine = f"engine_command=[{sys.executable}, -m, autoscout.testing.openai_server, --vocab-size, 200000]"
+    load = ("-w", "request_rate=50", "-w", "requests=10", "-w", "input_tokens=8", "-w", "output_tokens=2")
+    assert call("profile", *about, "-w", engine, *load, "--slo", "p95_ttft_ms<=10000", "--json") == 0
+    (measured,) = json.loads(capfd.readouterr().out)["measurements"]
+    assert measured["metrics"]["goodput"] > 0, "what keeps the limits is counted only where there are limits"
+
+
 SLOW = """\
 import sys, time
 open(sys.argv[0] + ".started", "a").write("x")

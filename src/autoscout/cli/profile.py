@@ -25,6 +25,7 @@ def profile(
     model: Annotated[str | None, typer.Option("--model", "-m", help="The model to run.")] = None,
     gpus: Annotated[int | None, typer.Option("--gpus", help="GPUs to use.")] = None,
     workload: Annotated[list[str] | None, typer.Option("--workload", "-w", help="NAME=VALUE of the workload.")] = None,
+    slo: Annotated[list[str] | None, typer.Option(help="Limit to keep, such as 'p95_ttft_ms<=500'; may be repeated.")] = None,
     limit: Annotated[str | None, typer.Option(help="Wall-clock limit.")] = None,
     repeats: Annotated[int, typer.Option(min=1, help="How often to measure it.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
@@ -34,6 +35,7 @@ def profile(
         "set": options.assignments(pinned or (), "--set"),
         "workload": {**options.settings(workload, "--workload"), **options.given(model=model)},
         "hardware": options.given(gpus=gpus),
+        "goal": options.given(slo=slo),
         "measure": options.given(limit=limit),
     }
     setup = prepare(options.load(target, flags))

@@ -21,13 +21,18 @@ app = typer.Typer(help="Show, count or check a space of configurations.", no_arg
 
 Target = Annotated[str, typer.Argument(help="A backend, a campaign file, or a file with just a space.")]
 Pinned = Annotated[list[str] | None, typer.Option("--set", help="Pin a knob: KNOB=VALUE; may be repeated.")]
+Model = Annotated[str | None, typer.Option("--model", "-m", help="The model to run.")]
+Workload = Annotated[list[str] | None, typer.Option("--workload", "-w", help="NAME=VALUE of the workload; may be repeated.")]
+Hardware = Annotated[list[str] | None, typer.Option("--hardware", help="NAME=VALUE of the machine; may be repeated.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 
 
 @app.command("show")
-def show(target: Target, pinned: Pinned = None, as_json: Json = False) -> None:
+def show(
+    target: Target, pinned: Pinned = None, model: Model = None, workload: Workload = None, hardware: Hardware = None, as_json: Json = False
+) -> None:
     """Print knobs, conditions and constraints."""
-    space = _load(target, pinned)
+    space = _load(target, pinned, model, workload, hardware)
     if as_json:
         options.emit(yaml.safe_load(write_space(space)))
         return
@@ -45,9 +50,11 @@ def show(target: Target, pinned: Pinned = None, as_json: Json = False) -> None:
 
 
 @app.command("count")
-def count(target: Target, pinned: Pinned = None, as_json: Json = False) -> None:
+def count(
+    target: Target, pinned: Pinned = None, model: Model = None, workload: Workload = None, hardware: Hardware = None, as_json: Json = False
+) -> None:
     """Count the valid configurations: exactly up to ten million, an estimate above."""
-    found = _load(target, pinned).count()
+    found = _load(target, pinned, model, workload, hardware).count()
     if as_json:
         options.emit({"count": found.value, "exact": found.exact})
         return
@@ -59,10 +66,13 @@ def validate(
     target: Target,
     config: Annotated[Path | None, typer.Option("--config", help="A YAML file with one configuration to check against the space.")] = None,
     pinned: Pinned = None,
+    model: Model = None,
+    workload: Workload = None,
+    hardware: Hardware = None,
     as_json: Json = False,
 ) -> None:
     """Check a space, or one configuration (`--config`, or all knobs by `--set`) against it."""
-    space = _load(target, None if config is None else pinned)
+    space = _load(target, None if config is None else pinned, model, workload, hardware)
     chosen = options.assignments(pinned or (), "--set") if config is None else options.read_mapping(config)
     reasons = _reasons(space, chosen) if chosen or config is not None else []
     if as_json:
@@ -80,13 +90,15 @@ def _reasons(space: Space, chosen: Mapping[str, Any]) -> list[str]:
         return [str(fault) for fault in error.faults]
 
 
-def _load(target: str, pinned: list[str] | None) -> Space:
+def _load(target: str, pinned: list[str] | None, model: str | None, workload: list[str] | None, hardware: list[str] | None) -> Space:
     path = Path(target)
     if path.is_file() and options.names_a_file(target) and not _is_campaign(path):
         space = read_space(path)
-        given = pins(space, options.assignments(pinned or (), "--set"))
-        return space.pin(given) if given else space
-    return prepare(options.load(target, {"set": options.assignments(pinned or (), "--set")})).space
+        chosen = pins(space, options.assignments(pinned or (), "--set"))
+        return space.pin(chosen) if chosen else space
+    given = {**options.settings(workload, "--workload"), **options.given(model=model)}
+    blocks = options.given(workload=given, hardware=options.settings(hardware, "--hardware"))
+    return prepare(options.load(target, {"set": options.assignments(pinned or (), "--set"), **blocks})).space
 
 
 def _is_campaign(path: Path) -> bool:

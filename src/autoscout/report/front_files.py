@@ -62,7 +62,7 @@ def _point_files(
     content = dict(files)
     settings = "knobs.yaml" if "config.yaml" in content else "config.yaml"  # an engine's own config.yaml is what run.sh reads
     content[settings] = yaml.dump(point.config.to_json(), Dumper=PlainDumper, sort_keys=False, allow_unicode=True)
-    content.setdefault("env", environment_text(summary.task, variables))
+    content["env"] = environment_text(summary.task, variables, content.get("env", ""))
     content["diff.txt"] = changes
     content["point.json"] = json.dumps({"study": summary.study, "task_key": summary.task.key, **point.to_json()}, indent=2) + "\n"
     content.setdefault("README.md", _readme(summary, front, point, changes))

@@ -74,7 +74,7 @@ def _content(
     # An engine's own config.yaml is what run.sh reads, so it keeps the name.
     settings = "knobs.yaml" if "config.yaml" in content else "config.yaml"
     content[settings] = _settings_text(summary, answer)
-    content.setdefault("env", environment_text(summary.task, variables))
+    content["env"] = environment_text(summary.task, variables, content.get("env", ""))
     content["diff.txt"] = diff_text(changes, contributions)
     worth = [contribution.to_json() for contribution in contributions]
     content["gain.json"] = json.dumps({**gain_facts(summary), "contributions": worth}, indent=2, default=str) + "\n"
@@ -138,17 +138,27 @@ def diff_text(changes: Iterable[Difference], contributions: Sequence[Contributio
     return "\n".join(lines) + "\n"
 
 
-def environment_text(task: Task, variables: Mapping[str, str]) -> str:
-    """Variables to set, in the form that `docker --env-file` and systemd read; where it was measured, as comments."""
-    lines = ["# Environment variables for this configuration:"]
-    safe = {name: value for name, value in sorted(variables.items()) if re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) and "\n" not in value}
-    fixed = {name: value for name, value in safe.items() if not any(slot in value for slot in PLACES)}
-    lines += [f"{name}={value}" for name, value in fixed.items()] or ["# (none)"]
-    lines += [f"# {name}={value}: known only where it runs" for name, value in safe.items() if name not in fixed]
+def environment_text(task: Task, variables: Mapping[str, str], own: str = "") -> str:
+    """Variables to set, in the form that `docker --env-file` and systemd read; where it was measured, as comments.
+
+    Args:
+        task: What was measured, and where.
+        variables: Of the launch.
+        own: What the backend says of them itself, in their place.
+    """
+    lines = own.splitlines() if own else _variable_lines(variables)
     for title, facts in (("hardware", task.hardware), ("software", task.software), ("workload", task.workload)):
         lines += ["", f"# Measured with this {title}:"]
         lines += [f"#   {name}: {_word(str(value))}" for name, value in sorted(facts.items())] or ["#   (nothing recorded)"]
     return "\n".join(lines) + "\n"
+
+
+def _variable_lines(variables: Mapping[str, str]) -> list[str]:
+    lines = ["# Environment variables for this configuration:"]
+    safe = {name: value for name, value in sorted(variables.items()) if re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) and "\n" not in value}
+    fixed = {name: value for name, value in safe.items() if not any(slot in value for slot in PLACES)}
+    lines += [f"{name}={value}" for name, value in fixed.items()] or ["# (none)"]
+    return [*lines, *(f"# {name}={value}: known only where it runs" for name, value in safe.items() if name not in fixed)]
 
 
 def readme_text(summary: Summary, names: Iterable[str], changes: tuple[Difference, ...], contributions: Sequence[Contribution] = ()) -> str:

@@ -110,6 +110,15 @@ def test_configs_with_numbers_that_are_none(tmp_path: Path, change: dict[str, ob
         read_config(tmp_path / "config.json")
 
 
+def test_what_a_config_lacks_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=rf"{tmp_path}/config\.json: cannot be read: No such file"):
+        model(str(tmp_path))
+    (tmp_path / "config.json").write_text('{"hidden_size": "x", "num_hidden_layers": 2}')
+    with pytest.raises(ConfigError) as caught:
+        read_config(tmp_path / "config.json")
+    assert [(fault.field, fault.value) for fault in caught.value.faults] == [("hidden_size", "'x'"), ("num_attention_heads", "")]
+
+
 def test_shapes_with_numbers_that_are_none() -> None:
     with pytest.raises(ConfigError) as caught:
         model_from({"layers": 2, "hidden": "64", "heads": [4]})

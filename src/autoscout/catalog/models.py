@@ -114,7 +114,7 @@ def model(name: str) -> ModelShape:
     32
     """
     path = Path(name)
-    if path.suffix == ".json" or _holds_config(path):
+    if path.suffix == ".json" or _exists(path / "config.json"):
         return read_config(path if path.suffix == ".json" else path / "config.json")
     known = _by_alias()
     wanted = _plain(name.rsplit("/", 1)[-1])
@@ -123,6 +123,8 @@ def model(name: str) -> ModelShape:
     found = next((plain for plain in _without_endings(name.rsplit("/", 1)[-1]) if plain in known), None)
     if found is not None:
         return known[found]
+    if _exists(path):
+        return read_config(path / "config.json")  # there is none: says so
     fix = f"The path of its config.json works too. {suggestion(name.rsplit('/', 1)[-1], accepted_names(), listed=1000)}"
     raise ConfigError(Fault(where="model", value=repr(name), rule="unknown model", fix=fix))
 
@@ -142,10 +144,10 @@ def _without_endings(name: str) -> Iterator[str]:
         yield _plain("-".join(parts))
 
 
-def _holds_config(folder: Path) -> bool:
+def _exists(path: Path) -> bool:
     try:
-        return (folder / "config.json").is_file()
-    except (OSError, ValueError):  # a name that no folder can have
+        return path.exists()
+    except (OSError, ValueError):  # a name that no file can have
         return False
 
 
@@ -186,8 +188,11 @@ def read_config(path: str | Path) -> ModelShape:
         first("num_attention_heads", "n_head", "n_heads"),
         first("num_hidden_layers", "n_layer", "n_layers"),
     )
-    if not (hidden and heads and layers):
-        faults.append(Fault(where=str(path), rule="hidden_size, num_attention_heads and num_hidden_layers are needed"))
+    needed = {"hidden_size": hidden, "num_attention_heads": heads, "num_hidden_layers": layers}
+    if missing := [name for name, size in needed.items() if not size]:
+        told = {fault.field for fault in faults}
+        fix = "Give the config.json of a language model"
+        faults += [Fault(where=str(path), field=name, rule="is required", fix=fix) for name in missing if name not in told]
         raise ConfigError(faults)
     experts = first("num_local_experts", "num_experts", "n_routed_experts")
     expert_ffn = first("moe_intermediate_size", "intermediate_size") if experts else 0

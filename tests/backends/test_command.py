@@ -57,6 +57,14 @@ def test_a_shell_line_prints_its_metric(tmp_path: Path) -> None:
     assert (tmp_path / "out").read_text().splitlines()[0] == "2 --fast --bucket 8 it's b seed=7"
 
 
+def test_a_metric_that_nothing_prints() -> None:
+    told = faults_of({"workload": {"command": "echo 3 {flags}"}, "goal": {"metric": "tps", "slo": ["wall_ss<=3"]}})
+    assert told == [
+        "goal: metric: no such metric (found 'tps'). Say where it is printed, such as -w 'metrics.tps=regex:tps ([0-9.]+)'",
+        "goal: slo: no such metric (found 'wall_ss'). Did you mean 'wall_s'?",
+    ]
+
+
 def test_inactive_knobs_leave_nothing_behind(tmp_path: Path) -> None:
     line = f"echo {ALL}; echo bucket=${{BUCKET-unset}} batch=$BATCH"
     done = measure(line, tmp_path, config=OFF, env={"BUCKET": "{bucket_mb}", "BATCH": "{batch}"})

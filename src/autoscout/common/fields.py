@@ -29,6 +29,8 @@ from autoscout.core.task import MOST_GOALS, Budget, Direction, Goal, Guard, Limi
 BLOCKS = ("workload", "hardware", "software", "objective", "budget")
 """The blocks of a task description."""
 
+NO_METRIC = "no such metric"
+
 _SHOWN = 80  # characters of a value that a message repeats
 
 _RULES = {
@@ -282,7 +284,7 @@ def read_objective(
     named = [*((metric, place) for metric, _ in wanted), *((limit.metric, "slo") for limit in limits)]
     for name, where in [*named, *((guard.metric, "guards") for guard in guards)]:
         if metrics is not None and name not in metrics and name not in DERIVED:
-            faults.append(Fault(where="goal", field=where, value=repr(name), rule="no such metric", fix=suggestion(name, metrics)))
+            faults.append(Fault(where="goal", field=where, value=repr(name), rule=NO_METRIC, fix=suggestion(name, metrics)))
     goals: list[Goal] = []
     sure = not any(fault.field in (place, "direction") for fault in faults)
     for metric, given in wanted:

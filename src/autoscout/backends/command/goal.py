@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from autoscout.backends.command.workload import Workload
 from autoscout.common import fields
+from autoscout.common.suggest import nearest
 from autoscout.core.errors import Fault
 from autoscout.core.task import Objective
 
@@ -34,4 +36,12 @@ def read_objective(data: Mapping[str, Any], workload: Workload) -> tuple[Objecti
             faults.append(Fault(where="goal", field="metric", rule="what is the number called?", fix=fix))
     known = {*workload.metrics, *ALWAYS} - {""}
     objective, wrong = fields.read_objective(data, metrics=None if "*" in known else known, default=metric or "wall_s")
-    return objective, workload, [*faults, *wrong]
+    return objective, workload, [*faults, *(one if workload.metrics else _with_source(one) for one in wrong)]
+
+
+def _with_source(fault: Fault) -> Fault:
+    """A fault of a command that is not said to print anything: what is missing is where the metric is found."""
+    name = fault.value.strip("'")
+    if fault.rule != fields.NO_METRIC or nearest(name, ALWAYS):
+        return fault
+    return replace(fault, fix=f"Say where it is printed, such as -w 'metrics.{name}=regex:{name} ([0-9.]+)'")

@@ -87,6 +87,13 @@ def test_limits_that_vllm_chooses_by_itself(kind: str, memory: float, version: s
     assert (own["max_num_batched_tokens"], own["max_num_seqs"]) == (tokens, requests)
 
 
+def test_a_gpu_that_nobody_knows_has_to_tell_its_memory(folder: Path) -> None:
+    with pytest.raises(ConfigError, match=r"hardware: gpu: unknown GPU \(found 'H20O'\)\. .*give gpu_memory_gb\. .*H200"):
+        vllm(folder, gpus="8xH20O")
+    given = {"workload": {"model": str(folder), "concurrency": 4}, "hardware": {"gpus": "2xNew", "gpu_memory_gb": 80.0}}
+    assert VllmBackend().task(given).hardware["gpu"] == "New"
+
+
 def test_vllm_on_a_cpu_chooses_smaller_limits() -> None:
     own = own_defaults({"gpus": 0}, "0.32.0")
     assert (own["max_num_batched_tokens"], own["max_num_seqs"]) == (2048, 128)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
@@ -35,10 +35,14 @@ def hardware(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
         found = {**_present(), **found}
     found.setdefault("gpus", 1)
     found.setdefault("cores", cores())
+    unknown: list[Fault] = []
     if not found.get("gpu_memory_gb") and isinstance(found.get("gpu"), str) and found["gpu"]:
-        with contextlib.suppress(ConfigError):  # a GPU that the catalogue does not know gets the engine's defaults for small ones
+        try:
             found["gpu_memory_gb"] = round(gpu(found["gpu"], found.get("hardware_file")).memory_gb, 1)
-    return found, read_fields(Hardware, found, "hardware")[1]
+        except ConfigError as error:
+            fix = "Defaults depend on its memory: give gpu_memory_gb"
+            unknown = [replace(fault, where="hardware", field="gpu", fix=f"{fix}. {fault.fix}") for fault in error.faults]
+    return found, [*read_fields(Hardware, found, "hardware")[1], *unknown]
 
 
 def _present() -> dict[str, Any]:

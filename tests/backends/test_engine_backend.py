@@ -177,6 +177,8 @@ def test_a_knob_that_is_set_need_not_be_freed(folder: Path) -> None:
     assert (setup.baseline["block_size"], setup.baseline["quantization"]) == (32, "fp8")
     with pytest.raises(SpaceError, match="no such knob"):
         study(folder, set={"blok_size": 32})
+    with pytest.raises(SpaceError, match=r"max_num_seqs: must be one of .*\(found '100'\)\. The nearest is 96"):
+        study(folder, set={"max_num_seqs": 100})
 
 
 def test_all_faults_at_once(folder: Path) -> None:
@@ -192,6 +194,9 @@ def test_all_faults_at_once(folder: Path) -> None:
         vllm(folder, max_model_len=64)
     with pytest.raises(ConfigError, match=r"file: random reads none: workload=sharegpt or trace do \(found 'config\.json'\)"):
         vllm(folder, file="config.json")
+    for slo in ("p95_ttft_ms>=500", "p95_ttft_ms<=-5"):
+        with pytest.raises(ConfigError, match=r"goal\.slo: a latency is to stay below a number above zero \(found 'p95_ttft_ms"):
+            vllm(folder, slo=(slo,))
     with pytest.raises(ConfigError, match=r"arrivals that are burst have a rate\. Example: request_rate=8"):
         vllm(folder, slo=(), arrival="burst")
     with pytest.raises(ConfigError, match="arrivals that are poisson have a rate"):

@@ -111,6 +111,7 @@ def test_check_explains(config: Config, words: list[str]) -> None:
 def test_the_reason_of_a_constraint_is_shown() -> None:
     space = Space([Grid("a", 1, 4)], [Constraint("a % 2 == 0", why="pairs only")])
     assert space.check(Config(a=3)) == ["Constraint a % 2 == 0 is broken with a=3 (pairs only)."]
+    assert space.why_not(Config(a=3)) == ["Nothing valid has a=3 because of a % 2 == 0 (pairs only)."]
 
 
 def test_why_not_names_the_culprits() -> None:

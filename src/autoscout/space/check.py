@@ -53,7 +53,7 @@ def why_not(partial: Config, compiled: Compiled, constraints: Sequence[Constrain
         if compiled.states(less) is None:
             kept = less
     culprits = ", ".join(f"{name}={value!r}" for name, value in kept.items())
-    readers = [constraint.text for constraint in constraints if set(constraint.names()) & set(kept)]
+    readers = [f"{one.text} ({one.why})" if one.why else one.text for one in constraints if set(one.names()) & set(kept)]
     readers += [f"{knob.name} when {knob.when}" for knob in compiled.knobs if knob.name in kept and knob.when]
     return [f"Nothing valid has {culprits}{' because of ' + '; '.join(readers[:4]) if readers else ''}."]
 

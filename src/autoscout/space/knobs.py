@@ -153,7 +153,8 @@ class Knob:
         for candidate in (number, int(number) if math.isfinite(number) and number == int(number) else None):
             if candidate is not None and (position := self.position(candidate)) is not None:
                 return self.values[position]
-        raise _fault(self.name, "", repr(text), f"must be one of {shown(self.values)}", "")
+        near = f"The nearest is {self.nearest(number)}" if self.ordered and math.isfinite(number) else ""
+        raise _fault(self.name, "", repr(text), f"must be one of {shown(self.values)}", near)
 
     def only(self, value: Value) -> Knob:
         """This knob with one value left."""

@@ -150,6 +150,9 @@ class Goal(Block):
                 continue
             if limit.metric not in METRICS:
                 faults.append(Fault(value=repr(text), rule=f"no metric {limit.metric} is reported", fix="Example: p95_ttft_ms<=500"))
+            elif limit.metric.endswith(LATENCIES) and (">" in limit.op or limit.value <= 0):
+                rule = "a latency is to stay below a number above zero"
+                faults.append(Fault(value=repr(text), rule=rule, fix="Example: p95_ttft_ms<=500"))
         if faults:
             raise Refused(faults)
         return texts

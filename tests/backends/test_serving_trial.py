@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from serving_trials import ENGINE, plan, run
 
 from autoscout.backends._shared.serving.outcome import outcome
-from autoscout.backends._shared.serving.plan import LATENCIES, LOG, RESULT, STAGE, STATISTICS, Plan
+from autoscout.backends._shared.serving.plan import COMMAND, LATENCIES, LOG, RESULT, STAGE, STATISTICS, Plan
 from autoscout.core.launch import Completed, Launch
 from autoscout.core.task import Direction, Limit
 from autoscout.core.to_beat import ToBeat
@@ -137,6 +139,14 @@ def test_a_server_that_does_not_exist(tmp_path: Path) -> None:
     found, _ = run(Plan.of({"serve": ["/no/such/engine", "{port}"], "model": "m"}), tmp_path)
     assert found.status is Status.CRASHED
     assert "No such file" in found.reason
+
+
+@pytest.mark.parametrize("module", ["no_such_engine", "no_such_engine.launch_server"])
+def test_a_module_that_is_not_installed_is_no_fault_of_a_configuration(tmp_path: Path, module: str) -> None:
+    (tmp_path / "plan.json").write_text(Plan.of({"serve": [sys.executable, "-m", module, "{port}"], "model": "m"}).text())
+    done = subprocess.run(COMMAND, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 127, "as for a program that is not there: the study ends at once"
+    assert "no_such_engine" in done.stderr
 
 
 def test_a_server_that_ignores_its_end_and_a_child_that_leaves_the_group(tmp_path: Path) -> None:

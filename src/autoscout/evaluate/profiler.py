@@ -273,7 +273,7 @@ class Profiler:
                         where=self._task.system,
                         value=launch.argv[0] if launch.argv and completed.returncode is None else "",
                         rule=f"could not be started: {reason}",
-                        fix="Install it, or fix its path; `autoscout doctor` says more",
+                        fix="Install it, or name its program in the workload (-w engine_command=... for vllm and sglang)",
                     )
                 )
             return finished(Measurement(status=Status.INVALID, reason=reason), completed)

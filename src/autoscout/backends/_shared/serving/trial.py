@@ -15,6 +15,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +172,7 @@ class _Served:
 
     def __init__(self, plan: Plan, serve: tuple[str, ...], env: Mapping[str, str], folder: Path, log: str) -> None:
         self._plan = plan
+        self._serve = serve
         self._log = folder / log
         self._make: Callable[[], Server] = lambda: Server(serve, env, folder, log)
 
@@ -192,12 +194,19 @@ class _Served:
             self._server.wait_until_up(self._plan.ready, self._plan.start_limit_s)
         except BaseException as error:
             self._server.stop(self._plan.grace_s)
+            if isinstance(error, ServerEnded) and self._not_installed():
+                raise Failed("start", "the server is not installed", NOT_FOUND) from error
             if isinstance(error, ServerEnded):
                 raise Failed("start", f"the server ended with exit code {error.returncode} while starting", error.returncode) from error
             if isinstance(error, NotUp):
                 raise Failed("timeout", str(error)) from error
             raise
         return self._server
+
+    def _not_installed(self) -> bool:
+        """Whether Python did not find the module that is the server."""
+        module = next((word.partition(".")[0] for before, word in pairwise(self._serve) if before == "-m"), "")
+        return bool(module) and re.search(rf"No module named '?{re.escape(module)}'?\)?$", log_text(self._log), re.MULTILINE) is not None
 
     def __exit__(self, *_: object) -> None:
         self._server.stop(self._plan.grace_s)

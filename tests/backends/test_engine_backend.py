@@ -65,6 +65,7 @@ def test_the_default_is_the_engine_without_flags(folder: Path) -> None:
 def test_a_folder_without_weights_gets_random_ones(folder: Path) -> None:
     backend, task = vllm(folder)
     assert line(backend, task)[3:5] == ["--load-format", "dummy"]
+    assert "whose answers are nonsense" in backend.export(backend.space(task).default(), task)["config.yaml"]
     (folder / "tokenizer.json").unlink()
     backend, task = vllm(folder)
     assert "--skip-tokenizer-init" in line(backend, task)

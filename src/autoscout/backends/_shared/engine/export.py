@@ -24,6 +24,7 @@ CACHE = "/cache"
 """In a container: downloaded models and compiled graphs, which engines keep below $XDG_CACHE_HOME whoever they run as."""
 TOKEN = "HF_TOKEN"
 """What Hugging Face asks for where a model is gated."""
+RANDOM = "# The model's folder holds no weights: load-format dummy makes random ones, whose answers are nonsense. Remove it for others.\n"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +78,7 @@ def export_files(this: Deployment, plan: str) -> dict[str, str]:
             f'  --host "${{HOST:-127.0.0.1}}" --port "${{PORT:-{PORT}}}"{rest} "$@"\n'
         ),
         "config.yaml": f"# Settings of {this.engine.title} {this.version} that differ from its own.\n"
+        + (RANDOM if this.settings.get("load_format") == "dummy" else "")
         + config_file(this.settings, this.table),
         **({"env": "".join(f"{name}={value}\n" for name, value in this.env.items())} if this.env else {}),
         "bench_run.sh": (

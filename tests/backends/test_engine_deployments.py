@@ -87,6 +87,8 @@ def test_several_machines_start_in_order() -> None:
     assert '--node-rank "$NODE_RANK"' in made["run.sh"]
     assert "--headless" in made["run.sh"]
     assert yaml.safe_load_all(made["k8s_deploy.yaml"]).__next__()["kind"] == "StatefulSet"
+    assert "--host 0.0.0.0" in made["k8s_deploy.yaml"]
+    assert "--host 127.0.0.1" in made["compose.yaml"], "reachable from this machine only, with the network of the host too"
 
 
 def test_the_config_file_says_what_the_command_line_says() -> None:

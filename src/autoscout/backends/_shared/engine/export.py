@@ -163,10 +163,10 @@ def _service(name: str, selector: Mapping[str, str], ports: list[dict[str, Any]]
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": {**more, "selector": dict(selector), "ports": ports}}
 
 
-def _start(this: Deployment) -> dict[str, Any]:
+def _start(this: Deployment, host: str = "0.0.0.0") -> dict[str, Any]:
     """Command and arguments of a container; a shell only where variables have to be filled in."""
     start = list(this.engine.program) or ["python3", "-m", *this.engine.module]
-    line = [*this.engine.model, this.model, *this.line, "--host", "0.0.0.0", "--port", str(PORT)]
+    line = [*this.engine.model, this.model, *this.line, "--host", host, "--port", str(PORT)]
     if this.nodes == 1:
         return {"command": start, "args": line}
     others = f'; [ "$NODE_RANK" = 0 ] || set -- {this.engine.across[1]}' if this.engine.across[1] else ""
@@ -176,7 +176,7 @@ def _start(this: Deployment) -> dict[str, Any]:
 
 def compose(this: Deployment) -> str:
     """A Compose file for one machine, reachable from that machine only; the token of Hugging Face is that of the caller's environment."""
-    start = _start(this)
+    start = _start(this, "127.0.0.1") if this.nodes > 1 else _start(this)  # several machines share the network of the host
     token = {TOKEN: None} if this.downloads else {}
     folders = [{"type": "bind", "source": _literal(path), "target": _literal(path), "read_only": True} for path in this.folders.values()]
     service: dict[str, Any] = {

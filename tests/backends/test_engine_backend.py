@@ -300,6 +300,28 @@ def test_the_goal_follows_from_load_and_limits(
     assert plan["vocab_size"] == 32000
 
 
+@pytest.mark.parametrize(
+    ("workload", "slo", "metric", "arrival", "told"),
+    [
+        ({}, ("p95_ttft_ms<=500",), "goodput", "closed", "lengths of day.csv; arrivals of the trace."),
+        ({"request_rate": 4.0}, ("p95_ttft_ms<=500",), "goodput", "closed", "lengths of day.csv; 4 requests/s, arrivals of the trace."),
+        ({"request_rate": 4.0, "arrival": "burst"}, (), "output_throughput", "burst", "lengths of day.csv; 4 requests/s, burst arrivals."),
+        ({"concurrency": 4}, ("p95_ttft_ms<=500",), "output_throughput", "closed", "lengths of day.csv; 4 requests in flight."),
+        ({}, (), "output_throughput", "closed", "lengths of day.csv; arrivals of the trace."),
+    ],
+)
+def test_a_trace_keeps_its_arrivals(
+    folder: Path, workload: dict[str, Any], slo: tuple[str, ...], metric: str, arrival: str, told: str
+) -> None:
+    (folder / "day.csv").write_text("timestamp,input_tokens,output_tokens\n0,8,8\n")
+    backend, task = vllm(folder, slo=slo, workload="trace", file=str(folder / "day.csv"), **workload)
+    assert task.objective.metric == metric
+    assert backend.plan(backend.space(task).default(), task, 0).load.arrival == arrival
+    assert backend.load(task).endswith(told)
+    with pytest.raises(ConfigError, match="arrivals that are poisson have a rate"):
+        vllm(folder, workload="trace", file=str(folder / "day.csv"), arrival="poisson")
+
+
 def test_lossy_studies_compare_with_the_default(folder: Path) -> None:
     backend, task = vllm(folder, allow_lossy=True)
     config = backend.space(task).project({**backend.space(task).default(), "quantization": "fp8"})

@@ -8,6 +8,7 @@ import math
 import shutil
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 from autoscout.backends._shared.engine import command
@@ -163,13 +164,17 @@ class EngineBackend:
         workload = Workload.from_json(task.workload)
         kind = goal_kind(workload, task.objective)
         prompt, answer = _about(workload.input_tokens, workload.input_spread), _about(workload.output_tokens, workload.output_spread)
-        lengths = f"prompts of {prompt} tokens, answers of {answer}"
-        how = {
-            "capacity": f"request rates are searched within one start of the server, {workload.arrival} arrivals",
-            "goodput": f"{workload.request_rate:g} requests/s, {workload.arrival} arrivals",
-            "latency": f"{workload.concurrency} requests in flight" if workload.concurrency else f"{workload.request_rate:g} requests/s",
-            "offline": "all requests at once",
-        }[kind]
+        lengths = f"lengths of {Path(workload.file).name}" if workload.file else f"prompts of {prompt} tokens, answers of {answer}"
+        replayed = workload.workload == "trace" and workload.arrival == "closed"
+        arrivals = "arrivals of the trace" if replayed else f"{workload.arrival} arrivals"
+        if kind == "capacity":
+            how = f"request rates are searched within one start of the server, {arrivals}"
+        elif kind == "offline":
+            how = "all requests at once"
+        elif workload.request_rate:
+            how = f"{workload.request_rate:g} requests/s, {arrivals}"
+        else:
+            how = f"{workload.concurrency} requests in flight" if workload.concurrency else arrivals
         return f"{workload.client} client on the same machine over HTTP, {workload.workload} requests: {lengths}; {how}."
 
     def hints(self, task: Task) -> tuple[Config, ...]:

@@ -166,9 +166,9 @@ def plain(name: str) -> str:
 
 def usual_metric(given: Workload, limits: bool) -> str:
     """What to improve when nothing is named: with limits the capacity, or what a given load achieves; without them the throughput."""
-    if limits and given.request_rate:
+    if limits and (given.request_rate or (given.workload == "trace" and not given.concurrency)):
         return "goodput"
-    return "capacity_rps" if limits and not given.concurrency and given.workload != "trace" else THROUGHPUTS[0]
+    return "capacity_rps" if limits and not given.concurrency else THROUGHPUTS[0]
 
 
 def filled(given: Workload, objective: Objective) -> Workload:
@@ -182,7 +182,8 @@ def filled(given: Workload, objective: Objective) -> Workload:
     if kind == "offline" and late:
         fix = "Give -w concurrency=8 or -w request_rate=4"
         raise ConfigError(Fault(where="goal", value=late[0], rule="depends on the load: how many requests are under way?", fix=fix))
-    if (kind in ("capacity", "goodput") or given.request_rate > 0) and "arrival" not in given.model_fields_set:
+    timed = (kind in ("capacity", "goodput") or given.request_rate > 0) and given.workload != "trace"  # which has arrivals of its own
+    if timed and "arrival" not in given.model_fields_set:
         return given.model_copy(update={"arrival": "poisson"})
     if kind == "offline" and not given.requests:
         return given.model_copy(update={"requests": OFFLINE_REQUESTS})

@@ -251,8 +251,7 @@ class Plan(Block):
         faults = []
         if not any("{port}" in word for word in (*self.serve, *self.env.values())):
             faults.append(Fault(field="serve", rule="no argument holds {port}", fix="Example: --port {port}"))
-        timed = self.goal.kind != "capacity" and self.load.arrival != "closed" and self.load.workload != "trace"
-        if timed and not self.load.request_rate:
+        if self.goal.kind != "capacity" and self.load.arrival != "closed" and not self.load.request_rate:
             rule = f"arrivals that are {self.load.arrival} have a rate"
             faults.append(Fault(field="load.request_rate", rule=rule, fix="Example: request_rate=8, requests a second"))
         if self.goal.kind == "capacity" and self.load.client != "builtin":

@@ -184,9 +184,9 @@ def test_a_knob_that_is_set_need_not_be_freed(folder: Path) -> None:
 
 def test_all_faults_at_once(folder: Path) -> None:
     with pytest.raises(ConfigError) as caught:
-        vllm(folder, free=["blok_size"], engine_args={"max_num_seqs": 3, "no-such-flag": 1})
+        vllm(folder, slo=("p95_ttf_ms<=5",), free=["blok_size"], engine_args={"max_num_seqs": 3, "no-such-flag": 1})
     told = str(caught.value)
-    assert all(part in told for part in ("blok_size", "Did you mean 'block_size'?", "--set max_num_seqs", "no_such_flag"))
+    assert all(part in told for part in ("p95_ttf_ms", "blok_size", "Did you mean 'block_size'?", "--set max_num_seqs", "no_such_flag"))
     with pytest.raises(ConfigError, match="there is no such folder"):
         vllm("/no/such/folder")
     with pytest.raises(ConfigError, match=r"input_tokens: .*up to 20000 tokens .*the engine takes 16384 \(found 19000\)\. Give smaller"):

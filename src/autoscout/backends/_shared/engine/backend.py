@@ -76,8 +76,8 @@ class EngineBackend:
         limits = bool(blocks.objective.get("limits") or blocks.objective.get("slo"))
         usual = usual_metric(workload, limits) if workload is not None else METRICS[0]
         objective, more = read_objective(blocks.objective, metrics=METRICS, default=usual)
-        faults = [*blocks.faults, *wrong, *unfit, *more]
-        refuse_if(faults)
+        faults = [*blocks.faults, *wrong, *unfit]
+        refuse_if([*faults, *more] if faults else [])  # whose names are wrong is known only of a workload and a machine that are right
         assert workload is not None
         workload = filled(workload, objective)
         software = {**self._software(workload, blocks.software), **blocks.software}
@@ -89,7 +89,7 @@ class EngineBackend:
             objective=objective,
             budget=blocks.budget,
         )
-        refuse_if(check_names(workload, self.table(task), self.space(task).knobs))
+        refuse_if([*more, *check_names(workload, self.table(task), self.space(task).knobs)])
         self.plan(self.space(task).default(), task, seed=0)
         return task
 

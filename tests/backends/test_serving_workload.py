@@ -63,6 +63,16 @@ def test_a_file_of_conversations(tmp_path: Path) -> None:
     assert str(one[0][0].prompt).endswith(" what is it?")
 
 
+def test_conversations_that_are_too_long_for_the_server_are_cut(tmp_path: Path) -> None:
+    path = tmp_path / "talks.json"
+    path.write_text(json.dumps([{"conversations": [{"value": "warum? wieso? " * 900}, {"value": "w" * 40_000}]}]))
+    ((request,),) = some(Load(workload="sharegpt", file=str(path), context=1000), number=1)
+    assert request.output_tokens == 500
+    assert len(str(request.prompt)) == 2 * 500, "a token has two letters at least"
+    ((request,),) = some(Load(workload="sharegpt", file=str(path)), number=1)
+    assert (request.output_tokens, len(str(request.prompt)) > 900 * 14) == (10_000, True), "no bound is known"
+
+
 TRACES = {
     "azure.csv": "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n2023-11-16 18:15:50.9951690,396,109\n",
     "burst.csv": "Timestamp,Model,Request tokens,Response tokens,Log Type\n5,a,374,44,x\n9.314579,a,396,109,x\n9.5,a,0,0,x\n",

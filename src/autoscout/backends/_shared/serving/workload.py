@@ -25,6 +25,7 @@ from autoscout.core.errors import ConfigError, Fault
 
 TRACE_BLOCK = 512  # tokens that one of the numbers `hash_ids` of a Mooncake trace stands for
 CHARACTERS = 4.0  # of English text a token, where no tokenizer is at hand
+LEAST_BYTES = 2  # of text a token, in English, Chinese or code: longer texts might not fit the server
 MOST_ROWS = 200_000  # of a file that are read
 STEPS = np.array([(math.sqrt(5) - 1) / 2, math.sqrt(2) - 1])  # of `_Even`: the two irrational steps that fill an interval most evenly
 USUAL = (0.02, 0.8)
@@ -150,8 +151,11 @@ class Workload:
     def _talk(self, even: _Even, name: str, number: int) -> Request:
         """A conversation of the file with a fresh number in front, so that no cache of an earlier measurement holds it."""
         text, wanted = self._talks[int(even.draw()[0] * len(self._talks))]
-        fresh = seeds.number(self._seed, "talk", name, number) % 10**9
-        return Request(f"{fresh} {text}", wanted)
+        text = f"{seeds.number(self._seed, 'talk', name, number) % 10**9} {text}"
+        if room := self.load.context:  # in tokens, which only the server counts
+            wanted = min(wanted, room // 2)
+            text = text.encode()[: LEAST_BYTES * (room - wanted)].decode(errors="ignore")
+        return Request(text, wanted)
 
     def _replayed(self, tokens: np.random.Generator, row: Row, name: str) -> Request:
         prompt: list[int] = []

@@ -69,6 +69,9 @@ def test_a_folder_without_weights_gets_random_ones(folder: Path) -> None:
     (folder / "tokenizer.json").unlink()
     backend, task = vllm(folder)
     assert "--skip-tokenizer-init" in line(backend, task)
+    for text in ({"endpoint": "chat"}, {"client": "vllm"}):
+        with pytest.raises(ConfigError, match=r"model: its folder holds no tokenizer, which .* needs"):
+            vllm(folder, concurrency=4, **text)
 
 
 @pytest.mark.parametrize(

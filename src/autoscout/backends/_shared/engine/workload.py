@@ -102,6 +102,10 @@ def read_workload(data: Mapping[str, Any]) -> tuple[Workload | None, ModelFacts,
         name = "max_model_len" if given.max_model_len else "input_tokens"
         fix = f"Give smaller input_tokens and output_tokens{', or a larger max_model_len' if given.max_model_len else ''}"
         unknown.append(Fault(where=WHERE, field=name, value=str(getattr(given, name)), rule=rule, fix=fix))
+    told = {"sharegpt": given.workload == "sharegpt", "endpoint=chat": given.endpoint == "chat", given.client: given.client != "builtin"}
+    if not facts.tokenizer and (need := [name for name, wanted in told.items() if wanted]):
+        rule = f"its folder holds no tokenizer, which {need[0]} needs: it sends text"
+        unknown.append(Fault(where=WHERE, field="model", value=repr(given.model), rule=rule, fix="Copy the model's tokenizer.json there"))
     return _placed(given), facts, [*faults, *unknown, *_file_faults(given)]
 
 

@@ -183,6 +183,13 @@ def test_flags_alone_print_the_file_they_stand_for(here: Path, capfd: pytest.Cap
     assert "seed: 7" in shown
 
 
+def test_a_study_that_tried_everything_is_finished(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    few = {"knobs": {"x": {"range": [0, 2], "default": 0}, "y": {"range": [0, 0], "default": 0}}}
+    for verb in (("tune", campaign(here, space=few)), ("report", here / "autoscout_results" / "numbers")):
+        assert call(*verb, "--json") == 0
+        assert json.loads(capfd.readouterr().out)["stop"] == "nothing left to propose"
+
+
 def test_two_workers_and_batches(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert call("tune", campaign(here), "--workers", 2, "--together", "--json") == 0
     told = json.loads(capfd.readouterr().out)

@@ -22,7 +22,7 @@ from autoscout.evaluate.predicting import PredictingEvaluator
 from autoscout.evaluate.profiler import Profiler, ProfilerOptions
 from autoscout.report.curves import busy_s
 from autoscout.study.about import ABOUT, About
-from autoscout.study.budget import over
+from autoscout.study.budget import Stop, over
 from autoscout.study.dispatch import Parallelism, trial_key
 from autoscout.study.final import plan
 from autoscout.study.folder import Folder
@@ -128,6 +128,9 @@ def look(setup: Setup, folder: Folder) -> Outcome:
         return outcome
     later = setup.finals.trials + setup.simplify.trials if rounds else 0
     stop = over(raised(setup.task.budget, actions), inside, busy_s(inside), later, setup.campaign.search.workers or 1)
+    tried = {trial.config for trial in inside}
+    if stop is None and all(config in tried for config in setup.space.enumerate()):
+        stop = Stop.EXHAUSTED
     return dataclasses.replace(outcome, stop=stop)
 
 

@@ -151,8 +151,8 @@ class CapacitySearch:
             rate = self._next(probe)
 
     def _doubted(self, probe: Probe) -> float | None:
-        """A rate that failed in a single probe and is likely to hold: it is at most what the same server held before, or the one to beat, or
-        one close below holds with ease. One stall of a cold server or of the machine breaks a short probe."""
+        """A rate that failed in a single probe and is likely to hold: it is at most what the same server held before, or the one to beat,
+        or one close below holds with ease. One stall of a cold server or of the machine breaks a short probe."""
         high = self.high
         if high is None or self._left_s() < 0 or sum(one.rate == high for one in self.probes) > 1:
             return None

@@ -9,6 +9,7 @@ from typing import Any
 
 from autoscout.core.origin import Phase
 from autoscout.core.trial import Trial
+from autoscout.report.price import foremost
 from autoscout.study.assemble import Quiet, look, run
 from autoscout.study.campaign import Campaign
 from autoscout.study.folder import Folder
@@ -53,7 +54,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
         "reason": summary.reason,
         "gain": summary.gain.to_json(),
         **{name: {"value": side.value, "runs": side.runs, "spread": side.spread} if side else None for name, side in sides.items()},
-        "costs": [str(cost) for cost in summary.costs],
+        "costs": [str(cost) for cost in foremost(summary.costs)],
         "changes": [change.to_json() for change in summary.changes],
         "contributions": [one.to_json() for one in outcome.contributions],
         "handed_over": list(outcome.handed_over),

@@ -36,7 +36,7 @@ STUDIES: dict[str, dict[str, Any]] = {
     "tight": {"title": "Gaps between tokens: p99 <= 40 ms, fp8 weights and cache allowed", "limits": ["p99_itl_ms<=40"], "lossy": True},
 }
 LENGTHS = {"input_tokens": 1024, "input_spread": 512, "output_tokens": 128, "output_spread": 64}
-SHOWN = ("capacity_rps", "p95_ttft_ms", "p95_tpot_ms", "p99_itl_ms", "token_agreement", "mean_logprob_error")
+SHOWN = ("capacity_rps", "capacity_confirmed", "p95_ttft_ms", "p95_tpot_ms", "p99_itl_ms", "token_agreement", "mean_logprob_error")
 
 
 def campaign(name: str, asked: argparse.Namespace, wall_s: float) -> dict[str, Any]:
@@ -77,10 +77,17 @@ def row(trial: Trial, default: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def told(outcome: Outcome) -> dict[str, Any]:
+def told(outcome: Outcome, asked: argparse.Namespace) -> dict[str, Any]:
     """What is kept of one study, at its end or before."""
     rows = [row(trial, outcome.setup.baseline) for trial in outcome.trials]
-    return {**figures(outcome), "budget_s": outcome.setup.task.budget.wall_s, "trial_rows": rows}
+    budget_s = outcome.setup.task.budget.wall_s
+    return {**figures(outcome), "budget_s": budget_s, "options": options(asked, budget_s), "trial_rows": rows}
+
+
+def options(asked: argparse.Namespace, wall_s: float | None) -> str:
+    """What else the command line says, but for folders."""
+    env = "".join(f" --env {pair}" for pair in asked.env or ())
+    return f"--wall {wall_s:.0f}s --rounds {asked.rounds} --search-limit-s {asked.search_limit_s:g}{env}"
 
 
 def measure(asked: argparse.Namespace) -> dict[str, Any]:
@@ -94,7 +101,7 @@ def measure(asked: argparse.Namespace) -> dict[str, Any]:
     deadline_s = CLOCK.span_s() + duration_s(asked.wall)
 
     def keep(name: str, outcome: Outcome) -> None:
-        found["studies"][name] = told(outcome)
+        found["studies"][name] = told(outcome, asked)
         write_whole(path, json.dumps(found, indent=1) + "\n")
 
     for place, name in enumerate(asked.studies):
@@ -113,25 +120,27 @@ def page(found: Mapping[str, Any]) -> str:
         "",
         f"vLLM {found['vllm']} on one {found['gpu']}: an 8B-shaped model (Llama architecture) with random weights, prompts of 1024 +- 512",
         "tokens, answers of 128 +- 64, Poisson arrivals. The goal is `capacity_rps`, the highest request rate that keeps the limits, found",
-        "inside one start of the server. `python -m benchmarks.h200_vllm`; each study is what `autoscout tune vllm --slo ... --budget ...`",
-        "runs, every start of the server included in its time. Intervals are 95 %, of the rounds of the final alone. The weights are",
-        "vLLM's dummy ones, with which every token is about as likely as every other: that answers agree says little about real weights.",
-        "Where fp8 is allowed, every trial first compares its answers to fixed prompts with the default's.",
+        "inside one start of the server. Each study is what `autoscout tune vllm --slo ... --budget ...` runs, every start of the server",
+        "included in its time. Intervals are 95 %, of the rounds of the final alone. \"Short\" capacities held for five seconds only: the",
+        "time was up, or a longer probe had failed just above. The weights are vLLM's dummy ones, with which every token is about as likely",
+        "as every other: that answers agree says little about real weights. Where fp8 is allowed, every trial first compares its answers to",
+        "fixed prompts with the default's.",
     ]
     for name, study in STUDIES.items():
         if name not in found["studies"]:
             lines += ["", f"## {study['title']}", "", "Not measured yet."]
             continue
-        lines += ["", f"## {study['title']}", "", *_study(found["studies"][name])]
+        lines += ["", f"## {study['title']}", "", *_study(name, found["studies"][name])]
     return "\n".join(lines) + "\n"
 
 
-def _study(study: Mapping[str, Any]) -> list[str]:
+def _study(name: str, study: Mapping[str, Any]) -> list[str]:
     rows = study["trial_rows"]
     lines = [
+        f"- `python -m benchmarks.h200_vllm {' '.join(filter(None, (name, study.get('options'))))}`",
         f"- verdict: {study['verdict'].replace('_', ' ')}, {gain_text(study)}. {study['reason']}",
         f"- default {side_text(study['default'])}, best {side_text(study['best'])} {study['metric']}",
-        f"- price: {', '.join(study['costs']) or 'no metric is worse by more than a fifth'}",
+        f"- price, each at its own capacity: {', '.join(study['costs']) or 'no metric is worse by more than a fifth'}",
         f"- {study['wall_s'] / 60:.1f} minutes for {len(rows)} trials, {study['failed']} of them failed",
     ]
     if errors := [one["metrics"]["mean_logprob_error"] for one in rows if one["changes"] and "mean_logprob_error" in one["metrics"]]:
@@ -148,7 +157,8 @@ def _study(study: Mapping[str, Any]) -> list[str]:
 def _row(one: Mapping[str, Any]) -> str:
     changes = ", ".join(f"`{name}={value}`" for name, value in one["changes"].items()) or "default"
     metrics, spent = one["metrics"], one["spent"]
-    result = f"{metrics['capacity_rps']:.1f} requests/s" if "capacity_rps" in metrics else one["status"]
+    short = "" if metrics.get("capacity_confirmed", 1.0) else ", short"
+    result = f"{metrics['capacity_rps']:.1f} requests/s{short}" if "capacity_rps" in metrics else one["status"]
     if one["bounds"]:
         result = f"bounded: at most {one['bounds'].get('capacity_rps', 0.0):.1f}"
     if "mean_logprob_error" in metrics:

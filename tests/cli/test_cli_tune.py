@@ -214,7 +214,9 @@ def test_render_profile_space_and_doctor(here: Path, capfd: pytest.CaptureFixtur
     assert call("space", "validate", path, "--set", "x=5", "--set", "y=0") == 0
     capfd.readouterr()
     assert call("doctor", "--json") == 0
-    found = {(state["kind"], state["name"]): state["usable"] for state in json.loads(capfd.readouterr().out)["plugins"]}
+    told = json.loads(capfd.readouterr().out)
+    assert "engine_command" in told["machine"]["sglang"], "its backend is usable without it, but nothing is there to be tuned"
+    found = {(state["kind"], state["name"]): state["usable"] for state in told["plugins"]}
     assert found["backend", "command"]
     assert found["searcher", "random"]
 

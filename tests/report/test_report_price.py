@@ -47,6 +47,12 @@ def test_what_got_worse_is_named_with_the_worst_first() -> None:
     assert costs_text(found) == "costs: p95_tpot_ms 5.8x, request_throughput 2.5x, peak_mem_gib 1.4x"
 
 
+def test_one_statistic_stands_for_all_of_a_metric() -> None:
+    names = ("median_ttft_ms", "p50_ttft_ms", "mean_itl_ms", "p95_ttft_ms", "wait_ms", "p99_itl_ms")
+    found = [Cost(metric=name, default=1.0, best=2.0, times=2.0) for name in names]
+    assert costs_text(found) == "costs: median_ttft_ms 2.0x, mean_itl_ms 2.0x, wait_ms 2.0x"
+
+
 def test_limits_and_guards_give_a_direction_where_the_name_gives_none() -> None:
     goal = Objective(metric="score", direction=Direction.MAXIMIZE, limits=(Limit.parse("hits>=1"),), guards=(Guard.parse("misses<=2x"),))
     found = costs(goal, {"score": 9.0, "hits": 10.0, "misses": 1.0, "other": 1.0}, {"score": 6.0, "hits": 5.0, "misses": 1.9, "other": 9.0})

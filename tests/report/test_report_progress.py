@@ -64,6 +64,19 @@ def test_stored_trials_of_a_resumed_study_are_counted_in_silence(stored: int, to
     assert text.getvalue() == f"search: resumes after {told}\n"
 
 
+@pytest.mark.parametrize(("wall_s", "rounds", "told"), [(50.0, 5, True), (70.0, 5, False), (10.0, 0, False)])
+def test_a_budget_that_may_be_too_short_for_a_verdict_is_told_after_the_default(wall_s: float, rounds: int, told: bool) -> None:
+    console, text = quiet()
+    progress = Progress(
+        with_budget(wall_s=wall_s), DEFAULT, console=console, clock=VirtualClock(), final_trials=3 * rounds, final_rounds=rounds
+    )
+    progress.phase("search")
+    progress.finished(make_trial(0, DEFAULT, 100.0))  # takes eight seconds
+    assert ("a measurement took 8.0 s; a verdict needs about 8, up to 1 m 04 s" in text.getvalue()) is told
+    progress.finished(make_trial(1, DEFAULT, 100.0, repeat=1))
+    assert text.getvalue().count("verdict") == told
+
+
 def test_the_display_shows_best_running_and_failures() -> None:
     clock = VirtualClock(1000.0)
     progress = Progress(make_task(trials=10), DEFAULT, console=quiet()[0], clock=clock, knobs=KNOBS, live=False)

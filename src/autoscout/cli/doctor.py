@@ -60,6 +60,7 @@ def _machine() -> dict[str, Any]:
         "numba": _package("numba", "schedulers are simulated some hundred times slower: pip install 'autoscout[sched]'"),
         "pyarrow": _package("pyarrow", "no parquet files: pip install 'autoscout[sched]'"),
         "nvidia-ml-py": _package("nvidia-ml-py", "nvidia-smi is asked who uses the GPUs, more slowly: pip install 'autoscout[gpu]'"),
+        **{name: _engine(name) for name in ("vllm", "sglang")},
         "nvidia-smi": shutil.which("nvidia-smi") or "not found",
         "cpu pressure": "readable" if pressure.exists() else "not available: contention is judged by CPU time alone",
         "disk free here": f"{disk.free / 2**30:.1f} GiB",
@@ -72,6 +73,10 @@ def _gpus() -> list[dict[str, Any]]:
     folder = lease_folder() if readings else None
     leases = {gpu.uuid: holder(folder, gpu.uuid) if folder else None for gpu in readings}
     return [{**dataclasses.asdict(gpu), "leased_by": str(leases[gpu.uuid] or "")} for gpu in readings]
+
+
+def _engine(name: str) -> str:
+    return shutil.which(name) or _package(name, f"`autoscout tune {name}` needs it, or -w engine_command=... that starts one elsewhere")
 
 
 def _package(name: str, without: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ COST_ABOVE = 0.2
 NOTICE_ABOVE = 0.02
 """Change of a metric, as a share, from which on it is marked better or worse; smaller ones are mostly noise."""
 _SHOWN = 6  # costs that one line names
+_STATISTIC = re.compile(r"^(mean|median|p\d+)_")  # in front of the name of what it is a statistic of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,10 +94,19 @@ def costs(objective: Objective, default: Mapping[str, float], best: Mapping[str,
     return tuple(cost for _, cost in sorted(found, key=lambda pair: -pair[0]))
 
 
+def foremost(found: Sequence[Cost]) -> list[Cost]:
+    """The first of each metric: of `mean_ttft_ms`, `p95_ttft_ms` and the like, whichever comes first stands for all."""
+    kept: dict[str, Cost] = {}
+    for cost in found:
+        kept.setdefault(_STATISTIC.sub("", cost.metric), cost)
+    return list(kept.values())
+
+
 def costs_text(found: Sequence[Cost]) -> str:
-    """`costs: p95_tpot_ms 5.8x, peak_mem_gib 1.4x`; empty when nothing got worse."""
+    """`costs: p95_tpot_ms 5.8x, peak_mem_gib 1.4x`, one of each metric; empty when nothing got worse."""
+    found = foremost(found)
     more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     return f"costs: {', '.join(map(str, found[:_SHOWN]))}{more}" if found else ""
 
 
-__all__ = ["COST_ABOVE", "NOTICE_ABOVE", "Cost", "costs", "costs_text", "direction_of", "mark", "worsening"]
+__all__ = ["COST_ABOVE", "NOTICE_ABOVE", "Cost", "costs", "costs_text", "direction_of", "foremost", "mark", "worsening"]

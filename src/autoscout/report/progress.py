@@ -109,11 +109,25 @@ class Progress:
             line = self._line(trial, improved) if self._live is None and self._phase else None
             broken = trial.measurement.status.failed and trial.config == self._default and not self._told
             self._told |= broken and bool(self._phase)
+            hint = self._short_of_time(trial)
         if line is not None:
             self._say(line)
+        if hint:
+            self._say(Text(hint, style="yellow"))
         if broken and self._phase:
             why = one_line(trial.measurement.reason) or "no reason given"
             self._say(Text(f"the default does not run: {trial.measurement.status.value}: {why}", style="bold red"))
+
+    def _short_of_time(self, trial: Trial) -> str:
+        """What to say after the default's first measurement where the budget may be too short for a verdict."""
+        budget_s = self._tally.task.budget.wall_s
+        if budget_s is None or self._tally.done != 1 or not trial.ok or trial.config != self._default or not self._phase:
+            return ""
+        count, needed_s = self._tally.needed(trial)
+        if needed_s <= budget_s:
+            return ""
+        took, up_to = show_duration(trial.measurement.cost_s), show_duration(needed_s)
+        return f"a measurement took {took}; a verdict needs about {count}, up to {up_to}: a longer --budget can be given later"
 
     def close(self) -> None:
         """Leave the last state on the screen. Safe to call twice."""

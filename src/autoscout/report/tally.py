@@ -13,6 +13,7 @@ from autoscout.core.origin import Phase
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Trial
 from autoscout.report.curves import busy_s
+from autoscout.report.gain import MIN_PAIRS
 from autoscout.report.verdict import Decision, decide
 
 _RECENT = 20  # trials that the estimate of the next one's length looks back on
@@ -56,6 +57,12 @@ class Tally:
     @property
     def done(self) -> int:
         return len(self._trials)
+
+    def needed(self, trial: Trial) -> tuple[int, float]:
+        """How many measurements like this one a verdict takes at least, and how many seconds: the default and another one, then both again
+        in the final. None without a final."""
+        count = 2 + 2 * min(self._final_rounds, MIN_PAIRS) if self._final_trials else 0
+        return count, count * trial.measurement.cost_s / self._workers
 
     @property
     def searched(self) -> int:

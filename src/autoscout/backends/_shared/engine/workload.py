@@ -47,7 +47,7 @@ class Workload(Load):
         max_logprob_error: With those, how far log-probabilities of the default's answers may move, in nats.
         start_limit_s: The engine must be up by then.
         limit_s: The load must have ended by then.
-        search_limit_s: How long the search for the capacity of one configuration may take.
+        search_limit_s: As in `Goal`.
     """
 
     model: str = Field(min_length=1)

@@ -127,7 +127,7 @@ class Goal(Block):
         metric: The objective, so that there are enough requests for it; may be empty.
         slo: Limits such as `p95_ttft_ms<=500`. Percentiles of ttft, tpot and e2el are over requests, those of itl over tokens.
         first_rate: Where the search for the capacity begins; 0 for a guess by a short closed loop.
-        search_limit_s: How long the search for the capacity may take, its last probe included.
+        search_limit_s: How long rates are tried in the search for the capacity; confirming the last may take up to a minute more.
         precision: The search for the capacity ends when the rate that holds and the one that does not differ by less than this share.
     """
 

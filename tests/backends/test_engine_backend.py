@@ -181,8 +181,18 @@ def test_a_knob_that_is_set_need_not_be_freed(folder: Path) -> None:
     assert (setup.baseline["block_size"], setup.baseline["quantization"]) == (32, "fp8")
     with pytest.raises(SpaceError, match="no such knob"):
         study(folder, set={"blok_size": 32})
-    with pytest.raises(SpaceError, match=r"max_num_seqs: must be one of .*\(found '100'\)\. The nearest is 96"):
-        study(folder, set={"max_num_seqs": 100})
+    with pytest.raises(SpaceError, match=r"max_num_seqs: must be one of .*\(found '5000'\)\. The nearest is 2048"):
+        study(folder, set={"max_num_seqs": 5000})
+
+
+def test_what_is_run_today_need_not_be_on_a_grid(folder: Path) -> None:
+    setup = study(folder, set={"max-num-seqs": 100}, first=[{"gpu_memory_utilization": 0.873}])
+    assert setup.baseline["max_num_seqs"] == 100
+    assert [config["gpu_memory_utilization"] for config in setup.first][0] == 0.873
+    words = setup.backend.serve(setup.first[0], setup.task)  # type: ignore[attr-defined]
+    assert words[words.index("--max-num-seqs") + 1] == "100"
+    assert words[words.index("--gpu-memory-utilization") + 1] == "0.873"
+    assert 100 not in study(folder).space.knobs["max_num_seqs"], "nobody else searches it"
 
 
 def test_all_faults_at_once(folder: Path) -> None:

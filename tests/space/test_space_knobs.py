@@ -190,3 +190,15 @@ def test_long_lists_are_checked_in_one_go() -> None:
     assert len(Choice("x", [f"v{number}" for number in range(50_000)]).values) == 50_000
     with pytest.raises(SpaceError, match="may be listed once"):
         Choice("x", [*range(50_000), 7])
+
+
+def test_a_number_between_two_values_can_be_added() -> None:
+    knob = Grid("x", 1, 512, log=True, default=8)
+    wider = knob.reaching(100)
+    assert wider.position(100) == wider.position(64) + 1
+    assert (wider.default, len(knob.values) + 1) == (8, len(wider.values))
+    assert Grid("x", values=wider.spec()["values"], default=8, log=False).values == wider.values
+    for value in (8, 0, 1000, 2.5, True, "100", None, float("nan")):
+        assert knob.reaching(value) is knob
+    assert Grid("x", 0.5, 0.95, step=0.05).reaching(0.873).values[-3:] == (0.873, 0.9, 0.95)
+    assert Choice("x", [1, 3]).reaching(2).values == (1, 3)

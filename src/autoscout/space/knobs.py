@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from autoscout.core.config import Value
 from autoscout.core.errors import Fault, SpaceError
@@ -156,7 +156,7 @@ class Knob:
         near = f"The nearest is {self.nearest(number)}" if self.ordered and math.isfinite(number) else ""
         raise _fault(self.name, "", repr(text), f"must be one of {shown(self.values)}", near)
 
-    def only(self, value: Value) -> Knob:
+    def only(self, value: Value) -> Self:
         """This knob with one value left."""
         if self.position(value) is None:
             raise _fault(self.name, "", repr(value), f"must be one of {shown(self.values)}", "")
@@ -164,6 +164,10 @@ class Knob:
         copy.__dict__.update(self.__dict__)
         copy.values, copy.default, copy._positions = (value,), value, None
         return copy
+
+    def reaching(self, wanted: object) -> Knob:  # noqa: ARG002 - only ordered knobs have something between their values
+        """This knob with one more value, where that is a number between two of its own; else itself."""
+        return self
 
     def spec(self) -> dict[str, Any]:
         """The YAML form of this knob, without what equals the default of its kind."""
@@ -274,6 +278,19 @@ class Grid(Knob):
             made = _ascending(name, values, low, high, {"step": step, "base": base, "points": points})
         default = as_fraction(default) if isinstance(made[0], float) else default
         super().__init__(name, made, default=default, sparse=sparse, when=when, unit=unit, restart=restart, help=help, log=log)
+
+    def reaching(self, wanted: object) -> Knob:
+        least, largest = float(self.values[0] or 0), float(self.values[-1] or 0)
+        if not isinstance(wanted, (int, float)) or isinstance(wanted, bool) or not least < wanted < largest or len(self.values) > MOST_POINTS:
+            return self
+        if isinstance(self.values[0], int) and not float(wanted).is_integer():
+            return self
+        made = with_default(self.values, wanted)
+        if made is self.values:
+            return self
+        copy = self.only(self.default)
+        copy.values, copy._range = made, {}
+        return copy
 
     def spec(self) -> dict[str, Any]:
         if self._range and len(self.values) > 1:

@@ -277,6 +277,17 @@ class Space:
         ]
         return Space(knobs, (*self.constraints, *active), dict(self.facts))
 
+    def reaching(self, *wanted: Mapping[str, Value]) -> Space:
+        """The space in which ordered knobs have these values too, as far as they lie between values of theirs: what somebody runs today
+        need not be on a grid."""
+        knobs = dict(self.knobs)
+        for name, value in (item for values in wanted for item in values.items()):
+            if name in knobs:
+                knobs[name] = knobs[name].reaching(value)
+        if all(knobs[name] is self.knobs[name] for name in knobs):
+            return self
+        return Space([knobs[name] for name in self.declared], self.constraints, dict(self.facts))
+
     def rest(self, names: Iterable[str]) -> Space:
         """The space in which these knobs keep their default wherever they are active."""
         default = self.default()

@@ -189,10 +189,13 @@ def _space(campaign: Campaign, backend: Backend, task: Task) -> Space:
     space = backend.space(task)
     if not isinstance(space, Space):
         raise TypeError(f"the backend {campaign.system} must declare an autoscout.space.Space, not {type(space).__name__}")
+    named = [{name.replace("-", "_"): value for name, value in values.items()} for values in (campaign.set, *campaign.first)]
     if isinstance(backend, RestsKnobs):
-        named = {name.replace("-", "_") for values in (campaign.set, *campaign.first) for name in values}
-        space = space.rest([name for name in backend.resting(task) if name not in named])
-    return space.constrain(*campaign.narrowing()) if campaign.space and not isinstance(backend, TakesSpace) else space
+        space = space.rest([name for name in backend.resting(task) if not any(name in values for values in named)])
+    if isinstance(backend, TakesSpace):  # whose values somebody has written down
+        return space
+    space = space.reaching(*named)
+    return space.constrain(*campaign.narrowing()) if campaign.space else space
 
 
 def pins(space: Space, wanted: Mapping[str, Value], where: str = "set") -> Config:

@@ -117,6 +117,13 @@ def test_text_of_small_studies(trials: list[object], words: list[str]) -> None:
         assert word in text
 
 
+def test_a_limit_on_what_was_not_measured_is_not_called_broken() -> None:
+    trials = [make_trial(0, DEFAULT, 10.0), make_trial(1, DEFAULT.extend(noise=1), 20.0)]
+    text = plain_text(summarise(make_task(limits=["p42_ms<=70"]), trials, DEFAULT, knobs=KNOBS), width=140)
+    assert "not measured" in text
+    assert "BROKEN" not in text
+
+
 def test_text_of_a_whole_study() -> None:
     task, trials = make_task(limits=["p95_ttft_ms<=70"]), make_study(40)
     text = plain_text(summarise(task, trials, DEFAULT, knobs=KNOBS), knob_importance(task, trials), width=140)

@@ -147,7 +147,7 @@ def comparison(summary: Summary, contributions: Sequence[Contribution] = ()) -> 
         rows.append([head_cell, *cells, number_cell(tag("span", f"{change} {word}".strip(), class_=word or None))])
     for limit in objective.limits:
         marks = [next((check for check in side.limits if check.limit == limit), None) if side else None for side in sides]
-        cells = [number_cell("-" if mark is None else badge("kept", "good") if mark.holds else badge("broken", "bad")) for mark in marks]
+        cells = [number_cell("-" if mark is None else badge(mark.word.lower(), "good" if mark.holds else "bad")) for mark in marks]
         rows.append([tag("th", f"limit {show_limit(limit)}", scope="row"), *cells, number_cell("")])
     rows.append([tag("th", "runs", scope="row"), *(number_cell(side.runs if side else 0) for side in sides), number_cell("")])
     head = ["metric", *(tag("th", text, scope="col", class_="number") for text in ("default", summary.contender, "change"))]

@@ -99,7 +99,7 @@ def comparison_table(summary: Summary) -> Table:
         table.add_row(Text(name), *cells, change, style=style)
     for limit in objective.limits:
         checks = [next((check for check in side.limits if check.limit == limit), None) if side else None for side in sides]
-        marks = [Text("-") if check is None else Text("kept", "green") if check.holds else Text("BROKEN", "bold red") for check in checks]
+        marks = [Text("-") if check is None else Text(check.word, "green" if check.holds else "bold red") for check in checks]
         table.add_row(Text(f"limit {show_limit(limit)}"), *marks, "")
     table.add_row("runs", *(Text(str(side.runs) if side else "0") for side in sides), "")
     table.add_row("trials", *(Text(_numbers(side.trials) if side else "-") for side in sides), "")

@@ -59,8 +59,13 @@ class LimitCheck:
     value: float | None
     holds: bool
 
+    @property
+    def word(self) -> str:
+        """Whether it holds, for people."""
+        return "not measured" if self.value is None else "kept" if self.holds else "BROKEN"
+
     def __str__(self) -> str:
-        return f"{self.limit} {'kept' if self.holds else 'BROKEN'} ({show_number(self.value)})"
+        return f"{self.limit} {self.word} ({show_number(self.value)})"
 
     def to_json(self) -> dict[str, Any]:
         return {"limit": str(self.limit), "value": self.value, "holds": self.holds}

@@ -188,7 +188,7 @@ def test_a_knob_that_is_set_need_not_be_freed(folder: Path) -> None:
 def test_what_is_run_today_need_not_be_on_a_grid(folder: Path) -> None:
     setup = study(folder, set={"max-num-seqs": 100}, first=[{"gpu_memory_utilization": 0.873}])
     assert setup.baseline["max_num_seqs"] == 100
-    assert [config["gpu_memory_utilization"] for config in setup.first][0] == 0.873
+    assert setup.first[0]["gpu_memory_utilization"] == 0.873
     words = setup.backend.serve(setup.first[0], setup.task)  # type: ignore[attr-defined]
     assert words[words.index("--max-num-seqs") + 1] == "100"
     assert words[words.index("--gpu-memory-utilization") + 1] == "0.873"

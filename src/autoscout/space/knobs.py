@@ -281,11 +281,10 @@ class Grid(Knob):
 
     def reaching(self, wanted: object) -> Knob:
         least, largest = float(self.values[0] or 0), float(self.values[-1] or 0)
-        if not isinstance(wanted, (int, float)) or isinstance(wanted, bool) or not least < wanted < largest or len(self.values) > MOST_POINTS:
+        if not isinstance(wanted, (int, float)) or isinstance(wanted, bool) or not least < wanted < largest:
             return self
-        if isinstance(self.values[0], int) and not float(wanted).is_integer():
-            return self
-        made = with_default(self.values, wanted)
+        fits = isinstance(self.values[0], float) or float(wanted).is_integer()
+        made = with_default(self.values, wanted) if fits and len(self.values) <= MOST_POINTS else self.values
         if made is self.values:
             return self
         copy = self.only(self.default)

@@ -56,11 +56,11 @@ fast: $(VENV)/.ready-test ## the tests that take seconds
 test-training: $(VENV)-training/.ready ## real runs of DeepSpeed, megatron-core and fine-tuning, in an environment of their own
 	OMP_NUM_THREADS=1 $(VENV)-training/bin/python -m pytest -q -n 0 -m training tests/backends/test_training_extras.py tests/backends/test_megatron_core.py
 
-$(VENV)-vllm/.ready: scripts/setup-vllm # 3.5 GB, and minutes
+$(VENV)-vllm/.ready: scripts/setup-vllm # 4.4 GB, and minutes
 	PYTHON=$(PYTHON) scripts/setup-vllm $(VENV)-vllm
 	@touch $@
 
-$(VENV)-clients/.ready: Makefile # load generators of others
+$(VENV)-clients/.ready: Makefile # load generators of others, 2.1 GB
 	$(PYTHON) -m venv $(VENV)-clients
 	$(VENV)-clients/bin/python -m pip install --quiet torch==2.13.0 guidellm==0.8.1 aiperf==0.13.0
 	@touch $@

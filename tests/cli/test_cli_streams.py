@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -26,6 +28,22 @@ def test_a_reader_that_leaves_does_not_end_the_study(tmp_path: Path) -> None:
     for verb in ("report autoscout_results/numbers", "report autoscout_results/numbers --json", "doctor", f"space show {path}"):
         done = shell(tmp_path, f"autoscout {verb} | head -c 1 >/dev/null; exit ${{PIPESTATUS[0]}}")
         assert (done.returncode, done.stderr) == (0, ""), verb
+
+
+def test_a_study_on_a_terminal(tmp_path: Path) -> None:
+    ours, its = pty.openpty()
+    env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40"}
+    command = [sys.executable, "-m", "autoscout", "tune", campaign(tmp_path), "--budget", "1m"]
+    program = subprocess.Popen(command, cwd=tmp_path, stdin=its, stdout=its, stderr=its, env=env)
+    os.close(its)
+    shown = b""
+    with contextlib.suppress(OSError):  # how a terminal says that nobody is there any more
+        while part := os.read(ours, 65536):
+            shown += part
+    os.close(ours)
+    assert program.wait() == 0, shown.decode(errors="replace")[-2000:]
+    assert b"trials" in shown
+    assert b"report.html" in shown
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")

@@ -76,7 +76,9 @@ def _gpus() -> list[dict[str, Any]]:
 
 
 def _engine(name: str) -> str:
-    return shutil.which(name) or _package(name, f"`autoscout tune {name}` needs it, or -w engine_command=... that starts one elsewhere")
+    kind: Any = plugins.get("backend", name)
+    missing = f"not found: `autoscout tune {name}` needs it, or -w engine_command=... that starts one elsewhere"
+    return str(kind.engine.installed()) or shutil.which(name) or missing
 
 
 def _package(name: str, without: str) -> str:

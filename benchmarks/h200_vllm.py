@@ -121,7 +121,7 @@ def page(found: Mapping[str, Any]) -> str:
         f"vLLM {found['vllm']} on one {found['gpu']}: an 8B-shaped model (Llama architecture) with random weights, prompts of 1024 +- 512",
         "tokens, answers of 128 +- 64, Poisson arrivals. The goal is `capacity_rps`, the highest request rate that keeps the limits, found",
         "inside one start of the server. Each study is what `autoscout tune vllm --slo ... --budget ...` runs, every start of the",
-        'server included in its time. Intervals are 95 %, of the rounds of the final alone. "Short" capacities held for five seconds',
+        'server included in its time. Intervals are 95 %, of the rounds of the final alone. "Short" capacities held for a few seconds',
         "only: the time was up, or a longer probe had failed just above. The weights are vLLM's dummy ones, with which every token is",
         "about as likely as every other: that answers agree says little about real weights. Where fp8 is allowed, every trial first",
         "compares its answers to fixed prompts with the default's.",

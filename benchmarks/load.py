@@ -24,7 +24,7 @@ from autoscout.backends._shared.serving.answers import summary
 from autoscout.backends._shared.serving.client import Client
 from autoscout.backends._shared.serving.load import Loader, arrival_times
 from autoscout.backends._shared.serving.plan import Load
-from autoscout.backends._shared.serving.workload import Workload, gaps
+from autoscout.backends._shared.serving.workload import RequestSource, gaps
 from autoscout.core.clock import RealClock, cpu_s
 
 RESULT = Path("docs/results/load.md")
@@ -59,7 +59,7 @@ def engine_sums(page: str) -> dict[str, float]:
 async def measure(port: int, case: dict[str, Any], seed: int) -> dict[str, float]:
     load = Load(input_tokens=128, output_tokens=OUTPUT_TOKENS, arrival="poisson")
     client = Client(port, "fake")
-    loader, sessions = Loader(client), Workload(load, 32000, seed).sessions("measure")
+    loader, sessions = Loader(client), RequestSource(load, 32000, seed).sessions("measure")
     before, spent_s = engine_sums((await client.get("/metrics")).decode()), cpu_s()
     if "clients" in case:
         seen = await loader.closed(islice(sessions, case["requests"]), case["clients"])

@@ -11,7 +11,7 @@ import pytest
 from autoscout.backends._shared.engine.workload import read_workload
 from autoscout.backends._shared.serving import others, plan
 from autoscout.backends._shared.serving import outcome as serving
-from autoscout.backends._shared.serving.plan import Plan
+from autoscout.backends._shared.serving.plan import TrialPlan
 from autoscout.backends._shared.serving.workload import read_talks, read_trace
 from autoscout.backends._shared.training import files
 from autoscout.backends._shared.training import outcome as training
@@ -47,7 +47,7 @@ def test_broken_conversations(tmp_path: Path, text: str) -> None:
 def test_a_plan_nested_too_deep(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text('{"serve": ' + DEEP)
     with pytest.raises(ConfigError):
-        Plan.read(tmp_path / "plan.json")
+        TrialPlan.read(tmp_path / "plan.json")
 
 
 @pytest.mark.parametrize("text", [DEEP, '{"output_token_throughput": {"avg": "' + "a" * 100_000 + '"}}', json.dumps({"duration": HUGE})])
@@ -57,7 +57,7 @@ def test_broken_results_of_load_programs(tmp_path: Path, client: str, text: str)
     place.parent.mkdir(exist_ok=True)
     place.write_text(text)
     with pytest.raises(others.Unreadable) as caught:
-        others.read(Plan.of({"serve": ["x", "{port}"], "model": "m", "load": {"client": client}}), tmp_path)
+        others.read(TrialPlan.of({"serve": ["x", "{port}"], "model": "m", "load": {"client": client}}), tmp_path)
     assert len(str(caught.value)) < 1000
 
 

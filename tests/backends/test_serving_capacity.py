@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from autoscout.backends._shared.serving.answers import Answer
-from autoscout.backends._shared.serving.capacity import CapacitySearch, Probe, Window
-from autoscout.backends._shared.serving.load import Seen, arrival_times
-from autoscout.backends._shared.serving.plan import Goal, Load
+from autoscout.backends._shared.serving.answers import Reply
+from autoscout.backends._shared.serving.capacity import CapacitySearch, ProbeWindow, RateProbe
+from autoscout.backends._shared.serving.load import LoadRecord, arrival_times
+from autoscout.backends._shared.serving.plan import Load, TrialGoal
 from autoscout.backends._shared.serving.workload import gaps
 from autoscout.core import seeds
 from autoscout.core.clock import VirtualClock
@@ -37,10 +37,10 @@ class Formula:
         """Where the slowest 5 % of the requests, 1.645 standard deviations of 5 % above the mean, reach a limit."""
         return self.most * (p95_tpot_ms / (1 + 1.645 * 0.05) - 10) / 25
 
-    async def measure(self, rate: float, window: Window, over: Callable[[Seen], bool]) -> Seen:
+    async def measure(self, rate: float, window: ProbeWindow, over: Callable[[LoadRecord], bool]) -> LoadRecord:
         begun_s = self.clock.span_s()
-        seen = Seen(begun_s=begun_s)
-        future: list[tuple[Answer, list[float]]] = []
+        seen = LoadRecord(begun_s=begun_s)
+        future: list[tuple[Reply, list[float]]] = []
         free_s = 0.0
         level = float(self._random.normal(1.0, self._noise)) * (3.0 if begun_s < self._cold_s else 1.0)
         for time_s in arrival_times(gaps(Load(arrival="poisson"), self._seed, rate), round(rate * window.arrive_s), window.arrive_s):
@@ -48,7 +48,7 @@ class Formula:
             first_s = free_s + 0.05
             tpot_s = self.tpot_s(rate) * level * float(self._random.normal(1.0, 0.05))
             times = [begun_s + first_s + number * tpot_s for number in range(TOKENS)]
-            future.append((Answer(TOKENS, 100, begun_s + time_s), times))
+            future.append((Reply(TOKENS, 100, begun_s + time_s), times))
         while True:
             self.clock.sleep(0.1)
             now_s = self.clock.span_s()
@@ -68,8 +68,8 @@ class Formula:
 
 def search(
     server: Formula, first: float, to_beat: float = 0.0, slo: tuple[str, ...] = SLO, *, known: bool = False, limit_s: float = 90.0
-) -> tuple[CapacitySearch, Probe | None]:
-    goal = Goal(kind="capacity", slo=slo, search_limit_s=limit_s)
+) -> tuple[CapacitySearch, RateProbe | None]:
+    goal = TrialGoal(kind="capacity", slo=slo, search_limit_s=limit_s)
     found = CapacitySearch(goal, server.measure, answer_s=2.5, output_tokens=TOKENS, known=known, to_beat=to_beat, clock=server.clock)
     return found, asyncio.run(found.run(first))
 
@@ -132,7 +132,7 @@ def test_a_long_probe_that_fails_late_costs_no_more_than_a_step() -> None:
     class Tiring(Formula):
         """Holds less for a long time than for a short one."""
 
-        async def measure(self, rate: float, window: Window, over: Callable[[Seen], bool]) -> Seen:
+        async def measure(self, rate: float, window: ProbeWindow, over: Callable[[LoadRecord], bool]) -> LoadRecord:
             self.most = 22.0 if window.drain else 30.0
             return await super().measure(rate, window, over)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from autoscout.backends._shared.serving.check import WrongAnswer, distance, judge, sane
-from autoscout.backends._shared.serving.plan import Check
+from autoscout.backends._shared.serving.plan import AnswerCheck
 
 
 def spoken(tokens: str, logprob: float = -0.5, top: dict[str, float] | None = None) -> dict[str, Any]:
@@ -29,15 +29,15 @@ def test_a_token_that_the_reference_does_not_know() -> None:
     found = distance([spoken("a", -0.1, {"b": -9.0})], [spoken("x", -0.2)])
     assert found == {"token_agreement": 0.0, "mean_logprob_error": pytest.approx(8.8)}
     with pytest.raises(WrongAnswer, match="differ from the default's"):
-        judge(Check(), found)
+        judge(AnswerCheck(), found)
     unsure = distance([spoken("a", -7.62, {"b": -7.63})], [spoken("x", -7.62)])
-    judge(Check(), unsure)
+    judge(AnswerCheck(), unsure)
 
 
 def test_bounds() -> None:
-    judge(Check(), {"token_agreement": 0.1, "mean_logprob_error": 0.1})
+    judge(AnswerCheck(), {"token_agreement": 0.1, "mean_logprob_error": 0.1})
     with pytest.raises(WrongAnswer, match="are the default's"):
-        judge(Check(min_token_agreement=0.5), {"token_agreement": 0.1, "mean_logprob_error": 0.1})
+        judge(AnswerCheck(min_token_agreement=0.5), {"token_agreement": 0.1, "mean_logprob_error": 0.1})
 
 
 def test_one_token_to_everything() -> None:

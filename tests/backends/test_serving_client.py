@@ -11,9 +11,9 @@ from itertools import count
 import pytest
 
 from autoscout.backends._shared.serving import load
-from autoscout.backends._shared.serving.answers import Answer, summary
-from autoscout.backends._shared.serving.client import Broken, Client
-from autoscout.backends._shared.serving.workload import Request
+from autoscout.backends._shared.serving.answers import Reply, summary
+from autoscout.backends._shared.serving.client import Client, RequestFailed
+from autoscout.backends._shared.serving.workload import PlannedRequest
 from autoscout.core.task import Limit
 
 
@@ -53,7 +53,7 @@ def streamed(parts: Sequence[bytes]) -> bytes:
     return b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n" + chunked(parts)
 
 
-async def asked(reply: bytes, step: int, endpoint: str = "completions", requests: int = 1) -> list[Answer]:
+async def asked(reply: bytes, step: int, endpoint: str = "completions", requests: int = 1) -> list[Reply]:
     """Answers of a server that sends `reply` in pieces of `step` bytes to every request."""
 
     handlers = []
@@ -78,7 +78,7 @@ async def asked(reply: bytes, step: int, endpoint: str = "completions", requests
     client = Client(server.sockets[0].getsockname()[1], "m", endpoint=endpoint, limit_s=5.0)
     answers = []
     for _ in range(requests):
-        answers.append(Answer(3, 9))
+        answers.append(Reply(3, 9))
         await client.ask(client.body([1, 2], 3), answers[-1])
     client.close()
     await asyncio.gather(*handlers)
@@ -121,9 +121,9 @@ def test_what_servers_answer_when_something_is_wrong(reply: bytes, why: str) -> 
 def test_a_load_longer_than_what_is_made_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load, "AHEAD", 2)
 
-    async def go() -> load.Seen:
+    async def go() -> load.LoadRecord:
         client = Client(1, "m", limit_s=2.0)  # nobody listens: every request fails at once
-        sessions = ([Request([1, 2], 3)] for _ in count())
+        sessions = ([PlannedRequest([1, 2], 3)] for _ in count())
         return await load.Loader(client).arriving(sessions, [0.0, 0.01, 0.02, 0.03, 0.04])
 
     seen = asyncio.run(go())
@@ -133,10 +133,10 @@ def test_a_load_longer_than_what_is_made_ahead(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_nobody_listens() -> None:
-    async def go() -> Answer:
-        client, answer = Client(1, "m", limit_s=2.0), Answer(1)
+    async def go() -> Reply:
+        client, answer = Client(1, "m", limit_s=2.0), Reply(1)
         await client.ask(client.body([1], 1), answer)
-        with pytest.raises(Broken):
+        with pytest.raises(RequestFailed):
             await client.get("/health")
         return answer
 
@@ -146,11 +146,11 @@ def test_nobody_listens() -> None:
 def test_metrics_follow_the_definitions() -> None:
     answers = []
     for first_s in (0.1, 0.2):
-        answer = Answer(3, 10, 1.0)
+        answer = Reply(3, 10, 1.0)
         answer.times_s = [1 + first_s, 1 + first_s + 0.01, 1 + first_s + 0.04]
         answer.output_tokens, answer.ended_s = 3, answer.times_s[-1]
         answers.append(answer)
-    failed = Answer(3, 10, 1.0)
+    failed = Reply(3, 10, 1.0)
     failed.error, failed.ended_s = "broken", 2.0
     found = summary([*answers, failed], 2.0, [Limit.parse("p95_ttft_ms<=150")])
     assert found["completed"] == 2
@@ -165,7 +165,7 @@ def test_metrics_follow_the_definitions() -> None:
 
 
 def test_goodput_with_a_limit_on_gaps() -> None:
-    answer = Answer(4, 1, 0.0)
+    answer = Reply(4, 1, 0.0)
     answer.times_s, answer.ended_s = [0.1, 0.11, 0.12, 0.2], 0.2
     assert answer.keeps([Limit.parse("p50_itl_ms<=20")])
     assert not answer.keeps([Limit.parse("p99_itl_ms<=20")])

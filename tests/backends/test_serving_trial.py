@@ -12,7 +12,7 @@ import pytest
 from serving_trials import ENGINE, plan, run
 
 from autoscout.backends._shared.serving.outcome import outcome
-from autoscout.backends._shared.serving.plan import COMMAND, LATENCIES, LOG, RESULT, STAGE, STATISTICS, Plan
+from autoscout.backends._shared.serving.plan import COMMAND, LATENCIES, LOG, RESULT, STAGE, STATISTICS, TrialPlan
 from autoscout.core.launch import Completed, Launch
 from autoscout.core.task import Direction, Limit
 from autoscout.core.to_beat import ToBeat
@@ -136,14 +136,14 @@ def test_a_server_that_never_comes_up(tmp_path: Path) -> None:
 
 
 def test_a_server_that_does_not_exist(tmp_path: Path) -> None:
-    found, _ = run(Plan.of({"serve": ["/no/such/engine", "{port}"], "model": "m"}), tmp_path)
+    found, _ = run(TrialPlan.of({"serve": ["/no/such/engine", "{port}"], "model": "m"}), tmp_path)
     assert found.status is Status.CRASHED
     assert "No such file" in found.reason
 
 
 @pytest.mark.parametrize("module", ["no_such_engine", "no_such_engine.launch_server"])
 def test_a_module_that_is_not_installed_is_no_fault_of_a_configuration(tmp_path: Path, module: str) -> None:
-    (tmp_path / "plan.json").write_text(Plan.of({"serve": [sys.executable, "-m", module, "{port}"], "model": "m"}).text())
+    (tmp_path / "plan.json").write_text(TrialPlan.of({"serve": [sys.executable, "-m", module, "{port}"], "model": "m"}).text())
     done = subprocess.run(COMMAND, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 127, "as for a program that is not there: the study ends at once"
     assert "no_such_engine" in done.stderr
@@ -170,7 +170,7 @@ def test_a_port_that_is_always_taken(tmp_path: Path) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         serve = [*ENGINE[:4], str(port), "--served-model-name", "{port}"]
-        found, _ = run(Plan.of({"serve": serve, "model": "fake", "start_limit_s": 5.0}), tmp_path)
+        found, _ = run(TrialPlan.of({"serve": serve, "model": "fake", "start_limit_s": 5.0}), tmp_path)
     assert found.status is Status.CRASHED
     assert "address already in use" in found.reason.lower()
 

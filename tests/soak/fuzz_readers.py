@@ -299,22 +299,22 @@ def read_conversations(path: Path) -> None:
 
 
 def read_plan(path: Path) -> None:
-    from autoscout.backends._shared.serving.plan import Plan
+    from autoscout.backends._shared.serving.plan import TrialPlan
 
-    Plan.read(path).text()
+    TrialPlan.read(path).text()
 
 
 def read_client_result(path: Path) -> None:
     """What programs that produce load leave: each reads every form."""
     from autoscout.backends._shared.serving.others import PROGRAMS, Unreadable, read
-    from autoscout.backends._shared.serving.plan import Plan
+    from autoscout.backends._shared.serving.plan import TrialPlan
 
     for client, program in PROGRAMS.items():
         place = path.parent / program.output
         place.parent.mkdir(exist_ok=True)
         place.write_bytes(path.read_bytes())
         try:
-            read(Plan.of({"serve": ["x", "{port}"], "model": "m", "load": {"client": client}}), path.parent)
+            read(TrialPlan.of({"serve": ["x", "{port}"], "model": "m", "load": {"client": client}}), path.parent)
         except Unreadable as error:
             _short(error)
 

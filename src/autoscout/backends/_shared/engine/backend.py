@@ -13,13 +13,13 @@ from typing import Any, ClassVar
 
 from autoscout.backends._shared.engine import command
 from autoscout.backends._shared.engine.engine import Engine, missing_flags
-from autoscout.backends._shared.engine.export import Deployment, export_files
+from autoscout.backends._shared.engine.export import EngineDeployment, export_files
 from autoscout.backends._shared.engine.hints import hints_for
 from autoscout.backends._shared.engine.machine import hardware
 from autoscout.backends._shared.engine.space import build_space, resting
 from autoscout.backends._shared.engine.table import EngineTable, table_for
 from autoscout.backends._shared.engine.workload import (
-    Workload,
+    EngineWorkload,
     check_names,
     facts_of,
     filled,
@@ -29,7 +29,7 @@ from autoscout.backends._shared.engine.workload import (
     usual_metric,
 )
 from autoscout.backends._shared.serving.outcome import outcome
-from autoscout.backends._shared.serving.plan import COMMAND, METRICS, OUTPUTS, PLAN, Load, Plan
+from autoscout.backends._shared.serving.plan import COMMAND, METRICS, OUTPUTS, PLAN, Load, TrialPlan
 from autoscout.common.fields import read_blocks, read_objective, refuse_if
 from autoscout.common.templates import canonical
 from autoscout.core.config import Config, Value
@@ -93,7 +93,7 @@ class EngineBackend:
         self.plan(self.space(task).default(), task, seed=0)
         return task
 
-    def _software(self, workload: Workload, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _software(self, workload: EngineWorkload, given: Mapping[str, Any]) -> dict[str, Any]:
         """The engine's version, and the flags of its table that it does not know."""
         name = self.engine.name
         if given.get(name):
@@ -121,12 +121,12 @@ class EngineBackend:
 
     def resting(self, task: Task) -> tuple[str, ...]:
         """Knobs that a study leaves at their default unless they are set."""
-        workload = Workload.from_json(task.workload)
+        workload = EngineWorkload.from_json(task.workload)
         return resting(self.table(task), self.space(task), free=tuple(map(str, workload.free)), allow_lossy=workload.allow_lossy)
 
     def _facts(self, task: Task) -> dict[str, Value]:
         """What knobs and rules may read; what is not known is left out."""
-        model, workload = facts_of(task.workload), Workload.from_json(task.workload)
+        model, workload = facts_of(task.workload), EngineWorkload.from_json(task.workload)
         known: dict[str, Value] = {
             "heads": model.heads,
             "layers": model.layers,
@@ -161,7 +161,7 @@ class EngineBackend:
         return {**own, name: (fits or sizes[-1:])[0] if room and sizes else engine_own}
 
     def load(self, task: Task) -> str:
-        workload = Workload.from_json(task.workload)
+        workload = EngineWorkload.from_json(task.workload)
         kind = goal_kind(workload, task.objective)
         prompt, answer = _about(workload.input_tokens, workload.input_spread), _about(workload.output_tokens, workload.output_spread)
         lengths = f"lengths of {Path(workload.file).name}" if workload.file else f"prompts of {prompt} tokens, answers of {answer}"
@@ -182,7 +182,7 @@ class EngineBackend:
 
     def settings(self, config: Config, task: Task) -> command.Settings:
         """What the engine is told besides the model, host and port."""
-        workload, facts, table = Workload.from_json(task.workload), facts_of(task.workload), self.table(task)
+        workload, facts, table = EngineWorkload.from_json(task.workload), facts_of(task.workload), self.table(task)
         found = {plain(name): value for name, value in workload.engine_args.items()}
         if workload.max_model_len:
             found[self.engine.length] = workload.max_model_len
@@ -198,18 +198,18 @@ class EngineBackend:
 
     def serve(self, config: Config, task: Task) -> tuple[str, ...]:
         """The command line of the server; `{port}` stands for its port."""
-        workload, table = Workload.from_json(task.workload), self.table(task)
+        workload, table = EngineWorkload.from_json(task.workload), self.table(task)
         line = command.words(self.settings(config, task), table)
         start = self.engine.command(tuple(map(str, workload.engine_command)))
         return (*start, *self.engine.model, workload.model, *line, "--host", "127.0.0.1", "--port", "{port}")
 
-    def plan(self, config: Config, task: Task, seed: int) -> Plan:
+    def plan(self, config: Config, task: Task, seed: int) -> TrialPlan:
         """The trial that measures a configuration.
 
         Raises:
             ConfigError: load and goal do not fit each other.
         """
-        workload, facts = Workload.from_json(task.workload), facts_of(task.workload)
+        workload, facts = EngineWorkload.from_json(task.workload), facts_of(task.workload)
         env = {**self.engine.env, **workload.env}
         room = workload.max_model_len or facts.max_len
         goal = {
@@ -236,10 +236,10 @@ class EngineBackend:
             "start_limit_s": workload.start_limit_s,
             "limit_s": workload.limit_s,
         }
-        return Plan.of(data, "workload")
+        return TrialPlan.of(data, "workload")
 
     def render(self, config: Config, task: Task, seed: int) -> Launch:
-        workload = Workload.from_json(task.workload)
+        workload = EngineWorkload.from_json(task.workload)
         return Launch(
             argv=COMMAND,
             files={PLAN: self.plan(config, task, seed).text()},
@@ -249,7 +249,7 @@ class EngineBackend:
             name=self._name(config, task),
         )
 
-    def _lossy(self, workload: Workload, task: Task) -> bool:
+    def _lossy(self, workload: EngineWorkload, task: Task) -> bool:
         """Whether knobs that change the answers may be searched, so that answers are compared with the default's."""
         knobs = self.table(task).knobs
         return workload.allow_lossy or any(knobs[str(name)].lossy for name in workload.free if name in knobs)
@@ -265,7 +265,7 @@ class EngineBackend:
         return outcome(completed)
 
     def export(self, config: Config, task: Task) -> Mapping[str, str]:
-        deployment = Deployment(
+        deployment = EngineDeployment(
             engine=self.engine,
             version=str(task.software[self.engine.name]).split("+")[0],
             command=self.engine.command(tuple(map(str, task.workload.get("engine_command", ())))),

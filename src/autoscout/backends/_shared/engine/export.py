@@ -28,7 +28,7 @@ RANDOM = "# The model's folder holds no weights: load-format dummy makes random 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Deployment:
+class EngineDeployment:
     """An engine with settings on machines."""
 
     engine: Engine
@@ -60,7 +60,7 @@ class Deployment:
         return words(self.settings, self.table)
 
 
-def export_files(this: Deployment, plan: str) -> dict[str, str]:
+def export_files(this: EngineDeployment, plan: str) -> dict[str, str]:
     """All files of the hand-over folder; `plan` is the text of the trial's plan."""
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in this.env.items())
     across, rest = _across(this)
@@ -94,7 +94,7 @@ def export_files(this: Deployment, plan: str) -> dict[str, str]:
     }
 
 
-def _across(this: Deployment) -> tuple[str, str]:
+def _across(this: EngineDeployment) -> tuple[str, str]:
     """Lines before the start, and words of it, for several machines."""
     if this.nodes == 1:
         return "", ""
@@ -106,7 +106,7 @@ def _across(this: Deployment) -> tuple[str, str]:
     return head + others, f" \\\n  {this.engine.across[0]}"
 
 
-def kubernetes(this: Deployment) -> str:
+def kubernetes(this: EngineDeployment) -> str:
     """A Deployment and a Service; for several machines a StatefulSet with one pod each."""
     labels = {"app": NAME}
     port = [{"name": "http", "containerPort": PORT}]
@@ -163,7 +163,7 @@ def _service(name: str, selector: Mapping[str, str], ports: list[dict[str, Any]]
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": {**more, "selector": dict(selector), "ports": ports}}
 
 
-def _start(this: Deployment, host: str = "0.0.0.0") -> dict[str, Any]:
+def _start(this: EngineDeployment, host: str = "0.0.0.0") -> dict[str, Any]:
     """Command and arguments of a container; a shell only where variables have to be filled in."""
     start = list(this.engine.program) or ["python3", "-m", *this.engine.module]
     line = [*this.engine.model, this.model, *this.line, "--host", host, "--port", str(PORT)]
@@ -174,7 +174,7 @@ def _start(this: Deployment, host: str = "0.0.0.0") -> dict[str, Any]:
     return {"command": ["sh", "-c"], "args": [text]}
 
 
-def compose(this: Deployment) -> str:
+def compose(this: EngineDeployment) -> str:
     """A Compose file for one machine, reachable from that machine only; the token of Hugging Face is that of the caller's environment."""
     start = _start(this, "127.0.0.1") if this.nodes > 1 else _start(this)  # several machines share the network of the host
     token = {TOKEN: None} if this.downloads else {}
@@ -212,4 +212,4 @@ def _yaml(data: Mapping[str, Any]) -> str:
     return yaml.dump(dict(data), Dumper=PlainDumper, sort_keys=False, default_flow_style=False)
 
 
-__all__ = ["Deployment", "compose", "export_files", "kubernetes"]
+__all__ = ["EngineDeployment", "compose", "export_files", "kubernetes"]

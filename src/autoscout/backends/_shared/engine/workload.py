@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, FiniteFloat, field_validator
 
-from autoscout.backends._shared.engine.model import ModelFacts, model_facts
+from autoscout.backends._shared.engine.model import EngineModelFacts, model_facts
 from autoscout.backends._shared.engine.space import ALL
 from autoscout.backends._shared.engine.table import EngineTable
 from autoscout.backends._shared.serving.plan import LATENCIES, THROUGHPUTS, Load
@@ -22,7 +22,7 @@ from autoscout.core.task import Objective
 
 WHERE = "workload"
 OFFLINE_REQUESTS = 512  # sent at once where nothing is said
-FACTS = tuple(f"model_{name}" for name in ModelFacts.__dataclass_fields__)
+FACTS = tuple(f"model_{name}" for name in EngineModelFacts.__dataclass_fields__)
 
 
 def _variable(value: Any) -> Any:
@@ -31,7 +31,7 @@ def _variable(value: Any) -> Any:
     return text if isinstance(value, (bool, int, float)) else value
 
 
-class Workload(Load):
+class EngineWorkload(Load):
     """What is asked of the engine. The fields of the load are those of `Load`.
 
     Attributes:
@@ -47,7 +47,7 @@ class Workload(Load):
         max_logprob_error: With those, how far log-probabilities of the default's answers may move, in nats.
         start_limit_s: The engine must be up by then.
         limit_s: The load must have ended by then.
-        search_limit_s: As in `Goal`.
+        search_limit_s: As in `TrialGoal`.
     """
 
     model: str = Field(min_length=1)
@@ -71,7 +71,7 @@ class Workload(Load):
             raise Refused("a number has lost its zeros: 0.10 is read as 0.1", fix="Write all three parts, such as 0.24.0")
         return given
 
-    def to_json(self, facts: ModelFacts) -> dict[str, Any]:
+    def to_json(self, facts: EngineModelFacts) -> dict[str, Any]:
         """Plain data for a task; reading it gives this workload again. What is at its default is left out, but for the lengths."""
         data = self.model_dump(mode="json", exclude_defaults=True)
         lengths = {"input_tokens": self.input_tokens, "output_tokens": self.output_tokens}
@@ -79,21 +79,21 @@ class Workload(Load):
         return {**data, **lengths, **known}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Workload:
+    def from_json(cls, data: Mapping[str, Any]) -> EngineWorkload:
         """Of a task that the backend made."""
         return cls.model_construct(**{name: value for name, value in data.items() if name not in FACTS})
 
 
-def facts_of(data: Mapping[str, Any]) -> ModelFacts:
+def facts_of(data: Mapping[str, Any]) -> EngineModelFacts:
     """The facts of the model in a task."""
-    return ModelFacts(**{name: data[f"model_{name}"] for name in ModelFacts.__dataclass_fields__})
+    return EngineModelFacts(**{name: data[f"model_{name}"] for name in EngineModelFacts.__dataclass_fields__})
 
 
-def read_workload(data: Mapping[str, Any]) -> tuple[Workload | None, ModelFacts, list[Fault]]:
+def read_workload(data: Mapping[str, Any]) -> tuple[EngineWorkload | None, EngineModelFacts, list[Fault]]:
     """The workload as it was given, the facts of its model, and all that is wrong."""
-    given, faults = read_fields(Workload, {name: value for name, value in data.items() if name not in FACTS}, WHERE)
+    given, faults = read_fields(EngineWorkload, {name: value for name, value in data.items() if name not in FACTS}, WHERE)
     named = data.get("model")
-    facts, unknown = model_facts(named) if isinstance(named, str) and named else (ModelFacts(), [])
+    facts, unknown = model_facts(named) if isinstance(named, str) and named else (EngineModelFacts(), [])
     if given is None:
         return None, facts, [*faults, *unknown]
     room = given.max_model_len or facts.max_len
@@ -109,7 +109,7 @@ def read_workload(data: Mapping[str, Any]) -> tuple[Workload | None, ModelFacts,
     return _placed(given), facts, [*faults, *unknown, *_file_faults(given)]
 
 
-def _file_faults(given: Workload) -> list[Fault]:
+def _file_faults(given: EngineWorkload) -> list[Fault]:
     """What is wrong with the file of the load; read now, because the trials would start a server before they read it."""
     path = Path(given.file).expanduser()
     if given.file and not path.is_file():
@@ -122,7 +122,7 @@ def _file_faults(given: Workload) -> list[Fault]:
     return []
 
 
-def _placed(given: Workload) -> Workload:
+def _placed(given: EngineWorkload) -> EngineWorkload:
     """With absolute paths, because engines and clients run in the folders of their trials; a command in one word is split."""
     engine = [str(word) for word in given.engine_command]
     engine = shlex.split(engine[0]) if len(engine) == 1 else engine
@@ -145,7 +145,7 @@ def _absolute(word: str) -> str:
         return word
 
 
-def check_names(given: Workload, table: EngineTable, knobs: Collection[str]) -> list[Fault]:
+def check_names(given: EngineWorkload, table: EngineTable, knobs: Collection[str]) -> list[Fault]:
     """What is wrong with the names of knobs and settings, which depend on the engine's version, the model and the machine."""
     faults = [
         Fault(where=WHERE, field="free", value=shown(name), rule="there is no such knob", fix=suggestion(str(name), knobs))
@@ -168,14 +168,14 @@ def plain(name: str) -> str:
     return name.removeprefix("--").replace("-", "_")
 
 
-def usual_metric(given: Workload, limits: bool) -> str:
+def usual_metric(given: EngineWorkload, limits: bool) -> str:
     """What to improve when nothing is named: with limits the capacity, or what a given load achieves; without them the throughput."""
     if limits and (given.request_rate or (given.workload == "trace" and not given.concurrency)):
         return "goodput"
     return "capacity_rps" if limits and not given.concurrency else THROUGHPUTS[0]
 
 
-def filled(given: Workload, objective: Objective) -> Workload:
+def filled(given: EngineWorkload, objective: Objective) -> EngineWorkload:
     """The workload with arrivals and clients that suit the goal, where they were left out.
 
     Raises:
@@ -194,7 +194,7 @@ def filled(given: Workload, objective: Objective) -> Workload:
     return given
 
 
-def goal_kind(given: Workload, objective: Objective) -> str:
+def goal_kind(given: EngineWorkload, objective: Objective) -> str:
     """The kind of trial that measures an objective; throughput and cost under limits on latencies are those at the capacity."""
     if objective.metric == "capacity_rps":
         return "capacity"
@@ -210,4 +210,4 @@ def _latency(metric: str) -> bool:
     return metric.partition("_")[2] in LATENCIES
 
 
-__all__ = ["FACTS", "Workload", "check_names", "facts_of", "filled", "goal_kind", "plain", "read_workload", "usual_metric"]
+__all__ = ["FACTS", "EngineWorkload", "check_names", "facts_of", "filled", "goal_kind", "plain", "read_workload", "usual_metric"]

@@ -20,7 +20,7 @@ from autoscout.core.task import Limit
 BEYOND = 5  # values that should lie beyond a percentile, or one slow request decides it
 
 
-class Answer:
+class Reply:
     """A request under way or answered; times in seconds of the clock that never jumps."""
 
     __slots__ = ("cached_tokens", "ended_s", "error", "input_tokens", "output_tokens", "sent_s", "times_s", "wanted")
@@ -96,7 +96,7 @@ def statistic(values: Sequence[float] | NDArray[np.float64], name: str) -> float
     return statistics(values, (name,))[name]
 
 
-def summary(answers: Sequence[Answer], duration_s: float, limits: Sequence[Limit] = ()) -> dict[str, float]:
+def summary(answers: Sequence[Reply], duration_s: float, limits: Sequence[Limit] = ()) -> dict[str, float]:
     """The metrics of one measurement.
 
     Args:
@@ -121,7 +121,7 @@ def summary(answers: Sequence[Answer], duration_s: float, limits: Sequence[Limit
     return {**found, **latencies(done)}
 
 
-def latencies(answers: Sequence[Answer]) -> dict[str, float]:
+def latencies(answers: Sequence[Reply]) -> dict[str, float]:
     """All statistics of all latencies, in milliseconds. The time per token of an answer of one token does not count."""
     values: dict[str, Sequence[float] | NDArray[np.float64]] = {
         "ttft_ms": [answer.ttft_s for answer in answers],

@@ -11,8 +11,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from autoscout.backends._shared.serving.client import Broken, Client
-from autoscout.backends._shared.serving.plan import Check
+from autoscout.backends._shared.serving.client import Client, RequestFailed
+from autoscout.backends._shared.serving.plan import AnswerCheck
 from autoscout.backends._shared.serving.workload import USUAL
 from autoscout.core import seeds
 
@@ -29,12 +29,12 @@ Spoken = dict[str, Any]
 """An answer: `tokens`, their `logprobs`, and the `top` tokens of each with theirs."""
 
 
-async def speak(client: Client, check: Check, vocab_size: int) -> list[Spoken]:
+async def speak(client: Client, check: AnswerCheck, vocab_size: int) -> list[Spoken]:
     """What the server answers to the fixed prompts.
 
     Raises:
         WrongAnswer: no healthy model answers so.
-        Broken: the server refused, or broke.
+        RequestFailed: the server refused, or broke.
     """
     low, high = (int(share * vocab_size) for share in USUAL)
     found = []
@@ -49,7 +49,7 @@ async def speak(client: Client, check: Check, vocab_size: int) -> list[Spoken]:
         }
         try:
             answer = await client.post(asked)
-        except Broken as error:
+        except RequestFailed as error:
             if "not JSON compliant" in str(error):  # how an engine's web server says that a probability is not a number
                 raise WrongAnswer("the model's probabilities are not numbers") from error
             raise
@@ -57,7 +57,7 @@ async def speak(client: Client, check: Check, vocab_size: int) -> list[Spoken]:
     return found
 
 
-def _spoken(answer: Any, check: Check) -> Spoken:
+def _spoken(answer: Any, check: AnswerCheck) -> Spoken:
     try:
         choice, made = answer["choices"][0], int(answer["usage"]["completion_tokens"])
         block = choice.get("logprobs") or {}
@@ -119,7 +119,7 @@ def _error(reference: Mapping[str, Any], at: int, token: str, value: float) -> f
     return abs(known[token] - value) if token in known else max(0.0, value - min(known.values()))
 
 
-def judge(check: Check, metrics: Mapping[str, float]) -> None:
+def judge(check: AnswerCheck, metrics: Mapping[str, float]) -> None:
     """Raise `WrongAnswer` where the distance is too great."""
     agreement, error = metrics.get("token_agreement"), metrics.get("mean_logprob_error")
     if agreement is not None and agreement < check.min_token_agreement:

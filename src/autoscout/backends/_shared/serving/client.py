@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from autoscout.backends._shared.serving.answers import Answer
+from autoscout.backends._shared.serving.answers import Reply
 from autoscout.core.clock import RealClock
 
 HOST = "127.0.0.1"
@@ -29,7 +29,7 @@ _TOKEN = re.compile(rb'"choices": ?\[ ?\{')  # the last event of a stream has no
 _TELLS = re.compile(rb'"finish_reason": ?"|"usage": ?\{|"error"|"role"')  # an event that says more than a token
 
 
-class Broken(Exception):  # noqa: N818 - a result
+class RequestFailed(Exception):  # noqa: N818 - a result
     """The connection broke, or the server answered with an error; says why."""
 
 
@@ -40,7 +40,7 @@ class _Exchange(asyncio.Protocol):
         self.usable = True
         self.idle_since_s = 0.0
         self._received = b""
-        self._answer: Answer | None = None
+        self._answer: Reply | None = None
         self._chat = False
         self._done: asyncio.Future[bytes] | None = None
 
@@ -54,9 +54,9 @@ class _Exchange(asyncio.Protocol):
             if self._in_body and self._left is None and not self._chunked:  # a body without a length ends with the connection
                 self._finish()
             else:
-                self._done.set_exception(Broken(f"the connection broke: {exc or 'closed by the server'}"))
+                self._done.set_exception(RequestFailed(f"the connection broke: {exc or 'closed by the server'}"))
 
-    def send(self, data: bytes, answer: Answer | None, *, chat: bool = False) -> asyncio.Future[bytes]:
+    def send(self, data: bytes, answer: Reply | None, *, chat: bool = False) -> asyncio.Future[bytes]:
         """Send a request; the future gives the body of an answer that is no stream.
 
         Args:
@@ -153,7 +153,7 @@ class _Exchange(asyncio.Protocol):
         except (ValueError, TypeError, AttributeError, KeyError, IndexError) as fault:
             self._fail(f"the server sent an event that cannot be read: {fault}")
 
-    def _told(self, answer: Answer, data: Mapping[str, Any], now_s: float) -> None:
+    def _told(self, answer: Reply, data: Mapping[str, Any], now_s: float) -> None:
         if error := data.get("error"):
             answer.error = answer.error or _message(error)
         for choice in (data.get("choices") or ())[:1]:
@@ -184,11 +184,11 @@ class _Exchange(asyncio.Protocol):
                 said = _message(found.get("error") or found.get("detail") or found.get("message") or found)
             except (ValueError, AttributeError):
                 said = body.decode("utf-8", errors="replace")
-            self._done.set_exception(Broken(f"status {self._code}: {said[:300]}"))
+            self._done.set_exception(RequestFailed(f"status {self._code}: {said[:300]}"))
 
     def _fail(self, why: str) -> None:
         if self._done is not None and not self._done.done():
-            self._done.set_exception(Broken(why))
+            self._done.set_exception(RequestFailed(why))
         self.close()
 
 
@@ -223,7 +223,7 @@ class Client:
         }
         return self._post(self._path, asked)
 
-    async def ask(self, body: bytes, answer: Answer) -> None:
+    async def ask(self, body: bytes, answer: Reply) -> None:
         """Send a request and wait for its last token. Never raises for what the server does: `answer.error` says it."""
         answer.sent_s = CLOCK.span_s()
         exchange = None
@@ -237,7 +237,7 @@ class Client:
                 answer.error = f"asked for {answer.wanted} tokens, got {answer.output_tokens}"
         except TimeoutError:
             answer.error = f"not answered within {self._limit_s:g} s"
-        except (Broken, OSError) as error:
+        except (RequestFailed, OSError) as error:
             answer.error = answer.error or str(error)
         except asyncio.CancelledError:
             answer.error = answer.error or GIVEN_UP
@@ -251,19 +251,19 @@ class Client:
         """The whole answer to a request that is no stream.
 
         Raises:
-            Broken: there was none.
+            RequestFailed: there was none.
         """
         data = await self._whole(self._post(self._path, {"model": self._model, **asked}))
         try:
             return json.loads(data)
         except ValueError as error:
-            raise Broken(f"the server's answer is no JSON: {data[:200]!r}") from error
+            raise RequestFailed(f"the server's answer is no JSON: {data[:200]!r}") from error
 
     async def get(self, path: str) -> bytes:
         """The body of a page.
 
         Raises:
-            Broken: there was none, or its status is not 200.
+            RequestFailed: there was none, or its status is not 200.
         """
         return await self._whole(f"GET {path} HTTP/1.1\r\nHost: {HOST}:{self._port}\r\n\r\n".encode())
 
@@ -279,7 +279,7 @@ class Client:
                 exchange = await self._connect()
                 return await exchange.send(data, None)
         except OSError as error:  # also a timeout
-            raise Broken(str(error) or f"not answered within {self._limit_s:g} s") from error
+            raise RequestFailed(str(error) or f"not answered within {self._limit_s:g} s") from error
         finally:
             if exchange is not None:
                 self._give_back(exchange)

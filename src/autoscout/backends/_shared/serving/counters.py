@@ -6,7 +6,7 @@ import contextlib
 import re
 from collections import defaultdict
 
-from autoscout.backends._shared.serving.client import Broken, Client
+from autoscout.backends._shared.serving.client import Client, RequestFailed
 
 _LINE = re.compile(r"^(?P<name>[a-z]+:[a-z_]+)(?:\{[^}]*\})? (?P<value>[-+.\deE]+)", re.MULTILINE)
 
@@ -25,7 +25,7 @@ async def read(client: Client, path: str) -> Counters:
     """The counters so far; empty where the engine tells nothing."""
     if not path:
         return {}
-    with contextlib.suppress(Broken):
+    with contextlib.suppress(RequestFailed):
         return parse((await client.get(path)).decode("utf-8", errors="replace"))
     return {}
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 
-from autoscout.backends._shared.serving.answers import Answer, statistic
-from autoscout.backends._shared.serving.load import Seen
+from autoscout.backends._shared.serving.answers import Reply, statistic
+from autoscout.backends._shared.serving.load import LoadRecord
 from autoscout.backends._shared.serving.plan import LATENCIES
 from autoscout.common.bounds import latency_at_least, rate_at_most
 from autoscout.core.clock import RealClock
@@ -35,45 +35,45 @@ class EarlyStop:
         self.why = ""
         self.bounds: dict[str, float] = {}
 
-    def lost(self, seen: Seen) -> bool:
+    def lost(self, record: LoadRecord) -> bool:
         """Whether the load may stop; `why` and `bounds` then say so."""
         now_s = CLOCK.span_s()
-        if self._to_beat is None or not seen.planned_requests or now_s - max(self._looked_s, seen.begun_s) < LOOK_S:
+        if self._to_beat is None or not record.planned_requests or now_s - max(self._looked_s, record.begun_s) < LOOK_S:
             return False
         self._looked_s = now_s
-        bounds = self._bounds(seen, now_s)
+        bounds = self._bounds(record, now_s)
         self.why = self._to_beat.lost(bounds)
         self.bounds = bounds if self.why else {}
         return bool(self.why)
 
-    def _bounds(self, seen: Seen, now_s: float) -> dict[str, float]:
+    def _bounds(self, record: LoadRecord, now_s: float) -> dict[str, float]:
         assert self._to_beat is not None
-        elapsed_s = now_s - seen.begun_s
+        elapsed_s = now_s - record.begun_s
         found = {
-            "output_throughput": rate_at_most(seen.planned_tokens, elapsed_s),
-            "request_throughput": rate_at_most(seen.planned_requests, elapsed_s),
-            "goodput": rate_at_most(seen.planned_requests, elapsed_s),
+            "output_throughput": rate_at_most(record.planned_tokens, elapsed_s),
+            "request_throughput": rate_at_most(record.planned_requests, elapsed_s),
+            "goodput": rate_at_most(record.planned_requests, elapsed_s),
         }
-        self._tokens.append((now_s, sum(len(answer.times_s) for answer in seen.answers)))
-        if seen.closed and elapsed_s > SECONDS:
+        self._tokens.append((now_s, sum(len(answer.times_s) for answer in record.answers)))
+        if record.closed and elapsed_s > SECONDS:
             rates = [(later[1] - earlier[1]) / (later[0] - earlier[0]) for earlier, later in pairwise(self._tokens[2:])]
-            likely = self._to_beat.likely({"output_throughput": [rate * _tokens_per_piece(seen.answers) for rate in rates]})
+            likely = self._to_beat.likely({"output_throughput": [rate * _tokens_per_piece(record.answers) for rate in rates]})
             found |= {name: min(value, found[name]) for name, value in likely.items()}
         for name in self._names:
             named, _, latency = name.partition("_")
             if latency in ("ttft_ms", "e2el_ms"):
-                ages_ms = [1000 * _age_s(answer, latency, now_s) for answer in seen.answers]
-                found[name] = latency_at_least(ages_ms, seen.planned_requests, partial(statistic, name=named))
+                ages_ms = [1000 * _age_s(answer, latency, now_s) for answer in record.answers]
+                found[name] = latency_at_least(ages_ms, record.planned_requests, partial(statistic, name=named))
         return {name: value for name, value in found.items() if name in self._names}
 
 
-def _tokens_per_piece(answers: Sequence[Answer]) -> float:
+def _tokens_per_piece(answers: Sequence[Reply]) -> float:
     """Tokens that come with one piece of a stream: one, unless the engine sends several at once."""
     done = [answer for answer in answers if answer.good]
     return sum(answer.tokens for answer in done) / max(1, sum(len(answer.times_s) for answer in done)) if done else 1.0
 
 
-def _age_s(answer: Answer, latency: str, now_s: float) -> float:
+def _age_s(answer: Reply, latency: str, now_s: float) -> float:
     assert latency in LATENCIES
     if latency == "ttft_ms":
         return (answer.times_s[0] if answer.times_s else now_s) - answer.sent_s

@@ -13,8 +13,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from autoscout.backends._shared.serving.answers import Answer, summary
-from autoscout.backends._shared.serving.plan import Plan
+from autoscout.backends._shared.serving.answers import Reply, summary
+from autoscout.backends._shared.serving.plan import TrialPlan
 from autoscout.core.task import Limit
 
 HOST = "127.0.0.1"
@@ -25,7 +25,7 @@ class Unreadable(Exception):  # noqa: N818 - a result
 
 
 @dataclass(frozen=True)
-class Program:
+class LoadProgram:
     """A program that produces load.
 
     Attributes:
@@ -36,18 +36,18 @@ class Program:
     """
 
     start: tuple[str, ...]
-    flags: Callable[[Plan, int, int], list[str]]
+    flags: Callable[[TrialPlan, int, int], list[str]]
     output: str
     read: Callable[[str, Sequence[Limit]], dict[str, float]]
 
 
-def command(plan: Plan, port: int, requests: int) -> list[str]:
+def command(plan: TrialPlan, port: int, requests: int) -> list[str]:
     """The command line that produces the load of a plan."""
     program = PROGRAMS[plan.load.client]
     return [*(plan.load.client_command or program.start), *program.flags(plan, port, requests)]
 
 
-def read(plan: Plan, folder: Path) -> dict[str, float]:
+def read(plan: TrialPlan, folder: Path) -> dict[str, float]:
     """The metrics of the program's result.
 
     Raises:
@@ -70,7 +70,7 @@ def _given(**flags: object) -> list[str]:
     return found
 
 
-def _vllm(plan: Plan, port: int, requests: int) -> list[str]:
+def _vllm(plan: TrialPlan, port: int, requests: int) -> list[str]:
     load = plan.load
     shape: list[str] = _given(dataset_name="sharegpt", dataset_path=load.file, sharegpt_output_len=None)
     if load.workload == "random":
@@ -88,7 +88,7 @@ def _vllm(plan: Plan, port: int, requests: int) -> list[str]:
     ]
 
 
-def _sglang(plan: Plan, port: int, requests: int) -> list[str]:
+def _sglang(plan: TrialPlan, port: int, requests: int) -> list[str]:
     load = plan.load
     shape = _given(dataset_name="sharegpt", dataset_path=load.file)
     if load.workload == "random":
@@ -105,7 +105,7 @@ def _sglang(plan: Plan, port: int, requests: int) -> list[str]:
     ]
 
 
-def _guidellm(plan: Plan, port: int, requests: int) -> list[str]:
+def _guidellm(plan: TrialPlan, port: int, requests: int) -> list[str]:
     load = plan.load
     data = f"kind=synthetic_text,prompt_tokens={load.input_tokens},output_tokens={load.output_tokens}"
     for name, mean, spread in (("prompt", load.input_tokens, load.input_spread), ("output", load.output_tokens, load.output_spread)):
@@ -124,7 +124,7 @@ def _guidellm(plan: Plan, port: int, requests: int) -> list[str]:
     ]
 
 
-def _aiperf(plan: Plan, port: int, requests: int) -> list[str]:
+def _aiperf(plan: TrialPlan, port: int, requests: int) -> list[str]:
     load = plan.load
     shape = _given(input_file=load.file)
     if load.workload == "random":
@@ -143,7 +143,7 @@ def _aiperf(plan: Plan, port: int, requests: int) -> list[str]:
     ]
 
 
-def _burstiness(plan: Plan) -> float:
+def _burstiness(plan: TrialPlan) -> float:
     """vLLM's word for the shape of the gaps; very large for constant ones."""
     return {"burst": plan.load.burstiness, "constant": 1e6}.get(plan.load.arrival, 1.0)
 
@@ -154,7 +154,7 @@ def _detailed(text: str, limits: Sequence[Limit]) -> dict[str, float]:
     answers = []
     details = zip(data["ttfts"], data["itls"], data["input_lens"], data["output_lens"], data["errors"], strict=True)
     for ttft_s, gaps_s, read_tokens, made, error in details:
-        answer = Answer(made, read_tokens)
+        answer = Reply(made, read_tokens)
         answer.times_s = list(accumulate([ttft_s, *gaps_s])) if made else []
         answer.output_tokens, answer.ended_s = made, max(answer.times_s, default=0.0) or 1e-9
         answer.error = str(error or "") if made else str(error or "no tokens")
@@ -203,8 +203,8 @@ def _of_aiperf(text: str, limits: Sequence[Limit]) -> dict[str, float]:  # noqa:
 
 
 PROGRAMS = {
-    "vllm": Program(("vllm", "bench", "serve"), _vllm, "vllm-bench.json", _detailed),
-    "sglang": Program(("python3", "-m", "sglang.bench_serving"), _sglang, "sglang-bench.jsonl", _detailed),
-    "guidellm": Program(("guidellm", "run"), _guidellm, "guidellm.json", _of_guidellm),
-    "aiperf": Program(("aiperf", "profile"), _aiperf, "aiperf/profile_export_aiperf.json", _of_aiperf),
+    "vllm": LoadProgram(("vllm", "bench", "serve"), _vllm, "vllm-bench.json", _detailed),
+    "sglang": LoadProgram(("python3", "-m", "sglang.bench_serving"), _sglang, "sglang-bench.jsonl", _detailed),
+    "guidellm": LoadProgram(("guidellm", "run"), _guidellm, "guidellm.json", _of_guidellm),
+    "aiperf": LoadProgram(("aiperf", "profile"), _aiperf, "aiperf/profile_export_aiperf.json", _of_aiperf),
 }

@@ -1,7 +1,7 @@
 """The plan of one trial of a server: what is started, which load it gets, and what is looked for.
 
 A backend's `render` writes a plan as a file of its launch; `python -m autoscout.backends._shared.serving.trial plan.json` carries it out.
-The blocks `Load`, `Goal` and `Check` are also what a backend reads from a task, so that both have the same words and the same rules.
+A backend reads the block `Load` from a task too, so that both have the same words and the same rules.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Load(Block):
         return self.prefix_tokens + self.input_tokens + self.input_spread + self.output_tokens + self.output_spread
 
 
-class Goal(Block):
+class TrialGoal(Block):
     """What a trial looks for.
 
     Attributes:
@@ -168,13 +168,13 @@ class Goal(Block):
         return tuple(map(Limit.parse, self.slo))
 
 
-class Reference(Block):
+class AnswerReference(Block):
     """How the default's answers are made, once: by the first trial of the default, else by a server of its own.
 
     Attributes:
         key: Names the answers; everything they depend on (model, engine, default settings) must be part of it.
-        serve: The command line of the server with default settings, as in `Plan`.
-        env: Its environment, as in `Plan`.
+        serve: The command line of the server with default settings, as in `TrialPlan`.
+        env: Its environment, as in `TrialPlan`.
         folder: Where answers are kept; the user's cache folder when empty.
     """
 
@@ -184,7 +184,7 @@ class Reference(Block):
     folder: str = ""
 
 
-class Check(Block):
+class AnswerCheck(Block):
     """Whether the answers are right: compared with the default's on fixed prompts where there is a reference.
 
     Without a reference only what no healthy model does is noticed: no tokens, too few, probabilities that are not numbers, the same
@@ -204,12 +204,12 @@ class Check(Block):
     input_tokens: int = Field(32, ge=1)
     output_tokens: int = Field(16, ge=1)
     logprobs: bool = True
-    reference: Reference | None = None
+    reference: AnswerReference | None = None
     min_token_agreement: FiniteFloat = Field(0.0, ge=0, le=1)
     max_logprob_error: FiniteFloat = Field(0.2, gt=0)
 
 
-class Plan(Block):
+class TrialPlan(Block):
     """One trial.
 
     Attributes:
@@ -238,8 +238,8 @@ class Plan(Block):
     ready: str = "/health"
     metrics_path: str = "/metrics"
     load: Load = Load()
-    goal: Goal = Goal()
-    check: Check = Check()
+    goal: TrialGoal = TrialGoal()
+    check: AnswerCheck = AnswerCheck()
     seed: int = 0
     start_limit_s: FiniteFloat = Field(900.0, gt=0)
     limit_s: FiniteFloat = Field(900.0, gt=0)
@@ -262,7 +262,7 @@ class Plan(Block):
         return self
 
     @classmethod
-    def of(cls, data: Mapping[str, Any], where: str = PLAN) -> Plan:
+    def of(cls, data: Mapping[str, Any], where: str = PLAN) -> TrialPlan:
         """Read a plan.
 
         Raises:
@@ -274,7 +274,7 @@ class Plan(Block):
         return found
 
     @classmethod
-    def read(cls, path: Path) -> Plan:
+    def read(cls, path: Path) -> TrialPlan:
         """Read a plan from its file.
 
         Raises:
@@ -305,9 +305,9 @@ __all__ = [
     "STAGES",
     "STATISTICS",
     "THROUGHPUTS",
-    "Check",
-    "Goal",
+    "AnswerCheck",
+    "AnswerReference",
     "Load",
-    "Plan",
-    "Reference",
+    "TrialGoal",
+    "TrialPlan",
 ]

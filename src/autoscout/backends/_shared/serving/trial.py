@@ -22,9 +22,9 @@ from typing import Any
 from autoscout.backends._shared.cache import cache_folder, made_once
 from autoscout.backends._shared.server import NotUp, Server, ServerEnded, log_text
 from autoscout.backends._shared.serving.check import WrongAnswer, distance, judge, sane, speak
-from autoscout.backends._shared.serving.client import Broken, Client
-from autoscout.backends._shared.serving.measure import Failed, Measuring
-from autoscout.backends._shared.serving.plan import LOG, PLAN, RESULT, STAGE, Plan
+from autoscout.backends._shared.serving.client import Client, RequestFailed
+from autoscout.backends._shared.serving.measure import LoadMeasurement, TrialFailed
+from autoscout.backends._shared.serving.plan import LOG, PLAN, RESULT, STAGE, TrialPlan
 from autoscout.common.folders import write_whole
 from autoscout.common.processes import begin_program
 from autoscout.common.race import timed
@@ -39,10 +39,10 @@ CLOCK = RealClock()
 _PORT_TAKEN = re.compile(r"address already in use", re.IGNORECASE)
 
 
-class Trial:
+class ServerTrial:
     """Carries out one plan in a folder; `result` is complete whatever happens."""
 
-    def __init__(self, plan: Plan, folder: Path) -> None:
+    def __init__(self, plan: TrialPlan, folder: Path) -> None:
         self._plan = plan
         self._folder = folder
         self.result: dict[str, Any] = {}
@@ -52,7 +52,7 @@ class Trial:
         """0 when there are metrics."""
         try:
             self.result = self._run()
-        except Failed as error:
+        except TrialFailed as error:
             self.result = {"failure": error.kind, "reason": str(error), "returncode": error.returncode}
         except BaseException as error:
             self.result = {"failure": "crashed", "reason": f"the trial program failed: {error!r}", "returncode": 0}
@@ -77,12 +77,12 @@ class Trial:
                 server = stack.enter_context(self._served(plan.serve, plan.env, LOG))
             return asyncio.run(self._measure(server, reference))
 
-    def _served(self, serve: tuple[str, ...], env: Mapping[str, str], log: str) -> _Served:
-        return _Served(self._plan, serve, env, self._folder, log)
+    def _served(self, serve: tuple[str, ...], env: Mapping[str, str], log: str) -> _RunningServer:
+        return _RunningServer(self._plan, serve, env, self._folder, log)
 
     async def _measure(self, server: Server, reference: list[dict[str, Any]] | None) -> dict[str, Any]:
         plan = self._plan
-        measuring = Measuring(plan, server)
+        measuring = LoadMeasurement(plan, server)
         try:
             with timed(self._spent, "warm_up_s"):
                 self._stage("checking")
@@ -95,18 +95,18 @@ class Trial:
             found["metrics"] |= metrics
             self._stage("stopping")
         except WrongAnswer as error:
-            raise Failed("wrong_output", str(error)) from error
+            raise TrialFailed("wrong_output", str(error)) from error
         except ServerEnded as error:
-            raise Failed("ended", str(error), error.returncode) from error
-        except Broken as error:
+            raise TrialFailed("ended", str(error), error.returncode) from error
+        except RequestFailed as error:
             raise await _explained(server, str(error)) from error
-        except Failed as error:
+        except TrialFailed as error:
             raise (await _explained(server, str(error)) if error.kind == "crashed" else error) from error
         finally:
             measuring.close()
         wrong = [name for name, value in found["metrics"].items() if not math.isfinite(value)]
         if wrong:
-            raise Failed("wrong_output", f"{wrong[0]} is not a number")
+            raise TrialFailed("wrong_output", f"{wrong[0]} is not a number")
         return found
 
     async def _check(self, server: Server, reference: list[dict[str, Any]] | None) -> dict[str, float]:
@@ -140,8 +140,8 @@ class Trial:
                 try:
                     with self._served(own.serve, own.env, f"reference-{LOG}") as server:
                         partial.write_text(json.dumps(asyncio.run(self._spoken(server))))
-                except (Failed, WrongAnswer, Broken, ServerEnded) as error:
-                    raise Failed("crashed", f"the default settings gave no answers to compare with: {error}") from error
+                except (TrialFailed, WrongAnswer, RequestFailed, ServerEnded) as error:
+                    raise TrialFailed("crashed", f"the default settings gave no answers to compare with: {error}") from error
 
             made_once(path, make)
         if not path.exists():
@@ -167,10 +167,10 @@ class Trial:
         (self._folder / STAGE).write_text(name + "\n")
 
 
-class _Served:
+class _RunningServer:
     """A server that is up inside a `with`, and gone after it."""
 
-    def __init__(self, plan: Plan, serve: tuple[str, ...], env: Mapping[str, str], folder: Path, log: str) -> None:
+    def __init__(self, plan: TrialPlan, serve: tuple[str, ...], env: Mapping[str, str], folder: Path, log: str) -> None:
         self._plan = plan
         self._serve = serve
         self._log = folder / log
@@ -180,7 +180,7 @@ class _Served:
         for _ in range(PORT_RETRIES):
             try:
                 return self._enter()
-            except Failed as error:
+            except TrialFailed as error:
                 if error.kind != "start" or not _PORT_TAKEN.search(log_text(self._log)):
                     raise
         return self._enter()
@@ -189,17 +189,19 @@ class _Served:
         try:
             self._server = self._make()
         except ServerEnded as error:
-            raise Failed("start", "the server could not be started", error.returncode) from error
+            raise TrialFailed("start", "the server could not be started", error.returncode) from error
         try:
             self._server.wait_until_up(self._plan.ready, self._plan.start_limit_s)
         except BaseException as error:
             self._server.stop(self._plan.grace_s)
             if isinstance(error, ServerEnded) and self._not_installed():
-                raise Failed("start", "the server is not installed", NOT_FOUND) from error
+                raise TrialFailed("start", "the server is not installed", NOT_FOUND) from error
             if isinstance(error, ServerEnded):
-                raise Failed("start", f"the server ended with exit code {error.returncode} while starting", error.returncode) from error
+                raise TrialFailed(
+                    "start", f"the server ended with exit code {error.returncode} while starting", error.returncode
+                ) from error
             if isinstance(error, NotUp):
-                raise Failed("timeout", str(error)) from error
+                raise TrialFailed("timeout", str(error)) from error
             raise
         return self._server
 
@@ -225,23 +227,23 @@ async def _while_it_runs(server: Server, work: Any) -> Any:
         task.cancel()
 
 
-async def _explained(server: Server, why: str) -> Failed:
+async def _explained(server: Server, why: str) -> TrialFailed:
     """A broken connection: the server's end, if it ends now, else the server's answer."""
     deadline_s = CLOCK.span_s() + ENDING_S
     while server.poll() is None and CLOCK.span_s() < deadline_s:
         await asyncio.sleep(0.1)
     code = server.poll()
     if code is not None:
-        return Failed("ended", f"the server ended with exit code {code}: {why}", code)
+        return TrialFailed("ended", f"the server ended with exit code {code}: {why}", code)
     kind = "invalid" if "status 4" in why else "timeout" if "not answered within" in why else "crashed"
-    return Failed(kind, why)
+    return TrialFailed(kind, why)
 
 
 def main(arguments: list[str]) -> int:
     """Carry out the plan in the file named by the only argument."""
     begin_program()
     try:
-        return Trial(Plan.read(Path(arguments[0] if arguments else PLAN)), Path.cwd()).run()
+        return ServerTrial(TrialPlan.read(Path(arguments[0] if arguments else PLAN)), Path.cwd()).run()
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2

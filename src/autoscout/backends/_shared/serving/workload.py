@@ -48,7 +48,7 @@ _COLUMNS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class PlannedRequest:
     """One request: what is asked, and how long the answer is to be."""
 
     prompt: list[int] | str
@@ -61,7 +61,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TraceRow:
     """One line of a trace."""
 
     time_s: float
@@ -85,7 +85,7 @@ class _Even:
         return float(self._at[0]), float(self._at[1])
 
 
-class Workload:
+class RequestSource:
     """The requests of a load.
 
     Args:
@@ -112,7 +112,7 @@ class Workload:
         """When the requests of a trace arrive, from 0."""
         return [row.time_s - self.rows[0].time_s for row in self.rows]
 
-    def sessions(self, name: str) -> Iterator[list[Request]]:
+    def sessions(self, name: str) -> Iterator[list[PlannedRequest]]:
         """Requests without end, in sessions of one or more; the same for the same name."""
         tokens = seeds.stream(self._seed, "prompts", name)
         lengths = _Even(seeds.stream(self._seed, "lengths"))
@@ -126,7 +126,7 @@ class Workload:
                 yield [self._replayed(tokens, self.rows[number % len(self.rows)], name)]
             else:
                 length, wanted = self._lengths(lengths)
-                yield [Request(prefix + self._tokens(tokens, length), wanted)]
+                yield [PlannedRequest(prefix + self._tokens(tokens, length), wanted)]
 
     def _lengths(self, even: _Even) -> tuple[int, int]:
         load = self.load
@@ -137,32 +137,32 @@ class Workload:
     def _tokens(self, random: np.random.Generator, length: int) -> list[int]:
         return [int(token) for token in random.integers(self._low, self._high, length).tolist()]
 
-    def _conversation(self, tokens: np.random.Generator, lengths: _Even, prefix: list[int]) -> list[Request]:
+    def _conversation(self, tokens: np.random.Generator, lengths: _Even, prefix: list[int]) -> list[PlannedRequest]:
         """Each prompt is the one before it, an answer and a new question. The answer is random tokens, as no answer is known yet."""
-        found: list[Request] = []
+        found: list[PlannedRequest] = []
         so_far = prefix
         for _ in range(self.load.turns):
             length, wanted = self._lengths(lengths)
             so_far = so_far + self._tokens(tokens, length)
-            found.append(Request(*self._cut(so_far, wanted)))
+            found.append(PlannedRequest(*self._cut(so_far, wanted)))
             so_far = so_far + self._tokens(tokens, wanted)
         return found
 
-    def _talk(self, even: _Even, name: str, number: int) -> Request:
+    def _talk(self, even: _Even, name: str, number: int) -> PlannedRequest:
         """A conversation of the file with a fresh number in front, so that no cache of an earlier measurement holds it."""
         text, wanted = self._talks[int(even.draw()[0] * len(self._talks))]
         text = f"{seeds.number(self._seed, 'talk', name, number) % 10**9} {text}"
         if room := self.load.context:  # in tokens, which only the server counts
             wanted = min(wanted, room // 2)
             text = text.encode()[: LEAST_BYTES * (room - wanted)].decode(errors="ignore")
-        return Request(text, wanted)
+        return PlannedRequest(text, wanted)
 
-    def _replayed(self, tokens: np.random.Generator, row: Row, name: str) -> Request:
+    def _replayed(self, tokens: np.random.Generator, row: TraceRow, name: str) -> PlannedRequest:
         prompt: list[int] = []
         for block in row.blocks:
             prompt += self._tokens(seeds.stream(self._seed, "block", name, block), TRACE_BLOCK)
         prompt = prompt[: row.input_tokens]
-        return Request(*self._cut(prompt + self._tokens(tokens, row.input_tokens - len(prompt)), row.output_tokens))
+        return PlannedRequest(*self._cut(prompt + self._tokens(tokens, row.input_tokens - len(prompt)), row.output_tokens))
 
     def _cut(self, prompt: list[int], wanted: int) -> tuple[list[int], int]:
         """The end of a prompt that is too long for the server is left out; so is that of an answer."""
@@ -190,7 +190,7 @@ def gaps(load: Load, seed: int, rate: float, times_s: Sequence[float] = ()) -> I
         yield 1.0 / rate if shape is None else float(random.gamma(shape, 1.0 / shape)) / rate
 
 
-def read_files(load: Load, path: Path) -> tuple[list[tuple[str, int]], list[Row]]:
+def read_files(load: Load, path: Path) -> tuple[list[tuple[str, int]], list[TraceRow]]:
     """The conversations and the trace that a load is made of; empty where it needs none.
 
     Raises:
@@ -223,7 +223,7 @@ def read_talks(path: Path) -> list[tuple[str, int]]:
     return found
 
 
-def read_trace(path: Path) -> list[Row]:
+def read_trace(path: Path) -> list[TraceRow]:
     """The requests of a trace, CSV or JSON lines, in the order of their arrival.
 
     Raises:
@@ -252,7 +252,7 @@ def read_trace(path: Path) -> list[Row]:
             except (ValueError, TypeError, OverflowError):
                 faults.append(Fault(where=f"{path}:{line}", field=str(column), value=shown(row.get(column)), rule=rule))
         if not faults and min(found["input"], found["output"]) > 0 and math.isfinite(found["time"]):  # some traces list failed requests
-            rows.append(Row(found["time"] * unit_s, found["input"], found["output"], found["blocks"]))
+            rows.append(TraceRow(found["time"] * unit_s, found["input"], found["output"], found["blocks"]))
     refuse_if(faults)
     if not rows:
         raise _unusable(path, "holds no request with a prompt and an answer")

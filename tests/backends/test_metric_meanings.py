@@ -6,13 +6,12 @@ from autoscout.backends._shared.serving.plan import METRICS as SERVING
 from autoscout.backends._shared.training.files import METRICS as TRAINING
 from autoscout.backends._shared.training.files import TFLOPS
 from autoscout.backends.command.goal import ALWAYS
-from autoscout.backends.llamacpp.workload import METRICS as LLAMACPP
 from autoscout.common.derived import DERIVED
 from autoscout.common.meanings import LATENCIES, MEANINGS, STATISTICS, meaning
 from autoscout.sched.metrics import METRICS as SCHEDULING
 
 GROUPS = {
-    "Serving": {*SERVING, *LLAMACPP},
+    "Serving": set(SERVING),
     "Training": {*TRAINING, TFLOPS},
     "Any program": set(ALWAYS),
     "Cost and energy, where they can be worked out": set(DERIVED),

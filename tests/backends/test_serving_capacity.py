@@ -60,7 +60,7 @@ class Formula:
             if over(seen):
                 seen.stopped = True
                 break
-            if all(not answer.under_way for answer, _ in future):
+            if all(not answer.is_under_way for answer, _ in future):
                 break
         seen.ended_s = self.clock.span_s()
         return seen
@@ -174,7 +174,7 @@ def test_a_short_probe_tells_what_the_server_did_and_not_only_its_fast_requests(
     found, best = search(Formula(30.0), 20.0)
     short = next(probe for probe in found.probes if probe.held and not probe.confirmed)
     told = short.summary(())
-    assert sum(answer.good for answer in short.counted) < 0.8 * short.rate * short.count_s, "many were under way when it ended"
+    assert sum(answer.is_complete for answer in short.counted) < 0.8 * short.rate * short.count_s, "many were under way when it ended"
     assert told["request_throughput"] == pytest.approx(short.rate, rel=0.15)
     assert told["output_throughput"] == pytest.approx(TOKENS * short.rate, rel=0.15)
     assert told["p95_ttft_ms"] == short.metrics["p95_ttft_ms"]

@@ -97,6 +97,46 @@ def test_streams_of_the_engines(parts: list[bytes], endpoint: str, step: int) ->
         assert answer.sent_s <= answer.times_s[0] <= answer.times_s[-1] <= answer.ended_s
 
 
+LLAMA_CPP = [
+    *(event(choices=[{"text": text, "index": 0, "logprobs": None, "finish_reason": None}]) for text in (" a", " b", " c")),
+    event(choices=[{"text": "", "index": 0, "finish_reason": "length"}], usage=USAGE, timings={"prompt_n": 3}),
+    b"data: [DONE]\n\n",
+]
+
+
+def test_the_stream_of_llama_cpp_ends_with_reason_and_usage_in_one_event() -> None:
+    (answer,) = asyncio.run(asked(streamed(LLAMA_CPP), 10**6))
+    assert (answer.error, len(answer.times_s), answer.output_tokens) == ("", 3, 3)
+
+
+@pytest.mark.parametrize(
+    ("texts", "readable"),
+    [([" a"], True), (["\ufffd", " b"], True), (["\u4e2d"], True), (["\t"], True), (["\ufffd \ufffd", " \n", ""], False), ([], False)],
+)
+@pytest.mark.parametrize("ascii", [True, False])
+def test_text_that_can_be_read(texts: list[str], readable: bool, ascii: bool) -> None:
+    parts = [
+        b"data: " + json.dumps({"choices": [{"text": text, "finish_reason": None}]}, ensure_ascii=ascii).encode() + b"\n\n"
+        for text in texts
+    ]
+    (answer,) = asyncio.run(asked(streamed([*parts, event(choices=[], usage=USAGE)]), 10**6))
+    assert answer.readable == readable
+
+
+def test_an_error_in_the_middle_of_a_stream_keeps_its_code() -> None:
+    for failure in (b'error: {"code": 400, "message": "too long"}\n\n', event(error={"code": 400, "message": "too long"})):
+        (answer,) = asyncio.run(asked(streamed([VLLM[0], failure]), 10**6))
+        assert answer.error == "status 400: too long"
+
+
+def test_fields_of_every_request_and_connections_that_close() -> None:
+    client = Client(1, "m", fields={"cache_prompt": False}, keep_alive=False)
+    head, _, body = client.body([1, 2], 3).partition(b"\r\n\r\n")
+    assert b"\r\nConnection: close" in head
+    assert json.loads(body)["cache_prompt"] is False
+    assert b"Connection" not in Client(1, "m").body([1], 1)
+
+
 REFUSED = b'{"error": {"message": "too long", "code": 400}}'
 
 
@@ -115,7 +155,7 @@ REFUSED = b'{"error": {"message": "too long", "code": 400}}'
 def test_what_servers_answer_when_something_is_wrong(reply: bytes, why: str) -> None:
     (answer,) = asyncio.run(asked(reply, 1000))
     assert why in answer.error
-    assert not answer.good
+    assert not answer.is_complete
 
 
 def test_a_load_longer_than_what_is_made_ahead(monkeypatch: pytest.MonkeyPatch) -> None:

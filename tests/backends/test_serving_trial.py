@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from serving_trials import ENGINE, plan, run
 
+from autoscout.backends._shared.serving.measure import needs_another
 from autoscout.backends._shared.serving.outcome import outcome
-from autoscout.backends._shared.serving.plan import COMMAND, LATENCIES, LOG, RESULT, STAGE, STATISTICS, TrialPlan
+from autoscout.backends._shared.serving.plan import COMMAND, LATENCIES, LOG, RESULT, STAGE, STATISTICS, Load, TrialPlan
 from autoscout.core.launch import Completed, Launch
 from autoscout.core.task import Direction, Limit
 from autoscout.core.to_beat import ToBeat
@@ -252,3 +253,63 @@ def test_a_bad_plan_is_refused(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "vocab_size" in done.stderr
     assert "grace_s" in done.stderr
+
+
+def test_repeats_go_on_until_they_agree() -> None:
+    def sample(value: float) -> dict[str, float]:
+        return {"output_throughput": value}
+
+    load = Load(repeats=3, enough_s=10.0)
+    assert needs_another([], load, 0.0)
+    assert needs_another([], load, 1000.0), "one at least, however long it took"
+    assert needs_another([sample(100)] * 2, load, 5.0)
+    assert not needs_another([sample(100)] * 2, load, 500.0), "a slow one is not repeated for hours"
+    assert not needs_another([sample(100)] * 3, load, 5.0)
+    assert needs_another([sample(100), sample(70), sample(100)], load, 5.0)
+    assert not needs_another([sample(100), sample(70)] * 3, load, 5.0), "twice as many at most"
+    assert not needs_another([sample(100)], Load(), 5.0)
+
+
+def test_repeats_are_samples(tmp_path: Path) -> None:
+    found, _ = run(plan(load={"repeats": 2, "requests": 8}), tmp_path)
+    assert found.status is Status.OK, found.reason
+    assert len(found.samples["output_throughput"]) >= 2
+    assert found.metrics["completed"] == 8
+    assert found.metrics["start_s"] == found.spent["start_s"]
+
+
+def test_no_request_begins_after_enough_time(tmp_path: Path) -> None:
+    found, _ = run(plan(load={"repeats": 3, "enough_s": 1e-9}), tmp_path)
+    assert found.metrics["completed"] == 4, "one of each client"
+    assert len(found.samples["completed"]) == 1
+
+
+def test_repeats_that_cannot_win_are_stopped(tmp_path: Path) -> None:
+    goal = ToBeat(metric="output_throughput", direction=Direction.MAXIMIZE, value=1e6)
+    found, _ = run(plan(load={"repeats": 3, "requests": 8}), tmp_path, dict(goal.told_to(Launch()).env))
+    assert found.status is Status.BOUNDED
+    assert "is to beat" in found.reason
+    assert len(found.samples["output_throughput"]) == 1
+
+
+def test_what_a_server_needs_is_made_first(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    prepare = [sys.executable, "-c", f"open({str(made)!r}, 'w')"]
+    found, _ = run(plan(prepare=prepare), tmp_path)
+    assert found.status is Status.OK
+    assert made.exists()
+    found, _ = run(plan(prepare=[sys.executable, "-c", "raise SystemExit('the model is gone')"]), tmp_path)
+    assert (found.status, found.reason) == (Status.CRASHED, "the model is gone")
+
+
+def test_prompts_that_come_from_a_cache_where_none_may(tmp_path: Path) -> None:
+    load = {"prefix_tokens": 512}
+    found, _ = run(plan(load=load, check={"uncached": True}), tmp_path)
+    assert found.status is Status.WRONG_OUTPUT
+    assert "came from a cache" in found.reason
+    assert run(plan(load=load), tmp_path)[0].status is Status.OK
+
+
+def test_a_first_trial_of_the_default_agrees_with_itself(tmp_path: Path) -> None:
+    found, _ = run(plan(check={"reference": {"key": "new", "serve": [*ENGINE]}}), tmp_path)
+    assert (found.metrics["token_agreement"], found.metrics["mean_logprob_error"]) == (1.0, 0.0)

@@ -8,7 +8,6 @@ import math
 import shutil
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, ClassVar
 
 from autoscout.backends._shared.engine import command
@@ -22,12 +21,10 @@ from autoscout.backends._shared.engine.workload import (
     EngineWorkload,
     check_names,
     facts_of,
-    filled,
-    goal_kind,
     plain,
     read_workload,
-    usual_metric,
 )
+from autoscout.backends._shared.serving.goals import description, fill, goal_kind, slo_of, usual_metric
 from autoscout.backends._shared.serving.outcome import outcome
 from autoscout.backends._shared.serving.plan import COMMAND, METRICS, OUTPUTS, PLAN, Load, TrialPlan
 from autoscout.common.fields import read_blocks, read_objective, refuse_if
@@ -79,7 +76,7 @@ class EngineBackend:
         faults = [*blocks.faults, *wrong, *unfit]
         refuse_if([*faults, *more] if faults else [])  # whose names are wrong is known only of a workload and a machine that are right
         assert workload is not None
-        workload = filled(workload, objective)
+        workload = fill(workload, objective)
         software = {**self._software(workload, blocks.software), **blocks.software}
         task = Task(
             system=self.engine.name,
@@ -162,20 +159,7 @@ class EngineBackend:
 
     def load(self, task: Task) -> str:
         workload = EngineWorkload.from_json(task.workload)
-        kind = goal_kind(workload, task.objective)
-        prompt, answer = _about(workload.input_tokens, workload.input_spread), _about(workload.output_tokens, workload.output_spread)
-        lengths = f"lengths of {Path(workload.file).name}" if workload.file else f"prompts of {prompt} tokens, answers of {answer}"
-        replayed = workload.workload == "trace" and workload.arrival == "closed"
-        arrivals = "arrivals of the trace" if replayed else f"{workload.arrival} arrivals"
-        if kind == "capacity":
-            how = f"request rates are searched within one start of the server, {arrivals}"
-        elif kind == "offline":
-            how = "all requests at once"
-        elif workload.request_rate:
-            how = f"{workload.request_rate:g} requests/s, {arrivals}"
-        else:
-            how = f"{workload.concurrency} requests in flight" if workload.concurrency else arrivals
-        return f"{workload.client} client on the same machine over HTTP, {workload.workload} requests: {lengths}; {how}."
+        return description(workload, goal_kind(workload, task.objective))
 
     def hints(self, task: Task) -> tuple[Config, ...]:
         return hints_for(self.space(task), task, self.table(task), self.resting(task))
@@ -215,7 +199,7 @@ class EngineBackend:
         goal = {
             "kind": goal_kind(workload, task.objective),
             "metric": task.objective.metric,
-            "slo": tuple(str(limit) for limit in task.objective.limits if not limit.guard),
+            "slo": slo_of(task.objective),
             "search_limit_s": workload.search_limit_s,
         }
         check: dict[str, Any] = {"max_logprob_error": workload.max_logprob_error}
@@ -291,10 +275,6 @@ def gpus_of(config: Config, task: Task) -> int:
 def nodes_of(config: Config, task: Task) -> int:
     """Machines that a configuration takes."""
     return -(-max(1, gpus_of(config, task)) // int(task.hardware.get("node_gpus") or NODE_GPUS))
-
-
-def _about(mean: int, spread: int) -> str:
-    return f"{mean}±{spread}" if spread else str(mean)
 
 
 __all__ = ["EngineBackend", "gpus_of", "nodes_of"]

@@ -13,7 +13,7 @@ import yaml
 from autoscout.backends._shared.engine.command import Settings, config_file, words
 from autoscout.backends._shared.engine.engine import Engine
 from autoscout.backends._shared.engine.table import EngineTable
-from autoscout.backends._shared.serving.plan import PLAN
+from autoscout.backends._shared.serving.plan import MODULE, PLAN
 from autoscout.common.document import PlainDumper
 
 PORT = 8000
@@ -86,7 +86,7 @@ def export_files(this: EngineDeployment, plan: str) -> dict[str, str]:
             'here="$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)"\n'
             "# Measures this configuration again, as the study did: starts the server, sends the load, stops it. Needs AutoScout.\n"
             "# Writes result.json and server.log into the current folder.\n"
-            f'exec "${{PYTHON:-python3}}" -m autoscout.backends._shared.serving.trial "$here/{PLAN}"\n'
+            f'exec "${{PYTHON:-python3}}" -m {MODULE} "$here/{PLAN}"\n'
         ),
         PLAN: plan,
         "k8s_deploy.yaml": kubernetes(this),

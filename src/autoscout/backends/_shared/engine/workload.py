@@ -13,15 +13,13 @@ from pydantic import BeforeValidator, Field, FiniteFloat, field_validator
 from autoscout.backends._shared.engine.model import EngineModelFacts, model_facts
 from autoscout.backends._shared.engine.space import ALL
 from autoscout.backends._shared.engine.table import EngineTable
-from autoscout.backends._shared.serving.plan import LATENCIES, THROUGHPUTS, Load
-from autoscout.backends._shared.serving.workload import read_files
+from autoscout.backends._shared.serving.goals import absolute, file_faults
+from autoscout.backends._shared.serving.plan import Load
 from autoscout.common.fields import Listed, Refused, read_fields, shown
 from autoscout.common.suggest import suggestion
-from autoscout.core.errors import ConfigError, Fault
-from autoscout.core.task import Objective
+from autoscout.core.errors import Fault
 
 WHERE = "workload"
-OFFLINE_REQUESTS = 512  # sent at once where nothing is said
 FACTS = tuple(f"model_{name}" for name in EngineModelFacts.__dataclass_fields__)
 
 
@@ -102,47 +100,26 @@ def read_workload(data: Mapping[str, Any]) -> tuple[EngineWorkload | None, Engin
         name = "max_model_len" if given.max_model_len else "input_tokens"
         fix = f"Give smaller input_tokens and output_tokens{', or a larger max_model_len' if given.max_model_len else ''}"
         unknown.append(Fault(where=WHERE, field=name, value=str(getattr(given, name)), rule=rule, fix=fix))
-    told = {"sharegpt": given.workload == "sharegpt", "endpoint=chat": given.endpoint == "chat", given.client: given.client != "builtin"}
-    if not facts.tokenizer and (need := [name for name, wanted in told.items() if wanted]):
-        rule = f"its folder holds no tokenizer, which {need[0]} needs: it sends text"
+    sends_text = {"sharegpt": given.workload == "sharegpt", "endpoint=chat": given.endpoint == "chat"}
+    sends_text[given.client] = given.client != "builtin"
+    if not facts.tokenizer and (senders := [name for name, sends in sends_text.items() if sends]):
+        rule = f"its folder holds no tokenizer, which {senders[0]} needs: it sends text"
         unknown.append(Fault(where=WHERE, field="model", value=repr(given.model), rule=rule, fix="Copy the model's tokenizer.json there"))
-    return _placed(given), facts, [*faults, *unknown, *_file_faults(given)]
+    return _with_absolute_paths(given), facts, [*faults, *unknown, *file_faults(given)]
 
 
-def _file_faults(given: EngineWorkload) -> list[Fault]:
-    """What is wrong with the file of the load; read now, because the trials would start a server before they read it."""
-    path = Path(given.file).expanduser()
-    if given.file and not path.is_file():
-        return [Fault(where=WHERE, field="file", value=repr(given.file), rule="there is no such file", fix="Check the path")]
-    if given.client == "builtin":
-        try:
-            read_files(given, path)
-        except ConfigError as error:
-            return list(error.faults)
-    return []
-
-
-def _placed(given: EngineWorkload) -> EngineWorkload:
+def _with_absolute_paths(given: EngineWorkload) -> EngineWorkload:
     """With absolute paths, because engines and clients run in the folders of their trials; a command in one word is split."""
     engine = [str(word) for word in given.engine_command]
     engine = shlex.split(engine[0]) if len(engine) == 1 else engine
     changed = {
-        "model": _absolute(given.model),
-        "draft_model": _absolute(given.draft_model),
+        "model": absolute(given.model),
+        "draft_model": absolute(given.draft_model),
         "file": str(Path(given.file).expanduser().absolute()) if given.file else "",
-        "engine_command": [_absolute(word) if "/" in word else word for word in engine],
-        "client_command": tuple(_absolute(word) if "/" in word else word for word in given.client_command),
+        "engine_command": [absolute(word) if "/" in word else word for word in engine],
+        "client_command": tuple(absolute(word) if "/" in word else word for word in given.client_command),
     }
     return given.model_copy(update={name: value for name, value in changed.items() if value})
-
-
-def _absolute(word: str) -> str:
-    """The absolute path of a word that names something here, else the word."""
-    path = Path(word).expanduser()
-    try:
-        return str(path.absolute()) if word and path.exists() else word
-    except (OSError, ValueError):  # too long for the name of a file; holds a zero byte
-        return word
 
 
 def check_names(given: EngineWorkload, table: EngineTable, knobs: Collection[str]) -> list[Fault]:
@@ -168,46 +145,4 @@ def plain(name: str) -> str:
     return name.removeprefix("--").replace("-", "_")
 
 
-def usual_metric(given: EngineWorkload, limits: bool) -> str:
-    """What to improve when nothing is named: with limits the capacity, or what a given load achieves; without them the throughput."""
-    if limits and (given.request_rate or (given.workload == "trace" and not given.concurrency)):
-        return "goodput"
-    return "capacity_rps" if limits and not given.concurrency else THROUGHPUTS[0]
-
-
-def filled(given: EngineWorkload, objective: Objective) -> EngineWorkload:
-    """The workload with arrivals and clients that suit the goal, where they were left out.
-
-    Raises:
-        ConfigError: a latency is to be improved, and nothing says at which load.
-    """
-    kind = goal_kind(given, objective)
-    late = [goal.metric for goal in objective.goals if _latency(goal.metric)]
-    if kind == "offline" and late:
-        fix = "Give -w concurrency=8 or -w request_rate=4"
-        raise ConfigError(Fault(where="goal", value=late[0], rule="depends on the load: how many requests are under way?", fix=fix))
-    timed = (kind in ("capacity", "goodput") or given.request_rate > 0) and given.workload != "trace"  # which has arrivals of its own
-    if timed and "arrival" not in given.model_fields_set:
-        return given.model_copy(update={"arrival": "poisson"})
-    if kind == "offline" and not given.requests:
-        return given.model_copy(update={"requests": OFFLINE_REQUESTS})
-    return given
-
-
-def goal_kind(given: EngineWorkload, objective: Objective) -> str:
-    """The kind of trial that measures an objective; throughput and cost under limits on latencies are those at the capacity."""
-    if objective.metric == "capacity_rps":
-        return "capacity"
-    if objective.metric == "goodput":
-        return "goodput"
-    if given.concurrency or given.request_rate or given.workload == "trace":
-        return "latency"
-    bounded = any(_latency(limit.metric) and not limit.guard for limit in objective.limits) and not _latency(objective.metric)
-    return "capacity" if bounded else "offline"
-
-
-def _latency(metric: str) -> bool:
-    return metric.partition("_")[2] in LATENCIES
-
-
-__all__ = ["FACTS", "EngineWorkload", "check_names", "facts_of", "filled", "goal_kind", "plain", "read_workload", "usual_metric"]
+__all__ = ["FACTS", "EngineWorkload", "check_names", "facts_of", "plain", "read_workload"]

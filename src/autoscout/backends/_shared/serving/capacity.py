@@ -223,8 +223,8 @@ class CapacitySearch:
         probe = judge.verdict(record)
         probe.confirmed, probe.duration_s = confirm and probe.held, self._clock.span_s() - begun_s
         probe.counted, probe.count_s = judge.counted(record), window.count_s
-        probe.ended = [answer for answer in record.answers if answer.good and answer.ended_s >= record.begun_s + window.ramp_s]
-        ended_s = [answer.e2el_s for answer in probe.counted if answer.good]
+        probe.ended = [answer for answer in record.answers if answer.is_complete and answer.ended_s >= record.begun_s + window.ramp_s]
+        ended_s = [answer.e2el_s for answer in probe.counted if answer.is_complete]
         if ended_s:  # under load an answer takes longer than it did alone
             self._answer_s = min(FILL_S[1], max(self._answer_s, median(ended_s)))
         self.probes.append(probe)
@@ -266,7 +266,7 @@ class _ProbeJudge:
         now_s = self._now_s if record.stopped else record.ended_s
         counted = self.counted(record)
         why = self._why or self._failures(record) or self._broken(counted, now_s)
-        ended = [answer for answer in counted if answer.good]
+        ended = [answer for answer in counted if answer.is_complete]
         if why:
             return RateProbe(rate=self._rate, held=False, tightness=math.inf, why=why)
         if not ended and not self._window.drain:  # answers take longer than a probe: judged by what there is of them
@@ -309,7 +309,7 @@ class _ProbeJudge:
 
     def _late(self, answer: Reply, latency: str, limit_s: float, now_s: float) -> int:
         """As `_late`, with answers that have ended counted once: looks happen in the loop that dates the tokens."""
-        if answer.under_way or answer.error:
+        if answer.is_under_way or answer.error:
             return _late(answer, latency, limit_s, now_s)
         key = (id(answer), latency, limit_s)
         if key not in self._known:
@@ -328,12 +328,12 @@ def _late(answer: Reply, latency: str, limit_s: float, now_s: float) -> int:
     times_s = answer.times_s
     if latency == "itl_ms":
         return sum(gap > limit_s for gap in answer.gaps_s)
-    until_s = now_s if answer.under_way or answer.error else times_s[-1]
+    until_s = now_s if answer.is_under_way or answer.error else times_s[-1]
     if latency == "ttft_ms":
         return int((times_s[0] if times_s else until_s) - answer.sent_s > limit_s)
     if latency == "e2el_ms":
         return int(until_s - answer.sent_s > limit_s)
-    length = answer.output_tokens or answer.wanted
+    length = answer.output_tokens or answer.requested_tokens
     return int(bool(times_s) and (until_s - times_s[0]) / max(1, length - 1) > limit_s)
 
 

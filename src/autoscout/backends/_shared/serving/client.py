@@ -26,6 +26,7 @@ _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding: *chunked", re.IGNORECASE)
 _CLOSE = re.compile(rb"\r\nconnection: *close", re.IGNORECASE)
 _TOKEN = re.compile(rb'"choices": ?\[ ?\{')  # the last event of a stream has no choices but the usage
+_TEXT = re.compile(rb'"(?:text|content)": ?"(?:\xef\xbf\xbd|\\ufffd|\\n| )*(?!\xef\xbf\xbd|\\ufffd|\\n|[ "])')  # one that can be read
 _TELLS = re.compile(rb'"finish_reason": ?"|"usage": ?\{|"error"|"role"')  # an event that says more than a token
 
 
@@ -141,28 +142,32 @@ class _Exchange(asyncio.Protocol):
     def _event(self, event: bytes, now_s: float) -> None:
         answer = self._answer
         assert answer is not None
-        if not event.startswith(b"data:") or event.endswith(b"[DONE]"):
+        if not event.startswith((b"data:", b"error:")) or event.endswith(b"[DONE]"):
             return
-        if not _TELLS.search(event):
+        if not answer.readable:
+            answer.readable = _TEXT.search(event) is not None
+        if not event.startswith(b"error:") and not _TELLS.search(event):
             if _TOKEN.search(event):
                 answer.times_s.append(now_s)
             return
         try:
-            data = json.loads(event[5:])
-            self._told(answer, data, now_s)
+            kind, _, text = event.partition(b":")
+            data = json.loads(text)
+            self._read(answer, {"error": data} if kind == b"error" else data, now_s)
         except (ValueError, TypeError, AttributeError, KeyError, IndexError) as fault:
             self._fail(f"the server sent an event that cannot be read: {fault}")
 
-    def _told(self, answer: Reply, data: Mapping[str, Any], now_s: float) -> None:
+    def _read(self, answer: Reply, data: Mapping[str, Any], now_s: float) -> None:
         if error := data.get("error"):
-            answer.error = answer.error or _message(error)
+            code = error.get("code") if isinstance(error, Mapping) else None
+            answer.error = answer.error or (f"status {code}: " if isinstance(code, int) else "") + _message(error)
         for choice in (data.get("choices") or ())[:1]:
-            said = (choice.get("delta") or {}) if self._chat else choice
-            text = said.get("content" if self._chat else "text") or said.get("reasoning_content") or said.get("reasoning")
+            delta = (choice.get("delta") or {}) if self._chat else choice
+            text = delta.get("content" if self._chat else "text") or delta.get("reasoning_content") or delta.get("reasoning")
             # A chat begins with an event that only names the role, and some servers end with one that only gives the reason. A token
             # need not have text.
-            only_role = self._chat and "role" in said and not choice.get("finish_reason")
-            only_reason = choice.get("finish_reason") and len(answer.times_s) >= answer.wanted
+            only_role = self._chat and "role" in delta and not choice.get("finish_reason")
+            only_reason = choice.get("finish_reason") and len(answer.times_s) >= answer.requested_tokens
             if text or not (only_role or only_reason):
                 answer.times_s.append(now_s)
         if usage := data.get("usage"):
@@ -180,11 +185,11 @@ class _Exchange(asyncio.Protocol):
             self._done.set_result(body)
         else:
             try:
-                found = json.loads(body)
-                said = _message(found.get("error") or found.get("detail") or found.get("message") or found)
+                data = json.loads(body)
+                message = _message(data.get("error") or data.get("detail") or data.get("message") or data)
             except (ValueError, AttributeError):
-                said = body.decode("utf-8", errors="replace")
-            self._done.set_exception(RequestFailed(f"status {self._code}: {said[:300]}"))
+                message = body.decode("utf-8", errors="replace")
+            self._done.set_exception(RequestFailed(f"status {self._code}: {message[:300]}"))
 
     def _fail(self, why: str) -> None:
         if self._done is not None and not self._done.done():
@@ -200,28 +205,39 @@ class Client:
         model: The name under which it offers the model.
         endpoint: `completions` or `chat`.
         limit_s: A request without its last token after this long is given up.
+        fields: More fields of every request.
+        keep_alive: Use a connection for several requests.
     """
 
-    def __init__(self, port: int, model: str, *, endpoint: str = "completions", limit_s: float = 300.0) -> None:
+    def __init__(
+        self,
+        port: int,
+        model: str,
+        *,
+        endpoint: str = "completions",
+        limit_s: float = 300.0,
+        fields: Mapping[str, Any] | None = None,
+        keep_alive: bool = True,
+    ) -> None:
         self._port = port
-        self._model = model
         self._chat = endpoint == "chat"
         self._path = PATHS[endpoint]
         self._limit_s = limit_s
+        self._fields = {"model": model, **(fields or {})}
+        self._headers = f"Host: {HOST}:{port}\r\n" + ("" if keep_alive else "Connection: close\r\n")
         self._idle: list[_Exchange] = []
 
     def body(self, prompt: Sequence[int] | str, output_tokens: int) -> bytes:
         """The whole request for an answer of exactly this length, as a stream; made before it is due."""
-        asked: dict[str, Any] = {"messages": [{"role": "user", "content": prompt}]} if self._chat else {"prompt": prompt}
-        asked |= {
-            "model": self._model,
+        request: dict[str, Any] = {"messages": [{"role": "user", "content": prompt}]} if self._chat else {"prompt": prompt}
+        request |= {
             "max_tokens": output_tokens,
             "ignore_eos": True,
             "temperature": 0.0,
             "stream": True,
             "stream_options": {"include_usage": True},
         }
-        return self._post(self._path, asked)
+        return self._post(self._path, request)
 
     async def ask(self, body: bytes, answer: Reply) -> None:
         """Send a request and wait for its last token. Never raises for what the server does: `answer.error` says it."""
@@ -233,8 +249,8 @@ class Client:
                 await exchange.send(body, answer, chat=self._chat)
             if not answer.error and not answer.times_s:
                 answer.error = "no tokens"
-            elif not answer.error and answer.output_tokens and answer.output_tokens != answer.wanted:
-                answer.error = f"asked for {answer.wanted} tokens, got {answer.output_tokens}"
+            elif not answer.error and answer.output_tokens and answer.output_tokens != answer.requested_tokens:
+                answer.error = f"asked for {answer.requested_tokens} tokens, got {answer.output_tokens}"
         except TimeoutError:
             answer.error = f"not answered within {self._limit_s:g} s"
         except (RequestFailed, OSError) as error:
@@ -247,13 +263,13 @@ class Client:
             if exchange is not None:
                 self._give_back(exchange)
 
-    async def post(self, asked: Mapping[str, Any]) -> Any:
+    async def post(self, request: Mapping[str, Any]) -> Any:
         """The whole answer to a request that is no stream.
 
         Raises:
             RequestFailed: there was none.
         """
-        data = await self._whole(self._post(self._path, {"model": self._model, **asked}))
+        data = await self._whole(self._post(self._path, request))
         try:
             return json.loads(data)
         except ValueError as error:
@@ -265,7 +281,7 @@ class Client:
         Raises:
             RequestFailed: there was none, or its status is not 200.
         """
-        return await self._whole(f"GET {path} HTTP/1.1\r\nHost: {HOST}:{self._port}\r\n\r\n".encode())
+        return await self._whole(f"GET {path} HTTP/1.1\r\n{self._headers}\r\n".encode())
 
     def close(self) -> None:
         for exchange in self._idle:
@@ -284,9 +300,9 @@ class Client:
             if exchange is not None:
                 self._give_back(exchange)
 
-    def _post(self, path: str, asked: Mapping[str, Any]) -> bytes:
-        data = json.dumps(asked, separators=(",", ":")).encode()
-        head = f"POST {path} HTTP/1.1\r\nHost: {HOST}:{self._port}\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
+    def _post(self, path: str, request: Mapping[str, Any]) -> bytes:
+        data = json.dumps({**request, **self._fields}, separators=(",", ":")).encode()
+        head = f"POST {path} HTTP/1.1\r\n{self._headers}Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
         return head.encode() + data
 
     async def _connect(self) -> _Exchange:

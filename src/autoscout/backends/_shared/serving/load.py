@@ -36,6 +36,7 @@ class LoadRecord:
     closed: bool = False  # a closed loop
     planned_requests: int = 0  # of the whole load
     planned_tokens: int = 0  # of all its answers
+    planned_inputs: int = 0  # tokens of all its prompts
 
     @property
     def duration_s(self) -> float:
@@ -55,15 +56,23 @@ class Loader:
         self._client = client
         self._stop = stop
 
-    async def closed(self, sessions: Iterable[Session], clients: int) -> LoadRecord:
-        """All sessions, `clients` at a time: each client sends its next request when the last is answered."""
-        listed = list(sessions)
-        record = _planned([request.output_tokens for session in listed for request in session], closed=True)
-        waiting = iter(listed)
+    async def closed(self, sessions: Iterable[Session], clients: int, enough_s: float = 0.0) -> LoadRecord:
+        """All sessions, `clients` at a time: each client sends its next request when the last is answered.
+
+        Args:
+            sessions: Of the whole load.
+            clients: How many there are.
+            enough_s: A client begins no further session after this long, but each its first; 0: no bound.
+        """
+        all_sessions = list(sessions)
+        record = _new_record([request for session in all_sessions for request in session], closed=True)
+        waiting = iter(all_sessions)
 
         async def one_client() -> None:
             for session in waiting:
-                await self._session(self._made(session), record)
+                await self._session(self._encoded(session), record)
+                if 0 < enough_s < CLOCK.span_s() - record.begun_s:
+                    return
 
         return await self._watched(record, [one_client() for _ in range(clients)])
 
@@ -76,10 +85,11 @@ class Loader:
             most: Sessions under way at once; 0 for no bound. One that is due waits until another has ended.
         """
         due, waiting = list(times_s), iter(sessions)
-        ahead = [self._made(session) for session in islice(waiting, min(AHEAD, len(due)))]
-        rest = (self._made(session) for session in waiting)
-        whole = len(ahead) == len(due)  # of a longer load nobody knows the number of tokens yet
-        record = _planned([answer.wanted for session in ahead for _, answer in session] if whole else [])
+        first = list(islice(waiting, min(AHEAD, len(due))))
+        ahead = [self._encoded(session) for session in first]
+        rest = (self._encoded(session) for session in waiting)
+        is_whole = len(ahead) == len(due)  # of a longer load nobody knows the number of tokens yet
+        record = _new_record([request for session in first for request in session] if is_whole else [])
         room = asyncio.Semaphore(most) if most else None
 
         async def begin() -> None:
@@ -96,7 +106,7 @@ class Loader:
 
         return await self._watched(record, [begin()])
 
-    def _made(self, session: Session) -> list[tuple[bytes, Reply]]:
+    def _encoded(self, session: Session) -> list[tuple[bytes, Reply]]:
         """The requests as bytes, so that sending one takes no time."""
         return [
             (self._client.body(request.prompt, request.output_tokens), Reply(request.output_tokens, request.input_tokens))
@@ -132,8 +142,14 @@ class Loader:
         return record
 
 
-def _planned(tokens: Sequence[int], *, closed: bool = False) -> LoadRecord:
-    return LoadRecord(begun_s=CLOCK.span_s(), closed=closed, planned_requests=len(tokens), planned_tokens=sum(tokens))
+def _new_record(requests: Sequence[PlannedRequest], *, closed: bool = False) -> LoadRecord:
+    return LoadRecord(
+        begun_s=CLOCK.span_s(),
+        closed=closed,
+        planned_requests=len(requests),
+        planned_tokens=sum(request.output_tokens for request in requests),
+        planned_inputs=sum(request.input_tokens for request in requests),
+    )
 
 
 def arrival_times(gaps_s: Iterator[float], requests: int, duration_s: float) -> list[float]:

@@ -22,8 +22,9 @@ PLAN = "plan.json"
 RESULT = "result.json"
 STAGE = "stage.txt"  # the step under way, so that a kill can be dated
 LOG = "server.log"
-STAGES = ("starting", "checking", "warming", "measuring", "stopping", "done")
-COMMAND = (sys.executable, "-m", "autoscout.backends._shared.serving.trial", PLAN)
+STAGES = ("preparing", "starting", "checking", "warming", "measuring", "stopping", "done")
+MODULE = "autoscout.backends._shared.serving.trial"
+COMMAND = (sys.executable, "-m", MODULE, PLAN)
 """What a launch runs in the folder that holds `PLAN`."""
 OUTPUTS = (RESULT, STAGE, LOG)
 """The files that a launch brings back, for `outcome`."""
@@ -44,8 +45,10 @@ METRICS = (
     "output_tokens",
     "token_agreement",
     "mean_logprob_error",
+    "divergence",
     "preemptions",
     "prefix_hit_share",
+    "start_s",
     "peak_mem_gib",
 )
 """Every metric that a trial may report. Throughputs are per second; `goodput` and `capacity_rps` count requests."""
@@ -65,6 +68,9 @@ class Load(Block):
         request_rate: Requests a second, for arrivals that are not a closed loop.
         burstiness: Shape of the gamma distribution of gaps for `burst`: 1 is Poisson, below 1 burstier.
         requests: Requests in one measurement.
+        repeats: How often they are sent, with new prompts, in one start of the server; the metrics are medians. Up to twice as often while
+            the throughputs differ by more than 15 %.
+        enough_s: No further repeat, and no further request of a closed loop, begins after this long; 0: no bound.
         input_tokens: Mean length of a prompt.
         output_tokens: Mean length of an answer; the model is not allowed to stop earlier.
         input_spread: Lengths of prompts are uniform within the mean plus or minus this.
@@ -74,6 +80,7 @@ class Load(Block):
         file: The conversations or the trace.
         context: Longest request that the server takes, prompt and answer together; longer ones of a file are cut. 0: no bound.
         warmup: Requests before the measurement; -1 for as many as suit the load.
+        warmup_tokens: Longest answer of these; 0 for answers as in the load.
         endpoint: `completions` with token numbers as prompts, or `chat` with words; `chat` needs a tokenizer in the server.
         request_limit_s: A request without its last token after this long counts as failed.
     """
@@ -86,6 +93,8 @@ class Load(Block):
     request_rate: FiniteFloat = Field(0.0, ge=0)
     burstiness: FiniteFloat = Field(0.5, gt=0)
     requests: int = Field(0, ge=0)
+    repeats: int = Field(1, ge=1)
+    enough_s: FiniteFloat = Field(0.0, ge=0)
     input_tokens: int = Field(1024, ge=1)
     output_tokens: int = Field(128, ge=1)
     input_spread: int = Field(0, ge=0)
@@ -95,6 +104,7 @@ class Load(Block):
     file: str = ""
     context: int = Field(0, ge=0)
     warmup: int = Field(-1, ge=-1)
+    warmup_tokens: int = Field(0, ge=0)
     endpoint: Literal["completions", "chat"] = "completions"
     request_limit_s: FiniteFloat = Field(300.0, gt=0)
 
@@ -114,8 +124,9 @@ class Load(Block):
 
     @property
     def longest(self) -> int:
-        """The most tokens, prompt and answer together, that one request of random lengths may have."""
-        return self.prefix_tokens + self.input_tokens + self.input_spread + self.output_tokens + self.output_spread
+        """The most tokens, prompt and answer together, that one request of random lengths may have, the last of a conversation included."""
+        turn = self.input_tokens + self.input_spread + self.output_tokens + self.output_spread
+        return self.prefix_tokens + turn * (self.turns if self.workload == "multi_turn" else 1)
 
 
 class TrialGoal(Block):
@@ -175,12 +186,14 @@ class AnswerReference(Block):
         key: Names the answers; everything they depend on (model, engine, default settings) must be part of it.
         serve: The command line of the server with default settings, as in `TrialPlan`.
         env: Its environment, as in `TrialPlan`.
+        prepare: What must run before it, as in `TrialPlan`.
         folder: Where answers are kept; the user's cache folder when empty.
     """
 
     key: str = Field(min_length=1, pattern=r"^[\w.-]+$")
     serve: tuple[str, ...] = Field(min_length=1, strict=False)
     env: dict[str, str] = Field(default_factory=dict)
+    prepare: tuple[str, ...] = Field((), strict=False)
     folder: str = ""
 
 
@@ -195,18 +208,26 @@ class AnswerCheck(Block):
         input_tokens: Length of each.
         output_tokens: Length of each answer.
         logprobs: Ask for log-probabilities.
+        top: Of how many tokens at each place.
+        readable: Every answer, also those of the load, must hold text that can be read.
+        uncached: No prompt of the load may be served from a cache.
         reference: The default's answers; None compares with nothing.
         min_token_agreement: Share of tokens that must be the default's, given the same tokens before them; 0 is no bound.
-        max_logprob_error: Mean absolute difference of log-probabilities of the same tokens, in nats, above which an answer is wrong.
+        max_logprob_error: Mean absolute difference of log-probabilities of the same tokens, in nats; 0 is no bound.
+        max_divergence: Mean Kullback-Leibler divergence of next-token probabilities from the reference's, in nats; 0 is no bound.
     """
 
     prompts: int = Field(8, ge=0)
     input_tokens: int = Field(32, ge=1)
     output_tokens: int = Field(16, ge=1)
     logprobs: bool = True
+    top: int = Field(10, ge=1)
+    readable: bool = False
+    uncached: bool = False
     reference: AnswerReference | None = None
     min_token_agreement: FiniteFloat = Field(0.0, ge=0, le=1)
-    max_logprob_error: FiniteFloat = Field(0.2, gt=0)
+    max_logprob_error: FiniteFloat = Field(0.2, ge=0)
+    max_divergence: FiniteFloat = Field(0.0, ge=0)
 
 
 class TrialPlan(Block):
@@ -215,9 +236,12 @@ class TrialPlan(Block):
     Attributes:
         serve: The command line of the server; `{port}` and `{folder}` stand for a free port of 127.0.0.1 and the folder of the trial.
         env: Added to the environment of the server, with the same two words replaced.
+        prepare: A command that makes what the server needs, such as a converted model; empty for none.
         model: The name under which the server offers the model.
         tokenizer: Folder or name of the tokenizer, for clients other than the built-in one; the model's name when empty.
         vocab_size: Number of tokens the model knows; prompts are random token numbers below it.
+        request: More fields of every request.
+        keep_alive: Use a connection for several requests. A server that gives each connection a thread until it is closed wants false.
         ready: The path that answers with 200 when the server is up.
         metrics_path: Where the server tells its own metrics; empty when it does not.
         load: Which requests.
@@ -232,8 +256,11 @@ class TrialPlan(Block):
 
     serve: tuple[str, ...] = Field(min_length=1, strict=False)
     env: dict[str, str] = Field(default_factory=dict)
+    prepare: tuple[str, ...] = Field((), strict=False)
     model: str = Field(min_length=1)
     tokenizer: str = ""
+    request: dict[str, Any] = Field(default_factory=dict)
+    keep_alive: bool = True
     vocab_size: int = Field(32000, ge=16)
     ready: str = "/health"
     metrics_path: str = "/metrics"
@@ -298,6 +325,7 @@ __all__ = [
     "LATENCIES",
     "LOG",
     "METRICS",
+    "MODULE",
     "OUTPUTS",
     "PLAN",
     "RESULT",

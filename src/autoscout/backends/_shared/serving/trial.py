@@ -13,6 +13,7 @@ import contextlib
 import json
 import math
 import re
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from itertools import pairwise
@@ -21,11 +22,12 @@ from typing import Any
 
 from autoscout.backends._shared.cache import cache_folder, made_once
 from autoscout.backends._shared.server import NotUp, Server, ServerEnded, log_text
-from autoscout.backends._shared.serving.check import WrongAnswer, distance, judge, sane, speak
-from autoscout.backends._shared.serving.client import Client, RequestFailed
-from autoscout.backends._shared.serving.measure import LoadMeasurement, TrialFailed
+from autoscout.backends._shared.serving.check import WrongAnswer, ask_fixed_prompts, distance, judge, refuse_constant
+from autoscout.backends._shared.serving.client import RequestFailed
+from autoscout.backends._shared.serving.measure import LoadMeasurement, TrialFailed, client_of
 from autoscout.backends._shared.serving.plan import LOG, PLAN, RESULT, STAGE, TrialPlan
 from autoscout.common.folders import write_whole
+from autoscout.common.outcome import informative_line
 from autoscout.common.processes import begin_program
 from autoscout.common.race import timed
 from autoscout.core.clock import RealClock
@@ -36,7 +38,7 @@ NOT_FOUND = 127  # what a shell answers for a command that is not there: no conf
 ENDING_S = 5.0  # what a server gets for ending after its connections broke
 PORT_RETRIES = 2  # starts on another port, where somebody took the free one first
 CLOCK = RealClock()
-_PORT_TAKEN = re.compile(r"address already in use", re.IGNORECASE)
+_PORT_TAKEN = re.compile(r"address already in use|couldn't bind HTTP server socket", re.IGNORECASE)
 
 
 class ServerTrial:
@@ -70,12 +72,23 @@ class ServerTrial:
 
     def _run(self) -> dict[str, Any]:
         plan = self._plan
+        self._prepare(plan.prepare)
         reference = self._reference()
         self._stage("starting")
         with contextlib.ExitStack() as stack:
             with timed(self._spent, "start_s"):
                 server = stack.enter_context(self._served(plan.serve, plan.env, LOG))
             return asyncio.run(self._measure(server, reference))
+
+    def _prepare(self, command: tuple[str, ...]) -> None:
+        """Make what a server needs."""
+        if not command:
+            return
+        self._stage("preparing")
+        done = subprocess.run(command, cwd=self._folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            sys.stderr.write(done.stderr)
+            raise TrialFailed("crashed", informative_line(done.stderr) or f"{command[0]} ended with exit code {done.returncode}")
 
     def _served(self, serve: tuple[str, ...], env: Mapping[str, str], log: str) -> _RunningServer:
         return _RunningServer(self._plan, serve, env, self._folder, log)
@@ -91,8 +104,10 @@ class ServerTrial:
                 await measuring.warm_up()
             self._stage("measuring")
             with timed(self._spent, "measure_s"):
-                found = await measuring.measure()
-            found["metrics"] |= metrics
+                result = await measuring.measure()
+            result["metrics"] |= metrics | {"start_s": self._spent["start_s"]}
+            if peak_gib := server.peak_gib():
+                result["metrics"]["peak_mem_gib"] = peak_gib
             self._stage("stopping")
         except WrongAnswer as error:
             raise TrialFailed("wrong_output", str(error)) from error
@@ -104,26 +119,27 @@ class ServerTrial:
             raise (await _explained(server, str(error)) if error.kind == "crashed" else error) from error
         finally:
             measuring.close()
-        wrong = [name for name, value in found["metrics"].items() if not math.isfinite(value)]
+        wrong = [name for name, value in result["metrics"].items() if not math.isfinite(value)]
         if wrong:
             raise TrialFailed("wrong_output", f"{wrong[0]} is not a number")
-        return found
+        return result
 
     async def _check(self, server: Server, reference: list[dict[str, Any]] | None) -> dict[str, float]:
         """How far the answers are from the reference's."""
-        spoken = await self._spoken(server)
-        if not spoken:
+        answers = await self._answers_of(server)
+        if not answers:
             return {}
-        sane(spoken, reference)
-        self._keep(spoken)
-        metrics = distance(reference, spoken) if reference else {}
+        refuse_constant(answers, reference)
+        self._keep(answers)
+        metrics = distance(reference or answers, answers) if reference or self._is_default() else {}
         judge(self._plan.check, metrics)
         return metrics
 
-    async def _spoken(self, server: Server) -> list[dict[str, Any]]:
-        client = Client(server.port, self._plan.model, limit_s=self._plan.stall_s)
+    async def _answers_of(self, server: Server) -> list[dict[str, Any]]:
+        check = self._plan.check
+        client = client_of(self._plan, server, "completions", self._plan.stall_s)
         try:
-            return await _while_it_runs(server, speak(client, self._plan.check, self._plan.vocab_size)) if self._plan.check.prompts else []
+            return await _while_it_runs(server, ask_fixed_prompts(client, check, self._plan.vocab_size)) if check.prompts else []
         finally:
             client.close()
 
@@ -132,24 +148,25 @@ class ServerTrial:
         own = self._plan.check.reference
         if own is None or not self._plan.check.prompts:
             return None
-        path = self._answers()
+        path = self._reference_path()
         if not path.exists() and not self._is_default():
+            self._prepare(own.prepare)
             self._stage("reference")
 
             def make(partial: Path) -> None:
                 try:
                     with self._served(own.serve, own.env, f"reference-{LOG}") as server:
-                        partial.write_text(json.dumps(asyncio.run(self._spoken(server))))
+                        partial.write_text(json.dumps(asyncio.run(self._answers_of(server))))
                 except (TrialFailed, WrongAnswer, RequestFailed, ServerEnded) as error:
                     raise TrialFailed("crashed", f"the default settings gave no answers to compare with: {error}") from error
 
             made_once(path, make)
         if not path.exists():
             return None
-        found: list[dict[str, Any]] = json.loads(path.read_text())
-        return found
+        answers: list[dict[str, Any]] = json.loads(path.read_text())
+        return answers
 
-    def _answers(self) -> Path:
+    def _reference_path(self) -> Path:
         own = self._plan.check.reference
         assert own is not None
         return cache_folder("answers", own.folder) / f"answers-{own.key}.json"
@@ -158,10 +175,10 @@ class ServerTrial:
         own = self._plan.check.reference
         return own is not None and (own.serve, own.env) == (self._plan.serve, self._plan.env)
 
-    def _keep(self, spoken: list[dict[str, Any]]) -> None:
+    def _keep(self, answers: list[dict[str, Any]]) -> None:
         """The default's own trial makes the reference."""
-        if self._is_default() and not (path := self._answers()).exists():
-            made_once(path, lambda partial: write_whole(partial, json.dumps(spoken)))
+        if self._is_default() and not (path := self._reference_path()).exists():
+            made_once(path, lambda partial: write_whole(partial, json.dumps(answers)))
 
     def _stage(self, name: str) -> None:
         (self._folder / STAGE).write_text(name + "\n")

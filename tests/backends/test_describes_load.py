@@ -25,6 +25,6 @@ def test_clients_of_llama_cpp_are_described() -> None:
 
     backend = LlamaCppBackend()
     assert isinstance(backend, DescribesLoad)
-    told = backend.load(backend.task({"workload": {"model": "random-tiny", "concurrency": 3}}))
-    assert told.startswith("3 clients on the same machine")
-    assert "HTTP" in told
+    description = backend.load(backend.task({"workload": {"model": "random-tiny", "concurrency": 3}}))
+    assert "client on the same machine over HTTP" in description
+    assert "3 requests in flight" in description

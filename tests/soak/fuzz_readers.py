@@ -153,9 +153,7 @@ def read_gguf(path: Path) -> None:
     from autoscout.backends.llamacpp.gguf_file import GgufError, GgufFile
 
     try:
-        file = GgufFile(path)
-        _ = file.facts
-        file.prompt_tokens()
+        _ = GgufFile(path).facts
     except GgufError as error:  # the backend makes a fault of it
         _short(error)
 

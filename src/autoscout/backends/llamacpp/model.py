@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from autoscout.backends._shared import cache
-from autoscout.backends.llamacpp.gguf_file import GgufError, GgufFile, ModelFacts
+from autoscout.backends.llamacpp.gguf_file import GgufError, GgufFacts, GgufFile
 from autoscout.core import seeds
 
 FORMAT = 1  # of the random models; raise it when their content changes
@@ -49,9 +49,9 @@ class RandomModel:
         return hashlib.sha256(f"{FORMAT} {sorted(asdict(self).items())}".encode()).hexdigest()[:12]
 
     @property
-    def facts(self) -> ModelFacts:
+    def facts(self) -> GgufFacts:
         """What the header of its file will say."""
-        return ModelFacts(
+        return GgufFacts(
             name=self.name,
             architecture="llama",
             layers=self.layers,
@@ -59,6 +59,7 @@ class RandomModel:
             head_size=self.embedding // self.heads,
             window=0,
             experts=0,
+            vocab=self.words,
             weights=self.weights,
             size_gb=round(self.parameters * 34 / 32 / 1024**3, 4),
             parts=1,
@@ -153,7 +154,7 @@ def vocabulary(words: int) -> list[bytes]:
     return [*SPECIAL, *(b"<0x%02X>" % byte for byte in range(256)), *invented]
 
 
-def model_facts(model: str) -> ModelFacts:
+def model_facts(model: str) -> GgufFacts:
     """Facts of a random model or of the user's file.
 
     Raises:
@@ -167,7 +168,7 @@ def cache_folder(given: str = "") -> Path:
     return cache.cache_folder("llamacpp", given)
 
 
-def model_path(model: str, facts: ModelFacts, weights: str, folder: Path) -> Path:
+def model_path(model: str, facts: GgufFacts, weights: str, folder: Path) -> Path:
     """The file that holds `model` with that type of weights; it need not exist yet unless it is the user's own."""
     if model not in RANDOM_MODELS and weights == facts.weights:
         return Path(model)
@@ -229,7 +230,7 @@ def _keeps(name: str, shape: tuple[int, ...], block: int) -> bool:
     return len(shape) < 2 or not name.endswith(".weight") or shape[0] % block != 0 or any(part in name for part in _EXACT)
 
 
-def weights_types(facts: ModelFacts, model: str) -> tuple[str, ...]:
+def weights_types(facts: GgufFacts, model: str) -> tuple[str, ...]:
     """Types that the weights can be converted to, the file's own first; only that one where nothing can be converted."""
     if model in RANDOM_MODELS:
         return (facts.weights, *(kind for kind in TARGETS if kind != facts.weights))
@@ -239,11 +240,11 @@ def weights_types(facts: ModelFacts, model: str) -> tuple[str, ...]:
     return (facts.weights, *smaller)
 
 
-def facts_from(data: Mapping[str, Any]) -> ModelFacts:
+def facts_from(data: Mapping[str, Any]) -> GgufFacts:
     """Facts as they were written into a task."""
-    return ModelFacts(**{name: data[f"model_{name}"] for name in ModelFacts.__dataclass_fields__})
+    return GgufFacts(**{name: data[f"model_{name}"] for name in GgufFacts.__dataclass_fields__})
 
 
-def facts_to(facts: ModelFacts) -> dict[str, Any]:
+def facts_to(facts: GgufFacts) -> dict[str, Any]:
     """Facts under the names that tasks hold them by."""
     return {f"model_{name}": value for name, value in asdict(facts).items()}

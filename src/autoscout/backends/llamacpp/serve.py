@@ -1,4 +1,4 @@
-"""Starts llama.cpp's server with the settings of a JSON file, and serves until it is told to stop.
+"""Starts llama.cpp's server with settings in JSON, a file or the text itself, and serves until it is told to stop.
 
     python server.py server.json [--host 127.0.0.1] [--port 8080] [--model other.gguf]
 
@@ -144,7 +144,7 @@ def main() -> int:
     given = parser.parse_args()
     keys = [key for key in os.environ.get("LLAMA_API_KEY", "").split(",") if key]
     try:
-        settings = json.loads(Path(given.settings).read_text())
+        settings = json.loads(given.settings if given.settings.startswith("{") else Path(given.settings).read_text())
         settings |= {"model_path": given.model} if given.model else {}
         return serve(settings, given.host, given.port, keys, given.verbosity)
     except (RuntimeError, OSError, ValueError, AttributeError, MemoryError) as error:

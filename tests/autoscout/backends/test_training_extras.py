@@ -29,7 +29,7 @@ FINETUNE = {"model": "random-micro", "most_steps": 6, "loss_steps": 5, "global_b
 def quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOSCOUT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("OMP_WAIT_POLICY", "passive")  # tests share their cores, and spinning threads would wait for each other
-    monkeypatch.setenv("PYTHONPATH", str(Path(autoscout.__file__).parents[2]))
+    monkeypatch.setenv("PYTHONPATH", str(Path(autoscout.__file__).parents[1]))
 
 
 def measure(backend: Any, given: dict[str, Any], folder: Path, wanted: dict[str, Any]) -> Measurement:

@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.adapters, pytest.mark.slow]
 
 CPU = {"device": "cpu", "gpus": 0, "processes": 2, "cores": 2, "native_bf16": True, "memory_gb": 8.0}
 SMALL = {"model": "micro", "most_steps": 6, "loss_steps": 5, "limit_s": 600.0}
-SOURCE = str(Path(autoscout.__file__).parents[2])
+SOURCE = str(Path(autoscout.__file__).parents[1])
 
 SCRIPT = """
 import os, torch

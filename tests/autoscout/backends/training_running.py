@@ -74,7 +74,7 @@ def run_trial(
         **more,
     }
     (folder / INPUT).write_text(json.dumps(given))
-    source = str(Path(autoscout.__file__).parents[2])
+    source = str(Path(autoscout.__file__).parents[1])
     environment = {**os.environ, "PYTHONPATH": source, "AUTOSCOUT_CACHE": str(folder.parent / "cache")}
     environment |= {"AUTOSCOUT_TO_BEAT": to_beat} if to_beat else {}
     command = [sys.executable, "-m", "autoscout.training.trial", INPUT]

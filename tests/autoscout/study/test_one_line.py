@@ -21,7 +21,7 @@ from autoscout.core.trial import Fidelity
 from autoscout.study.final import Finals
 
 PROGRAM = [sys.executable, "-m", "autoscout"]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(autoscout.__file__).parents[2])}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(autoscout.__file__).parents[1])}
 FUNCTION = """\
 import time
 

@@ -272,9 +272,10 @@ def read_serving_csv(path: Path) -> None:
 
 
 def read_gpu_text(path: Path) -> None:
-    from autoscout.catalog.gpus import cluster
     from autoscout.sched.cluster import Cluster
     from autoscout.sched.source import load_trace
+
+    from autoscout.catalog.gpus import cluster
 
     text = _text(path)
     for read in (cluster, lambda given: Cluster.parse(given).table(), lambda given: load_trace(f"synthetic:{given}")):
@@ -285,27 +286,27 @@ def read_gpu_text(path: Path) -> None:
 
 
 def read_requests(path: Path) -> None:
-    from autoscout.backends._shared.serving.workload import read_trace
+    from autoscout.load.workload import read_trace
 
     read_trace(path)
 
 
 def read_conversations(path: Path) -> None:
-    from autoscout.backends._shared.serving.workload import read_talks
+    from autoscout.load.workload import read_talks
 
     read_talks(path)
 
 
 def read_plan(path: Path) -> None:
-    from autoscout.backends._shared.serving.plan import TrialPlan
+    from autoscout.load.plan import TrialPlan
 
     TrialPlan.read(path).text()
 
 
 def read_client_result(path: Path) -> None:
     """What programs that produce load leave: each reads every form."""
-    from autoscout.backends._shared.serving.others import PROGRAMS, Unreadable, read
-    from autoscout.backends._shared.serving.plan import TrialPlan
+    from autoscout.load.others import PROGRAMS, Unreadable, read
+    from autoscout.load.plan import TrialPlan
 
     for client, program in PROGRAMS.items():
         place = path.parent / program.output
@@ -319,10 +320,10 @@ def read_client_result(path: Path) -> None:
 
 def read_trial_results(path: Path) -> None:
     """What the programs of a trial leave; whatever it is, it becomes a measurement."""
-    from autoscout.backends._shared.serving import outcome as serving
-    from autoscout.backends._shared.serving import plan
-    from autoscout.backends._shared.training import outcome as training
     from autoscout.core.launch import Completed
+    from autoscout.load import outcome as serving
+    from autoscout.load import plan
+    from autoscout.training import outcome as training
 
     text = _text(path)
     for code in (0, 1):
@@ -333,9 +334,9 @@ def read_trial_results(path: Path) -> None:
 
 
 def read_engine_workload(path: Path) -> None:
-    from autoscout.backends._shared.engine.workload import read_workload
     from autoscout.common.document import load
     from autoscout.core.errors import ConfigError
+    from autoscout.engines.workload import read_workload
 
     given = load(path).value
     if isinstance(given, dict):

@@ -10,9 +10,6 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from autoscout.backends._shared.serving.goals import description, goal_kind, slo_of
-from autoscout.backends._shared.serving.outcome import outcome
-from autoscout.backends._shared.serving.plan import COMMAND, METRICS, OUTPUTS, PLAN, TrialPlan
 from autoscout.backends.llamacpp import engine, machine, serve
 from autoscout.backends.llamacpp.export import export_files
 from autoscout.backends.llamacpp.model import cache_folder, model_path
@@ -26,6 +23,9 @@ from autoscout.core.launch import Completed, Launch, Resources
 from autoscout.core.names import Names
 from autoscout.core.task import Task
 from autoscout.core.trial import Measurement
+from autoscout.load.goals import description, goal_kind, slo_of
+from autoscout.load.outcome import outcome
+from autoscout.load.plan import COMMAND, METRICS, OUTPUTS, PLAN, TrialPlan
 from autoscout.space import Space
 
 NOT_SETTINGS = ("weights", "omp_wait_policy", "context_size")

@@ -10,10 +10,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from autoscout.backends._shared.serving.plan import MODULE, PLAN
 from autoscout.backends.llamacpp.model import cache_folder, model_path
 from autoscout.backends.llamacpp.workload import LlamaCppWorkload
 from autoscout.core.config import Value
+from autoscout.load.plan import MODULE, PLAN
 
 PORT = 8080
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from autoscout.backends._shared.serving.outcome import LogSigns
+from autoscout.load.outcome import LogSigns
 
 SIGNS = LogSigns(
     refused=re.compile(

@@ -8,11 +8,15 @@ import math
 import shutil
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
+from autoscout.catalog.hardware import counted_gpus, gpu_memory, hardware_faults, present_hardware
 from autoscout.common.fields import read_blocks, read_objective, refuse_if
+from autoscout.common.machine import usable_cores
 from autoscout.common.templates import canonical
 from autoscout.core.config import Config, Value
+from autoscout.core.errors import Fault
 from autoscout.core.launch import Completed, Launch, Resources
 from autoscout.core.log import NOTICES, logger
 from autoscout.core.names import Names
@@ -22,7 +26,6 @@ from autoscout.engines import command
 from autoscout.engines.engine import Engine, missing_flags
 from autoscout.engines.export import EngineDeployment, export_files
 from autoscout.engines.hints import hints_for
-from autoscout.engines.machine import hardware
 from autoscout.engines.space import build_space, resting
 from autoscout.engines.table import EngineTable, table_for
 from autoscout.engines.workload import (
@@ -48,6 +51,21 @@ MARGIN_S = 120.0  # for stopping, on top of the limits for starting and for the 
 notices = logger(NOTICES)
 
 
+def hardware_of(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
+    """The facts that were given, filled up with those of this machine where they speak of it, and all that is wrong with them."""
+    facts = counted_gpus(given)
+    if "gpu" not in facts:  # another kind was named: this machine's GPUs say nothing about it
+        facts = {**present_hardware(), **facts}
+    facts.setdefault("gpus", 1)
+    facts.setdefault("cores", usable_cores())
+    unknown: list[Fault] = []
+    if not facts.get("gpu_memory_gb"):
+        memory_gb, faults = gpu_memory(facts)
+        facts |= {"gpu_memory_gb": memory_gb} if memory_gb else {}
+        unknown = [replace(fault, fix=f"Defaults depend on its memory: give gpu_memory_gb. {fault.fix}") for fault in faults]
+    return facts, [*hardware_faults(facts), *unknown]
+
+
 class EngineBackend:
     """An inference engine with an OpenAI API: started, loaded and stopped for every trial.
 
@@ -69,7 +87,7 @@ class EngineBackend:
     def task(self, given: Mapping[str, object]) -> Task:
         blocks = read_blocks(given)
         workload, facts, wrong = read_workload(blocks.workload)
-        machine, unfit = hardware(blocks.hardware)
+        hardware, unfit = hardware_of(blocks.hardware)
         limits = bool(blocks.objective.get("limits") or blocks.objective.get("slo"))
         usual = usual_metric(workload, limits) if workload is not None else METRICS[0]
         objective, more = read_objective(blocks.objective, metrics=METRICS, default=usual)
@@ -81,7 +99,7 @@ class EngineBackend:
         task = Task(
             system=self.engine.name,
             workload=workload.to_json(facts),
-            hardware=machine,
+            hardware=hardware,
             software=software,
             objective=objective,
             budget=blocks.budget,

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeVar, cast
 
-from autoscout.common.fields import read_blocks, read_fields, refuse_if
+from autoscout.catalog.hardware import hardware_faults
+from autoscout.common.fields import read_blocks, refuse_if
 from autoscout.core.config import Config
 from autoscout.core.errors import Fault
 from autoscout.core.task import Task
-from autoscout.training.machine import Hardware, detect, one_machine
+from autoscout.training.machine import detect, one_machine
 from autoscout.training.workload import Training, loss_key, read_goal
 
 Kind = TypeVar("Kind", bound=Training)
@@ -47,7 +48,7 @@ def read_training_task(
     hardware = detect(blocks.hardware)
     if alone and hardware["device"] == "cpu" and "processes" not in blocks.hardware:
         hardware["processes"] = 1
-    wrong = read_fields(Hardware, hardware, "hardware")[1]
+    wrong = hardware_faults(hardware)
     refuse_if([*blocks.faults, *wrong] if wrong else [])
     workload, faults = read(blocks.workload, hardware)
     objective, more = read_goal(blocks.objective, workload.max_loss_gap, metrics)

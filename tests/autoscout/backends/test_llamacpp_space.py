@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from llamacpp_running import config_of, fixed_task
 
-from autoscout.backends.llamacpp import LlamaCppBackend, engine, machine
+from autoscout.backends.llamacpp import LlamaCppBackend, engine
 from autoscout.backends.llamacpp.model import ensure_model
 from autoscout.backends.llamacpp.serve import CACHE_TYPES, FLASH, LOAD_MODES, NUMA, SPLIT_MODES, parameters
+from autoscout.common import machine
 from autoscout.core.config import Config
 from autoscout.core.task import Task
 from autoscout.space import Space

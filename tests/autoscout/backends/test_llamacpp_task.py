@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from llamacpp_running import HARDWARE, SMALL, fixed_task
 
-from autoscout.backends.llamacpp import LlamaCppBackend, machine
+from autoscout.backends.llamacpp import LlamaCppBackend
+from autoscout.backends.llamacpp.backend import hardware_of
 from autoscout.backends.llamacpp.model import ensure_model
 from autoscout.backends.llamacpp.workload import ALIASES
-from autoscout.catalog import machine as shared_machine
+from autoscout.common import machine
 from autoscout.core.errors import ConfigError
 from autoscout.core.task import Direction, Limit
 from autoscout.load.plan import LATENCIES, METRICS, THROUGHPUTS
@@ -27,7 +28,7 @@ def test_nothing_need_be_given() -> None:
     task = LlamaCppBackend().task({})
     assert task.workload["model"] == "random"
     assert (task.objective.metric, task.objective.direction) == ("output_throughput", Direction.MAXIMIZE)
-    assert task.hardware == machine.detect()
+    assert task.hardware == hardware_of({})
     assert set(task.software) >= {"xllamacpp", "openmp", "gpu_build"}
 
 
@@ -125,19 +126,19 @@ def test_contexts_are_rounded_as_the_engine_does() -> None:
 
 
 def test_a_container_counts_its_quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_machine, "_GROUP", tmp_path)
-    free = shared_machine.cores()
+    monkeypatch.setattr(machine, "CGROUPS", tmp_path)
+    free = machine.usable_cores()
     (tmp_path / "cpu.max").write_text("100000 100000\n")
-    assert shared_machine.cores() == 1
+    assert machine.usable_cores() == 1
     (tmp_path / "cpu.max").write_text("50000 100000\n")
-    assert shared_machine.cores() == 1
+    assert machine.usable_cores() == 1
     (tmp_path / "cpu.max").write_text("max 100000\n")
-    assert shared_machine.cores() == free
+    assert machine.usable_cores() == free
     (tmp_path / "cpu.max").unlink()
     (tmp_path / "cpu").mkdir()
     (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("150000")
     (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000")
-    assert shared_machine.cores() == 1
+    assert machine.usable_cores() == 1
 
 
 @pytest.mark.parametrize(("former", "name", "value"), [("prompt_tokens", "input_tokens", 96)])

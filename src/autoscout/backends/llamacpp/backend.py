@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sys
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
-
-from autoscout.backends.llamacpp import engine, machine, serve
+from autoscout.backends.llamacpp import engine, serve
 from autoscout.backends.llamacpp.export import export_files
 from autoscout.backends.llamacpp.model import cache_folder, model_path
 from autoscout.backends.llamacpp.outcome import SIGNS
 from autoscout.backends.llamacpp.space import SERVER, build_space
 from autoscout.backends.llamacpp.workload import LlamaCppWorkload, read_workload, suited
-from autoscout.common.fields import read_blocks, read_fields, read_objective, refuse_if
+from autoscout.catalog.hardware import hardware_faults
+from autoscout.common.fields import read_blocks, read_objective, refuse_if
+from autoscout.common.machine import lockable_gb, machine_memory_gb, numa_nodes, physical_cores, usable_cores
 from autoscout.common.templates import canonical
 from autoscout.core.config import Config, Value
 from autoscout.core.launch import Completed, Launch, Resources
@@ -38,16 +39,17 @@ CHECK: Mapping[str, Any] = {"prompts": 6, "output_tokens": 1, "top": 40, "max_lo
 CHECK_TOKENS = 24  # of these prompts
 
 
-class Hardware(BaseModel):
-    """The facts of the machine that the knobs depend on; others may be given and are kept."""
-
-    model_config = ConfigDict(strict=True)
-
-    cores: int = Field(ge=1)
-    physical_cores: int = Field(ge=1)
-    numa_nodes: int = Field(1, ge=1)
-    gpus: int = Field(0, ge=0)
-    lockable_gb: float = Field(0.0, ge=0)
+def hardware_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts of this machine that decide which settings make sense, and those that were given in their place."""
+    return {
+        "cores": usable_cores(),
+        "physical_cores": physical_cores(),
+        "memory_gb": round(machine_memory_gb(), 1),
+        "lockable_gb": round(lockable_gb(), 3),
+        "pinnable": hasattr(os, "sched_getaffinity"),
+        "numa_nodes": numa_nodes(),
+        **given,
+    }
 
 
 class LlamaCppBackend:
@@ -73,8 +75,8 @@ class LlamaCppBackend:
         workload, faults = read_workload(blocks.workload)
         usual = workload.usual_metric(bool(blocks.objective.get("limits") or blocks.objective.get("slo")))
         objective, more = read_objective(blocks.objective, metrics=METRICS, default=usual)
-        hardware = {**machine.detect(), **blocks.hardware}
-        refuse_if([*blocks.faults, *faults, *more, *read_fields(Hardware, hardware, "hardware")[1]])
+        hardware = hardware_of(blocks.hardware)
+        refuse_if([*blocks.faults, *faults, *more, *hardware_faults(hardware)])
         build = engine.installed()
         own = {"xllamacpp": build.version, "openmp": build.openmp, "gpu_build": build.gpu}
         task = Task(

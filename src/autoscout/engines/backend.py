@@ -51,9 +51,9 @@ MARGIN_S = 120.0  # for stopping, on top of the limits for starting and for the 
 notices = logger(NOTICES)
 
 
-def hardware_of(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
+def hardware_of(description: Mapping[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
     """The facts that were given, filled up with those of this machine where they speak of it, and all that is wrong with them."""
-    facts = counted_gpus(given)
+    facts = counted_gpus(description)
     if "gpu" not in facts:  # another kind was named: this machine's GPUs say nothing about it
         facts = {**present_hardware(), **facts}
     facts.setdefault("gpus", 1)
@@ -108,11 +108,11 @@ class EngineBackend:
         self.plan(self.space(task).default(), task, seed=0)
         return task
 
-    def _software(self, workload: EngineWorkload, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _software(self, workload: EngineWorkload, description: Mapping[str, Any]) -> dict[str, Any]:
         """The engine's version, and the flags of its table that it does not know."""
         name = self.engine.name
-        if given.get(name):
-            return {name: str(given[name])}
+        if description.get(name):
+            return {name: str(description[name])}
         start = self.engine.command(workload.engine_command)
         version = workload.engine_version or self.engine.installed()
         if not version:
@@ -142,7 +142,7 @@ class EngineBackend:
     def _facts(self, task: Task) -> dict[str, Value]:
         """What knobs and rules may read; what is not known is left out."""
         model, workload = facts_of(task.workload), EngineWorkload.from_json(task.workload)
-        known: dict[str, Value] = {
+        model_facts: dict[str, Value] = {
             "heads": model.heads,
             "layers": model.layers,
             "vocab": model.vocab,
@@ -159,7 +159,7 @@ class EngineBackend:
             "draft": bool(workload.draft_model),
             "weights_gb": model.weights_gb,
         }
-        return {**always, **{name: value for name, value in known.items() if value}}
+        return {**always, **{name: value for name, value in model_facts.items() if value}}
 
     def _own(self, task: Task) -> dict[str, Value]:
         """What the engine does when a flag is left out."""
@@ -185,18 +185,18 @@ class EngineBackend:
     def settings(self, config: Config, task: Task) -> command.Settings:
         """What the engine is told besides the model, host and port."""
         workload, facts, table = EngineWorkload.from_json(task.workload), facts_of(task.workload), self.table(task)
-        found = {plain(name): value for name, value in workload.engine_args.items()}
+        settings = {plain(name): value for name, value in workload.engine_args.items()}
         if workload.max_model_len:
-            found[self.engine.length] = workload.max_model_len
+            settings[self.engine.length] = workload.max_model_len
         if facts.dummy:
-            found["load_format"] = "dummy"
+            settings["load_format"] = "dummy"
         if not facts.tokenizer:
-            found |= self.engine.no_tokenizer
-        found |= command.settings(config, table, self._own(task))
+            settings |= self.engine.no_tokenizer
+        settings |= command.settings(config, table, self._own(task))
         if (nodes := nodes_of(config, task)) > 1:
-            found["nnodes"] = nodes
-        self.engine.finish(found, workload.draft_model)
-        return found
+            settings["nnodes"] = nodes
+        self.engine.finish(settings, workload.draft_model)
+        return settings
 
     def serve(self, config: Config, task: Task) -> tuple[str, ...]:
         """The command line of the server; `{port}` stands for its port."""
@@ -221,10 +221,10 @@ class EngineBackend:
             "search_limit_s": workload.search_limit_s,
         }
         check: dict[str, Any] = {"max_logprob_error": workload.max_logprob_error}
-        if self._lossy(workload, task):
+        if self._is_lossy(workload, task):
             serve = self.serve(self.space(task).default(), task)
-            known = json.dumps([serve, env, dict(task.software), facts.weights_gb], sort_keys=True)
-            check["reference"] = {"key": hashlib.sha256(known.encode()).hexdigest()[:16], "serve": serve, "env": env}
+            identity = json.dumps([serve, env, dict(task.software), facts.weights_gb], sort_keys=True)
+            check["reference"] = {"key": hashlib.sha256(identity.encode()).hexdigest()[:16], "serve": serve, "env": env}
         data = {
             "serve": self.serve(config, task),
             "env": env,
@@ -246,12 +246,12 @@ class EngineBackend:
             argv=COMMAND,
             files={PLAN: self.plan(config, task, seed).text()},
             resources=Resources(cpus=int(task.hardware["cores"]), gpus=gpus_of(config, task)),
-            limit_s=workload.start_limit_s * (2 if self._lossy(workload, task) else 1) + workload.limit_s + MARGIN_S,
+            limit_s=workload.start_limit_s * (2 if self._is_lossy(workload, task) else 1) + workload.limit_s + MARGIN_S,
             outputs=OUTPUTS,
             name=self._name(config, task),
         )
 
-    def _lossy(self, workload: EngineWorkload, task: Task) -> bool:
+    def _is_lossy(self, workload: EngineWorkload, task: Task) -> bool:
         """Whether knobs that change the answers may be searched, so that answers are compared with the default's."""
         knobs = self.table(task).knobs
         return workload.allow_lossy or any(knobs[str(name)].lossy for name in workload.free if name in knobs)

@@ -46,11 +46,11 @@ class EngineDeployment:
     def folders(self) -> dict[str, str]:
         """Folders of this machine that a container must be given, by what they hold."""
         drafted = any(self.draft_model in word for word in self.line)
-        named = {"model": self.model, **({"draft-model": self.draft_model} if drafted else {})}
-        return {name: path for name, path in named.items() if Path(path).is_absolute()}
+        paths = {"model": self.model, **({"draft-model": self.draft_model} if drafted else {})}
+        return {name: path for name, path in paths.items() if Path(path).is_absolute()}
 
     @property
-    def downloads(self) -> bool:
+    def is_downloaded(self) -> bool:
         """Whether the engine gets the model from Hugging Face, and nobody has given it a token."""
         return "model" not in self.folders and TOKEN not in self.env
 
@@ -129,7 +129,7 @@ def kubernetes(this: EngineDeployment) -> str:
         "livenessProbe": {**probe, "failureThreshold": 6},
         "volumeMounts": mounts,
     }
-    if this.downloads:
+    if this.is_downloaded:
         container["env"].append({"name": TOKEN, "valueFrom": {"secretKeyRef": {"name": "hf-token", "key": "token", "optional": True}}})
     spec: dict[str, Any] = {"containers": [container], "volumes": volumes}
     kind, extra = "Deployment", {}
@@ -177,7 +177,7 @@ def _start(this: EngineDeployment, host: str = "0.0.0.0") -> dict[str, Any]:
 def compose(this: EngineDeployment) -> str:
     """A Compose file for one machine, reachable from that machine only; the token of Hugging Face is that of the caller's environment."""
     start = _start(this, "127.0.0.1") if this.nodes > 1 else _start(this)  # several machines share the network of the host
-    token = {TOKEN: None} if this.downloads else {}
+    token = {TOKEN: None} if this.is_downloaded else {}
     folders = [{"type": "bind", "source": _literal(path), "target": _literal(path), "read_only": True} for path in this.folders.values()]
     service: dict[str, Any] = {
         "image": this.engine.image(this.version),

@@ -74,12 +74,12 @@ def downloaded(name: str) -> Path | None:
     home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
     cache = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
     try:
-        found = sorted(
+        snapshots = sorted(
             (cache / f"models--{name.replace('/', '--')}" / "snapshots").glob("*/config.json"), key=lambda path: path.stat().st_mtime
         )
     except (OSError, ValueError):
         return None
-    return found[-1].parent if found else None
+    return snapshots[-1].parent if snapshots else None
 
 
 def _remote(name: str) -> EngineModelFacts:
@@ -108,8 +108,8 @@ def _local(folder: Path) -> tuple[EngineModelFacts, list[Fault]]:
 
 
 def _longest(data: dict[str, Any]) -> int:
-    found = [data[name] for name in LENGTHS if type(data.get(name)) is int and data[name] > 0]
-    return max(found, default=0)
+    lengths = [data[name] for name in LENGTHS if type(data.get(name)) is int and data[name] > 0]
+    return max(lengths, default=0)
 
 
 def _of(shape: ModelShape, *, max_len: int, bits: int, dummy: bool, tokenizer: bool) -> EngineModelFacts:

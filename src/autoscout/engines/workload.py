@@ -64,17 +64,17 @@ class EngineWorkload(Load):
 
     @field_validator("engine_version", mode="before")
     @classmethod
-    def _is_text(cls, given: object) -> object:
-        if isinstance(given, (int, float)):  # YAML has read it
+    def _is_text(cls, value: object) -> object:
+        if isinstance(value, (int, float)):  # YAML has read it
             raise Refused("a number has lost its zeros: 0.10 is read as 0.1", fix="Write all three parts, such as 0.24.0")
-        return given
+        return value
 
     def to_json(self, facts: EngineModelFacts) -> dict[str, Any]:
         """Plain data for a task; reading it gives this workload again. What is at its default is left out, but for the lengths."""
         data = self.model_dump(mode="json", exclude_defaults=True)
         lengths = {"input_tokens": self.input_tokens, "output_tokens": self.output_tokens}
-        known = {f"model_{name}": value for name, value in asdict(facts).items()}
-        return {**data, **lengths, **known}
+        model = {f"model_{name}": value for name, value in asdict(facts).items()}
+        return {**data, **lengths, **model}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> EngineWorkload:
@@ -89,48 +89,49 @@ def facts_of(data: Mapping[str, Any]) -> EngineModelFacts:
 
 def read_workload(data: Mapping[str, Any]) -> tuple[EngineWorkload | None, EngineModelFacts, list[Fault]]:
     """The workload as it was given, the facts of its model, and all that is wrong."""
-    given, faults = read_fields(EngineWorkload, {name: value for name, value in data.items() if name not in FACTS}, WHERE)
-    named = data.get("model")
-    facts, unknown = model_facts(named) if isinstance(named, str) and named else (EngineModelFacts(), [])
-    if given is None:
+    workload, faults = read_fields(EngineWorkload, {name: value for name, value in data.items() if name not in FACTS}, WHERE)
+    model = data.get("model")
+    facts, unknown = model_facts(model) if isinstance(model, str) and model else (EngineModelFacts(), [])
+    if workload is None:
         return None, facts, [*faults, *unknown]
-    room = given.max_model_len or facts.max_len
-    if given.workload == "random" and 0 < room < given.longest:
-        rule = f"a request needs up to {given.longest} tokens (prefix, prompt and answer), but the engine takes {room}"
-        name = "max_model_len" if given.max_model_len else "input_tokens"
-        fix = f"Give smaller input_tokens and output_tokens{', or a larger max_model_len' if given.max_model_len else ''}"
-        unknown.append(Fault(where=WHERE, field=name, value=str(getattr(given, name)), rule=rule, fix=fix))
-    sends_text = {"sharegpt": given.workload == "sharegpt", "endpoint=chat": given.endpoint == "chat"}
-    sends_text[given.client] = given.client != "builtin"
+    room = workload.max_model_len or facts.max_len
+    if workload.workload == "random" and 0 < room < workload.longest:
+        rule = f"a request needs up to {workload.longest} tokens (prefix, prompt and answer), but the engine takes {room}"
+        name = "max_model_len" if workload.max_model_len else "input_tokens"
+        fix = f"Give smaller input_tokens and output_tokens{', or a larger max_model_len' if workload.max_model_len else ''}"
+        unknown.append(Fault(where=WHERE, field=name, value=str(getattr(workload, name)), rule=rule, fix=fix))
+    sends_text = {"sharegpt": workload.workload == "sharegpt", "endpoint=chat": workload.endpoint == "chat"}
+    sends_text[workload.client] = workload.client != "builtin"
     if not facts.tokenizer and (senders := [name for name, sends in sends_text.items() if sends]):
         rule = f"its folder holds no tokenizer, which {senders[0]} needs: it sends text"
-        unknown.append(Fault(where=WHERE, field="model", value=repr(given.model), rule=rule, fix="Copy the model's tokenizer.json there"))
-    return _with_absolute_paths(given), facts, [*faults, *unknown, *file_faults(given)]
+        fix = "Copy the model's tokenizer.json there"
+        unknown.append(Fault(where=WHERE, field="model", value=repr(workload.model), rule=rule, fix=fix))
+    return _with_absolute_paths(workload), facts, [*faults, *unknown, *file_faults(workload)]
 
 
-def _with_absolute_paths(given: EngineWorkload) -> EngineWorkload:
+def _with_absolute_paths(workload: EngineWorkload) -> EngineWorkload:
     """With absolute paths, because engines and clients run in the folders of their trials; a command in one word is split."""
-    engine = [str(word) for word in given.engine_command]
+    engine = [str(word) for word in workload.engine_command]
     engine = shlex.split(engine[0]) if len(engine) == 1 else engine
     changed = {
-        "model": absolute(given.model),
-        "draft_model": absolute(given.draft_model),
-        "file": str(Path(given.file).expanduser().absolute()) if given.file else "",
+        "model": absolute(workload.model),
+        "draft_model": absolute(workload.draft_model),
+        "file": str(Path(workload.file).expanduser().absolute()) if workload.file else "",
         "engine_command": [absolute(word) if "/" in word else word for word in engine],
-        "client_command": tuple(absolute(word) if "/" in word else word for word in given.client_command),
+        "client_command": tuple(absolute(word) if "/" in word else word for word in workload.client_command),
     }
-    return given.model_copy(update={name: value for name, value in changed.items() if value})
+    return workload.model_copy(update={name: value for name, value in changed.items() if value})
 
 
-def check_names(given: EngineWorkload, table: EngineTable, knobs: Collection[str]) -> list[Fault]:
+def check_names(workload: EngineWorkload, table: EngineTable, knobs: Collection[str]) -> list[Fault]:
     """What is wrong with the names of knobs and settings, which depend on the engine's version, the model and the machine."""
     faults = [
         Fault(where=WHERE, field="free", value=shown(name), rule="there is no such knob", fix=suggestion(str(name), knobs))
-        for name in given.free
+        for name in workload.free
         if name not in knobs and name != ALL
     ]
     carried = {table.knobs[name].setting for name in knobs}
-    for name in map(plain, given.engine_args):
+    for name in map(plain, workload.engine_args):
         if name in carried:
             fix = f"Pin it: --set {name}=..." if name in knobs else "Pin its knobs"
             faults.append(Fault(where=WHERE, field=f"engine_args.{name}", rule="is a knob", fix=fix))

@@ -65,7 +65,7 @@ class Reply:
     def gaps_s(self) -> list[float]:
         return [later - earlier for earlier, later in pairwise(self.times_s)]
 
-    def keeps(self, limits: Sequence[Limit]) -> bool:
+    def is_within(self, limits: Sequence[Limit]) -> bool:
         """Whether this one request keeps the limits on latencies.
 
         A limit on any statistic of ttft, tpot or e2el bounds the request's own value; one on a percentile of itl, that of its own gaps.
@@ -118,7 +118,7 @@ def summary(answers: Sequence[Reply], duration_s: float, limits: Sequence[Limit]
         "output_tokens": float(produced),
     }
     if limits:
-        metrics["goodput"] = sum(answer.keeps(limits) for answer in done) / duration_s
+        metrics["goodput"] = sum(answer.is_within(limits) for answer in done) / duration_s
     return {**metrics, **latencies(done)}
 
 

@@ -62,8 +62,8 @@ class RateProbe:
         return summary([*self.ended, *failed], self.count_s, limits) | first
 
     def to_json(self) -> dict[str, object]:
-        shown = {name: value for name, value in vars(self).items() if name not in ("metrics", "counted", "ended")}
-        return {**shown, "tightness": self.tightness if math.isfinite(self.tightness) else None}
+        data = {name: value for name, value in vars(self).items() if name not in ("metrics", "counted", "ended")}
+        return {**data, "tightness": self.tightness if math.isfinite(self.tightness) else None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +146,7 @@ class CapacitySearch:
             low = self.low
             if low is None and (self._to_beat or rate <= LEAST_RATE or self._left_s() < 0):
                 return None
-            if low is not None and (self._close() or self._late(rate, low.rate)):
+            if low is not None and (self._is_close() or self._is_late(rate, low.rate)):
                 return await self._confirm(low.rate)
             rate = self._next(probe)
 
@@ -178,7 +178,7 @@ class CapacitySearch:
             low = self.low or low
         return low
 
-    def _late(self, rate: float, confirmed: float) -> bool:
+    def _is_late(self, rate: float, confirmed: float) -> bool:
         """Whether there is no time for another probe: a long one must follow it, unless the capacity may still lie far from the low end."""
         if self.high is None:
             return False
@@ -190,7 +190,7 @@ class CapacitySearch:
     def _left_s(self) -> float:
         return self._deadline_s - self._clock.span_s()
 
-    def _close(self) -> bool:
+    def _is_close(self) -> bool:
         low, high = self.low, self.high
         return low is not None and (low.tightness > CLOSE or (high is not None and high / low.rate - 1 < self._goal.precision))
 
@@ -219,7 +219,7 @@ class CapacitySearch:
     async def _probe(self, rate: float, window: ProbeWindow, *, confirm: bool = False) -> RateProbe:
         judge = _ProbeJudge(self._limits, rate, window, self._tokens, self._clock)
         begun_s = self._clock.span_s()
-        record = await self._measure(rate, window, judge.over)
+        record = await self._measure(rate, window, judge.is_over)
         probe = judge.verdict(record)
         probe.confirmed, probe.duration_s = confirm and probe.held, self._clock.span_s() - begun_s
         probe.counted, probe.count_s = judge.counted(record), window.count_s
@@ -247,7 +247,7 @@ class _ProbeJudge:
         self._now_s = math.inf
         self._waiting_half = self._waiting_end = -1
 
-    def over(self, record: LoadRecord) -> bool:
+    def is_over(self, record: LoadRecord) -> bool:
         """Whether nothing can change any more."""
         now_s = self._now_s = self._clock.span_s()
         age_s = now_s - record.begun_s

@@ -59,7 +59,7 @@ async def ask_fixed_prompts(client: Client, check: AnswerCheck, vocab_size: int)
 
 def _read(answer: Any, check: AnswerCheck) -> CheckedAnswer:
     try:
-        choice, made = answer["choices"][0], int(answer["usage"]["completion_tokens"])
+        choice, produced = answer["choices"][0], int(answer["usage"]["completion_tokens"])
         block, text = choice.get("logprobs") or {}, str(choice.get("text") or "")
         if "content" in block:  # as chat endpoints say it, and llama.cpp everywhere
             rows = list(block["content"] or ())
@@ -72,14 +72,14 @@ def _read(answer: Any, check: AnswerCheck) -> CheckedAnswer:
         top = list(block.get("top_logprobs") or ())
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as fault:
         raise WrongAnswer(f"the server's answer lacks {fault}") from fault
-    if made != check.output_tokens:
-        raise WrongAnswer(f"asked for {check.output_tokens} tokens, got {made}")
-    if check.logprobs and (len(tokens) != made or len(logprobs) != made):
-        raise WrongAnswer(f"{made} tokens, but log-probabilities of {len(logprobs)}")
+    if produced != check.output_tokens:
+        raise WrongAnswer(f"asked for {check.output_tokens} tokens, got {produced}")
+    if check.logprobs and (len(tokens) != produced or len(logprobs) != produced):
+        raise WrongAnswer(f"{produced} tokens, but log-probabilities of {len(logprobs)}")
     if not all(isinstance(value, (int, float)) and math.isfinite(value) for value in logprobs):
         raise WrongAnswer("the model's probabilities are not numbers")
     if check.readable and not text.strip("\ufffd \n"):
-        raise WrongAnswer(f"{made} tokens, but no readable text")
+        raise WrongAnswer(f"{produced} tokens, but no readable text")
     return {"text": text, "tokens": tokens, "logprobs": logprobs, "top": top}
 
 

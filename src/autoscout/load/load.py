@@ -157,9 +157,9 @@ def arrival_times(gaps_s: Iterator[float], requests: int, duration_s: float) -> 
 
     Without that the number of requests in a short time, and with it the rate, would differ by several percent from draw to draw.
     """
-    drawn = list(islice(gaps_s, requests))
-    scale = duration_s / max(sum(drawn), 1e-9)
-    return [0.0, *(scale * time_s for time_s in accumulate(drawn[:-1]))]
+    gaps = list(islice(gaps_s, requests))
+    scale = duration_s / max(sum(gaps), 1e-9)
+    return [0.0, *(scale * time_s for time_s in accumulate(gaps[:-1]))]
 
 
 @contextlib.contextmanager

@@ -120,7 +120,7 @@ class LoadMeasurement:
         def stop(record: LoadRecord) -> bool:
             return early.is_lost(record, repeats)
 
-        while not early.is_lost_after(repeats, load.repeats) and needs_another(repeats, load, CLOCK.span_s() - begun_s):
+        while not early.is_lost_after(repeats, load.repeats) and is_repeat_due(repeats, load, CLOCK.span_s() - begun_s):
             record = await self._repeat(len(repeats), stop)
             self._fail_if_wrong(record)
             late_s += record.late_s
@@ -244,14 +244,14 @@ class LoadMeasurement:
         return max(tokens, 1) / max(mean_tokens, 1.0) / max(record.ended_s - half_s, 0.1) * GUESS_SHARE
 
     def _mean_output(self) -> float:
-        some = [request.output_tokens for session in islice(self._source.sessions("mean"), 200) for request in session]
-        return sum(some) / len(some)
+        lengths = [request.output_tokens for session in islice(self._source.sessions("mean"), 200) for request in session]
+        return sum(lengths) / len(lengths)
 
     def _arrivals(self, rate: float, duration_s: float) -> list[float]:
         """When sessions begin, whose requests together come at `rate`."""
         sessions = rate / self._source.turns
-        drawn = gaps(self._plan.load, self._plan.seed, sessions, self._source.times_s())
-        return arrival_times(drawn, max(1, round(sessions * duration_s)), duration_s)
+        gaps_s = gaps(self._plan.load, self._plan.seed, sessions, self._source.times_s())
+        return arrival_times(gaps_s, max(1, round(sessions * duration_s)), duration_s)
 
     def _some(self, sessions: Iterator[Session], requests: int) -> list[Session]:
         return list(islice(sessions, max(1, requests // self._source.turns)))
@@ -312,7 +312,7 @@ def client_of(plan: TrialPlan, server: Server, endpoint: str, limit_s: float) ->
     return Client(server.port, plan.model, endpoint=endpoint, limit_s=limit_s, fields=plan.request, keep_alive=plan.keep_alive)
 
 
-def needs_another(repeats: Sequence[Mapping[str, float]], load: Load, spent_s: float) -> bool:
+def is_repeat_due(repeats: Sequence[Mapping[str, float]], load: Load, spent_s: float) -> bool:
     """Whether another repeat is worth its time."""
     if not repeats or 0 < load.enough_s < spent_s:
         return not repeats

@@ -55,19 +55,19 @@ def read(plan: TrialPlan, folder: Path) -> dict[str, float]:
     """
     program = PROGRAMS[plan.load.client]
     try:
-        found = program.read((folder / program.output).read_text(), plan.goal.limits)
+        metrics = program.read((folder / program.output).read_text(), plan.goal.limits)
     except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError) as error:
         raise Unreadable(f"{plan.load.client} left no result that can be read in {program.output}: {repr(error)[:300]}") from error
-    return {name: value for name, value in found.items() if math.isfinite(value)}
+    return {name: value for name, value in metrics.items() if math.isfinite(value)}
 
 
 def _given(**flags: object) -> list[str]:
     """Flags with values; those without one are left out."""
-    found: list[str] = []
+    words: list[str] = []
     for name, value in flags.items():
         if value not in (None, "", 0, 0.0):
-            found += [f"--{name.replace('_', '-')}", str(value)]
-    return found
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    return words
 
 
 def _vllm(plan: TrialPlan, port: int, requests: int) -> list[str]:
@@ -166,7 +166,7 @@ def _of_guidellm(text: str, limits: Sequence[Limit]) -> dict[str, float]:  # noq
     """Percentiles of itl are not told: its inter-token latency is the mean of each request, which is our tpot."""
     metrics = json.loads(text)["benchmarks"][0]["metrics"]
     totals = metrics["request_totals"]
-    found = {
+    result = {
         "output_throughput": metrics["output_tokens_per_second"]["successful"]["mean"],
         "total_token_throughput": metrics["tokens_per_second"]["successful"]["mean"],
         "request_throughput": metrics["requests_per_second"]["successful"]["mean"],
@@ -177,15 +177,15 @@ def _of_guidellm(text: str, limits: Sequence[Limit]) -> dict[str, float]:  # noq
     }
     names = {"ttft_ms": ("time_to_first_token_ms", 1), "tpot_ms": ("inter_token_latency_ms", 1), "e2el_ms": ("request_latency", 1000)}
     for latency, (name, unit) in names.items():
-        told = metrics[name]["successful"]
-        found |= {f"{statistic}_{latency}": unit * told[statistic] for statistic in ("mean", "median")}
-        found |= {f"{statistic}_{latency}": unit * told["percentiles"][statistic] for statistic in ("p50", "p90", "p95", "p99")}
-    return {name: float(value) for name, value in found.items()}
+        values = metrics[name]["successful"]
+        result |= {f"{statistic}_{latency}": unit * values[statistic] for statistic in ("mean", "median")}
+        result |= {f"{statistic}_{latency}": unit * values["percentiles"][statistic] for statistic in ("p50", "p90", "p95", "p99")}
+    return {name: float(value) for name, value in result.items()}
 
 
 def _of_aiperf(text: str, limits: Sequence[Limit]) -> dict[str, float]:  # noqa: ARG001 - it tells no requests to count
     data = json.loads(text)
-    found: dict[str, Any] = {
+    metrics: dict[str, Any] = {
         "output_throughput": data["output_token_throughput"]["avg"],
         "request_throughput": data["request_throughput"]["avg"],
         "completed": data["request_count"]["avg"],
@@ -193,13 +193,13 @@ def _of_aiperf(text: str, limits: Sequence[Limit]) -> dict[str, float]:  # noqa:
         "output_tokens": data["total_osl"]["avg"],
         "input_tokens": data["total_isl"]["avg"],
     }
-    found["total_token_throughput"] = found["output_throughput"] * (1 + found["input_tokens"] / max(1, found["output_tokens"]))
+    metrics["total_token_throughput"] = metrics["output_throughput"] * (1 + metrics["input_tokens"] / max(1, metrics["output_tokens"]))
     names = {"ttft": "time_to_first_token", "tpot": "inter_token_latency", "itl": "inter_chunk_latency", "e2el": "request_latency"}
     for latency, name in names.items():
-        told: Mapping[str, Any] = data.get(name) or {}
+        values: Mapping[str, Any] = data.get(name) or {}
         statistics = {"mean": "avg", "median": "p50", **{percentile: percentile for percentile in ("p50", "p90", "p95", "p99")}}
-        found |= {f"{ours}_{latency}_ms": told[theirs] for ours, theirs in statistics.items() if told.get(theirs) is not None}
-    return {name: float(value) for name, value in found.items()}
+        metrics |= {f"{ours}_{latency}_ms": values[theirs] for ours, theirs in statistics.items() if values.get(theirs) is not None}
+    return {name: float(value) for name, value in metrics.items()}
 
 
 PROGRAMS = {

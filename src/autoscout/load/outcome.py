@@ -73,8 +73,8 @@ def outcome(completed: Completed, signs: LogSigns = NO_SIGNS) -> Measurement:
 
 def _measured(result: Mapping[str, Any], completed: Completed, log: str) -> Measurement:
     metrics, bounds = _numbers(result.get("metrics")), _numbers(result.get("bounds", {}))
-    listed = result.get("samples", {})
-    rows = {str(name): _row(values) for name, values in listed.items()} if isinstance(listed, Mapping) else {"": None}
+    data = result.get("samples", {})
+    rows = {str(name): _row(values) for name, values in data.items()} if isinstance(data, Mapping) else {"": None}
     samples = {name: row for name, row in rows.items() if row is not None}
     if metrics is None or bounds is None or len(samples) < len(rows):
         return _failure(Status.WRONG_OUTPUT, "left a result whose metrics are not numbers", completed, log, result)
@@ -107,8 +107,8 @@ def _reported(result: Mapping[str, Any], stage: str, log: str, signs: LogSigns) 
         return _ended(stage, reason, code if isinstance(code, int) else 1, log, signs)
     if kind == "crashed" and matches(OOM_PATTERNS, text := f"{reason}\n{log}"):
         return _no_memory(stage), telling_line(OOM_PATTERNS, text)
-    known = {status.value for status in Status if status.failed}
-    return Status(kind) if kind in known else Status.CRASHED, reason or kind
+    failures = {status.value for status in Status if status.failed}
+    return Status(kind) if kind in failures else Status.CRASHED, reason or kind
 
 
 def _ended(stage: str, reason: str, code: int, log: str, signs: LogSigns) -> tuple[Status, str]:

@@ -211,7 +211,7 @@ class _RunningServer:
             self._server.wait_until_up(self._plan.ready, self._plan.start_limit_s)
         except BaseException as error:
             self._server.stop(self._plan.grace_s)
-            if isinstance(error, ServerEnded) and self._not_installed():
+            if isinstance(error, ServerEnded) and self._is_not_installed():
                 raise TrialFailed("start", "the server is not installed", NOT_FOUND) from error
             if isinstance(error, ServerEnded):
                 raise TrialFailed(
@@ -222,7 +222,7 @@ class _RunningServer:
             raise
         return self._server
 
-    def _not_installed(self) -> bool:
+    def _is_not_installed(self) -> bool:
         """Whether Python did not find the module that is the server."""
         module = next((word.partition(".")[0] for before, word in pairwise(self._serve) if before == "-m"), "")
         return bool(module) and re.search(rf"No module named '?{re.escape(module)}'?\)?$", log_text(self._log), re.MULTILINE) is not None

@@ -207,5 +207,5 @@ def test_metrics_follow_the_definitions() -> None:
 def test_goodput_with_a_limit_on_gaps() -> None:
     answer = Reply(4, 1, 0.0)
     answer.times_s, answer.ended_s = [0.1, 0.11, 0.12, 0.2], 0.2
-    assert answer.keeps([Limit.parse("p50_itl_ms<=20")])
-    assert not answer.keeps([Limit.parse("p99_itl_ms<=20")])
+    assert answer.is_within([Limit.parse("p50_itl_ms<=20")])
+    assert not answer.is_within([Limit.parse("p99_itl_ms<=20")])

@@ -15,7 +15,7 @@ from autoscout.core.launch import Completed, Launch
 from autoscout.core.task import Direction, Limit
 from autoscout.core.to_beat import ToBeat
 from autoscout.core.trial import SPENT, Status
-from autoscout.load.measure import needs_another
+from autoscout.load.measure import is_repeat_due
 from autoscout.load.outcome import outcome
 from autoscout.load.plan import COMMAND, LATENCIES, LOG, RESULT, STAGE, STATISTICS, Load, TrialPlan
 
@@ -260,14 +260,14 @@ def test_repeats_go_on_until_they_agree() -> None:
         return {"output_throughput": value}
 
     load = Load(repeats=3, enough_s=10.0)
-    assert needs_another([], load, 0.0)
-    assert needs_another([], load, 1000.0), "one at least, however long it took"
-    assert needs_another([sample(100)] * 2, load, 5.0)
-    assert not needs_another([sample(100)] * 2, load, 500.0), "a slow one is not repeated for hours"
-    assert not needs_another([sample(100)] * 3, load, 5.0)
-    assert needs_another([sample(100), sample(70), sample(100)], load, 5.0)
-    assert not needs_another([sample(100), sample(70)] * 3, load, 5.0), "twice as many at most"
-    assert not needs_another([sample(100)], Load(), 5.0)
+    assert is_repeat_due([], load, 0.0)
+    assert is_repeat_due([], load, 1000.0), "one at least, however long it took"
+    assert is_repeat_due([sample(100)] * 2, load, 5.0)
+    assert not is_repeat_due([sample(100)] * 2, load, 500.0), "a slow one is not repeated for hours"
+    assert not is_repeat_due([sample(100)] * 3, load, 5.0)
+    assert is_repeat_due([sample(100), sample(70), sample(100)], load, 5.0)
+    assert not is_repeat_due([sample(100), sample(70)] * 3, load, 5.0), "twice as many at most"
+    assert not is_repeat_due([sample(100)], Load(), 5.0)
 
 
 def test_repeats_are_samples(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ CHECK: Mapping[str, Any] = {"prompts": 6, "output_tokens": 1, "top": 40, "max_lo
 CHECK_TOKENS = 24  # of these prompts
 
 
-def hardware_of(given: Mapping[str, Any]) -> dict[str, Any]:
+def hardware_of(description: Mapping[str, Any]) -> dict[str, Any]:
     """The facts of this machine that decide which settings make sense, and those that were given in their place."""
     return {
         "cores": usable_cores(),
@@ -48,7 +48,7 @@ def hardware_of(given: Mapping[str, Any]) -> dict[str, Any]:
         "lockable_gb": round(lockable_gb(), 3),
         "pinnable": hasattr(os, "sched_getaffinity"),
         "numa_nodes": numa_nodes(),
-        **given,
+        **description,
     }
 
 
@@ -177,9 +177,9 @@ def _server(config: Config, workload: LlamaCppWorkload) -> dict[str, Any]:
     weights, folder = _weights(config, workload), cache_folder(workload.cache_dir)
     path = str(model_path(workload.model, workload.facts, weights, folder))
     settings = json.dumps({"model_path": path, **_settings(config, workload)}, sort_keys=True)
-    made = ("-m", PREPARE, workload.model, weights, str(folder), workload.facts.fingerprint)
+    arguments = ("-m", PREPARE, workload.model, weights, str(folder), workload.facts.fingerprint)
     return {
-        "prepare": (sys.executable, *made),
+        "prepare": (sys.executable, *arguments),
         "serve": (sys.executable, serve.__file__, settings, "--host", "127.0.0.1", "--port", "{port}"),
         "env": {"GGML_NO_BACKTRACE": "1", "LLAMA_API_KEY": "", **_environment(config)},
     }

@@ -163,9 +163,9 @@ def model_facts(model: str) -> GgufFacts:
     return RANDOM_MODELS[model].facts if model in RANDOM_MODELS else GgufFile(model).facts
 
 
-def cache_folder(given: str = "") -> Path:
+def cache_folder(folder: str = "") -> Path:
     """Folder of the files that are made."""
-    return cache.cache_folder("llamacpp", given)
+    return cache.cache_folder("llamacpp", folder)
 
 
 def model_path(model: str, facts: GgufFacts, weights: str, folder: Path) -> Path:
@@ -215,7 +215,7 @@ def convert(source: Path, weights: str, target: Path) -> None:
     writer.add_file_type(_FILE_TYPES[weights])
     block = gguf.GGML_QUANT_SIZES[kind][0]
     for tensor in reader.tensors:
-        if _keeps(tensor.name, tuple(map(int, tensor.shape)), block):
+        if _is_left_exact(tensor.name, tuple(map(int, tensor.shape)), block):
             writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
         else:
             exact = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
@@ -226,7 +226,7 @@ def convert(source: Path, weights: str, target: Path) -> None:
     writer.close()
 
 
-def _keeps(name: str, shape: tuple[int, ...], block: int) -> bool:
+def _is_left_exact(name: str, shape: tuple[int, ...], block: int) -> bool:
     return len(shape) < 2 or not name.endswith(".weight") or shape[0] % block != 0 or any(part in name for part in _EXACT)
 
 

@@ -101,8 +101,8 @@ def _memory(workload: LlamaCppWorkload, hardware: Mapping[str, Any], own: Mappin
 
 def _gpu(workload: LlamaCppWorkload, hardware: Mapping[str, Any], own: Mapping[str, Value]) -> Iterable[Knob]:
     layers = workload.facts.layers
-    some = sorted({layers * part // 4 for part in (1, 2, 3)} - {0, layers})
-    yield Choice("gpu_layers", ["auto", 0, *some, "all"], default=own.get("gpu_layers", "auto"), help="layers kept on the GPU")
+    parts = sorted({layers * part // 4 for part in (1, 2, 3)} - {0, layers})
+    yield Choice("gpu_layers", ["auto", 0, *parts, "all"], default=own.get("gpu_layers", "auto"), help="layers kept on the GPU")
     on = "gpu_layers != 0"
     yield Flag("kv_offload", default=bool(own.get("kv_offload", True)), when=on, help="KV cache on the GPU")
     yield Flag("op_offload", default=bool(own.get("op_offload", True)), help="large computations of CPU layers on the GPU")

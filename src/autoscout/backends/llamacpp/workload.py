@@ -112,8 +112,8 @@ def read_workload(data: Mapping[str, Any]) -> tuple[LlamaCppWorkload, list[Fault
     """The workload as it was given, the facts of its model, and all that is wrong with it."""
     repeated = [(old, new) for old, new in ALIASES.items() if {old, new} <= data.keys()]
     twice = [Fault(where=WHERE, field=old, rule=f"is the former name of {new}, which is there too") for old, new in repeated]
-    given = {ALIASES.get(name, name): value for name, value in data.items() if name not in DERIVED}
-    workload, faults = read_fields(LlamaCppWorkload, given, WHERE)
+    fields = {ALIASES.get(name, name): value for name, value in data.items() if name not in DERIVED}
+    workload, faults = read_fields(LlamaCppWorkload, fields, WHERE)
     workload = workload or LlamaCppWorkload()
     model, facts, unreadable = _model(workload.model)
     files = file_faults(workload)
@@ -154,7 +154,7 @@ def read_workload(data: Mapping[str, Any]) -> tuple[LlamaCppWorkload, list[Fault
 
 def suited(workload: LlamaCppWorkload, objective: Objective) -> LlamaCppWorkload:
     """The workload filled up to suit the model and the goal."""
-    named = workload.model_fields_set
+    fields = workload.model_fields_set
     is_capacity = objective.metric == "capacity_rps"
     if workload.is_closed and not is_capacity:
         workload = workload.model_copy(update={"concurrency": workload.concurrency or CLIENTS})
@@ -168,7 +168,7 @@ def suited(workload: LlamaCppWorkload, objective: Objective) -> LlamaCppWorkload
     if workload.is_closed and not is_capacity and not workload.requests:
         turns = workload.turns if workload.workload == "multi_turn" else 1
         workload = workload.model_copy(update={"requests": clients * turns * (1 if workload.is_large else 2)})
-    return workload.model_copy(update={name: value for name, value in usual.items() if name not in named})
+    return workload.model_copy(update={name: value for name, value in usual.items() if name not in fields})
 
 
 def _arrivals_s(workload: LlamaCppWorkload, kind: str) -> float:

@@ -53,11 +53,16 @@ async def ask_fixed_prompts(client: Client, check: AnswerCheck, vocab_size: int)
             if "not JSON compliant" in str(error):  # how an engine's web server says that a probability is not a number
                 raise WrongAnswer("the model's probabilities are not numbers") from error
             raise
-        answers.append(_read(answer, check))
+        answers.append(read_answer(answer, check))
     return answers
 
 
-def _read(answer: Any, check: AnswerCheck) -> CheckedAnswer:
+def read_answer(answer: Any, check: AnswerCheck) -> CheckedAnswer:
+    """What a reply to a fixed prompt says.
+
+    Raises:
+        WrongAnswer: no healthy model answers so.
+    """
     try:
         choice, produced = answer["choices"][0], int(answer["usage"]["completion_tokens"])
         block, text = choice.get("logprobs") or {}, str(choice.get("text") or "")

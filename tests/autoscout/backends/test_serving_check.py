@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from autoscout.load.check import WrongAnswer, _read, distance, divergence, judge, refuse_constant
+from autoscout.load.check import WrongAnswer, read_answer, distance, divergence, judge, refuse_constant
 from autoscout.load.plan import AnswerCheck
 
 
@@ -79,10 +79,10 @@ def llama_cpp(logprob: float | None, text: str = " a") -> dict[str, Any]:
 
 def test_log_probabilities_in_the_form_of_chats() -> None:
     check = AnswerCheck(output_tokens=1, readable=True)
-    assert _read(llama_cpp(-0.5), check) == {"text": " a", "tokens": ["7"], "logprobs": [-0.5], "top": [{"7": -0.5, "9": -2.0}]}
+    assert read_answer(llama_cpp(-0.5), check) == {"text": " a", "tokens": ["7"], "logprobs": [-0.5], "top": [{"7": -0.5, "9": -2.0}]}
     with pytest.raises(WrongAnswer, match="not numbers"):
-        _read(llama_cpp(None), check)
+        read_answer(llama_cpp(None), check)
     with pytest.raises(WrongAnswer, match="no readable text"):
-        _read(llama_cpp(-0.5, text="\ufffd "), check)
+        read_answer(llama_cpp(-0.5, text="\ufffd "), check)
     with pytest.raises(WrongAnswer, match="log-probabilities of 0"):
-        _read({"choices": [{"text": "a", "logprobs": None}], "usage": {"completion_tokens": 1}}, check)
+        read_answer({"choices": [{"text": "a", "logprobs": None}], "usage": {"completion_tokens": 1}}, check)

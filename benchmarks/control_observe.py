@@ -1,7 +1,7 @@
 """The controller observing a replayed trace: every predicted gain next to what the same change really gives.
 
     python -m benchmarks.control_observe --keep FILE --most-s 400 --json   # some cells; again until all are in FILE
-    python -m benchmarks.control_observe --keep FILE --json --write        # the rest, and docs/results/observe.md
+    python -m benchmarks.control_observe --keep FILE --json --write        # the rest, and docs/autosched/results/observe.md
     python -m benchmarks.control_observe --cells philly:39:1.2 --hours 12 --json
 
 A cell is a trace, a day and a load: the cluster has so many nodes that the GPU time of the jobs that arrive in the week from that day on
@@ -42,10 +42,10 @@ from autoscout.sched.workload.synthetic import Recipe, generate
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared" / "traces"
-PAGE = ROOT / "docs" / "results" / "observe.md"
+PAGE = ROOT / "docs" / "autosched" / "results" / "observe.md"
 FILES = {"philly": "philly_2017.csv.gz", "venus": "helios_venus_2020-09.csv.gz"}
 CELLS = "philly:25:1,philly:32:1.2,philly:39:1.2,philly:53:1,philly:53:1.2,venus:8:1.2,venus:11:1,venus:11:1.2,venus:14:1,venus:14:1.2"
-"""Weeks with something to gain (docs/results/autosched.md), and some with less."""
+"""Weeks with something to gain (docs/autosched/results/autosched.md), and some with less."""
 HOUR_S, DAY_S = 3_600.0, 86_400.0
 EVERY_H = 6.0
 Row = dict[str, Any]

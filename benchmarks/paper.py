@@ -33,7 +33,7 @@ from benchmarks.assisted import Assistance
 from benchmarks.search import machine
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "results" / "paper.md"
+PAGE = ROOT / "docs" / "lab" / "results" / "paper.md"
 NEAR = 0.05
 """How near the optimum counts as found."""
 MINE, UNTOLD = "hybrid", "hybrid, no simulator"
@@ -314,7 +314,7 @@ def _measured(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def as_page(found: Mapping[str, Any], text: str, asked: argparse.Namespace) -> str:
-    """`docs/results/paper.md`."""
+    """`docs/lab/results/paper.md`."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
     budgets = ", ".join(f"{profiles} in {space}" for space, profiles in BUDGETS.items())
     return f"""# The AutoScout paper's evaluation, simulated
@@ -363,7 +363,7 @@ _ACCOUNT = """## How this differs from the paper
 - Megatron's defaults are a rule that we wrote down; the paper says "expert-recommended" only.
 - The paper's Metis is Samsung's program with profiles of every layer. Ours is a planner after its published method with nominal rates.
 - Serving (Figure 7) is a small space of batching knobs on the eight A100 at 16 requests per second, latency of a request per generated
-  token. Nobody has a simulator there. [Studies of vLLM](../guides/vllm.md) measure such servers for real.
+  token. Nobody has a simulator there. [Studies of vLLM](../../guides/vllm.md) measure such servers for real.
 """
 
 
@@ -376,7 +376,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--runs", default="", help="folder that keeps tables and runs, of one commit")
     parser.add_argument("--quick", action="store_true", help="one small space, two seeds")
     parser.add_argument("--json", action="store_true", help="one JSON object on the last line")
-    parser.add_argument("--write", action="store_true", help="write docs/results/paper.md")
+    parser.add_argument("--write", action="store_true", help="write docs/lab/results/paper.md")
     return parser.parse_args()
 
 

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready-test $(VENV)-adapters/.ready $(VENV)-openbox/.ready
 SET_UP := pyproject.toml scripts/setup scripts/constraints.txt
 
-.PHONY: help tune test test-training test-vllm check docs fast soak bench clean environments
+.PHONY: help tune test test-autoscout test-autosched test-lab test-training test-vllm check docs fast soak bench clean environments
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
@@ -44,6 +44,15 @@ test: ## everything CI runs: lint, types, import contract, all tests
 	scripts/check $(VENV)
 	scripts/test $(VENV)
 
+test-autoscout: $(VENV)/.ready-test ## the tests of one house: the tuner
+	scripts/test $(VENV) tests/autoscout
+
+test-autosched: $(VENV)/.ready-test ## the scheduler house
+	scripts/test $(VENV) tests/autosched
+
+test-lab: $(VENV)/.ready-test ## the laboratory
+	scripts/test $(VENV) tests/lab
+
 check: $(VENV)/.ready-test ## lint, types, import contract, sizes, structure
 	scripts/check $(VENV)
 
@@ -54,7 +63,7 @@ fast: $(VENV)/.ready-test ## the tests that take seconds
 	$(BIN)/pytest -q -n auto --dist worksteal -m "not slow and not adapters and not training and not soak"
 
 test-training: $(VENV)-training/.ready ## real runs of DeepSpeed, megatron-core and fine-tuning, in an environment of their own
-	OMP_NUM_THREADS=1 $(VENV)-training/bin/python -m pytest -q -n 0 -m training tests/backends/test_training_extras.py tests/backends/test_megatron_core.py
+	OMP_NUM_THREADS=1 $(VENV)-training/bin/python -m pytest -q -n 0 -m training tests/autoscout/backends/test_training_extras.py tests/autoscout/backends/test_megatron_core.py
 
 $(VENV)-vllm/.ready: scripts/setup-vllm # 4.4 GB, and minutes
 	PYTHON=$(PYTHON) scripts/setup-vllm $(VENV)-vllm
@@ -67,7 +76,7 @@ $(VENV)-clients/.ready: Makefile # load generators of others, 2.1 GB
 
 test-vllm: $(VENV)/.ready-test $(VENV)-vllm/.ready $(VENV)-clients/.ready ## tune real vLLM on the CPU; ask engines' own parsers and clients
 	AUTOSCOUT_VLLM_PYTHON=$(CURDIR)/$(VENV)-vllm/bin/python AUTOSCOUT_WHEELS=$(CURDIR)/$(VENV)-vllm/wheels \
-	  AUTOSCOUT_CLIENTS=$(CURDIR)/$(VENV)-clients/bin $(BIN)/python -m pytest -q -n 0 -m engines tests/backends
+	  AUTOSCOUT_CLIENTS=$(CURDIR)/$(VENV)-clients/bin $(BIN)/python -m pytest -q -n 0 -m engines tests/autoscout/backends
 
 soak: $(READY) ## the tests that take many minutes or hours: long fuzzing, every adapter on every space
 	scripts/soak $(VENV)

@@ -246,7 +246,7 @@ def answers(job: Job, folder: Path) -> Answers:
 
 
 def write(folder: Path, job: Job) -> dict[str, Any]:
-    """Write a job as a table that `autoscout.bench` reads, unless the folder has it already; what is worth knowing of it."""
+    """Write a job as a table that `autoscout_lab.bench` reads, unless the folder has it already; what is worth knowing of it."""
     kept = folder / "about.json"
     if not kept.is_file():
         folder.mkdir(parents=True, exist_ok=True)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from autoscout.analysis.price import foremost
 from autoscout.core.origin import Phase
 from autoscout.core.trial import Trial
-from autoscout.report.price import foremost
 from autoscout.study.assemble import Quiet, look, run
 from autoscout.study.campaign import Campaign
 from autoscout.study.folder import Folder

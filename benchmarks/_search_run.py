@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from autoscout.bench import find_tables, load_table
 from autoscout.core import plugins
 from autoscout.core.trial import Trial
 from autoscout.space import Space
+from autoscout_lab.bench import find_tables, load_table
 
 CLOSE = 0.05
 """Share of the optimum that counts as having found it."""

@@ -10,8 +10,8 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from autoscout.bench import Entry, Race, find_tables, load_table, run_race, score
-from autoscout.bench.page import as_text
+from autoscout_lab.bench import Entry, Race, find_tables, load_table, run_race, score
+from autoscout_lab.bench.page import as_text
 from benchmarks.assisted import Assistance
 from benchmarks.synthetic import SPACES, write
 

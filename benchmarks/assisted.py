@@ -12,9 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autoscout.bench.replay import Replay, Run
-from autoscout.bench.simulated import Simulated
-from autoscout.bench.table import Table
 from autoscout.core.clock import cpu_s
 from autoscout.core.origin import By, Origin
 from autoscout.core.protocols import Evaluator, Searcher
@@ -23,6 +20,9 @@ from autoscout.core.trial import Fidelity, Measurement, Proposal, Trial
 from autoscout.evaluate.adaptive import AdaptiveEvaluator
 from autoscout.evaluate.ensemble import EnsembleEvaluator, EnsembleOptions
 from autoscout.evaluate.noisy import NoisyEvaluator, NoisyOptions
+from autoscout_lab.bench.replay import Replay, Run
+from autoscout_lab.bench.simulated import Simulated
+from autoscout_lab.bench.table import Table
 
 TRAINED = 60
 """Rows that regressions are trained on beforehand."""

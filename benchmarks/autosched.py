@@ -26,19 +26,19 @@ from typing import Any
 
 import numpy as np
 
-from autoscout.sched.cluster import Cluster
-from autoscout.sched.generate.arrivals import DAY_S, WEEK_S, Generator
-from autoscout.sched.generate.errors import table as generator_table
-from autoscout.sched.predict.accuracy import accuracy
-from autoscout.sched.readers import read
-from autoscout.sched.schedulers.tiresias import Tiresias
-from autoscout.sched.session import Session
-from autoscout.sched.trace import Labels, Trace
-from autoscout.sched.tune.case import Case
-from autoscout.sched.tune.futures import Future, outcome
-from autoscout.sched.tune.loop import Course, Loop, Shared
-from autoscout.sched.tune.modes import MODES, Mode
-from autoscout.sched.workload.synthetic import Recipe, generate
+from autosched.arrivals.arrivals import DAY_S, WEEK_S, Generator
+from autosched.arrivals.errors import table as generator_table
+from autosched.arrivals.synthetic import Recipe, generate
+from autosched.predict.accuracy import accuracy
+from autosched.readers import read
+from autosched.schedulers.tiresias import Tiresias
+from autosched.sim.cluster import Cluster
+from autosched.sim.session import Session
+from autosched.sim.trace import Labels, Trace
+from autosched.tune.case import Case
+from autosched.tune.futures import Future, outcome
+from autosched.tune.loop import Course, Loop, Shared
+from autosched.tune.modes import MODES, Mode
 from benchmarks._autosched_page import HOURLY, commit, page
 
 ROOT = Path(__file__).resolve().parents[1]

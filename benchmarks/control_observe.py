@@ -29,16 +29,16 @@ from typing import Any
 
 import numpy as np
 
-from autoscout.control.controller import Controller
-from autoscout.control.decide import MODEL_ERROR, SURE, Judged, interval
-from autoscout.control.live.replay import Replay
-from autoscout.control.settings import build_settings
+from autosched.arrivals.synthetic import Recipe, generate
+from autosched.control.controller import Controller
+from autosched.control.decide import MODEL_ERROR, SURE, Judged, interval
+from autosched.control.settings import build_settings
+from autosched.live.replay import Replay
+from autosched.readers import read
+from autosched.sim.export import trace_columns, write_table
+from autosched.sim.trace import Labels, Trace
+from autosched.tune.futures import Builder, Future, outcome
 from autoscout.core.config import Config
-from autoscout.sched.export import trace_columns, write_table
-from autoscout.sched.readers import read
-from autoscout.sched.trace import Labels, Trace
-from autoscout.sched.tune.futures import Builder, Future, outcome
-from autoscout.sched.workload.synthetic import Recipe, generate
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared" / "traces"

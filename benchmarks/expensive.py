@@ -27,8 +27,8 @@ from statistics import fmean
 
 import numpy as np
 
+from autoscout.analysis.verdict import decide
 from autoscout.backends.virtual import VirtualBackend
-from autoscout.bench.tables import Source, load_table
 from autoscout.core import plugins
 from autoscout.core.clock import VirtualClock
 from autoscout.core.config import Config
@@ -37,12 +37,12 @@ from autoscout.core.seeds import stream
 from autoscout.core.task import Budget, Direction, Task
 from autoscout.core.to_beat import ToBeat
 from autoscout.core.trial import Measurement, Proposal, Status, Trial
-from autoscout.report.verdict import decide
 from autoscout.simulators.serving import ServingModel
 from autoscout.space import Choice, Flag, Space
 from autoscout.space.encode import Floats
 from autoscout.study.final import Finals
 from autoscout.study.study import Study
+from autoscout_lab.bench.tables import Source, load_table
 
 HERE = Path(__file__).parent
 RECORDED = HERE / "tables"

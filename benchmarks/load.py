@@ -19,13 +19,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from autoscout.backends._shared.server import Server
-from autoscout.backends._shared.serving.answers import summary
-from autoscout.backends._shared.serving.client import Client
-from autoscout.backends._shared.serving.load import Loader, arrival_times
-from autoscout.backends._shared.serving.plan import Load
-from autoscout.backends._shared.serving.workload import Workload, gaps
 from autoscout.core.clock import RealClock, cpu_s
+from autoscout.load.answers import summary
+from autoscout.load.client import Client
+from autoscout.load.load import Loader, arrival_times
+from autoscout.load.plan import Load
+from autoscout.load.server import Server
+from autoscout.load.workload import Workload, gaps
 
 RESULT = Path("docs/lab/results/load.md")
 OUTPUT_TOKENS = 32

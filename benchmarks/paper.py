@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autoscout.bench import Entry, Race, Run, find_tables, run_race
-from autoscout.bench.simulated import Simulated
+from autoscout_lab.bench import Entry, Race, Run, find_tables, run_race
+from autoscout_lab.bench.simulated import Simulated
 from benchmarks._paper_cluster import GLOBAL_BATCH, GPUS, MODELS, OPTIONS, SEQUENCE, jobs, write
 from benchmarks._paper_measured import mixed_agreement
 from benchmarks._paper_serving import TITLE, write_serving

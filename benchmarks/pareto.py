@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 
 from autoscout.backends.virtual import VirtualBackend
-from autoscout.bench.tables import find_tables, load_table
 from autoscout.common.front import Floats, hypervolume, on_front
 from autoscout.common.stats import standard_error, student_quantile
 from autoscout.core import plugins
@@ -35,6 +34,7 @@ from autoscout.core.trial import Measurement, Proposal, Status, Trial
 from autoscout.evaluate.virtual import VirtualEvaluator, VirtualOptions
 from autoscout.simulators.serving import ServingModel
 from autoscout.space import Space
+from autoscout_lab.bench.tables import find_tables, load_table
 
 SEEDS, TRIALS, NOISE, SURPRISE = 20, 40, 0.02, 0.02
 MARKS = (10, 20, 40)

@@ -29,20 +29,20 @@ from typing import NamedTuple
 
 import numpy as np
 
+from autosched.arrivals.synthetic import Recipe, generate
+from autosched.schedulers.fifo import FIFO
+from autosched.schedulers.sjf import SJF
+from autosched.schedulers.themis import Themis
+from autosched.schedulers.tiresias import Tiresias
+from autosched.sim.cluster import Cluster
+from autosched.sim.engine import Run, simulate
+from autosched.sim.result import Result
+from autosched.sim.snapshot import Snapshot
+from autosched.sim.stream import stream
+from autosched.sim.trace import Trace
 from autoscout.core import plugins
-from autoscout.sched.cluster import Cluster
-from autoscout.sched.engine import Run, simulate
-from autoscout.sched.reference.symbiotic import SymbioticFIFO, SymbioticSRTF, SymbioticTiresias
-from autoscout.sched.reference.titan import TitanThemis
-from autoscout.sched.result import Result
-from autoscout.sched.schedulers.fifo import FIFO
-from autoscout.sched.schedulers.sjf import SJF
-from autoscout.sched.schedulers.themis import Themis
-from autoscout.sched.schedulers.tiresias import Tiresias
-from autoscout.sched.snapshot import Snapshot
-from autoscout.sched.stream import stream
-from autoscout.sched.trace import Trace
-from autoscout.sched.workload.synthetic import Recipe, generate
+from autoscout_lab.reference.symbiotic import SymbioticFIFO, SymbioticSRTF, SymbioticTiresias
+from autoscout_lab.reference.titan import TitanThemis
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "sched"))
@@ -248,7 +248,7 @@ On Venus many jobs are submitted in the same second, and which of them comes fir
 order from a log that was not published; `tests/golden/sched/venus_ties.npz` holds, for each policy, an order under which every
 start and end agrees. The orders were searched for, so they show that the outcomes can be explained, not that they are predicted.
 With simultaneous jobs by number, as in the published file, the equal starts are: FIFO 19,354, SJF 23,394, QSSF 22,502, SRTF 23,664,
-Tiresias 23,416 (`tests/sched/test_golden.py`).
+Tiresias 23,416 (`tests/autosched/sim/test_golden.py`).
 """
 
 

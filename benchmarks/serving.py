@@ -16,12 +16,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from autoscout.common.boosting import BoostedTrees, TreeOptions
 from autoscout.common.stats import mape, spread_of
 from autoscout.simulators.serving.calibration import models_left_out, serving_calibration
 from autoscout.simulators.serving.model import ServingModel
 from autoscout.simulators.serving.step import running_requests, token_interval_s
 from autoscout.simulators.serving.tables import ServingTable, read_serving_table
+from autoscout_lab.boosting import BoostedTrees, TreeOptions
 from benchmarks._experiments import experiment_metrics
 from benchmarks._left_out import full_load_rows, serving_scores, to_json
 from benchmarks._simulator_tables import GROUND_TRUTH, experiments, families, serving_sample

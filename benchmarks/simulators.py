@@ -20,17 +20,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
-from autoscout.common.boosting import BoostedTrees, TreeOptions
 from autoscout.common.stats import folds, grouped, kendall, mape
 from autoscout.core.config import Config
 from autoscout.core.task import Objective, Task
-from autoscout.simulators._shared.regression import least_squares
+from autoscout.learning.regression import least_squares
 from autoscout.simulators.training.calibrate import calibrate, fit_constants
 from autoscout.simulators.training.calibration import features, training_calibration
 from autoscout.simulators.training.memory import MemoryConstants, spare_room, step_memory
 from autoscout.simulators.training.model import TrainingModel
 from autoscout.simulators.training.step import step_time
 from autoscout.simulators.training.tables import TrainingTable
+from autoscout_lab.boosting import BoostedTrees, TreeOptions
 from benchmarks._left_out import layouts_of, serving_scores, to_json, training_scores
 from benchmarks._simulator_tables import (
     GROUND_TRUTH,

@@ -29,14 +29,14 @@ from typing import Any
 
 import numpy as np
 
+from autosched.arrivals.synthetic import Recipe, generate
+from autosched.control.controller import Controller
+from autosched.control.settings import build_settings
+from autosched.events import events_of_trace
+from autosched.live.slurm import Slurm
+from autosched.sim.plot import page
+from autosched.sim.trace import Trace
 from autoscout.common.draw import Line, chart
-from autoscout.control.controller import Controller
-from autoscout.control.events import events_of_trace
-from autoscout.control.live.slurm import Slurm
-from autoscout.control.settings import build_settings
-from autoscout.sched.plot import page
-from autoscout.sched.trace import Trace
-from autoscout.sched.workload.synthetic import Recipe, generate
 from autoscout.testing.slurm import SlurmCluster
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -26,7 +26,7 @@ from rich.table import Table
 from autoscout.core.clock import RealClock
 from autoscout.core.config import Config
 from autoscout.space import Space
-from autoscout.space.interchange import write_configspace
+from autoscout_lab.configspace import write_configspace
 from benchmarks._space_cases import CASES, Case
 
 CLOCK = RealClock()

@@ -21,8 +21,6 @@ from typing import Any
 import numpy as np
 
 from autoscout.backends.virtual import VirtualBackend
-from autoscout.bench import Table, find_tables, load_table
-from autoscout.bench.replay import Replay
 from autoscout.core.config import Config
 from autoscout.core.history import ALIKE, Past, recall
 from autoscout.core.origin import By, Origin
@@ -37,6 +35,8 @@ from autoscout.search.hybrid_paper.searcher import HybridPaperOptions, HybridPap
 from autoscout.simulators.training.model import TrainingModel
 from autoscout.space import Space
 from autoscout.store.memory import MemoryStore
+from autoscout_lab.bench import Table, find_tables, load_table
+from autoscout_lab.bench.replay import Replay
 from benchmarks._simulator_tables import TABLES
 
 BUDGET, NEAR, DRAWN = 40, 0.10, 1500

@@ -15,26 +15,28 @@ from typing import Any
 import numpy as np
 
 import autoscout
+from autosched.arrivals.synthetic import Recipe, generate
+from autosched.control.controller import Controller
+from autosched.control.overview import overview
+from autosched.control.settings import build_settings
+from autosched.live.replay import Replay
+from autosched.schedulers.tiresias import Tiresias
+from autosched.sim.cluster import Cluster
+from autosched.sim.engine import simulate
+from autosched.sim.series import timeline
+from autosched.sim.simulation import Simulation
+from autosched.web.cluster_plots import gains_plot, settings_plot
+from autoscout.analysis.predicted import PredictedTrial, Predictions
 from autoscout.common.draw import HEIGHT, WIDTH, Scale, box, chart, label, line, picture
 from autoscout.common.markup import Markup, join, tag
-from autoscout.control.controller import Controller
-from autoscout.control.live.replay import Replay
-from autoscout.control.overview import overview
-from autoscout.control.settings import build_settings
 from autoscout.core.config import Config
 from autoscout.core.task import Objective, Task
 from autoscout.core.trial import Measurement, Proposal, Status, Trial
 from autoscout.estimate.search import estimate
+from autoscout.learning.answers import Told
 from autoscout.report.breakdown import PART_NAMES
 from autoscout.report.plots import convergence, intervals
-from autoscout.report.predicted import PredictedTrial, Predictions, predicted_plot
-from autoscout.sched.cluster import Cluster
-from autoscout.sched.engine import simulate
-from autoscout.sched.schedulers.tiresias import Tiresias
-from autoscout.sched.series import timeline
-from autoscout.sched.simulation import Simulation
-from autoscout.sched.workload.synthetic import Recipe, generate
-from autoscout.search._shared.history import Told
+from autoscout.report.predicted import predicted_plot
 from autoscout.search.hybrid import tuning
 from autoscout.search.hybrid.failures import weighed
 from autoscout.search.hybrid.options import HybridOptions
@@ -45,7 +47,6 @@ from autoscout.search.hybrid.warm import Belief
 from autoscout.space import Grid, Space
 from autoscout.space.encode import Encoder
 from autoscout.study.final import Finals
-from autoscout.web.cluster_plots import gains_plot, settings_plot
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 STYLE = """

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent / "src"
-PROTO = "autoscout/control/service/v1/control.proto"
+PROTO = "autosched/service/v1/control.proto"
 CHECKS = (
     r"from google\.protobuf import runtime_version as _runtime_version\n",
     r"_runtime_version\.ValidateProtobufRuntimeVersion\([^)]*\)\n",

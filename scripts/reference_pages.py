@@ -10,12 +10,12 @@ import types
 from typing import Any
 
 import autoscout
+from autosched.control.ledger import STATES
+from autoscout.analysis.verdict import Verdict
 from autoscout.common.fields import natural_direction
-from autoscout.common.meanings import LATENCIES, MEANINGS, STATISTICS
-from autoscout.control.ledger import STATES
 from autoscout.core.origin import By, Phase
 from autoscout.core.trial import Fidelity, Status
-from autoscout.report.verdict import Verdict
+from autoscout.report.meanings import LATENCIES, MEANINGS, STATISTICS
 from autoscout.study.budget import Stop
 
 WRITTEN = "Written by `scripts/docs.py` from the code itself."

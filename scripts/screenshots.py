@@ -94,7 +94,7 @@ def main() -> int:
         replayed(Path(folder) / "cluster")
         with dashboard(str(Path(folder) / "cluster")) as (url, library):
             page = opened.new_page(viewport=SIZE)
-            page.goto(f"{url}/clusters/{library.clusters.entries()[0].key}")
+            page.goto(f"{url}/clusters/{library.all_followed()[0].key}")
             page.wait_for_selector("svg.gains")
             take(page, "dashboard-cluster")
     return 0

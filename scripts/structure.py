@@ -17,7 +17,13 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-PLUGIN_FOLDERS = ("backends", "search", "simulators", "execute", "store", "sched/schedulers")
+PACKAGES = ("autoscout", "autosched", "autoscout_lab")
+PLUGIN_FOLDERS = (
+    *(f"autoscout/{folder}" for folder in ("backends", "search", "simulators", "execute", "store")),
+    "autosched/schedulers",
+    "autoscout_lab/search",
+    "autoscout_lab/simulators",
+)
 GUIDE_WORDS = 1200
 PRIVATE_USERS = {
     "benchmarks/serving_side_by_side.py": "calls the estimator that simulators/aiconfigurator.py wraps, to time it next to ours",
@@ -49,7 +55,7 @@ Finding = tuple[str, int, str]
 def helpers_among_plugins(root: Path) -> Iterator[Finding]:
     """Modules with a leading underscore directly in a folder of plug-ins; `_shared/` is the one place for helpers."""
     for folder in PLUGIN_FOLDERS:
-        for path in sorted((root / "src/autoscout" / folder).glob("_*")):
+        for path in sorted((root / "src" / folder).glob("_*")):
             is_package = path.is_dir() and path.name not in ("_shared", "__pycache__")
             if is_package or (path.suffix == ".py" and path.name != "__init__.py"):
                 yield str(path.relative_to(root)), 1, "a helper among plug-ins: move it into its plug-in's package, _shared/ or common/"
@@ -63,15 +69,21 @@ def private_imports(root: Path) -> Iterator[Finding]:
         if where in PRIVATE_USERS:
             continue
         importer = _module(path, root) if where.startswith("src/") else ""
-        mirrored = ".".join(("autoscout", *path.relative_to(root).parts[1:-1])) if where.startswith("tests/") else ""
+        mirrored = _mirrored(path.relative_to(root)) if where.startswith("tests/") else ""
         for line, owner, name in _private_uses(ast.parse(path.read_text()), importer, packages):
-            tested = mirrored.count(".") and f"{owner}.".startswith(f"{mirrored}.")
+            tested = mirrored and f"{owner}.".startswith(f"{mirrored}.")
             if not tested and not f"{importer}.".startswith(f"{owner}."):
                 yield where, line, f"{name} belongs to {owner}: import a public name, or give it one"
 
 
+def _mirrored(path: Path) -> str:
+    """The package whose tests a folder holds: `tests/autoscout/search` those of it, `tests/lab` those of `autoscout_lab`."""
+    house, *rest = path.parts[1:-1] or ("",)
+    return ".".join(({"lab": "autoscout_lab"}.get(house, house), *rest))
+
+
 def _private_uses(tree: ast.Module, importer: str, packages: set[str]) -> Iterator[tuple[int, str, str]]:
-    """(line, package that contains the name, full name) of every underscore name of autoscout that is used."""
+    """(line, package that contains the name, full name) of every underscore name of our packages that is used."""
     modules: dict[str, str] = {}  # local name -> module it stands for
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -93,9 +105,9 @@ def _private_uses(tree: ast.Module, importer: str, packages: set[str]) -> Iterat
 
 
 def _owned(line: int, name: str, packages: set[str]) -> Iterator[tuple[int, str, str]]:
-    """The innermost package around each underscore part of a dotted name below `autoscout`."""
+    """The innermost package around each underscore part of a dotted name of ours."""
     parts = name.split(".")
-    if parts[0] != "autoscout":
+    if parts[0] not in PACKAGES:
         return
     for at, part in enumerate(parts):
         if part.startswith("_") and not part.endswith("__"):
@@ -121,8 +133,8 @@ def _dotted(node: ast.expr) -> str:
 
 
 def _is_module(name: str, packages: set[str]) -> bool:
-    """Whether a dotted name is a module of autoscout, and no class or object in one: those begin with a capital or sit deeper."""
-    return name.startswith("autoscout") and (name in packages or name.rpartition(".")[0] in packages) and name.split(".")[-1].islower()
+    """Whether a dotted name is a module of ours, and no class or object in one: those begin with a capital or sit deeper."""
+    return name.split(".")[0] in PACKAGES and (name in packages or name.rpartition(".")[0] in packages) and name.split(".")[-1].islower()
 
 
 def studies(root: Path) -> Iterator[Finding]:

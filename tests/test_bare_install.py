@@ -47,6 +47,9 @@ def test_the_core_alone_imports_quickly_and_tunes_a_program(bare: Path, tmp_path
     assert took_s < 0.3, f"import autoscout took {took_s:.3f} s beyond starting Python, at best of five"
     states = json.loads(run(bare, "autoscout", "doctor", "--json", where=tmp_path).stdout)["plugins"]
     assert {state["name"] for state in states if state["kind"] == "backend" and state["usable"]} >= {"command"}
+    named = {(state["kind"], state["name"]) for state in states}
+    assert {("searcher", name) for name in ("ax", "cherrypick", "metis", "openbox", "optuna-gp", "optuna-tpe", "smac", "udo")} <= named
+    assert {("simulator", "boosted"), ("simulator", "residual"), ("backend", "sched"), ("scheduler", "tiresias")} <= named
     refused = run(bare, "autoscout", "tune", "llamacpp", where=tmp_path)
     assert refused.returncode == 2, refused.stdout + refused.stderr
     assert "pip install 'autoscout[llamacpp]'" in refused.stderr

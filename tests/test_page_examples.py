@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from _blocks import DATA, LANGUAGES, ROOT, SHELL, Block, Step, blocks, pages
-from autoscout.control.settings import build_settings
+from autosched.control.settings import build_settings
 from autoscout.core.errors import PluginError
 from autoscout.space import read_space
 from autoscout.study.campaign import Campaign, build_campaign
@@ -26,7 +26,7 @@ from test_docs import flags
 
 sys.path.insert(0, str(Path(__file__).parent / "cli"))
 
-from cli_program import run
+from _cli_program import run
 
 PAGES = {str(page.relative_to(ROOT)): page for page in pages()}
 RUN = {name: page for name, page in PAGES.items() if any(not block.left_out and block.language != "text" for block in blocks(page))}

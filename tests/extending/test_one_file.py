@@ -14,21 +14,21 @@ import pytest
 from _package import ROOT, files, page
 
 TESTS = {
-    "backend": "tests/backends/test_conformance_backend.py",
-    "searcher": "tests/search/test_conformance_searcher.py",
-    "simulator": "tests/simulators/test_simulator_conformance.py",
-    "executor": "tests/execute/test_executor_conformance.py",
-    "store": "tests/store/test_store_conformance.py",
-    "scheduler": "tests/sched/test_conformance_scheduler.py",
+    "backend": "tests/autoscout/backends/test_conformance_backend.py",
+    "searcher": "tests/autoscout/search/test_conformance_searcher.py",
+    "simulator": "tests/autoscout/simulators/test_simulator_conformance.py",
+    "executor": "tests/autoscout/execute/test_executor_conformance.py",
+    "store": "tests/autoscout/store/test_store_conformance.py",
+    "scheduler": "tests/autosched/sim/test_conformance_scheduler.py",
 }
 """Kind of plug-in -> the tests that run over every one there is."""
 
 
 def names() -> dict[str, tuple[str, str]]:
-    """Kind -> (file below src/autoscout, name of the class) as its page says."""
+    """Kind -> (file below src, name of the class) as its page says."""
     found = {}
     for kind in TESTS:
-        told = re.search(r"`src/autoscout/(\S+?\.py)`,\s+with\s+`__all__ = \[\"(\w+)\"\]`", page(kind).read_text())
+        told = re.search(r"`src/(\S+?\.py)`,\s+with\s+`__all__ = \[\"(\w+)\"\]`", page(kind).read_text())
         assert told is not None, f"the page of the {kind} names the file"
         found[kind] = (told[1], told[2])
     return found
@@ -38,10 +38,10 @@ def names() -> dict[str, tuple[str, str]]:
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the source tree with one more file of each kind."""
     folder = tmp_path_factory.mktemp("source") / "src"
-    shutil.copytree(ROOT / "src" / "autoscout", folder / "autoscout", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "src", folder, ignore=shutil.ignore_patterns("__pycache__"))
     for kind, (path, name) in names().items():
         (code,) = (text for text in files(page(kind)).values() if f"class {name}" in text)
-        (folder / "autoscout" / path).write_text(f'{code}\n\n__all__ = ["{name}"]\n')
+        (folder / path).write_text(f'{code}\n\n__all__ = ["{name}"]\n')
     return folder
 
 

@@ -96,14 +96,14 @@ def read_hosts(path: Path) -> None:
 
 
 def read_t4(path: Path) -> None:
-    from autoscout.bench.tables import find_tables, load_table
+    from autoscout_lab.bench.tables import find_tables, load_table
 
     for source in find_tables(str(path)):
         load_table.__wrapped__(source)
 
 
 def read_manifest(path: Path) -> None:
-    from autoscout.bench.tables import find_tables, load_table
+    from autoscout_lab.bench.tables import find_tables, load_table
 
     folder = path.parent / "manifest"
     folder.mkdir(exist_ok=True)
@@ -122,7 +122,7 @@ def read_journal(path: Path) -> None:
 
 
 def read_trace(path: Path) -> None:
-    from autoscout.sched.source import load_trace
+    from autosched.source import load_trace
 
     for drop_bad in (False, True):
         try:
@@ -133,7 +133,7 @@ def read_trace(path: Path) -> None:
 
 
 def read_pai(path: Path) -> None:
-    from autoscout.sched.source import load_trace
+    from autosched.source import load_trace
 
     folder = path.parent / "pai"
     folder.mkdir(exist_ok=True)
@@ -144,7 +144,7 @@ def read_pai(path: Path) -> None:
 
 
 def read_nodes(path: Path) -> None:
-    from autoscout.sched.cluster import Cluster
+    from autosched.sim.cluster import Cluster
 
     Cluster.read(path).table()
 
@@ -201,7 +201,7 @@ def read_model_fields(path: Path) -> None:
 
 
 def read_flags(path: Path) -> None:
-    from autoscout.cli._options import settings
+    from autoscout.cli.options import settings
 
     settings(_text(path).splitlines(), "--workload")
 
@@ -274,9 +274,9 @@ def read_serving_csv(path: Path) -> None:
 
 
 def read_gpu_text(path: Path) -> None:
+    from autosched.sim.cluster import Cluster
+    from autosched.source import load_trace
     from autoscout.catalog.gpus import cluster
-    from autoscout.sched.cluster import Cluster
-    from autoscout.sched.source import load_trace
 
     text = _text(path)
     for read in (cluster, lambda given: Cluster.parse(given).table(), lambda given: load_trace(f"synthetic:{given}")):
@@ -287,27 +287,27 @@ def read_gpu_text(path: Path) -> None:
 
 
 def read_requests(path: Path) -> None:
-    from autoscout.backends._shared.serving.workload import read_trace
+    from autoscout.load.workload import read_trace
 
     read_trace(path)
 
 
 def read_conversations(path: Path) -> None:
-    from autoscout.backends._shared.serving.workload import read_talks
+    from autoscout.load.workload import read_talks
 
     read_talks(path)
 
 
 def read_plan(path: Path) -> None:
-    from autoscout.backends._shared.serving.plan import Plan
+    from autoscout.load.plan import Plan
 
     Plan.read(path).text()
 
 
 def read_client_result(path: Path) -> None:
     """What programs that produce load leave: each reads every form."""
-    from autoscout.backends._shared.serving.others import PROGRAMS, Unreadable, read
-    from autoscout.backends._shared.serving.plan import Plan
+    from autoscout.load.others import PROGRAMS, Unreadable, read
+    from autoscout.load.plan import Plan
 
     for client, program in PROGRAMS.items():
         place = path.parent / program.output
@@ -321,10 +321,10 @@ def read_client_result(path: Path) -> None:
 
 def read_trial_results(path: Path) -> None:
     """What the programs of a trial leave; whatever it is, it becomes a measurement."""
-    from autoscout.backends._shared.serving import outcome as serving
-    from autoscout.backends._shared.serving import plan
-    from autoscout.backends._shared.training import outcome as training
     from autoscout.core.launch import Completed
+    from autoscout.load import outcome as serving
+    from autoscout.load import plan
+    from autoscout.training import outcome as training
 
     text = _text(path)
     for code in (0, 1):
@@ -335,9 +335,9 @@ def read_trial_results(path: Path) -> None:
 
 
 def read_engine_workload(path: Path) -> None:
-    from autoscout.backends._shared.engine.workload import read_workload
     from autoscout.common.document import load
     from autoscout.core.errors import ConfigError
+    from autoscout.engines.workload import read_workload
 
     given = load(path).value
     if isinstance(given, dict):
@@ -423,7 +423,7 @@ def _gguf_bytes() -> bytes:
 
 def _configspaces() -> list[bytes]:
     from autoscout.space import read_space
-    from autoscout.space.interchange import write_configspace
+    from autoscout_lab.configspace import write_configspace
 
     with tempfile.TemporaryDirectory() as folder:
         write_configspace(read_space(SPACE), Path(folder, "a.json"))

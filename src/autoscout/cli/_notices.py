@@ -9,7 +9,7 @@ from autoscout.core.log import NOTICES
 
 class _Printed(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        from autoscout.cli import _options as options  # on use: `--version` need not pay for it
+        from autoscout.cli import options  # on use: `--version` need not pay for it
 
         options.errors.print(record.getMessage(), style="yellow", markup=False, highlight=False, soft_wrap=True)
 

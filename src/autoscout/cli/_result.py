@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from autoscout.cli import _options as options
+from autoscout.cli import options
 from autoscout.core.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, EXIT_OK, StoreError
 from autoscout.report.text import render
 from autoscout.study.budget import Stop

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from autoscout.cli import _options as options
+from autoscout.cli import options
 from autoscout.core.errors import ConfigError, Fault, PluginError
 from autoscout.study.folder import DEFAULT
 

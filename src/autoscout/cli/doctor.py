@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from autoscout import __version__
-from autoscout.cli import _options as options
+from autoscout.cli import options
 from autoscout.common.gpus import read_gpus
 from autoscout.common.leases import holder, lease_folder
 from autoscout.core import plugins
@@ -24,7 +24,7 @@ from autoscout.core import plugins
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False) -> None:
     """Say which plug-ins load and why others do not, and what this machine offers."""
     machine, gpus = _machine(), _gpus()
-    states = [plugins.health(kind, name) for kind in plugins.FOLDERS for name in plugins.available(kind)]
+    states = [plugins.health(kind, name) for kind in plugins.kinds() for name in plugins.available(kind)]
     if as_json:
         options.emit({"autoscout": __version__, "machine": machine, "gpus": gpus, "plugins": [vars(state) for state in states]})
         return

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from autoscout.cli import _options as options
+from autoscout.analysis.importance import knob_importance
+from autoscout.analysis.labels import show_spent
+from autoscout.analysis.lineage import Branch, Lineage, lineage, role_of
+from autoscout.cli import options
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.journal import read_trials
 from autoscout.core.trial import Trial
-from autoscout.report.importance import knob_importance
-from autoscout.report.labels import show_spent
-from autoscout.report.lineage import Branch, Lineage, lineage, role_of
 from autoscout.study.folder import Folder
 from autoscout.study.setup import prepare
 from autoscout.study.start import PRIOR, StartingPoint

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from autoscout.cli import _options as options
+from autoscout.cli import options
 from autoscout.cli.tune import interruptible
 from autoscout.common.folders import let_others_enter
 from autoscout.core.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from autoscout.cli import _options as options
+from autoscout.cli import options
 from autoscout.study.setup import prepare
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from autoscout.cli import _options as options
+from autoscout.cli import options
 from autoscout.cli._result import publish_and_show
 from autoscout.core.errors import EXIT_BAD_INPUT
 from autoscout.report.sweep import sweep_files

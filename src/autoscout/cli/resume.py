@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from autoscout.cli import _options as options
+from autoscout.cli import options
 from autoscout.cli.tune import start
 from autoscout.study.folder import Folder
 from autoscout.study.setup import prepare

@@ -10,7 +10,7 @@ import typer
 import yaml
 from rich.table import Table
 
-from autoscout.cli import _options as options
+from autoscout.cli import options
 from autoscout.common.document import load_json
 from autoscout.core.errors import EXIT_BAD_INPUT, SpaceError
 from autoscout.space import Listed, Space, read_space, write_space

@@ -14,16 +14,16 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from autoscout.cli import _options as options
-from autoscout.cli._options import given
+from autoscout.analysis.gain import MIN_PAIRS
+from autoscout.cli import options
 from autoscout.cli._result import exit_code, publish_and_show
+from autoscout.cli.options import given
 from autoscout.common.document import load_json
 from autoscout.common.text import plural
 from autoscout.core.errors import EXIT_BAD_INPUT, Fault
 from autoscout.core.origin import By, Origin
 from autoscout.core.protocols import Evaluator
 from autoscout.core.trial import Fidelity, Proposal
-from autoscout.report.gain import MIN_PAIRS
 from autoscout.space import write_space
 from autoscout.space.interchange import read_sweep
 from autoscout.study.assemble import build_executor, build_searcher, run

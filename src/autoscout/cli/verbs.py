@@ -1,9 +1,14 @@
-"""The table of verbs. A verb's module is imported when the verb is called, not to list it in `--help`."""
+"""The table of verbs. A verb's module is imported when the verb is called, not to list it in `--help`.
+
+Other packages add theirs in the entry-point group `autoscout.verbs`, pointing at a `Verb` in a module that imports nothing slow.
+"""
 
 from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
 from typing import Any
 
 import typer
@@ -16,13 +21,13 @@ class Verb:
     """A verb of the program and where it is implemented."""
 
     name: str
-    home: str  # "module:attribute" below autoscout.cli; the attribute is a function, or a Typer app that has verbs of its own
+    home: str  # "package.module:attribute"; the attribute is a function, or a Typer app that has verbs of its own
     help: str  # first line of its docstring or of the app's help; a test keeps them equal
 
     def load(self) -> Any:
         """The command, with its arguments and flags; imports its module."""
         module, attribute = self.home.split(":")
-        found = getattr(importlib.import_module(f"autoscout.cli.{module}"), attribute)
+        found = getattr(importlib.import_module(module), attribute)
         if not isinstance(found, typer.Typer):
             function, found = found, typer.Typer(add_completion=False)
             found.command(self.name)(function)
@@ -33,41 +38,55 @@ class Verb:
 
 VERBS = (
     Verb(
-        name="tune", home="tune:tune", help="Find a better configuration by measuring. Run it again to resume: nothing is measured twice."
+        name="tune",
+        home="autoscout.cli.tune:tune",
+        help="Find a better configuration by measuring. Run it again to resume: nothing is measured twice.",
     ),
-    Verb(name="resume", home="resume:resume", help="Continue where a study was stopped or killed; more budget may be given."),
+    Verb(name="resume", home="autoscout.cli.resume:resume", help="Continue where a study was stopped or killed; more budget may be given."),
     Verb(
         name="report",
-        home="report:report",
+        home="autoscout.cli.report:report",
         help="Write report.html, summary.csv and best/ again from the stored trials, and show the result.",
     ),
     Verb(
         name="dashboard",
-        home="dashboard:dashboard",
+        home="autoscout.cli.dashboard:dashboard",
         help="Show studies in a browser while they run: results, plots, trials and logs; with a token, steer them.",
     ),
     Verb(
         name="explain",
-        home="explain:explain",
+        home="autoscout.cli.explain:explain",
         help="Who proposed what, the steps by which the best was found, and the tree of what was tried.",
     ),
-    Verb(name="profile", home="profile:profile", help="Measure one configuration for real and print its metrics; nothing is stored."),
-    Verb(name="render", home="render:render", help="Show the command, variables and files of one configuration."),
+    Verb(
+        name="profile",
+        home="autoscout.cli.profile:profile",
+        help="Measure one configuration for real and print its metrics; nothing is stored.",
+    ),
+    Verb(name="render", home="autoscout.cli.render:render", help="Show the command, variables and files of one configuration."),
     Verb(
         name="estimate",
-        home="estimate:estimate",
+        home="autoscout.cli.estimate:estimate",
         help="Predict the best configurations of a system and where their time and memory go. Nothing is run.",
     ),
     Verb(
         name="calibrate",
-        home="calibrate:calibrate",
+        home="autoscout.cli.calibrate:calibrate",
         help="Fit the simulators to measured tables, and say how wrong they are on workloads that the fit has not seen.",
     ),
-    Verb(name="doctor", home="doctor:doctor", help="Say which plug-ins load and why others do not, and what this machine offers."),
-    Verb(name="space", home="space:app", help="Show, count or check a space of configurations."),
-    Verb(name="sched", home="sched:app", help="Simulate and tune the scheduler of a GPU cluster."),
-    Verb(name="bench", home="bench:app", help="Compare searchers on recorded measurements."),
+    Verb(
+        name="doctor",
+        home="autoscout.cli.doctor:doctor",
+        help="Say which plug-ins load and why others do not, and what this machine offers.",
+    ),
+    Verb(name="space", home="autoscout.cli.space:app", help="Show, count or check a space of configurations."),
 )
+
+
+@cache
+def verbs() -> tuple[Verb, ...]:
+    """All verbs: those of this package, then those of others by name."""
+    return (*VERBS, *(point.load() for point in sorted(entry_points(group="autoscout.verbs"), key=lambda point: point.name)))
 
 
 class _Listed(typer.core.TyperCommand):
@@ -79,11 +98,11 @@ class _Listed(typer.core.TyperCommand):
 
 
 class Verbs(typer.core.TyperGroup):
-    """A group whose commands come from `VERBS`."""
+    """A group whose commands come from the table."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = {verb.name: _Listed(verb) for verb in VERBS}
+        self.commands = {verb.name: _Listed(verb) for verb in verbs()}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
         """The command that was called, loaded."""
@@ -92,8 +111,8 @@ class Verbs(typer.core.TyperGroup):
 
     def load_all(self) -> Verbs:
         """Itself with every verb loaded, for whoever walks the whole program (the reference, tests)."""
-        self.commands = {verb.name: verb.load() for verb in VERBS}
+        self.commands = {verb.name: verb.load() for verb in verbs()}
         return self
 
 
-__all__ = ["VERBS", "Verb", "Verbs"]
+__all__ = ["VERBS", "Verb", "Verbs", "verbs"]

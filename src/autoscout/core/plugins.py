@@ -1,8 +1,10 @@
-"""Plug-ins: found by file name inside AutoScout, by entry point outside it, imported only when asked for.
+"""Plug-ins: found by file name in the folder of their kind, by entry point elsewhere, imported only when asked for.
 
 A plug-in is one module (or package) in the folder of its kind whose `__all__` names exactly one class. Its name is the
 module's name with dashes for underscores. Names that begin with an underscore are helpers, not plug-ins. Other packages
-announce theirs in the entry-point group `autoscout.<folder>` (`autoscout.backends`), pointing at the class.
+announce theirs in the entry-point group that is named like that folder (`autoscout.backends`), pointing at the class.
+
+A package that has a kind of its own announces its folder in the group `autoscout.kinds`: `scheduler = "autosched.schedulers"`.
 
 A plug-in class that needs packages beyond the core lists their import names in `requires`; the extra that installs them is
 named like the plug-in unless `extra` says otherwise. One that needs programs of the system lists them in `programs`. One that
@@ -27,14 +29,13 @@ from typing import Any
 from autoscout.core.errors import Fault, PluginError
 
 FOLDERS = {
-    "backend": "backends",
-    "searcher": "search",
-    "simulator": "simulators",
-    "executor": "execute",
-    "store": "store",
-    "scheduler": "sched.schedulers",
+    "backend": "autoscout.backends",
+    "searcher": "autoscout.search",
+    "simulator": "autoscout.simulators",
+    "executor": "autoscout.execute",
+    "store": "autoscout.store",
 }
-"""Kind of plug-in -> folder below `autoscout`, which is also the tail of the entry-point group."""
+"""Kind of plug-in of this package -> the package that holds those of this repository, and the name of the entry-point group."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,10 +49,23 @@ class Health:
     why: str = ""  # what is missing, and the command that installs it
 
 
+@cache
+def kinds() -> dict[str, str]:
+    """All kinds of plug-ins, those of other packages too -> their folder and entry-point group."""
+    return FOLDERS | {point.name: point.value for point in sorted(entry_points(group="autoscout.kinds"))}
+
+
 def available(kind: str) -> tuple[str, ...]:
     """Names of all plug-ins of a kind, sorted, without importing any of them."""
     _check_kind(kind)
     return tuple(sorted({*_modules(kind), *_entry_points(kind)}))
+
+
+def home(kind: str, name: str) -> str:
+    """The package that brings a plug-in, such as `autoscout`, without importing it; empty for one that nobody brings."""
+    _check_kind(kind)
+    path = _modules(kind).get(name) or getattr(_entry_points(kind).get(name), "value", "")
+    return str(path).partition(".")[0].partition(":")[0]
 
 
 def get(kind: str, name: str) -> Any:
@@ -119,13 +133,13 @@ def option_names(kind: type) -> tuple[str, ...]:
 
 
 def _check_kind(kind: str) -> None:
-    if kind not in FOLDERS:
-        raise PluginError(Fault(where="plug-in kind", value=repr(kind), rule=f"must be one of: {', '.join(FOLDERS)}"))
+    if kind not in kinds():
+        raise PluginError(Fault(where="plug-in kind", value=repr(kind), rule=f"must be one of: {', '.join(kinds())}"))
 
 
 @cache
 def _modules(kind: str) -> dict[str, str]:
-    folder = f"autoscout.{FOLDERS[kind]}"
+    folder = kinds()[kind]
     if importlib.util.find_spec(folder.rsplit(".", 1)[0]) is None or importlib.util.find_spec(folder) is None:
         return {}
     paths = importlib.import_module(folder).__path__
@@ -139,7 +153,7 @@ def _modules(kind: str) -> dict[str, str]:
 @cache
 def _entry_points(kind: str) -> dict[str, EntryPoint]:
     found: dict[str, EntryPoint] = {}
-    for point in entry_points(group=f"autoscout.{FOLDERS[kind]}"):
+    for point in entry_points(group=kinds()[kind]):
         if point.name in found and found[point.name].value != point.value:
             raise PluginError(
                 Fault(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from autoscout.analysis.summary import Summary
 from autoscout.common.markup import Markup, tag
 from autoscout.common.text import plural, show_duration, show_number
-from autoscout.report.summary import Summary
 
 
 def result_cell(summary: Summary) -> Markup:

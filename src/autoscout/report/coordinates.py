@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from autoscout.analysis.importance import Importance
+from autoscout.analysis.labels import KnobNote, one_line
+from autoscout.analysis.summary import Summary
 from autoscout.common.markup import Markup, clean, tag
 from autoscout.common.text import show, show_number
 from autoscout.core.config import Config
 from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Trial
-from autoscout.report.importance import Importance
-from autoscout.report.labels import KnobNote, one_line
 from autoscout.report.plots import axes_of, parallel, places_of
 from autoscout.report.sections import legend, section
-from autoscout.report.summary import Summary
 from autoscout.report.thin import thin
 
 MOST_AXES = 12

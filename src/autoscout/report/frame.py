@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from autoscout.analysis.curves import ordered
 from autoscout.core.errors import Fault, PluginError
 from autoscout.core.task import Task
 from autoscout.core.trial import Trial
-from autoscout.report.curves import ordered
 
 if TYPE_CHECKING:
     import pandas

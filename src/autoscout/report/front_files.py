@@ -8,13 +8,13 @@ from pathlib import Path
 
 import yaml
 
+from autoscout.analysis.front import Front, Point
+from autoscout.analysis.labels import KnobNote, differences
+from autoscout.analysis.summary import Summary
 from autoscout.common.document import PlainDumper
 from autoscout.core.config import Config
 from autoscout.report.files import write_folder
-from autoscout.report.front import Front, Point
 from autoscout.report.handover import diff_text, environment_text
-from autoscout.report.labels import KnobNote, differences
-from autoscout.report.summary import Summary
 
 Exported = Mapping[Config, tuple[Mapping[str, str], Mapping[str, str]]]
 """By configuration: what `backend.export` gave, and the environment variables that the system needs."""

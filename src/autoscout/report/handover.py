@@ -9,16 +9,16 @@ from pathlib import Path
 
 import yaml
 
+from autoscout.analysis.contributions import Contribution
+from autoscout.analysis.labels import Difference, KnobNote, differences, show_limit
+from autoscout.analysis.summary import Summary
+from autoscout.analysis.verdict import Verdict
 from autoscout.common.document import PlainDumper
 from autoscout.common.text import plural, show_duration, show_gain, show_number
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Task
-from autoscout.report.contributions import Contribution
 from autoscout.report.files import write_folder
-from autoscout.report.labels import Difference, KnobNote, differences, show_limit
-from autoscout.report.summary import Summary
-from autoscout.report.verdict import Verdict
 
 PLACES = ("{folder}", "{port}")
 """What stands in a variable for something that every launch has its own of."""

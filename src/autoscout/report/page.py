@@ -8,16 +8,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
+from autoscout.analysis.ablation import Ablation
+from autoscout.analysis.contributions import Contribution
+from autoscout.analysis.curves import ordered
+from autoscout.analysis.importance import Importance
+from autoscout.analysis.labels import KnobNote, namer
+from autoscout.analysis.predicted import Predictions
+from autoscout.analysis.summary import Summary
 from autoscout.common.markup import Markup, clean, embedded_json, join, tag
 from autoscout.core.config import Config
 from autoscout.core.trial import Trial
-from autoscout.report.ablation import Ablation
-from autoscout.report.contributions import Contribution
 from autoscout.report.coordinates import coordinates_section, tooltips, varied_knobs
-from autoscout.report.curves import ordered
-from autoscout.report.importance import Importance
-from autoscout.report.labels import KnobNote, namer
-from autoscout.report.predicted import Predictions, predicted_section
+from autoscout.report.predicted import predicted_section
 from autoscout.report.sections import (
     comparison,
     convergence_section,
@@ -29,7 +31,6 @@ from autoscout.report.sections import (
     trials_table,
 )
 from autoscout.report.slices import slices_section
-from autoscout.report.summary import Summary
 from autoscout.report.timeline import timeline_section
 from autoscout.report.tradeoff import tradeoff_section
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+from autoscout.analysis.curves import Point
+from autoscout.analysis.importance import Importance, KnobShare
+from autoscout.analysis.labels import shorten
+from autoscout.analysis.verdict import Finalist
 from autoscout.common.draw import Axis, Scale, label, line, picture
 from autoscout.common.markup import Markup, join, tag
 from autoscout.common.text import show_gain
 from autoscout.core.config import Config
 from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Status, Trial
-from autoscout.report.curves import Point
-from autoscout.report.importance import Importance, KnobShare
-from autoscout.report.labels import shorten
 from autoscout.report.thin import thin
-from autoscout.report.verdict import Finalist
 
 BOUNDED = Status.BOUNDED.value
 MOST_DOTS = 2500

@@ -13,13 +13,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from autoscout.analysis.labels import KnobNote, namer, one_line, show_spent
+from autoscout.analysis.tally import Tally
 from autoscout.common.text import plural, show_duration, show_gain, show_number
 from autoscout.core.clock import Clock, RealClock
 from autoscout.core.config import Config
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.report.labels import KnobNote, namer, one_line, show_spent
-from autoscout.report.tally import Tally
 
 _FAILURES_SHOWN = 3
 _RUNNING_SHOWN = 6

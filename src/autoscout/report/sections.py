@@ -6,21 +6,21 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from autoscout.analysis.ablation import Ablation
+from autoscout.analysis.contributions import Contribution
+from autoscout.analysis.importance import Importance
+from autoscout.analysis.labels import one_line, show_limit, show_metric, show_spent
+from autoscout.analysis.price import mark
+from autoscout.analysis.summary import Summary
+from autoscout.analysis.verdict import Side, Verdict
 from autoscout.common.markup import Markup, badge, escape, join, number_cell, table, tag
-from autoscout.common.meanings import meaning
 from autoscout.common.secrets import hide_secrets
 from autoscout.common.text import show, show_duration, show_gain, show_number, show_percent
 from autoscout.core.config import Config
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Status, Trial
-from autoscout.report.ablation import Ablation
-from autoscout.report.contributions import Contribution
-from autoscout.report.importance import Importance
-from autoscout.report.labels import one_line, show_limit, show_metric, show_spent
+from autoscout.report.meanings import meaning
 from autoscout.report.plots import convergence, importance_bars, intervals
-from autoscout.report.price import mark
-from autoscout.report.summary import Summary
-from autoscout.report.verdict import Side, Verdict
 
 MOST_NUMBERS = 40
 """Trials of one kind of failure that are listed by number."""

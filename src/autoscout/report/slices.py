@@ -8,6 +8,9 @@ from statistics import median
 
 import numpy as np
 
+from autoscout.analysis.curves import ordered
+from autoscout.analysis.importance import MIN_CONFIGS, observations, response
+from autoscout.analysis.labels import shorten
 from autoscout.common.draw import Axis, Scale, box, label, line, picture
 from autoscout.common.forest import Encoder, Forest, Matrix
 from autoscout.common.markup import Markup, tag
@@ -16,9 +19,6 @@ from autoscout.core.config import Config, Value
 from autoscout.core.seeds import stream
 from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Trial
-from autoscout.report.curves import ordered
-from autoscout.report.importance import MIN_CONFIGS, observations, response
-from autoscout.report.labels import shorten
 from autoscout.report.sections import section
 from autoscout.report.thin import thin
 

@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from autoscout.analysis.ablation import Ablation
+from autoscout.analysis.contributions import Contribution
+from autoscout.analysis.curves import ordered
+from autoscout.analysis.importance import Importance
+from autoscout.analysis.labels import KnobNote, namer, one_line
+from autoscout.analysis.summary import Summary, is_dirty
 from autoscout.core.config import Config
 from autoscout.core.task import Task
 from autoscout.core.trial import SPENT, Fidelity, Status, Trial
-from autoscout.report.ablation import Ablation
-from autoscout.report.contributions import Contribution
-from autoscout.report.curves import ordered
-from autoscout.report.importance import Importance
-from autoscout.report.labels import KnobNote, namer, one_line
-from autoscout.report.summary import Summary, is_dirty
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what begins with one of these is a formula to a spreadsheet
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")

@@ -9,15 +9,15 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from autoscout.analysis.contributions import Contribution
+from autoscout.analysis.front import Front, Standing
+from autoscout.analysis.importance import Importance
+from autoscout.analysis.labels import one_line, shorten, show_limit
+from autoscout.analysis.price import mark
+from autoscout.analysis.summary import Summary
+from autoscout.analysis.verdict import Side, Verdict
 from autoscout.common.text import plural, show_duration, show_gain, show_number
 from autoscout.core.trial import Fidelity
-from autoscout.report.contributions import Contribution
-from autoscout.report.front import Front, Standing
-from autoscout.report.importance import Importance
-from autoscout.report.labels import one_line, shorten, show_limit
-from autoscout.report.price import mark
-from autoscout.report.summary import Summary
-from autoscout.report.verdict import Side, Verdict
 
 _VALUE_CHARS = 80  # of a knob's value; files and pages have the whole
 _MARKS = {"better": "green", "worse": "red"}

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from autoscout.analysis.curves import busy_moments, ordered
+from autoscout.analysis.labels import shorten
 from autoscout.common.draw import Scale, box, label, line, picture
 from autoscout.common.markup import Markup, tag
 from autoscout.common.text import show_duration
 from autoscout.core.task import Task
 from autoscout.core.trial import Status, Trial
-from autoscout.report.curves import busy_moments, ordered
-from autoscout.report.labels import shorten
 from autoscout.report.sections import legend, section
 
 MOST_BARS = 800

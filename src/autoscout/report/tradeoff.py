@@ -7,6 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from autoscout.analysis.front import Front, Point, Standing
+from autoscout.analysis.price import direction_of
+from autoscout.analysis.summary import Summary
 from autoscout.common.draw import Scale, label, line, picture
 from autoscout.common.fields import natural_direction
 from autoscout.common.front import on_front
@@ -15,10 +18,7 @@ from autoscout.common.text import show_number
 from autoscout.core.config import Config
 from autoscout.core.task import Direction, Goal, Objective
 from autoscout.core.trial import Fidelity, Trial
-from autoscout.report.front import Front, Point, Standing
-from autoscout.report.price import direction_of
 from autoscout.report.sections import legend, section
-from autoscout.report.summary import Summary
 
 _WIDTH, _HEIGHT = 900, 400
 _LEFT, _RIGHT, _TOP, _BOTTOM = 80, 860, 26, 340

@@ -13,9 +13,9 @@ from autoscout.core.origin import Origin
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.search._shared.history import Answer, Told
-from autoscout.search._shared.neighbours import changed, fresh, options
+from autoscout.learning.answers import Answer, Told
 from autoscout.space import Knob, Space
+from autoscout.space.neighbours import changed, fresh, options
 
 _NOTHING = Config()
 

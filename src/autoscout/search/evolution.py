@@ -13,9 +13,9 @@ from autoscout.core.origin import Origin
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.search._shared.history import Answer, Told
-from autoscout.search._shared.neighbours import fresh, mutate
+from autoscout.learning.answers import Answer, Told
 from autoscout.space import Space
+from autoscout.space.neighbours import fresh, mutate
 
 _NOTHING = Config()
 _TRIES = 30  # mutations that give known configurations before a random one is taken

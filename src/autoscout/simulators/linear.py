@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autoscout.core.errors import require
-from autoscout.simulators._shared.regression import FittedRegression, least_squares
+from autoscout.learning.regression import FittedRegression, least_squares
 
 _BASE = ("a100", "a40", "mbs", "tp", "pp", "dp")
 TABLE_2: dict[str, tuple[str, ...]] = {

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from autoscout.core.errors import require
-from autoscout.simulators._shared.columns import Matrix
-from autoscout.simulators._shared.regression import FittedRegression, Vector, Weighted
+from autoscout.learning.columns import Matrix
+from autoscout.learning.regression import FittedRegression, Vector, Weighted
 
 
 @dataclass(frozen=True, kw_only=True)

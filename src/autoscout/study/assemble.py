@@ -9,6 +9,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
+from autoscout.analysis.curves import busy_s
 from autoscout.core import plugins
 from autoscout.core.actions import actions_of, invalid_trials, raised
 from autoscout.core.history import trials_of
@@ -20,7 +21,6 @@ from autoscout.evaluate.adaptive import AdaptiveEvaluator
 from autoscout.evaluate.ensemble import EnsembleEvaluator
 from autoscout.evaluate.predicting import PredictingEvaluator
 from autoscout.evaluate.profiler import Profiler, ProfilerOptions
-from autoscout.report.curves import busy_s
 from autoscout.study.about import ABOUT, About
 from autoscout.study.budget import Stop, over
 from autoscout.study.dispatch import Parallelism, trial_key

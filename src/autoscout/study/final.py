@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from autoscout.analysis.gain import MIN_PAIRS
 from autoscout.common.front import choose
 from autoscout.core.config import Config
 from autoscout.core.errors import require
@@ -19,7 +20,6 @@ from autoscout.core.guards import bind
 from autoscout.core.origin import Origin, Phase
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Proposal, Trial
-from autoscout.report.gain import MIN_PAIRS
 
 
 @dataclass(frozen=True, kw_only=True)

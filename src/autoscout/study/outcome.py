@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from autoscout.analysis.ablation import Ablation, ablate
+from autoscout.analysis.contributions import Contribution, contributions
+from autoscout.analysis.importance import Importance, knob_importance
+from autoscout.analysis.summary import Summary, summarise
 from autoscout.core.config import Config
 from autoscout.core.history import best
 from autoscout.core.origin import Phase
 from autoscout.core.trial import Trial
-from autoscout.report.ablation import Ablation, ablate
 from autoscout.report.cell import result_cell
-from autoscout.report.contributions import Contribution, contributions
 from autoscout.report.frame import trials_dataframe
-from autoscout.report.importance import Importance, knob_importance
-from autoscout.report.summary import Summary, summarise
 from autoscout.study.about import load_of
 from autoscout.study.budget import Stop
 from autoscout.study.folder import Folder

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote
 
+from autoscout.analysis.labels import namer
+from autoscout.analysis.predicted import PredictedTrial, Predictions
 from autoscout.catalog.own_studies import FILE, fit_local
 from autoscout.common.secrets import hide_secrets
 from autoscout.core import plugins
@@ -20,9 +22,7 @@ from autoscout.report.breakdown import PART_NAMES, breakdown_svg
 from autoscout.report.files import write_file
 from autoscout.report.front_files import hand_over_front
 from autoscout.report.handover import hand_over
-from autoscout.report.labels import namer
 from autoscout.report.page import page
-from autoscout.report.predicted import PredictedTrial, Predictions
 from autoscout.report.tables import report_json, summary_csv, t4
 from autoscout.study.assemble import build_simulator
 from autoscout.study.folder import Folder

@@ -16,13 +16,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from autoscout.analysis.contributions import compare, duels, effects, measured_gains, put_back
+from autoscout.analysis.labels import differences
 from autoscout.core.config import Config, Value
 from autoscout.core.guards import bind
 from autoscout.core.origin import By, Origin, Phase
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.report.contributions import compare, duels, effects, measured_gains, put_back
-from autoscout.report.labels import differences
 from autoscout.study.final import finalists, numbered
 
 ROUNDS = 3

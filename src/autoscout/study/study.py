@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from autoscout.analysis.curves import busy_s
+from autoscout.analysis.summary import summarise
 from autoscout.core.clock import Clock, RealClock
 from autoscout.core.config import Config
 from autoscout.core.guards import as_told, refuse_unknown
@@ -18,9 +20,7 @@ from autoscout.core.origin import By, Origin
 from autoscout.core.protocols import Evaluator, Observer, Searcher, SpaceLike, Store, StudyRecord
 from autoscout.core.trial import Proposal, Trial
 from autoscout.report.cell import result_cell
-from autoscout.report.curves import busy_s
 from autoscout.report.frame import trials_dataframe
-from autoscout.report.summary import summarise
 from autoscout.study.baseline import repeats
 from autoscout.study.budget import Stop, counted, out_of_time, over, used_share
 from autoscout.study.dispatch import Dispatcher, Parallelism, TrialKey, trial_key

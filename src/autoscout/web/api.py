@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from autoscout.analysis.labels import differences
+from autoscout.analysis.price import mark
+from autoscout.analysis.summary import Summary
 from autoscout.common.secrets import hide_secrets
 from autoscout.core.trial import Trial
-from autoscout.report.labels import differences
-from autoscout.report.price import mark
-from autoscout.report.summary import Summary
 from autoscout.report.tables import report_json
 from autoscout.report.thin import thin
 from autoscout.report.timeline import short_worker

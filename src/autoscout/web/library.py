@@ -1,4 +1,4 @@
-"""Finds studies and controlled clusters in a folder or a store, and follows them while they run."""
+"""Finds studies, and what extensions show, in a folder or a store, and follows them while they run."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from autoscout.core.protocols import Store, StudyRecord
 from autoscout.core.trial import Trial
 from autoscout.study.folder import Folder
 from autoscout.study.stores import open_store, scheme_of, stores_at, without_password
-from autoscout.web.clusters import FILE as CONTROL_FILE
-from autoscout.web.clusters import ClusterEntry, Clusters, is_controllers_own
+from autoscout.web.extension import Followed, extensions
 from autoscout.web.marks import Marks
 from autoscout.web.view import View
 
@@ -138,7 +137,7 @@ class Library:
         self._looked_s = -RESCAN_S
         self._unread: tuple[str, ...] = ()  # what is wrong with the stores, as of the last look for new ones
         self._marks = Marks(self.clock)
-        self.clusters = Clusters(self.clock)
+        self.extensions = extensions(target, self.clock)
         self.version = 0
         self.problems: tuple[str, ...] = ()
         if not scheme_of(target) and not Path(target).exists():
@@ -160,6 +159,14 @@ class Library:
     def entry(self, key: str) -> Entry | None:
         return self._entries.get(key)
 
+    def all_followed(self) -> list[Followed]:
+        """Studies, and the entries of extensions."""
+        return [*self.entries(), *(entry for extension in self.extensions for entry in extension.entries())]
+
+    def followed(self, key: str) -> Followed | None:
+        """The study or entry of an extension with a key."""
+        return next((entry for entry in self.all_followed() if entry.key == key), None)
+
     def start(self) -> None:
         """Follow the studies on a thread until `close`."""
         self._thread = threading.Thread(target=self._follow, name="dashboard", daemon=True)
@@ -174,7 +181,7 @@ class Library:
             store.close()
 
     def look(self) -> None:
-        """Take in which studies and clusters there are, and how far each study is."""
+        """Take in which studies there are, and how far each study is."""
         problems: list[str] = []
         if self.clock.span_s() - self._looked_s >= RESCAN_S:
             self._looked_s = self.clock.span_s()
@@ -192,11 +199,12 @@ class Library:
         places = dict.fromkeys(_places(self.target))
         for place in places:
             with _noted(problems):
-                if place not in self._stores and not is_controllers_own(place):
+                if place not in self._stores and not any(extension.is_own(place) for extension in self.extensions):
                     self._stores[place] = open_store(place, create=False)
-        for place in dict.fromkeys([*places, *_control_files(self.target)]):
-            with _noted(problems):
-                self.clusters.look(place)
+        for extension in self.extensions:
+            for place in dict.fromkeys([*places, *extension.stores()]):
+                with _noted(problems):
+                    extension.look(place)
         return list(dict.fromkeys(problems))
 
     def _take_in(self, place: str, store: Store) -> None:
@@ -219,8 +227,7 @@ class Library:
             problems: list[str] = []
             try:
                 self.look()
-                followed: list[Entry | ClusterEntry] = [*self.entries(), *self.clusters.entries()]
-                for entry in followed:
+                for entry in self.all_followed():
                     with _noted(problems):
                         entry.follow()
                 self.problems = tuple(dict.fromkeys([*self.problems, *problems]))
@@ -246,12 +253,6 @@ def _places(target: str) -> Iterator[str]:
                 place = folder.spec().get("store")
                 if isinstance(place, str) and place:
                     yield place
-
-
-def _control_files(target: str) -> list[str]:
-    """Stores of controllers in a folder and in those in it."""
-    path = Path(target)
-    return [] if scheme_of(target) or not path.is_dir() else sorted(map(str, [*path.glob(CONTROL_FILE), *path.glob(f"*/{CONTROL_FILE}")]))
 
 
 def _folders(target: str) -> list[Folder]:

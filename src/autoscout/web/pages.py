@@ -24,7 +24,6 @@ from autoscout.report.slices import contour_plot, slice_plot, slices_section
 from autoscout.report.timeline import timeline_section
 from autoscout.report.tradeoff import tradeoff_section
 from autoscout.web.api import compare_document, entry_row
-from autoscout.web.cluster_pages import clusters_section
 from autoscout.web.frame import document, part
 from autoscout.web.guard import Session
 from autoscout.web.library import Entry, Library
@@ -32,23 +31,20 @@ from autoscout.web.parts import actions_part, studies_table, top, trials_part
 from autoscout.web.trials import TrialQuery
 from autoscout.web.view import View
 
-SCHEDULER = "sched"
-"""The system whose studies are about schedulers."""
 LINES = 600
 """Lines of the parallel coordinates: a page that changes while one looks must stay light."""
 
 
 def studies_page(library: Library, session: Session | None) -> str:
-    """All studies, those of schedulers in a list of their own, and clusters whose schedulers are controlled."""
+    """All studies, those of some systems in lists of their own, and what extensions show."""
     rows = [entry_row(entry) for entry in library.entries()]
-    systems = [row for row in rows if row["system"] != SCHEDULER]
-    schedulers = [row for row in rows if row["system"] == SCHEDULER]
+    lists = {system: heading for extension in library.extensions for system, heading in extension.systems.items()}
     blocks: list[object] = [tag("p", problem, class_="note") for problem in library.problems]
-    clusters = library.clusters.entries()
-    if not rows and not clusters:
+    if not library.all_followed():
         words = "No study here yet. Start one with `autoscout tune`; it appears by itself."
         blocks.append(section("studies", "Studies", tag("p", words, class_="quiet")))
-    for name, title, some in (("studies", "Studies", systems), ("schedulers", "Scheduler studies", schedulers)):
+    for name, title in dict.fromkeys([("studies", "Studies"), *lists.values()]):
+        some = [row for row in rows if lists.get(row["system"], ("studies", "Studies")) == (name, title)]
         if some:
             button = tag("p", tag("button", "Compare those that are ticked", type="submit"))
             inner = tag(
@@ -59,7 +55,7 @@ def studies_page(library: Library, session: Session | None) -> str:
                 action="/compare",
             )
             blocks.append(section(name, title, inner))
-    blocks.append(clusters_section(clusters))
+    blocks += [extension.section() for extension in library.extensions]
     head = tag("header", tag("p", "AutoScout dashboard", class_="kicker"), tag("h1", library.title))
     return document("Studies", join([head, part("studies", join(blocks))]), live="all", session=session)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from urllib.parse import quote
 
+from autoscout.analysis.labels import one_line, show_metric
 from autoscout.common.markup import Markup, badge, join, number_cell, table, tag
 from autoscout.common.text import show, show_duration, show_gain, show_number
 from autoscout.core.trial import Status
-from autoscout.report.labels import one_line, show_metric
 from autoscout.report.sections import facts, goal_lines, hero, section, status_badge
 from autoscout.report.timeline import short_worker
 from autoscout.web.actions import told

@@ -22,11 +22,12 @@ from autoscout.common.secrets import hide_secrets
 from autoscout.core.errors import AutoScoutError, ConfigError, Fault
 from autoscout.core.trial import Trial
 from autoscout.report.page import asset
-from autoscout.web import api, cluster_pages, pages, trial_pages
+from autoscout.web import api, pages, trial_pages
 from autoscout.web.actions import read_action
-from autoscout.web.clusters import ClusterEntry
-from autoscout.web.guard import FAILED_PAUSE_S, MOST_BODY, SESSION_S, Guard, Session, Sessions, is_loopback
+from autoscout.web.extension import Extension, Followed
+from autoscout.web.guard import FAILED_PAUSE_S, MOST_BODY, SESSION_S, Guard, Sessions, is_loopback
 from autoscout.web.library import Entry, Library
+from autoscout.web.responses import json_response, session_of
 from autoscout.web.trials import TrialQuery
 from autoscout.web.view import View
 
@@ -64,9 +65,10 @@ def build_app(library: Library, *, token: str = "", host: str = "127.0.0.1", end
     desk = _Desk(library, Sessions(token=token), ending)
     html: dict[str, Any] = {"response_class": HTMLResponse, "include_in_schema": False}
     forms: dict[str, Any] = {"/login": desk.login, "/logout": desk.logout, "/studies/{key}/actions": desk.act}
-    for path, handler in desk.pages().items():
+    parts: tuple[_Desk | Extension, ...] = (desk, *library.extensions)
+    for path, handler in (route for part in parts for route in part.pages().items()):
         app.add_api_route(path, handler, methods=["GET"], **html)
-    for path, handler in desk.documents().items():
+    for path, handler in (route for part in parts for route in part.documents().items()):
         app.add_api_route(path, handler, methods=["GET"], response_class=Response)
     for path, handler in forms.items():
         app.add_api_route(path, handler, methods=["POST"], **html)
@@ -124,8 +126,6 @@ class _Desk:
             "/studies/{key}/trials/{number}/files/{name}": self.file,
             "/studies/{key}/diff": self.diff,
             "/studies/{key}/knobs": self.knobs,
-            "/clusters/{key}": self.cluster,
-            "/clusters/{key}/decisions/{number}": self.decision,
         }
 
     def documents(self) -> Mapping[str, Any]:
@@ -140,8 +140,6 @@ class _Desk:
             "/api/studies/{key}/trials/{number}": self.trial_document,
             "/api/studies/{key}/diff": self.diff_document,
             "/api/studies/{key}/knobs/{knob}": self.knob_document,
-            "/api/clusters": self.clusters_document,
-            "/api/clusters/{key}": self.cluster_document,
         }
 
     # --- pages ---
@@ -153,11 +151,11 @@ class _Desk:
         return Response(text, media_type=STATIC[name])
 
     def studies(self, request: Request) -> HTMLResponse:
-        return HTMLResponse(pages.studies_page(self.library, _session(request)))
+        return HTMLResponse(pages.studies_page(self.library, session_of(request)))
 
     def study(self, request: Request, key: str) -> HTMLResponse:
         entry, view = self._open(key)
-        return HTMLResponse(pages.study_page(entry, view, _session(request), bool(self.sessions.token)))
+        return HTMLResponse(pages.study_page(entry, view, session_of(request), bool(self.sessions.token)))
 
     def part(self, key: str, name: str) -> HTMLResponse:
         if name != "trials" and name not in pages.LATER:
@@ -168,11 +166,11 @@ class _Desk:
         self, request: Request, key: str, page: int = 1, sort: str = "number", down: bool = True, status: str = "", text: str = ""
     ) -> HTMLResponse:
         query = TrialQuery(page=page, sort=sort, down=down, status=status, text=text)
-        return HTMLResponse(pages.trials_page(*self._open(key), query, _session(request)))
+        return HTMLResponse(pages.trials_page(*self._open(key), query, session_of(request)))
 
     def trial(self, request: Request, key: str, number: int) -> HTMLResponse:
         entry, view = self._open(key)
-        return HTMLResponse(trial_pages.trial_page(entry, view, _trial(view, number), _session(request)))
+        return HTMLResponse(trial_pages.trial_page(entry, view, _trial(view, number), session_of(request)))
 
     def file(self, key: str, number: int, name: str) -> PlainTextResponse:
         _, view = self._open(key)
@@ -185,23 +183,13 @@ class _Desk:
 
     def diff(self, request: Request, key: str, trial: list[int] = Query(default=[])) -> HTMLResponse:  # noqa: B008 - FastAPI's way
         entry, view = self._open(key)
-        return HTMLResponse(trial_pages.diff_page(entry, view, *_two(view, trial), _session(request)))
+        return HTMLResponse(trial_pages.diff_page(entry, view, *_two(view, trial), session_of(request)))
 
     def knobs(self, request: Request, key: str, knob: str = "", other: str = "") -> HTMLResponse:
-        return HTMLResponse(pages.knobs_page(*self._open(key), knob, other, _session(request)))
+        return HTMLResponse(pages.knobs_page(*self._open(key), knob, other, session_of(request)))
 
     def compare(self, request: Request, study: list[str] = Query(default=[])) -> HTMLResponse:  # noqa: B008
-        return HTMLResponse(pages.compare_page(self._chosen(study), _session(request)))
-
-    def cluster(self, request: Request, key: str, before: int = 0, everything: bool = Query(default=False, alias="all")) -> HTMLResponse:
-        return HTMLResponse(cluster_pages.cluster_page(self._cluster(key), _session(request), before, everything=everything))
-
-    def decision(self, request: Request, key: str, number: int) -> HTMLResponse:
-        entry = self._cluster(key)
-        found = next((each for each in entry.overview().entries if each.id == number), None)
-        if found is None:
-            raise HTTPException(404, "There is no such decision.")
-        return HTMLResponse(cluster_pages.decision_page(entry, found, _session(request)))
+        return HTMLResponse(pages.compare_page(self._chosen(study), session_of(request)))
 
     def login_page(self) -> HTMLResponse:
         return HTMLResponse(pages.login_page(refused=False, can_act=bool(self.sessions.token)))
@@ -209,42 +197,36 @@ class _Desk:
     # --- documents ---
 
     def health(self) -> Response:
-        return _json({"status": "ok", "version": __version__})
+        return json_response({"status": "ok", "version": __version__})
 
     def studies_document(self) -> Response:
-        return _json(api.studies_document(self.library))
+        return json_response(api.studies_document(self.library))
 
     def study_document(self, key: str) -> Response:
-        return _json(api.study_document(*self._open(key)))
+        return json_response(api.study_document(*self._open(key)))
 
     def trials_document(
         self, key: str, page: int = 1, sort: str = "number", down: bool = True, status: str = "", text: str = ""
     ) -> Response:
-        return _json(api.trials_document(self._open(key)[1], TrialQuery(page=page, sort=sort, down=down, status=status, text=text)))
+        return json_response(api.trials_document(self._open(key)[1], TrialQuery(page=page, sort=sort, down=down, status=status, text=text)))
 
     def trial_document(self, key: str, number: int) -> Response:
         view = self._open(key)[1]
-        return _json(api.trial_document(view, _trial(view, number)))
+        return json_response(api.trial_document(view, _trial(view, number)))
 
     def diff_document(self, key: str, trial: list[int] = Query(default=[])) -> Response:  # noqa: B008
         view = self._open(key)[1]
-        return _json(api.diff_document(view, *_two(view, trial)))
+        return json_response(api.diff_document(view, *_two(view, trial)))
 
     def knob_document(self, key: str, knob: str) -> Response:
-        return _json(api.knob_document(self._open(key)[1], knob))
+        return json_response(api.knob_document(self._open(key)[1], knob))
 
     def compare_document(self, study: list[str] = Query(default=[])) -> Response:  # noqa: B008
-        return _json(api.compare_document(self._chosen(study)))
-
-    def clusters_document(self) -> Response:
-        return _json({"clusters": [cluster_pages.cluster_row(entry) for entry in self.library.clusters.entries()]})
-
-    def cluster_document(self, key: str) -> Response:
-        return _json(self._cluster(key).overview().to_json())
+        return json_response(api.compare_document(self._chosen(study)))
 
     async def events(self, study: str = "all") -> StreamingResponse:
         """Server-sent events: one whenever what a page shows has changed."""
-        if study != "all" and self.library.entry(study) is None and self.library.clusters.entry(study) is None:
+        if study != "all" and self.library.followed(study) is None:
             raise HTTPException(404, "There is no such study or cluster.")
         return StreamingResponse(self._changes(study), media_type="text/event-stream")
 
@@ -263,9 +245,8 @@ class _Desk:
 
     def _version(self, study: str) -> int:
         if study == "all":
-            clusters = self.library.clusters.entries()
-            return self.library.version + sum(entry.version for entry in self.library.entries()) + sum(each.version for each in clusters)
-        entry = self.library.entry(study) or self.library.clusters.entry(study)
+            return self.library.version + sum(entry.version for entry in self.library.all_followed())
+        entry: Followed | None = self.library.followed(study)
         return entry.version if entry else 0
 
     # --- what changes something ---
@@ -298,7 +279,7 @@ class _Desk:
 
     async def act_document(self, request: Request, key: str) -> Response:
         """Ask something of a study: a JSON object with `kind` and what goes with it; needs the token as a bearer."""
-        session = _session(request)
+        session = session_of(request)
         if session is None or session.csrf:  # a cookie travels by itself, also from a page of somebody else
             raise HTTPException(403, "Send the token as `Authorization: Bearer TOKEN`.")
         try:
@@ -309,7 +290,7 @@ class _Desk:
             raise ConfigError(Fault(where="action", rule="must be a JSON object"))
         entry, view = await asyncio.to_thread(self._open, key)
         kept = await asyncio.to_thread(entry.act, read_action(fields, view))
-        return _json(kept.to_json(), status=201)
+        return json_response(kept.to_json(), status=201)
 
     # --- looking up ---
 
@@ -319,22 +300,11 @@ class _Desk:
             raise HTTPException(404, "There is no such study.")
         return entry, entry.view()
 
-    def _cluster(self, key: str) -> ClusterEntry:
-        entry = self.library.clusters.entry(key)
-        if entry is None:
-            raise HTTPException(404, "There is no such cluster.")
-        return entry
-
     def _chosen(self, keys: list[str]) -> list[Entry]:
         found = [entry for key in dict.fromkeys(keys) if (entry := self.library.entry(key)) is not None]
         if not found:
             raise HTTPException(404, "Choose one study or more.")
         return found[:12]
-
-
-def _session(request: Request) -> Session | None:
-    found: Session | None = request.state.session
-    return found
 
 
 def _trial(view: View, number: int) -> Trial:
@@ -364,13 +334,9 @@ async def _form(request: Request) -> dict[str, str]:
 
 
 def _check_csrf(request: Request, form: Mapping[str, str]) -> None:
-    session = _session(request)
+    session = session_of(request)
     if session is None or not session.csrf or form.get("csrf") != session.csrf:
         raise HTTPException(403, "The form is out of date: load the page again.")
-
-
-def _json(data: Any, status: int = 200) -> Response:
-    return Response(json.dumps(api.finite(data), default=str, allow_nan=False), status_code=status, media_type="application/json")
 
 
 async def _refused(request: Request, error: Exception) -> Response:
@@ -378,7 +344,7 @@ async def _refused(request: Request, error: Exception) -> Response:
     words = hide_secrets(str(error))
     if request.url.path.startswith("/api/"):
         faults = [{name: value for name, value in vars(fault).items() if value} for fault in getattr(error, "faults", ())]
-        return _json({"error": type(error).__name__, "faults": faults}, status=400)
+        return json_response({"error": type(error).__name__, "faults": faults}, status=400)
     return HTMLResponse(pages.error_page("That does not work", words), status_code=400)
 
 
@@ -396,7 +362,7 @@ async def _gone(request: Request, error: Exception) -> Response:
 async def _missing(request: Request, error: Exception) -> Response:
     status, words = getattr(error, "status_code", 500), str(getattr(error, "detail", error))
     if request.url.path.startswith("/api/"):
-        return _json({"error": words}, status=status)
+        return json_response({"error": words}, status=status)
     return HTMLResponse(pages.error_page("Not found" if status == 404 else "That does not work", words), status_code=status)
 
 

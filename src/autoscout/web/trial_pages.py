@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from autoscout.analysis.labels import show_spent
+from autoscout.analysis.price import mark
 from autoscout.common.markup import Markup, badge, join, number_cell, table, tag
-from autoscout.common.meanings import meaning
 from autoscout.common.secrets import hide_secrets
 from autoscout.common.text import show, show_number
 from autoscout.core.trial import Trial
-from autoscout.report.labels import show_spent
-from autoscout.report.price import mark
+from autoscout.report.meanings import meaning
 from autoscout.report.sections import command, section, status_badge
 from autoscout.report.timeline import short_worker
 from autoscout.web.api import diff_document

@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
+from autoscout.analysis.ablation import Ablation, ablate
+from autoscout.analysis.contributions import Contribution, contributions
+from autoscout.analysis.curves import ordered
+from autoscout.analysis.importance import Importance, knob_importance
+from autoscout.analysis.labels import namer
+from autoscout.analysis.predicted import PredictedTrial, Predictions
+from autoscout.analysis.summary import Summary, summarise
 from autoscout.core.actions import Action, Pulse, invalid_trials, raised
 from autoscout.core.config import Config
 from autoscout.core.protocols import StudyRecord
 from autoscout.core.task import Budget
 from autoscout.core.trial import Trial
-from autoscout.report.ablation import Ablation, ablate
-from autoscout.report.contributions import Contribution, contributions
 from autoscout.report.coordinates import varied_knobs
-from autoscout.report.curves import ordered
-from autoscout.report.importance import Importance, knob_importance
-from autoscout.report.labels import namer
-from autoscout.report.predicted import PredictedTrial, Predictions
-from autoscout.report.summary import Summary, summarise
 from autoscout.study.about import About
 from autoscout.study.budget import counted, used_share
 from autoscout.study.folder import Folder

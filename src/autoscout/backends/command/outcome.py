@@ -8,11 +8,11 @@ import statistics
 from collections.abc import Mapping
 from typing import Any
 
-from autoscout.backends._shared.signs import INVALID_PATTERNS, OOM_PATTERNS, matches, telling_line
 from autoscout.backends.command.driver import RESULT
 from autoscout.backends.command.sources import Run, UnreadableError
 from autoscout.backends.command.workload import Workload
 from autoscout.common.outcome import informative_line, plain_text
+from autoscout.common.signs import INVALID_PATTERNS, OOM_PATTERNS, matches, telling_line
 from autoscout.core.launch import Completed
 from autoscout.core.trial import Measurement, Status
 

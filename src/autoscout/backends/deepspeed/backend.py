@@ -9,10 +9,6 @@ import sys
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from autoscout.backends._shared.training.backend import TrainingBackend
-from autoscout.backends._shared.training.export import REAL_STEPS, export_files
-from autoscout.backends._shared.training.launch import HOSTFILE, WORK, training_launch
-from autoscout.backends._shared.training.task import read_training_task, reference, workload_of
 from autoscout.backends.deepspeed.settings import FILE, OUR_OWN, STAGES, TEMPLATE, ds_config
 from autoscout.backends.deepspeed.space import build_space
 from autoscout.backends.deepspeed.workload import Workload, read_workload
@@ -21,6 +17,10 @@ from autoscout.core.launch import Launch
 from autoscout.core.names import Names
 from autoscout.core.task import Task
 from autoscout.space import Space
+from autoscout.training.backend import TrainingBackend
+from autoscout.training.export import REAL_STEPS, export_files
+from autoscout.training.launch import HOSTFILE, WORK, training_launch
+from autoscout.training.task import read_training_task, reference, workload_of
 
 PORT = "29500"  # where processes meet, DeepSpeed's default
 WORKER = "autoscout.backends.deepspeed.worker"

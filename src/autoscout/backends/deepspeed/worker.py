@@ -10,9 +10,9 @@ from pathlib import Path
 import torch
 
 from autoscout import training
-from autoscout.backends._shared.training.builtin import built_shape, say
-from autoscout.backends._shared.training.gpt import GPT, Data
-from autoscout.backends._shared.training.parallel import close
+from autoscout.training.builtin import built_shape, say
+from autoscout.training.gpt import GPT, Data
+from autoscout.training.parallel import close
 
 
 def main(path: str, ds_config: str, steps: str = "") -> int:

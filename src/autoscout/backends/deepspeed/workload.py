@@ -9,10 +9,10 @@ from typing import Any
 
 from pydantic import Field
 
-from autoscout.backends._shared.training.workload import WHERE, BuiltIn, fill_model
 from autoscout.common.document import load_json
 from autoscout.common.fields import read_fields
 from autoscout.core.errors import ConfigError, Fault
+from autoscout.training.workload import WHERE, BuiltIn, fill_model
 
 
 class Workload(BuiltIn):

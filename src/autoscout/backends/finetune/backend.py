@@ -7,10 +7,6 @@ import sys
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from autoscout.backends._shared.training.export import REAL_STEPS, export_files, torchrun
-from autoscout.backends._shared.training.launch import WORK, training_launch
-from autoscout.backends._shared.training.task import read_training_task, reference, workload_of
-from autoscout.backends._shared.training.together import SharedProcess
 from autoscout.backends.finetune.settings import lora_arguments, trainer_arguments
 from autoscout.backends.finetune.space import build_space
 from autoscout.backends.finetune.workload import RANDOM, Workload, read_workload
@@ -19,6 +15,10 @@ from autoscout.core.launch import Launch
 from autoscout.core.names import Names
 from autoscout.core.task import Task
 from autoscout.space import Space
+from autoscout.training.export import REAL_STEPS, export_files, torchrun
+from autoscout.training.launch import WORK, training_launch
+from autoscout.training.task import read_training_task, reference, workload_of
+from autoscout.training.together import SharedProcess
 
 WORKER = "autoscout.backends.finetune.worker"
 

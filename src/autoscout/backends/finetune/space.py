@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from autoscout.backends._shared.training.machine import thread_counts
 from autoscout.backends.finetune.workload import ROWS, Workload
 from autoscout.space import Choice, Constraint, Flag, Grid, Space
 from autoscout.space.knobs import Knob
+from autoscout.training.machine import thread_counts
 
 RANKS = [4, 8, 16, 32, 64]
 

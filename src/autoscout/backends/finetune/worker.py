@@ -15,10 +15,10 @@ import torch
 from torch.nn import functional
 
 from autoscout import training
-from autoscout.backends._shared.training.builtin import adamw, say, start
-from autoscout.backends._shared.training.parallel import close
-from autoscout.backends._shared.training.turns import Turns
 from autoscout.backends.finetune.batching import Row, micro_batches, rows, targets
+from autoscout.training.builtin import adamw, say, start
+from autoscout.training.parallel import close
+from autoscout.training.turns import Turns
 
 IGNORED = -100  # a label without a loss, PyTorch's default
 RATE = 2e-4

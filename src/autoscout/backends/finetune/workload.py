@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from autoscout.backends._shared.training.workload import WHERE, Training
 from autoscout.common.fields import read_fields
 from autoscout.common.suggest import suggestion
 from autoscout.core.errors import Fault
+from autoscout.training.workload import WHERE, Training
 
 RANDOM: dict[str, dict[str, int]] = {
     "random-micro": {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 256},

@@ -19,19 +19,19 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from autoscout.backends._shared.cache import made_once
-from autoscout.backends._shared.server import ServerEnded
 from autoscout.backends.llamacpp.client import ServerProcess
 from autoscout.backends.llamacpp.gguf_file import GgufError, GgufFile
 from autoscout.backends.llamacpp.load import Refused, WrongAnswer, run_load
 from autoscout.backends.llamacpp.model import cache_folder, ensure_model, model_facts
 from autoscout.backends.llamacpp.probe import Distribution, divergence, probe
 from autoscout.backends.llamacpp.stages import FAILED, INPUT, RESULT, STAGE
+from autoscout.common.cache import made_once
 from autoscout.common.folders import write_whole
 from autoscout.common.race import Over, Race, timed
 from autoscout.core import seeds
 from autoscout.core.clock import RealClock
 from autoscout.core.to_beat import ToBeat
+from autoscout.load.server import ServerEnded
 
 WARM_TOKENS = 8  # enough to touch all weights and buffers
 UNSETTLED = 0.15  # spread of the repeats, relative to their median, above which up to as many again are taken

@@ -16,9 +16,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from autoscout.backends._shared.server import HOST, ServerEnded
 from autoscout.backends.llamacpp import serve
 from autoscout.common.processes import die_with_parent
+from autoscout.load.server import HOST, ServerEnded
 
 ENDING_S = 5.0  # what the server gets for ending after its connections broke, and for stopping when told to
 COMPLETIONS = "/v1/completions"

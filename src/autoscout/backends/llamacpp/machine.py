@@ -8,7 +8,7 @@ import resource
 from pathlib import Path
 from typing import Any
 
-from autoscout.backends._shared.machine import cores
+from autoscout.catalog.machine import cores
 
 _CPU = Path("/sys/devices/system/cpu")
 _NODES = Path("/sys/devices/system/node")

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from autoscout.backends._shared import cache
 from autoscout.backends.llamacpp.gguf_file import GgufError, GgufFile, ModelFacts
+from autoscout.common import cache
 from autoscout.core import seeds
 
 FORMAT = 1  # of the random models; raise it when their content changes

@@ -11,16 +11,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
-from autoscout.backends._shared.engine.space import ALL, resting
-from autoscout.backends._shared.engine.table import EngineTable, table_for
-from autoscout.backends._shared.training.backend import TrainingBackend, near
-from autoscout.backends._shared.training.export import REAL_STEPS, export_files, torchrun
-from autoscout.backends._shared.training.files import TFLOPS
-from autoscout.backends._shared.training.launch import WORK, training_launch
-from autoscout.backends._shared.training.machine import local_processes
-from autoscout.backends._shared.training.outside import environment
-from autoscout.backends._shared.training.task import read_training_task, reference, workload_of
-from autoscout.backends._shared.training.workload import WHERE
 from autoscout.backends.megatron import pretrain
 from autoscout.backends.megatron.settings import FILE, OVERLAP, arguments, core_file, overlap_file
 from autoscout.backends.megatron.space import build_space, defaults
@@ -32,7 +22,17 @@ from autoscout.core.errors import Fault
 from autoscout.core.launch import Launch
 from autoscout.core.names import Names
 from autoscout.core.task import Task
+from autoscout.engines.space import ALL, resting
+from autoscout.engines.table import EngineTable, table_for
 from autoscout.space import Space
+from autoscout.training.backend import TrainingBackend, near
+from autoscout.training.export import REAL_STEPS, export_files, torchrun
+from autoscout.training.files import TFLOPS
+from autoscout.training.launch import WORK, training_launch
+from autoscout.training.machine import local_processes
+from autoscout.training.outside import environment
+from autoscout.training.task import read_training_task, reference, workload_of
+from autoscout.training.workload import WHERE
 
 WORKER = "autoscout.backends.megatron.worker"
 FOLLOWER = "autoscout.backends.megatron.pretrain"

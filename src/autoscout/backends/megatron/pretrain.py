@@ -16,8 +16,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TextIO
 
-from autoscout import training
 from autoscout.backends.megatron.log import iteration, peak_memory_gib
+from autoscout.training import hook
 
 FILE = "run.json"
 
@@ -45,7 +45,7 @@ def follow(lines: Iterable[str], given: dict[str, Any], out: TextIO) -> None:
             step["tflops"] = found.tflops
         if found.loss is not None or found.broken:
             step["loss"] = None if found.broken else found.loss
-        training.report(step)
+        hook.report(step)
 
 
 def main(path: str, *more: str) -> int:
@@ -58,7 +58,7 @@ def main(path: str, *more: str) -> int:
         for name, value in known.items():
             word = word.replace(name, value)
         argv.append(word)
-    training.stage("building")
+    hook.stage("building")
     with subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", cwd=given["cwd"]
     ) as process:

@@ -9,11 +9,11 @@ from typing import Any
 
 import yaml
 
-from autoscout.backends._shared.engine.space import default_of
-from autoscout.backends._shared.engine.table import EngineTable
 from autoscout.backends.megatron.workload import Workload
 from autoscout.catalog.models import ModelShape
 from autoscout.core.config import Value
+from autoscout.engines.space import default_of
+from autoscout.engines.table import EngineTable
 
 FILE = "megatron.json"
 OVERLAP = "tp_comm_overlap.yaml"

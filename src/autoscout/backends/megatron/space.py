@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from autoscout.backends._shared.engine.space import build_space as table_space
-from autoscout.backends._shared.engine.space import offered
-from autoscout.backends._shared.engine.table import EngineTable
-from autoscout.backends._shared.training.machine import local_processes
-from autoscout.backends._shared.training.outside import outside
 from autoscout.backends.megatron.settings import has_biases
 from autoscout.backends.megatron.workload import Workload
 from autoscout.catalog.gpus import gpu
 from autoscout.catalog.models import ModelShape
 from autoscout.core.config import Value
 from autoscout.core.errors import ConfigError
+from autoscout.engines.space import build_space as table_space
+from autoscout.engines.space import offered
+from autoscout.engines.table import EngineTable
 from autoscout.space import Space
+from autoscout.training.machine import local_processes
+from autoscout.training.outside import outside
 
 DEGREES = ("tp", "pp", "dp", "cp", "ep", "expert_tp", "virtual_stages")
 STATE_BYTES = 18  # of a parameter in mixed precision: 2 for the weight, 4 for its gradient, 12 for the optimizer

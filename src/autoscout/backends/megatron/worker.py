@@ -15,9 +15,9 @@ import torch
 from torch import distributed
 
 from autoscout import training
-from autoscout.backends._shared.training.builtin import built_shape, say, start
-from autoscout.backends._shared.training.gpt import Data
-from autoscout.backends._shared.training.parallel import close
+from autoscout.training.builtin import built_shape, say, start
+from autoscout.training.gpt import Data
+from autoscout.training.parallel import close
 
 
 def main(path: str, core: str, steps: str = "") -> int:

@@ -10,10 +10,10 @@ from typing import Any
 
 from pydantic import Field
 
-from autoscout.backends._shared.training.workload import CATALOGUED, SMALL, WHERE, BuiltIn, fill_model
 from autoscout.catalog.models import ModelShape, model
 from autoscout.common.fields import read_fields
 from autoscout.core.errors import ConfigError, Fault
+from autoscout.training.workload import CATALOGUED, SMALL, WHERE, BuiltIn, fill_model
 
 SEQUENCE = 4096  # tokens of a sequence, for models that are not built-in ones
 

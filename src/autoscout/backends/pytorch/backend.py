@@ -8,12 +8,6 @@ import sys
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from autoscout.backends._shared.training.backend import near
-from autoscout.backends._shared.training.export import REAL_STEPS, export_files, torchrun
-from autoscout.backends._shared.training.launch import WORK, training_launch
-from autoscout.backends._shared.training.outside import environment, outside
-from autoscout.backends._shared.training.task import read_training_task, reference, workload_of
-from autoscout.backends._shared.training.together import SharedProcess
 from autoscout.backends.pytorch.space import build_space
 from autoscout.backends.pytorch.workload import Workload, own_space, read_workload
 from autoscout.core.config import Config
@@ -21,8 +15,14 @@ from autoscout.core.launch import Launch
 from autoscout.core.names import Names
 from autoscout.core.task import Task
 from autoscout.space import Space
+from autoscout.training.backend import near
+from autoscout.training.export import REAL_STEPS, export_files, torchrun
+from autoscout.training.launch import WORK, training_launch
+from autoscout.training.outside import environment, outside
+from autoscout.training.task import read_training_task, reference, workload_of
+from autoscout.training.together import SharedProcess
 
-WORKER = "autoscout.backends._shared.training.builtin"
+WORKER = "autoscout.training.builtin"
 
 
 class PyTorchBackend(SharedProcess):

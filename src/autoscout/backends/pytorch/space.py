@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from autoscout.backends._shared.training.outside import outside
 from autoscout.backends.pytorch.workload import Workload
 from autoscout.space import Choice, Constraint, Flag, Grid, Space
 from autoscout.space.knobs import Knob
+from autoscout.training.outside import outside
 
 BUCKETS_MB = [1, 5, 10, 25, 50, 100, 250]
 CHUNKS = [1, 2, 4, 8, 16]

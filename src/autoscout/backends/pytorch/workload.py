@@ -9,12 +9,12 @@ from typing import Any
 
 from pydantic import Field
 
-from autoscout.backends._shared.training.workload import WHERE, BuiltIn, fill_model
 from autoscout.common.document import from_plain
 from autoscout.common.fields import read_fields
 from autoscout.core.errors import Fault, SpaceError
 from autoscout.space import Space
 from autoscout.space.yaml import space_from_item
+from autoscout.training.workload import WHERE, BuiltIn, fill_model
 
 
 class Workload(BuiltIn):

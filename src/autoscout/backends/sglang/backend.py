@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from autoscout.backends._shared.engine.backend import EngineBackend
-from autoscout.backends._shared.engine.engine import Engine
 from autoscout.core.config import Value
+from autoscout.engines.backend import EngineBackend
+from autoscout.engines.engine import Engine
 
 MEMORY_TIERS = ((20, 2048, 8), (35, 4096, 48), (60, 4096, 32), (160, 8192, 256), (float("inf"), 16384, 512))
 """GiB of GPU memory below which: tokens of a prompt in one step, and the largest batch with a CUDA graph."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from autoscout.backends._shared.engine.backend import EngineBackend
-from autoscout.backends._shared.engine.engine import Engine
-from autoscout.backends._shared.engine.table import numbers
 from autoscout.core.config import Value
+from autoscout.engines.backend import EngineBackend
+from autoscout.engines.engine import Engine
+from autoscout.engines.table import numbers
 
 LARGE_GIB = 70  # GPUs from this memory on get larger limits, but for A100
 LARGEST_GIB = 160  # and still larger ones from here on, in newer versions

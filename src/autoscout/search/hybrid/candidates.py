@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from autoscout.core.config import Config
 from autoscout.core.seeds import stream
-from autoscout.search._shared.neighbours import fresh, spread
 from autoscout.search.hybrid import tuning
 from autoscout.space import Space
 from autoscout.space.encode import Encoder, Rows, gates
+from autoscout.space.neighbours import fresh, spread
 
 
 class Candidates:

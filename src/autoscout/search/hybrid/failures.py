@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autoscout.search._shared.history import Answer
+from autoscout.learning.answers import Answer
 from autoscout.search.hybrid import tuning
 from autoscout.search.hybrid.surrogate import Surrogate
 from autoscout.space.encode import Floats, Rows

@@ -15,7 +15,7 @@ from scipy.special import ndtr, ndtri
 
 from autoscout.common.front import choose, on_front
 from autoscout.core.config import Config
-from autoscout.search._shared.history import Answer
+from autoscout.learning.answers import Answer
 from autoscout.search.hybrid import tuning
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.surrogate import Memory, Surrogate

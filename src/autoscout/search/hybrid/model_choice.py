@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from autoscout.core.config import Config
-from autoscout.search._shared.history import Answer
+from autoscout.learning.answers import Answer
 from autoscout.search.hybrid import tuning
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.prior import InformedSurrogate, Prior

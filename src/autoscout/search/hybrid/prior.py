@@ -11,8 +11,8 @@ from autoscout.core.errors import ConfigError
 from autoscout.core.protocols import Simulator
 from autoscout.core.seeds import stream
 from autoscout.core.task import Direction, Task
-from autoscout.search._shared.gaussian import PLAIN, Mixture
-from autoscout.search._shared.history import Answer
+from autoscout.learning.answers import Answer
+from autoscout.learning.gaussian import PLAIN, Mixture
 from autoscout.search.hybrid import tuning
 from autoscout.search.hybrid.candidates import drawn
 from autoscout.search.hybrid.options import HybridOptions

@@ -10,7 +10,7 @@ from autoscout.core.config import Config
 from autoscout.core.protocols import Simulator
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.search._shared.history import Answer, Told
+from autoscout.learning.answers import Answer, Told
 from autoscout.search.hybrid.candidates import Candidates
 from autoscout.search.hybrid.front import FrontSurrogate, leaders
 from autoscout.search.hybrid.model_choice import ChosenSurrogate

@@ -9,7 +9,7 @@ from functools import cached_property
 from autoscout.core.config import Config
 from autoscout.core.origin import Origin
 from autoscout.core.trial import EXPENSIVE_S, Proposal
-from autoscout.search._shared.history import Answer
+from autoscout.learning.answers import Answer
 from autoscout.search.hybrid import failures, tuning
 from autoscout.search.hybrid.candidates import Candidates
 from autoscout.search.hybrid.options import HybridOptions

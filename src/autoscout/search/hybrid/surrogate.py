@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from autoscout.common.stats import expected_improvement
 from autoscout.core.config import Config
-from autoscout.search._shared.gaussian import FIT_POINTS, SHORT_AND_LONG, Mixture, Scales
-from autoscout.search._shared.history import Answer
+from autoscout.learning.answers import Answer
+from autoscout.learning.gaussian import FIT_POINTS, SHORT_AND_LONG, Mixture, Scales
 from autoscout.search.hybrid import tuning
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.success import Success, labelled

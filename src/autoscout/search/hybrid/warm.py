@@ -8,7 +8,7 @@ import numpy as np
 
 from autoscout.core.config import Config
 from autoscout.core.history import Past, PastTrial
-from autoscout.search._shared.gaussian import Process
+from autoscout.learning.gaussian import Process
 from autoscout.search.hybrid import tuning
 from autoscout.search.hybrid.target import standardise
 from autoscout.space import Space

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from autoscout.core.config import Config
-from autoscout.search._shared.history import Answer
+from autoscout.learning.answers import Answer
 from autoscout.space.encode import Floats
 
 

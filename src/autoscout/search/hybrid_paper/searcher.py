@@ -13,7 +13,7 @@ from autoscout.core.origin import By, Origin
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Proposal, Status, Trial
-from autoscout.search._shared.history import Told
+from autoscout.learning.answers import Told
 from autoscout.search.hybrid_paper.dense import Move, propose
 from autoscout.search.hybrid_paper.known import Known
 from autoscout.search.hybrid_paper.orchestrator import Arm, choose

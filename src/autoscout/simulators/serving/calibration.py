@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from autoscout.common.stats import mape, spread_of
 from autoscout.core.errors import Fault
+from autoscout.learning.fit import fit_positive
 from autoscout.simulators._shared.calibration import check_constants, mape_of, read_calibration
-from autoscout.simulators._shared.fit import fit_positive
 from autoscout.simulators.serving.cost import step_cost
 from autoscout.simulators.serving.job import ServingConstants
 from autoscout.simulators.serving.replay import replay

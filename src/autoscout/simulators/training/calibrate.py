@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from autoscout.common.stats import folds, mape, spread_of
 from autoscout.core.errors import ConfigError, Fault
-from autoscout.simulators._shared.fit import fit_positive
+from autoscout.learning.fit import fit_positive
 from autoscout.simulators.training.calibration import TrainingCalibration, features, save_calibration, training_calibration
 from autoscout.simulators.training.constants import TrainingConstants
 from autoscout.simulators.training.job import TrainingJob

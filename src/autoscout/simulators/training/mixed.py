@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autoscout.common.placement import Placement, place
+from autoscout.catalog.placement import Placement, place
 from autoscout.simulators._shared.task import number
 from autoscout.simulators.training.arithmetic import smaller
 from autoscout.simulators.training.calibration import TrainingCalibration

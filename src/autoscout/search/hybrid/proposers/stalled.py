@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autoscout.core.trial import Proposal
-from autoscout.search._shared.history import Answer
+from autoscout.learning.answers import Answer
 from autoscout.search.hybrid import tuning
 from autoscout.search.hybrid.state import State
 from autoscout.space.encode import Codes, Floats

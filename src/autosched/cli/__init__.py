@@ -1,0 +1,1 @@
+"""`autoscout sched`: the verbs of the scheduler house."""

@@ -1,0 +1,81 @@
+"""`autoscout sched assess`: is it worth re-tuning the scheduler of this cluster?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from autoscout.cli import options
+from autoscout.core import plugins
+from autoscout.core.errors import ConfigError, Fault
+
+
+def assess(
+    trace: Annotated[str, typer.Option("--trace", help="A trace file, or synthetic:PROFILE[:JOBS[:DAYS[:SEED]]].")],
+    cluster: Annotated[str, typer.Option("--cluster", help="NODESxGPUS such as 70x8, parts joined by +, or a node file.")],
+    scheduler: Annotated[str, typer.Option("--scheduler", help="Name of the scheduler; `autoscout sched list` shows all.")] = "tiresias",
+    days: Annotated[
+        float, typer.Option("--days", min=0.1, help="Compare on the last days of the trace; as many before are for tuning.")
+    ] = 7.0,
+    goal: Annotated[
+        str, typer.Option("--goal", help="time: least time in the system of all jobs; fair: most jobs treated alike.")
+    ] = "time",
+    mode: Annotated[list[str] | None, typer.Option("--mode", help="Only these strategies; may be repeated. All when left out.")] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Same seed, same answer.")] = 0,
+    form: Annotated[str, typer.Option("--format", help="Format of the file, where looking at it is not enough.")] = "",
+    begin: Annotated[str, typer.Option("--from", help="Only jobs that arrive at or after this date or second.")] = "",
+    end: Annotated[str, typer.Option("--to", help="Only jobs that arrive before this date or second.")] = "",
+    drop_bad: Annotated[bool, typer.Option("--drop-bad", help="Leave broken rows out instead of refusing the file.")] = False,
+    output: Annotated[Path | None, typer.Option("--output", help="Folder for report.md, plots and the causal graph.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+) -> None:
+    """Compare tuning once, daily and hourly with leaving the settings alone, on your own trace, and say what to do.
+
+    The cluster runs through the last days of the trace under every strategy: the published default, settings tuned once on the days
+    before, re-tuned daily, every hour as AutoSched and SelfTune, and oracles that know the future. Everything is simulated.
+    """
+    from autosched.sim.cluster import Cluster
+    from autosched.source import load_trace
+    from autosched.tune.assess import assess as compare
+    from autosched.tune.case import last_window
+    from autosched.tune.modes import MODES
+
+    if scheduler not in plugins.available("scheduler"):
+        known = ", ".join(plugins.available("scheduler"))
+        raise ConfigError(Fault(where="--scheduler", value=repr(scheduler), rule=f"must be one of {known}"))
+    jobs = load_trace(trace, form=form, begin=begin, end=end, drop_bad=drop_bad)
+    case = last_window(jobs, Cluster.parse(cluster), scheduler, days, goal)
+    wanted = list(dict.fromkeys(["static", *(mode or MODES)]))
+    found = compare(case, wanted, seed, lambda name: options.errors.print(f"running {name} ...", markup=False, highlight=False))
+    if output:
+        _write(found, output)
+    if as_json:
+        told = {"recommendation": found.recommendation(), "settings": found.settings().to_json(), "strategies": found.rows()}
+        options.emit({"scheduler": scheduler, "gpus": case.cluster.gpus, "days": days, "goal": goal, **told})
+        return
+    table = Table("strategy", "gain", "time in system s", "fair share", "changes", "CPU s", "what")
+    for name, course in found.courses.items():
+        metrics = course.metrics
+        cells = [f"{found.gain(name):.3f}x", f"{metrics['time_s']:,.0f}", f"{metrics['fair_share']:.3f}", str(course.changes)]
+        table.add_row(name, *cells, f"{course.cpu_s:.1f}", MODES[name].words)
+    options.console.print(table)
+    options.console.print(found.recommendation(), markup=False, highlight=False)
+    options.console.print(f"Settings: {found.settings()}", markup=False, highlight=False)
+
+
+def _write(found: object, output: Path) -> None:
+    from autosched.tune.assess import Assessment
+    from autosched.tune.causal.picture import dot, svg
+    from autosched.tune.plots import comparison_page
+
+    assert isinstance(found, Assessment)
+    output.mkdir(parents=True, exist_ok=True)
+    (output / "report.md").write_text(found.told(), encoding="utf-8")
+    (output / "over_time.svg").write_text(comparison_page(found.case, found.courses), encoding="utf-8")
+    for course in found.courses.values():
+        if course.model is not None:
+            (output / "causes.svg").write_text(svg(course.model.graph), encoding="utf-8")
+            (output / "causes.dot").write_text(dot(course.model.graph), encoding="utf-8")

@@ -1,0 +1,296 @@
+"""One decision: what is known of the cluster, futures drawn from it, settings tried on them, and how sure the answer is."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autosched.arrivals.arrivals import DAY_S, HOUR_S, Generator
+from autosched.predict.features import Repository
+from autosched.predict.predictor import Predictor
+from autosched.protocol import Sight
+from autosched.sim.cluster import Cluster
+from autosched.sim.snapshot import Snapshot
+from autosched.sim.trace import Trace, concatenate
+from autosched.tune.draws import Predicted, View
+from autosched.tune.futures import Builder, Future, Hopeless, Question
+from autosched.tune.loop import Decision
+from autosched.tune.search import SearchOptions, search
+from autoscout.common.stats import student_quantile
+from autoscout.core.clock import cpu_s
+from autoscout.core.config import Config, Value
+from autoscout.core.errors import Infeasible
+from autoscout.core.seeds import number as seed_of
+from autoscout.core.task import Objective
+from autoscout.space import Space
+
+METRIC = "time_s"
+LITTLE = 0.002  # share of the gain that a change must bring, or it is left out
+SURE = 0.9  # share of outcomes that the interval of a predicted gain is meant to hold
+MODEL_ERROR = 0.6
+"""Standard deviation of log(real gain / predicted gain), as a share of log(predicted gain), that drawn futures do not show, because they
+share one predictor and one model. Calibrated on Philly and checked on Venus by `benchmarks/control_observe.py`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """How settings are looked for.
+
+    Attributes:
+        draws: Futures that every candidate is tried on.
+        horizon_s: How long jobs keep coming in a future.
+        back_s: Draw i replays the arrivals from this one's number i ago, from the first again after the last.
+        trials: Candidates.
+        searcher: Who proposes them.
+        least_gain: The threshold: change only when the predicted gain is at least this.
+        least_share: And when at least this share of the futures does not get worse.
+        seed: Equal seeds, equal decisions.
+    """
+
+    draws: int = 6
+    horizon_s: float = HOUR_S
+    back_s: Sequence[float] = (HOUR_S, DAY_S, 2 * HOUR_S, 7 * DAY_S, 3 * HOUR_S, 2 * DAY_S)
+    trials: int = 40
+    searcher: str = "hybrid"
+    least_gain: float = 1.1
+    least_share: float = 0.75
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """A decision, and how sure it is.
+
+    Attributes:
+        decision: As the closed loop makes them.
+        low, high: Interval of the predicted gain that is meant to hold nine outcomes in ten.
+        gains: Of the best settings found, future by future.
+        best: The best settings found, taken or not.
+        left_out: Jobs that can never run here, which no future holds.
+    """
+
+    decision: Decision
+    low: float
+    high: float
+    best: Config
+    gains: tuple[float, ...] = ()
+    left_out: tuple[str, ...] = field(default=())
+
+
+def view_of(sight: Sight, known: Repository) -> tuple[View, tuple[str, ...]]:
+    """What is known of a cluster, and the names of jobs that can never run on it: these are in no future."""
+    cluster, snapshot = sight.cluster, sight.snapshot
+    fits = _fits(snapshot.jobs, cluster)
+    left_out = tuple(str(name) for name in snapshot.jobs.job_id[~fits])
+    snapshot = _only(snapshot, fits)
+    names = {name: row for row, name in enumerate(known.jobs.job_id.tolist())}
+    missing = np.asarray([name not in names for name in snapshot.jobs.job_id.tolist()], bool)
+    jobs, ends = known.jobs, known.end_s
+    if missing.any():
+        jobs = concatenate(jobs, snapshot.jobs.take(np.flatnonzero(missing)))
+        ends = np.concatenate([ends, np.full(int(missing.sum()), np.inf)])
+        order = np.argsort(jobs.submit_s, kind="stable")
+        jobs, ends = jobs.take(order), ends[order]
+    past = np.flatnonzero(_fits(jobs, cluster) & (jobs.submit_s <= sight.at_s))
+    jobs, ends = jobs.take(past), ends[past]
+    names = {name: row for row, name in enumerate(jobs.job_id.tolist())}
+    rows = np.asarray([names[name] for name in snapshot.jobs.job_id.tolist()], np.int64)
+    ends = ends.copy()
+    ends[rows] = np.inf  # what is in the queue now has not ended, whatever an earlier attempt did
+    nothing = jobs.take(np.empty(0, np.int64))
+    return View(at_s=sight.at_s, known=Repository(jobs, ends), snapshot=snapshot, rows=rows, truth=nothing), left_out
+
+
+def _fits(jobs: Trace, cluster: Cluster) -> NDArray[np.bool_]:
+    """Jobs that a cluster can run at all."""
+    single = len(cluster.vcs) == 1
+    room = {vc: cluster.part(vc).gpus for vc in cluster.vcs}
+    most = np.asarray([cluster.gpus if single else room.get(vc, 0) for vc in jobs.vc.names] or [0], np.float64)
+    kinds = np.asarray([name == "" or name in cluster.kinds for name in jobs.kind.names] or [True], bool)
+    fits: NDArray[np.bool_] = (jobs.gpus <= most[jobs.vc.codes]) & kinds[jobs.kind.codes]
+    return fits
+
+
+def _only(snapshot: Snapshot, kept: NDArray[np.bool_]) -> Snapshot:
+    """The snapshot of a cluster that was looked at, with some of its jobs."""
+    if kept.all():
+        return snapshot
+    rows = np.flatnonzero(kept)
+    place = np.full(len(kept), -1.0)
+    place[rows] = np.arange(len(rows))
+    where = snapshot.where[kept[snapshot.where[:, 0].astype(np.int64)]] if len(snapshot.where) else snapshot.where
+    if len(where):
+        where = where.copy()
+        where[:, 0] = place[where[:, 0].astype(np.int64)]
+    return replace(
+        snapshot,
+        jobs=snapshot.jobs.take(rows),
+        remaining_s=snapshot.remaining_s[rows],
+        executed_s=snapshot.executed_s[rows],
+        running=snapshot.running[rows],
+        where=where,
+    )
+
+
+class Adviser:
+    """Makes decisions about a cluster by trying settings in a simulation of it.
+
+    Args:
+        model: Name of the scheduler that simulates the live one.
+        tuning: How settings are looked for.
+    """
+
+    def __init__(self, model: str, tuning: Tuning) -> None:
+        self._model, self.tuning = model, tuning
+        self.predictor = Predictor(seed=tuning.seed)
+
+    def builder(self, view: View) -> Builder:
+        """Schedulers that know what past jobs were like."""
+        ended = view.ended
+        return Builder.of(self._model, ended.gpus * ended.duration_s, self.tuning.seed)
+
+    def futures(self, view: View, draws: int | None = None) -> list[Future]:
+        """Several futures of the cluster, the same for every candidate."""
+        tuning = self.tuning
+        generators = [Generator(method="back", back_s=back) for back in tuning.back_s]
+        draw = Predicted(predictor=self.predictor, generators=generators, horizon_s=tuning.horizon_s, seed=tuning.seed)
+        return [draw(view, number) for number in range(draws or tuning.draws)]
+
+    def decide(self, sight: Sight, known: Repository, space: Space) -> Judged:
+        """Look for better settings than those in force, which are the defaults of `space`.
+
+        Args:
+            sight: The cluster now.
+            known: Its past.
+            space: What may be chosen now, within the operator's bounds.
+        """
+        began = cpu_s()
+        view, left_out = view_of(sight, known)
+        now = space.default()
+        futures = self.futures(view)
+        words = in_one([future.words for future in futures])
+        question = Question(futures=futures, cluster=sight.cluster, build=self.builder(view), reference=now)
+        best, chosen, predicted = now, now, 1.0
+        gains: tuple[float, ...] = (1.0,)
+        contributions: dict[str, float] = {}
+        if any(future.jobs for future in futures) and len(space.knobs):
+            options = SearchOptions(
+                searcher=self.tuning.searcher,
+                trials=self.tuning.trials,
+                reject=0.0,
+                scope=False,
+                seed=seed_of(self.tuning.seed, "decision", int(view.at_s)) % 2**31,
+            )
+            try:
+                found = search(space, question, Objective(metric=METRIC), now, options)
+            except Infeasible as error:
+                words = f"{words}; not compared: {error}"
+            else:
+                best = simplified(space, question, now, found.best)
+                gains = tuple(question.gains(now, best, METRIC).tolist())
+                predicted = float(np.exp(np.mean(np.log(gains))))
+                if best != now and self._accepted(predicted, gains):
+                    chosen, contributions = best, _contributions(space, question, now, best)
+        low, high = interval(gains)
+        decision = Decision(
+            at_s=view.at_s,
+            before=now,
+            after=chosen,
+            predicted=predicted,
+            load=float(view.snapshot.jobs.gpus.sum()) / sight.cluster.gpus,
+            waiting=int((~view.snapshot.running).sum()),
+            unfinished=len(view.rows),
+            simulations=question.simulations,
+            rejected=0,
+            cpu_s=cpu_s() - began,
+            words=words,
+            contributions=contributions,
+        )
+        return Judged(decision=decision, low=low, high=high, best=best, gains=gains, left_out=left_out)
+
+    def _accepted(self, predicted: float, gains: Sequence[float]) -> bool:
+        share = float(np.mean([gain > 0.999 for gain in gains]))
+        return predicted >= self.tuning.least_gain and share >= self.tuning.least_share
+
+    def what_if(self, sight: Sight, known: Repository, space: Space, knob: str, most_cpu_s: float = 1.0) -> list[tuple[Value, float]]:
+        """Value -> predicted gain over the settings in force, of one knob on the current queue.
+
+        Neighbours of the value in force come first, so what is left out when the time is up are those furthest away.
+        """
+        began = cpu_s()
+        view, _ = view_of(sight, known)
+        now = space.default()
+        question = Question(futures=self.futures(view, draws=2), cluster=sight.cluster, build=self.builder(view), reference=now)
+        values = space.knobs[knob].values
+        here = space.knobs[knob].position(now[knob]) if knob in now else 0
+        found: dict[int, float] = {}
+        for place in sorted(range(len(values)), key=lambda place: abs(place - (here or 0))):
+            if found and cpu_s() - began > most_cpu_s:
+                break
+            around = now.only(space.ancestors(knob)).extend({knob: values[place]})
+            if space.feasible(around):
+                with contextlib.suppress(Infeasible, Hopeless):
+                    found[place] = float(np.exp(np.mean(np.log(question.gains(now, space.project(now, around), METRIC)))))
+        return [(values[place], found[place]) for place in sorted(found)]
+
+
+def in_one(words: Sequence[str]) -> str:
+    """What several futures are, with what they have in common said once."""
+    texts = [text.split(" ") for text in dict.fromkeys(words)]
+    if len(texts) < 2:
+        return "".join(words[:1])
+    head = _alike(texts)
+    tail = _alike([text[head:][::-1] for text in texts])
+    ways = [" ".join(text[head : len(text) - tail]) for text in texts]
+    return " ".join([*texts[0][:head], (", " if tail else "; ").join(ways), *texts[0][len(texts[0]) - tail :]])
+
+
+def _alike(texts: Sequence[Sequence[str]]) -> int:
+    """How many words texts have in common from their beginning on."""
+    return sum(1 for _ in takewhile(lambda words: len(set(words)) == 1, zip(*texts, strict=False)))
+
+
+def simplified(space: Space, question: Question, old: Config, new: Config) -> Config:
+    """New settings without the changes that their gain does not need: an operator reads each of them."""
+    for name in sorted(new):
+        around = new.only(space.ancestors(name)).extend({name: old[name]}) if name in old else None
+        if around is None or name not in new or old[name] == new[name] or not space.feasible(around):
+            continue
+        back = space.project(new, around)
+        with contextlib.suppress(Infeasible, Hopeless):
+            if float(np.mean(np.log(question.gains(new, back, METRIC)))) >= -LITTLE:
+                new = back
+    return new
+
+
+def _contributions(space: Space, question: Question, old: Config, new: Config) -> dict[str, float]:
+    """How many times worse the new settings would be with each change taken back."""
+    found = {}
+    for name in new:
+        around = new.only(space.ancestors(name)).extend({name: old.get(name)})
+        if name not in old or old[name] == new[name] or not space.feasible(around):
+            continue
+        with contextlib.suppress(Infeasible, Hopeless):
+            found[name] = float(np.exp(np.mean(np.log(question.gains(space.project(new, around), new, METRIC)))))
+    return found
+
+
+def interval(gains: Sequence[float], error: float = MODEL_ERROR) -> tuple[float, float]:
+    """Where the real gain should lie, nine times in ten (logarithms, Student's t).
+
+    Args:
+        gains: Future by future.
+        error: Of the simulation and its predictor, which all futures share, as a share of the gain.
+    """
+    logs = np.log(np.asarray(gains, np.float64))
+    if len(logs) < 2:
+        return float(np.exp(logs[0])), float(np.exp(logs[0]))
+    spread = math.hypot(float(np.std(logs, ddof=1)) * math.sqrt(1 + 1 / len(logs)), error * float(np.mean(logs)))
+    reach = student_quantile(0.5 + SURE / 2, len(logs) - 1) * spread
+    return float(np.exp(np.mean(logs) - reach)), float(np.exp(np.mean(logs) + reach))

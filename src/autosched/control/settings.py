@@ -1,0 +1,143 @@
+"""The file of a controller, typed, with errors that point at the line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field, ValidationError
+
+from autosched.control.bounds import Bounds
+from autoscout.common.fields import faults_from
+from autoscout.core.errors import ConfigError, Fault
+from autoscout.study.campaign import Block, Duration, Scalar, read_document
+
+if TYPE_CHECKING:
+    from autosched.control.decide import Tuning
+
+
+class BoundsBlock(Block):
+    """What the controller may do by itself."""
+
+    ranges: dict[str, tuple[Scalar, ...]] = Field(default_factory=dict, description="knob: [least, most], or the values allowed")
+    frozen: tuple[str, ...] = Field((), description="knobs that are never changed")
+    most_steps: int = Field(0, ge=0, description="places along its values that one change may move a knob; 0: any")
+    quiet: tuple[str, ...] = Field((), description="hours without changes, such as 22:00-06:00")
+    zone: str = Field("UTC", description="time zone of the quiet hours")
+    changes_per_day: int = Field(4, ge=0, description="changes in any 24 hours")
+
+    def bounds(self) -> Bounds:
+        """As the controller uses them."""
+        return Bounds(**dict(self))
+
+
+class TuningBlock(Block):
+    """How settings are looked for."""
+
+    draws: int = Field(6, ge=2, le=64, description="futures that every candidate is tried on")
+    horizon: Duration = Field(3600.0, gt=0, description="how long jobs keep coming in a future")
+    back: tuple[Duration, ...] = Field((), description="how long ago the arrivals that are replayed began, one for each draw in turn")
+    trials: int = Field(40, ge=1, description="candidates that are tried")
+    searcher: str = Field("hybrid", description="who proposes them")
+    least_gain: float = Field(1.1, ge=1, description="threshold: change only when predicted to be this many times better")
+    least_share: float = Field(0.75, ge=0, le=1, description="and when at least this share of the futures does not get worse")
+    seed: int = Field(0, description="equal seeds, equal decisions")
+
+    def tuning(self) -> Tuning:
+        """As the adviser uses it."""
+        from autosched.control.decide import Tuning  # with the simulator, which verbs that only read the ledger do not need
+
+        plain = {name: getattr(self, name) for name in ("draws", "trials", "searcher", "least_gain", "least_share", "seed")}
+        found = Tuning(**plain, horizon_s=self.horizon)
+        return replace(found, back_s=self.back) if self.back else found
+
+
+class RollBackBlock(Block):
+    """When a change is taken back."""
+
+    worse_than: Literal["before", "predicted"] = Field(
+        "before", description="before: worse than the settings before it; predicted: worse than its predicted gain"
+    )
+    tolerance: float = Field(0.05, ge=0, lt=1, description="share by which it may be worse")
+
+
+class ServiceBlock(Block):
+    """The gRPC service; without this block there is none."""
+
+    address: str = Field("127.0.0.1:7433", description="host:port; other hosts than this machine need tokens and TLS")
+    tokens: str | None = Field(None, description="file with one `NAME ROLE TOKEN` a line; roles: reader, operator")
+    certificate: str | None = Field(None, description="PEM file of the server's certificate")
+    key: str | None = Field(None, description="PEM file of its private key")
+    metrics: str | None = Field(None, description="host:port of Prometheus metrics over HTTP")
+    most_bytes: int = Field(1_048_576, gt=0, description="bytes of one message")
+    per_second: float = Field(50.0, gt=0, description="calls a second of one client, on average")
+
+
+class Settings(Block):
+    """Everything a controller is told."""
+
+    cluster: str = Field(min_length=1, max_length=200, description="name of the cluster in the repository")
+    live: dict[str, Any] = Field(description="kind: slurm, kueue, volcano or replay, and its options")
+    folder: str = Field("control", description="where the controller keeps its files")
+    store: str | None = Field(None, description="SQLite file or postgresql:// URL; control.db in the folder when left out")
+    mode: Literal["observe", "propose", "apply"] = Field("observe", description="observe: change nothing; propose: wait for approval")
+    every: Duration = Field(3600.0, gt=0, description="seconds between decisions")
+    watch: Duration = Field(300.0, ge=0, description="seconds between decisions in the background; 0: none")
+    look: Duration = Field(10.0, gt=0, description="seconds between two looks at the cluster")
+    period: Duration | None = Field(None, gt=0, description="after a change, until it is judged; `every` when left out")
+    memory: Duration = Field(30 * 86400.0, gt=0, description="how far back jobs are learned from")
+    keep: Duration = Field(90 * 86400.0, gt=0, description="how long events of ended jobs are kept")
+    verify: Duration = Field(10.0, gt=0, description="how long the scheduler may take to report a change")
+    bounds: BoundsBlock = Field(default_factory=BoundsBlock)
+    tuning: TuningBlock = Field(default_factory=TuningBlock)
+    roll_back: RollBackBlock = Field(default_factory=RollBackBlock)
+    service: ServiceBlock | None = None
+
+    @property
+    def period_s(self) -> float:
+        return self.period or self.every
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the cluster itself is a simulation."""
+        return self.live.get("kind") == "replay"
+
+    @property
+    def target(self) -> str:
+        """The store."""
+        return self.store or str(Path(self.folder) / "control.db")
+
+
+def read_settings(path: Path) -> Settings:
+    """Read the file of a controller; its folder, store, tokens and certificates are relative to the file.
+
+    Raises:
+        ConfigError: all faults of the file at once, each with its line.
+    """
+    root, places = read_document(path)
+    return build_settings(root.value, str(path), places, path.absolute().parent)
+
+
+def build_settings(data: Mapping[str, Any], where: str, places: Any = None, home: Path | None = None) -> Settings:
+    """Check the settings of a controller given as plain data.
+
+    Raises:
+        ConfigError: all faults at once.
+    """
+    try:
+        found = Settings.model_validate(dict(data))
+    except ValidationError as error:
+        raise ConfigError(faults_from(error, where, Settings, places)) from error
+    if "kind" not in found.live:
+        raise ConfigError(Fault(where=where, field="live.kind", rule="is required", fix="slurm, kueue, volcano or replay"))
+    if home is None:
+        return found
+    moved: dict[str, Any] = {"folder": str(home / found.folder)}
+    if found.store and "://" not in found.store:
+        moved["store"] = str(home / found.store)
+    if found.service is not None:
+        files = {name: path for name in ("tokens", "certificate", "key") if (path := getattr(found.service, name))}
+        moved["service"] = found.service.model_copy(update={name: str(home / path) for name, path in files.items()})
+    return found.model_copy(update=moved)

@@ -1,0 +1,398 @@
+"""Placement: which nodes a job gets. Shared by all loops.
+
+An allocation is kept in `held`: row 0 the node of a one-node job (or -1), row 1 the first link of a chain for jobs on several
+nodes (for a fractional job: the GPU it shares). Links live in a pool; `cursor[0]` heads the list of unused ones.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from autosched.kernel.jit import jit
+from autosched.kernel.records import (
+    PLACE_CONSOLIDATED,
+    PLACE_COUNT,
+    PLACE_FEWEST,
+    Index,
+    Ledger,
+    Record,
+    Records,
+    Shelves,
+    Table,
+    Vector,
+)
+from autosched.kernel.shelves import as_many, first_on, new_shelves, set_free
+
+CHAINED = -2
+"""In rows of allocations: the job runs on several nodes, one row each."""
+
+
+@jit
+def new_ledger(jobs: int, node: Records, shares: Table) -> Ledger:
+    """An empty ledger over what is left of shared GPUs; every link holds at least one GPU, so there are no more links than GPUs."""
+    gpus = shares.shape[0] * shares.shape[1]
+    shelves, sizes = new_shelves(node)
+    return Ledger(
+        np.full((2, jobs), -1, np.int64),
+        np.full(gpus + 1, -1, np.int64),
+        np.zeros(gpus + 1),
+        np.arange(1, gpus + 2),
+        np.zeros(1, np.int64),
+        shares,
+        shelves,
+        sizes,
+    )
+
+
+@jit
+def best_fit(node: Records, gpus: float, kind: float, shelves: Shelves) -> int:
+    """The first node among those with the fewest free GPUs that still hold `gpus`; -1 if there is none."""
+    found = -1
+    if kind < 0 and len(node) > shelves.shape[0]:
+        for free in range(int(gpus), shelves.shape[0]):
+            found = first_on(shelves, free, 0)
+            if found >= 0:
+                break
+        return found
+    least = 1e18
+    for i in range(len(node)):
+        free = node[i].free
+        if free >= gpus and free < least and (kind < 0 or node[i].kind == kind):
+            found = i
+            least = free
+            if free == gpus:
+                break
+    return found
+
+
+@jit
+def largest_node(node: Records, kind: float, sizes: Vector) -> float:
+    """Size of the largest node of a type."""
+    if kind < 0:
+        return sizes[0]
+    size = 0.0
+    for i in range(len(node)):
+        if node[i].gpus > size and node[i].kind == kind:
+            size = node[i].gpus
+    return size
+
+
+@jit
+def _take(node: Records, i: int, gpus: float, ledger: Ledger, j: int) -> None:
+    held, link_node, link_gpus, link_next, cursor = ledger.held, ledger.link_node, ledger.link_gpus, ledger.link_next, ledger.cursor
+    link = cursor[0]
+    cursor[0] = link_next[link]
+    link_node[link] = i
+    link_gpus[link] = gpus
+    link_next[link] = held[1, j]
+    held[1, j] = link
+    set_free(node, i, node[i].free - gpus, ledger.shelves)
+
+
+@jit
+def _emptiest(node: Records, kind: float, shelves: Shelves) -> int:
+    """The first node among those with the most free GPUs; -1 if all are full."""
+    found = -1
+    if kind < 0 and len(node) > shelves.shape[0]:
+        for free in range(shelves.shape[0] - 1, 0, -1):
+            found = first_on(shelves, free, 0)
+            if found >= 0:
+                break
+        return found
+    most = 0.0
+    for i in range(len(node)):
+        if node[i].free > most and (kind < 0 or node[i].kind == kind):
+            found = i
+            most = node[i].free
+    return found
+
+
+@jit
+def _several(node: Records, gpus: float, kind: float, size: float, fewest: float, to_emptiest: bool, ledger: Ledger, j: int) -> bool:
+    """Whole free nodes, the largest first, plus one node for the rest; on the fewest nodes possible, all or nothing."""
+    left = gpus
+    taken = 0
+    shelves, alike = ledger.shelves, ledger.sizes[0] == ledger.sizes[1]
+    if alike and not as_many(shelves, int(size), left // size):
+        return False
+    while left >= size:  # nodes of one size after the other
+        i = first_on(shelves, int(size), 0)
+        while i >= 0 and left >= size:
+            if node[i].gpus == size and (kind < 0 or node[i].kind == kind):
+                _take(node, i, size, ledger, j)
+                left -= size
+                taken += 1
+            i = first_on(shelves, int(size), i + 1)
+        if alike:
+            break
+        smaller = 0.0
+        for i in range(len(node)):
+            if smaller < node[i].gpus < size and (kind < 0 or node[i].kind == kind):
+                smaller = node[i].gpus
+        if smaller == 0.0 or taken + np.ceil(left / smaller) > fewest:
+            break
+        size = smaller
+    last = -1
+    if left > 0:
+        last = _emptiest(node, kind, shelves) if to_emptiest else best_fit(node, left, kind, shelves)
+        taken += 1
+    if taken > fewest or (left > 0 and (last < 0 or node[last].free < left)):
+        release(node, j, gpus, ledger)
+        return False
+    if left > 0:
+        _take(node, last, left, ledger, j)
+    return True
+
+
+@jit
+def _spread(node: Records, gpus: float, kind: float, ledger: Ledger, j: int) -> bool:
+    """Fewest nodes, emptiest first."""
+    available = 0.0
+    for i in range(len(node)):
+        if kind < 0 or node[i].kind == kind:
+            available += node[i].free
+            if available >= gpus:
+                break
+    if available < gpus:
+        return False
+    left = gpus
+    while left > 0:
+        i = _emptiest(node, kind, ledger.shelves)
+        part = min(left, node[i].free)
+        _take(node, i, part, ledger, j)
+        left -= part
+    return True
+
+
+@jit
+def _share(node: Records, gpus: float, kind: float, ledger: Ledger, j: int) -> bool:
+    """A fractional job joins the fullest GPU that still holds it, or opens a new one on the fullest node."""
+    held, slots = ledger.held, ledger.shares
+    found = -1
+    slot = -1
+    least = 2.0
+    for i in range(len(node)):
+        if node[i].shared > 0 and (kind < 0 or node[i].kind == kind):
+            for k in range(slots.shape[1]):
+                left = slots[i, k]
+                if left >= gpus - 1e-9 and left < least:
+                    found = i
+                    slot = k
+                    least = left
+    if found < 0:
+        found = best_fit(node, 1.0, kind, ledger.shelves)
+        if found < 0:
+            return False
+        slot = 0
+        while slots[found, slot] >= 0:
+            slot += 1
+        set_free(node, found, node[found].free - 1.0, ledger.shelves)
+        node[found].shared += 1.0
+        slots[found, slot] = 1.0
+    slots[found, slot] = max(0.0, slots[found, slot] - gpus)  # below zero means that nobody shares it
+    held[0, j] = found
+    held[1, j] = slot
+    return True
+
+
+@jit
+def release(node: Records, j: int, gpus: float, ledger: Ledger) -> None:
+    """Give back every whole GPU of a job."""
+    held, link_node, link_gpus, link_next, cursor = ledger.held, ledger.link_node, ledger.link_gpus, ledger.link_next, ledger.cursor
+    shelves = ledger.shelves
+    if held[0, j] >= 0:
+        set_free(node, held[0, j], node[held[0, j]].free + gpus, shelves)
+        held[0, j] = -1
+    link = held[1, j]
+    while link >= 0:
+        i = link_node[link]
+        set_free(node, i, node[i].free + link_gpus[link], shelves)
+        following = link_next[link]
+        link_next[link] = cursor[0]
+        cursor[0] = link
+        link = following
+    held[1, j] = -1
+
+
+@jit
+def release_share(node: Records, j: int, gpus: float, ledger: Ledger) -> None:
+    """Give back the share of a GPU that a fractional job held."""
+    held, slots = ledger.held, ledger.shares
+    i = held[0, j]
+    k = held[1, j]
+    slots[i, k] += gpus
+    if slots[i, k] >= 1.0 - 1e-9:
+        slots[i, k] = -1.0
+        node[i].shared -= 1.0
+        set_free(node, i, node[i].free + 1.0, ledger.shelves)
+    held[0, j] = -1
+    held[1, j] = -1
+
+
+@jit
+def count_links(ledger: Ledger, j: int) -> int:
+    """Nodes a job runs on."""
+    held, link_next = ledger.held, ledger.link_next
+    if held[0, j] >= 0:
+        return 1
+    count = 0
+    link = held[1, j]
+    while link >= 0:
+        count += 1
+        link = link_next[link]
+    return count
+
+
+@jit
+def holdings(node: Records, ledger: Ledger, j: int, gpus: float, by_kind: Vector) -> None:
+    """Write how many GPUs of each type a running job holds."""
+    held, link_node, link_gpus, link_next = ledger.held, ledger.link_node, ledger.link_gpus, ledger.link_next
+    by_kind[:] = 0.0
+    if held[0, j] >= 0:
+        by_kind[int(node[held[0, j]].kind)] += gpus
+        return
+    link = held[1, j]
+    while link >= 0:
+        by_kind[int(node[link_node[link]].kind)] += link_gpus[link]
+        link = link_next[link]
+
+
+@jit
+def _slowest(node: Records, ledger: Ledger, j: int) -> float:
+    held, link_node, link_next = ledger.held, ledger.link_node, ledger.link_next
+    if held[0, j] >= 0:
+        return node[held[0, j]].speed
+    speed = 1e18
+    link = held[1, j]
+    while link >= 0:
+        speed = min(speed, node[link_node[link]].speed)
+        link = link_next[link]
+    return speed
+
+
+@jit
+def _set_rate(job: Records, j: int, node: Records, option: Record, ledger: Ledger) -> None:
+    """The speed of a job that holds whole GPUs: of its slowest node, less when it is on more nodes than needed."""
+    nodes = count_links(ledger, j)
+    job[j].nodes = nodes
+    rate = _slowest(node, ledger, j)
+    if nodes == job[j].fewest + 1:
+        rate *= option.slow_two
+    elif nodes > job[j].fewest + 1:
+        rate *= option.slow_more
+    job[j].rate = rate
+
+
+@jit
+def place(job: Records, j: int, node: Records, option: Record, must_pack: bool, ledger: Ledger) -> bool:
+    """Give job `j` its GPUs if the placement rules of `option` allow it; sets its rate and node count.
+
+    Counting placement leaves all nodes alone: the caller's total is the only limit.
+    """
+    held = ledger.held
+    gpus = job[j].gpus
+    kind = job[j].kind
+    mode = option.placement
+    if mode == PLACE_COUNT:
+        job[j].rate = 1.0
+        job[j].nodes = 1.0
+        return True
+    if gpus < 1.0:
+        if not _share(node, gpus, kind, ledger, j):
+            return False
+        job[j].rate = node[held[0, j]].speed
+        job[j].nodes = 1.0
+        return True
+    found = best_fit(node, gpus, kind, ledger.shelves)
+    if found >= 0:
+        held[0, j] = found
+        set_free(node, found, node[found].free - gpus, ledger.shelves)
+        job[j].rate = node[found].speed
+        job[j].nodes = 1.0
+        return True
+    size = largest_node(node, kind, ledger.sizes)
+    placed = False
+    if gpus > size and mode != PLACE_FEWEST:
+        placed = _several(node, gpus, kind, size, job[j].fewest, option.remainder_to_emptiest > 0, ledger, j)
+    if not placed and (mode != PLACE_CONSOLIDATED and not must_pack):
+        placed = _spread(node, gpus, kind, ledger, j)
+        if placed and mode == PLACE_FEWEST and count_links(ledger, j) > job[j].fewest:
+            release(node, j, gpus, ledger)
+            placed = False
+    if not placed:
+        return False
+    _set_rate(job, j, node, option, ledger)
+    return True
+
+
+@jit
+def stay(job: Records, j: int, node: Records, option: Record, where: Table, ledger: Ledger) -> bool:
+    """Give job `j` its GPUs on the nodes of `where`, rows of (job, node, GPUs), if they are free there and add up to what it wants.
+
+    Shares of one GPU are placed anew.
+    """
+    gpus = job[j].gpus
+    if option.placement == PLACE_COUNT or gpus < 1.0 or where[:, 2].sum() != gpus:
+        return False
+    for row in range(len(where)):
+        if node[int(where[row, 1])].free < where[row, 2]:
+            return False
+    if len(where) == 1:
+        i = int(where[0, 1])
+        ledger.held[0, j] = i
+        set_free(node, i, node[i].free - gpus, ledger.shelves)
+    else:
+        for row in range(len(where)):
+            _take(node, int(where[row, 1]), where[row, 2], ledger, j)
+    _set_rate(job, j, node, option, ledger)
+    return True
+
+
+@jit
+def restore(ledger: Ledger, where: Table) -> None:
+    """Fill an empty ledger from rows of (job, node, GPUs, GPU it shares or -1), in the order of the chains; nodes are left alone."""
+    held, link_node, link_gpus, link_next, cursor = ledger.held, ledger.link_node, ledger.link_gpus, ledger.link_next, ledger.cursor
+    for row in range(len(where) - 1, -1, -1):
+        j, i, gpus, slot = int(where[row, 0]), int(where[row, 1]), where[row, 2], int(where[row, 3])
+        if slot != CHAINED:
+            held[0, j], held[1, j] = i, slot
+            continue
+        link = cursor[0]
+        cursor[0] = link_next[link]
+        link_node[link], link_gpus[link], link_next[link] = i, gpus, held[1, j]
+        held[1, j] = link
+
+
+@jit
+def allocations(job: Records, active: Index, present: int, ledger: Ledger) -> Table:
+    """Rows of (job, node, GPUs, GPU it shares, -1 for whole ones or CHAINED for one of several nodes), from which `restore` rebuilds."""
+    held = ledger.held
+    count = 0
+    for i in range(present):
+        if held[0, active[i]] >= 0 or held[1, active[i]] >= 0:
+            count += count_links(ledger, active[i])
+    rows = np.zeros((count, 4))
+    at = 0
+    for i in range(present):
+        j = active[i]
+        if held[0, j] >= 0:
+            rows[at, 0], rows[at, 1], rows[at, 2], rows[at, 3] = j, held[0, j], job[j].gpus, held[1, j]
+            at += 1
+            continue
+        link = held[1, j]
+        while link >= 0:
+            rows[at, 0], rows[at, 1], rows[at, 2], rows[at, 3] = j, ledger.link_node[link], ledger.link_gpus[link], CHAINED
+            at += 1
+            link = ledger.link_next[link]
+    return rows
+
+
+@jit
+def give_back(job: Records, j: int, node: Records, mode: float, ledger: Ledger) -> None:
+    """Free what `place` gave."""
+    if mode == PLACE_COUNT:
+        return
+    if job[j].gpus < 1.0:
+        release_share(node, j, job[j].gpus, ledger)
+    else:
+        release(node, j, job[j].gpus, ledger)

@@ -1,0 +1,60 @@
+"""Order by remaining work (SRTF)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from autosched.kernel.jit import jit, rank, wake
+from autosched.kernel.records import PENDING, RUNNING, View
+from autosched.kernel.state import remaining_at
+
+# Place of the parameter. 1: order by remaining time x GPUs; 0: by remaining time.
+BY_GPU_TIME = 0
+
+
+@jit
+def order_by_remaining(view: View) -> None:
+    """Least remaining time (or GPU time) first."""
+    job, active, key = view.job, view.active, view.key
+    by_gpu_time = view.params[BY_GPU_TIME] > 0
+    for i in range(len(active)):
+        j = active[i]
+        key[i] = remaining_at(job, j, view.now) * (job[j].gpus if by_gpu_time else 1.0)
+
+
+@rank
+def rank_by_remaining(view: View) -> None:
+    """Least remaining time (or GPU time) first; equals keep their order."""
+    order_by_remaining(view)
+    view.tie[:] = 0.0
+
+
+@wake
+def wake_by_remaining(view: View) -> float:
+    """When a running job will overtake a pending one that was chosen but found no place.
+
+    Only then can the choice change without an event: the quota such a job held falls to jobs behind it. Chosen jobs are
+    found by walking `active`, which is still in the order of the decision.
+    """
+    job, now = view.job, view.now
+    by_gpu_time = view.params[BY_GPU_TIME] > 0
+    quota = view.cluster.free_gpus
+    for j in view.active:
+        if job[j].status == RUNNING:
+            quota += job[j].gpus
+    due = np.inf
+    behind = np.inf  # least key of a chosen pending job so far
+    for j in view.active:
+        weight = job[j].gpus if by_gpu_time else 1.0
+        value = remaining_at(job, j, now) * weight
+        if job[j].status == PENDING:
+            if job[j].gpus <= quota:
+                quota -= job[j].gpus
+                behind = value
+        else:
+            quota -= job[j].gpus
+            if behind < np.inf:
+                due = min(due, now + (value - behind) / weight)
+    if due < np.inf:
+        due = max(due, now) + (1.0 if view.cluster.round_s > 0 else 1e-6)
+    return due

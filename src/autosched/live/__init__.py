@@ -1,0 +1,1 @@
+"""Live schedulers: one module or package each, behind the protocol of `protocol.py`."""

@@ -1,0 +1,123 @@
+"""The local predictor: ranges of unfinished jobs' durations, and remaining times drawn from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autosched.predict.features import DAY_S, Features, Repository, Rows
+from autosched.predict.models import PACKAGES, Classifier, best_installed, classifier
+from autosched.predict.ranges import EDGES_S, draw_duration_s, possible, range_of
+from autoscout.core.errors import require
+from autoscout.core.seeds import stream
+
+Vector = NDArray[np.float64]
+HOUR_S = 3_600.0
+FEWEST = 50  # ended jobs below which only their durations are used
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictorOptions:
+    """How durations are predicted.
+
+    Attributes:
+        model: Which classifier; empty: scikit-learn's histogram trees, or the frequencies of the past where it is not installed.
+        refit_s: Seconds between two fits.
+        memory_s: Jobs that came longer ago are not learned from.
+        rounds: Trees of the ensembles; a hundred are no more often right about unfinished jobs, and take three times as long.
+        likeliest: Take the likeliest range, as the paper; else draw it with its probability.
+        with_user: Whether the user is a feature.
+    """
+
+    model: str = ""
+    refit_s: float = DAY_S
+    memory_s: float = 30 * DAY_S
+    rounds: int = 30
+    likeliest: bool = False
+    with_user: bool = True
+
+    def __post_init__(self) -> None:
+        require(
+            "predictor",
+            self,
+            {
+                "model": (self.model in ("", *PACKAGES), f"must be one of {', '.join(PACKAGES)}"),
+                "refit_s": (self.refit_s > 0, "must be above zero"),
+                "memory_s": (self.memory_s > 0, "must be above zero"),
+                "rounds": (self.rounds >= 1, "must be at least 1"),
+            },
+        )
+
+
+class Predictor:
+    """Fitted on the jobs that had ended, again when `refit_s` have passed; then asked about those that have not."""
+
+    def __init__(self, options: PredictorOptions | None = None, seed: int = 0) -> None:
+        self.options = options or PredictorOptions()
+        self._seed = seed
+        self._fitted_s = -np.inf
+        self._model: Classifier | None = None
+        self._past = np.zeros(0)
+
+    def fit(self, known: Repository, at_s: float) -> None:
+        """Learn from the jobs that ended by `at_s`, unless that was done a short while ago."""
+        if at_s - self._fitted_s < self.options.refit_s:
+            return
+        self._fitted_s = at_s
+        ended = np.flatnonzero((known.end_s <= at_s) & (known.jobs.submit_s >= at_s - self.options.memory_s))
+        self._past = np.sort(known.jobs.duration_s[ended])
+        self._model = None
+        if len(ended) < FEWEST:
+            return
+        which, moments, executed = training_questions(known, ended)
+        rows = Features(known, with_user=self.options.with_user).rows(which, moments, executed)
+        name = self.options.model or best_installed()
+        model = classifier(name, self._seed, self.options.rounds)
+        model.fit(rows, range_of(known.jobs.duration_s[which]))
+        self._model = model
+
+    def chances(self, known: Repository, which: Rows, at_s: float, executed_s: Vector) -> Vector:
+        """The probability of each range for jobs that have run `executed_s` by `at_s`; ranges they have outlived have none."""
+        open_ = possible(executed_s)
+        if self._model is None:
+            past = np.bincount(range_of(self._past), minlength=open_.shape[1]) + 1.0
+            found = open_ * past
+        else:
+            rows = Features(known, with_user=self.options.with_user).rows(which, np.full(len(which), at_s), executed_s)
+            found = open_ * (self._model.chances(rows) + 1e-9)
+        chances: Vector = found / found.sum(axis=1, keepdims=True)
+        return chances
+
+    def draw_s(self, chances: Vector, executed_s: Vector, names: Sequence[str | int]) -> Vector:
+        """Whole durations of these jobs, longer than what they have run; `names` say which draw it is."""
+        rng = stream(self._seed, "predictor", *names)
+        if self.options.likeliest:
+            which = chances.argmax(axis=1)
+        else:
+            which = (rng.random(len(chances))[:, None] > np.cumsum(chances, axis=1)[:, :-1]).sum(axis=1)
+        return draw_duration_s(self._past, which.astype(np.int64), executed_s, rng)
+
+
+def training_questions(known: Repository, ended: Rows) -> tuple[Rows, Vector, Vector]:
+    """What a predictor is trained on: every job at its arrival, and at every whole hour until its answer is certain."""
+    later, moments, executed = hourly_questions(known, ended, EDGES_S[-1])
+    submit = known.jobs.submit_s[ended]
+    return np.concatenate([ended, later]), np.concatenate([submit, moments]), np.concatenate([np.zeros(len(ended)), executed])
+
+
+def hourly_questions(known: Repository, which: Rows, oldest_s: float = np.inf) -> tuple[Rows, Vector, Vector]:
+    """Every job at every whole hour it lives through: its row, the moment, and the seconds it has run by then.
+
+    Waiting is not known job by job: a job has run for its age, up to its duration. Jobs that have run for `oldest_s` are left out.
+    """
+    submit, end = known.jobs.submit_s[which], known.end_s[which]
+    first = np.ceil(submit / HOUR_S)
+    last = np.minimum(end, submit + oldest_s)
+    hours = np.maximum(0, np.ceil(last / HOUR_S) - first).astype(np.int64)
+    rows = np.repeat(which, hours)
+    step = np.arange(len(rows)) - np.repeat(np.cumsum(hours) - hours, hours)
+    moments = (np.repeat(first, hours) + step) * HOUR_S
+    return rows, moments, np.minimum(moments - known.jobs.submit_s[rows], 0.999 * known.jobs.duration_s[rows])

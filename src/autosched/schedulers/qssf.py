@@ -1,0 +1,45 @@
+"""QSSF: the quasi-shortest service first (Helios), by estimated duration times GPUs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from autosched.schedulers._shared.build import build, placement_knob
+from autosched.sim.cluster import Cluster
+from autosched.sim.scheduler import FixedOrder, Placement, Plan, believed_s
+from autosched.sim.trace import Trace
+from autoscout.core.config import Config
+from autoscout.space import Space
+
+__all__ = ["QSSF"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class QSSF:
+    """The waiting job with the least estimated GPU time first; nobody is preempted, nobody overtakes.
+
+    Attributes:
+        placement: Rule of `Placement`.
+    """
+
+    summary: ClassVar[str] = "the least estimated GPU time first, not preemptive"
+
+    placement: str = "consolidated"
+
+    @classmethod
+    def space(cls, cluster: Cluster) -> Space:
+        return Space([placement_knob()])
+
+    @classmethod
+    def of(cls, config: Config) -> Self:
+        return build(cls, config)
+
+    def plan(self, trace: Trace, cluster: Cluster) -> Plan:
+        estimate = believed_s(trace)
+        return Plan(
+            scheduling=FixedOrder(tie=trace.gpus),
+            placement=Placement(rule=self.placement),
+            key=estimate * trace.gpus,
+            estimate_s=estimate,
+        )

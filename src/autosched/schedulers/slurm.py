@@ -1,0 +1,133 @@
+"""Slurm-like: multifactor priority with backfill."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+
+from autosched.schedulers._shared.build import build, placement_knob, seconds_knob
+from autosched.sim.cluster import Cluster
+from autosched.sim.scheduler import Placement, Plan, Ranking
+from autosched.sim.trace import Trace
+from autoscout.core.config import Config
+from autoscout.core.errors import ConfigError, Fault
+from autoscout.space import Flag, Grid, Space
+
+__all__ = ["Slurm"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slurm:
+    """Multifactor priority with backfill; nobody is preempted. Names follow slurm.conf.
+
+    Time limits are the trace's `estimate_s` where it has one (as `sacct` gives them), else the true durations. Priorities of the quality
+    of service are its column `qos`, scaled by the highest. A partition is a virtual cluster with nodes of its own here, so a
+    priority among partitions would change nothing.
+
+    Attributes:
+        priority_weight_age, priority_weight_fairshare, priority_weight_job_size, priority_weight_qos: Weights of the factors.
+        priority_max_age_s: Age at which the age factor is full.
+        priority_decay_half_life_s: How fast past usage is forgotten; 0: never.
+        priority_favor_small: Small jobs rather than large ones get the size factor.
+        bf_max_job_test: Jobs tried by backfill; 0: none, nobody overtakes.
+        bf_conservative: All of them that cannot start get reservations, which nobody behind may delay, as in Slurm; off: only the first
+            one does (EASY), which is several times faster to simulate.
+        bf_window_s: Reservations begin no further ahead; jobs that would begin later get none.
+        bf_resolution_s: Grid of the plan on which reservations are made; coarser is faster and wastes more.
+        bf_interval_s: Seconds between decisions; 0 decides at every event.
+        placement: Rule of `Placement`.
+    """
+
+    summary: ClassVar[str] = "multifactor priority with backfill, as Slurm does"
+
+    priority_weight_age: int = 1_000
+    priority_weight_fairshare: int = 0
+    priority_weight_job_size: int = 0
+    priority_weight_qos: int = 0
+    priority_max_age_s: float = 604_800.0
+    priority_decay_half_life_s: float = 604_800.0
+    priority_favor_small: bool = False
+    bf_max_job_test: int = 500
+    bf_conservative: bool = False
+    bf_window_s: float = 86_400.0
+    bf_resolution_s: float = 60.0
+    bf_interval_s: float = 30.0
+    placement: str = "consolidated"
+
+    def __post_init__(self) -> None:
+        rules = [
+            ("priority_max_age_s", self.priority_max_age_s > 0, "must be above zero"),
+            ("priority_decay_half_life_s", self.priority_decay_half_life_s >= 0, "must not be negative"),
+            ("bf_max_job_test", self.bf_max_job_test >= 0, "must not be negative"),
+            ("bf_window_s", self.bf_window_s >= 0, "must not be negative"),
+            ("bf_resolution_s", self.bf_resolution_s > 0, "must be above zero"),
+            ("bf_interval_s", self.bf_interval_s >= 0, "must not be negative"),
+        ]
+        faults = [Fault(where="slurm", field=name, value=str(getattr(self, name)), rule=rule) for name, ok, rule in rules if not ok]
+        if faults:
+            raise ConfigError(faults)
+
+    @classmethod
+    def space(cls, cluster: Cluster) -> Space:
+        weights = [0, 1, 10, 100, 1_000, 10_000, 100_000]
+        return Space(
+            [
+                Grid("priority_weight_age", values=weights, default=1_000),
+                Grid("priority_weight_fairshare", values=weights, default=0),
+                Grid("priority_weight_job_size", values=weights, default=0),
+                Grid("priority_weight_qos", values=weights, default=0, help="needs a column qos in the trace"),
+                Flag("priority_favor_small", when="priority_weight_job_size > 0"),
+                seconds_knob("priority_max_age_s", 3_600, 2_419_200, 15, 604_800, "age at which the age factor is full"),
+                seconds_knob(
+                    "priority_decay_half_life_s", 3_600, 2_419_200, 15, 604_800, "memory of usage", "priority_weight_fairshare > 0"
+                ),
+                Grid("bf_max_job_test", values=[0, 10, 50, 100, 500, 1_000, 5_000], default=500),
+                Flag("bf_conservative", when="bf_max_job_test > 0", help="reservations for all, not the first alone"),
+                seconds_knob("bf_window_s", 3_600, 2_419_200, 12, 86_400, "how far ahead reservations begin", "bf_conservative"),
+                seconds_knob("bf_resolution_s", 1, 3_600, 9, 60, "grid of the plan", "bf_conservative"),
+                seconds_knob("bf_interval_s", 5, 600, 8, 30, "between decisions"),
+                placement_knob(),
+            ]
+        )
+
+    @classmethod
+    def of(cls, config: Config) -> Self:
+        return build(cls, config)
+
+    def plan(self, trace: Trace, cluster: Cluster) -> Plan:
+        from autosched.kernel.multifactor import note_users, rank_by_factors
+
+        memory = np.zeros(1 + 2 * len(trace.user.names))
+        limits = trace.extra.get("estimate_s", trace.duration_s)
+        qos = trace.extra.get("qos", np.zeros(len(trace)))
+        return Plan(
+            scheduling=Ranking(
+                rank=rank_by_factors,
+                wake=note_users,
+                memory=memory,
+                strict=True,
+                backfill=self.bf_max_job_test,
+                reserve_all=self.bf_conservative,
+                backfill_window_s=self.bf_window_s,
+                resolution_s=self.bf_resolution_s,
+                round_s=self.bf_interval_s,
+                every_event=self.priority_weight_fairshare > 0,
+            ),
+            placement=Placement(rule=self.placement),
+            key=qos / max(1.0, float(qos.max(initial=0.0))),
+            estimate_s=np.where(np.isfinite(limits), limits, np.inf),
+            params=np.asarray(
+                [
+                    self.priority_weight_age,
+                    self.priority_weight_fairshare,
+                    self.priority_weight_job_size,
+                    self.priority_max_age_s,
+                    self.priority_decay_half_life_s,
+                    float(self.priority_favor_small),
+                    self.priority_weight_qos,
+                ],
+                np.float64,
+            ),
+        )

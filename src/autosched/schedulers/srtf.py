@@ -1,0 +1,71 @@
+"""SRTF: the shortest remaining time first, preemptive, with an oracle for durations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import numpy as np
+
+from autosched.kernel.records import WALK_SKIP, Ledger, Log, Records
+from autosched.schedulers._shared.build import build, placement_knob
+from autosched.sim.cluster import Cluster
+from autosched.sim.scheduler import OwnLoop, Placement, Plan, Ranking
+from autosched.sim.trace import Trace
+from autoscout.core.config import Config
+from autoscout.space import Flag, Space
+
+if TYPE_CHECKING:
+    from autosched.sim.part import Part
+
+__all__ = ["SRTF"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SRTF:
+    """The job with the least work left runs; others make room.
+
+    Attributes:
+        by_gpu_time: Order by remaining time x GPUs instead of remaining time.
+        placement: Rule of `Placement`.
+    """
+
+    summary: ClassVar[str] = "the shortest remaining time first, preemptive, with an oracle"
+
+    by_gpu_time: bool = False
+    placement: str = "consolidated"
+
+    @classmethod
+    def space(cls, cluster: Cluster) -> Space:
+        return Space([Flag("by_gpu_time", help="order by remaining time x GPUs"), placement_knob()])
+
+    @classmethod
+    def of(cls, config: Config) -> Self:
+        return build(cls, config)
+
+    def plan(self, trace: Trace, cluster: Cluster) -> Plan:
+        plan = self.ranked()
+        if self.by_gpu_time or self.placement != "consolidated" or {(group.kind, group.speed) for group in cluster.groups} != {("", 1.0)}:
+            return plan
+        # all run at one speed, so that nobody who runs overtakes another: the loop for that is faster, and decides the same
+        nothing = np.dtype([("none", np.float64)])
+        loop = OwnLoop(loop=_run, name="shortest first", settings=np.zeros(1, nothing), own=np.zeros(len(trace), nothing))
+        return replace(plan, scheduling=loop)
+
+    def ranked(self) -> Plan:
+        """A plan for the general loop."""
+        from autosched.kernel.remaining import rank_by_remaining, wake_by_remaining
+
+        return Plan(
+            scheduling=Ranking(rank=rank_by_remaining, wake=wake_by_remaining, preemptive=True),
+            placement=Placement(rule=self.placement),
+            params=np.asarray([float(self.by_gpu_time)]),
+        )
+
+
+def _run(part: Part, ledger: Ledger, options: Records) -> Log:
+    from autosched.kernel.shortest import run_shortest
+
+    options["walk"] = WALK_SKIP
+    log: Log = run_shortest(part.job, part.node, part.cluster, part.active, ledger, part.recent, options)
+    return log

@@ -1,0 +1,1 @@
+"""The simulator: traces, clusters, sessions, metrics."""

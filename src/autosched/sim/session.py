@@ -1,0 +1,414 @@
+"""Session: a simulation that can be stopped anywhere, looked at, changed and resumed."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from autosched.kernel import records
+from autosched.kernel.records import Index, Table, Vector
+from autosched.kernel.state import settle_in
+from autosched.sim.admit import admit
+from autosched.sim.cluster import Cluster
+from autosched.sim.part import Part, job_table
+from autosched.sim.profiler_gate import Front, finished
+from autosched.sim.result import Result
+from autosched.sim.scheduler import Admitting, Gate, Scheduler
+from autosched.sim.snapshot import Snapshot
+from autosched.sim.takeover import put_in_charge, return_nodes, take_nodes
+from autosched.sim.trace import Trace, concatenate
+from autoscout.core.config import Config
+from autoscout.core.errors import ConfigError, Fault
+
+
+class Session:
+    """A cluster, a scheduler and jobs, at a moment.
+
+        session = Session(trace, cluster, Tiresias())
+        session.step(until_s)              # everything that happens before this moment
+        session.reconfigure(Themis())      # another configuration or another scheduler takes over
+        session.submit(more)               # jobs that arrive from now on
+        kept = session.snapshot()          # resume it later: Session(more, cluster, scheduler, snapshot=kept)
+        session.step()                     # until all is done
+        session.result()
+
+    Stopping and resuming changes nothing: in one run or in a thousand steps, with or without snapshots between them, every job starts and
+    ends at the same moment. A `reconfigure` to the settings that are in force changes nothing either.
+
+    Attributes:
+        cluster: All nodes.
+        scheduler: Who decides now.
+        trace: All jobs so far, in the order in which they were submitted; `forget` takes the ended ones out.
+        at_s: On the trace's clock: everything before this moment has happened, nothing at or after it.
+        gave_up: Whether the last step stopped early because it had taken as many decisions as it might.
+    """
+
+    def __init__(
+        self, trace: Trace, cluster: Cluster, scheduler: Scheduler, *, snapshot: Snapshot | None = None, log: bool = False
+    ) -> None:
+        """Begin with the jobs of a trace, on an empty cluster or from a snapshot; nothing has happened yet.
+
+        Args:
+            trace: Jobs to come; with a snapshot those that arrive at or after its moment.
+            cluster: The nodes; with a snapshot the same as its own.
+            scheduler: Who decides; need not be the one of the snapshot.
+            snapshot: Jobs that are already there.
+            log: Keep every change of GPUs, for timelines and checks.
+
+        Raises:
+            ConfigError: jobs that can never run here, or a snapshot of something else; all faults at once.
+        """
+        self.cluster = cluster
+        self.scheduler = scheduler
+        self.logging = log
+        self.trace = trace if snapshot is None else snapshot.joined(trace)
+        self.past: list[Part] = []  # of profilers that are gone, with the jobs that ended there
+        self.before_s = np.zeros(len(self.trace))
+        self.logs: list[Table] = []
+        self.extra: dict[str, Vector] = {}
+        self.front: Front | None = None
+        self.parts: dict[str, Part] = {}
+        if snapshot is None:
+            self.origin_s = self.at_s = float(np.floor(trace.submit_s[0])) if len(trace) else 0.0
+        else:
+            self.origin_s, self.at_s = snapshot.origin_s, snapshot.at_s
+            self.before_s[: len(snapshot.jobs)] = snapshot.executed_s
+        self.until_s = self.at_s
+        self.gave_up = False
+        self.begin_s = float(trace.submit_s[0]) if snapshot is None and len(trace) else self.at_s
+        admit(self.trace, cluster)
+        if snapshot is not None and snapshot.parts is not None:
+            self._restore(snapshot)
+        else:
+            for vc in cluster.vcs:
+                self.parts[vc] = Part.empty(vc, cluster.part(vc).table(), self.at_s - self.origin_s)
+                self.parts[vc].origin_s = self.origin_s
+        self._put_in_charge(scheduler)
+        if snapshot is not None and snapshot.parts is None:
+            self._settle(snapshot)
+        self._enter(np.arange(0 if snapshot is None else len(snapshot.jobs), len(self.trace)))
+
+    def step(self, until_s: float = np.inf, *, most_decisions: float = 0.0) -> None:
+        """Let everything happen that happens before a moment of the trace's clock; without one, until nothing more can happen.
+
+        Args:
+            until_s: The moment.
+            most_decisions: Give up after as many decisions in one virtual cluster since its beginning; 0: never.
+
+        Raises:
+            ConfigError: the moment is in the past, or no number.
+        """
+        if not until_s >= self.at_s:
+            raise ConfigError(
+                Fault(where="step", field="until_s", value=f"{until_s:g}", rule=f"the clock only goes forward, and it is {self.at_s:.15g}")
+            )
+        until = until_s - self.origin_s
+        if self.front is not None:
+            self._let_in(self.front.run(until, self.parts))
+        for part in self.parts.values():
+            if len(part.job):
+                self._note(part, part.run(until, self.logging, most_decisions))
+        self.gave_up = most_decisions > 0 and any(part.decisions >= most_decisions and part.unfinished for part in self.parts.values())
+        self.until_s = until_s
+        latest = max((float(part.cluster["now_s"][0]) for part in self.parts.values()), default=0.0) + self.origin_s
+        self.at_s = until_s if np.isfinite(until_s) else max(self.at_s, latest)
+
+    def reconfigure(self, scheduler: Scheduler | Config) -> None:
+        """From now on another configuration is in force, of the same scheduler or of another; a `Config` is one of the same.
+
+        Everybody who runs goes on running, with three exceptions: a scheduler that does not pack splits pairs, nodes that a profiler takes
+        are cleared, and jobs leave a profiler that gives its nodes back.
+
+        Raises:
+            ConfigError: jobs that can never run under it; then nothing has changed.
+        """
+        wanted = type(self.scheduler).of(scheduler) if isinstance(scheduler, Config) else scheduler
+        self._put_in_charge(wanted)
+
+    def submit(self, jobs: Trace) -> None:
+        """More jobs, which arrive at or after `at_s`.
+
+        Raises:
+            ConfigError: they arrive earlier, can never run here, or have names that are taken.
+        """
+        if not len(jobs):
+            return
+        if not len(self.trace) and self.at_s == 0.0:  # the clock starts with the first job
+            self._start_clock(float(np.floor(jobs.submit_s[0])))
+        faults = []
+        if jobs.submit_s[0] < self.at_s:
+            rule = f"the clock would go backwards: jobs arrive before it, from {jobs.submit_s[0]:.15g}"
+            faults.append(Fault(where=jobs.source, field="submit_s", value=f"{self.at_s:.15g}", rule=rule))
+        taken = np.isin(jobs.job_id, self.trace.job_id)
+        if taken.any():
+            rule = f"{int(taken.sum())} of these jobs are there already, such as {jobs.job_id[taken][0]}"
+            faults.append(Fault(where=jobs.source, field="job_id", rule=rule, fix="Give them names of their own"))
+        if faults:
+            raise ConfigError(faults)
+        admit(jobs, self._left())
+        before = len(self.trace)
+        self.trace = concatenate(self.trace, jobs)
+        self.before_s = np.concatenate([self.before_s, np.zeros(len(jobs))])
+        self.extra = {name: np.concatenate([column, np.zeros(len(jobs))]) for name, column in self.extra.items()}
+        self._enter(np.arange(before, len(self.trace)))
+
+    def snapshot(self) -> Snapshot:
+        """The whole state now; this session is left as it is.
+
+        Raises:
+            ConfigError: the scheduler cannot be stopped.
+        """
+        if self.front is not None and self.front.gate.ahead:
+            rule = "this scheduler knows beforehand who ends while being profiled, so it cannot be resumed"
+            raise ConfigError(Fault(where="snapshot", value=type(self.scheduler).__name__, rule=rule, fix="Use Lucid"))
+        result = self.result()
+        arrived = self.trace.submit_s < self.at_s if np.isfinite(self.until_s) else np.ones(len(self.trace), bool)
+        arrived[self._present()] = True  # a snapshot may hold jobs that arrived at its very moment
+        rows = np.flatnonzero(~self._over() & arrived)
+        place = np.full(len(self.trace), -1, np.int64)
+        place[rows] = np.arange(len(rows))
+        return Snapshot(
+            at_s=self.at_s,
+            origin_s=self.origin_s,
+            jobs=self.trace.take(rows),
+            remaining_s=result.remaining_s[rows],
+            executed_s=result.executed_s[rows],
+            running=result.running[rows],
+            parts={vc: _taken(part, place) for vc, part in self.parts.items()},
+            front=None if self.front is None else _taken(self.front.part, place),
+            lent=() if self.front is None else self.front.gate.nodes,
+            extra={name: column[rows] for name, column in self.extra.items()},
+        )
+
+    def with_remaining(self, sample: ArrayLike) -> Session:
+        """Another session at the same moment in which the unfinished jobs have other work left: what a predictor believes.
+
+        Args:
+            sample: Seconds of work left of each job of `snapshot().jobs`, in their order. Jobs that are still to arrive are not in it and
+                do not come along: `submit` what is expected.
+
+        Raises:
+            ConfigError: it has not one number per unfinished job, or some are no number or negative.
+        """
+        kept = self.snapshot().with_remaining(sample)
+        nobody = self.trace.take(np.empty(0, np.int64))
+        return Session(nobody, self.cluster, self.scheduler, snapshot=kept, log=self.logging)
+
+    def copy(self) -> Session:
+        """Another session in the same state; what happens to one does not happen to the other."""
+        other = copy.copy(self)
+        other.parts = {vc: replace(part.only(np.ones(len(part.job), bool)), plan=part.plan) for vc, part in self.parts.items()}
+        other.front = None if self.front is None else self.front.copy()
+        other.past = list(self.past)
+        other.logs, other.extra = list(self.logs), {name: column.copy() for name, column in self.extra.items()}
+        return other
+
+    def result(self) -> Result:
+        """What has happened to every job so far."""
+        result = Result.empty(self.trace, self.cluster, self.begin_s, self.until_s)
+        result.before_s[:] = self.before_s
+        for part in self.parts.values():
+            result.store(part, self.at_s if np.isfinite(self.until_s) else np.inf)
+        for front in (*self.past, *([] if self.front is None else [self.front.part])):
+            result.admitted(front)
+        result.extra.update(self.extra)
+        result.logs.extend(self.logs)
+        return replace(result, state=self.snapshot) if np.isfinite(self.until_s) else result
+
+    def forget(self) -> Result:
+        """Take the jobs that have ended out, and return what happened to them: so memory holds only those that have not."""
+        whole, ended = self.result(), self._over()
+        place = np.where(ended, -1, np.cumsum(~ended) - 1)
+        self.trace = self.trace.take(np.flatnonzero(~ended))
+        self.before_s = self.before_s[~ended]
+        self.extra = {name: column[~ended] for name, column in self.extra.items()}
+        self.parts = {vc: replace(_taken(part, place), plan=part.plan) for vc, part in self.parts.items()}
+        self.past = []
+        if self.front is not None:
+            self.front.part = _taken(self.front.part, place)
+        rows = whole.log
+        mine = ended[rows[:, records.LOG_JOB].astype(np.int64)] if len(rows) else np.zeros(0, bool)
+        self.logs = [_renumbered(rows[~mine], place)] if len(rows) else []
+        self._put_in_charge(self.scheduler)
+        return whole.only(ended, _renumbered(rows[mine], np.cumsum(ended) - 1))
+
+    # ------------------------------------------------------------------------------------------------------------------------------
+
+    def _start_clock(self, at_s: float) -> None:
+        self.at_s = self.until_s = self.origin_s = self.begin_s = at_s
+        for part in self.parts.values():
+            part.origin_s = at_s
+            part.cluster["now_s"] = -1.0
+        self._put_in_charge(self.scheduler)
+
+    def _present(self) -> Index:
+        """Numbers of the jobs that have joined and not ended."""
+        found = [part.rows[part.jobs_in_system] for part in self.parts.values()]
+        return np.concatenate([*found, *([self.front.part.rows[self.front.part.jobs_in_system]] if self.front else [])])
+
+    def _over(self) -> NDArray[np.bool_]:
+        """Which jobs have ended and hold nothing any more."""
+        over = np.zeros(len(self.trace), bool)
+        for part in self.parts.values():
+            over[part.rows[part.job["status"] == records.ENDED]] = True
+        for front in (*self.past, *([] if self.front is None else [self.front.part])):
+            over[front.rows[finished(front)]] = True
+        return over
+
+    def _left(self) -> Cluster:
+        return self.cluster if self.front is None else self.front.gate.left
+
+    def _nodes(self, vc: str) -> Cluster:
+        """The nodes that a virtual cluster has now."""
+        return self._left().part(vc)
+
+    def _put_in_charge(self, scheduler: Scheduler) -> None:
+        now = self.at_s - self.origin_s
+        gate = scheduler.gate(self.cluster, self.origin_s) if isinstance(scheduler, Admitting) else None
+        if gate is not None:
+            admit(self.trace, gate.left)
+        leave = self._change_front(gate, now)
+        self.scheduler = scheduler
+        for vc, part in self.parts.items():
+            self._replan(vc, part, now)
+        self._let_in(leave)
+
+    def _replan(self, vc: str, part: Part, now: float) -> None:
+        """The scheduler makes a plan for the jobs that a virtual cluster has now."""
+        if not len(part.rows) and not part.policy:
+            return
+        trace, nodes = self.trace.take(part.rows), self._nodes(vc)
+        self._note(part, put_in_charge(part, self.scheduler.plan(trace, nodes), trace, nodes, now, self.logging))
+
+    def _change_front(self, gate: Gate | None, now: float) -> list[tuple[Index, Vector]]:
+        """A profiler comes, goes or changes; returns who leaves it for that, and when."""
+        old = None if self.front is None else self.front.gate
+        if old is None and gate is None:
+            return []
+        if self.front is not None and old is not None and gate is not None and old.nodes == gate.nodes:
+            self.front.change(gate, now)
+            return []
+        leave: list[tuple[Index, Vector]] = []
+        waiting: Index = np.empty(0, np.int64)
+        if self.front is not None and old is not None:
+            leave, waiting = self.front.empty_out(now)
+            for vc, number in old.nodes:
+                return_nodes(self.parts[vc], np.asarray([number]), float(old.gpus))
+            self.past.append(self.front.part.only(finished(self.front.part)))
+            self.front = None
+        elif gate is not None:
+            waiting = self._still_to_come(now)
+        if gate is not None:
+            for vc, number in gate.nodes:
+                self._note(self.parts[vc], take_nodes(self.parts[vc], np.asarray([number]), now, self.logging))
+            self.front = Front.empty(gate, now, self.origin_s)
+            self.front.queue(waiting, self.trace)
+        elif len(waiting):
+            leave.append((waiting, np.maximum(now, self.trace.submit_s[waiting] - self.origin_s)))
+        return leave
+
+    def _still_to_come(self, now: float) -> Index:
+        """Take the jobs that have not arrived yet out of their virtual clusters; returns their numbers."""
+        taken = []
+        for vc, part in self.parts.items():
+            future = (part.job["status"] == records.ABSENT) & (part.job["submit_s"] >= now)
+            taken.append(part.rows[future])
+            self.parts[vc] = part.only(~future)
+        return np.sort(np.concatenate(taken))
+
+    def _enter(self, rows: Index) -> None:
+        """Jobs are to arrive: at the profiler if there is one, else in their virtual clusters."""
+        if not len(rows):
+            return
+        if self.front is not None:
+            self.front.queue(rows, self.trace)
+            return
+        self._join(rows, self.trace.submit_s[rows])
+
+    def _let_in(self, leave: list[tuple[Index, Vector]]) -> None:
+        """Jobs leave the profiler for their virtual clusters, at moments of the session's clock."""
+        if self.front is not None:
+            for name, column in self.front.columns(len(self.trace)).items():
+                known = np.isfinite(column)
+                self.extra.setdefault(name, np.zeros(len(self.trace)))[known] = column[known]
+        for rows, at in leave:
+            self._join(rows, at + self.origin_s)
+
+    def _join(self, rows: Index, enter_s: Vector) -> None:
+        for vc, part in self.parts.items():
+            mine = np.ones(len(rows), bool) if len(self.parts) == 1 else self.trace.vc.codes[rows] == self.trace.vc.code(vc)
+            index, at = rows[mine], enter_s[mine]
+            if not len(index):
+                continue
+            order = np.lexsort((index, at))
+            part.add(index[order], job_table(self.trace.take(index[order]), at[order], self.origin_s))
+            self._replan(vc, part, self.at_s - self.origin_s)
+
+    def _restore(self, snapshot: Snapshot) -> None:
+        snapshot.fits(self.cluster)
+        assert snapshot.parts is not None
+        self.parts = {vc: part.only(np.ones(len(part.job), bool)) for vc, part in snapshot.parts.items()}
+        missing = np.zeros(len(self.trace) - len(snapshot.jobs))
+        self.extra = {name: np.concatenate([column, missing]) for name, column in snapshot.extra.items()}
+        if snapshot.front is not None:
+            self.front = Front.resumed(snapshot.front, snapshot.lent)
+        for part in self.parts.values() if self.logging else ():  # a log begins with who holds what
+            rows = np.column_stack([np.full(len(part.where), self.at_s - self.origin_s), part.where[:, :3]])
+            self._note(part, rows)
+
+    def _settle(self, snapshot: Snapshot) -> None:
+        """Jobs that were seen in a cluster, in a snapshot without the state of loops."""
+        offset = 0
+        for vc, part in self.parts.items():
+            jobs = snapshot.jobs
+            mine = np.ones(len(jobs), bool) if len(self.parts) == 1 else jobs.vc.codes == jobs.vc.code(vc)
+            rows = np.flatnonzero(mine)
+            nodes = len(part.node)
+            if len(rows):
+                table = job_table(jobs.take(rows), jobs.submit_s[rows], self.origin_s)
+                snapshot.enter(table, rows)
+                part.add(rows, table)
+                self._replan(vc, part, self.at_s - self.origin_s)
+                where = snapshot.places(rows, offset, nodes)
+                ledger = part.ledger()
+                options = part.options.copy()
+                options["logging"] = self.logging
+                common = (part.job, part.node, part.cluster, part.active, ledger)
+                part.cluster["arrived"] = len(rows)
+                made, filled = settle_in(*common, where, options, self.at_s - self.origin_s)
+                part.keep_ledger(ledger)
+                self._note(part, made[: filled[0]])
+            offset += nodes
+
+    def _note(self, part: Part, log: Table) -> None:
+        """Keep rows of a log, on the trace's clock and with jobs and nodes numbered through."""
+        if not len(log):
+            return
+        moved = log.copy()
+        moved[:, records.LOG_TIME] += self.origin_s
+        moved[:, records.LOG_JOB] = part.rows[log[:, records.LOG_JOB].astype(np.int64)]
+        before = 0
+        for group in self.cluster.groups:
+            if group.vc == part.vc:
+                break
+            before += group.nodes
+        moved[:, records.LOG_NODE] += np.where(log[:, records.LOG_NODE] >= 0, before, 0)
+        self.logs.append(moved)
+
+
+def _taken(part: Part, place: NDArray[np.int64]) -> Part:
+    """A copy with the jobs that have a place, at their new numbers."""
+    kept = place[part.rows] >= 0
+    made = part.only(kept)
+    made.rows = place[made.rows]
+    return made
+
+
+def _renumbered(rows: Table, place: NDArray[np.int64]) -> Table:
+    made = rows.copy()
+    if len(made):
+        made[:, records.LOG_JOB] = place[rows[:, records.LOG_JOB].astype(np.int64)]
+    return made

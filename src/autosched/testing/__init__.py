@@ -1,0 +1,1 @@
+"""Conformance suites for the plug-ins of this package."""

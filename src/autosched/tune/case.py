@@ -1,0 +1,93 @@
+"""A case: a cluster, its trace, a scheduler, and the window in which strategies are compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from autosched.arrivals.arrivals import DAY_S, WEEK_S
+from autosched.sim.cluster import Cluster
+from autosched.sim.trace import Trace
+from autosched.tune.measures import gain
+from autoscout.core import plugins
+from autoscout.core.errors import ConfigError, Fault
+from autoscout.core.task import Direction, Limit, Objective
+from autoscout.space import Space
+
+GOALS = ("time", "fair")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Case:
+    """What strategies are compared on.
+
+    Attributes:
+        trace: All jobs, also those before and after the window.
+        cluster: Where they run.
+        scheduler: Name of the plug-in.
+        from_s, to_s: The window, on the trace's clock.
+        warm_s: How long before the window the simulation begins, with the published default.
+        goal: `time` (least mean time in the system of all jobs) or `fair` (largest share of jobs that are treated alike, with that time no
+            longer than the default's).
+    """
+
+    trace: Trace
+    cluster: Cluster
+    scheduler: str
+    from_s: float
+    to_s: float
+    warm_s: float = WEEK_S
+    goal: str = "time"
+
+    def __post_init__(self) -> None:
+        faults = []
+        if self.goal not in GOALS:
+            faults.append(Fault(where="case", field="goal", value=self.goal, rule=f"must be one of {', '.join(GOALS)}"))
+        if not self.from_s < self.to_s:
+            faults.append(Fault(where="case", field="to_s", value=f"{self.to_s:g}", rule=f"must be after from_s, {self.from_s:g}"))
+        elif not len(self.trace.between(self.from_s, self.to_s)):
+            faults.append(Fault(where="case", field="from_s", value=f"{self.from_s:g}", rule="no job arrives in the window"))
+        if faults:
+            raise ConfigError(faults)
+
+    @property
+    def space(self) -> Space:
+        found: Space = plugins.get("scheduler", self.scheduler).space(self.cluster)
+        return found
+
+    @property
+    def begin_s(self) -> float:
+        """When the simulation begins."""
+        return max(float(np.floor(self.trace.submit_s[0])), self.from_s - self.warm_s)
+
+    def objective(self, default_time_s: float) -> Objective:
+        """What is better; `default_time_s` is the time of the published default on the same jobs."""
+        if self.goal == "time":
+            return Objective(metric="time_s")
+        limit = Limit(metric="time_s", op="<=", value=default_time_s * 1.000001)
+        return Objective(metric="fair_share", direction=Direction.MAXIMIZE, limits=(limit,))
+
+    def gain(self, before: float, after: float) -> float:
+        """How many times better the goal's metric is after a change."""
+        return gain(self.metric, before, after)
+
+    @property
+    def metric(self) -> str:
+        return "time_s" if self.goal == "time" else "fair_share"
+
+
+def last_window(trace: Trace, cluster: Cluster, scheduler: str, days: float, goal: str = "time") -> Case:
+    """The last days of a trace, with at least as much before them for tuning.
+
+    Raises:
+        ConfigError: the trace is too short.
+    """
+    first, last = float(np.floor(trace.submit_s[0])), float(np.ceil(trace.submit_s[-1])) + 1.0
+    span = (last - first) / DAY_S
+    if span < 2 * days:
+        rule = f"spans {span:.1f} days; {days:g} to compare on need at least as many before them"
+        raise ConfigError(
+            Fault(where=trace.source, field="submit_s", rule=rule, fix=f"Use --days {max(0.5, span / 2):.1f} or a longer trace")
+        )
+    return Case(trace=trace, cluster=cluster, scheduler=scheduler, from_s=last - days * DAY_S, to_s=last, goal=goal)

@@ -1,0 +1,461 @@
+"""The closed loop: a cluster runs through a trace while a strategy looks at it now and then and changes settings."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import math
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autosched.arrivals.arrivals import DAY_S, HOUR_S, WEEK_S
+from autosched.predict.features import Repository
+from autosched.predict.predictor import Predictor
+from autosched.sim.engine import Run, simulate
+from autosched.sim.result import Result
+from autosched.sim.session import Session
+from autosched.sim.snapshot import Snapshot
+from autosched.tune.aggregate import Aggregator
+from autosched.tune.case import Case
+from autosched.tune.causal.model import CausalModel
+from autosched.tune.draws import Draw, LastHour, Predicted, Truth, View, believed, past_days, reordered, stressed
+from autosched.tune.futures import Builder, Future, Hopeless, Question, outcome
+from autosched.tune.measures import INTERMEDIATE, Before, measures
+from autosched.tune.modes import OURS, Mode
+from autosched.tune.search import Found, search
+from autoscout.core.config import Config, Value
+from autoscout.core.errors import Infeasible
+from autoscout.core.seeds import number as seed_of
+
+Vector = NDArray[np.float64]
+HISTORY_S = 2 * DAY_S  # of past trace below which nothing is tuned on it
+ALIKE = 0.99  # settings that are this good next to the best count as equally good on the past week: half of what is noise there
+ORDERS = 7  # of the days of the past week, all but the first of which new settings are proven on
+ROOM = 1.001  # nothing is looked for where no settings can gain as much: the rounds of a scheduler alone make that difference
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """One look at the cluster, and what came of it.
+
+    Attributes:
+        at_s: When.
+        before, after: Settings in force before and after; equal when nothing was changed.
+        predicted: How many times better the new settings (or, when nothing changed, the best found) were predicted to be.
+        realised: How many times better they were on the jobs that then came, until the next decision; NaN while it is not known, or when
+            nothing changed.
+        contributions: Knob that changed -> how many times worse the new settings would be with it as before, on the same futures.
+        load: GPUs wanted by all jobs in the system over those there are.
+        waiting: Jobs without GPUs.
+        unfinished: Jobs in the system.
+        simulations, rejected, stopped: Runs that the search took, configurations that were not simulated, and those that were not
+            simulated to the end.
+        cpu_s: Process seconds that the decision took.
+        words: What the futures were.
+    """
+
+    at_s: float
+    before: Config
+    after: Config
+    predicted: float
+    load: float
+    waiting: int
+    unfinished: int
+    simulations: int
+    rejected: int
+    cpu_s: float
+    words: str
+    contributions: dict[str, float] = field(default_factory=dict)
+    stopped: int = 0
+    realised: float = float("nan")
+
+    @property
+    def changed(self) -> bool:
+        return self.before != self.after
+
+    def changes(self) -> dict[str, tuple[Value, Value]]:
+        """Knob -> value before and after, for those that differ."""
+        names = [*self.after, *(name for name in self.before if name not in self.after)]
+        return {name: (self.before.get(name), self.after.get(name)) for name in names if self.before.get(name) != self.after.get(name)}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Course:
+    """What became of a case under a mode.
+
+    Attributes:
+        metrics: Of the whole window.
+        start: The settings at its beginning.
+        decisions: In order.
+        result: What happened to every job.
+        start_cpu_s: Process seconds of the first tuning.
+        model: The causal model, where the mode has one.
+    """
+
+    mode: str
+    metrics: dict[str, float]
+    start: Config
+    decisions: tuple[Decision, ...]
+    result: Result
+    start_cpu_s: float
+    model: CausalModel | None = None
+
+    @property
+    def changes(self) -> int:
+        return sum(decision.changed for decision in self.decisions)
+
+    @property
+    def cpu_s(self) -> float:
+        return self.start_cpu_s + sum(decision.cpu_s for decision in self.decisions)
+
+
+class Shared:
+    """What several modes of a case begin with, worked out once, with the process seconds it took: each mode is charged them."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, tuple[Any, float]] = {}
+
+    def once(self, key: Hashable, make: Callable[[], Any]) -> tuple[Any, float]:
+        """The value of a key, and the seconds of this process that an earlier caller spent on it."""
+        if key in self._known:
+            return self._known[key]
+        began = time.process_time()
+        value = make()
+        self._known[key] = value, time.process_time() - began
+        return value, 0.0
+
+
+class Loop:
+    """Runs a case under a mode.
+
+    Args:
+        case: The cluster and its trace.
+        mode: How decisions are made.
+        name: Of the mode, for the course.
+        seed: Equal seeds, equal courses.
+        shared: Of loops over the same case; None: nothing is shared.
+    """
+
+    def __init__(self, case: Case, mode: Mode, name: str = "", seed: int = 0, shared: Shared | None = None) -> None:
+        self._case, self._mode, self._name, self._seed = case, mode, name, seed
+        self._shared = shared or Shared()
+        self._saved_s = 0.0  # process seconds of what another loop had worked out
+        self._space = case.space
+        self._default = self._space.default()
+        self._predictor = Predictor(mode.predictor, seed)
+        trace = case.trace
+        self._first, self._last = np.searchsorted(trace.submit_s, [case.begin_s, case.to_s], side="left").tolist()
+        self._ends = trace.submit_s + trace.duration_s
+        self._ends[self._first :] = np.inf
+        self._rows = {job: row for row, job in enumerate(trace.job_id.tolist())}
+        self._model = CausalModel(self._space, INTERMEDIATE, case.metric, seed) if mode.causal else None
+        self._session: Session = self._begin()
+
+    def _begin(self) -> Session:
+        case = self._case
+        jobs = case.trace.take(np.arange(self._first, self._last))
+        return Session(jobs, case.cluster, self._builder(case.begin_s)(self._default))
+
+    def _builder(self, at_s: float) -> Builder:
+        """Schedulers learn from the jobs that have ended."""
+        trace = self._case.trace
+        known = (self._ends <= at_s) & (trace.submit_s >= at_s - 4 * WEEK_S)
+        return Builder.of(self._case.scheduler, trace.gpus[known] * trace.duration_s[known], self._seed)
+
+    def run(self) -> Course:
+        """Through the whole window."""
+        case, mode, session = self._case, self._mode, self._session
+        session.step(case.from_s)
+        view = self._view()
+        before = _before(session.result(), case.from_s)
+        began = time.process_time()
+        start = self._default
+        with contextlib.suppress(Infeasible):  # the default itself does not work on the past: there is nothing to compare with
+            start = self._start(view)
+        start_cpu_s = time.process_time() - began + self._saved_s
+        if start != self._default:
+            session.reconfigure(self._builder(case.from_s)(start))
+        config = start
+        decisions: list[Decision] = []
+        for at_s, watching in self._moments():
+            session.step(at_s)
+            view = self._view()
+            decisions = self._realised(decisions, view)
+            if mode.gives_up and _lost(decisions, at_s):
+                continue
+            made = self._decide(view, config, watching)
+            decisions.append(made)
+            if made.changed:
+                config = made.after
+                session.reconfigure(self._builder(at_s)(config))
+                self._marks.append((at_s, view.snapshot))
+        session.step(case.to_s)
+        result = session.result()
+        return Course(
+            mode=self._name,
+            metrics=measures(result, before, fair=True),
+            start=start,
+            decisions=tuple(self._realised(decisions, self._view())),
+            result=result,
+            start_cpu_s=start_cpu_s,
+            model=self._model,
+        )
+
+    def _moments(self) -> list[tuple[float, bool]]:
+        """When decisions are made, and whether each is one in between."""
+        case, mode = self._case, self._mode
+        self._marks: list[tuple[float, Snapshot]] = []
+        if not np.isfinite(mode.every_s):
+            return []
+        step = mode.watch_s or mode.every_s
+        first = 0 if mode.start == "default" else 1
+        count = int(np.ceil((case.to_s - case.from_s) / step - 1e-9))
+        per = max(1, round(mode.every_s / step))
+        return [(case.from_s + number * step, number % per != 0) for number in range(first * per, count)]
+
+    def _view(self) -> View:
+        """What is known now."""
+        session, trace = self._session, self._case.trace
+        at_s, result = session.at_s, session.result()
+        ends = self._ends
+        ends[self._first : self._last] = np.where(result.ended, result.end_s, np.inf)
+        here = int(np.searchsorted(trace.submit_s, at_s, side="left"))
+        kept = session.snapshot()
+        rows = np.asarray([self._rows[job] for job in kept.jobs.job_id.tolist()], np.int64)
+        return View(at_s=at_s, known=Repository(trace.take(slice(here)), ends[:here].copy()), snapshot=kept, rows=rows, truth=trace)
+
+    # ------------------------------------------------------------------------------------------------------------------- the start
+
+    def _start(self, view: View) -> Config:
+        mode, case = self._mode, self._case
+        if mode.start == "window":
+            true = Truth(horizon_s=case.to_s - case.from_s, cap_s=case.to_s - case.from_s)(view, 0)
+            return self._tuned_once([true], view)[1].best
+        if mode.start == "default" and not mode.causal:
+            return self._default
+        past, fitted = self._once("past", lambda: (self._past(view), self._predictor))
+        self._predictor = copy.copy(fitted)  # which is fitted again on the way
+        if past is None:
+            return self._default
+        if self._model is not None:
+            self._learn(past, view)
+        if mode.start == "default":
+            return self._default
+        calm, found = self._once(("history", mode.start_trials), lambda: self._tuned_once([past], view))
+        busier = stressed(past, case.cluster.gpus) if mode.start == "stressed" else None
+        best = found.best if busier is None else self._steady(calm, found, busier, view)
+        return best if not mode.checked or self._proven(self._default, best, past, view, mode.least_gain) else self._default
+
+    def _once(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        value, seconds = self._shared.once((key, self._mode.predictor, self._seed), make)
+        self._saved_s += seconds
+        return value
+
+    def _past(self, view: View) -> Future | None:
+        """The last week again, from the state that the cluster was in before it; None where there is too little past."""
+        self._predictor.fit(view.known, view.at_s)
+        chances = self._predictor.chances(view.known, view.rows, view.at_s, view.snapshot.executed_s)
+        trace = believed(view, self._predictor.draw_s(chances, view.snapshot.executed_s, (int(view.at_s), "past")))
+        if not len(trace) or view.at_s - trace.submit_s[0] < HISTORY_S:
+            return None
+        length = min(WEEK_S, (view.at_s - float(trace.submit_s[0])) * 2 / 3)
+        begin = view.at_s - length
+        scheduler = self._builder(view.at_s)(self._default)
+        earlier = simulate(trace.between(begin - WEEK_S, begin), self._case.cluster, scheduler, Run(until_s=begin))
+        words = f"the jobs of the last {length / DAY_S:.1f} days again"
+        return Future(at_s=begin, arrivals=trace.between(begin, view.at_s), snapshot=Snapshot.of(earlier), words=words)
+
+    def _tuned_once(self, futures: Sequence[Future], view: View) -> tuple[Question, Found]:
+        mode = self._mode
+        options = replace(mode.search, searcher=OURS, trials=mode.start_trials, reject=0.0, scope=False, seed=self._seed)
+        question = self._question(futures, view, self._default)
+        return question, search(self._space, question, self._objective(question), self._default, options)
+
+    def _steady(self, calm: Question, tuned: Found, busier: Future, view: View) -> Config:
+        """Of the settings that are as good as the tuned ones on the past week, those that are best on a busier one.
+
+        Where hardly anything queued in that week all settings are alike on it, also those that fail as soon as something does.
+        """
+        case, needed = self._case, self._objective(calm)
+
+        def as_good(metrics: Mapping[str, float]) -> bool:
+            kept = all(limit.allows(metrics[limit.metric]) for limit in needed.limits)
+            return kept and case.gain(tuned.metrics[case.metric], metrics[case.metric]) >= ALIKE
+
+        busy = self._question([busier], view, self._default)
+
+        def ask(config: Config) -> Mapping[str, float]:
+            try:
+                past = calm(config)
+            except Hopeless as error:
+                raise Infeasible(str(error)) from error
+            if not as_good(past):
+                raise Infeasible("worse than the tuned settings on the past week")
+            return busy(config)
+
+        options = replace(self._mode.search, searcher=OURS, reject=0.0, scope=False, seed=self._seed)
+        others = [config for config, metrics in tuned.runs if config != tuned.best and as_good(metrics)]
+        nearest = sorted(others, key=lambda config: -case.gain(tuned.metrics[case.metric], calm(config)[case.metric]))
+        for place, start in enumerate(first := [tuned.best, *nearest[: options.trials // 2]]):
+            with contextlib.suppress(Infeasible, Hopeless):  # which the tuned settings themselves may be when more jobs come
+                ask(start)
+                return search(self._space, ask, self._objective(busy), start, options, first=first[place + 1 :]).best
+        return tuned.best
+
+    def _proven(self, old: Config, new: Config, past: Future | None, view: View, least: float) -> bool:
+        """Whether new settings are at least so many times better than old ones on weeks that they were not chosen on.
+
+        Of many settings the best on some futures is flattered by them: where a scheduler never preempts, one long job that starts at the
+        wrong moment decides more than most knobs. So the mean gain less its standard error counts. Jobs must not take longer than under
+        the published default where that is a condition, by more than such an error.
+        """
+        if new == old or past is None:
+            return True
+        length = view.at_s - past.at_s
+        weeks = [reordered(past, length * part / ORDERS) for part in range(1, ORDERS)]
+        weeks += [busier for week in weeks if (busier := stressed(week, self._case.cluster.gpus)) is not None]
+        question = self._question(weeks, view, self._default)
+        try:
+            gain, error = _mean(question.gains(old, new, self._case.metric))
+            time, time_error = _mean(question.gains(self._default, new, "time_s"))
+        except (Infeasible, Hopeless):
+            return False
+        return gain - error >= math.log(least) and (self._case.goal == "time" or time + time_error >= 0)
+
+    def _learn(self, past: Future, view: View) -> None:
+        """The offline phase of the causal model: random settings on a day of the past."""
+        assert self._model is not None
+        day = replace(past, at_s=view.at_s - DAY_S, arrivals=past.arrivals.between(view.at_s - DAY_S, view.at_s), snapshot=None)
+        question = self._question([day], view)
+        options = replace(self._mode.search, searcher="random", trials=60, reject=0.0, scope=False, seed=self._seed)
+        found = search(self._space, question, self._objective(question), self._default, options)
+        self._model.add(found.runs, found.start)
+        self._model.learn()
+
+    # ---------------------------------------------------------------------------------------------------------------- one decision
+
+    def _question(self, futures: Sequence[Future], view: View, reference: Config | None = None, least_share: float = 0.0) -> Question:
+        return Question(
+            futures=list(futures),
+            cluster=self._case.cluster,
+            build=self._builder(view.at_s),
+            fair=self._case.goal == "fair",
+            reference=reference,
+            least_share=least_share,
+        )
+
+    def _objective(self, question: Question) -> Any:
+        needed = question(self._default, whole=True)["time_s"] if self._case.goal == "fair" else 0.0
+        return self._case.objective(needed)
+
+    def _draw(self, seed: int) -> Draw:
+        mode = self._mode
+        if mode.futures == "truth":
+            return Truth(horizon_s=mode.horizon_s, cap_s=mode.cap_s)
+        if mode.futures == "last-hour":
+            return LastHour()
+        generators = past_days(mode.draws) if mode.futures == "days" else (mode.generator,)
+        return Predicted(predictor=self._predictor, generators=generators, horizon_s=mode.horizon_s, cap_s=mode.cap_s, seed=seed)
+
+    def _decide(self, view: View, config: Config, watching: bool) -> Decision:
+        case, mode = self._case, self._mode
+        began = time.process_time()
+        draw = self._draw(self._seed)
+        futures = [draw(view, number) for number in range(mode.draws)]
+        if mode.aggregate:
+            merge = Aggregator(node_gpus=max(group.gpus for group in case.cluster.groups))
+            futures = [merge(future) for future in futures]
+        words = futures[0].words
+        question = self._question(futures, view, config if len(futures) > 1 else None, mode.least_share)
+        chosen, predicted, found, contributions = config, 1.0, None, {}
+        if all(future.jobs for future in futures):
+            options = replace(mode.search, seed=seed_of(self._seed, "decision", int(view.at_s)) % 2**31)
+            least = mode.watch_gain if watching else mode.least_gain
+            try:
+                if question.room(config) >= max(least, ROOM):
+                    found = search(self._space, question, self._objective(question), config, options, self._model)
+                else:
+                    words = f"{words}; not compared: next to the jobs' own work there is nothing to gain"
+            except Infeasible as error:  # the settings in force do not work on the future that was drawn: nothing to compare with
+                words = f"{words}; not compared: {error}"
+        if found is not None:
+            predicted = case.gain(found.start[case.metric], found.metrics[case.metric])
+            enough = predicted >= (mode.watch_gain if watching else mode.least_gain)
+            if found.best != config and enough and (not mode.checked or self._proven(config, found.best, self._past(view), view, 1.0)):
+                chosen = found.best
+                contributions = self._contributions(question, config, chosen)
+        wanted = float(view.snapshot.jobs.gpus.sum())
+        return Decision(
+            at_s=view.at_s,
+            before=config,
+            after=chosen,
+            predicted=predicted,
+            load=wanted / case.cluster.gpus,
+            waiting=int((~view.snapshot.running).sum()),
+            unfinished=len(view.rows),
+            simulations=question.simulations,
+            rejected=0 if found is None else found.rejected,
+            stopped=len(question.stopped),
+            cpu_s=time.process_time() - began,
+            words=words,
+            contributions=contributions,
+        )
+
+    def _contributions(self, question: Question, old: Config, new: Config) -> dict[str, float]:
+        """How many times worse the new settings would be with each change taken back."""
+        found = {}
+        for name in new:
+            if old.get(name) == new[name] or name not in old:
+                continue
+            around = new.only(self._space.ancestors(name)).extend({name: old[name]})
+            if not self._space.feasible(around):
+                continue
+            back, metric = self._space.project(new, around), self._case.metric
+            with contextlib.suppress(Infeasible, Hopeless):
+                found[name] = self._case.gain(question(back, whole=True)[metric], question(new)[metric])
+        return found
+
+    # ------------------------------------------------------------------------------------------------------------------ looking back
+
+    def _realised(self, decisions: list[Decision], view: View) -> list[Decision]:
+        """Fill in what the last change gained on the jobs that came since, compared with the settings before it."""
+        if not decisions or not self._marks or not decisions[-1].changed or not np.isnan(decisions[-1].realised):
+            return decisions
+        last, (at_s, kept) = decisions[-1], self._marks[-1]
+        if last.at_s != at_s or view.at_s - at_s < HOUR_S / 2:
+            return decisions
+        arrivals = self._case.trace.between(at_s, view.at_s)
+        future = Future(at_s=at_s, arrivals=arrivals, snapshot=kept if len(kept.jobs) else None, until_s=view.at_s)
+        build, metric = self._builder(at_s), self._case.metric
+        fair = self._case.goal == "fair"
+        rows = [outcome(future, self._case.cluster, build(config), fair=fair)[metric] for config in (last.before, last.after)]
+        return [*decisions[:-1], replace(last, realised=self._case.gain(rows[0], rows[1]))]
+
+
+def _mean(gains: Vector) -> tuple[float, float]:
+    """The mean of the logarithms, and its standard error."""
+    logs = np.log(gains)
+    return float(logs.mean()), float(logs.std(ddof=1) / math.sqrt(len(logs)))
+
+
+def _before(result: Result, at_s: float) -> Before:
+    ended = result.ended
+    return Before(
+        at_s=at_s,
+        executed_s=result.executed_s.copy(),
+        remaining_s=np.where(ended, 0.0, result.remaining_s),
+        preemptions=result.preemptions.astype(np.float64),
+        idle_gpu_s=result.counters.get("idle_while_waiting_gpu_s", 0.0),
+    )
+
+
+def _lost(decisions: Sequence[Decision], at_s: float) -> bool:
+    """Whether the changes of the last week, three at least, did not gain."""
+    recent: Vector = np.asarray([each.realised for each in decisions if each.changed and each.at_s >= at_s - WEEK_S])
+    known = recent[np.isfinite(recent)]
+    return len(known) >= 3 and float(np.prod(known)) <= 1.0

@@ -1,0 +1,136 @@
+"""What a configuration costs on a future or in a window: time in the system of all jobs, and whether they were treated alike."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autosched.sim.result import Result
+
+Vector = NDArray[np.float64]
+
+TOLERANCE = 1.1
+"""A job counts as fairly treated up to this many times its ideal time: a round or a tick pushes thousands of short jobs just above 1."""
+INTERMEDIATE = ("queue_s", "preemptions", "run_slowdown", "idle_gpus", "packed_share", "profiler_wait_s")
+"""Metrics between settings and objectives; the last two only for schedulers that pack and profile."""
+OBJECTIVES = ("time_s", "fair_share")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Before:
+    """What had happened to the jobs of a result when the window began: nothing, for those that came later.
+
+    Attributes:
+        at_s: The moment.
+        executed_s: Seconds each job of the result had run.
+        remaining_s: Work that each still had.
+        preemptions: How often each had been stopped.
+        idle_gpu_s: GPU-seconds that had been idle while somebody waited.
+    """
+
+    at_s: float
+    executed_s: Vector
+    remaining_s: Vector
+    preemptions: Vector
+    idle_gpu_s: float = 0.0
+
+    @classmethod
+    def nothing(cls, result: Result, at_s: float) -> Before:
+        jobs = len(result.trace)
+        return cls(at_s=at_s, executed_s=np.zeros(jobs), remaining_s=result.trace.duration_s, preemptions=np.zeros(jobs))
+
+
+def measures(result: Result, before: Before, weights: Vector | None = None, *, fair: bool = False) -> dict[str, float]:
+    """All metrics of a window that begins with `before` and ends when the run was stopped or all was done.
+
+    `time_s` is the mean time in the system of all jobs that were there or came, inside the window; jobs that are left at its end are
+    charged the work they still have, at full speed. So nobody gains by leaving old jobs behind. `work_s` is the part of it that no settings
+    can change: the work that the jobs had.
+
+    Args:
+        result: The run.
+        before: State when the window began.
+        weights: How many jobs each job of the result is; None: one.
+        fair: Whether to work out `fair_share`, which takes longer.
+    """
+    submit = result.trace.submit_s
+    last = result.until_s if np.isfinite(result.until_s) else float(np.nanmax(result.end_s)) if result.ended.any() else before.at_s
+    present = (submit < last) & ~(result.ended & (result.end_s <= before.at_s))
+    if not present.any():
+        return {
+            "jobs": 0.0,
+            "time_s": 0.0,
+            "work_s": 0.0,
+            "queue_s": 0.0,
+            "preemptions": 0.0,
+            "run_slowdown": 1.0,
+            "idle_gpus": 0.0,
+            "fair_share": 1.0,
+        }
+    begin = np.maximum(submit, before.at_s)[present]
+    ended = result.ended[present]
+    until = np.where(ended, result.end_s[present], last)
+    left = np.where(ended, 0.0, result.remaining_s[present])
+    weight = np.ones(len(begin)) if weights is None else weights[present]
+    spent = until - begin
+    ran = result.executed_s[present] - before.executed_s[present]
+    work = before.remaining_s[present] - left
+    known = (work > 1.0) & (ran > 0)
+    span = max(last - before.at_s, 1e-9)
+    idle = result.counters.get("idle_while_waiting_gpu_s", 0.0) - before.idle_gpu_s
+    found = {
+        "jobs": float(weight.sum()),
+        "time_s": float(np.average(spent + left, weights=weight)),
+        "work_s": float(np.average(before.remaining_s[present], weights=weight)),
+        "queue_s": float(np.average(np.maximum(0.0, spent - ran), weights=weight)),
+        "preemptions": float(np.average(result.preemptions[present] - before.preemptions[present], weights=weight)),
+        "run_slowdown": float(np.average(ran[known] / work[known], weights=weight[known])) if known.any() else 1.0,
+        "idle_gpus": max(0.0, idle) / (result.cluster.gpus * span),
+    }
+    if "packed_at_s" in result.extra:
+        found["packed_share"] = float(np.average(np.isfinite(result.extra["packed_at_s"][present]), weights=weight))
+    if "profiler_wait_s" in result.extra:
+        found["profiler_wait_s"] = float(np.average(np.nan_to_num(result.extra["profiler_wait_s"][present]), weights=weight))
+    if fair:
+        ideal = ideal_s(begin, before.remaining_s[present], result.trace.gpus[present], result.cluster.gpus)
+        treated = (spent + left) <= TOLERANCE * np.maximum(ideal, 1.0)
+        found["fair_share"] = float(np.average(treated, weights=weight))
+    return found
+
+
+def gain(objective: str, before: float, after: float) -> float:
+    """How many times better one of `OBJECTIVES` is after a change: times fall, shares rise."""
+    worse, better = (before, after) if objective == "time_s" else (after, before)
+    return worse / better if better > 0 else 1.0
+
+
+def ideal_s(submit_s: Vector, work_s: Vector, gpus: Vector, capacity: float) -> Vector:
+    """How long each job would take if all were slowed alike: speed min(1, capacity / GPUs wanted by all who are there).
+
+    It depends on the jobs and the cluster alone, not on who schedules. In virtual time, which passes at that speed, a job ends as long
+    after its arrival as it has work.
+    """
+    order = np.argsort(submit_s, kind="stable")
+    found = np.zeros(len(submit_s))
+    due: list[tuple[float, int]] = []  # virtual end and job of everybody who is there
+    now = virtual = wanted = 0.0
+    place = 0
+    while place < len(order) or due:
+        speed = min(1.0, capacity / wanted) if wanted > capacity else 1.0
+        arrival = float(submit_s[order[place]]) if place < len(order) else np.inf
+        end = now + (due[0][0] - virtual) / speed if due else np.inf
+        if arrival <= end:
+            job = int(order[place])
+            virtual += (arrival - now) * speed if due else 0.0
+            now, place = arrival, place + 1
+            heapq.heappush(due, (virtual + float(work_s[job]), job))
+            wanted += float(gpus[job])
+        else:
+            virtual, job = heapq.heappop(due)
+            now = end
+            wanted -= float(gpus[job])
+            found[job] = now - float(submit_s[job])
+    return found

@@ -1,0 +1,1 @@
+"""Controlled clusters in the dashboard."""

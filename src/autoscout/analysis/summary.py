@@ -1,0 +1,320 @@
+"""What a study found, as one frozen object: everything the terminal, the page and the hand-over folder show."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from autoscout.analysis.curves import Point, busy_s, curve, ordered
+from autoscout.analysis.front import Front, find_front
+from autoscout.analysis.gain import Gain
+from autoscout.analysis.labels import SPENT_WORDS, Difference, KnobNote, differences, namer, one_line
+from autoscout.analysis.price import Cost, costs, costs_text
+from autoscout.analysis.verdict import Finalist, Side, Verdict, decide
+from autoscout.common.stats import variation
+from autoscout.core.config import Config
+from autoscout.core.guards import bind
+from autoscout.core.task import Task
+from autoscout.core.trial import MACHINE_PROBE, SPENT, TOO_FEW, Fidelity, Status, Trial
+
+NOISY_ABOVE = 0.1
+"""Relative standard deviation of a trial's own samples from which the trial counts as noisy."""
+
+UNEVEN_ABOVE = 1.2
+"""How many times as long the slowest machine may take for a fixed piece of work as the fastest before the report says so."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailureGroup:
+    """Failures of one kind that say the same thing, numbers aside."""
+
+    status: Status
+    reason: str
+    trials: tuple[int, ...]
+    log_tail: str  # of the last of them
+
+    def to_json(self) -> dict[str, Any]:
+        return {"status": self.status.value, "reason": self.reason, "count": len(self.trials), "trials": list(self.trials)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spent:
+    """What the study cost."""
+
+    trials: int
+    wall_s: float  # during which at least one trial ran; pauses of a resumed study do not count
+    cost_s: float  # sum of the trials' own cost
+    configs: int  # different configurations looked at
+    parts: Mapping[str, float] = field(default_factory=dict)  # seconds of `cost_s` by what they went into, as far as trials say
+    bounded: int = 0  # trials that were stopped early
+
+    def to_json(self) -> dict[str, Any]:
+        return {**vars(self), "parts": dict(self.parts)}
+
+    @property
+    def describe(self) -> str:
+        """What the seconds went into, in words: `84 % starting, 3 % warming up, 13 % measuring; 5 trials stopped early`."""
+        total = sum(self.parts.values())
+        shares = [f"{100 * seconds / total:.0f} % {SPENT_WORDS[name]}" for name, seconds in self.parts.items() if total]
+        early = [f"{self.bounded} {'trial' if self.bounded == 1 else 'trials'} stopped early"] if self.bounded else []
+        return "; ".join([", ".join(shares), *early] if shares else early)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """The result of a study.
+
+    Attributes:
+        study: Its name.
+        task: What was tuned, its guards bound to what the default measured.
+        verdict: What may be claimed.
+        reason: Why, in one sentence.
+        gain: Of the best configuration over the default.
+        default: The default with its repeats pooled; None when it was never tried.
+        best: The strongest contender, pooled; not the answer unless the verdict is a gain.
+        answer: The configuration to run: never worse than the default; None only when nothing ran.
+        changes: Knobs on which `best` differs from the default.
+        finalists: All contenders compared, best first.
+        fidelity: Of the numbers above.
+        counts: Trials per fidelity label and status.
+        failures: Grouped, most frequent first.
+        spent: What it cost.
+        noisy: Numbers of the trials whose own samples scatter widely.
+        dirty: Numbers of the trials that were disturbed by other work on the machine.
+        short: Numbers of the trials with too few requests for a percentile that counts.
+        uneven: How many times as long the slowest machine behind the verdict took for a fixed piece of work as the fastest; 1 for one.
+        points: The convergence curve.
+        load: How the load was produced, in one sentence; empty when the backend does not say.
+        front: With several goals, its points; the verdict is about the first goal.
+    """
+
+    study: str
+    task: Task
+    verdict: Verdict
+    reason: str
+    gain: Gain
+    default: Side | None
+    best: Side | None
+    answer: Config | None
+    changes: tuple[Difference, ...]
+    finalists: tuple[Finalist, ...]
+    fidelity: Fidelity
+    counts: Mapping[str, Mapping[str, int]]
+    failures: tuple[FailureGroup, ...]
+    spent: Spent
+    noisy: tuple[int, ...]
+    dirty: tuple[int, ...]
+    points: tuple[Point, ...]
+    short: tuple[int, ...] = ()
+    uneven: float = 1.0
+    load: str = ""
+    front: Front | None = None
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What makes the numbers behind the verdict less trustworthy than they look."""
+        found = []
+        sides = [side for side in (self.default, self.best) if side is not None]
+        used = {number for side in sides for number in side.trials}
+        disturbed = len(used & set(self.dirty))
+        if disturbed:
+            found.append(f"{disturbed} of the {len(used)} measurements behind this were disturbed by other work on the machine")
+        short = len(used & set(self.short))
+        if short:
+            found.append(f"{short} of the {len(used)} measurements behind this had too few requests for a percentile that counts")
+        if self.uneven > UNEVEN_ABOVE:
+            found.append(
+                f"the machines behind this are unequal: the slowest took {self.uneven:.1f} times as long for the same work as the fastest"
+            )
+        for title, side in (
+            ("the default", self.default),
+            ("the best configuration" if self.verdict is Verdict.GAIN else "the contender", self.best),
+        ):
+            if side is not None and side.spread is not None and side.spread > NOISY_ABOVE:
+                found.append(f"{title} scatters by {side.spread:.0%} between repeats")
+        bound = {limit.guard for limit in self.task.objective.limits}
+        loose = [str(guard) for guard in self.task.objective.guards if str(guard) not in bound]
+        if loose:
+            found.append(f"nothing to hold {', '.join(loose)} against: the default did not run or does not report it")
+        return tuple(found)
+
+    @property
+    def caveat(self) -> str:
+        """What the interval does not speak for; empty where there is none."""
+        said = "The interval speaks for this run of the study on this machine: another day, machine or load may give another gain."
+        return said if self.gain.enough else ""
+
+    @property
+    def scope(self) -> str:
+        """What the interval speaks for, and what it does not."""
+        load = f"Load: {one_line(self.load, 300)}" if self.load else ""
+        return " ".join(filter(None, (self.caveat, load)))
+
+    @property
+    def costs(self) -> tuple[Cost, ...]:
+        """What the gain costs in other metrics, the worst first; none without a gain, because then nothing changes."""
+        if self.verdict is not Verdict.GAIN or self.default is None or self.best is None:
+            return ()
+        return costs(self.task.objective, self.default.metrics, self.best.metrics)
+
+    @property
+    def price(self) -> str:
+        """The costs in one line; empty where there are none."""
+        return costs_text(self.costs)
+
+    @property
+    def contender(self) -> str:
+        """What to call `best` in messages: it is the best only once the final has shown it."""
+        return "best" if self.verdict is Verdict.GAIN else "contender"
+
+    @property
+    def headline(self) -> str:
+        """The result in one sentence."""
+        metric = self.task.objective.metric
+        simulated = " (simulated)" if self.fidelity is Fidelity.SIMULATED else ""
+        if self.verdict is Verdict.GAIN:
+            return f"{metric}: {self.gain} over the default{simulated}" if self.gain.ratio is not None else f"{metric}: {self.reason}"
+        if self.verdict is Verdict.NONE:
+            return f"No valid configuration: {self.reason}"
+        return f"No significant gain{simulated}: keep the default ({self.reason})"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "study": self.study,
+            "task": self.task.to_json(),
+            "verdict": self.verdict.value,
+            "reason": self.reason,
+            "headline": self.headline,
+            "warnings": list(self.warnings),
+            "gain": self.gain.to_json(),
+            "costs": [cost.to_json() for cost in self.costs],
+            "default": self.default.to_json() if self.default else None,
+            "best": self.best.to_json() if self.best else None,
+            "answer": self.answer.to_json() if self.answer is not None else None,
+            "changes": [change.to_json() for change in self.changes],
+            "finalists": [finalist.to_json() for finalist in self.finalists if finalist.side.rounds],
+            "fidelity": self.fidelity.label,
+            "counts": {fidelity: dict(counts) for fidelity, counts in self.counts.items()},
+            "failures": [failure.to_json() for failure in self.failures],
+            "spent": self.spent.to_json(),
+            "noisy": list(self.noisy),
+            "dirty": list(self.dirty),
+            "load": self.load,
+            **({"front": self.front.to_json()} if self.front else {}),
+            "points": [point.to_json() for point in self.points],
+        }
+
+
+def summarise(
+    task: Task,
+    trials: Sequence[Trial],
+    default_config: Config,
+    *,
+    knobs: Iterable[KnobNote] = (),
+    study: str = "",
+    name_of: Callable[[Config], str] | None = None,
+    exact: bool = False,
+    load: str = "",
+) -> Summary:
+    """Gather the result of a study from its trials; pure, so that it may be called at any moment of a running one.
+
+    Args:
+        task: What was tuned.
+        trials: All trials so far, in any order; predictions of a searcher's own model are ignored.
+        default_config: The engine's default, which every gain is measured against.
+        knobs: The space's knobs, for units, help and order.
+        study: Name shown to people; taken from the trials when empty.
+        name_of: Gives configurations their readable names.
+        exact: Every answer is the same each time it is asked for, so that one of each tells all.
+        load: How the load was produced, in one sentence.
+    """
+    kept = ordered(trials)
+    task = bind(task, kept, default_config)
+    knobs = tuple(knobs)
+    name_of = name_of or namer(default_config, knobs)
+    decision = decide(task, kept, default_config, name_of, exact=exact)
+    counts: dict[str, Counter[str]] = {}
+    for trial in kept:
+        counts.setdefault(trial.measurement.fidelity.label, Counter())[trial.measurement.status.value] += 1
+    return Summary(
+        study=study or next((trial.study for trial in kept if trial.study), ""),
+        task=task,
+        verdict=decision.verdict,
+        reason=decision.reason,
+        gain=decision.gain,
+        default=decision.default,
+        best=decision.best,
+        answer=decision.answer,
+        changes=differences(default_config, decision.best.config, knobs) if decision.best else (),
+        finalists=decision.finalists,
+        fidelity=decision.fidelity,
+        counts=counts,
+        failures=_failures(kept),
+        spent=Spent(
+            trials=len(kept),
+            wall_s=busy_s(kept),
+            cost_s=sum(trial.measurement.cost_s for trial in kept),
+            configs=len({trial.config for trial in kept}),
+            parts=_parts(kept),
+            bounded=sum(trial.measurement.status is Status.BOUNDED for trial in kept),
+        ),
+        noisy=tuple(trial.number for trial in kept if _noisy(task, trial)),
+        dirty=tuple(trial.number for trial in kept if is_dirty(trial)),
+        short=tuple(trial.number for trial in kept if trial.measurement.conditions.get(TOO_FEW)),
+        uneven=_uneven(kept, {number for side in (decision.default, decision.best) if side is not None for number in side.trials}),
+        points=curve(task, kept),
+        load=load,
+        front=find_front(task, kept, default_config, name_of, exact=exact or decision.fidelity is Fidelity.SIMULATED),
+    )
+
+
+def _parts(trials: Iterable[Trial]) -> dict[str, float]:
+    """Seconds by what trials spent them on."""
+    found: dict[str, float] = {}
+    for trial in trials:
+        for name, seconds in trial.measurement.spent.items():
+            found[name] = found.get(name, 0.0) + seconds
+    return {name: found[name] for name in SPENT if name in found}
+
+
+def is_dirty(trial: Trial) -> bool:
+    """Whether other work on the machine disturbed what was kept, in spite of all repeats."""
+    return trial.measurement.conditions.get("dirty", 0.0) > 0.0
+
+
+def _uneven(trials: Iterable[Trial], used: Collection[int]) -> float:
+    """By how much the speed of the machines differs on which these trials ran."""
+    probes: dict[str, list[float]] = {}
+    for trial in trials:
+        if trial.number in used and MACHINE_PROBE in trial.measurement.conditions:
+            probes.setdefault(trial.measurement.machine, []).append(trial.measurement.conditions[MACHINE_PROBE])
+    speeds = [median(seconds) for seconds in probes.values()]
+    return max(speeds) / min(speeds) if speeds and min(speeds) > 0 else 1.0
+
+
+def _noisy(task: Task, trial: Trial) -> bool:
+    spread = variation(trial.measurement.samples.get(task.objective.metric, ()))
+    return spread is not None and spread > NOISY_ABOVE
+
+
+def _failures(trials: Sequence[Trial]) -> tuple[FailureGroup, ...]:
+    groups: dict[tuple[Status, str], list[Trial]] = {}
+    for trial in trials:
+        if trial.measurement.status.failed:
+            # The same complaint about other sizes or addresses is the same failure.
+            pattern = re.sub(r"0x[0-9a-fA-F]+|\d+(\.\d+)?", "#", one_line(trial.measurement.reason, 200))
+            groups.setdefault((trial.measurement.status, pattern), []).append(trial)
+    found = [
+        FailureGroup(
+            status=status,
+            reason=one_line(members[-1].measurement.reason, 200) or "no reason given",
+            trials=tuple(trial.number for trial in members),
+            log_tail=next((trial.measurement.log_tail for trial in reversed(members) if trial.measurement.log_tail), ""),
+        )
+        for (status, _), members in groups.items()
+    ]
+    return tuple(sorted(found, key=lambda group: (-len(group.trials), group.trials)))

@@ -1,1 +1,0 @@
-"""Live schedulers: one module or package each, behind the protocol of `control/protocol.py`."""

@@ -1,5 +1,0 @@
-"""Kueue: ClusterQueue, LocalQueue and the manager's configuration, as patches."""
-
-from autoscout.control.live.kueue.live import Kueue
-
-__all__ = ["Kueue"]

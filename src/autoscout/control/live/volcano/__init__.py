@@ -1,5 +1,0 @@
-"""Volcano: the scheduler's config map and Queues, as patches."""
-
-from autoscout.control.live.volcano.live import Volcano
-
-__all__ = ["Volcano"]

@@ -1,0 +1,300 @@
+"""The backend of an engine: task, space, launch, outcome, hand-over. `vllm` and `sglang` give it an `Engine`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from autoscout.common.fields import read_blocks, read_objective, refuse_if
+from autoscout.common.templates import canonical
+from autoscout.core.config import Config, Value
+from autoscout.core.launch import Completed, Launch, Resources
+from autoscout.core.log import NOTICES, logger
+from autoscout.core.names import Names
+from autoscout.core.task import Task
+from autoscout.core.trial import Measurement
+from autoscout.engines import command
+from autoscout.engines.engine import Engine, missing_flags
+from autoscout.engines.export import Deployment, export_files
+from autoscout.engines.hints import hints_for
+from autoscout.engines.machine import hardware
+from autoscout.engines.space import build_space, resting
+from autoscout.engines.table import EngineTable, table_for
+from autoscout.engines.workload import (
+    Workload,
+    check_names,
+    facts_of,
+    filled,
+    goal_kind,
+    plain,
+    read_workload,
+    usual_metric,
+)
+from autoscout.load.outcome import outcome
+from autoscout.load.plan import COMMAND, METRICS, OUTPUTS, PLAN, Load, Plan
+from autoscout.space import Space
+
+ROOM = 0.88  # share of GPU memory that weights may take when a number of GPUs is chosen for a model; the rest is for the cache
+GB_PER_GIB = 2**30 / 1e9
+SIZES = (1, 2, 4, 8, 16, 32, 64)
+NODE_GPUS = 8  # GPUs of one machine where the hardware does not say node_gpus
+PARALLEL = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "tp_size", "pp_size", "dp_size")
+"""Knobs whose product is the number of GPUs, in the words of all engines."""
+MARGIN_S = 120.0  # for stopping, on top of the limits for starting and for the load
+
+notices = logger(NOTICES)
+
+
+class EngineBackend:
+    """An inference engine with an OpenAI API: started, loaded and stopped for every trial.
+
+    `task` looks at the GPUs of this machine unless they are named, at the model's folder, and at the engine's version. Knobs that seldom
+    matter, and those that change the answers, stay as the engine has them unless the workload frees them (`free`, `allow_lossy`).
+    """
+
+    engine: ClassVar[Engine]
+
+    def __init__(self) -> None:
+        self._spaces: dict[str, Space] = {}  # by the facts they depend on: building one takes longer than rendering a launch
+
+    @classmethod
+    def example(cls) -> Mapping[str, object]:
+        command = [sys.executable, "-m", "autoscout.testing.openai_server", "--vocab-size", "200000"]  # speaks the API and computes nothing
+        load = {"input_tokens": 32, "output_tokens": 8, "concurrency": 4, "requests": 16}
+        return {"workload": {"model": "llama-3.1-8b", "engine_command": command, **load}, "hardware": {"gpus": 0, "cores": 2}}
+
+    def task(self, given: Mapping[str, object]) -> Task:
+        blocks = read_blocks(given)
+        workload, facts, wrong = read_workload(blocks.workload)
+        machine, unfit = hardware(blocks.hardware)
+        limits = bool(blocks.objective.get("limits") or blocks.objective.get("slo"))
+        usual = usual_metric(workload, limits) if workload is not None else METRICS[0]
+        objective, more = read_objective(blocks.objective, metrics=METRICS, default=usual)
+        faults = [*blocks.faults, *wrong, *unfit]
+        refuse_if([*faults, *more] if faults else [])  # whose names are wrong is known only of a workload and a machine that are right
+        assert workload is not None
+        workload = filled(workload, objective)
+        software = {**self._software(workload, blocks.software), **blocks.software}
+        task = Task(
+            system=self.engine.name,
+            workload=workload.to_json(facts),
+            hardware=machine,
+            software=software,
+            objective=objective,
+            budget=blocks.budget,
+        )
+        refuse_if([*more, *check_names(workload, self.table(task), self.space(task).knobs)])
+        self.plan(self.space(task).default(), task, seed=0)
+        return task
+
+    def _software(self, workload: Workload, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The engine's version, and the flags of its table that it does not know."""
+        name = self.engine.name
+        if given.get(name):
+            return {name: str(given[name])}
+        start = self.engine.command(workload.engine_command)
+        version = workload.engine_version or self.engine.installed()
+        if not version:
+            version = table_for(name, "").version
+            if shutil.which(start[0]) is not None:
+                rule = "no version of %s is installed next to AutoScout: taken to be %s; -w engine_version=... says another"
+                notices.warning(rule, self.engine.title, version)
+        missing = missing_flags(self.engine, version, start)
+        return {name: version, **({"missing_flags": ",".join(sorted(missing))} if missing else {})}
+
+    def table(self, task: Task) -> EngineTable:
+        """The table of the task's version of the engine, less what that does not know."""
+        missing = frozenset(filter(None, str(task.software.get("missing_flags", "")).split(",")))
+        return table_for(self.engine.name, str(task.software[self.engine.name]), missing)
+
+    def space(self, task: Task) -> Space:
+        key = canonical([dict(task.workload), dict(task.hardware), dict(task.software)])
+        if key not in self._spaces:
+            self._spaces[key] = build_space(self.table(task), self._facts(task), self._defaults(task))
+        return self._spaces[key]
+
+    def resting(self, task: Task) -> tuple[str, ...]:
+        """Knobs that a study leaves at their default unless they are set."""
+        workload = Workload.from_json(task.workload)
+        return resting(self.table(task), self.space(task), free=tuple(map(str, workload.free)), allow_lossy=workload.allow_lossy)
+
+    def _facts(self, task: Task) -> dict[str, Value]:
+        """What knobs and rules may read; what is not known is left out."""
+        model, workload = facts_of(task.workload), Workload.from_json(task.workload)
+        known: dict[str, Value] = {
+            "heads": model.heads,
+            "layers": model.layers,
+            "vocab": model.vocab,
+            "max_model_len": workload.max_model_len or model.max_len,
+        }
+        always: dict[str, Value] = {
+            "gpus": int(task.hardware["gpus"]),
+            "cores": int(task.hardware["cores"]),
+            "gpu_memory_gb": float(task.hardware.get("gpu_memory_gb") or 0.0),
+            "gpu": str(task.hardware.get("gpu", "")),
+            "experts": model.experts,
+            "quantized": model.quantized,
+            "latent": model.latent,
+            "draft": bool(workload.draft_model),
+            "weights_gb": model.weights_gb,
+        }
+        return {**always, **{name: value for name, value in known.items() if value}}
+
+    def _own(self, task: Task) -> dict[str, Value]:
+        """What the engine does when a flag is left out."""
+        return self.engine.own(self._facts(task), str(task.software[self.engine.name]))
+
+    def _defaults(self, task: Task) -> dict[str, Value]:
+        """The engine's own values; a model too large for one GPU is spread over as few as hold it, because one would not start."""
+        own, facts = self._own(task), self._facts(task)
+        (name, engine_own) = next(item for item in own.items() if item[0] in ("tensor_parallel_size", "tp_size"))
+        room, heads = ROOM * float(facts["gpu_memory_gb"] or 0.0), int(facts.get("heads") or 0)
+        need, most = float(facts["weights_gb"] or 0.0) / GB_PER_GIB, int(facts["gpus"] or 0)
+        sizes = [size for size in SIZES if size <= most and (not heads or heads % size == 0)]
+        fits = [size for size in sizes if size * room >= need]
+        return {**own, name: (fits or sizes[-1:])[0] if room and sizes else engine_own}
+
+    def load(self, task: Task) -> str:
+        workload = Workload.from_json(task.workload)
+        kind = goal_kind(workload, task.objective)
+        prompt, answer = _about(workload.input_tokens, workload.input_spread), _about(workload.output_tokens, workload.output_spread)
+        lengths = f"lengths of {Path(workload.file).name}" if workload.file else f"prompts of {prompt} tokens, answers of {answer}"
+        replayed = workload.workload == "trace" and workload.arrival == "closed"
+        arrivals = "arrivals of the trace" if replayed else f"{workload.arrival} arrivals"
+        if kind == "capacity":
+            how = f"request rates are searched within one start of the server, {arrivals}"
+        elif kind == "offline":
+            how = "all requests at once"
+        elif workload.request_rate:
+            how = f"{workload.request_rate:g} requests/s, {arrivals}"
+        else:
+            how = f"{workload.concurrency} requests in flight" if workload.concurrency else arrivals
+        return f"{workload.client} client on the same machine over HTTP, {workload.workload} requests: {lengths}; {how}."
+
+    def hints(self, task: Task) -> tuple[Config, ...]:
+        return hints_for(self.space(task), task, self.table(task), self.resting(task))
+
+    def settings(self, config: Config, task: Task) -> command.Settings:
+        """What the engine is told besides the model, host and port."""
+        workload, facts, table = Workload.from_json(task.workload), facts_of(task.workload), self.table(task)
+        found = {plain(name): value for name, value in workload.engine_args.items()}
+        if workload.max_model_len:
+            found[self.engine.length] = workload.max_model_len
+        if facts.dummy:
+            found["load_format"] = "dummy"
+        if not facts.tokenizer:
+            found |= self.engine.no_tokenizer
+        found |= command.settings(config, table, self._own(task))
+        if (nodes := nodes_of(config, task)) > 1:
+            found["nnodes"] = nodes
+        self.engine.finish(found, workload.draft_model)
+        return found
+
+    def serve(self, config: Config, task: Task) -> tuple[str, ...]:
+        """The command line of the server; `{port}` stands for its port."""
+        workload, table = Workload.from_json(task.workload), self.table(task)
+        line = command.words(self.settings(config, task), table)
+        start = self.engine.command(tuple(map(str, workload.engine_command)))
+        return (*start, *self.engine.model, workload.model, *line, "--host", "127.0.0.1", "--port", "{port}")
+
+    def plan(self, config: Config, task: Task, seed: int) -> Plan:
+        """The trial that measures a configuration.
+
+        Raises:
+            ConfigError: load and goal do not fit each other.
+        """
+        workload, facts = Workload.from_json(task.workload), facts_of(task.workload)
+        env = {**self.engine.env, **workload.env}
+        room = workload.max_model_len or facts.max_len
+        goal = {
+            "kind": goal_kind(workload, task.objective),
+            "metric": task.objective.metric,
+            "slo": tuple(str(limit) for limit in task.objective.limits if not limit.guard),
+            "search_limit_s": workload.search_limit_s,
+        }
+        check: dict[str, Any] = {"max_logprob_error": workload.max_logprob_error}
+        if self._lossy(workload, task):
+            serve = self.serve(self.space(task).default(), task)
+            known = json.dumps([serve, env, dict(task.software), facts.weights_gb], sort_keys=True)
+            check["reference"] = {"key": hashlib.sha256(known.encode()).hexdigest()[:16], "serve": serve, "env": env}
+        data = {
+            "serve": self.serve(config, task),
+            "env": env,
+            "model": workload.model,
+            **({"vocab_size": facts.vocab} if facts.vocab else {}),
+            "tokenizer": workload.model,
+            "load": {"context": room, **{name: value for name, value in task.workload.items() if name in Load.model_fields}},
+            "goal": goal,
+            "check": check,
+            "seed": seed,
+            "start_limit_s": workload.start_limit_s,
+            "limit_s": workload.limit_s,
+        }
+        return Plan.of(data, "workload")
+
+    def render(self, config: Config, task: Task, seed: int) -> Launch:
+        workload = Workload.from_json(task.workload)
+        return Launch(
+            argv=COMMAND,
+            files={PLAN: self.plan(config, task, seed).text()},
+            resources=Resources(cpus=int(task.hardware["cores"]), gpus=gpus_of(config, task)),
+            limit_s=workload.start_limit_s * (2 if self._lossy(workload, task) else 1) + workload.limit_s + MARGIN_S,
+            outputs=OUTPUTS,
+            name=self._name(config, task),
+        )
+
+    def _lossy(self, workload: Workload, task: Task) -> bool:
+        """Whether knobs that change the answers may be searched, so that answers are compared with the default's."""
+        knobs = self.table(task).knobs
+        return workload.allow_lossy or any(knobs[str(name)].lossy for name in workload.free if name in knobs)
+
+    def _name(self, config: Config, task: Task) -> str:
+        """What differs from the default; all knobs would not fit a name."""
+        space = self.space(task)
+        default = space.default()
+        changed = {name: value for name, value in config.items() if name not in default or default[name] != value}
+        return Names(space.knobs).name(changed) if changed else "default"
+
+    def parse(self, completed: Completed, task: Task) -> Measurement:  # noqa: ARG002 - whoever calls it looks for the goals
+        return outcome(completed)
+
+    def export(self, config: Config, task: Task) -> Mapping[str, str]:
+        deployment = Deployment(
+            engine=self.engine,
+            version=str(task.software[self.engine.name]).split("+")[0],
+            command=self.engine.command(tuple(map(str, task.workload.get("engine_command", ())))),
+            model=str(task.workload["model"]),
+            settings=self.settings(config, task),
+            table=self.table(task),
+            env={**self.engine.env, **task.workload.get("env", {})},
+            gpus=gpus_of(config, task),
+            nodes=nodes_of(config, task),
+            draft_model=str(task.workload.get("draft_model", "")),
+        )
+        return export_files(deployment, self.plan(config, task, seed=0).text())
+
+
+def gpus_of(config: Config, task: Task) -> int:
+    """GPUs that a configuration takes; none on a machine without."""
+    if not int(task.hardware["gpus"]):
+        return 0
+    sizes = [config.get(name) for name in PARALLEL]
+    return math.prod(size for size in sizes if isinstance(size, int))
+
+
+def nodes_of(config: Config, task: Task) -> int:
+    """Machines that a configuration takes."""
+    return -(-max(1, gpus_of(config, task)) // int(task.hardware.get("node_gpus") or NODE_GPUS))
+
+
+def _about(mean: int, spread: int) -> str:
+    return f"{mean}±{spread}" if spread else str(mean)
+
+
+__all__ = ["EngineBackend", "gpus_of", "nodes_of"]

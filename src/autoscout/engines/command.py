@@ -1,0 +1,66 @@
+"""From a configuration to the engine's settings, its command line, and its own YAML file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from autoscout.core.config import Config, Value
+from autoscout.engines.space import default_of
+from autoscout.engines.table import EngineTable
+
+Settings = dict[str, Any]
+
+
+def settings(config: Config, table: EngineTable, own: Mapping[str, Value]) -> Settings:
+    """What the engine is told, by the names of its table: only what differs from what it would do by itself.
+
+    A knob at the engine's own value is left out of the command line, so that the default is the engine's true default even where this
+    project's idea of it is wrong, and a hand-over shows nothing but changes.
+    """
+    found: Settings = {}
+    for name, value in config.items():
+        row = table.knobs[name]
+        if not row.always and value == default_of(row, table, own):
+            continue
+        if not row.key:
+            found[row.setting] = value
+        elif isinstance(inner := found.setdefault(row.setting, {}), dict):
+            inner[row.key] = value
+    return found
+
+
+def words(found: Mapping[str, Any], table: EngineTable) -> list[str]:
+    """Settings as words of a command line."""
+    line: list[str] = []
+    for name, value in found.items():
+        row = table.flags[name]
+        if row.type in ("bool", "switch"):
+            if value or row.type == "bool":
+                line.append(row.flag if value else "--no-" + row.flag.removeprefix("--"))
+        elif isinstance(value, (dict, list)) and row.type != "list":
+            line += [row.flag, json.dumps(value, sort_keys=True)]
+        elif isinstance(value, (list, tuple)):
+            line += [row.flag, *map(str, value)]
+        else:
+            line += [row.flag, str(value)]
+    return line
+
+
+def config_file(found: Mapping[str, Any], table: EngineTable) -> str:
+    """Settings as the YAML file that the engine reads with `--config`; `false` is written as the `no-` form, as both engines want it."""
+    data: dict[str, Any] = {}
+    for name, value in found.items():
+        row = table.flags[name]
+        key = row.flag.removeprefix("--")
+        if row.type == "bool" and not value:
+            data[f"no-{key}"] = True
+        elif value is not False:
+            data[key] = value
+    return yaml.safe_dump(data, sort_keys=False, default_flow_style=False) if data else "{}\n"
+
+
+__all__ = ["Settings", "config_file", "settings", "words"]

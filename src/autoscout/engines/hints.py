@@ -1,0 +1,58 @@
+"""Configurations that often do well, by what is asked for: few, and each a small change from the default."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from autoscout.core.config import Config, Value
+from autoscout.core.task import Task
+from autoscout.engines.table import EngineTable
+from autoscout.space import Space
+
+STEP = ("max_num_batched_tokens", "chunked_prefill_size")
+MEMORY = ("gpu_memory_utilization", "mem_fraction_static")
+TENSOR = ("tensor_parallel_size", "tp_size")
+COPIES = ("data_parallel_size", "dp_size")
+GAPS = ("itl_ms",)
+"""Latencies that small steps improve."""
+MOST = 3
+
+
+def hints_for(space: Space, task: Task, table: EngineTable, resting: Collection[str]) -> tuple[Config, ...]:
+    """Complete valid configurations to try right after the default, best first.
+
+    Args:
+        space: Of the task.
+        task: What is asked for.
+        table: Which knobs are lossy.
+        resting: Knobs that stay at their default.
+    """
+    limits = [limit.metric for limit in task.objective.limits]
+    gaps = any(part in metric for metric in [*limits, task.objective.metric] for part in GAPS)
+    wanted: list[Mapping[str, Value]] = []
+    lossy = {name: value for name in space.knobs if table.knobs[name].lossy and (value := _fp8(space, name)) is not None}
+    if gaps:  # a prompt in a step lengthens the gap of every answer in it: shorter pieces, shorter gaps
+        wanted += [{**lossy, **dict.fromkeys(STEP, 1024)}, lossy, dict.fromkeys(STEP, 1024), dict.fromkeys(STEP, 512)]
+    else:
+        wanted += [lossy, {**dict.fromkeys(STEP, 16384), **dict.fromkeys(MEMORY, 0.94)}]
+    gpus = int(task.hardware["gpus"])
+    if gpus > 1:
+        wanted.insert(0, {**dict.fromkeys(TENSOR, gpus), **dict.fromkeys(COPIES, 1)} if gaps else {**dict.fromkeys(COPIES, gpus)})
+    return _valid(space, wanted, resting)
+
+
+def _fp8(space: Space, name: str) -> Value:
+    return next((value for value in space.knobs[name].values if isinstance(value, str) and value.startswith("fp8")), None)
+
+
+def _valid(space: Space, wanted: list[Mapping[str, Value]], resting: Collection[str]) -> tuple[Config, ...]:
+    default = space.default()
+    found = []
+    for change in wanted:
+        known = {name: value for name, value in change.items() if name in space.knobs and name not in resting}
+        if known:
+            found.append(space.project({**default, **known}))
+    return tuple(config for config in dict.fromkeys(found) if config != default)[:MOST]
+
+
+__all__ = ["hints_for"]

@@ -1,0 +1,1 @@
+"""Statistical models and bookkeeping that searchers and simulators share."""

@@ -1,0 +1,147 @@
+"""One request and its answer, and the metrics of many.
+
+Definitions as in vLLM's serving benchmark: time to first token (ttft) and end-to-end latency (e2el) count from sending; the time per
+output token (tpot) is `(e2el - ttft) / (tokens - 1)`; inter-token latencies (itl) are the gaps between pieces of a stream. Percentiles
+of ttft, tpot and e2el are over requests, those of itl over all gaps of all requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autoscout.core.task import Limit
+from autoscout.load.plan import LATENCIES, STATISTICS
+
+BEYOND = 5  # values that should lie beyond a percentile, or one slow request decides it
+
+
+class Answer:
+    """A request under way or answered; times in seconds of the clock that never jumps."""
+
+    __slots__ = ("cached_tokens", "ended_s", "error", "input_tokens", "output_tokens", "sent_s", "times_s", "wanted")
+
+    def __init__(self, wanted: int = 0, input_tokens: int = 0, sent_s: float = 0.0) -> None:
+        self.wanted = wanted  # tokens asked for
+        self.input_tokens = input_tokens
+        self.sent_s = sent_s
+        self.times_s: list[float] = []  # of the pieces of the stream
+        self.output_tokens = 0  # as the server counts them
+        self.cached_tokens = 0
+        self.ended_s = 0.0  # 0 while it is under way
+        self.error = ""
+
+    @property
+    def under_way(self) -> bool:
+        return self.ended_s == 0.0
+
+    @property
+    def good(self) -> bool:
+        """Answered in full."""
+        return not self.under_way and not self.error
+
+    @property
+    def tokens(self) -> int:
+        return self.output_tokens or len(self.times_s)
+
+    @property
+    def ttft_s(self) -> float:
+        return self.times_s[0] - self.sent_s
+
+    @property
+    def e2el_s(self) -> float:
+        return self.times_s[-1] - self.sent_s
+
+    @property
+    def tpot_s(self) -> float:
+        return (self.times_s[-1] - self.times_s[0]) / max(1, self.tokens - 1)
+
+    @property
+    def gaps_s(self) -> list[float]:
+        return [later - earlier for earlier, later in pairwise(self.times_s)]
+
+    def keeps(self, limits: Sequence[Limit]) -> bool:
+        """Whether this one request keeps the limits on latencies.
+
+        A limit on any statistic of ttft, tpot or e2el bounds the request's own value; one on a percentile of itl, that of its own gaps.
+        """
+        for limit in limits:
+            statistic, _, latency = limit.metric.partition("_")
+            value_ms = 0.0
+            if latency == "itl_ms":
+                gaps = self.gaps_s
+                value_ms = 1000 * statistics(gaps, (statistic,))[statistic] if gaps else 0.0
+            elif latency in LATENCIES:
+                value_ms = 1000 * float(getattr(self, latency.removesuffix("_ms") + "_s"))
+            else:
+                continue
+            if limit.op in ("<=", "<") and value_ms > limit.value:
+                return False
+        return True
+
+
+def statistics(values: Sequence[float] | NDArray[np.float64], names: Sequence[str] = STATISTICS) -> dict[str, float]:
+    """Mean, median and percentiles; zero of nothing."""
+    numbers = np.asarray(values if len(values) else [0.0], dtype=float)
+    rules: dict[str, Any] = {"mean": np.mean, "median": np.median}
+    return {name: float(rules[name](numbers) if name in rules else np.percentile(numbers, float(name[1:]))) for name in names}
+
+
+def statistic(values: Sequence[float] | NDArray[np.float64], name: str) -> float:
+    """One of them."""
+    return statistics(values, (name,))[name]
+
+
+def summary(answers: Sequence[Answer], duration_s: float, limits: Sequence[Limit] = ()) -> dict[str, float]:
+    """The metrics of one measurement.
+
+    Args:
+        answers: Those that ended; failed ones count only as failed.
+        duration_s: From the first request sent to the last token.
+        limits: What a request must keep to count for the goodput; none, no goodput.
+    """
+    done = [answer for answer in answers if answer.good]
+    produced, read = sum(answer.tokens for answer in done), sum(answer.input_tokens for answer in done)
+    duration_s = max(duration_s, 1e-9)
+    found = {
+        "output_throughput": produced / duration_s,
+        "total_token_throughput": (produced + read) / duration_s,
+        "request_throughput": len(done) / duration_s,
+        "completed": float(len(done)),
+        "failed": float(len(answers) - len(done)),
+        "input_tokens": float(read),
+        "output_tokens": float(produced),
+    }
+    if limits:
+        found["goodput"] = sum(answer.keeps(limits) for answer in done) / duration_s
+    return {**found, **latencies(done)}
+
+
+def latencies(answers: Sequence[Answer]) -> dict[str, float]:
+    """All statistics of all latencies, in milliseconds. The time per token of an answer of one token does not count."""
+    values: dict[str, Sequence[float] | NDArray[np.float64]] = {
+        "ttft_ms": [answer.ttft_s for answer in answers],
+        "tpot_ms": [answer.tpot_s for answer in answers if answer.tokens > 1],
+        "itl_ms": np.concatenate([np.diff(answer.times_s) for answer in answers]) if answers else [],
+        "e2el_ms": [answer.e2el_s for answer in answers],
+    }
+    return {f"{name}_{latency}": 1000 * value for latency in LATENCIES for name, value in statistics(values[latency]).items()}
+
+
+def too_few(limits: Sequence[Limit], objective: str, metrics: Mapping[str, float]) -> list[str]:
+    """What the measurement was too short for: percentiles that are asked for and that few values lie beyond, one sentence each."""
+    said = []
+    for name in dict.fromkeys([objective, *(limit.metric for limit in limits)]):
+        statistic, _, latency = name.partition("_")
+        if latency not in LATENCIES or not statistic.startswith("p"):
+            continue
+        count = metrics["output_tokens"] - metrics["completed"] if latency == "itl_ms" else metrics["completed"]
+        needed = BEYOND / (1 - float(statistic[1:]) / 100)
+        if count < needed:
+            what = "tokens" if latency == "itl_ms" else "requests"
+            said.append(f"{name} is of {count:.0f} {what}; {needed:.0f} are needed for {BEYOND} beyond it")
+    return said

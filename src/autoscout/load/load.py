@@ -1,0 +1,158 @@
+"""Producing a load: a closed loop or arrivals by a clock, and what was seen of it so far."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, chain, islice
+from typing import Any
+
+from autoscout.core.clock import RealClock
+from autoscout.load.answers import Answer
+from autoscout.load.client import Client
+from autoscout.load.workload import Request
+
+AHEAD = 2000  # requests whose bytes are made before a load begins; the others while it waits for their time
+LOOK_S = 0.1  # between two looks whether the load should end early
+CLOCK = RealClock()
+
+Session = list[Request]
+Stop = Callable[["Seen"], bool]
+"""Looked at several times a second; true ends the load at once and gives up what is under way."""
+
+
+@dataclass
+class Seen:
+    """Every request of a load that was sent, in order."""
+
+    answers: list[Answer] = field(default_factory=list)
+    begun_s: float = 0.0
+    ended_s: float = 0.0
+    late_s: list[float] = field(default_factory=list)  # how much later than due requests were sent: the client's own fault
+    stopped: bool = False  # ended early
+    closed: bool = False  # a closed loop
+    planned_requests: int = 0  # of the whole load
+    planned_tokens: int = 0  # of all its answers
+
+    @property
+    def duration_s(self) -> float:
+        """From the beginning to the last token."""
+        return max((answer.times_s[-1] for answer in self.answers if answer.times_s), default=self.ended_s) - self.begun_s
+
+
+class Loader:
+    """Sends sessions of requests.
+
+    Args:
+        client: Who sends them.
+        stop: See `Stop`.
+    """
+
+    def __init__(self, client: Client, stop: Stop | None = None) -> None:
+        self._client = client
+        self._stop = stop
+
+    async def closed(self, sessions: Iterable[Session], clients: int) -> Seen:
+        """All sessions, `clients` at a time: each client sends its next request when the last is answered."""
+        listed = list(sessions)
+        seen = _planned([request.output_tokens for session in listed for request in session], closed=True)
+        waiting = iter(listed)
+
+        async def one_client() -> None:
+            for session in waiting:
+                await self._session(self._made(session), seen)
+
+        return await self._watched(seen, [one_client() for _ in range(clients)])
+
+    async def arriving(self, sessions: Iterable[Session], times_s: Iterable[float], most: int = 0) -> Seen:
+        """Sessions that begin at these times, counted from now, whether or not those before them are answered.
+
+        Args:
+            sessions: As many as there are times.
+            times_s: When each begins.
+            most: Sessions under way at once; 0 for no bound. One that is due waits until another has ended.
+        """
+        due, waiting = list(times_s), iter(sessions)
+        ahead = [self._made(session) for session in islice(waiting, min(AHEAD, len(due)))]
+        rest = (self._made(session) for session in waiting)
+        whole = len(ahead) == len(due)  # of a longer load nobody knows the number of tokens yet
+        seen = _planned([answer.wanted for session in ahead for _, answer in session] if whole else [])
+        room = asyncio.Semaphore(most) if most else None
+
+        async def begin() -> None:
+            async with asyncio.TaskGroup() as group:
+                for time_s, session in zip(due, chain(ahead, rest), strict=False):
+                    wait_s = seen.begun_s + time_s - CLOCK.span_s()
+                    if wait_s > 0:
+                        await asyncio.sleep(wait_s)
+                    if room is not None:
+                        await room.acquire()
+                    else:
+                        seen.late_s.append(max(0.0, CLOCK.span_s() - seen.begun_s - time_s))
+                    group.create_task(self._session(session, seen, room))
+
+        return await self._watched(seen, [begin()])
+
+    def _made(self, session: Session) -> list[tuple[bytes, Answer]]:
+        """The requests as bytes, so that sending one takes no time."""
+        return [
+            (self._client.body(request.prompt, request.output_tokens), Answer(request.output_tokens, request.input_tokens))
+            for request in session
+        ]
+
+    async def _session(self, session: list[tuple[bytes, Answer]], seen: Seen, room: asyncio.Semaphore | None = None) -> None:
+        try:
+            for body, answer in session:
+                seen.answers.append(answer)
+                await self._client.ask(body, answer)
+        finally:
+            if room is not None:
+                room.release()
+
+    async def _watched(self, seen: Seen, parts: Sequence[Coroutine[Any, Any, None]]) -> Seen:
+        """Run the parts to their end, or until it is time to stop."""
+        tasks = [asyncio.ensure_future(part) for part in parts]
+        with _no_collection():
+            try:
+                pending: set[asyncio.Future[None]] = set(tasks)
+                while pending and not seen.stopped:
+                    _, pending = await asyncio.wait(pending, timeout=LOOK_S if self._stop else None)
+                    seen.stopped = bool(pending) and self._stop is not None and self._stop(seen)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                ended = await asyncio.gather(*tasks, return_exceptions=True)
+        for error in ended:
+            if isinstance(error, Exception) and not isinstance(error, asyncio.CancelledError):
+                raise error
+        seen.ended_s = CLOCK.span_s()
+        return seen
+
+
+def _planned(tokens: Sequence[int], *, closed: bool = False) -> Seen:
+    return Seen(begun_s=CLOCK.span_s(), closed=closed, planned_requests=len(tokens), planned_tokens=sum(tokens))
+
+
+def arrival_times(gaps_s: Iterator[float], requests: int, duration_s: float) -> list[float]:
+    """When requests arrive: the first at once, then after each gap, scaled so that their gaps add up to `duration_s`.
+
+    Without that the number of requests in a short time, and with it the rate, would differ by several percent from draw to draw.
+    """
+    drawn = list(islice(gaps_s, requests))
+    scale = duration_s / max(sum(drawn), 1e-9)
+    return [0.0, *(scale * time_s for time_s in accumulate(drawn[:-1]))]
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Without the collector of garbage, whose pauses would be taken for the server's."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()

@@ -1,0 +1,313 @@
+"""The plan of one trial of a server: what is started, which load it gets, and what is looked for.
+
+A backend's `render` writes a plan as a file of its launch; `python -m autoscout.load.trial plan.json` carries it out.
+The blocks `Load`, `Goal` and `Check` are also what a backend reads from a task, so that both have the same words and the same rules.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, FiniteFloat, field_validator, model_validator
+
+from autoscout.common.fields import Block, Refused, read_fields, refuse_if
+from autoscout.core.errors import ConfigError, Fault
+from autoscout.core.task import Limit
+
+PLAN = "plan.json"
+RESULT = "result.json"
+STAGE = "stage.txt"  # the step under way, so that a kill can be dated
+LOG = "server.log"
+STAGES = ("starting", "checking", "warming", "measuring", "stopping", "done")
+COMMAND = (sys.executable, "-m", "autoscout.load.trial", PLAN)
+"""What a launch runs in the folder that holds `PLAN`."""
+OUTPUTS = (RESULT, STAGE, LOG)
+"""The files that a launch brings back, for `outcome`."""
+
+LATENCIES = ("ttft_ms", "tpot_ms", "itl_ms", "e2el_ms")
+STATISTICS = ("mean", "median", "p50", "p90", "p95", "p99")
+THROUGHPUTS = ("output_throughput", "total_token_throughput", "request_throughput", "goodput")
+METRICS = (
+    "capacity_rps",
+    "capacity_low_rps",
+    "capacity_high_rps",
+    "capacity_confirmed",
+    *THROUGHPUTS,
+    *(f"{statistic}_{latency}" for latency in LATENCIES for statistic in STATISTICS),
+    "completed",
+    "failed",
+    "input_tokens",
+    "output_tokens",
+    "token_agreement",
+    "mean_logprob_error",
+    "preemptions",
+    "prefix_hit_share",
+    "peak_mem_gib",
+)
+"""Every metric that a trial may report. Throughputs are per second; `goodput` and `capacity_rps` count requests."""
+
+
+class Load(Block):
+    """Which requests, and when. What is 0 or empty when left out is chosen to suit the rest.
+
+    Attributes:
+        workload: `random` lengths, conversations of a `sharegpt` file, `multi_turn` with a growing shared prefix, or a `trace` of
+            requests (arrival times and lengths).
+        arrival: `closed` (each client sends its next request when the last is answered), `constant` gaps, `poisson`, or `burst` (gamma).
+            A trace without a rate keeps its own times.
+        client: What produces the load: the `builtin` client, or another program where it is installed.
+        client_command: How another program is started, where that is not its own name: `[venv/bin/vllm, bench, serve]`.
+        concurrency: Clients of a closed loop; with other arrivals, the most requests in flight (0: no bound).
+        request_rate: Requests a second, for arrivals that are not a closed loop.
+        burstiness: Shape of the gamma distribution of gaps for `burst`: 1 is Poisson, below 1 burstier.
+        requests: Requests in one measurement.
+        input_tokens: Mean length of a prompt.
+        output_tokens: Mean length of an answer; the model is not allowed to stop earlier.
+        input_spread: Lengths of prompts are uniform within the mean plus or minus this.
+        output_spread: The same for answers.
+        prefix_tokens: Tokens that all prompts begin with, the same within one measurement (a system prompt).
+        turns: Requests of one conversation of `multi_turn`.
+        file: The conversations or the trace.
+        context: Longest request that the server takes, prompt and answer together; longer ones of a file are cut. 0: no bound.
+        warmup: Requests before the measurement; -1 for as many as suit the load.
+        endpoint: `completions` with token numbers as prompts, or `chat` with words; `chat` needs a tokenizer in the server.
+        request_limit_s: A request without its last token after this long counts as failed.
+    """
+
+    workload: Literal["random", "sharegpt", "multi_turn", "trace"] = "random"
+    arrival: Literal["closed", "constant", "poisson", "burst"] = "closed"
+    client: Literal["builtin", "vllm", "sglang", "guidellm", "aiperf"] = "builtin"
+    client_command: tuple[str, ...] = Field((), strict=False)
+    concurrency: int = Field(0, ge=0)
+    request_rate: FiniteFloat = Field(0.0, ge=0)
+    burstiness: FiniteFloat = Field(0.5, gt=0)
+    requests: int = Field(0, ge=0)
+    input_tokens: int = Field(1024, ge=1)
+    output_tokens: int = Field(128, ge=1)
+    input_spread: int = Field(0, ge=0)
+    output_spread: int = Field(0, ge=0)
+    prefix_tokens: int = Field(0, ge=0)
+    turns: int = Field(4, ge=1)
+    file: str = ""
+    context: int = Field(0, ge=0)
+    warmup: int = Field(-1, ge=-1)
+    endpoint: Literal["completions", "chat"] = "completions"
+    request_limit_s: FiniteFloat = Field(300.0, gt=0)
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        rules = [
+            ("input_spread", self.input_spread >= self.input_tokens, "must be below input_tokens, or some prompts would be empty"),
+            ("output_spread", self.output_spread >= self.output_tokens, "must be below output_tokens, or some answers would be empty"),
+            ("file", self.workload in ("sharegpt", "trace") and not self.file, f"a load of kind {self.workload} is read from a file"),
+            ("file", self.workload in ("random", "multi_turn") and self.file, f"{self.workload} reads none: workload=sharegpt or trace do"),
+            ("client", self.client != "builtin" and self.workload in ("multi_turn", "trace"), f"only builtin produces {self.workload}"),
+        ]
+        faults = [Fault(field=name, value=repr(getattr(self, name)), rule=rule) for name, wrong, rule in rules if wrong]
+        if faults:
+            raise Refused(faults)
+        return self
+
+    @property
+    def longest(self) -> int:
+        """The most tokens, prompt and answer together, that one request of random lengths may have."""
+        return self.prefix_tokens + self.input_tokens + self.input_spread + self.output_tokens + self.output_spread
+
+
+class Goal(Block):
+    """What a trial looks for.
+
+    Attributes:
+        kind: `capacity`, the highest request rate that keeps the SLO; `goodput`, requests a second that keep it at the given rate;
+            `latency` at the given concurrency or rate; `offline`, all requests sent at once.
+        metric: The objective, so that there are enough requests for it; may be empty.
+        slo: Limits such as `p95_ttft_ms<=500`. Percentiles of ttft, tpot and e2el are over requests, those of itl over tokens.
+        first_rate: Where the search for the capacity begins; 0 for a guess by a short closed loop.
+        search_limit_s: How long rates are tried in the search for the capacity; confirming the last may take up to a minute more.
+        precision: The search for the capacity ends when the rate that holds and the one that does not differ by less than this share.
+    """
+
+    kind: Literal["capacity", "goodput", "latency", "offline"] = "latency"
+    metric: str = ""
+    slo: tuple[str, ...] = Field((), strict=False)
+    first_rate: FiniteFloat = Field(0.0, ge=0)
+    search_limit_s: FiniteFloat = Field(90.0, gt=0)
+    precision: FiniteFloat = Field(0.04, gt=0, lt=1)
+
+    @field_validator("slo")
+    @classmethod
+    def _limits(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
+        faults: list[Fault] = []
+        for text in texts:
+            try:
+                limit = Limit.parse(text)
+            except ConfigError as error:
+                faults += error.faults
+                continue
+            if limit.metric not in METRICS:
+                faults.append(Fault(value=repr(text), rule=f"no metric {limit.metric} is reported", fix="Example: p95_ttft_ms<=500"))
+            elif limit.metric.endswith(LATENCIES) and (">" in limit.op or limit.value <= 0):
+                rule = "a latency is to stay below a number above zero"
+                faults.append(Fault(value=repr(text), rule=rule, fix="Example: p95_ttft_ms<=500"))
+        if faults:
+            raise Refused(faults)
+        return texts
+
+    @model_validator(mode="after")
+    def _has_slo(self) -> Self:
+        if self.kind in ("capacity", "goodput") and not self.slo:
+            raise Refused(Fault(field="slo", rule=f"{self.kind} needs limits to keep", fix="Example: p95_ttft_ms<=500"))
+        return self
+
+    @property
+    def limits(self) -> tuple[Limit, ...]:
+        return tuple(map(Limit.parse, self.slo))
+
+
+class Reference(Block):
+    """How the default's answers are made, once: by the first trial of the default, else by a server of its own.
+
+    Attributes:
+        key: Names the answers; everything they depend on (model, engine, default settings) must be part of it.
+        serve: The command line of the server with default settings, as in `Plan`.
+        env: Its environment, as in `Plan`.
+        folder: Where answers are kept; the user's cache folder when empty.
+    """
+
+    key: str = Field(min_length=1, pattern=r"^[\w.-]+$")
+    serve: tuple[str, ...] = Field(min_length=1, strict=False)
+    env: dict[str, str] = Field(default_factory=dict)
+    folder: str = ""
+
+
+class Check(Block):
+    """Whether the answers are right: compared with the default's on fixed prompts where there is a reference.
+
+    Without a reference only what no healthy model does is noticed: no tokens, too few, probabilities that are not numbers, the same
+    token to every prompt.
+
+    Attributes:
+        prompts: Fixed prompts; 0 checks nothing.
+        input_tokens: Length of each.
+        output_tokens: Length of each answer.
+        logprobs: Ask for log-probabilities.
+        reference: The default's answers; None compares with nothing.
+        min_token_agreement: Share of tokens that must be the default's, given the same tokens before them; 0 is no bound.
+        max_logprob_error: Mean absolute difference of log-probabilities of the same tokens, in nats, above which an answer is wrong.
+    """
+
+    prompts: int = Field(8, ge=0)
+    input_tokens: int = Field(32, ge=1)
+    output_tokens: int = Field(16, ge=1)
+    logprobs: bool = True
+    reference: Reference | None = None
+    min_token_agreement: FiniteFloat = Field(0.0, ge=0, le=1)
+    max_logprob_error: FiniteFloat = Field(0.2, gt=0)
+
+
+class Plan(Block):
+    """One trial.
+
+    Attributes:
+        serve: The command line of the server; `{port}` and `{folder}` stand for a free port of 127.0.0.1 and the folder of the trial.
+        env: Added to the environment of the server, with the same two words replaced.
+        model: The name under which the server offers the model.
+        tokenizer: Folder or name of the tokenizer, for clients other than the built-in one; the model's name when empty.
+        vocab_size: Number of tokens the model knows; prompts are random token numbers below it.
+        ready: The path that answers with 200 when the server is up.
+        metrics_path: Where the server tells its own metrics; empty when it does not.
+        load: Which requests.
+        goal: What is looked for.
+        check: Whether the answers are right.
+        seed: Picks the prompts; another seed gives prompts that no cache has seen.
+        start_limit_s: The server must be up by then.
+        limit_s: The load must have ended this long after the server was up.
+        stall_s: A server that sends no token for this long, although requests are under way, hangs.
+        grace_s: What the server gets for ending when told to, before it is killed.
+    """
+
+    serve: tuple[str, ...] = Field(min_length=1, strict=False)
+    env: dict[str, str] = Field(default_factory=dict)
+    model: str = Field(min_length=1)
+    tokenizer: str = ""
+    vocab_size: int = Field(32000, ge=16)
+    ready: str = "/health"
+    metrics_path: str = "/metrics"
+    load: Load = Load()
+    goal: Goal = Goal()
+    check: Check = Check()
+    seed: int = 0
+    start_limit_s: FiniteFloat = Field(900.0, gt=0)
+    limit_s: FiniteFloat = Field(900.0, gt=0)
+    stall_s: FiniteFloat = Field(120.0, gt=0)
+    grace_s: FiniteFloat = Field(10.0, gt=0)
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        faults = []
+        if not any("{port}" in word for word in (*self.serve, *self.env.values())):
+            faults.append(Fault(field="serve", rule="no argument holds {port}", fix="Example: --port {port}"))
+        if self.goal.kind != "capacity" and self.load.arrival != "closed" and not self.load.request_rate:
+            rule = f"arrivals that are {self.load.arrival} have a rate"
+            faults.append(Fault(field="load.request_rate", rule=rule, fix="Example: request_rate=8, requests a second"))
+        if self.goal.kind == "capacity" and self.load.client != "builtin":
+            rule, fix = "capacity is found by the built-in client only", "Give concurrency or request_rate, or leave client out"
+            faults.append(Fault(field="load.client", value=repr(self.load.client), rule=rule, fix=fix))
+        if faults:
+            raise Refused(faults)
+        return self
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any], where: str = PLAN) -> Plan:
+        """Read a plan.
+
+        Raises:
+            ConfigError: with everything that is wrong with it.
+        """
+        found, faults = read_fields(cls, data, where)
+        refuse_if(faults)
+        assert found is not None
+        return found
+
+    @classmethod
+    def read(cls, path: Path) -> Plan:
+        """Read a plan from its file.
+
+        Raises:
+            ConfigError: it cannot be read, or something is wrong with it.
+        """
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
+            raise ConfigError(Fault(where=str(path), rule=f"cannot be read: {error}", fix="Give the file of a plan")) from error
+        if not isinstance(data, dict):
+            raise ConfigError(Fault(where=str(path), rule="a plan is a mapping"))
+        return cls.of(data, str(path))
+
+    def text(self) -> str:
+        """The file; equal plans give equal text."""
+        return json.dumps(self.model_dump(mode="json"), indent=1, sort_keys=True) + "\n"
+
+
+__all__ = [
+    "COMMAND",
+    "LATENCIES",
+    "LOG",
+    "METRICS",
+    "OUTPUTS",
+    "PLAN",
+    "RESULT",
+    "STAGE",
+    "STAGES",
+    "STATISTICS",
+    "THROUGHPUTS",
+    "Check",
+    "Goal",
+    "Load",
+    "Plan",
+    "Reference",
+]

@@ -1,1 +1,0 @@
-"""Workloads that were never recorded: synthetic traces."""

@@ -1,5 +1,0 @@
-"""Metis: memory-bounded enumeration of parallel plans, ordered by a cost model."""
-
-from autoscout.search.metis.searcher import MetisSearcher
-
-__all__ = ["MetisSearcher"]

@@ -1,0 +1,18 @@
+"""Training: what scripts that AutoScout tunes call, and what all training backends share.
+
+    from autoscout import training
+
+    settings = training.config()                      # {} when nobody tunes; then the script's own defaults count
+    micro_batch = settings.get("micro_batch", 4)
+    ...
+    for batch in batches:
+        loss = train_step(batch)
+        training.step(loss=loss, tokens=batch.numel())
+
+Inside a trial run `trial`, `watch`, `steady`, `losses`, `gpt`, `parallel` and `builtin`. They need nothing but the standard library, and
+PyTorch for the last three, so that they run wherever a user trains.
+"""
+
+from autoscout.training.hook import CONFIG, STEPS, config, memory_gib, peak_memory_gib, report, stage, step
+
+__all__ = ["CONFIG", "STEPS", "config", "memory_gib", "peak_memory_gib", "report", "stage", "step"]

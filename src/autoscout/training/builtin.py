@@ -1,0 +1,103 @@
+"""One process of a run of the built-in model: `python -m autoscout.training.builtin train.json`.
+
+Reads which model and how much work from the file, and the knobs from `$AUTOSCOUT_CONFIG`, as a training script of a user does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import distributed
+
+from autoscout import training
+from autoscout.training.depths import VARIABLE
+from autoscout.training.gpt import GPT, Data
+from autoscout.training.parallel import Layout, build, close
+from autoscout.training.turns import Turns
+
+RATE = 1e-3  # of AdamW, its default
+SAID = 10  # every how many steps a run outside a trial tells its loss
+
+
+def main(path: str, steps: str = "") -> int:
+    """Train for as many steps as the file or the caller says; every step is reported."""
+    given, turns = json.loads(Path(path).read_text()), Turns()
+    for knobs in turns:
+        train(given, knobs, int(steps or given["steps"]), turns)
+    close()
+    return 0
+
+
+def train(given: Mapping[str, Any], knobs: dict[str, Any], count: int, turns: Turns) -> None:
+    """One configuration, from the same weights and data as every other."""
+    shape, device = built_shape(given), given["device"]
+    here = start(knobs, device)
+    training.stage("building")
+    layout = Layout.make(knobs, device)
+    torch.manual_seed(given["seed"])
+    with torch.device(here):
+        model = GPT(shape, knobs)
+    batch = int(given["global_batch"])
+    own = slice(layout.rank("dp") * (batch // layout.dp), (layout.rank("dp") + 1) * (batch // layout.dp))
+    if layout.pp > 1:
+        knobs["micro_batches"] = batch // layout.dp // int(knobs["micro_batch"])
+    parameters, step = build(model, knobs, layout, device)
+    optimizer = adamw(parameters, str(knobs.get("optimizer", "auto")))
+    data = Data(shape, batch, given["seed"], count, here)
+    counts = layout.rank("tp") == 0 and layout.rank("pp") == layout.pp - 1
+    training.stage("training")
+    for number in range(count):
+        tokens, targets = data.step(number)
+        loss = step(tokens[own], targets[own])
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        if device == "cuda":
+            torch.cuda.synchronize()
+        rows = batch // layout.dp if counts else 0
+        training.step(loss=loss, tokens=rows * shape["sequence"], samples=rows)
+        say(number, loss if counts and layout.rank("dp") == 0 else None)
+        if turns.over(here):
+            return
+
+
+def say(number: int, loss: float | None) -> None:
+    """Tell a person how it goes, where nobody counts the steps; None on a process that leaves it to another."""
+    if loss is not None and number % SAID == 0 and not os.environ.get(training.STEPS):
+        print(f"step {number}: loss {loss:.4f}", flush=True)
+
+
+def built_shape(given: Mapping[str, Any]) -> dict[str, int]:
+    """The model's shape, with as many layers as this run is to build."""
+    return {**given["shape"], "layers": int(os.environ.get(VARIABLE) or given["shape"]["layers"])}
+
+
+def start(knobs: Mapping[str, Any], device: str) -> str:
+    """Threads, device and process group; gives the name of this process's device."""
+    if "threads" in knobs:
+        torch.set_num_threads(int(knobs["threads"]))
+    if device == "cuda":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        torch.set_float32_matmul_precision("high" if knobs.get("precision") == "tf32" else "highest")
+    if int(os.environ["WORLD_SIZE"]) > 1 and not distributed.is_initialized():
+        distributed.init_process_group("nccl" if device == "cuda" else "gloo")
+    return f"cuda:{os.environ['LOCAL_RANK']}" if device == "cuda" else "cpu"
+
+
+def adamw(parameters: Iterable[torch.nn.Parameter], kind: str) -> torch.optim.Optimizer:
+    """AdamW of one implementation. Sharded and plain parameters go into groups of their own, since one kernel cannot take both."""
+    by_kind: dict[type, list[torch.nn.Parameter]] = {}
+    for parameter in parameters:
+        by_kind.setdefault(type(parameter.data), []).append(parameter)
+    groups = [{"params": listed} for listed in by_kind.values()]
+    chosen = {"fused": {"fused": True}, "foreach": {"foreach": True}, "loop": {"foreach": False}}
+    return torch.optim.AdamW(groups, lr=RATE, **chosen.get(kind, {}))  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

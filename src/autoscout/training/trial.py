@@ -1,0 +1,261 @@
+"""The trial program of training backends: starts the ranks, watches their steps, and writes what they came to.
+
+    python -m autoscout.training.trial train_input.json
+
+Runs in a folder of its own, once per measurement. Ranks stay in its process group. It ends them as soon as the step time has settled, when
+one of them fails, when none makes a step any more, or when they cannot win. Standard library only, apart from what the ranks import.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from autoscout.common.folders import write_whole
+from autoscout.common.processes import begin_program
+from autoscout.core.to_beat import ToBeat
+from autoscout.training import losses as learning
+from autoscout.training.depths import VARIABLE, extrapolated
+from autoscout.training.files import FAILED, INPUT, RESULT, STAGE, TFLOPS, TURNS
+from autoscout.training.steady import Plan, enough, warm_up_steps
+from autoscout.training.watch import CLOCK, Run, durations
+
+POLL_S = 0.05
+TOGETHER_S = 0.5  # ranks that lose a partner fail within this time of it; the cause is looked for among all of them
+HANG_STEPS = 20  # a step that takes this many times the median of those before it will not end
+SHORT = 4  # steps after the warm-up that tell what a step takes; two tell that a run is far behind
+WORK = ("tokens", "samples")
+STAGE_S = 1.0  # between two looks at how far it came
+
+Steps = Sequence[Sequence[Mapping[str, Any]]]
+
+
+class Failed(Exception):  # noqa: N818 - a result
+    """The run ended early; `kind` is a status, or `ended` where the log must tell."""
+
+    def __init__(self, kind: str, reason: str, *, rank: int = 0, returncode: int = 0) -> None:
+        super().__init__(reason)
+        self.kind, self.rank, self.returncode = kind, rank, returncode
+
+
+def measure(given: Mapping[str, Any], run: Run, to_beat: ToBeat | None) -> dict[str, Any]:
+    """Watch a run until enough is known.
+
+    Raises:
+        Failed: a process failed, hangs, or learns something else than the default.
+    """
+    plan = Plan(**given["plan"])
+    stopped = watch(given, run, plan, to_beat)
+    steps = run.steps()
+    taken = durations(steps, run.began_s)
+    if stopped:
+        return {**summary(given, steps, taken, plan), **stopped}
+    if len(taken) < plan.warm_up + 1:
+        raise Failed("wrong_output", f"ended after {len(taken)} steps; at least {plan.warm_up + 1} must be reported")
+    curve = loss_curve(steps)
+    own, key, tokens = given["reference"]["own"], given["reference"]["key"], worked(steps, "tokens")
+    reference = learning.Reference() if own else learning.recall(key)
+    why = learning.other_work(tokens, reference.tokens) or learning.wrong(curve, reference.losses, given["max_loss_gap"])
+    if why:
+        raise Failed("wrong_output", why)
+    if own:
+        learning.remember(key, learning.Reference([loss for loss in curve if loss is not None], tokens))
+    return summary(given, steps, taken, plan)
+
+
+def watch(given: Mapping[str, Any], run: Run, plan: Plan, to_beat: ToBeat | None) -> dict[str, Any]:
+    """Return once the steps suffice, the run has ended by itself, or it cannot win any more: then with its bounds, and why."""
+    moved_s = looked_s = CLOCK.span_s()
+    count, least = 0, int(given["loss_steps"])
+    while True:
+        over = run.ended()  # before the last look, which then misses nothing
+        run.look()
+        steps = run.steps()
+        taken = durations(steps, run.began_s)
+        if (failed := run.broken()) is not None:
+            CLOCK.sleep(TOGETHER_S)
+            rank, code = run.broken() or failed
+            raise Failed("ended", f"rank {rank} ended with {said(code)} after {len(steps)} steps", rank=rank, returncode=code)
+        if over or (len(steps) >= least and enough(taken, plan)):
+            return {}
+        if to_beat is not None and len(steps) > max(count, plan.warm_up + 1):
+            bounds = _reachable(to_beat, steps, taken, plan)
+            if why := to_beat.lost(bounds):
+                return {"bounds": bounds, "reason": why}
+        now_s = CLOCK.span_s()
+        if len(steps) > count:
+            count, moved_s = len(steps), now_s
+        usual_s = statistics.median(taken[1:]) if len(taken) > 1 else math.inf
+        if now_s - moved_s > max(given["hang_s"], HANG_STEPS * usual_s):
+            raise Failed("timeout", f"no step for {now_s - moved_s:.0f} s after {len(steps)} steps, where one took {usual_s:.3g} s before")
+        if now_s - looked_s > STAGE_S:
+            looked_s = now_s
+            Path(STAGE).write_text(f"{run.stage}\n")
+        CLOCK.sleep(POLL_S)
+
+
+def _reachable(to_beat: ToBeat, steps: Steps, taken: Sequence[float], plan: Plan) -> dict[str, float]:
+    """The best that the metrics are likely to reach.
+
+    While there are hardly any steps to judge by, twice as good as the best of them: one step alone may have compiled something.
+    """
+    seen = rates(steps, taken, plan.warm_up)
+    if len(steps) >= plan.warm_up + SHORT:
+        return to_beat.likely(seen)
+    return {name: 2 * max(values) if name.endswith("_per_s") else min(values) / 2 for name, values in seen.items()}
+
+
+def loss_curve(steps: Steps) -> list[float | None]:
+    """The loss of each step: the mean over what those who know it trained on; None where it is not finite. Empty when nobody knows."""
+    curve: list[float | None] = []
+    for reports in steps:
+        known = [report for report in reports if "loss" in report]
+        if not known:
+            return []
+        if any(report["loss"] is None for report in known):
+            curve.append(None)
+            continue
+        weights = [float(report.get("tokens", 0.0)) for report in known]
+        curve.append(statistics.fmean([report["loss"] for report in known], weights if sum(weights) else None))
+    return curve
+
+
+def worked(steps: Steps, name: str) -> list[float]:
+    """What all processes together have done in each step."""
+    return [sum(float(report.get(name, 0.0)) for report in reports) for reports in steps]
+
+
+def rates(steps: Steps, taken: Sequence[float], cut: int) -> dict[str, list[float]]:
+    """Time and throughput of every step after the first `cut`."""
+    found = {"step_ms": [1000 * duration for duration in taken[cut:]]}
+    for name in WORK:
+        amounts = worked(steps, name)[cut:]
+        if sum(amounts):
+            found[f"{name}_per_s"] = [amount / duration for amount, duration in zip(amounts, taken[cut:], strict=True)]
+    return found
+
+
+def summary(given: Mapping[str, Any], steps: Steps, taken: Sequence[float], plan: Plan) -> dict[str, Any]:
+    """Metrics of the steps after the warm-up, and what the trial spent."""
+    cut = warm_up_steps(taken, plan.warm_up)
+    rest = list(taken[cut:])
+    mean_s = statistics.fmean(rest)
+    work = {name: worked(steps, name) for name in WORK}
+    metrics = {"step_ms": 1000 * mean_s, "peak_mem_gib": max(float(report["mem_gib"]) for report in steps[-1] if "mem_gib" in report)}
+    room = [report["mem_total_gib"] - report["mem_gib"] for report in steps[-1] if "mem_total_gib" in report]
+    metrics |= {"free_mem_gib": max(0.0, min(room))} if room else {}
+    samples = rates(steps, taken, cut)
+    metrics |= {f"{name}_per_s": sum(amounts[cut:]) / sum(rest) for name, amounts in work.items() if sum(amounts[cut:])}
+    counted = [float(report["tflops"]) for reports in steps[cut:] for report in reports if "tflops" in report]
+    metrics |= {TFLOPS: statistics.fmean(counted)} if counted else {}
+    curve = loss_curve(steps)
+    at = min(len(curve), int(given["loss_steps"]))
+    if at:
+        window = [loss for loss in curve[max(0, at - learning.FIRST) : at] if loss is not None]
+        metrics["loss_after"] = statistics.fmean(window)
+    return {
+        "metrics": metrics,
+        "samples": samples,
+        "losses": curve,
+        "tokens_per_step": statistics.median(work["tokens"]),
+        "spent": {"start_s": taken[0], "warm_up_s": sum(taken[1:cut]), "measure_s": sum(rest)},
+        "steps": {"dropped": cut, "measured": len(rest)},
+    }
+
+
+def said(code: int) -> str:
+    """An exit code for people."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"
+
+
+def _measured(given: Mapping[str, Any], runs: list[Run]) -> dict[str, Any]:
+    """One run, or one at each of two depths of the model; the last of `runs` is under way."""
+    if not given["depths"]:
+        runs.append(Run(given, Path.cwd()))
+        return measure(given, runs[-1], ToBeat.here())
+    results = []
+    for depth in given["depths"]:
+        reference = {**given["reference"], "key": f"{given['reference']['key']}-{depth}"}
+        shallow = {**given, "env": {**given["env"], VARIABLE: str(depth)}, "reference": reference}
+        runs.append(Run(shallow, Path.cwd()))
+        results.append(measure(shallow, runs[-1], None))  # what is to beat is a figure of the whole model
+        runs[-1].end()
+    return extrapolated(results, given["depths"], given["layers"])
+
+
+def _in_turn(given: Mapping[str, Any], runs: list[Run]) -> dict[str, Any]:
+    """Several configurations in as few starts as possible, each kept as soon as it is known.
+
+    After a failure the others get fresh processes. What fails in processes that others have used is tried again first in fresh ones: what
+    was left there may be to blame.
+    """
+    results: list[dict[str, Any]] = []
+    ended_s = CLOCK.span_s()
+    while rest := given["turns"][len(results) :]:
+        env = {**given["env"], TURNS: json.dumps([turn["config"] for turn in rest])}
+        runs.append(Run({**given, "env": env}, Path.cwd()))
+        first_s = 0.0  # until the first step of this start
+        for number, turn in enumerate(rest):
+            try:
+                result = measure({**given, **turn}, runs[-1], ToBeat.here())
+                first_s = first_s or result["spent"]["start_s"]
+                result["spent"]["saved_s"] = max(0.0, first_s - result["spent"]["start_s"])
+            except Failed as error:
+                if number:
+                    break
+                result = {**_failure(error, runs[-1]), "log": runs[-1].log(error.rank)}
+            ended_s, took_s = CLOCK.span_s(), CLOCK.span_s() - ended_s
+            results.append({**result, "took_s": took_s})
+            _write({"turns": results})
+            if "failure" in result or number + 1 == len(rest) or not runs[-1].next_turn(given["hang_s"]):
+                break
+        runs[-1].end()
+    return {"turns": results}
+
+
+def _failure(error: Failed, run: Run) -> dict[str, Any]:
+    return {"failure": error.kind, "reason": str(error), "returncode": error.returncode, "stage": run.stage}
+
+
+def _write(result: Mapping[str, Any]) -> None:
+    write_whole(Path(RESULT), json.dumps(result, indent=1) + "\n")
+
+
+def main(path: str) -> int:
+    """Measure what the file describes; the result is in `result.json` whatever happens."""
+    given = json.loads(Path(path).read_text())
+    begin_program()
+    runs: list[Run] = []
+    try:
+        result = _in_turn(given, runs) if given.get("turns") else _measured(given, runs)
+    except Failed as error:
+        _write(_failure(error, runs[-1]))
+        print(runs[-1].log(error.rank), file=sys.stderr)
+        print(f"{error.kind}: {error}", file=sys.stderr)
+        return FAILED
+    except SystemExit:  # told to stop, at the time limit for instance
+        print("".join(run.waits_for() for run in runs[-1:]), file=sys.stderr)
+        raise
+    finally:
+        for run in runs[-1:]:
+            run.end()
+            Path(STAGE).write_text(f"{run.stage}\n")
+    _write(result)
+    for name, value in result.get("metrics", {}).items():
+        print(f"{name}: {value:.6g}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else INPUT))

@@ -1,0 +1,1 @@
+"""The laboratory: searchers and simulators of others, races between them, reference simulators."""

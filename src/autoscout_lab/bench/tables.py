@@ -1,0 +1,214 @@
+"""Tables from files.
+
+Three formats are read:
+
+- a folder with `manifest.json` and one `NAME.parquet` (or `NAME.csv`) per entry: one column per parameter plus `value`, empty
+  where the configuration failed;
+- results of Kernel Tuner and its kin in the T4 format (`*.json`, `*.json.gz`);
+- `trials.jsonl` of a past study, or the result folder that holds one.
+
+Whatever the format, the space of a table is the list of its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from autoscout.common.document import load, load_json
+from autoscout.core.errors import ConfigError, Fault
+from autoscout.core.journal import NAME as JOURNAL
+from autoscout.core.journal import read_trials
+from autoscout.core.trial import Status
+from autoscout_lab.bench import columns as _columns
+from autoscout_lab.bench.table import Table
+
+MANIFEST = "manifest.json"
+_T4_STATUS = {"compile": Status.INVALID, "constraints": Status.INVALID, "runtime": Status.CRASHED, "timeout": Status.TIMEOUT}
+_ENDINGS = (".json", ".json.gz")
+_RATES = ("flop", "throughput", "bandwidth", "/s", "per_s")
+"""T4 does not say which way is better: objectives whose names hold one of these are rates, and rates are maximised."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where a table comes from; small, so that it can be sent to other processes."""
+
+    name: str
+    path: str
+    kind: str  # manifest, t4, trials
+
+
+def find_tables(target: str, only: Iterable[str] = ()) -> list[Source]:
+    """The tables of a folder or a file.
+
+    Args:
+        target: Where to look.
+        only: Keep these names only.
+
+    Raises:
+        ConfigError: nothing is there, or a wanted name is not.
+    """
+    found = _on_disk(Path(target))
+    wanted = list(only)
+    missing = [name for name in wanted if name not in {source.name for source in found}]
+    if missing or not found:
+        known = ", ".join(source.name for source in found) or "none"
+        rule = f"no such table; there are: {known}" if missing else "no tables here"
+        fix = "Give a folder with manifest.json, T4 JSON files or a trials.jsonl"
+        raise ConfigError(Fault(where=target, value=", ".join(missing), rule=rule, fix=fix))
+    return [source for source in found if not wanted or source.name in wanted]
+
+
+def _on_disk(path: Path) -> list[Source]:
+    if path.is_dir() and (path / MANIFEST).is_file():
+        return [Source(name=name, path=str(path), kind="manifest") for name in _manifest(path)]
+    if path.is_dir() and (path / JOURNAL).is_file():
+        return [Source(name=path.name, path=str(path / JOURNAL), kind="trials")]
+    files = sorted(path.iterdir()) if path.is_dir() else [path] if path.is_file() else []
+    found = []
+    for file in files:
+        if file.name.endswith(_ENDINGS):
+            found.append(Source(name=file.name.split(".")[0], path=str(file), kind="t4"))
+        elif file.name.endswith(".jsonl"):
+            found.append(Source(name=file.stem, path=str(file), kind="trials"))
+        elif file.is_dir() and (file / JOURNAL).is_file():
+            found.append(Source(name=file.name, path=str(file / JOURNAL), kind="trials"))
+    return found
+
+
+@lru_cache(maxsize=32)
+def load_table(source: Source) -> Table:
+    """Read a table; the last ones stay in memory.
+
+    Raises:
+        ConfigError: the file is not what it should be, with all faults found.
+    """
+    path = Path(source.path)
+    if source.kind == "manifest":
+        return _from_manifest(path, source.name)
+    return _from_t4(path, source.name) if source.kind == "t4" else _from_trials(path, source.name)
+
+
+def _read_json(path: Path) -> Any:
+    return load_json(path)
+
+
+def _manifest(folder: Path) -> dict[str, dict[str, Any]]:
+    """The entries of a manifest, by the names of their tables."""
+    found = load_json(folder / MANIFEST)
+    faults: list[Fault] = []
+    for name, entry in found.items() if isinstance(found, dict) else [("", None)]:
+        params = entry.get("params") if isinstance(entry, dict) else None
+        if not isinstance(params, list) or not all(_is_param(item) for item in params):
+            rule = "must map names of tables to {params: [{name, kind, values}, ...]}"
+            faults.append(Fault(where=str(folder / MANIFEST), field=name, value=repr(entry), rule=rule))
+    if faults:
+        raise ConfigError(faults)
+    return found  # type: ignore[no-any-return]
+
+
+def _is_param(item: object) -> bool:
+    return (
+        isinstance(item, dict)
+        and isinstance(item.get("name"), str)
+        and isinstance(item.get("kind"), str)
+        and isinstance(item.get("values"), list)
+        and bool(item["values"])
+        and all(value is None or isinstance(value, (bool, int, float, str)) for value in item["values"])
+        and isinstance(item.get("when") or {}, dict)
+        and all(isinstance(allowed, list) for allowed in (item.get("when") or {}).values())
+    )
+
+
+def _from_manifest(folder: Path, name: str) -> Table:
+    entry = _manifest(folder)[name]
+    tasks = _read_json(folder / "tasks.json") if (folder / "tasks.json").is_file() else {}
+    parquet, text = folder / f"{name}.parquet", folder / f"{name}.csv"
+    file = parquet if parquet.is_file() or not text.is_file() else text
+    columns = _columns.read_parquet(file) if file is parquet else _columns.read_csv(file)
+    described = tasks.get(name, {}) if isinstance(tasks, Mapping) else tasks
+    if not isinstance(described, Mapping):
+        rule = "must map names of tables to facts about each"
+        raise ConfigError(Fault(where=str(folder / "tasks.json"), field=name, value=repr(described)[:80], rule=rule))
+    return _columns.build(name, entry, columns, str(file), workload=_facts(described))
+
+
+def _facts(described: Mapping[str, Any]) -> dict[str, object]:
+    """A task of `tasks.json`, its sections flattened into facts besides: those are compared between tasks, sections are for simulators."""
+    found: dict[str, object] = {}
+    for key, value in described.items():
+        found |= {str(inner): item for inner, item in value.items()} if isinstance(value, Mapping) else {}
+        found[key] = dict(value) if isinstance(value, Mapping) else value
+    return found
+
+
+def _from_t4(path: Path, name: str) -> Table:
+    data = _read_json(path)
+    results = data.get("results") if isinstance(data, dict) else None
+    if not isinstance(results, list) or not results:
+        raise ConfigError(Fault(where=str(path), rule="not T4: a non-empty list `results` is wanted", fix="Use Kernel Tuner's T4 output"))
+    rows: list[Mapping[str, Any]] = []
+    values: list[float | None] = []
+    statuses: list[Status] = []
+    strange = [number for number, result in enumerate(results) if not _is_result(result)]
+    if strange:
+        rule = "a result of T4 has a `configuration` of plain values, `objectives` and `measurements` with name and value"
+        raise ConfigError(
+            [Fault(where=str(path), field=f"results[{number}]", value=repr(results[number]), rule=rule) for number in strange]
+        )
+    for result in results:
+        good = result.get("invalidity", "correct") == "correct" and result.get("correctness", 1)
+        metric = (result.get("objectives") or ["time"])[0]
+        measured = {item["name"]: item["value"] for item in result.get("measurements") or ()}
+        value = measured.get(metric)
+        number = (
+            float(value) if good and isinstance(value, (int, float)) and -1e300 < value < 1e19 else None
+        )  # 1e20 is Kernel Tuner's failure
+        rows.append(result["configuration"])
+        values.append(number)
+        statuses.append(_T4_STATUS.get(str(result.get("invalidity", "")), Status.CRASHED))
+    unit = next((str(item.get("unit", "")) for item in results[-1].get("measurements") or () if item["name"] == metric), "")
+    return _columns.from_rows(
+        name, rows, values, statuses, where=str(path), maximize=any(part in metric.lower() for part in _RATES), unit=unit
+    )
+
+
+def _is_result(result: object) -> bool:
+    if not isinstance(result, dict) or not isinstance(result.get("configuration"), dict):
+        return False
+    plain = all(value is None or isinstance(value, (bool, int, float, str)) for value in result["configuration"].values())
+    objectives, measurements = result.get("objectives") or ["time"], result.get("measurements") or []
+    named = isinstance(objectives, list) and all(isinstance(name, str) for name in objectives)
+    return (
+        plain
+        and named
+        and isinstance(measurements, list)
+        and all(isinstance(item, dict) and isinstance(item.get("name"), str) and "value" in item for item in measurements)
+    )
+
+
+def _from_trials(path: Path, name: str) -> Table:
+    direction, metric = "minimize", None
+    campaign = path.parent / "campaign.yaml"
+    if campaign.is_file():
+        asked = load(campaign).value
+        goal = asked.get("goal") if isinstance(asked, Mapping) else None
+        if isinstance(goal, Mapping):
+            direction, metric = goal.get("direction") or "minimize", str(goal["metric"]) if goal.get("metric") else None
+    best: dict[str, tuple[int, Any]] = {}
+    trials = read_trials(path)
+    for trial in trials:  # the most trusted answer to each configuration, the first of equals
+        known = best.get(trial.config.canonical)
+        if trial.measurement.status is not Status.ABORTED and (known is None or trial.measurement.fidelity > known[0]):
+            best[trial.config.canonical] = (int(trial.measurement.fidelity), trial)
+    kept = [trial for _, trial in best.values()]
+    if metric is None:
+        metric = next((key for trial in kept for key in trial.measurement.metrics), "value")
+    rows = [trial.config for trial in kept]
+    values = [trial.measurement.metrics.get(metric) if trial.ok else None for trial in kept]
+    statuses = [trial.measurement.status for trial in kept]
+    return _columns.from_rows(name, rows, values, statuses, where=str(path), maximize=direction == "maximize", unit=str(metric))

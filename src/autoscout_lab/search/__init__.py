@@ -1,0 +1,1 @@
+"""Searchers of other tuners and papers, to compare with."""

@@ -1,0 +1,1 @@
+"""Learned simulators to compare with."""

@@ -1,0 +1,49 @@
+"""What engines tell of themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from serving_trials import plan, run
+
+from autoscout.load.counters import during, parse
+
+VLLM = """# HELP vllm:num_preemptions_total Cumulative number of preemptions.
+# TYPE vllm:num_preemptions_total counter
+vllm:num_preemptions_total{engine="0",model_name="m"} 2.0
+vllm:num_preemptions_total{engine="1",model_name="m"} 3.0
+vllm:prefix_cache_queries_total{engine="0",model_name="m"} 1e+03
+vllm:prefix_cache_hits_total{engine="0",model_name="m"} 250.0
+vllm:corrupted_requests_total{engine="0",model_name="m"} 0.0
+python_gc_objects_collected_total{generation="0"} 9.0
+"""
+SGLANG = """sglang:num_retracted_requests_total{tp_rank="0"} 1.0
+sglang:prompt_tokens_total{tp_rank="0"} 100.0
+sglang:cached_tokens_total{tp_rank="0"} 40.0
+"""
+
+
+@pytest.mark.parametrize(("page", "preemptions", "share"), [(VLLM, 5.0, 0.25), (SGLANG, 1.0, 0.4)])
+def test_pages_of_the_engines(page: str, preemptions: float, share: float) -> None:
+    assert during({}, parse(page)) == {"preemptions": preemptions, "prefix_hit_share": share}
+
+
+def test_only_what_happened_meanwhile_counts() -> None:
+    before = {"preemptions": 4.0, "hits": 250.0, "looked_up": 500.0, "corrupted": 1.0}
+    assert during(before, parse(VLLM)) == {"preemptions": 1.0, "prefix_hit_share": 0.0}
+    assert during({**before, "corrupted": 0.0}, {**parse(VLLM), "corrupted": 2.0})["corrupted"] == 2.0
+
+
+def test_an_engine_that_tells_nothing() -> None:
+    assert during({}, parse("<html>")) == {}
+
+
+def test_a_shared_prefix_is_found_in_the_cache(tmp_path: Path) -> None:
+    found, _ = run(plan(load={"input_tokens": 16, "prefix_tokens": 64}), tmp_path)
+    assert found.metrics["prefix_hit_share"] > 0.6
+    fresh = tmp_path / "fresh"
+    fresh.mkdir()
+    other, _ = run(plan(), fresh)
+    assert other.metrics["prefix_hit_share"] == 0
+    assert other.metrics["preemptions"] == 0

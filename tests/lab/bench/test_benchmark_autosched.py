@@ -1,0 +1,86 @@
+"""`benchmarks.autosched`: what it asks of the default mode, and what its page says where that is not reached."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autosched.tune.modes import MODES
+
+ROOT = Path(__file__).parents[3]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks._autosched_page import bars, page  # noqa: E402
+from benchmarks.autosched import Kept, cells, summary  # noqa: E402
+
+
+def record(mode: str, time_s: float, load: float = 1.2, scheduler: str = "tiresias", seed: int = 0) -> dict[str, Any]:
+    changes = 2 if mode == "default" else 0
+    return {
+        "trace": "venus", "scheduler": scheduler, "load": load, "week": 0, "seed": seed, "mode": mode, "variant": "",
+        "time_s": time_s, "fair_share": 0.8, "decisions": 6 if changes else 0, "changes": changes, "cpu_s": 14.0, "start_cpu_s": 2.0,
+        "simulations": 60, "stopped": 6, "rejected": 0, "not_searched": changes,
+        "predicted": [1.2] * changes, "realised": [1.1, None][:changes], "days": 7.0,
+    }  # fmt: skip
+
+
+RECORDS = [
+    record("static", 200.0),
+    *(record("fixed-history", 100.0 + seed, seed=seed) for seed in range(3)),
+    *(record("default", 100.0 + 2 * seed, seed=seed) for seed in range(3)),
+    record("fixed-oracle", 99.0),
+]
+
+
+def test_cells_are_medians_over_seeds() -> None:
+    (ours,) = [row for row in summary(RECORDS) if row["mode"] == "default"]
+    assert ours["over_static"] == pytest.approx([200 / 102, 200 / 104, 2.0])
+    assert ours["over_fixed-history"][0] == pytest.approx(101 / 102)
+    assert (ours["runs"], ours["changes_a_week"], ours["cpu_s_a_day"], ours["cpu_s_per_decision"]) == (3, 2, 2, 2)
+    assert (ours["predicted"], ours["realised"], ours["gained"], ours["known_changes"]) == (1.2, 1.1, 1.0, 3)
+    assert ours["stopped_share"] == pytest.approx(0.1)
+    assert ours["not_searched"] == pytest.approx(1 / 3)
+
+
+def test_a_bar_that_is_missed_is_said_to_be() -> None:
+    asked = {words: ok for words, _, _, ok in bars(summary(RECORDS))}
+    assert asked["Tiresias over the published default at load 1.2: at least 1.60"]
+    assert asked["over settings tuned once on history, in every cell: at least 0.98"]
+    assert not asked["the same in the mean: at least 1.00"]
+    assert asked["over the best fixed settings in hindsight: at least 0.97"]
+    told = page({"cells": summary(RECORDS), "controller": [], "parts": {}, "sources": ["x"], "not_run": 4}, "command")
+    assert "| the same in the mean: at least 1.00 | 0.990 | 1 cells | **no** |" in told
+    assert "4 runs of the whole grid" in told
+
+
+def test_the_grid_goes_for_breadth_first() -> None:
+    chosen = Namespace(
+        traces=["philly", "venus"], schedulers=["tiresias", "lucid"], loads=[1.0, 1.2], modes=list(MODES),
+        seeds=2, hourly_seeds=1, weeks=1, cells_only=True,
+    )  # fmt: skip
+    order = list(cells(chosen))
+    first = [cell for cell in order if cell.seed == 0]
+    assert order[: len(first)] == first
+    assert len(first) == 2 * 2 * 2 * len(MODES)
+    assert {cell.mode for cell in order[len(first) :]} == {"fixed-history", "fixed-oracle", "default"}
+    assert len(set(order)) == len(order)
+    for cell, after in pairwise(order):
+        assert cell.mode != "fixed-history" or replace(cell, mode=after.mode) == after, "modes that share a beginning are neighbours"
+    everything = list(cells(Namespace(**{**vars(chosen), "cells_only": False})))
+    assert everything[: len(order)] == order
+    assert {cell.variant.partition(":")[0] for cell in everything[len(order) :]} == {"controller", "metric"}
+
+
+def test_what_was_worked_out_is_not_worked_out_again(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    assert Kept(path, float("inf")).get("a", lambda: {"x": 1}) == {"x": 1}
+    later = Kept(path, -1.0)  # no time is left
+    assert later.get("a", lambda: {"x": 2}) == {"x": 1}
+    assert later.get("b", lambda: 3) is None
+    assert later.left == 1

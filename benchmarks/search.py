@@ -221,7 +221,7 @@ Written by `python -m benchmarks.search {" ".join(shown)}`; do not edit.
 
 Area: mean regret over the run, 0 at the optimum of the table and 1 at the median of the rows that worked. Evaluations to 5 %: until the
 best is within 5 % of the optimum; a run that never gets there counts twice the budget; mean over seeds, geometric mean over tables. Errors
-are standard errors over seeds. Nobody was told the predictions of a simulator. {asked.note}
+are standard errors over seeds. No searcher got the predictions of a simulator. {asked.note}
 
 {text}
 """

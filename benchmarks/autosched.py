@@ -42,7 +42,7 @@ from autosched.tune.modes import MODES, Mode
 from benchmarks._autosched_page import HOURLY, commit, page
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests" / "sched"))
+sys.path.insert(0, str(ROOT / "tests" / "autosched" / "sim"))
 import sched_reference as reference  # noqa: E402
 
 SHARED = ROOT.parent / "shared" / "traces"

@@ -45,7 +45,7 @@ from autoscout_lab.reference.symbiotic import SymbioticFIFO, SymbioticSRTF, Symb
 from autoscout_lab.reference.titan import TitanThemis
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests" / "sched"))
+sys.path.insert(0, str(ROOT / "tests" / "autosched" / "sim"))
 import sched_reference as reference  # noqa: E402
 
 HOUR_S = 3_600.0

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from autoscout.load.check import WrongAnswer, read_answer, distance, divergence, judge, refuse_constant
+from autoscout.load.check import WrongAnswer, distance, divergence, judge, read_answer, refuse_constant
 from autoscout.load.plan import AnswerCheck
 
 

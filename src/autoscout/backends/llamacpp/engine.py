@@ -20,7 +20,7 @@ llama.cpp's tools/server/server.cpp: "n_parallel is set to auto, using n_paralle
 
 
 @dataclass(frozen=True, kw_only=True)
-class Engine:
+class LlamaCppBuild:
     """The wheel's build and its defaults."""
 
     version: str
@@ -30,7 +30,7 @@ class Engine:
 
 
 @cache
-def installed() -> Engine:
+def installed() -> LlamaCppBuild:
     """The engine of this Python environment. Loads the wheel; starts nothing.
 
     Raises:
@@ -45,7 +45,7 @@ def installed() -> Engine:
             Fault(where="backend llamacpp", rule=f"the engine cannot be loaded: {error}", fix="pip install 'autoscout[llamacpp]'")
         ) from error
     system = xllamacpp.get_system_info()
-    return Engine(
+    return LlamaCppBuild(
         version=release,
         openmp="OPENMP = 1" in system,
         gpu=re.search(r"\b(CUDA|ROCm|HIP|Vulkan|Metal|MTL|SYCL)\b", system) is not None,

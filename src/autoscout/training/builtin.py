@@ -16,10 +16,8 @@ import torch
 from torch import distributed
 
 from autoscout import training
-from autoscout.training.depths import VARIABLE
-from autoscout.training.gpt import GPT, Data
-from autoscout.training.parallel import Layout, build, close
-from autoscout.training.turns import Turns
+from autoscout.training.gpt import GPT, Data, Layout, build, close
+from autoscout.training.protocol import DEPTH, Turns
 
 RATE = 1e-3  # of AdamW, its default
 SAID = 10  # every how many steps a run outside a trial tells its loss
@@ -74,7 +72,7 @@ def say(number: int, loss: float | None) -> None:
 
 def built_shape(given: Mapping[str, Any]) -> dict[str, int]:
     """The model's shape, with as many layers as this run is to build."""
-    return {**given["shape"], "layers": int(os.environ.get(VARIABLE) or given["shape"]["layers"])}
+    return {**given["shape"], "layers": int(os.environ.get(DEPTH) or given["shape"]["layers"])}
 
 
 def start(knobs: Mapping[str, Any], device: str) -> str:

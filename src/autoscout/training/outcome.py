@@ -12,7 +12,7 @@ from typing import Any
 from autoscout.common.outcome import failure, informative_line, is_number, plain_text
 from autoscout.core.launch import Completed
 from autoscout.core.trial import Measurement, Status
-from autoscout.training.files import RESULT, STAGE, STARTING
+from autoscout.training.protocol import RESULT, STAGE, STARTING
 
 _NO_MEMORY = re.compile(
     r"CUDA out of memory|OutOfMemoryError|HIP out of memory|CUDA error: out of memory|CUBLAS_STATUS_ALLOC_FAILED|std::bad_alloc"

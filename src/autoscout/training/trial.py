@@ -20,11 +20,9 @@ from typing import Any
 from autoscout.common.folders import write_whole
 from autoscout.common.processes import begin_program
 from autoscout.core.to_beat import ToBeat
-from autoscout.training import losses as learning
-from autoscout.training.depths import VARIABLE, extrapolated
-from autoscout.training.files import FAILED, INPUT, RESULT, STAGE, TFLOPS, TURNS
-from autoscout.training.steady import Plan, enough, warm_up_steps
-from autoscout.training.watch import CLOCK, Run, durations
+from autoscout.training.protocol import DEPTH, FAILED, INPUT, RESULT, STAGE, TFLOPS, TURNS
+from autoscout.training.runner import CLOCK, Run, durations
+from autoscout.training.steps import FIRST, Plan, Reference, enough, extrapolated, other_work, recall, remember, warm_up_steps, wrong
 
 POLL_S = 0.05
 TOGETHER_S = 0.5  # ranks that lose a partner fail within this time of it; the cause is looked for among all of them
@@ -60,12 +58,12 @@ def measure(given: Mapping[str, Any], run: Run, to_beat: ToBeat | None) -> dict[
         raise Failed("wrong_output", f"ended after {len(taken)} steps; at least {plan.warm_up + 1} must be reported")
     curve = loss_curve(steps)
     own, key, tokens = given["reference"]["own"], given["reference"]["key"], worked(steps, "tokens")
-    reference = learning.Reference() if own else learning.recall(key)
-    why = learning.other_work(tokens, reference.tokens) or learning.wrong(curve, reference.losses, given["max_loss_gap"])
+    reference = Reference() if own else recall(key)
+    why = other_work(tokens, reference.tokens) or wrong(curve, reference.losses, given["max_loss_gap"])
     if why:
         raise Failed("wrong_output", why)
     if own:
-        learning.remember(key, learning.Reference([loss for loss in curve if loss is not None], tokens))
+        remember(key, Reference([loss for loss in curve if loss is not None], tokens))
     return summary(given, steps, taken, plan)
 
 
@@ -157,7 +155,7 @@ def summary(given: Mapping[str, Any], steps: Steps, taken: Sequence[float], plan
     curve = loss_curve(steps)
     at = min(len(curve), int(given["loss_steps"]))
     if at:
-        window = [loss for loss in curve[max(0, at - learning.FIRST) : at] if loss is not None]
+        window = [loss for loss in curve[max(0, at - FIRST) : at] if loss is not None]
         metrics["loss_after"] = statistics.fmean(window)
     return {
         "metrics": metrics,
@@ -187,7 +185,7 @@ def _measured(given: Mapping[str, Any], runs: list[Run]) -> dict[str, Any]:
     results = []
     for depth in given["depths"]:
         reference = {**given["reference"], "key": f"{given['reference']['key']}-{depth}"}
-        shallow = {**given, "env": {**given["env"], VARIABLE: str(depth)}, "reference": reference}
+        shallow = {**given, "env": {**given["env"], DEPTH: str(depth)}, "reference": reference}
         runs.append(Run(shallow, Path.cwd()))
         results.append(measure(shallow, runs[-1], None))  # what is to beat is a figure of the whole model
         runs[-1].end()

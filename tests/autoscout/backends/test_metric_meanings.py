@@ -8,8 +8,8 @@ from autoscout.backends.llamacpp.workload import METRICS as LLAMACPP
 from autoscout.common.derived import DERIVED
 from autoscout.load.plan import METRICS as SERVING
 from autoscout.report.meanings import LATENCIES, MEANINGS, STATISTICS, meaning
-from autoscout.training.files import METRICS as TRAINING
-from autoscout.training.files import TFLOPS
+from autoscout.training.protocol import METRICS as TRAINING
+from autoscout.training.protocol import TFLOPS
 
 GROUPS = {
     "Serving": {*SERVING, *LLAMACPP},

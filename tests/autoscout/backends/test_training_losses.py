@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from autoscout.training.losses import Reference, cache_folder, other_work, recall, remember, wrong
+from autoscout.training.steps import Reference, cache_folder, other_work, recall, remember, wrong
 
 DEFAULT = [8.0, 7.0, 6.5, 6.2, 6.0, 5.9]
 

@@ -178,7 +178,7 @@ def test_a_peak_of_memory_is_forgotten_between_two_configurations() -> None:
     import torch
 
     from autoscout import training
-    from autoscout.training.turns import forgotten
+    from autoscout.training.protocol import forgotten
 
     large = torch.ones(100 * 2**20)  # 0.4 GiB
     before = training.peak_memory_gib()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autoscout.training.steady import Plan, enough, half_width, warm_up_steps
+from autoscout.training.steps import Plan, enough, half_width, warm_up_steps
 
 PLAN = Plan(warm_up=2, least=4, most=20, settled=0.02, enough_s=1000.0)
 

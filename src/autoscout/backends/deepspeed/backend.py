@@ -17,10 +17,10 @@ from autoscout.core.launch import Launch
 from autoscout.core.names import Names
 from autoscout.core.task import Task
 from autoscout.space import Space
-from autoscout.training.backend import TrainingBackend
+from autoscout.training.backend import TrainingBackend, training_launch
 from autoscout.training.export import REAL_STEPS, export_files
-from autoscout.training.launch import HOSTFILE, WORK, training_launch
-from autoscout.training.task import read_training_task, reference, workload_of
+from autoscout.training.protocol import HOSTFILE, WORK
+from autoscout.training.workload import read_training_task, reference, workload_of
 
 PORT = "29500"  # where processes meet, DeepSpeed's default
 WORKER = "autoscout.backends.deepspeed.worker"

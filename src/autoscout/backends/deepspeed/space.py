@@ -8,7 +8,7 @@ from typing import Any
 from autoscout.backends.deepspeed.workload import Workload
 from autoscout.space import Choice, Constraint, Flag, Grid, Space
 from autoscout.space.knobs import Knob
-from autoscout.training.machine import thread_counts
+from autoscout.training.hardware import thread_counts
 
 BUCKETS = [500_000, 5_000_000, 50_000_000, 500_000_000]  # elements; the last is DeepSpeed's default
 THRESHOLDS = [10_000, 100_000, 1_000_000]

@@ -11,8 +11,7 @@ import torch
 
 from autoscout import training
 from autoscout.training.builtin import built_shape, say
-from autoscout.training.gpt import GPT, Data
-from autoscout.training.parallel import close
+from autoscout.training.gpt import GPT, Data, close
 
 
 def main(path: str, ds_config: str, steps: str = "") -> int:

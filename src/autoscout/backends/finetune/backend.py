@@ -15,10 +15,10 @@ from autoscout.core.launch import Launch
 from autoscout.core.names import Names
 from autoscout.core.task import Task
 from autoscout.space import Space
+from autoscout.training.backend import SharedProcess, training_launch
 from autoscout.training.export import REAL_STEPS, export_files, torchrun
-from autoscout.training.launch import WORK, training_launch
-from autoscout.training.task import read_training_task, reference, workload_of
-from autoscout.training.together import SharedProcess
+from autoscout.training.protocol import WORK
+from autoscout.training.workload import read_training_task, reference, workload_of
 
 WORKER = "autoscout.backends.finetune.worker"
 

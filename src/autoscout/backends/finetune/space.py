@@ -8,7 +8,7 @@ from typing import Any
 from autoscout.backends.finetune.workload import ROWS, Workload
 from autoscout.space import Choice, Constraint, Flag, Grid, Space
 from autoscout.space.knobs import Knob
-from autoscout.training.machine import thread_counts
+from autoscout.training.hardware import thread_counts
 
 RANKS = [4, 8, 16, 32, 64]
 

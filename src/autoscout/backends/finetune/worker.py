@@ -17,8 +17,8 @@ from torch.nn import functional
 from autoscout import training
 from autoscout.backends.finetune.batching import Row, micro_batches, rows, targets
 from autoscout.training.builtin import adamw, say, start
-from autoscout.training.parallel import close
-from autoscout.training.turns import Turns
+from autoscout.training.gpt import close
+from autoscout.training.protocol import Turns
 
 IGNORED = -100  # a label without a loss, PyTorch's default
 RATE = 2e-4

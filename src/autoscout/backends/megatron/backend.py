@@ -25,14 +25,11 @@ from autoscout.core.task import Task
 from autoscout.engines.space import ALL, resting
 from autoscout.engines.table import EngineTable, table_for
 from autoscout.space import Space
-from autoscout.training.backend import TrainingBackend, near
+from autoscout.training.backend import TrainingBackend, near, training_launch
 from autoscout.training.export import REAL_STEPS, export_files, torchrun
-from autoscout.training.files import TFLOPS
-from autoscout.training.launch import WORK, training_launch
-from autoscout.training.machine import local_processes
-from autoscout.training.outside import environment
-from autoscout.training.task import read_training_task, reference, workload_of
-from autoscout.training.workload import WHERE
+from autoscout.training.hardware import environment, local_processes
+from autoscout.training.protocol import TFLOPS, WORK
+from autoscout.training.workload import WHERE, read_training_task, reference, workload_of
 
 WORKER = "autoscout.backends.megatron.worker"
 FOLLOWER = "autoscout.backends.megatron.pretrain"

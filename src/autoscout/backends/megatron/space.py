@@ -15,8 +15,7 @@ from autoscout.engines.space import build_space as table_space
 from autoscout.engines.space import offered
 from autoscout.engines.table import EngineTable
 from autoscout.space import Space
-from autoscout.training.machine import local_processes
-from autoscout.training.outside import outside
+from autoscout.training.hardware import local_processes, outside
 
 DEGREES = ("tp", "pp", "dp", "cp", "ep", "expert_tp", "virtual_stages")
 STATE_BYTES = 18  # of a parameter in mixed precision: 2 for the weight, 4 for its gradient, 12 for the optimizer

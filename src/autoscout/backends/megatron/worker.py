@@ -16,8 +16,7 @@ from torch import distributed
 
 from autoscout import training
 from autoscout.training.builtin import built_shape, say, start
-from autoscout.training.gpt import Data
-from autoscout.training.parallel import close
+from autoscout.training.gpt import Data, close
 
 
 def main(path: str, core: str, steps: str = "") -> int:

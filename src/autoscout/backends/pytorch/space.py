@@ -8,7 +8,7 @@ from typing import Any
 from autoscout.backends.pytorch.workload import Workload
 from autoscout.space import Choice, Constraint, Flag, Grid, Space
 from autoscout.space.knobs import Knob
-from autoscout.training.outside import outside
+from autoscout.training.hardware import outside
 
 BUCKETS_MB = [1, 5, 10, 25, 50, 100, 250]
 CHUNKS = [1, 2, 4, 8, 16]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import shutil
@@ -14,13 +15,63 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from autoscout.common.processes import descendants, running
+from autoscout.common.cache import cache_folder
+from autoscout.common.processes import descendants, opened, running
 from autoscout.core.clock import RealClock
 from autoscout.training import CONFIG
 from autoscout.training import STEPS as STEPS_VARIABLE
-from autoscout.training.extensions import VARIABLE as EXTENSIONS
-from autoscout.training.extensions import clear_locks, compiling, extensions_folder
-from autoscout.training.files import CALL, STEPS
+from autoscout.training.protocol import CALL, STEPS
+
+EXTENSIONS = "TORCH_EXTENSIONS_DIR"
+LOCK = "lock"
+AGAIN_S = 0.5  # between two looks: who releases a lock closes the file, and then removes it
+
+
+def extensions_folder(program: str, environment: Mapping[str, str]) -> Path:
+    """Where a program compiles: in the folder that the user named for extensions, else in the cache; its own there.
+
+    Args:
+        program: First word of its command. What one environment has compiled another cannot use.
+        environment: Of the program.
+    """
+    found = shutil.which(program, path=environment.get("PATH")) or program
+    whose = hashlib.sha256(found.encode()).hexdigest()[:8]
+    return cache_folder("torch_extensions", environment.get(EXTENSIONS, "")).absolute() / f"{socket.gethostname()}-{whose}"
+
+
+def clear_locks(folder: Path) -> None:
+    """Remove the locks that nobody holds.
+
+    PyTorch holds a file `lock` next to an extension while it compiles it, and everybody else waits until that file is gone. A trial that
+    is killed meanwhile leaves it, and all later ones would wait in vain. Whoever holds the lock has the file open, so one that nobody has
+    open is left over. That can be told of processes on this machine only: trials have a folder for each machine.
+    """
+    if left := _unheld(folder):
+        RealClock().sleep(AGAIN_S)
+        for path, *_ in left & _unheld(folder):
+            path.unlink(missing_ok=True)
+
+
+def compiling(folder: Path) -> list[str]:
+    """Names of the extensions that somebody compiles there."""
+    return sorted(path.parent.name for path in folder.glob(f"*/{LOCK}"))
+
+
+def _unheld(folder: Path) -> set[tuple[Path, int, int]]:
+    """Locks of this user that no process has open, with what tells one from another of the same name; none where /proc is missing."""
+    locks = {}
+    for path in folder.glob(f"*/{LOCK}"):
+        with contextlib.suppress(FileNotFoundError):  # released just now
+            locks[path] = path.stat()
+    held = opened(LOCK) if locks else None
+    if held is None:
+        return set()
+    return {
+        (path, status.st_ino, status.st_mtime_ns)
+        for path, status in locks.items()
+        if status.st_uid == os.getuid() and (status.st_dev, status.st_ino) not in held
+    }
+
 
 GRACE_S = 2.0  # between asking a process to end and killing it
 TURN_POLL_S = 0.02

@@ -13,7 +13,7 @@ import pytest
 from autoscout.execute._shared.supervisor import client
 from autoscout.execute._shared.supervisor.contention import Counters, conditions
 from autoscout.execute._shared.supervisor.logs import BoundedLog, tail
-from autoscout.execute._shared.supervisor.program import killed_for_memory
+from autoscout.execute._shared.supervisor.program import is_memory_kill
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 
@@ -29,7 +29,7 @@ linux_only = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
     ],
 )
 def test_when_the_kernel_killed_for_memory(code: int, strange: int, before: int | None, after: int | None, answer: bool) -> None:
-    assert killed_for_memory(code, strange, before, after) is answer
+    assert is_memory_kill(code, strange, before, after) is answer
 
 
 def test_a_log_within_its_bounds_is_kept_as_it_is(tmp_path: Path) -> None:

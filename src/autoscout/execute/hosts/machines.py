@@ -79,7 +79,7 @@ class Machines:
         self._closed.set()
         self._token.unlink(missing_ok=True)
 
-    def shares_folder(self, host: str) -> bool:
+    def has_shared_folder(self, host: str) -> bool:
         """Whether the machine sees the folder of the trials."""
         return self.hellos[host].sees if self.options.shared is None else self.options.shared
 
@@ -197,7 +197,7 @@ class OnHosts:
 
     def ended(self, part: Share, completed: Completed) -> Completed:
         self._machines.judge(part.machine, completed)
-        if not completed.folder or self._machines.shares_folder(part.machine):
+        if not completed.folder or self._machines.has_shared_folder(part.machine):
             return completed
         here = self._folder / Path(completed.folder).name
         try:

@@ -11,16 +11,16 @@ HOSTFILE = "hostfile"
 """File of a launch on several machines: one `HOST slots=N` a line, as MPI and DeepSpeed read it."""
 
 
-def place_environment(rank: int, addresses: Sequence[str], port: int, per_node: int) -> dict[str, str]:
+def rank_environment(rank: int, addresses: Sequence[str], port: int, per_node: int) -> dict[str, str]:
     """What the command on machine number `rank` is told: in words of its own, and in those that `torchrun` reads by itself."""
-    told = {
+    variables = {
         "NNODES": len(addresses),
         "NODE_RANK": rank,
         "MASTER_ADDR": addresses[0],
         "MASTER_PORT": port,
         "NPROC_PER_NODE": per_node,
     }
-    return {name: str(value) for key, value in told.items() for name in (key, f"PET_{key}")}
+    return {name: str(value) for key, value in variables.items() for name in (key, f"PET_{key}")}
 
 
 def with_hostfile(launch: Launch, addresses: Sequence[str], per_node: int) -> Launch:

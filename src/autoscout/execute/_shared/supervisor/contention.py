@@ -49,15 +49,15 @@ def conditions(before: Counters, after: Counters, wall_s: float, cpu_s: float) -
     """
     wall_s = max(wall_s, 1e-6)
     capacity_s = wall_s * len(before.cores)
-    found = {"cores": float(len(before.cores)), "cpu_share": round(cpu_s / capacity_s, 4)}
+    values = {"cores": float(len(before.cores)), "cpu_share": round(cpu_s / capacity_s, 4)}
     for resource in before.stall_us.keys() & after.stall_us.keys():
-        found[f"{resource}_pressure"] = _share((after.stall_us[resource] - before.stall_us[resource]) / 1e6, wall_s)
+        values[f"{resource}_pressure"] = _share((after.stall_us[resource] - before.stall_us[resource]) / 1e6, wall_s)
     if before.busy_ticks is not None and after.busy_ticks is not None:
         busy_s = (after.busy_ticks - before.busy_ticks) / os.sysconf("SC_CLK_TCK")
-        found["other_cpu_share"] = _share(busy_s - cpu_s, capacity_s)
+        values["other_cpu_share"] = _share(busy_s - cpu_s, capacity_s)
     if after.load_1min is not None:
-        found["load_1min"] = round(after.load_1min, 3)
-    return found
+        values["load_1min"] = round(after.load_1min, 3)
+    return values
 
 
 def all_cores() -> tuple[int, ...]:
@@ -82,7 +82,7 @@ def _stall_us(resource: str) -> float | None:
 
 def _busy_ticks(cores: Sequence[int]) -> int | None:
     """Ticks in which these cores did anything: user, nice, system, irq, softirq, steal (guest time is part of user)."""
-    wanted = {f"cpu{core}" for core in cores}
+    names = {f"cpu{core}" for core in cores}
     total = 0
     try:
         lines = Path("/proc/stat").read_text().splitlines()
@@ -90,8 +90,8 @@ def _busy_ticks(cores: Sequence[int]) -> int | None:
         return None
     for line in lines:
         name, *fields = line.split()
-        if name in wanted and len(fields) >= 8:
+        if name in names and len(fields) >= 8:
             user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, fields[:8])
             total += user + nice + system + irq + softirq + steal
-            wanted.discard(name)
-    return None if wanted else total
+            names.discard(name)
+    return None if names else total

@@ -93,7 +93,7 @@ class VirtualBackend:
             Choice("ddp_bucket", [1, 2, 4, 8, 16, 32, 64], default=32, unit="MB", help="size of a gradient bucket"),
         ]
         facts = {"gpus": gpus, "global_batch": int(task.workload["global_batch"])}
-        if cluster.mixed:
+        if cluster.is_mixed:
             return Space([*knobs, *_kinds(cluster)], [f"tp * pp * cp * dp == {' + '.join(cluster.knobs)}", *_batches(cluster)], facts)
         return Space(knobs, ["tp * pp * cp * dp == gpus", "global_batch % (dp * mbs) == 0"], facts)
 

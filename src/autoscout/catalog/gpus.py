@@ -87,7 +87,7 @@ class Cluster:
         return sum(count for _, count in self.groups)
 
     @property
-    def mixed(self) -> bool:
+    def is_mixed(self) -> bool:
         return len(self.groups) > 1
 
     @property
@@ -134,12 +134,12 @@ def kinds() -> tuple[str, ...]:
 
 def gpu(name: str, path: str | Path | None = None) -> Gpu:
     """The GPU of that name (case, dashes and blanks do not matter), a user's file at `path` first."""
-    known = _by_alias(str(path) if path else "")
-    found = known.get(_plain(name))
-    if found is None:
-        fix = f"{suggestion(name, sorted({entry.name for entry in known.values()}), listed=100)}; others go into a hardware file"
+    by_alias = _by_alias(str(path) if path else "")
+    match = by_alias.get(_plain(name))
+    if match is None:
+        fix = f"{suggestion(name, sorted({entry.name for entry in by_alias.values()}), listed=100)}; others go into a hardware file"
         raise ConfigError(Fault(where="gpu", value=repr(name), rule="unknown GPU", fix=fix))
-    return found
+    return match
 
 
 def cluster(text: str, path: str | Path | None = None, *, node_gpus: int = 0, nic_gbps: float = 0.0, scaleup_gbps: float = 0.0) -> Cluster:
@@ -197,8 +197,8 @@ def _document() -> dict[str, Any]:
 
 @cache
 def _by_alias(path: str) -> dict[str, Gpu]:
-    known: dict[str, Gpu] = {}
-    _add(known, _document()["gpus"], "data/gpus.yaml")
+    by_alias: dict[str, Gpu] = {}
+    _add(by_alias, _document()["gpus"], "data/gpus.yaml")
     if path:
         try:
             extra = load(Path(path)).value
@@ -209,11 +209,11 @@ def _by_alias(path: str) -> dict[str, Gpu]:
             raise ConfigError(
                 Fault(where=path, field="gpus", rule="a hardware file maps names of GPUs to their rates", fix="Write gpus: {NAME: {...}}")
             )
-        _add(known, entries, path)
-    return known
+        _add(by_alias, entries, path)
+    return by_alias
 
 
-def _add(known: dict[str, Gpu], entries: Mapping[Any, Any], where: str) -> None:
+def _add(by_alias: dict[str, Gpu], entries: Mapping[Any, Any], where: str) -> None:
     allowed = {item.name for item in fields(Gpu)} - {"name"}
     faults: list[Fault] = []
     for written, entry in entries.items():
@@ -240,9 +240,9 @@ def _add(known: dict[str, Gpu], entries: Mapping[Any, Any], where: str) -> None:
             for key in bad
         ]
         if not faults:
-            found = Gpu(name=name, **values)
+            gpu = Gpu(name=name, **values)
             for alias in (name, *map(str, entry.get("aliases", ()))):
-                known[_plain(alias)] = found
+                by_alias[_plain(alias)] = gpu
     if faults:
         raise ConfigError(faults)
 

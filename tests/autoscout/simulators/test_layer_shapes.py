@@ -11,7 +11,7 @@ from _jobs import PLAIN, job
 from autoscout.core.errors import ConfigError
 from autoscout.simulators.training.calibration import TrainingCalibration, save_calibration, training_calibration
 from autoscout.simulators.training.job import Layout
-from autoscout.simulators.training.shapes import WORTH, LayerShapes, learn_shapes
+from autoscout.simulators.training.shapes import FORMULA_ROWS, LayerShapes, learn_shapes
 from autoscout.simulators.training.step import step_time
 
 
@@ -27,7 +27,7 @@ def test_a_slow_shape_is_found_whatever_the_depth_and_the_pipeline() -> None:
     factor = shapes.factor(asked)
     assert factor is not None
     assert factor[:6] == pytest.approx(1.0, abs=1e-3)
-    assert np.log(factor[6:]) == pytest.approx(np.log(1.3) * 6 / (6 + WORTH), rel=1e-3)
+    assert np.log(factor[6:]) == pytest.approx(np.log(1.3) * 6 / (6 + FORMULA_ROWS), rel=1e-3)
     deeper = shapes.factor(job(Layout(tp=2.0), layers=40.0))
     assert float(np.ravel(deeper)[0]) == pytest.approx(factor[6])
 

@@ -50,20 +50,22 @@ PRIORS: dict[str, tuple[float, float, float, float]] = {
 """Prior of each constant: (value, standard deviation of its logarithm, lower bound, upper bound).
 
 Shares of a kernel's nominal rate are known well, host times hardly: without the priors a table of few models could not separate them."""
-FIRST = {
+FIRST_PRIORS = {
     "vllm_first_s": (0.002, 0.3, 1e-3, 0.5),
     "sglang_first_s": (0.1, 1.0, 1e-3, 0.5),
     "trtllm_first_s": (0.1, 1.0, 1e-3, 0.5),
     "expert_first_s": (3e-4, 0.3, 1e-5, 5e-3),
 }
 """The same for constants that only the time to the first token shows; an idle vLLM server is known to add a few milliseconds."""
-START = ServingConstants(**{name: prior[0] for name, prior in (PRIORS | FIRST).items()})
-SAMPLE = 300  # rows that are replayed for those: enough for four numbers, in seconds
-ROWS = 10.0  # a row of a model with n rows has the weight sqrt(min(1, ROWS / n)): its rows come from few campaigns and share their settings
-FEW = 20  # weight of the shipped spread, in rows: with this many the table's own errors count as much
+START = ServingConstants(**{name: prior[0] for name, prior in (PRIORS | FIRST_PRIORS).items()})
+MAX_REPLAYED_ROWS = 300  # rows that are replayed for those: enough for four numbers, in seconds
+FULL_WEIGHT_ROWS = 10.0
+"""A row of a model with n rows has the weight sqrt(min(1, FULL_WEIGHT_ROWS / n)): its rows come from few campaigns and share settings."""
+SHIPPED_SPREAD_ROWS = 20  # weight of the shipped spread, in rows: with this many the table's own errors count as much
 NOISE = 0.15  # log error of a run that the model explains
 FIRST_CAP = 0.3  # the same for the time to the first token
-CAP = 0.07  # a log error e counts as CAP * sqrt(log(1 + (e / CAP)^2)): tables hold runs under settings that their columns do not say
+INTERVAL_CAP = 0.07
+"""A log error e counts as CAP * sqrt(log(1 + (e / CAP)^2)): tables hold runs under settings that their columns do not say."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,16 +98,16 @@ def fit_serving(table: ServingTable, chosen: NDArray[np.bool_] | None = None, st
     def error(constants: ServingConstants) -> NDArray[np.float64]:
         return np.asarray(np.log(token_interval_s(job, constants) / measured))
 
-    return _fit_first(table, mask, _fitted(error, _weights(table, rows), PRIORS, start, CAP))
+    return _fit_first(table, mask, _fitted(error, _weights(table, rows), PRIORS, start, INTERVAL_CAP))
 
 
 def _fit_first(table: ServingTable, mask: NDArray[np.bool_], start: ServingConstants) -> ServingConstants:
     rows = np.flatnonzero(mask & np.isfinite(table.ttft_s))
-    rows = rows[:: max(1, -(-len(rows) // SAMPLE))]
+    rows = rows[:: max(1, -(-len(rows) // MAX_REPLAYED_ROWS))]
     if not len(rows):
         return start
     job, measured = serving_rows(table.job, rows), table.ttft_s[rows]
-    nothing = replace(start, **dict.fromkeys(FIRST, 0.0))
+    nothing = replace(start, **dict.fromkeys(FIRST_PRIORS, 0.0))
     steps_s = replay(job, nothing).first_token_s
     good = np.isfinite(steps_s)
     job, rows = serving_rows(job, good), rows[good]
@@ -114,13 +116,13 @@ def _fit_first(table: ServingTable, mask: NDArray[np.bool_], start: ServingConst
     def error(constants: ServingConstants) -> NDArray[np.float64]:
         return np.asarray(np.log((steps_s + step_cost(job, constants).first_s) / measured))
 
-    return _fitted(error, _weights(table, rows), FIRST, start, FIRST_CAP)
+    return _fitted(error, _weights(table, rows), FIRST_PRIORS, start, FIRST_CAP)
 
 
 def _weights(table: ServingTable, rows: NDArray[Any]) -> NDArray[np.float64]:
     models = np.array(table.models)[rows].tolist()
     counts = Counter(models)
-    return np.array([np.sqrt(min(1.0, ROWS / counts[model])) / NOISE for model in models])
+    return np.array([np.sqrt(min(1.0, FULL_WEIGHT_ROWS / counts[model])) / NOISE for model in models])
 
 
 def _fitted(
@@ -164,8 +166,8 @@ def models_left_out(table: ServingTable, families: Sequence[str], *, loop: bool 
         constants, job = fit_serving(table, ~held, start), serving_rows(table.job, held)
         tpot_s[held] = token_interval_s(job, constants)
         if loop:
-            seen = replay(job, constants)
-            loop_tpot_s[held], loop_ttft_s[held] = seen.interval_s, seen.first_token_s
+            replayed = replay(job, constants)
+            loop_tpot_s[held], loop_ttft_s[held] = replayed.interval_s, replayed.first_token_s
     return LeftOut(tpot_s=tpot_s, loop_tpot_s=loop_tpot_s, loop_ttft_s=loop_ttft_s)
 
 
@@ -180,7 +182,7 @@ def calibrate_serving(
     unseen = models_left_out(table, families, loop=True, start=begin)
     good = np.isfinite(unseen.tpot_s) & np.isfinite(table.tpot_s)
     shipped = ServingCalibration(name=name) if start else serving_calibration()
-    found = replace(
+    calibration = replace(
         shipped,
         name=name,
         constants=fit_serving(table, start=begin),
@@ -191,19 +193,19 @@ def calibrate_serving(
         gpus=tuple(sorted({str(row["system"]) for row in table.rows})),
     )
     if not good.any():
-        return found
+        return calibration
     errors, experts = np.log(unseen.tpot_s[good] / table.tpot_s[good]), table.job.experts[good] > 0
     first = np.log(unseen.loop_ttft_s / table.ttft_s)
     first = first[np.isfinite(first)]
     kinds: dict[str, Any] = {}
     for word, part in (("spread", errors[~experts]), ("expert_spread", errors[experts]), ("first_spread", first)):
         if len(part):
-            kinds[word] = _shrunk(part, getattr(found, word), 0.0 if start else FEW)
+            kinds[word] = _shrunk(part, getattr(calibration, word), 0.0 if start else SHIPPED_SPREAD_ROWS)
     for word, part in (("margin", errors), ("first_margin", first)):
-        if start or len(part) >= FEW:
+        if start or len(part) >= SHIPPED_SPREAD_ROWS:
             kinds[word] = _margin(part)
     error = float(np.round(mape(unseen.tpot_s[good], table.tpot_s[good]), 3))
-    return replace(found, rows=int(good.sum()), mape=error, **kinds)
+    return replace(calibration, rows=int(good.sum()), mape=error, **kinds)
 
 
 def _shrunk(errors: NDArray[np.float64], before: float, weight: float) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 
 from autoscout.simulators.serving.job import ENGINES, Array, ServingConstants, ServingJob
 
-FEW_ROWS = 256
+MAX_NARROW_ROWS = 256
 """Tokens of a step up to which products have too few rows to reach the rate of long prompts: two tiles of 128."""
 
 
@@ -53,7 +53,7 @@ class StepCost:
 
     def answers_s(self, count: Array) -> Array:
         """Seconds that linear layers compute for one token of each of `count` requests: products of many rows run as fast as prompts'."""
-        few = count if isinstance(count, int) and count <= FEW_ROWS else np.minimum(count, FEW_ROWS)
+        few = count if isinstance(count, int) and count <= MAX_NARROW_ROWS else np.minimum(count, MAX_NARROW_ROWS)
         return few * self.dense_token_s + (count - few) * self.large_token_s
 
     def prompt_s(self, context: Array) -> Array:
@@ -79,14 +79,14 @@ def step_cost(job: ServingJob, constants: ServingConstants) -> StepCost:
     bus = group_rate(job)
     hop = 2.0 * job.hidden * (job.pp - 1.0)
     dense = 2.0 * job.dense_params / ranks
-    kept = job.kv_width * job.kv_bytes * job.attention_layers / np.minimum(job.tp, job.kv_shards)
+    cache_bytes = job.kv_width * job.kv_bytes * job.attention_layers / np.minimum(job.tp, job.kv_shards)
     return StepCost(
         # with pipeline stages a token passes all of them, one after another
         dense_read_s=job.dense_params * job.weight_bytes / ranks / (rate * narrow_share(job.weight_bytes, constants)) * job.pp,
         dense_token_s=dense / answers * job.pp,
         large_token_s=np.minimum(dense / prompts, dense / answers) * job.pp,
         prompt_token_s=(dense - 2.0 * job.head_params / ranks) / prompts,
-        cache_token_s=kept / (job.memory_rate * constants.cache_scale),
+        cache_token_s=cache_bytes / (job.memory_rate * constants.cache_scale),
         attention_s=4.0 * job.heads * job.head_size * job.attention_layers / ranks / (job.flops * constants.attention_share),
         expert_read_s=routed / shards / expert_rate * job.pp,
         expert_token_s=chosen / answers * job.pp,

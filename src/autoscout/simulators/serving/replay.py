@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from autoscout.core import seeds
 from autoscout.simulators.serving.cost import step_cost
 from autoscout.simulators.serving.job import KEPT_SHARE, PROMPTS_FIRST, ServingConstants, ServingJob
-from autoscout.simulators.serving.loop import EngineLimits, Request, serve
+from autoscout.simulators.serving.loop import EngineLimits, SimulatedRequest, serve
 from autoscout.simulators.serving.step import cache_tokens
 
 ROUNDS = 6
@@ -28,8 +28,8 @@ class Replayed:
 
 def replay(job: ServingJob, constants: ServingConstants) -> Replayed:
     """Serve each row of a job of arrays: `batch` clients per replica, the engine's usual limits."""
-    found = [_row(ServingJob(**values), constants) for values in _rows(job)]
-    return Replayed(first_token_s=np.array([one[0] for one in found]), interval_s=np.array([one[1] for one in found]))
+    rows = [_row(ServingJob(**values), constants) for values in _rows(job)]
+    return Replayed(first_token_s=np.array([one[0] for one in rows]), interval_s=np.array([one[1] for one in rows]))
 
 
 def _rows(job: ServingJob) -> list[dict[str, float]]:
@@ -50,7 +50,9 @@ def _row(job: ServingJob, constants: ServingConstants) -> tuple[float, float]:
         np.maximum(1, lengths[:, 0] * job.input_tokens).astype(int),
         np.maximum(2, lengths[:, 1] * job.output_tokens).astype(int),
     )
-    requests = [Request(input_tokens=one, output_tokens=other) for one, other in zip(inputs.tolist(), outputs.tolist(), strict=True)]
+    requests = [
+        SimulatedRequest(input_tokens=one, output_tokens=other) for one, other in zip(inputs.tolist(), outputs.tolist(), strict=True)
+    ]
     served = serve(requests, step_cost(job, constants), limits, clients)
     return float(np.nanmean(served.first_token_s)), float(np.nanmean(served.interval_s))
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from autoscout.catalog.gpus import PRECISIONS, Cluster, Gpu, gpu_fields
 from autoscout.catalog.models import ModelShape
-from autoscout.simulators.training.arithmetic import Array, ceil, floor, given, larger, where
+from autoscout.simulators.training.arithmetic import Array, ceil, floor, has_any, larger, where
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +113,7 @@ class TrainingJob:
         """Words of the vocabulary on one rank, padding included; engines that do not pad leave out what does not divide."""
         unit = self.layout.vocab_multiple
         padded = ceil(self.vocab / (unit * self.layout.tp)) * unit
-        return where(unit > 1.0, padded, floor(self.vocab / self.layout.tp)) if given(unit <= 1.0) else padded
+        return where(unit > 1.0, padded, floor(self.vocab / self.layout.tp)) if has_any(unit <= 1.0) else padded
 
     @property
     def micro_batches(self) -> Array:

@@ -20,7 +20,7 @@ from autoscout.simulators.training.read import SHARE, TrainingTask, training_job
 from autoscout.simulators.training.step import Passes, StepTime, passes, sends_s, step_ends, whole_step
 
 Vector = NDArray[np.float64]
-LEAST_SHARE = 0.01
+MIN_SHARE = 0.01
 """Below this a kind is better left out."""
 
 
@@ -46,7 +46,7 @@ def mixed_step(
     jobs = _jobs(reading, layout, places, which, used)
     one = [passes(job, calibration.constants, calibration.shapes.factor(job)) for job in jobs]
     pipeline_s, busy_s, parts = _pipelines(places, which, layout, one)
-    ends = _ends(jobs, held, one, used, np.array([place.crosses for place in places])[which], calibration)
+    ends = _ends(jobs, held, one, used, np.array([place.has_mixed_neighbours for place in places])[which], calibration)
     needs = [step_memory(job, memory, stages) for job, stages in zip(jobs, held, strict=True)]
     fits = _stack([feasible(need, job, memory) for need, job in zip(needs, jobs, strict=True)], used, np.inf)
     tight = np.argmax(_stack([need.total_bytes / job.memory_bytes for need, job in zip(needs, jobs, strict=True)], used, 0.0), axis=0)[None]
@@ -78,7 +78,7 @@ def _counts(rows: Sequence[Mapping[str, Any]], reading: TrainingTask) -> Vector:
 def shares(rows: Sequence[Mapping[str, Any]], reading: TrainingTask) -> Vector:
     """Work of a GPU of each kind, of what one of the first kind gets."""
     knobs = [f"{kind}{SHARE}" for kind in reading.cluster.knobs]
-    return np.array([[max(LEAST_SHARE, number(row.get(knob, reading.fixed.get(knob, 1.0)))) for row in rows] for knob in knobs])
+    return np.array([[max(MIN_SHARE, number(row.get(knob, reading.fixed.get(knob, 1.0)))) for row in rows] for knob in knobs])
 
 
 _PLACED = ("tp", "pp", "dp", "cp", "virtual_stages", "stages_inner")
@@ -157,10 +157,10 @@ def _pipelines(
 
 def _padded(tables: Sequence[NDArray[Any]]) -> Vector:
     """Tables of different sizes in one, zeros where they end."""
-    found = np.zeros((len(tables), *np.max([table.shape for table in tables], axis=0)))
+    padded = np.zeros((len(tables), *np.max([table.shape for table in tables], axis=0)))
     for number_, table in enumerate(tables):
-        found[number_, : table.shape[0], : table.shape[1]] = table
-    return found
+        padded[number_, : table.shape[0], : table.shape[1]] = table
+    return padded
 
 
 def _ends(
@@ -172,12 +172,12 @@ def _ends(
     calibration: TrainingCalibration,
 ) -> dict[str, Vector]:
     """What comes besides the passes over the layers, each by the kind in use that takes longest."""
-    found = []
+    by_kind = []
     for job, stages, part in zip(jobs, held, one, strict=True):
         apart = replace(job, node_gpus=np.where(crosses, 1.0, job.node_gpus))
         ends = step_ends(job, calibration.constants, stages, part)
-        found.append({**ends, "pipeline_s": sends_s(apart, calibration.constants, stages.micro_batches)})
-    return {name: _stack([ends[name] for ends in found], used, 0.0).max(axis=0) for name in found[0]}
+        by_kind.append({**ends, "pipeline_s": sends_s(apart, calibration.constants, stages.micro_batches)})
+    return {name: _stack([ends[name] for ends in by_kind], used, 0.0).max(axis=0) for name in by_kind[0]}
 
 
 def _stack(values: Sequence[Any], used: NDArray[np.bool_], unused: float) -> Vector:

@@ -172,7 +172,7 @@ class Plan:
         if self.pp == 1:
             return 0.0
         first = model.kinds[0]
-        near = self.tp * self.pp <= first.per_node and not placed.crosses
+        near = self.tp * self.pp <= first.per_node and not placed.has_mixed_neighbours
         return 4.0 * self.mbs * model.seq_len * model.hidden * 2 / (first.inside if near else first.outside)
 
 

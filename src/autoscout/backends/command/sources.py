@@ -159,7 +159,7 @@ class Source(Block):
 
     def read_all(self, run: Run) -> dict[str, float]:
         """For the metric named `*`: every finite number at the top of the last JSON document."""
-        document = self._documents(run)[-1:]
+        document = list(documents(text_of(run, self.file, self.stream)))[-1:]
         found = _follow(document[0], self.json_path or "") if document else None
         if not isinstance(found, Mapping):
             raise UnreadableError(f"{self._sought()} was not found, or is no object")
@@ -171,24 +171,14 @@ class Source(Block):
             yield run.wall_s
         elif self.regex is not None:
             group = next((group for group in (name, "value") if group in self.regex.groupindex), 1 if self.regex.groups else 0)
-            for match in self.regex.finditer(self._text(run)):
+            for match in self.regex.finditer(text_of(run, self.file, self.stream)):
                 if match[group] is not None:
                     yield _number(match[group], name)
         else:
-            for document in self._documents(run):
+            for document in documents(text_of(run, self.file, self.stream)):
                 found = _follow(document, self.json_path or "")
                 if found is not _MISSING:
                     yield _number(found, name)
-
-    def _text(self, run: Run) -> str:
-        if not self.file:
-            return run.stream(self.stream)
-        if self.file not in run.outputs:
-            raise UnreadableError(f"{self.file} was not written to the trial folder; the command must write {{folder}}/{self.file}")
-        return run.outputs[self.file]
-
-    def _documents(self, run: Run) -> list[Any]:
-        return list(documents(self._text(run)))
 
     def _sought(self) -> str:
         place = self.file or ("the output" if self.stream == "both" else self.stream)
@@ -224,18 +214,32 @@ class Check(Block):
 
     def broken(self, run: Run, metrics: Mapping[str, float]) -> str:
         """Why it does not hold; empty when it does."""
-        source = Source.model_construct(json_path=self.json_path, regex=self.regex, file=self.file)
         if self.expression:
             return _broken_expression(self.expression, metrics)
         try:
-            if self.regex is not None:
-                found = self.regex.search(source._text(run)) is not None
-                return "" if found != self.absent else f"`{self.regex.pattern}` {'occurs' if found else 'does not occur'} in the output"
-            values = [_follow(document, self.json_path or "") for document in source._documents(run)]
+            text = text_of(run, self.file)
         except UnreadableError as error:
             return str(error)
+        if self.regex is not None:
+            occurs = self.regex.search(text) is not None
+            return "" if occurs != self.absent else f"`{self.regex.pattern}` {'occurs' if occurs else 'does not occur'} in the output"
+        values = [_follow(document, self.json_path or "") for document in documents(text)]
         last = next((value for value in reversed(values) if value is not _MISSING), None)
-        return "" if last == self.equals and isinstance(last, bool) == isinstance(self.equals, bool) else f"`{self.json_path}` is {last!r}"
+        holds = last == self.equals and isinstance(last, bool) == isinstance(self.equals, bool)  # 1 is not true
+        return "" if holds else f"`{self.json_path}` is {last!r}"
+
+
+def text_of(run: Run, file: str, stream: str = "both") -> str:
+    """What a run wrote to a file of its folder, or said on its streams where none is named.
+
+    Raises:
+        UnreadableError: there is no such file.
+    """
+    if not file:
+        return run.stream(stream)
+    if file not in run.outputs:
+        raise UnreadableError(f"{file} was not written to the trial folder; the command must write {{folder}}/{file}")
+    return run.outputs[file]
 
 
 def calculate(expression: str, values: Mapping[str, Value]) -> Any:

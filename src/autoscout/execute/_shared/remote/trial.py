@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 from autoscout.core.errors import LaunchError
-from autoscout.core.launch import Completed
+from autoscout.core.launch import Completed, Launch
 from autoscout.core.log import NOTICES, logger
 from autoscout.core.trial import MACHINE_PROBE
 from autoscout.execute._shared.allocation import Share
@@ -18,11 +18,12 @@ from autoscout.execute._shared.queue import Requeue
 from autoscout.execute._shared.remote.agent import Hello
 from autoscout.execute._shared.remote.channel import Channel, Lost
 from autoscout.execute._shared.remote.order import LaunchOrder
-from autoscout.execute._shared.remote.rendezvous import rank_environment, with_hostfile
 
 Answer = TypeVar("Answer")
 
 notices = logger(NOTICES)
+HOSTFILE = "hostfile"
+"""File of a launch on several machines: one `HOST slots=N` a line, as MPI and DeepSpeed read it."""
 
 
 class TrialMachines(Protocol):
@@ -200,6 +201,24 @@ def _with_machine(part: Share, hello: Hello, completed: Completed) -> Completed:
     """With the machine among the circumstances: its name, and how fast it was just before."""
     conditions = {**completed.conditions, MACHINE_PROBE: round(hello.probe_s, 5)}
     return replace(completed, machine=completed.machine or part.machine, conditions=conditions)
+
+
+def rank_environment(rank: int, addresses: Sequence[str], port: int, per_node: int) -> dict[str, str]:
+    """What the command on machine number `rank` is told: in words of its own, and in those that `torchrun` reads by itself."""
+    variables = {
+        "NNODES": len(addresses),
+        "NODE_RANK": rank,
+        "MASTER_ADDR": addresses[0],
+        "MASTER_PORT": port,
+        "NPROC_PER_NODE": per_node,
+    }
+    return {name: str(value) for key, value in variables.items() for name in (key, f"PET_{key}")}
+
+
+def with_hostfile(launch: Launch, addresses: Sequence[str], per_node: int) -> Launch:
+    """The launch with a hostfile among its files, unless it brings one."""
+    files: Mapping[str, str] = {HOSTFILE: "".join(f"{address} slots={per_node}\n" for address in addresses)}
+    return replace(launch, files={**files, **launch.files})
 
 
 __all__ = ["Attempts", "RemoteTrial", "TrialMachines"]

@@ -111,7 +111,7 @@ def local_scale(folder: Path, simulator: str, gpu: str, system: str) -> LocalSca
     count = sum(fit.trials for fit in fits)
     sentence = f"{len(fits)} of your studies ({count} configurations on {gpu} with {system}): times x {factor:.3g}"
     if len(fits) > 1:  # each predicted with the others
-        after = float(np.median([abs(log - _middle(np.delete(logs, place))) for place, log in enumerate(logs.tolist())]))
+        after = float(np.median([abs(log - _middle(np.delete(logs, index))) for index, log in enumerate(logs.tolist())]))
         sentence += f"; median error of a study {np.expm1(before):.0%} without, {np.expm1(after):.0%} with the other ones' factor"
     else:
         within = np.expm1(fits[0].log_spread)

@@ -54,8 +54,8 @@ class _Import:
         conditions = self._conditions_texts()
         knobs = []
         for number, item in enumerate(self.data["hyperparameters"]):
-            place = f"hyperparameters[{number}]"
-            knob = self._guarded(place, lambda item: self._knob(item, conditions), item)
+            field = f"hyperparameters[{number}]"
+            knob = self._guarded(field, lambda item: self._knob(item, conditions), item)
             if knob is not None:
                 knobs.append(knob)
         if self.own is not None:
@@ -93,19 +93,19 @@ class _Import:
             return []
         return found
 
-    def _guarded(self, place: str, read: Callable[[Any], Read], item: Any) -> Read | None:
+    def _guarded(self, field: str, read: Callable[[Any], Read], item: Any) -> Read | None:
         """What `read` makes of a part of the file; None, and a fault, where the part is not what ConfigSpace writes."""
         try:
             return read(item)
         except KeyError as error:
-            self.faults.append(Fault(where=self.where, field=place, rule=f"lacks the key {error}"))
+            self.faults.append(Fault(where=self.where, field=field, rule=f"lacks the key {error}"))
         except (SpaceError, ConfigError) as error:
-            self.faults += [Fault(where=self.where, field=place, rule=fault.rule, value=fault.value) for fault in error.faults]
+            self.faults += [Fault(where=self.where, field=field, rule=fault.rule, value=fault.value) for fault in error.faults]
         except RecursionError:
-            self.faults.append(Fault(where=self.where, field=place, rule="nested too deep"))
+            self.faults.append(Fault(where=self.where, field=field, rule="nested too deep"))
         except (TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
             rule = f"is not what ConfigSpace writes there: {error}"
-            self.faults.append(Fault(where=self.where, field=place, value=repr(item), rule=rule, fix="Write it with ConfigSpace again"))
+            self.faults.append(Fault(where=self.where, field=field, value=repr(item), rule=rule, fix="Write it with ConfigSpace again"))
         return None
 
     def _conditions_texts(self) -> dict[str, str]:

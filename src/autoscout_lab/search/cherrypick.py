@@ -79,22 +79,22 @@ class CherrypickSearcher:
         taken = self._told.taken(pending)
         waiting = [proposal.config for proposal in pending]
         found: list[Proposal] = []
-        for place in range(len(pending), len(pending) + n):
-            config, expected = self._next(place, given, taken, waiting)
+        for index in range(len(pending), len(pending) + n):
+            config, expected = self._next(index, given, taken, waiting)
             if config is None:
                 break
             taken.add(config)
             waiting.append(config)
-            notes = {"round": self._told.count, "place": place, **({} if expected is None else {"expected": round(expected, 6)})}
+            notes = {"round": self._told.count, "place": index, **({} if expected is None else {"expected": round(expected, 6)})}
             found.append(Proposal(config=config, origin=Origin(by="cherrypick", notes=notes)))
         return found
 
     def tell(self, trials: Sequence[Trial]) -> None:
         self._told.add(trials)
 
-    def _next(self, place: int, given: Config, taken: set[Config], waiting: Sequence[Config]) -> tuple[Config | None, float | None]:
+    def _next(self, index: int, given: Config, taken: set[Config], waiting: Sequence[Config]) -> tuple[Config | None, float | None]:
         answers = self._told.answers()
-        rng = stream(self._seed, "cherrypick", self._told.count, place)
+        rng = stream(self._seed, "cherrypick", self._told.count, index)
         if len(answers) + len(waiting) < self._options.start or not any(math.isfinite(answer.loss) for answer in answers):
             default = self._space.project(self._space.default(), given)
             if not answers and not waiting and default not in taken:

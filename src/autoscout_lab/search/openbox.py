@@ -102,9 +102,9 @@ class OpenboxSearcher:
 
             self._known = declared.Space()
             for key, knob in self._flat.knobs.items():
-                places = range(len(knob.values))
+                indices = range(len(knob.values))
                 self._known.add_variable(
-                    declared.Int(key, 0, places[-1]) if knob.ordered else declared.Categorical(key, list(map(str, places)))
+                    declared.Int(key, 0, indices[-1]) if knob.ordered else declared.Categorical(key, list(map(str, indices)))
                 )
         return self._known
 
@@ -113,8 +113,8 @@ class OpenboxSearcher:
         if config not in self._translations:
             from openbox import space as declared
 
-            places = self._flat.positions(config)
-            values = {key: place if self._flat.knobs[key].ordered else str(place) for key, place in places.items()}
+            indices = self._flat.positions(config)
+            values = {key: index if self._flat.knobs[key].ordered else str(index) for key, index in indices.items()}
             self._translations[config] = declared.Configuration(self._declared(), values=values)
         return self._translations[config]
 

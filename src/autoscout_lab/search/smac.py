@@ -75,11 +75,11 @@ class SmacSearcher:
             return []
         suggestions: Iterator[Mapping[str, Value]] | None = None
 
-        def draw(place: int, attempt: int) -> Mapping[str, Value] | None:
+        def draw(index: int, attempt: int) -> Mapping[str, Value] | None:
             nonlocal suggestions
-            rng = stream(self._seed, "smac", self._told.count, place, attempt)
+            rng = stream(self._seed, "smac", self._told.count, index, attempt)
             known = len(self._told.answers())
-            early = known < _LEAST or known + place < self._options.startup
+            early = known < _LEAST or known + index < self._options.startup
             if early or (attempt == 0 and rng.random() < self._options.random):
                 return self._space.sample(rng, given)
             if suggestions is None:

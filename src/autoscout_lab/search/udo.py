@@ -82,8 +82,8 @@ class UdoSearcher:
         upper = self._upper(rewards, pending)
         found: list[tuple[Config, str]] = []
         current = self._current(given)
-        for place in range(len(pending), len(pending) + n):
-            rng = stream(self._seed, "udo", self._told.count, place)
+        for index in range(len(pending), len(pending) + n):
+            rng = stream(self._seed, "udo", self._told.count, index)
             config, why = self._next(rng, rewards, upper, current, given, taken)
             if config is None:
                 break
@@ -93,15 +93,15 @@ class UdoSearcher:
             _visit(upper, [config.get(name) for name in self._heavy if name in config], 0.0)
             current = None if self._options.delay > 1 else self._setting(config)
         return [
-            Proposal(config=config, origin=self._origin(why, len(pending) + place))
-            for place, (config, why) in enumerate(self._in_order(found))
+            Proposal(config=config, origin=self._origin(why, len(pending) + index))
+            for index, (config, why) in enumerate(self._in_order(found))
         ]
 
     def tell(self, trials: Sequence[Trial]) -> None:
         self._told.add(trials)
 
-    def _origin(self, why: str, place: int) -> Origin:
-        return Origin(by="udo", notes={"round": self._told.count, "place": place, "level": why})
+    def _origin(self, why: str, index: int) -> Origin:
+        return Origin(by="udo", notes={"round": self._told.count, "place": index, "level": why})
 
     def _setting(self, config: Config) -> Config:
         return config.only(self._heavy)

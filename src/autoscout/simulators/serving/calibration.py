@@ -139,7 +139,7 @@ def _fitted(
     """The constants named in `priors` that make the capped log errors small, beginning at `start`."""
     names = list(priors)
     begin = np.array([getattr(start, name) for name in names])
-    _, width, low, high = (np.array([priors[name][place] for name in names]) for place in range(4))
+    _, width, low, high = (np.array([priors[name][index] for name in names]) for index in range(4))
     begin = np.clip(begin, low, high)
 
     def residual(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -120,9 +120,9 @@ def exchange_s(job: ServingJob, scale: float) -> Array:
     return np.maximum(inside_s, across_s)  # both kinds of links carry at once
 
 
-def _met(places: Array, choices: Array) -> Array:
-    """Chance that one of `places` is among `choices` even draws."""
-    return 1.0 - (1.0 - 1.0 / places) ** np.maximum(1.0, choices)
+def _met(options: Array, choices: Array) -> Array:
+    """Chance that one of `options` is among `choices` even draws."""
+    return 1.0 - (1.0 - 1.0 / options) ** np.maximum(1.0, choices)
 
 
 def _linear_flops(job: ServingJob, reduced_share: float) -> Array:

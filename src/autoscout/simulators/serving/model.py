@@ -334,8 +334,8 @@ def _gaps(served: Served) -> dict[str, float]:
     gaps, counts = served.gaps_s[order], np.cumsum(served.gap_tokens[order])
     percentiles = {}
     for word, percent in PERCENTILES.items():
-        place = len(gaps) - 1 if percent is None else min(len(gaps) - 1, int(np.searchsorted(counts, counts[-1] * percent / 100.0)))
-        value = np.average(served.gaps_s, weights=served.gap_tokens) if percent is None else gaps[place]
+        index = len(gaps) - 1 if percent is None else min(len(gaps) - 1, int(np.searchsorted(counts, counts[-1] * percent / 100.0)))
+        value = np.average(served.gaps_s, weights=served.gap_tokens) if percent is None else gaps[index]
         percentiles[f"{word}_itl_ms"] = 1e3 * float(value)
     return percentiles
 

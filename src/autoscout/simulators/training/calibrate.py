@@ -145,9 +145,9 @@ def _stated_spread(
     Without factors of layer shapes: most shapes that are asked for were not measured.
     """
     parts = []
-    for place, table in enumerate(tables):
+    for index, table in enumerate(tables):
         others = [other for other in tables if other is not table]
-        guess = plain[place]
+        guess = plain[index]
         if others:
             guess = np.broadcast_to(step_time(table.job, fit_constants(others, names, start)).total_s, table.step_s.shape)
         errors = np.log(guess / table.step_s)
@@ -180,7 +180,7 @@ def _masks(tables: Sequence[TrainingTable], count: int) -> list[list[NDArray[np.
         return [folds(table.groups, count) for table in tables]
     ends = np.cumsum([len(table.groups) for table in tables])[:-1]
     together = [np.split(mask, ends) for mask in folds([group for table in tables for group in table.groups], count)]
-    return [[parts[place] for parts in together] for place in range(len(tables))]
+    return [[parts[index] for parts in together] for index in range(len(tables))]
 
 
 def calibrate_tables(

@@ -34,14 +34,14 @@ class LayerShapes:
     whatever its depth, pipeline, replicas or batch.
     """
 
-    points: tuple[tuple[float, ...], ...] = ()  # as `place` gives them
+    points: tuple[tuple[float, ...], ...] = ()  # as `shape_point` gives them
     logs: tuple[float, ...] = ()  # logarithm of measured over predicted
 
     def factor(self, job: TrainingJob) -> Array | None:
         """What the layer's predicted time is multiplied by: 1 away from all shapes; None where none is known."""
         if not self.points:
             return None
-        asked = np.stack(np.broadcast_arrays(*place(job)), axis=-1)
+        asked = np.stack(np.broadcast_arrays(*shape_point(job)), axis=-1)
         shape, flat = asked.shape[:-1], asked.reshape(-1, asked.shape[-1])
         away = (flat**2).sum(1)[:, None] + self._squares[None, :] - 2.0 * flat @ self._points.T
         weight = np.exp(-np.maximum(away, 0.0) / (2.0 * SHAPE_WIDTH**2))
@@ -62,10 +62,10 @@ class LayerShapes:
 
 
 PLACE = ("layer_params", "tokens", "sequence", "tp", "flops", "gemm_flops", "experts", "recompute")
-"""Names of what `place` gives."""
+"""Names of what `shape_point` gives."""
 
 
-def place(job: TrainingJob) -> tuple[Array, ...]:
+def shape_point(job: TrainingJob) -> tuple[Array, ...]:
     """What one layer's time on one rank depends on, in powers of two."""
     per_layer = job.attention_params + job.ffn_matrices * job.hidden * job.ffn
     lay = job.layout
@@ -84,14 +84,14 @@ def place(job: TrainingJob) -> tuple[Array, ...]:
 
 def learn_shapes(parts: Sequence[tuple[TrainingJob, Vector]], constants: TrainingConstants) -> LayerShapes:
     """From jobs with measured step times: what the rest of the step does not explain is attributed to the layer."""
-    places, logs = [], []
+    shape_points, logs = [], []
     for job, step_s in parts:
         plain_s = step_time(job, constants).total_s
         layers_s = np.maximum((step_time(job, constants, 1.02).total_s - plain_s) / 0.02, 1e-12)
         factors = np.maximum(1.0 + (step_s - plain_s) / layers_s, 0.05)
-        places.append(np.stack(np.broadcast_arrays(*place(job), step_s)[:-1], axis=-1))
+        shape_points.append(np.stack(np.broadcast_arrays(*shape_point(job), step_s)[:-1], axis=-1))
         logs.append(np.broadcast_to(np.log(factors), step_s.shape))
-    rows, values = np.round(np.concatenate(places), 2), np.concatenate(logs)
+    rows, values = np.round(np.concatenate(shape_points), 2), np.concatenate(logs)
     shapes, which = np.unique(rows, axis=0, return_inverse=True)
     points, means = [], []
     for number, shape in enumerate(shapes):

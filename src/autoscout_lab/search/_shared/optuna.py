@@ -99,8 +99,8 @@ class OptunaAdapter:
             self._suggested(trial, name)
         return trial
 
-    def _suggestion(self, given: Config, place: int, attempt: int) -> Mapping[str, Value]:
-        self._study.sampler = self._sampler(number(self._seed, self._name, self._told.count, place, attempt) % 2**32)
+    def _suggestion(self, given: Config, index: int, attempt: int) -> Mapping[str, Value]:
+        self._study.sampler = self._sampler(number(self._seed, self._name, self._told.count, index, attempt) % 2**32)
         trial = self._study.ask()
         partial = given
         for name, knob in self._space.knobs.items():

@@ -81,13 +81,13 @@ class MetisSearcher:
         taken = self._told.taken(pending)
         found: list[Proposal] = []
         if not self._parts:
-            for place in range(len(pending), len(pending) + n):
-                rng = stream(self._seed, "metis", self._told.count, place)
+            for index in range(len(pending), len(pending) + n):
+                rng = stream(self._seed, "metis", self._told.count, index)
                 config = fresh(self._space, rng, given, taken)
                 if config is None:
                     break
                 taken.add(config)
-                found.append(Proposal(config=config, origin=Origin(by="metis", notes={"round": self._told.count, "place": place})))
+                found.append(Proposal(config=config, origin=Origin(by="metis", notes={"round": self._told.count, "place": index})))
             return found
         for estimate_s, memory_gb, config in islice(self._open(given, taken), n):
             notes: dict[str, float] = {"round": self._told.count, "place": len(pending) + len(found)}

@@ -19,7 +19,7 @@ from autoscout.space import Space
 from autoscout.training.hardware import local_processes
 from autoscout.training.outcome import outcome
 from autoscout.training.protocol import FAILED, HOSTFILE, INPUT, PROGRAM, RESULT, STAGE
-from autoscout.training.workload import Training
+from autoscout.training.workload import TrainingWorkload
 
 
 def training_launch(
@@ -27,7 +27,7 @@ def training_launch(
     argv: Sequence[str],
     ranks: int,
     config: Mapping[str, Any],
-    workload: Training,
+    workload: TrainingWorkload,
     hardware: Mapping[str, Any],
     reference: Mapping[str, Any],
     name: str,
@@ -54,7 +54,7 @@ def training_launch(
         layers: To extrapolate to.
     """
     plan = workload.plan
-    given = {
+    trial = {
         "argv": list(argv),
         "ranks": ranks,
         "env": dict(env or {}),
@@ -71,7 +71,7 @@ def training_launch(
     on_gpu = hardware["device"] == "cuda"
     return Launch(
         argv=(sys.executable, "-m", PROGRAM, INPUT),
-        files={INPUT: json.dumps(given, indent=1, sort_keys=True) + "\n", **_hostfile(hardware), **(files or {})},
+        files={INPUT: json.dumps(trial, indent=1, sort_keys=True) + "\n", **_hostfile(hardware), **(files or {})},
         resources=Resources(cpus=int(hardware["cores"]), gpus=local_processes(hardware) if on_gpu else 0),
         limit_s=workload.limit_s,
         outputs=(RESULT, STAGE),
@@ -109,10 +109,10 @@ class TrainingBackend(ABC):
         return outcome(completed, task.objective.metric)
 
 
-def near(space: Space, values: Mapping[str, Any]) -> Config | None:
+def nearest_config(space: Space, values: Mapping[str, Any]) -> Config | None:
     """The default with some knobs changed, as far as the space allows; None where it has no such values."""
-    known = Config({name: value for name, value in values.items() if name in space.knobs and value in space.knobs[name]})
-    return space.project({**space.default(), **known}, known) if known and space.feasible(known) else None
+    knobs = Config({name: value for name, value in values.items() if name in space.knobs and value in space.knobs[name]})
+    return space.project({**space.default(), **knobs}, knobs) if knobs and space.feasible(knobs) else None
 
 
 class SharedProcess(TrainingBackend):
@@ -137,12 +137,12 @@ class SharedProcess(TrainingBackend):
 
     def render_together(self, configs: Sequence[Config], task: Task, seed: int) -> Launch:
         launches = [self.render(config, task, seed) for config in configs]
-        given = [json.loads(launch.files[INPUT]) for launch in launches]
-        turns = [{name: one[name] for name in ("config", "reference")} for one in given]
+        trials = [json.loads(launch.files[INPUT]) for launch in launches]
+        turns = [{name: one[name] for name in ("config", "reference")} for one in trials]
         first = launches[0]
         return replace(
             first,
-            files={**first.files, INPUT: json.dumps({**given[0], "turns": turns}, indent=1, sort_keys=True) + "\n"},
+            files={**first.files, INPUT: json.dumps({**trials[0], "turns": turns}, indent=1, sort_keys=True) + "\n"},
             limit_s=sum(launch.limit_s or 0.0 for launch in launches) or None,
         )
 
@@ -176,7 +176,7 @@ class SharedProcess(TrainingBackend):
 def _turns(text: str) -> list[Mapping[str, Any]]:
     """What the trial program has written of each configuration; nothing of what cannot be read."""
     try:
-        found = json.loads(text or "{}").get("turns", [])
-        return [turn for turn in found if is_number(turn["took_s"])]
+        turns = json.loads(text or "{}").get("turns", [])
+        return [turn for turn in turns if is_number(turn["took_s"])]
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
         return []

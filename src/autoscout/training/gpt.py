@@ -22,7 +22,7 @@ BACKENDS = {
 }
 
 
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     """A layer: attention and a feed-forward part, each after a norm.
 
     The fused projection of queries, keys and values is laid out head by head, so that a shard of its rows holds whole heads.
@@ -60,9 +60,9 @@ class GPT(nn.Module):
         super().__init__()
         width, words = shape["width"], shape["vocabulary"]
         self.tokens: nn.Module | None = nn.Embedding(words, width)
-        self.places: nn.Module | None = nn.Embedding(shape["sequence"], width)
+        self.positions: nn.Module | None = nn.Embedding(shape["sequence"], width)
         attention = str(knobs.get("attention", "auto"))
-        self.blocks = nn.ModuleDict({str(number): Block(width, shape["heads"], attention) for number in range(shape["layers"])})
+        self.blocks = nn.ModuleDict({str(number): TransformerBlock(width, shape["heads"], attention) for number in range(shape["layers"])})
         self.norm: nn.Module | None = nn.LayerNorm(width)
         self.head: nn.Module | None = nn.Linear(width, words, bias=False)
         self.recompute = str(knobs.get("recompute", "none"))
@@ -71,16 +71,16 @@ class GPT(nn.Module):
 
     def keep(self, layers: Iterable[int], *, first: bool, last: bool) -> None:
         """Drop everything but these layers; the embeddings belong to the first stage, norm and head to the last."""
-        kept = {str(number) for number in layers}
-        self.blocks = nn.ModuleDict({name: block for name, block in self.blocks.items() if name in kept})
+        names = {str(number) for number in layers}
+        self.blocks = nn.ModuleDict({name: block for name, block in self.blocks.items() if name in names})
         if not first:
-            self.tokens = self.places = None
+            self.tokens = self.positions = None
         if not last:
             self.norm = self.head = None
 
     def forward(self, x: torch.Tensor, targets: torch.Tensor | None = None) -> torch.Tensor:
-        if self.tokens is not None and self.places is not None:
-            x = self.tokens(x) + self.places(torch.arange(x.shape[1], device=x.device))
+        if self.tokens is not None and self.positions is not None:
+            x = self.tokens(x) + self.positions(torch.arange(x.shape[1], device=x.device))
         for name, block in self.blocks.items():
             again = self.recompute == "full" or (self.recompute == "half" and int(name) % 2 == 0)
             x = checkpoint(block, x, use_reentrant=False) if again and torch.is_grad_enabled() else block(x)
@@ -134,7 +134,7 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @dataclass(frozen=True)
-class Layout:
+class ProcessGrid:
     """Where this process is: sizes and positions along pipeline, data and tensor parallelism."""
 
     mesh: DeviceMesh | None
@@ -143,7 +143,7 @@ class Layout:
     tp: int
 
     @classmethod
-    def make(cls, knobs: Mapping[str, Any], device: str) -> Layout:
+    def make(cls, knobs: Mapping[str, Any], device: str) -> ProcessGrid:
         pp, dp, tp = (int(knobs.get(name, 1)) for name in ("pp", "dp", "tp"))
         if pp * dp * tp == 1:
             return cls(None, 1, 1, 1)
@@ -157,7 +157,7 @@ Step = Callable[[torch.Tensor, torch.Tensor], float | None]
 """Forward and backward of this process's part of a global batch; gives its mean loss, or None where the process does not know it."""
 
 
-def build(model: GPT, knobs: Mapping[str, Any], layout: Layout, device: str) -> tuple[list[nn.Parameter], Step]:
+def build(model: GPT, knobs: Mapping[str, Any], layout: ProcessGrid, device: str) -> tuple[list[nn.Parameter], Step]:
     """Spread the model; gives the parameters of this process, and what one step does."""
     if layout.pp > 1:
         return _pipeline(model, knobs, layout, device)
@@ -197,7 +197,7 @@ def compiled(model: GPT, knobs: Mapping[str, Any]) -> None:
         part.compile(mode=mode)
 
 
-def _tensor_parallel(model: GPT, layout: Layout) -> GPT:
+def _tensor_parallel(model: GPT, layout: ProcessGrid) -> GPT:
     if layout.tp > 1 and layout.mesh is not None:
         from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
@@ -207,7 +207,7 @@ def _tensor_parallel(model: GPT, layout: Layout) -> GPT:
     return model
 
 
-def _wrap(model: GPT, knobs: Mapping[str, Any], layout: Layout) -> nn.Module:
+def _wrap(model: GPT, knobs: Mapping[str, Any], layout: ProcessGrid) -> nn.Module:
     """Compile, then replicate or shard over the data-parallel processes."""
     compiled(model, knobs)
     if layout.dp == 1 or layout.mesh is None:
@@ -247,7 +247,7 @@ def _synchronised(model: nn.Module, now: bool) -> Iterator[None]:
     yield
 
 
-def _pipeline(model: GPT, knobs: Mapping[str, Any], layout: Layout, device: str) -> tuple[list[nn.Parameter], Step]:
+def _pipeline(model: GPT, knobs: Mapping[str, Any], layout: ProcessGrid, device: str) -> tuple[list[nn.Parameter], Step]:
     from torch.distributed import pipelining
 
     assert layout.mesh is not None

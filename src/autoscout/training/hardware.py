@@ -97,7 +97,7 @@ def _gpu(given: Mapping[str, Any]) -> dict[str, Any]:
     return {"memory_gb": memory, **({"gpu": kinds.pop()} if len(kinds) == 1 else {})}
 
 
-def outside(hardware: Mapping[str, Any]) -> Iterable[Knob]:
+def outside_knobs(hardware: Mapping[str, Any]) -> Iterable[Knob]:
     """The knobs for a machine."""
     if hardware["device"] == "cuda":
         help = "segments of GPU memory that grow, against fragmentation (PYTORCH_CUDA_ALLOC_CONF)"
@@ -108,9 +108,9 @@ def outside(hardware: Mapping[str, Any]) -> Iterable[Knob]:
         yield Grid("threads", values=counts, default=usual, log=True, help="threads of every process (OMP_NUM_THREADS)")
 
 
-def environment(config: Mapping[str, Any]) -> dict[str, str]:
+def outside_environment(config: Mapping[str, Any]) -> dict[str, str]:
     """The variables by which those knobs are set."""
-    found = {"OMP_NUM_THREADS": str(config["threads"])} if "threads" in config else {}
+    variables = {"OMP_NUM_THREADS": str(config["threads"])} if "threads" in config else {}
     if config.get("expandable_segments"):
-        found["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
-    return found
+        variables["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
+    return variables

@@ -53,34 +53,34 @@ class Turns:
             return
         for number, knobs in enumerate(self._listed):
             self._number = number
-            if number and not self._ready():
+            if number and not self._is_ready():
                 return
             hook.report({"turn": number})
             yield dict(knobs)
 
-    def over(self, here: str) -> bool:
+    def is_over(self, here: str) -> bool:
         """Whether the trial has seen enough of this turn: the same answer in every process, since all must stop after the same step."""
         if not self._listed:
             return False
         import torch
         from torch import distributed
 
-        called = torch.tensor([int(self._called(self._number + 1))], device=here)
+        called = torch.tensor([int(self._is_called(self._number + 1))], device=here)
         if distributed.is_initialized():
             distributed.broadcast(called, 0)
         return bool(called.item())
 
-    def _ready(self) -> bool:
+    def _is_ready(self) -> bool:
         """Wait for the call, then give back what the last configuration held."""
-        while not self._called(self._number):
+        while not self._is_called(self._number):
             RealClock().sleep(POLL_S)
-        return forgotten()
+        return reset_memory()
 
-    def _called(self, number: int) -> bool:
+    def _is_called(self, number: int) -> bool:
         return Path(os.environ[hook.STEPS], f"{CALL}{number}").exists()
 
 
-def forgotten() -> bool:
+def reset_memory() -> bool:
     """Free memory, and begin to count its peak anew; False where the system cannot."""
     import torch
 

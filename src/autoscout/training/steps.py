@@ -19,7 +19,7 @@ Z = 1.96  # half-width of a 95 % interval of a mean, in standard errors
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class StepPlan:
     """How long to measure.
 
     Attributes:
@@ -66,7 +66,7 @@ def half_width(durations: Sequence[float]) -> float:
     return Z * statistics.stdev(durations) / len(durations) ** 0.5 / mean if mean > 0 else float("inf")
 
 
-def enough(durations: Sequence[float], plan: Plan) -> bool:
+def has_enough_steps(durations: Sequence[float], plan: StepPlan) -> bool:
     """Whether the steps so far say what a step takes."""
     if len(durations) >= plan.steps:
         return True
@@ -76,7 +76,7 @@ def enough(durations: Sequence[float], plan: Plan) -> bool:
     return sum(durations[plan.warm_up :]) >= plan.enough_s or half_width(rest) <= plan.settled
 
 
-GROWING = ("step_ms", "peak_mem_gib")
+PER_LAYER_METRICS = ("step_ms", "peak_mem_gib")
 
 
 def extrapolated(results: Sequence[Mapping[str, Any]], depths: Sequence[int], layers: int) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def extrapolated(results: Sequence[Mapping[str, Any]], depths: Sequence[int], la
     """
     shallow, deep = results
     metrics: dict[str, float] = {}
-    for name in GROWING:
+    for name in PER_LAYER_METRICS:
         low, high = shallow["metrics"][name], deep["metrics"][name]
         growth = max(0.0, (high - low) / (depths[1] - depths[0]))  # noise must not make layers take less than nothing
         metrics[name] = high + (layers - depths[1]) * growth
@@ -106,20 +106,20 @@ def extrapolated(results: Sequence[Mapping[str, Any]], depths: Sequence[int], la
     return {**deep, "metrics": metrics, "samples": {}, "losses": [], "spent": spent}
 
 
-RISE = 1.5  # a loss this many times the first one has diverged, whatever the default did
-FIRST = 3  # steps whose losses say what the run began with
+DIVERGENCE_FACTOR = 1.5  # a loss this many times the first one has diverged, whatever the default did
+FIRST_STEPS = 3  # steps whose losses say what the run began with
 SAME_WORK = 0.05  # relative distance between the tokens of two runs that count as the same work
 
 
 @dataclass
-class Reference:
+class ReferenceRun:
     """What the default did: its losses and the tokens it trained on, by step."""
 
     losses: list[float] = field(default_factory=list)
     tokens: list[float] = field(default_factory=list)
 
 
-def other_work(tokens: Sequence[float], reference: Sequence[float]) -> str:
+def work_fault(tokens: Sequence[float], reference: Sequence[float]) -> str:
     """Why a run does not do the default's work; empty when it does, or nobody counts tokens.
 
     Args:
@@ -134,7 +134,7 @@ def other_work(tokens: Sequence[float], reference: Sequence[float]) -> str:
     return f"trains on {per_step:.0f} tokens a step where the default trains on {usual:.0f}: the global batch must stay the same"
 
 
-def wrong(losses: Sequence[float | None], reference: Sequence[float], most: float) -> str:
+def loss_fault(losses: Sequence[float | None], reference: Sequence[float], most: float) -> str:
     """Why these losses cannot be those of a run that trains as the default does; empty when they can.
 
     Args:
@@ -145,14 +145,14 @@ def wrong(losses: Sequence[float | None], reference: Sequence[float], most: floa
     broken = next((number for number, loss in enumerate(losses, start=1) if loss is None), None)
     if broken is not None:
         return f"the loss of step {broken} is not a finite number"
-    known = [loss for loss in losses if loss is not None]
-    if len(known) > FIRST and known[-1] > RISE * max(known[:FIRST]) > 0:
-        return f"the loss rises from {known[0]:.4g} to {known[-1]:.4g} in {len(known)} steps"
-    shared = min(len(known), len(reference))
+    finite = [loss for loss in losses if loss is not None]
+    if len(finite) > FIRST_STEPS and finite[-1] > DIVERGENCE_FACTOR * max(finite[:FIRST_STEPS]) > 0:
+        return f"the loss rises from {finite[0]:.4g} to {finite[-1]:.4g} in {len(finite)} steps"
+    shared = min(len(finite), len(reference))
     if not shared:
         return ""
     later = range(shared // 2, shared)
-    ours, theirs = (statistics.fmean(values[number] for number in later) for values in (known, reference))
+    ours, theirs = (statistics.fmean(values[number] for number in later) for values in (finite, reference))
     gap = (ours - theirs) / abs(theirs) if theirs else 0.0
     if gap > most:
         return f"after {shared} steps the loss is {ours:.4g} where the default's is {theirs:.4g}, {gap:.1%} above it (at most {most:.1%})"
@@ -164,16 +164,16 @@ def cache_folder() -> Path:
     return cache.cache_folder("training")
 
 
-def recall(key: str) -> Reference:
+def recall_reference(key: str) -> ReferenceRun:
     """What the default of one task did; empty when nobody has trained it here."""
     try:
-        found = json.loads((cache_folder() / f"losses-{key}.json").read_text())
-        return Reference(*([float(value) for value in found[name]] for name in ("losses", "tokens")))
+        data = json.loads((cache_folder() / f"losses-{key}.json").read_text())
+        return ReferenceRun(*([float(value) for value in data[name]] for name in ("losses", "tokens")))
     except (OSError, ValueError, TypeError, KeyError):
-        return Reference()
+        return ReferenceRun()
 
 
-def remember(key: str, reference: Reference) -> None:
+def remember_reference(key: str, reference: ReferenceRun) -> None:
     """Keep what the default did, the last time counts: a script may have changed. A cache that cannot be written is no failure."""
     path = cache_folder() / f"losses-{key}.json"
     try:

@@ -15,7 +15,7 @@ from autoscout.backends.command.files import mentioned, write_file
 from autoscout.backends.command.outcome import outcome
 from autoscout.backends.command.sources import calculate
 from autoscout.backends.command.template import RUNTIME, Piece, Scope, plain, quoted
-from autoscout.backends.command.workload import IN_FOLDER, Command, Workload, fault, read_workload, try_workload
+from autoscout.backends.command.workload import IN_FOLDER, Command, CommandWorkload, fault, read_workload, try_workload
 from autoscout.common import fields
 from autoscout.common.fields import read_blocks, refuse_if
 from autoscout.common.suggest import nearest
@@ -60,7 +60,7 @@ class CommandBackend:
     def __init__(self, space: Space | Mapping[str, Any] | None = None) -> None:
         self._space = space if isinstance(space, Space) else None
         self._block = space if isinstance(space, Mapping) else None
-        self._read: dict[str, Workload] = {}  # by the text of the workload; both are caches and change nothing
+        self._read: dict[str, CommandWorkload] = {}  # by the text of the workload; both are caches and change nothing
         self._spaces: dict[str, Space] = {}
 
     @classmethod
@@ -160,13 +160,13 @@ class CommandBackend:
             return {**files, "run.sh": run_script(workload, workload.run, scope)}
         return {**files, "run.sh": run_script(workload, workload.serve, scope), "bench_run.sh": run_script(workload, workload.run, scope)}
 
-    def _workload(self, task: Task) -> Workload:
+    def _workload(self, task: Task) -> CommandWorkload:
         text = canonical(task.workload)
         if text not in self._read:
             self._read[text] = read_workload(task.workload)
         return self._read[text]
 
-    def _known_space(self, task: Task, workload: Workload) -> Space | None:
+    def _known_space(self, task: Task, workload: CommandWorkload) -> Space | None:
         block = workload.space if workload.space is not None else self._block
         if self._space is not None or block is None:
             return self._space
@@ -175,22 +175,22 @@ class CommandBackend:
             self._spaces[text] = read_space(block, _facts(task))
         return self._spaces[text]
 
-    def _knobs(self, config: Config, task: Task, workload: Workload) -> tuple[str, ...]:
+    def _knobs(self, config: Config, task: Task, workload: CommandWorkload) -> tuple[str, ...]:
         """All knobs there are, also those that are inactive in `config`."""
         space = self._known_space(task, workload)
         return tuple(space.knobs) if space is not None else tuple(config)
 
-    def _scope(self, config: Config, task: Task, workload: Workload, seed: int) -> Scope:
+    def _scope(self, config: Config, task: Task, workload: CommandWorkload, seed: int) -> Scope:
         space = self._known_space(task, workload)
         knobs = self._knobs(config, task, workload)
         used = mentioned(workload, knobs)
         facts = {**(space.facts if space is not None else {}), **_facts(task)}
-        given = {name: value for name, value in config.items() if value is not None}  # null: the program's own default
-        return Scope(values={**facts, "seed": seed, **given}, flags=tuple(name for name in knobs if name not in used and name != LABEL))
+        values = {name: value for name, value in config.items() if value is not None}  # null: the program's own default
+        return Scope(values={**facts, "seed": seed, **values}, flags=tuple(name for name in knobs if name not in used and name != LABEL))
 
-    def _files(self, config: Config, task: Task, workload: Workload, scope: Scope) -> dict[str, str]:
-        known = {*self._knobs(config, task, workload), *scope.values}
-        return {name: write_file(name, content, scope.values, known) for name, content in workload.files.items()}
+    def _files(self, config: Config, task: Task, workload: CommandWorkload, scope: Scope) -> dict[str, str]:
+        names = {*self._knobs(config, task, workload), *scope.values}
+        return {name: write_file(name, content, scope.values, names) for name, content in workload.files.items()}
 
 
 def _facts(task: Task) -> dict[str, Value]:
@@ -199,7 +199,7 @@ def _facts(task: Task) -> dict[str, Value]:
     return {name: value for name, value in merged.items() if isinstance(value, (bool, int, float, str))}
 
 
-def _argv(workload: Workload, scope: Scope) -> tuple[str, ...]:
+def _argv(workload: CommandWorkload, scope: Scope) -> tuple[str, ...]:
     if workload.run.line is not None:
         line = workload.run.line.shell(scope)
         return (line if workload.cwd == IN_FOLDER else f"cd {shlex.quote(workload.cwd)} || exit 126\n{line}",)
@@ -207,7 +207,7 @@ def _argv(workload: Workload, scope: Scope) -> tuple[str, ...]:
     return words if workload.cwd == IN_FOLDER else ("/bin/sh", "-c", 'cd "$0" && exec "$@"', workload.cwd, *words)
 
 
-def _plan(workload: Workload, scope: Scope, env: Mapping[str, str]) -> dict[str, Any]:
+def _plan(workload: CommandWorkload, scope: Scope, env: Mapping[str, str]) -> dict[str, Any]:
     """What the driver does, as data."""
     url = workload.health.url.text_or_none(scope) if workload.health.url else None
     return {
@@ -232,19 +232,19 @@ def _plain_command(command: Command, scope: Scope) -> dict[str, Any]:
     return {"argv": [plain(word) for word in command.words(scope)]}
 
 
-def _resources(workload: Workload, scope: Scope) -> Resources:
-    found: dict[str, Any] = {}
+def _resources(workload: CommandWorkload, scope: Scope) -> Resources:
+    amounts: dict[str, Any] = {}
     for name, amount in workload.resources.given.items():
         try:
             number = calculate(amount, scope.values) if isinstance(amount, str) else amount
         except SpaceError:
             continue  # it reads a knob that has no value
         if number is not None:
-            found[name] = number if name == "memory_gb" else int(number)
-    return Resources(**found)
+            amounts[name] = number if name == "memory_gb" else int(number)
+    return Resources(**amounts)
 
 
-def read_objective(data: Mapping[str, Any], workload: Workload) -> tuple[Objective, Workload, list[Fault]]:
+def read_objective(data: Mapping[str, Any], workload: CommandWorkload) -> tuple[Objective, CommandWorkload, list[Fault]]:
     """The objective, and the workload with a lone metric given its name.
 
     Without a goal the only metric counts, or else the wall time.
@@ -262,8 +262,8 @@ def read_objective(data: Mapping[str, Any], workload: Workload) -> tuple[Objecti
         if not name:
             fix = "Write goal: {metric: NAME}, or metrics: {NAME: ...}"
             faults.append(Fault(where="goal", field="metric", rule="what is the number called?", fix=fix))
-    known = {*workload.metrics, *COMMON_METRICS} - {""}
-    objective, wrong = fields.read_objective(data, metrics=None if "*" in known else known, default=metric or "wall_s")
+    names = {*workload.metrics, *COMMON_METRICS} - {""}
+    objective, wrong = fields.read_objective(data, metrics=None if "*" in names else names, default=metric or "wall_s")
     return objective, workload, [*faults, *(one if workload.metrics else _with_source(one) for one in wrong)]
 
 
@@ -275,7 +275,7 @@ def _with_source(fault: Fault) -> Fault:
     return replace(fault, fix=f"Say where it is printed, such as -w 'metrics.{name}=regex:{name} ([0-9.]+)'")
 
 
-def run_script(workload: Workload, command: Command, scope: Scope) -> str:
+def run_script(workload: CommandWorkload, command: Command, scope: Scope) -> str:
     """`run.sh` for one of the workload's commands; its files are next to it, so that the folder may be moved or copied.
 
     A command that does not run in that folder changes to the one in which it was measured, or to WORKDIR.
@@ -324,13 +324,13 @@ def with_saved_result(workload: Mapping[str, Any]) -> dict[str, Any]:
     if words[:3] != VLLM_BENCH or "--save-result" in words:
         return dict(workload)
     more = [SAVE_FLAGS] if "--metric-percentiles" in words or "--percentile-metrics" in words else [SAVE_FLAGS, PERCENTILE_FLAGS]
-    found = {**workload, "metrics": BENCH_METRICS}
+    changed = {**workload, "metrics": BENCH_METRICS}
     if not any(word.split("=")[0] in ("--port", "--base-url") for word in (*words, *started)):
         more.append("--port {port}")
         host = "" if any(word.split("=")[0] == "--host" for word in started) else " --host 127.0.0.1"  # vLLM listens to the whole world
-        found["serve"] = f"{serve.strip()}{host} --port {{port}}"
-        found.setdefault("health", HEALTH_URL)
-    return {**found, "bench": " ".join([bench.strip(), *more])}
+        changed["serve"] = f"{serve.strip()}{host} --port {{port}}"
+        changed.setdefault("health", HEALTH_URL)
+    return {**changed, "bench": " ".join([bench.strip(), *more])}
 
 
 __all__ = ["CommandBackend"]

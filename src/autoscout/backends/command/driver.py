@@ -169,18 +169,18 @@ class _Metrics:
     """Reads the metrics of a run; what cannot be read says nothing."""
 
     def __init__(self, sources: dict[str, Any]) -> None:
-        from autoscout.backends.command.sources import Source  # takes a moment to import, and most trials need it not
+        from autoscout.backends.command.sources import MetricSource  # takes a moment to import, and most trials need it not
 
-        self._sources = {name: Source.model_validate(source) for name, source in sources.items()}
+        self._sources = {name: MetricSource.model_validate(source) for name, source in sources.items()}
 
     def of(self, run: dict[str, Any]) -> dict[str, float]:
-        from autoscout.backends.command.sources import Run, UnreadableError
+        from autoscout.backends.command.sources import CommandRun, UnreadableError
 
-        found, left = {"wall_s": float(run["wall_s"])}, Run(**run)
+        metrics, output = {"wall_s": float(run["wall_s"])}, CommandRun(**run)
         for name, source in self._sources.items():
             with contextlib.suppress(UnreadableError):
-                found |= source.read_all(left) if name == "*" else {name: source.read(name, left)[0]}
-        return found
+                metrics |= source.read_all(output) if name == "*" else {name: source.read(name, output)[0]}
+        return metrics
 
     def after(self, elapsed_s: float) -> dict[str, float]:
         """The least that metrics of time can be of a run that has taken this long."""

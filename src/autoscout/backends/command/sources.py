@@ -47,7 +47,7 @@ class UnreadableError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class CommandRun:
     """What one run of the command left behind."""
 
     stdout: str = ""
@@ -94,7 +94,7 @@ InnerPath = Annotated[str, PlainValidator(inner_path)]
 Expression = Annotated[str, AfterValidator(_expression)]
 
 
-class Source(Block):
+class MetricSource(Block):
     """Where one metric comes from; exactly one of `json`, `regex` and `wall` is set."""
 
     json_path: str | None = Field(None, alias="json")  # dotted; empty for the whole document
@@ -123,9 +123,9 @@ class Source(Block):
         raise Refused("is not a source of a metric", _SOURCE_FIX)
 
     @model_validator(mode="after")
-    def _one(self) -> Source:
-        given = {"json": self.json_path is not None, "regex": self.regex is not None, "wall": self.wall}
-        chosen = [kind for kind, there in given.items() if there]
+    def _one(self) -> MetricSource:
+        kinds = {"json": self.json_path is not None, "regex": self.regex is not None, "wall": self.wall}
+        chosen = [kind for kind, there in kinds.items() if there]
         if len(chosen) != 1:
             raise Refused(f"takes one source, not {' and '.join(chosen)}" if chosen else "says nowhere to look", _SOURCE_FIX)
         if self.wall and self.model_fields_set - {"wall", "scale"}:
@@ -141,32 +141,32 @@ class Source(Block):
         if self.regex is not None and self.regex.groups > 1 and not {name, "value"} & set(self.regex.groupindex):
             yield ".regex", "has several groups; one must be named", f"Write (?P<value>...) or (?P<{name}>...)"
 
-    def read(self, name: str, run: Run) -> tuple[float, tuple[float, ...]]:
+    def read(self, name: str, run: CommandRun) -> tuple[float, tuple[float, ...]]:
         """The metric and the values behind it.
 
         Raises:
             UnreadableError: there is no such number in the output.
         """
-        found = [value * self.scale for value in self._values(name, run)]
-        kept = found[self.skip :]
-        if not kept:
-            counted = f" after skipping {self.skip} of {len(found)}" if found else ""
+        values = [value * self.scale for value in self._values(name, run)]
+        rest = values[self.skip :]
+        if not rest:
+            counted = f" after skipping {self.skip} of {len(values)}" if values else ""
             raise UnreadableError(f"metric {name}: {self._sought()} was not found{counted}")
-        strange = [value for value in kept if not math.isfinite(value)]
+        strange = [value for value in rest if not math.isfinite(value)]
         if strange:
             raise UnreadableError(f"metric {name} is {strange[0]}")
-        return PICKS[self.pick](kept), tuple(kept)
+        return PICKS[self.pick](rest), tuple(rest)
 
-    def read_all(self, run: Run) -> dict[str, float]:
+    def read_all(self, run: CommandRun) -> dict[str, float]:
         """For the metric named `*`: every finite number at the top of the last JSON document."""
         document = list(documents(text_of(run, self.file, self.stream)))[-1:]
-        found = _follow(document[0], self.json_path or "") if document else None
-        if not isinstance(found, Mapping):
+        data = _follow(document[0], self.json_path or "") if document else None
+        if not isinstance(data, Mapping):
             raise UnreadableError(f"{self._sought()} was not found, or is no object")
-        numbers = {str(key): float(value) for key, value in found.items() if _is_number(value) and math.isfinite(value)}
+        numbers = {str(key): float(value) for key, value in data.items() if _is_number(value) and math.isfinite(value)}
         return {key: value * self.scale for key, value in numbers.items()}
 
-    def _values(self, name: str, run: Run) -> Iterator[float]:
+    def _values(self, name: str, run: CommandRun) -> Iterator[float]:
         if self.wall:
             yield run.wall_s
         elif self.regex is not None:
@@ -176,16 +176,16 @@ class Source(Block):
                     yield _number(match[group], name)
         else:
             for document in documents(text_of(run, self.file, self.stream)):
-                found = _follow(document, self.json_path or "")
-                if found is not _MISSING:
-                    yield _number(found, name)
+                value = _follow(document, self.json_path or "")
+                if value is not _MISSING:
+                    yield _number(value, name)
 
     def _sought(self) -> str:
-        place = self.file or ("the output" if self.stream == "both" else self.stream)
-        return f"`{self.regex.pattern}` in {place}" if self.regex else f"JSON value `{self.json_path}` in {place}"
+        origin = self.file or ("the output" if self.stream == "both" else self.stream)
+        return f"`{self.regex.pattern}` in {origin}" if self.regex else f"JSON value `{self.json_path}` in {origin}"
 
 
-class Check(Block):
+class OutputCheck(Block):
     """Something that must hold of a run that claims success; a bare text is a regular expression."""
 
     regex: Pattern | None = None
@@ -201,7 +201,7 @@ class Check(Block):
         return {"regex": value} if isinstance(value, str) else value
 
     @model_validator(mode="after")
-    def _one(self) -> Check:
+    def _one(self) -> OutputCheck:
         kinds = [self.regex is not None, bool(self.expression), self.json_path is not None]
         if sum(kinds) != 1 or ("equals" in self.model_fields_set) != kinds[2]:
             fix = "Write {regex: PASS}, {expression: accuracy >= 0.9} or {json: ok, equals: true}"
@@ -212,7 +212,7 @@ class Check(Block):
     def _plain(self, usual: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return {**usual(self), **({"equals": self.equals} if self.json_path is not None else {})}
 
-    def broken(self, run: Run, metrics: Mapping[str, float]) -> str:
+    def broken(self, run: CommandRun, metrics: Mapping[str, float]) -> str:
         """Why it does not hold; empty when it does."""
         if self.expression:
             return _broken_expression(self.expression, metrics)
@@ -229,7 +229,7 @@ class Check(Block):
         return "" if holds else f"`{self.json_path}` is {last!r}"
 
 
-def text_of(run: Run, file: str, stream: str = "both") -> str:
+def text_of(run: CommandRun, file: str, stream: str = "both") -> str:
     """What a run wrote to a file of its folder, or said on its streams where none is named.
 
     Raises:
@@ -258,8 +258,8 @@ def _broken_expression(expression: str, metrics: Mapping[str, float]) -> str:
         held = calculate(expression, metrics)
     except SpaceError as error:
         return f"check {error}"
-    shown = ", ".join(f"{name} is {value:g}" for name, value in metrics.items() if name in expression)
-    return "" if held else f"`{expression}` does not hold ({shown})"
+    values = ", ".join(f"{name} is {value:g}" for name, value in metrics.items() if name in expression)
+    return "" if held else f"`{expression}` does not hold ({values})"
 
 
 def documents(text: str) -> Iterator[Any]:
@@ -293,8 +293,8 @@ def _follow(document: Any, path: str) -> Any:
             return document[path]
         cuts = [position for position, letter in enumerate(path) if letter == "."]
         for cut in reversed(cuts):
-            if path[:cut] in document and (found := _follow(document[path[:cut]], path[cut + 1 :])) is not _MISSING:
-                return found
+            if path[:cut] in document and (value := _follow(document[path[:cut]], path[cut + 1 :])) is not _MISSING:
+                return value
     if isinstance(document, list):
         head, _, rest = path.partition(".")
         if re.fullmatch(r"-?\d+", head) and -len(document) <= int(head) < len(document):

@@ -76,8 +76,8 @@ def formula(syntax: Syntax, knobs: Mapping[str, Knob], facts: Mapping[str, Value
     names = list(dict.fromkeys(name for name, _ in syntax.names() if name in knobs))
 
     def counts(values: Mapping[str, Any]) -> bool:
-        found = compute("and", [value_of(syntax, {**facts, **values})])
-        truth = found if positive else compute("not", [found])
+        value = compute("and", [value_of(syntax, {**facts, **values})])
+        truth = value if positive else compute("not", [value])
         return truth is False or truth is FAILED if violated else truth is True
 
     conditional = any(knobs[name].when is not None for name in names)
@@ -115,7 +115,7 @@ def table(
 
 def junction(every: bool, parts: Sequence[Formula]) -> Formula:
     """And (or or) of parts: decided where it can be, flattened, sets of the same knob merged."""
-    kept: list[Formula] = []
+    others: list[Formula] = []
     sets: dict[str, tuple[Value, ...]] = {}
     for part in itertools.chain.from_iterable(
         part.parts if isinstance(part, Junction) and part.every == every else (part,) for part in parts
@@ -125,12 +125,12 @@ def junction(every: bool, parts: Sequence[Formula]) -> Formula:
                 return not every
         elif isinstance(part, Among):
             sets[part.name] = _merged(every, sets[part.name], part.values) if part.name in sets else part.values
-        elif part not in kept:
-            kept.append(part)
+        elif part not in others:
+            others.append(part)
     if every and any(not values for values in sets.values()):
         return False
-    kept = [*(Among(name, values) for name, values in sets.items()), *kept]
-    return kept[0] if len(kept) == 1 else Junction(every, tuple(kept)) if kept else every
+    others = [*(Among(name, values) for name, values in sets.items()), *others]
+    return others[0] if len(others) == 1 else Junction(every, tuple(others)) if others else every
 
 
 def _merged(every: bool, one: Sequence[Value], other: Sequence[Value]) -> tuple[Value, ...]:

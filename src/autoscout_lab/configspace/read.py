@@ -79,19 +79,19 @@ class _Import:
         return meta if isinstance(meta, Mapping) and meta.get("digest") == digest(self.data) else None
 
     def _forbiddens(self) -> list[Constraint]:
-        found = []
+        constraints = []
         for number, item in enumerate(self._list("forbiddens")):
             text = self._guarded(f"forbiddens[{number}]", self._forbidden, item)
             if text:
-                found.append(Constraint(f"not ({text})"))
-        return found
+                constraints.append(Constraint(f"not ({text})"))
+        return constraints
 
     def _list(self, name: str) -> list[Any]:
-        found = self.data.get(name) or []
-        if not isinstance(found, list):
-            self.faults.append(Fault(where=self.where, field=name, value=repr(found), rule="must be a list"))
+        items = self.data.get(name) or []
+        if not isinstance(items, list):
+            self.faults.append(Fault(where=self.where, field=name, value=repr(items), rule="must be a list"))
             return []
-        return found
+        return items
 
     def _guarded(self, field: str, read: Callable[[Any], Read], item: Any) -> Read | None:
         """What `read` makes of a part of the file; None, and a fault, where the part is not what ConfigSpace writes."""
@@ -113,13 +113,15 @@ class _Import:
             if isinstance(item, Mapping) and item.get("type") == "ordinal":
                 sequence = item.get("sequence")
                 self.ordinals[str(item.get("name"))] = sequence if isinstance(sequence, list) else []
-        found: dict[str, list[str]] = {}
+        texts_by_child: dict[str, list[str]] = {}
         for number, item in enumerate(self._list("conditions")):
             text = self._guarded(f"conditions[{number}]", self._condition, item)
             child = self._guarded(f"conditions[{number}]", _child, item) if text else None
             if text and child:
-                found.setdefault(child, []).append(text)
-        return {child: " and ".join(f"({text})" for text in texts) if len(texts) > 1 else texts[0] for child, texts in found.items()}
+                texts_by_child.setdefault(child, []).append(text)
+        return {
+            child: " and ".join(f"({text})" for text in texts) if len(texts) > 1 else texts[0] for child, texts in texts_by_child.items()
+        }
 
     def _condition(self, item: Mapping[str, Any]) -> str:
         kind = item["type"]
@@ -194,14 +196,14 @@ class _Import:
         low, high = item["lower"], item["upper"]
         if low is None or high is None:
             raise ConfigError(Fault(rule=f"{name!r} has no bounds, and a space is finite"))
-        given: dict[str, Any] = dict(common)
+        options: dict[str, Any] = dict(common)
         if default is not None:
-            given["default"] = default
+            options["default"] = default
         if whole:
-            return Grid(name, int(low), int(high), step=int(item.get("q") or 1), log=bool(item.get("log")), **given)
+            return Grid(name, int(low), int(high), step=int(item.get("q") or 1), log=bool(item.get("log")), **options)
         if item.get("q"):
-            return Grid(name, float(low), float(high), step=float(item["q"]), log=bool(item.get("log")), **given)
-        return Grid(name, float(low), float(high), points=self.points, log=bool(item.get("log")), **given)
+            return Grid(name, float(low), float(high), step=float(item["q"]), log=bool(item.get("log")), **options)
+        return Grid(name, float(low), float(high), points=self.points, log=bool(item.get("log")), **options)
 
 
 def digest(data: Mapping[str, Any]) -> str:

@@ -59,7 +59,7 @@ class OpenboxSearcher:
         self._options = options or OpenboxOptions()
         self._told = Told(space, task.objective)
         self._flat = Flat(space)
-        self._known: Any = None
+        self._translated_space: Any = None
         self._translations: dict[Config, Any] = {}
 
     def ask(self, n: int, given: Config = _NOTHING, pending: Sequence[Proposal] = ()) -> list[Proposal]:
@@ -78,8 +78,8 @@ class OpenboxSearcher:
             return
         from openbox import Advisor, Observation
 
-        told = history(self._told)
-        started = len(told) >= self._options.startup  # until then every advisor must have the same start in mind
+        past = history(self._told)
+        started = len(past) >= self._options.startup  # until then every advisor must have the same start in mind
         with tempfile.TemporaryDirectory() as folder:
             advisor = Advisor(
                 self._declared(),
@@ -90,23 +90,23 @@ class OpenboxSearcher:
                 random_state=number(self._seed, "openbox", self._told.count if started else 0) % 2**31,
                 logger_kwargs={"level": "ERROR", "logdir": None, "force_init": True},
             )
-            for config, loss in told:
+            for config, loss in past:
                 advisor.update_observation(Observation(config=self._translated(config), objectives=[loss]))
             while True:
                 yield self._flat.values(dict(advisor.get_suggestion()))
 
     def _declared(self) -> Any:
         """The space in OpenBox's words."""
-        if self._known is None:
+        if self._translated_space is None:
             from openbox import space as declared
 
-            self._known = declared.Space()
+            self._translated_space = declared.Space()
             for key, knob in self._flat.knobs.items():
                 indices = range(len(knob.values))
-                self._known.add_variable(
+                self._translated_space.add_variable(
                     declared.Int(key, 0, indices[-1]) if knob.ordered else declared.Categorical(key, list(map(str, indices)))
                 )
-        return self._known
+        return self._translated_space
 
     def _translated(self, config: Config) -> Any:
         """A configuration in OpenBox's words."""

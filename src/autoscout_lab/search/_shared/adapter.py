@@ -43,14 +43,14 @@ def propose(
     if n < 1 or not space.feasible(given):
         return []
     taken = told.taken(pending)
-    found: list[Proposal] = []
+    proposals: list[Proposal] = []
     for index in range(len(pending), len(pending) + n):
         config, how = _one(space, seed, told, given, taken, index, draw, name, tries)
         if config is None:
             break
         taken.add(config)
-        found.append(Proposal(config=config, origin=Origin(by=name, notes={"round": told.count, "place": index, "how": how})))
-    return found
+        proposals.append(Proposal(config=config, origin=Origin(by=name, notes={"round": told.count, "place": index, "how": how})))
+    return proposals
 
 
 def _one(
@@ -58,10 +58,10 @@ def _one(
 ) -> tuple[Config | None, str]:
     config: Config | None = None
     for attempt in range(tries):
-        wanted = draw(index, attempt)
-        if wanted is None:
+        suggestion = draw(index, attempt)
+        if suggestion is None:
             break
-        config = space.project(wanted, given)
+        config = space.project(suggestion, given)
         if config not in taken:
             return config, "model" if attempt == 0 else "again"
     rng = stream(seed, name, told.count, index)

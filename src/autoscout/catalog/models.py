@@ -83,7 +83,7 @@ class ModelShape:
 
     @property
     def expert_params(self) -> int:
-        """Of one expert in one layer."""
+        """Weights of one expert in one layer."""
         return (2 + self.gated) * self.hidden * self.expert_ffn
 
     @property

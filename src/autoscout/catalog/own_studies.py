@@ -19,7 +19,7 @@ from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Fidelity, Trial
 
 FILE = "calibration.json"
-"""In the result folder of each study."""
+"""File in the result folder of each study."""
 SHIPPED_STUDIES = 0.3  # weight of the shipped constants, in studies
 MIN_CONFIGURATIONS = 3  # measured configurations that a study needs to say anything
 

@@ -111,7 +111,7 @@ class BuiltInWorkload(TrainingWorkload):
 
     @property
     def least_layers(self) -> int:
-        """Of the shallowest model that is built: what pipeline stages must be able to share."""
+        """Layers of the shallowest model that is built, which pipeline stages must be able to share."""
         return min([self.shape["layers"], *self.depths])
 
 

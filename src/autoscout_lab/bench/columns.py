@@ -120,7 +120,7 @@ def _configs(
 
 
 def _lookup(knob: Knob) -> dict[Any, Value]:
-    """From what a file may hold (also as text) to the value of the knob."""
+    """Map what a file may hold (also as text) to the value of the knob."""
     by_text: dict[Any, Value] = {}
     for value in knob.values:
         by_text.setdefault(str(value), value)

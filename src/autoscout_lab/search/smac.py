@@ -196,7 +196,7 @@ def _grow_lean(model: Any, leaves: int) -> None:
 
 
 def _plain(value: Any) -> Value:
-    """Without numpy's own types."""
+    """Convert numpy's scalars to Python's."""
     plain: Value = value.item() if isinstance(value, np.generic) else value
     return plain
 

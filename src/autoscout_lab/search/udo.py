@@ -174,7 +174,7 @@ class UdoSearcher:
         return fresh(self._space, rng, setting, taken)
 
     def _walk(self, rng: np.random.Generator, root: _Node, names: Sequence[str], given: Config) -> Config:
-        """From the root to a leaf: children never seen first, else by the upper confidence bound; below the tree by chance."""
+        """Walk from the root to a leaf: unvisited children first, else the highest upper confidence bound; below the tree at random."""
         partial, node = given, root
         for name in names:
             choices = [partial[name]] if name in partial else list(self._space.choices(name, partial))

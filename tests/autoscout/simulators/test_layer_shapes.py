@@ -35,7 +35,11 @@ def test_a_slow_shape_is_found_whatever_the_depth_and_the_pipeline() -> None:
 def test_nothing_is_said_about_shapes_that_were_not_measured() -> None:
     asked = job(sweep())
     shapes = learn_shapes([(asked, step_time(asked, PLAIN, 1.4).total_s)], PLAIN)
-    for other in (job(Layout(tp=4.0)), job(hidden=2048.0, ffn=8192.0, attention_params=4.0 * 2048**2), job(Layout(micro_batch=2.0))):
+    for other in (
+        job(Layout(tp=4.0)),
+        job(hidden=2048.0, ffn=8192.0, attention_params=4.0 * 2048**2),
+        job(Layout(micro_batch=2.0)),
+    ):
         assert float(np.ravel(shapes.factor(other))[0]) == pytest.approx(1.0, abs=1e-2)
 
 

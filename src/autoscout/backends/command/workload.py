@@ -236,7 +236,7 @@ def read_workload(raw: Mapping[str, Any]) -> CommandWorkload:
 
 
 def try_workload(raw: Mapping[str, Any]) -> tuple[CommandWorkload, list[Fault]]:
-    """As much of a workload as can be read, and what is wrong with the rest."""
+    """Read as much of a workload as possible; gives it with the faults of the rest."""
     data: dict[str, Any] = {}
     faults: list[Fault] = []
     for key, value in raw.items():

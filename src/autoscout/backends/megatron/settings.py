@@ -176,7 +176,7 @@ def _switch(name: str, value: bool, table: EngineTable) -> list[str]:
 
 
 def _shape_words(shape: ModelShape, workload: MegatronWorkload) -> list[str]:
-    """Of the model, what megatron-core's classes do not hold."""
+    """Words for what megatron-core's classes do not hold of the model."""
     length = str(workload.shape["sequence"])
     words = ["--seq-length", length, "--max-position-embeddings", length]
     words += ["--position-embedding-type", "rope" if shape.gated else "learned_absolute"]
@@ -186,7 +186,7 @@ def _shape_words(shape: ModelShape, workload: MegatronWorkload) -> list[str]:
 
 
 def _run_words(workload: MegatronWorkload) -> list[str]:
-    """Of the run: batch, data, and a line of the log for every iteration."""
+    """Words for batch and data, and for a line of the log for every iteration."""
     extra = shlex.split(workload.arguments)
     named = {word.partition("=")[0] for word in extra}
     words = ["--global-batch-size", str(workload.global_batch), "--train-iters", "{steps}"]

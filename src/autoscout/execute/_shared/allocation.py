@@ -57,7 +57,7 @@ class Pool:
     """How often others may start before an earlier launch; after that something is kept free for it."""
 
     def order(self, waiting: Sequence[Waiting]) -> Sequence[Waiting]:
-        """In which order those who wait are looked at."""
+        """Order in which waiting launches are considered."""
         return waiting
 
     @property

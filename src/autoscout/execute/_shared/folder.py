@@ -69,7 +69,7 @@ def expand(text: str, folder: Path) -> str:
 
 
 def read_outputs(folder: Path, launch: Launch, limit_bytes: int) -> dict[str, str]:
-    """Those of the launch's outputs that exist, as text."""
+    """Texts of the launch's outputs that exist."""
     texts: dict[str, str] = {}
     for name in launch.outputs:
         path = folder / name

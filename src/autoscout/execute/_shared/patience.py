@@ -15,7 +15,7 @@ notices = logger(NOTICES)
 
 
 class Patience:
-    """One for all launches of an executor: each reason is said once in a while, however many launches wait for it."""
+    """Repeats each reason for waiting at most once in a while, however many launches of an executor wait for it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -41,7 +41,7 @@ def foreign(gpu: Gpu, ours: Collection[int]) -> list[GpuProcess]:
 
 
 def tenants(name: str, gpu: Gpu, ours: Collection[int]) -> tuple[Tenant, ...]:
-    """Those who take this GPU while nothing of ours runs on it; none when it is free enough."""
+    """Processes that occupy this GPU while nothing of ours runs on it; none when it is free enough."""
     listed = foreign(gpu, ours)
     listed_gb = sum(process.memory_gb for process in listed)
     own_gb = sum(process.memory_gb for process in gpu.processes) - listed_gb
@@ -145,7 +145,7 @@ class Watch:
         return None if first is None or gpu.energy_j is None else gpu.energy_j - first
 
     def disturbed_by(self) -> tuple[Tenant, ...]:
-        """Those who held so much memory on a GPU that a failure may be their doing, the largest first."""
+        """Tenants that held enough memory on a GPU to explain a failure, the largest first."""
         most: dict[tuple[str, int], Tenant] = {(tenant.gpu, tenant.pid): tenant for tenant in self._before}
         totals: dict[str, float] = {}
         for sample in self._samples:

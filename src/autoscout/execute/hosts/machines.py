@@ -104,7 +104,7 @@ class Machines:
             self.lost(host, f"the last {NOISY_IN_A_ROW} trials there were disturbed by other work")
 
     def _ask(self, hosts: Iterable[str]) -> dict[str, str]:
-        """Those that answer are used; the others are drained, and returned with the reason."""
+        """Ask machines what they are: those that answer are used, the others are drained and returned with the reason."""
         problems: dict[str, str] = {}
 
         def one(host: str) -> None:

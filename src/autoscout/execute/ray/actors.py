@@ -19,7 +19,7 @@ from autoscout.execute.ray.options import RayOptions
 
 
 class Worker:
-    """In the actor: launches under their supervisor, one after the other."""
+    """Runs launches under their supervisor inside an actor, one after the other."""
 
     def __init__(self) -> None:
         self._run: LaunchRun | None = None

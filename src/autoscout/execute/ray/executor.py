@@ -134,7 +134,7 @@ def ray_nodes(options: RayOptions, resources: Resources) -> list[Node]:
 
 
 class _Trial:
-    """On our side: one launch on one of our actors."""
+    """One launch on one of our actors, as this process sees it."""
 
     def __init__(self, order: LaunchOrder, actors: Actors, head: Head, attempts: Attempts, patience: Patience) -> None:
         self._order = order

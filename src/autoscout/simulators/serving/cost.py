@@ -36,7 +36,7 @@ class StepCost:
     first_s: Array = 0.0  # of a request's way to its first step and back, next to the steps of others
 
     def plain(self) -> StepCost:
-        """The same as numbers, for a loop; fields must be single values."""
+        """These costs as plain numbers, for a loop; fields must be single values."""
         return StepCost(**{item.name: float(getattr(self, item.name)) for item in fields(self)})
 
     def step_s(self, decoding: int, context: float, prompt_tokens: int, prompt_work: float) -> float:
@@ -139,7 +139,7 @@ def engine_s(job: ServingJob, constants: ServingConstants) -> Array:
 
 
 def narrow_share(weight_bytes: Array, constants: ServingConstants) -> Array:
-    """Of the memory rate that weights of this width reach."""
+    """Share of the memory rate that weights of this width reach."""
     return np.where(np.asarray(weight_bytes) < 2.0, constants.reduced_memory, 1.0)
 
 

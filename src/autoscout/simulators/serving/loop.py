@@ -234,7 +234,7 @@ class _Loop:
         heapq.heappush(state.finish, (state.steps + one.remaining, state.entries, one))
 
     def _decode_steps(self) -> None:
-        """As many pure decode steps as pass before anything changes."""
+        """Take all pure decode steps that pass before anything changes."""
         state = self._state
         count = len(state.decoding)
         until = self._next_finish() - state.steps

@@ -1,4 +1,4 @@
-"""From a task and a config to a serving job, its limits and its load."""
+"""Reads a serving job, its limits and its load from a task and a config."""
 
 from __future__ import annotations
 

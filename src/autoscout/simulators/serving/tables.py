@@ -48,7 +48,7 @@ def read_serving_table(path: str | Path) -> ServingTable:
 
 
 def serving_table(name: str, rows: Iterable[Mapping[str, Any]]) -> ServingTable:
-    """The same from rows in memory; rows of disaggregated runs and of unknown models are left out."""
+    """Read a table from rows in memory; rows of disaggregated runs and of unknown models are left out."""
     return _table(name, name, enumerate(rows, 1))
 
 

@@ -140,7 +140,7 @@ def calibrate(
 def _stated_spread(
     tables: Sequence[TrainingTable], names: Sequence[str], start: TrainingConstants, plain: Sequence[NDArray[np.float64]]
 ) -> float:
-    """Of errors away from home: each table predicted by constants of the others, all counting the same; unseen workloads of a lone table.
+    """Spread of errors on unseen tables: each is predicted by constants of the others, all counting the same; a lone table by workload.
 
     Without factors of layer shapes: most shapes that are asked for were not measured.
     """

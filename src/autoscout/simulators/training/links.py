@@ -7,7 +7,7 @@ from autoscout.simulators.training.constants import TrainingConstants
 from autoscout.simulators.training.job import TrainingJob
 
 START_SHARE = 0.38
-"""Of the GPU's latency figure, that starts one collective: 432 NCCL runs on A100 and H100 then err by 7 to 13 %, all four kinds alike."""
+"""Share of the GPU's latency figure that starts one collective: 432 NCCL runs on A100 and H100 then err by 7 to 13 %, all four kinds."""
 BUCKET_HALF_BYTES = 4.0e6  # message size at which a ring reaches half of its plateau over a network
 
 

@@ -36,7 +36,11 @@ class MixedAnswer:
 
 
 def mixed_step(
-    reading: TrainingTask, rows: Sequence[Mapping[str, Any]], layout: Layout, calibration: TrainingCalibration, memory: MemoryConstants
+    reading: TrainingTask,
+    rows: Sequence[Mapping[str, Any]],
+    layout: Layout,
+    calibration: TrainingCalibration,
+    memory: MemoryConstants,
 ) -> MixedAnswer:
     """Predict configs on a cluster of several kinds of GPU."""
     counts = _counts(rows, reading)

@@ -1,4 +1,4 @@
-"""From a task and its configs, or from the rows of a table, to a `TrainingJob`."""
+"""Reads a `TrainingJob` from a task and its configs, or from the rows of a table."""
 
 from __future__ import annotations
 

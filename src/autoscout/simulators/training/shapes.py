@@ -83,7 +83,7 @@ def shape_point(job: TrainingJob) -> tuple[Array, ...]:
 
 
 def learn_shapes(parts: Sequence[tuple[TrainingJob, Vector]], constants: TrainingConstants) -> LayerShapes:
-    """From jobs with measured step times: what the rest of the step does not explain is attributed to the layer."""
+    """Learn factors from measured step times: what the rest of the step does not explain is attributed to the layer."""
     shape_points, logs = [], []
     for job, step_s in parts:
         plain_s = step_time(job, constants).total_s

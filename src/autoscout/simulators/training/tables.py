@@ -48,7 +48,7 @@ def read_training_table(path: str | Path, *, columns: Mapping[str, Any] | None =
 
 
 def table_of(name: str, rows: Iterable[Mapping[str, Any]], *, zero: float = 1.0) -> TrainingTable:
-    """The same from rows in memory."""
+    """Read a table from rows in memory."""
     return _table(name, name, list(enumerate(rows, 1)), zero)
 
 

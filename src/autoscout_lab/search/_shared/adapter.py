@@ -21,7 +21,7 @@ TRIES = 10
 """How often a tuner may repeat itself for one proposal."""
 
 FEW_TRIES = 3
-"""The same for tuners that take long to answer."""
+"""Tries for tuners that take long to answer."""
 
 Draw = Callable[[int, int], Mapping[str, Value] | None]
 """What the tuner wants, for a place in the batch and a try; None when it has no more to offer."""

@@ -69,7 +69,7 @@ class Model:
 
     @classmethod
     def of(cls, facts: Mapping[str, Value], workload: Mapping[str, Any] | None = None, hardware: Mapping[str, Any] | None = None) -> Model:
-        """From the facts of a task that have these names, and from the model and the GPUs that it names."""
+        """Read them from the facts of a task with these names, and from the model and the GPUs that it names."""
         values: dict[str, Any] = {}
         for name in ("layers", "hidden", "seq_len", "vocab", "global_batch", "gpus", "gpus_per_node", "memory_gb", "flops"):
             value = facts.get(name)

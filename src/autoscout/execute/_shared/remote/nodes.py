@@ -45,7 +45,7 @@ class Node:
 
 
 def choose_kind(nodes: Sequence[Node], resources: Resources) -> tuple[str, list[str]] | None:
-    """Of several kinds of GPUs the one to use, which has the most in machines that hold such a launch, and the others.
+    """The kind of GPU to use, of which most are in machines that can hold such a launch, and the other kinds.
 
     None where there is nothing to choose, or only the user can: machines with several kinds each, or without a name for theirs.
     """

@@ -43,7 +43,7 @@ class LaunchOrder:
     extra: Mapping[str, str] = field(default_factory=dict)
 
     def run(self) -> LaunchRun:
-        """On the machine: the launch, ready to run."""
+        """The launch, ready to run on this machine."""
         gpus = self._gpus()
         if self.sharing is None or not self.launch.resources.gpus:
             return _OnCores(self, Share(gpus=gpus))
@@ -96,7 +96,7 @@ class _OnCores:
 
 
 def lease_cores(count: int) -> Lease | None:
-    """So many cores of this machine that no other launch has; None when the launch has them all anyway, or too few are free."""
+    """Lease `count` cores that no other launch has; None when the launch has all of them anyway, or too few are free."""
     there = machine_cores()
     if count >= len(there):
         return None

@@ -198,7 +198,7 @@ class RemoteTrial:
 
 
 def _with_machine(part: Share, hello: Hello, completed: Completed) -> Completed:
-    """With the machine among the circumstances: its name, and how fast it was just before."""
+    """Add the machine's name and its speed just before the launch."""
     conditions = {**completed.conditions, MACHINE_PROBE: round(hello.probe_s, 5)}
     return replace(completed, machine=completed.machine or part.machine, conditions=conditions)
 

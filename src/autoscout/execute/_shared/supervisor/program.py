@@ -283,7 +283,7 @@ def is_memory_kill(code: int | None, foreign_kills: int, before: int | None, aft
 
 
 def _become(request: Request, parent: int, streams: dict[int, int], trouble: int) -> None:
-    """In the child: turn into the command. Never returns; what goes wrong is written to `trouble`."""
+    """Turn this child into the command. Never returns; what goes wrong is written to `trouble`."""
     try:
         os.setsid()
         processes.die_with_parent(parent)

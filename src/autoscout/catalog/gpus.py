@@ -36,7 +36,7 @@ PRECISIONS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gpu:
+class GpuKind:
     """One kind of GPU in its usual surroundings.
 
     The shares (`gemm`, `memory`, `bus`) say how much of the nominal rate large kernels and collectives reach.
@@ -77,7 +77,7 @@ class Cluster:
     `groups` pairs each kind with how many there are, each kind once; the order is the order in which ranks are placed.
     """
 
-    groups: tuple[tuple[Gpu, int], ...]
+    groups: tuple[tuple[GpuKind, int], ...]
     node_gpus: int = 0  # 0 = usual size for the first kind
     nic_gbps: float = 0.0  # per GPU and direction; 0 = usual for the slowest kind
     scaleup_gbps: float = 0.0
@@ -132,7 +132,7 @@ def kinds() -> tuple[str, ...]:
     return tuple(_document()["gpus"])
 
 
-def gpu(name: str, path: str | Path | None = None) -> Gpu:
+def gpu(name: str, path: str | Path | None = None) -> GpuKind:
     """The GPU of that name (case, dashes and blanks do not matter), a user's file at `path` first."""
     by_alias = _by_alias(str(path) if path else "")
     match = by_alias.get(_plain(name))
@@ -148,7 +148,7 @@ def cluster(text: str, path: str | Path | None = None, *, node_gpus: int = 0, ni
     >>> cluster("8xA100-80+4xA40").gpus
     12
     """
-    counts: dict[Gpu, int] = {}
+    counts: dict[GpuKind, int] = {}
     faults: list[Fault] = []
     for part in text.split("+"):
         match = re.fullmatch(r"\s*(\d+)\s*[x×*]\s*(.+?)\s*", part)
@@ -168,7 +168,7 @@ def cluster(text: str, path: str | Path | None = None, *, node_gpus: int = 0, ni
     return Cluster(groups=tuple(counts.items()), node_gpus=node_gpus, nic_gbps=nic_gbps, scaleup_gbps=scaleup_gbps)
 
 
-def gpu_fields(gpu: Gpu, cluster: Cluster | None = None, precision: str = "bf16") -> dict[str, float]:
+def gpu_fields(gpu: GpuKind, cluster: Cluster | None = None, precision: str = "bf16") -> dict[str, float]:
     """Rates of a GPU for either simulator, in FLOP/s, bytes and bytes/s; what the cluster states replaces the usual value."""
     nic_gbps = (cluster.nic_gbps if cluster else 0.0) or gpu.nic_gbps
     scaleup_gbps = (cluster.scaleup_gbps if cluster else 0.0) or gpu.scaleup_gbps
@@ -196,8 +196,8 @@ def _document() -> dict[str, Any]:
 
 
 @cache
-def _by_alias(path: str) -> dict[str, Gpu]:
-    by_alias: dict[str, Gpu] = {}
+def _by_alias(path: str) -> dict[str, GpuKind]:
+    by_alias: dict[str, GpuKind] = {}
     _add(by_alias, _document()["gpus"], "data/gpus.yaml")
     if path:
         try:
@@ -213,8 +213,8 @@ def _by_alias(path: str) -> dict[str, Gpu]:
     return by_alias
 
 
-def _add(by_alias: dict[str, Gpu], entries: Mapping[Any, Any], where: str) -> None:
-    allowed = {item.name for item in fields(Gpu)} - {"name"}
+def _add(by_alias: dict[str, GpuKind], entries: Mapping[Any, Any], where: str) -> None:
+    allowed = {item.name for item in fields(GpuKind)} - {"name"}
     faults: list[Fault] = []
     for written, entry in entries.items():
         name = str(written)
@@ -240,11 +240,11 @@ def _add(by_alias: dict[str, Gpu], entries: Mapping[Any, Any], where: str) -> No
             for key in bad
         ]
         if not faults:
-            gpu = Gpu(name=name, **values)
+            gpu = GpuKind(name=name, **values)
             for alias in (name, *map(str, entry.get("aliases", ()))):
                 by_alias[_plain(alias)] = gpu
     if faults:
         raise ConfigError(faults)
 
 
-__all__ = ["PRECISIONS", "Cluster", "Gpu", "cluster", "gpu", "gpu_fields", "kinds", "long_name", "short_name"]
+__all__ = ["PRECISIONS", "Cluster", "GpuKind", "cluster", "gpu", "gpu_fields", "kinds", "long_name", "short_name"]

@@ -19,7 +19,7 @@ from autoscout.execute._shared.executor import LaunchOptions, QueuedExecutor, ch
 from autoscout.execute._shared.queue import LaunchRun
 from autoscout.execute._shared.sharing import GpuSharing, OnGpus, gpu_user
 from autoscout.execute._shared.supervisor.client import Supervised
-from autoscout.execute._shared.supervisor.contention import Counters, conditions
+from autoscout.execute._shared.supervisor.contention import MachineCounters, conditions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +99,7 @@ class _Call:
 
     def run(self) -> Completed:
         started_s = time.monotonic()
-        before = Counters.read(None)
+        before = MachineCounters.read(None)
         if not self._over.is_set():
             threading.Thread(target=self._work, name=f"call-{self._launch.name}", daemon=True).start()
         self._over.wait(self._launch.limit_s)
@@ -107,7 +107,7 @@ class _Call:
         if ended is None:
             return Completed(returncode=None, wall_s=wall_s, cancelled=self._stopped, timed_out=not self._stopped)
         value, error, cpu_s = ended
-        circumstances = conditions(before, Counters.read(None), wall_s, cpu_s)
+        circumstances = conditions(before, MachineCounters.read(None), wall_s, cpu_s)
         return Completed(returncode=1 if error else 0, value=value, error=error, wall_s=wall_s, cpu_s=cpu_s, conditions=circumstances)
 
     def _work(self) -> None:

@@ -20,7 +20,7 @@ from autoscout.core.log import NOTICES, logger
 from autoscout.execute._shared.allocation import Share
 from autoscout.execute._shared.remote.agent import Hello
 from autoscout.execute._shared.remote.channel import Channel, Lost, agent_command
-from autoscout.execute._shared.remote.nodes import Node, NodePool
+from autoscout.execute._shared.remote.nodes import ClusterNode, NodePool
 from autoscout.execute.hosts.options import HostsOptions
 
 HELLO_S = 60.0  # how long a machine may take to answer
@@ -150,11 +150,11 @@ class Machines:
         if done.returncode:
             raise Lost(f"{host}: {shlex.join(command)}: {done.stderr.strip()[-500:]}")
 
-    def _node(self, host: str, hello: Hello) -> Node:
+    def _node(self, host: str, hello: Hello) -> ClusterNode:
         slots = self._slots[host]
         cores = self.options.cpus if self.options.cpus is not None else hello.cores
         gpus = slots if self.options.gpus else 0
-        return Node(name=host, cores=cores, gpus=gpus, memory_gb=hello.memory_gb, slots=slots, kind=hello.kind)
+        return ClusterNode(name=host, cores=cores, gpus=gpus, memory_gb=hello.memory_gb, slots=slots, kind=hello.kind)
 
     def _choose_kind(self) -> None:
         """Use equal machines only, where the user wants that."""

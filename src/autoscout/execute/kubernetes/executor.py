@@ -22,7 +22,7 @@ from autoscout.execute._shared.executor import QueuedExecutor, check_launch
 from autoscout.execute._shared.patience import Patience
 from autoscout.execute._shared.remote.agent import Hello
 from autoscout.execute._shared.remote.channel import Channel, Lost
-from autoscout.execute._shared.remote.nodes import Node, node_faults
+from autoscout.execute._shared.remote.nodes import ClusterNode, node_faults
 from autoscout.execute._shared.remote.order import LaunchOrder
 from autoscout.execute._shared.remote.trial import Attempts, RemoteTrial
 from autoscout.execute.kubernetes.manifest import LABEL, code_map, job, quantity, results_folder
@@ -148,15 +148,15 @@ def delete(options: KubernetesOptions, *what: str) -> None:
         log.warning("%s could not be deleted: %s", " ".join(what), error)
 
 
-def cluster_nodes(options: KubernetesOptions) -> list[Node]:
+def cluster_nodes(options: KubernetesOptions) -> list[ClusterNode]:
     """The machines that take trials."""
     selector = [f"--selector={','.join(f'{key}={value}' for key, value in options.node_selector.items())}"] if options.node_selector else []
-    nodes: list[Node] = []
+    nodes: list[ClusterNode] = []
     for item in ask(options, "get", "nodes", *selector, "--output=json").get("items", []):
         there = item["status"].get("allocatable", {})
         if not item["spec"].get("unschedulable"):
             nodes.append(
-                Node(
+                ClusterNode(
                     name=item["metadata"]["name"],
                     cores=int(quantity(there.get("cpu", "0"))),
                     gpus=int(quantity(there.get(options.gpu_resource, "0"))),

@@ -17,7 +17,7 @@ from autoscout.execute._shared.call import pack_call, refuse_while_reimporting, 
 from autoscout.execute._shared.executor import QueuedExecutor, check_launch
 from autoscout.execute._shared.patience import Patience
 from autoscout.execute._shared.queue import Requeue
-from autoscout.execute._shared.remote.nodes import Node, choose_kind, node_faults
+from autoscout.execute._shared.remote.nodes import ClusterNode, choose_kind, node_faults
 from autoscout.execute._shared.remote.order import LaunchOrder
 from autoscout.execute._shared.remote.trial import Attempts
 from autoscout.execute._shared.supervisor.client import STUCK_S
@@ -111,18 +111,18 @@ class RayExecutor(QueuedExecutor):
                 self.options = self._actors.options = replace(self.options, gpu_type=best)
 
 
-def ray_nodes(options: RayOptions, resources: Resources) -> list[Node]:
+def ray_nodes(options: RayOptions, resources: Resources) -> list[ClusterNode]:
     """The machines of the cluster that are there now and have what the options ask for such a launch."""
     import ray
 
     listed: Any = ray.nodes  # untyped in some releases
     needed = [*options.resources, *([f"{GPU_TYPE}{options.gpu_type}"] if options.gpu_type and resources.gpus else [])]
-    nodes: list[Node] = []
+    nodes: list[ClusterNode] = []
     for node in listed():
         there = node["Resources"]
         if node["Alive"] and all(name in there for name in needed):
             nodes.append(
-                Node(
+                ClusterNode(
                     name=node["NodeID"],
                     cores=int(there.get("CPU", 0)),
                     gpus=int(there.get("GPU", 0)),

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 
 from autoscout.core.errors import Fault, LaunchError
-from autoscout.execute._shared.remote.nodes import Node
+from autoscout.execute._shared.remote.nodes import ClusterNode
 
 CLIENT_S = 60.0
 """How long a question to Slurm may take: its controller is slow when thousands of jobs are submitted."""
@@ -51,16 +51,16 @@ def leftover_jobs() -> list[tuple[str, str]]:
     return [(job, comment) for job, name, comment in rows if name.startswith("autoscout-")]
 
 
-def partition_nodes(partition: str, gpu_type: str, constraint: str) -> list[Node]:
+def partition_nodes(partition: str, gpu_type: str, constraint: str) -> list[ClusterNode]:
     """The nodes of a partition that are not down for long; all partitions when it is empty."""
     which = [f"--partition={partition}"] if partition else []
-    nodes: dict[str, Node] = {}
+    nodes: dict[str, ClusterNode] = {}
     plain = re.fullmatch(r"[\w.-]+", constraint) is not None
     for line in ask("sinfo", "--noheader", "--Node", *which, "--format=%N|%c|%m|%G|%f").splitlines():
         name, cpus, memory_mb, devices, features = line.split("|", 4)
         if plain and constraint not in features.split(","):
             continue
-        nodes[name] = Node(
+        nodes[name] = ClusterNode(
             name=name,
             cores=int(cpus.rstrip("+")),
             gpus=gpu_count(devices, gpu_type),

@@ -18,7 +18,7 @@ from autoscout.execute._shared.call import pack_call, refuse_while_reimporting
 from autoscout.execute._shared.executor import QueuedExecutor, check_launch
 from autoscout.execute._shared.patience import Patience
 from autoscout.execute._shared.queue import LaunchRun
-from autoscout.execute._shared.remote.nodes import Node, NodePool, choose_kind, node_faults
+from autoscout.execute._shared.remote.nodes import ClusterNode, NodePool, choose_kind, node_faults
 from autoscout.execute._shared.remote.order import LaunchOrder
 from autoscout.execute._shared.remote.trial import Attempts, RemoteTrial, TrialMachines
 from autoscout.execute.slurm.clients import ask, leftover_jobs, partition_nodes
@@ -52,7 +52,7 @@ class SlurmExecutor(QueuedExecutor):
         self._held = HeldAllocation(self.options, self._name, self._patience) if can_hold else None
         self._checking = threading.Lock()
         self._checked: set[Resources] = set()
-        self._nodes: tuple[float, list[Node]] | None = None
+        self._nodes: tuple[float, list[ClusterNode]] | None = None
         self._swept = False
 
     def submit(self, launch: Launch) -> Job:
@@ -75,10 +75,10 @@ class SlurmExecutor(QueuedExecutor):
         machines: TrialMachines = own if self._held is None else OnAllocation(self._held)
         return RemoteTrial(order, share, machines, attempts, HELLO_S)
 
-    def _held_nodes(self) -> list[Node]:
+    def _held_nodes(self) -> list[ClusterNode]:
         held = self.options.held()
         return [
-            Node(name=str(number), cores=held.cpus, gpus=held.gpus, memory_gb=held.memory_gb, slots=self.options.slots)
+            ClusterNode(name=str(number), cores=held.cpus, gpus=held.gpus, memory_gb=held.memory_gb, slots=self.options.slots)
             for number in range(held.nodes)
         ]
 
@@ -121,7 +121,7 @@ class SlurmExecutor(QueuedExecutor):
         if self._held is not None:
             self._held.options = self.options
 
-    def _partition(self) -> list[Node]:
+    def _partition(self) -> list[ClusterNode]:
         now_s = time.monotonic()
         if self._nodes is None or now_s > self._nodes[0] + NODES_S:
             self._nodes = now_s, partition_nodes(self.options.partition, self.options.gpu_type, self.options.constraint)

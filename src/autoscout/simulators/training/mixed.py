@@ -14,7 +14,7 @@ from autoscout.catalog.placement import Placement, place
 from autoscout.simulators._shared.task import number
 from autoscout.simulators.training.arithmetic import smaller
 from autoscout.simulators.training.calibration import TrainingCalibration
-from autoscout.simulators.training.job import Layout, Stages, TrainingJob
+from autoscout.simulators.training.job import ParallelLayout, Stages, TrainingJob
 from autoscout.simulators.training.memory import MemoryConstants, StepMemory, feasible, step_memory
 from autoscout.simulators.training.read import SHARE, TrainingTask, training_job
 from autoscout.simulators.training.step import Passes, StepTime, passes, sends_s, step_ends, whole_step
@@ -38,7 +38,7 @@ class MixedAnswer:
 def mixed_step(
     reading: TrainingTask,
     rows: Sequence[Mapping[str, Any]],
-    layout: Layout,
+    layout: ParallelLayout,
     calibration: TrainingCalibration,
     memory: MemoryConstants,
 ) -> MixedAnswer:
@@ -89,7 +89,7 @@ _PLACED = ("tp", "pp", "dp", "cp", "virtual_stages", "stages_inner")
 """What of a layout decides its placement; all but the last are degrees."""
 
 
-def _placements(reading: TrainingTask, layout: Layout, counts: Vector, parts: Vector) -> tuple[list[Placement], NDArray[np.intp]]:
+def _placements(reading: TrainingTask, layout: ParallelLayout, counts: Vector, parts: Vector) -> tuple[list[Placement], NDArray[np.intp]]:
     """The distinct placements, and which of them each config has."""
     count, kinds = counts.shape[1], len(counts)
     batches = np.ceil(reading.global_batch / np.maximum(layout.micro_batch, 1.0))
@@ -116,7 +116,7 @@ def _held(places: Sequence[Placement], which: NDArray[np.intp], kind: int) -> St
 
 
 def _jobs(
-    reading: TrainingTask, layout: Layout, places: Sequence[Placement], which: NDArray[np.intp], used: NDArray[np.bool_]
+    reading: TrainingTask, layout: ParallelLayout, places: Sequence[Placement], which: NDArray[np.intp], used: NDArray[np.bool_]
 ) -> list[TrainingJob]:
     """The job as each kind sees it: the network is as fast as the slowest kind in use, replicas of two kinds share no node."""
     jobs = [training_job(reading, layout, kind) for kind in range(len(used))]
@@ -126,7 +126,7 @@ def _jobs(
 
 
 def _pipelines(
-    places: Sequence[Placement], which: NDArray[np.intp], layout: Layout, one: Sequence[Passes]
+    places: Sequence[Placement], which: NDArray[np.intp], layout: ParallelLayout, one: Sequence[Passes]
 ) -> tuple[Vector, Vector, dict[str, Vector]]:
     """Seconds of the slowest replica's pipeline, seconds in which its ranks are busy on average, and those by part."""
     count = len(which)

@@ -15,7 +15,7 @@ from autoscout.core.protocols import Prediction
 from autoscout.core.task import Direction, Objective, Task
 from autoscout.core.trial import Fidelity, Trial
 from autoscout.simulators.training.calibration import TrainingCalibration, training_calibration, usual
-from autoscout.simulators.training.job import Layout
+from autoscout.simulators.training.job import ParallelLayout
 from autoscout.simulators.training.memory import StepMemory, feasible, spare_room, step_memory
 from autoscout.simulators.training.mixed import mixed_step, shares
 from autoscout.simulators.training.read import HARDWARE_KNOBS, KNOBS, TrainingTask, read_layout, read_task, training_job
@@ -47,7 +47,7 @@ class TrainingOptions:
 class TrainingAnswer:
     """Everything the model knows about n configs: the time and memory of the slowest and fullest kind of GPU."""
 
-    layout: Layout
+    layout: ParallelLayout
     time: StepTime
     memory: StepMemory
     capacity_bytes: Any
@@ -185,7 +185,7 @@ class TrainingModel:
         return float(shifts[int(np.argmax(likelihood))])
 
 
-def _valid(layout: Layout, reading: TrainingTask, *, uneven: NDArray[np.bool_] | bool) -> NDArray[np.bool_]:
+def _valid(layout: ParallelLayout, reading: TrainingTask, *, uneven: NDArray[np.bool_] | bool) -> NDArray[np.bool_]:
     """What every engine refuses: more ranks than GPUs, heads, layers, experts or batch that do not divide.
 
     Replicas with unequal shares need whole micro-batches only, and one each.

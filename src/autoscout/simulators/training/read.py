@@ -16,7 +16,7 @@ from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Task
 from autoscout.simulators._shared.task import first_given, number, read_cluster, read_model
 from autoscout.simulators.training.arithmetic import floor, larger, smaller, where
-from autoscout.simulators.training.job import Layout, TrainingJob, hardware_fields, model_fields
+from autoscout.simulators.training.job import ParallelLayout, TrainingJob, hardware_fields, model_fields
 
 KNOBS: dict[str, tuple[str, ...]] = {
     "tp": ("tp", "tensor_parallel", "tensor_model_parallel_size", "tensor_parallel_size", "tensor_parallel_degree"),
@@ -132,7 +132,7 @@ def read_task(task: Task) -> TrainingTask:
     )
 
 
-def read_layout(rows: Sequence[Mapping[str, Any]], fixed: Mapping[str, Any], gpus: float, zero: float = 1.0) -> Layout:
+def read_layout(rows: Sequence[Mapping[str, Any]], fixed: Mapping[str, Any], gpus: float, zero: float = 1.0) -> ParallelLayout:
     """Columns of a layout from configs; a knob that neither config nor task names takes the engine's usual value."""
     knobs = set().union(*rows)
     names = {field: used for field, aliases in KNOBS.items() if (used := [name for name in aliases if name in knobs])}
@@ -149,7 +149,7 @@ def read_layout(rows: Sequence[Mapping[str, Any]], fixed: Mapping[str, Any], gpu
     return _layout(columns, gpus, zero)
 
 
-def _layout(columns: Mapping[str, Sequence[Any]], gpus: float, zero: float) -> Layout:
+def _layout(columns: Mapping[str, Sequence[Any]], gpus: float, zero: float) -> ParallelLayout:
     def column(field: str, default: float) -> Any:
         """A column of numbers, none negative, or one number: numbers broadcast, and cost nothing."""
         values = columns.get(field)
@@ -179,7 +179,7 @@ def _layout(columns: Mapping[str, Sequence[Any]], gpus: float, zero: float) -> L
         full = full * share("recompute_share", 1.0)
     attention, fused = _kernels(columns.get("attention"))
     sms = column("tp_comm_sms", 0.0)
-    return Layout(
+    return ParallelLayout(
         tp=tp,
         pp=pp,
         dp=dp,
@@ -257,7 +257,7 @@ def _kernel(value: Any) -> tuple[float, float]:
     return (0.55 if "fused" in word and "unfused" not in word else 1.0), float("rms" in word)
 
 
-def training_job(reading: TrainingTask, layout: Layout, kind: int = 0) -> TrainingJob:
+def training_job(reading: TrainingTask, layout: ParallelLayout, kind: int = 0) -> TrainingJob:
     """The job on the cluster's GPUs number `kind`."""
     return TrainingJob(
         **model_fields(reading.shape),
@@ -276,9 +276,10 @@ def stacked(jobs: Sequence[TrainingJob]) -> TrainingJob:
         if item.name != "layout"
     }
     layout = {
-        item.name: np.array([float(np.asarray(getattr(job.layout, item.name)).ravel()[0]) for job in jobs]) for item in fields(Layout)
+        item.name: np.array([float(np.asarray(getattr(job.layout, item.name)).ravel()[0]) for job in jobs])
+        for item in fields(ParallelLayout)
     }
-    return TrainingJob(**plain, layout=Layout(**layout))
+    return TrainingJob(**plain, layout=ParallelLayout(**layout))
 
 
 def rows_of(job: TrainingJob, chosen: NDArray[Any]) -> TrainingJob:
@@ -288,7 +289,9 @@ def rows_of(job: TrainingJob, chosen: NDArray[Any]) -> TrainingJob:
         return value[chosen] if isinstance(value, np.ndarray) and value.ndim else value
 
     plain = {item.name: cut(getattr(job, item.name)) for item in fields(TrainingJob) if item.name != "layout"}
-    return TrainingJob(**plain, layout=Layout(**{item.name: cut(getattr(job.layout, item.name)) for item in fields(Layout)}))
+    return TrainingJob(
+        **plain, layout=ParallelLayout(**{item.name: cut(getattr(job.layout, item.name)) for item in fields(ParallelLayout)})
+    )
 
 
 __all__ = ["HARDWARE_KNOBS", "KNOBS", "SHARE", "TrainingTask", "read_layout", "read_task", "rows_of", "stacked", "training_job"]

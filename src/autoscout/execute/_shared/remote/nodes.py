@@ -19,7 +19,7 @@ FIX = "Ask for less, give the executor more machines, or exclude such configurat
 
 
 @dataclass(frozen=True, kw_only=True)
-class Node:
+class ClusterNode:
     """One machine of a pool.
 
     Attributes:
@@ -44,7 +44,7 @@ class Node:
         return resources.cpus <= self.cores and resources.gpus <= self.gpus and enough_memory
 
 
-def choose_kind(nodes: Sequence[Node], resources: Resources) -> tuple[str, list[str]] | None:
+def choose_kind(nodes: Sequence[ClusterNode], resources: Resources) -> tuple[str, list[str]] | None:
     """The kind of GPU to use, of which most are in machines that can hold such a launch, and the other kinds.
 
     None where there is nothing to choose, or only the user can: machines with several kinds each, or without a name for theirs.
@@ -59,7 +59,7 @@ def choose_kind(nodes: Sequence[Node], resources: Resources) -> tuple[str, list[
     return None if not best or "," in best else (best, [kind or "without a type" for kind, _ in others])
 
 
-def node_faults(nodes: Sequence[Node], resources: Resources, where: str, whose: str) -> list[Fault]:
+def node_faults(nodes: Sequence[ClusterNode], resources: Resources, where: str, whose: str) -> list[Fault]:
     """Why such a launch can never run on these machines; empty when it can."""
     asked = {"cpus": float(resources.cpus), "gpus": float(resources.gpus), "memory_gb": resources.memory_gb or 0.0}
     faults = [
@@ -116,11 +116,11 @@ class NodePool(Pool):
 
     overtaken: ClassVar[int] = 16
 
-    def __init__(self, slots: int, nodes: Iterable[Node], whose: str) -> None:
+    def __init__(self, slots: int, nodes: Iterable[ClusterNode], whose: str) -> None:
         super().__init__(slots)
         self.whose = whose
         self._guard = threading.RLock()
-        self._nodes: dict[str, Node] = {}
+        self._nodes: dict[str, ClusterNode] = {}
         self._parts: dict[str, Pool] = {}
         self._drained: dict[str, str] = {}
         self._reserved: set[str] = set()
@@ -129,11 +129,11 @@ class NodePool(Pool):
             self.add(node)
 
     @property
-    def nodes(self) -> tuple[Node, ...]:
+    def nodes(self) -> tuple[ClusterNode, ...]:
         with self._guard:
             return tuple(self._nodes.values())
 
-    def add(self, node: Node) -> None:
+    def add(self, node: ClusterNode) -> None:
         """A machine that may be used, new or known and used again; a known one keeps the size it had, since launches hold parts of it."""
         with self._guard:
             self._drained.pop(node.name, None)
@@ -211,9 +211,9 @@ class NodePool(Pool):
         usable = [name for name in self._nodes if name not in self._drained and name not in self._reserved]
         return sorted(usable, key=lambda name: self._parts[name].free)
 
-    def _part_of(self, node: Node, resources: Resources) -> Resources:
+    def _part_of(self, node: ClusterNode, resources: Resources) -> Resources:
         share = resources.gpus * node.cores // node.gpus if node.gpus else 0
         return replace(resources, cpus=max(resources.cpus, share))
 
 
-__all__ = ["KINDS", "Node", "NodePool", "choose_kind", "node_faults"]
+__all__ = ["KINDS", "ClusterNode", "NodePool", "choose_kind", "node_faults"]

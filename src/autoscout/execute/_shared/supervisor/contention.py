@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, kw_only=True)
-class Counters:
+class MachineCounters:
     """The machine's counters at one moment; what the system does not tell is None or absent.
 
     Attributes:
@@ -29,7 +29,7 @@ class Counters:
     load_1min: float | None
 
     @classmethod
-    def read(cls, cores: Sequence[int] | None) -> Counters:
+    def read(cls, cores: Sequence[int] | None) -> MachineCounters:
         """Read them now; None counts all cores that this process may use."""
         used = tuple(cores) if cores else all_cores()
         stalls = {resource: total for resource in ("cpu", "memory") if (total := _stall_us(resource)) is not None}
@@ -39,7 +39,7 @@ class Counters:
         return cls(cores=used, stall_us=stalls, busy_ticks=_busy_ticks(used), load_1min=load)
 
 
-def conditions(before: Counters, after: Counters, wall_s: float, cpu_s: float) -> dict[str, float]:
+def conditions(before: MachineCounters, after: MachineCounters, wall_s: float, cpu_s: float) -> dict[str, float]:
     """What a trial's circumstances were between two readings; what could not be read is left out.
 
     - `cpu_pressure`, `memory_pressure`: share of the time in which something on the machine waited for it;

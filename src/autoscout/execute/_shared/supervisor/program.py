@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from autoscout.common import processes
-from autoscout.execute._shared.supervisor.contention import Counters, conditions
+from autoscout.execute._shared.supervisor.contention import MachineCounters, conditions
 from autoscout.execute._shared.supervisor.logs import BoundedLog
 
 POLL_S = 0.5  # how often memory is read when nothing depends on it
@@ -62,12 +62,12 @@ class Supervisor:
         if not self._start():
             return {"returncode": None, "error": self._error}
         cores = self._request["cores"]
-        self._started_s, before = time.monotonic(), Counters.read(cores)
+        self._started_s, before = time.monotonic(), MachineCounters.read(cores)
         why = ORPHANED
         try:
             why = self._watch()
         finally:
-            ended_s, after = self._ended_s or time.monotonic(), Counters.read(cores)
+            ended_s, after = self._ended_s or time.monotonic(), MachineCounters.read(cores)
             leftovers = self._stop(why)
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu_s, wall_s = usage.ru_utime + usage.ru_stime, ended_s - self._started_s

@@ -114,7 +114,7 @@ def model(name: str) -> ModelShape:
     32
     """
     path = Path(name)
-    if path.suffix == ".json" or _exists(path / "config.json"):
+    if path.suffix == ".json" or _is_present(path / "config.json"):
         return read_config(path if path.suffix == ".json" else path / "config.json")
     by_alias = _by_alias()
     plain_name = _plain(name.rsplit("/", 1)[-1])
@@ -123,7 +123,7 @@ def model(name: str) -> ModelShape:
     base = next((plain for plain in _without_endings(name.rsplit("/", 1)[-1]) if plain in by_alias), None)
     if base is not None:
         return by_alias[base]
-    if _exists(path):
+    if _is_present(path):
         return read_config(path / "config.json")  # there is none: says so
     fix = f"The path of its config.json works too. {suggestion(name.rsplit('/', 1)[-1], accepted_names(), listed=1000)}"
     raise ConfigError(Fault(where="model", value=repr(name), rule="unknown model", fix=fix))
@@ -144,7 +144,7 @@ def _without_endings(name: str) -> Iterator[str]:
         yield _plain("-".join(parts))
 
 
-def _exists(path: Path) -> bool:
+def _is_present(path: Path) -> bool:
     try:
         return path.exists()
     except (OSError, ValueError):  # a name that no file can have

@@ -81,7 +81,7 @@ def formula(syntax: Syntax, knobs: Mapping[str, Knob], facts: Mapping[str, Value
         return truth is False or truth is FAILED if violated else truth is True
 
     conditional = any(knobs[name].when is not None for name in names)
-    if conditional and _reads_absence(syntax) and (syntax.op != "active" or counts({})):
+    if conditional and _can_read_absence(syntax) and (syntax.op != "active" or counts({})):
         raise CannotSayError("it depends on a knob being inactive")
     return table(names, counts, knobs, _comparison(syntax, names, positive != violated))
 
@@ -147,9 +147,9 @@ def _among(knob: Knob, values: tuple[Value, ...]) -> Formula:
     return True if len(values) == len(knob.values) and knob.when is None else Among(knob.name, values)
 
 
-def _reads_absence(syntax: Syntax) -> bool:
+def _can_read_absence(syntax: Syntax) -> bool:
     """Whether the expression can come out as something definite although a knob in it is inactive."""
-    return syntax.op in ("active", "if", "and", "or", "not") or any(_reads_absence(arg) for arg in syntax.args)
+    return syntax.op in ("active", "if", "and", "or", "not") or any(_can_read_absence(arg) for arg in syntax.args)
 
 
 def _comparison(syntax: Syntax, names: Sequence[str], positive: bool) -> Formula | None:

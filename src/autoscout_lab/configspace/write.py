@@ -96,14 +96,14 @@ def _hyperparameter(knob: Knob, default: Value) -> dict[str, Any]:
         own["restart"] = False
     if knob.sparse == isinstance(knob, Grid):
         own["sparse"] = knob.sparse
-    if knob.log and not _plain_range(knob):
+    if knob.log and not _is_plain_range(knob):
         own["log"] = True
     if default != knob.default or type(default) is not type(knob.default):
         own["default"] = knob.default  # ConfigSpace refuses a space whose defaults break a clause, so it gets valid ones
     meta = {META: own} if own else None
     if len(knob.values) == 1:
         return {"type": "constant", "name": knob.name, "value": knob.values[0], "meta": meta}
-    if _plain_range(knob):
+    if _is_plain_range(knob):
         ends = {"lower": knob.values[0], "upper": knob.values[-1]}
         return {"type": "uniform_int", "name": knob.name, **ends, "default_value": default, "log": knob.log, "meta": meta}
     if isinstance(knob, Grid):
@@ -112,7 +112,7 @@ def _hyperparameter(knob: Knob, default: Value) -> dict[str, Any]:
     return {"type": "categorical", "name": knob.name, "choices": values, "weights": None, "default_value": default, "meta": meta}
 
 
-def _plain_range(knob: Knob) -> bool:
+def _is_plain_range(knob: Knob) -> bool:
     return isinstance(knob.values, range) and knob.values.step == 1 and len(knob.values) > 1
 
 

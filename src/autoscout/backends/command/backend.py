@@ -126,7 +126,7 @@ class CommandBackend:
         env = {"AUTOSCOUT_FOLDER": IN_FOLDER, "AUTOSCOUT_SEED": str(seed), **env}
         files = self._files(config, task, workload, scope)
         argv, shell = _argv(workload, scope), workload.run.line is not None
-        if workload.driven:
+        if workload.has_driver:
             files[PLAN] = json.dumps(_plan(workload, scope, env), indent=2)
             argv, shell = (sys.executable, "-m", "autoscout.backends.command.driver", PLAN), False
         return Launch(
@@ -136,7 +136,7 @@ class CommandBackend:
             env=env,
             resources=_resources(workload, scope),
             limit_s=workload.limit_s,
-            outputs=(*workload.outputs, *((RESULT,) if workload.driven else ())),
+            outputs=(*workload.outputs, *((RESULT,) if workload.has_driver else ())),
             name=Names(self._knobs(config, task, workload)).name(config),
         )
 
@@ -145,7 +145,7 @@ class CommandBackend:
         workload = self._workload(task)
         source = workload.metrics.get(to_beat.metric)
         wall = source.wall if source is not None else to_beat.metric == "wall_s"
-        if workload.driven or not wall or to_beat.value is None or to_beat.direction is not Direction.MINIMIZE:
+        if workload.has_driver or not wall or to_beat.value is None or to_beat.direction is not Direction.MINIMIZE:
             return None
         return to_beat.value / (source.scale if source is not None else 1.0)
 

@@ -77,18 +77,18 @@ def _holes(field: str, command: Command, space: Space) -> Iterator[Fault]:
     """Slots that would stay empty for some configurations, and optional parts that never are."""
     for name in sorted(command.bare):
         knob = space.knobs.get(name)
-        if knob is not None and _may_lack_value(knob):
+        if knob is not None and _can_lack_value(knob):
             form = f"[... {{{name}}}]" if command.line is not None else f"a nested list around {{{name}}}"
             fix = f"Write {form}, {{{name}:flag}}, or {{{name}|value}} for that case"
             when = f"has no value unless {knob.when}" if knob.when is not None else "may be null, which means not given"
             yield fault(field, f"{name} {when}, so its slot would stay empty", f"{{{name}}}", fix)
     for names in command.line.segments if command.line is not None else ():
-        if not any(_may_lack_value(space.knobs[name]) for name in names if name in space.knobs):
+        if not any(_can_lack_value(space.knobs[name]) for name in names if name in space.knobs):
             rule = f"the part in [ ] around {', '.join(sorted(names))} can never be left out: all of it always has a value"
             yield fault(field, rule, fix="For brackets write [[ ]]")
 
 
-def _may_lack_value(knob: Knob) -> bool:
+def _can_lack_value(knob: Knob) -> bool:
     return knob.when is not None or None in knob
 
 

@@ -54,7 +54,7 @@ class Driver:
                 with timed(spent, "start_s"):
                     self.result["failure"] = self._serve()
             for number in range(-self.plan["warmups"], self.plan["repeats"]):
-                if self.result["failure"] or any(run["returncode"] != 0 for run in self.result["runs"]) or self._lost():
+                if self.result["failure"] or any(run["returncode"] != 0 for run in self.result["runs"]) or self._is_lost():
                     break
                 with timed(spent, "warm_up_s" if number < 0 else "measure_s"):
                     self._bench(number)
@@ -102,7 +102,7 @@ class Driver:
                 if self.server is not None and self.server.poll() is not None:
                     self.result["failure"] = "server_ended"
                     self._end([process.pid, *descendants(process.pid)])
-                elif number >= 0 and self._lost(CLOCK.span_s() - began_s):
+                elif number >= 0 and self._is_lost(CLOCK.span_s() - began_s):
                     self._end([process.pid, *descendants(process.pid)])
                     process.wait()
                     return
@@ -122,7 +122,7 @@ class Driver:
         if number >= 0 and process.returncode == 0 and self.metrics is not None:
             self.samples.append(self.metrics.of(run))
 
-    def _lost(self, elapsed_s: float | None = None) -> bool:
+    def _is_lost(self, elapsed_s: float | None = None) -> bool:
         """Whether the trial cannot win any more: by its runs so far, and by one that has taken this long already."""
         if self.metrics is None:
             return False

@@ -61,7 +61,7 @@ def outcome(completed: Completed, workload: CommandWorkload) -> Measurement:
 
 def _runs(completed: Completed, workload: CommandWorkload) -> tuple[list[CommandRun], dict[str, Any], str, dict[str, Any]]:
     """The runs, the server's state, what the driver said went wrong, and all that it left."""
-    if not workload.driven:
+    if not workload.has_driver:
         alone = CommandRun(
             stdout=completed.stdout,
             stderr=completed.stderr,
@@ -90,7 +90,7 @@ def _failure(
     code = next((code for code in codes if code != 0), 0)
     if event in ("server_died", "server_ended"):
         code = server.get("returncode") or 1
-    if code == 0 and not completed.out_of_memory and not event and (runs or not workload.driven):
+    if code == 0 and not completed.out_of_memory and not event and (runs or not workload.has_driver):
         return None, ""
     patterns = (*workload.oom_patterns, *OOM_PATTERNS)
     if completed.out_of_memory or code in _KILLED or matches(patterns, text):

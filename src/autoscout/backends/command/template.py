@@ -63,7 +63,7 @@ class Slot:
         return self.spec.partition("=")[0]
 
     @property
-    def optional(self) -> bool:
+    def is_optional(self) -> bool:
         """Whether it renders to something sensible when its knob has no value."""
         return self.fallback is not None or self.helper in ("flag", "switch") or self.name == "flags"
 
@@ -117,7 +117,7 @@ class Template:
     @property
     def bare(self) -> set[str]:
         """Names that must have a value whenever the template is rendered."""
-        return {node.name for node in self.nodes if isinstance(node, Slot) and not node.optional}
+        return {node.name for node in self.nodes if isinstance(node, Slot) and not node.is_optional}
 
     @property
     def segments(self) -> Iterator[set[str]]:
@@ -168,7 +168,7 @@ def _read(text: str, tracker: Tracker | None, *, parts: bool = True) -> tuple[li
     at = 0
     while at < len(text):
         letter = text[at]
-        opening = parts and tracker is not None and tracker.plain and letter == "[" and (at == 0 or text[at - 1].isspace())
+        opening = parts and tracker is not None and tracker.is_plain and letter == "[" and (at == 0 or text[at - 1].isspace())
         if opening and (double := _DOUBLE.match(text, at)) and _SLOT.search(double[1]):
             inner, wrong = _read(f"[{double[1]}]", tracker, parts=False)
             nodes += inner
@@ -179,7 +179,7 @@ def _read(text: str, tracker: Tracker | None, *, parts: bool = True) -> tuple[li
             nodes.append(Segment(tuple(node for node in _merge(inner) if not isinstance(node, Segment))))
             faults += wrong
             at = segment.end()
-        elif text.startswith("${", at) and (tracker is None or tracker.quoted or _VARIABLE.match(text, at)):
+        elif text.startswith("${", at) and (tracker is None or tracker.is_literal or _VARIABLE.match(text, at)):
             end = text.find("}", at) + 1 or len(text)
             nodes.append(text[at:end])
             if text[at:end] == "${folder}":
@@ -236,7 +236,7 @@ def slot_words(slot: Slot, scope: Scope) -> list[Piece] | None:
             return [Variable(slot.name)]
         if slot.fallback is not None:
             return [slot.fallback]
-        return [] if slot.optional else None
+        return [] if slot.is_optional else None
     value = scope.values[slot.name]
     if slot.helper == "flag":
         return list(option(slot.name, value, slot.spec.partition("=")[2]))

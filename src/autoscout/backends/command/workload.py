@@ -57,7 +57,7 @@ class Command:
         """The arguments, for a command that was written as a list."""
         arguments: list[tuple[Piece, ...]] = []
         for group, nested in zip(self.groups, self.nested, strict=True):
-            needed = {slot.name for template in group for slot in template.slots if not slot.optional}
+            needed = {slot.name for template in group for slot in template.slots if not slot.is_optional}
             if not (nested and needed - set(scope.values) - set(RUNTIME)):
                 arguments.extend(word for template in group for word in template.words(scope))
         return arguments
@@ -201,7 +201,7 @@ class CommandWorkload(Block):
         return tuple(dict.fromkeys(name for name in named if name))
 
     @property
-    def driven(self) -> bool:
+    def has_driver(self) -> bool:
         """Whether the launch needs the driver: a server, several runs, or a free port."""
         uses_port = "port" in self.run.names or any("port" in template.names for template in self.env.values())
         return self.serve is not None or self.repeats > 1 or self.warmups > 0 or uses_port

@@ -73,7 +73,7 @@ def _compute(workload: DeepSpeedWorkload, hardware: Mapping[str, Any]) -> Iterab
     precisions = ["fp32", *(["bf16"] if hardware["native_bf16"] else []), *(["fp16"] if on_gpu else [])]
     if len(precisions) > 1:
         yield Choice("precision", precisions, help="of weights and products; the optimizer keeps fp32")
-    if on_gpu and not workload.own_optimizer:
+    if on_gpu and not workload.has_optimizer:
         yield Choice(
             "optimizer", ["deepspeed", "torch"], help="whose AdamW: DeepSpeed's fused kernel, which is compiled once, or PyTorch's"
         )

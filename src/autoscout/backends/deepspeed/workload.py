@@ -40,7 +40,7 @@ class DeepSpeedWorkload(BuiltInWorkload):
         return self.ds_config if isinstance(self.ds_config, dict) else {}
 
     @property
-    def own_optimizer(self) -> bool:
+    def has_optimizer(self) -> bool:
         return "optimizer" in self.base
 
 

@@ -1,7 +1,7 @@
 """What adapters to other tuners share: answers as plain pairs in a fixed order, and proposals made valid, new and complete.
 
-Other tuners are objects with memory of their own. So that told trials alone decide what is asked next, an adapter tells
-a fresh tuner everything, oldest first, and seeds it by the number of told trials.
+Other tuners are objects with memory of their own. So that trials trials alone decide what is asked next, an adapter tells
+a fresh tuner everything, oldest first, and seeds it by the number of trials trials.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from autoscout.core.config import Config, Value
 from autoscout.core.origin import Origin
 from autoscout.core.seeds import stream
 from autoscout.core.trial import Proposal
-from autoscout.learning.answers import Told, finite_losses
+from autoscout.learning.answers import AnswerSet, finite_losses
 from autoscout.space import Knob, Space
 from autoscout.space.neighbours import fresh, mutate
 
@@ -27,14 +27,22 @@ Draw = Callable[[int, int], Mapping[str, Value] | None]
 """What the tuner wants, for a place in the batch and a try; None when it has no more to offer."""
 
 
-def history(told: Told) -> list[tuple[Config, float]]:
+def history(trials: AnswerSet) -> list[tuple[Config, float]]:
     """Configurations and finite losses, oldest first; failures at the worst value that worked."""
-    answers = told.answers()
+    answers = trials.answers()
     return [(answer.config, loss) for answer, loss in zip(answers, finite_losses(answers), strict=True)]
 
 
 def propose(
-    name: str, n: int, space: Space, seed: int, told: Told, given: Config, pending: Sequence[Proposal], draw: Draw, tries: int = TRIES
+    name: str,
+    n: int,
+    space: Space,
+    seed: int,
+    trials: AnswerSet,
+    given: Config,
+    pending: Sequence[Proposal],
+    draw: Draw,
+    tries: int = TRIES,
 ) -> list[Proposal]:
     """Up to `n` proposals: what `draw` wants, moved to the nearest valid configuration under `given`.
 
@@ -42,29 +50,29 @@ def propose(
     """
     if n < 1 or not space.feasible(given):
         return []
-    taken = told.taken(pending)
-    found: list[Proposal] = []
+    taken = trials.taken(pending)
+    proposals: list[Proposal] = []
     for place in range(len(pending), len(pending) + n):
-        config, how = _one(space, seed, told, given, taken, place, draw, name, tries)
+        config, how = _one(space, seed, trials, given, taken, place, draw, name, tries)
         if config is None:
             break
         taken.add(config)
-        found.append(Proposal(config=config, origin=Origin(by=name, notes={"round": told.count, "place": place, "how": how})))
-    return found
+        proposals.append(Proposal(config=config, origin=Origin(by=name, notes={"round": trials.count, "place": place, "how": how})))
+    return proposals
 
 
 def _one(
-    space: Space, seed: int, told: Told, given: Config, taken: set[Config], place: int, draw: Draw, name: str, tries: int
+    space: Space, seed: int, trials: AnswerSet, given: Config, taken: set[Config], place: int, draw: Draw, name: str, tries: int
 ) -> tuple[Config | None, str]:
     config: Config | None = None
     for attempt in range(tries):
-        wanted = draw(place, attempt)
-        if wanted is None:
+        wish = draw(place, attempt)
+        if wish is None:
             break
-        config = space.project(wanted, given)
+        config = space.project(wish, given)
         if config not in taken:
             return config, "model" if attempt == 0 else "again"
-    rng = stream(seed, name, told.count, place)
+    rng = stream(seed, name, trials.count, place)
     for _ in range(TRIES if config is not None else 0):
         assert config is not None
         config = mutate(space, config, rng, given) or config

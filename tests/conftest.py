@@ -3,7 +3,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,24 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # likewise under nohup
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--record", action="store_true", help="write the recorded files of these tests instead of comparing with them")
+
+
+@pytest.fixture
+def check_recorded(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
+    """Compares text with the recorded file at a path; a missing file is a failure. `--record` writes it."""
+
+    def check(path: Path, text: str) -> None:
+        if request.config.getoption("--record"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        assert path.exists(), f"{path} is missing: run this test with --record, read the file and commit it"
+        assert text == path.read_text(), f"{path} differs: if the change is meant, run this test with --record and read the difference"
+
+    return check
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

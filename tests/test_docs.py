@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -42,10 +43,8 @@ def flags() -> str:
     return "\n".join(walk(whole_program(), "")) + "\n"
 
 
-def test_flags_change_only_on_purpose() -> None:
-    if not FLAGS.exists():
-        FLAGS.write_text(flags())
-    assert flags() == FLAGS.read_text(), f"If the change of the command line is meant, delete {FLAGS} and run this test again"
+def test_flags_change_only_on_purpose(check_recorded: Callable[[Path, str], None]) -> None:
+    check_recorded(FLAGS, flags())
 
 
 def test_generated_pages_are_those_of_the_code() -> None:
@@ -100,8 +99,7 @@ def test_the_readme_campaign_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
-def test_examples_print_what_is_recorded(example: Path, tmp_path: Path) -> None:
+def test_examples_print_what_is_recorded(example: Path, tmp_path: Path, check_recorded: Callable[[Path, str], None]) -> None:
     done = subprocess.run([sys.executable, str(example)], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    recorded = example.with_suffix(".out")
-    assert done.stdout == recorded.read_text(), f"If the change is meant, record it: python {example.name} > {recorded.name}"
+    check_recorded(example.with_suffix(".out"), done.stdout)

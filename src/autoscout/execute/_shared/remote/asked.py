@@ -67,7 +67,7 @@ class Asked:
 
 
 class _OnCores:
-    """Finds the cores of a launch and runs it there, pinned; unpinned where the machine has fewer than were promised."""
+    """Finds the cores of a launch and runs it there, pinned; unpinned where the machine has fewer than the launch asks for."""
 
     def __init__(self, asked: Asked, share: Share, held: Sequence[int] = ()) -> None:
         self._asked = asked
@@ -96,7 +96,7 @@ class _OnCores:
 
 
 def lease_cores(count: int) -> Lease | None:
-    """So many cores of this machine that no other launch has; None when the launch has them all anyway, or too few are free."""
+    """`count` cores of this machine that no other launch has; None when the launch has them all anyway, or too few are free."""
     there = machine_cores()
     if count >= len(there):
         return None

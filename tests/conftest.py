@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import signal
 import sys
 from collections import Counter
@@ -21,6 +22,7 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--record", action="store_true", help="write the recorded files of these tests instead of comparing with them")
+    parser.addoption("--report", type=Path, help="write durations and skips to this file, for scripts/test_table.py")
 
 
 @pytest.fixture
@@ -46,6 +48,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.line(f"{count:5d}  {reason}")
     ran = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, []) if report.when == "call"]
     terminalreporter.line(f"external tests: {_external(ran)} ran, {_external(skipped)} skipped")
+    if path := terminalreporter.config.getoption("--report"):
+        path.write_text(json.dumps({"seconds": _seconds(terminalreporter), "skips": reasons}))
+
+
+def _seconds(terminalreporter: pytest.TerminalReporter) -> list[tuple[float, str]]:
+    """Seconds of set-up, call and tear-down by test, the slowest first; as many as a table may want."""
+    reports = [report for kind in terminalreporter.stats.values() for report in kind if isinstance(report, pytest.TestReport)]
+    slowest = sorted(((report.duration, f"{report.nodeid} ({report.when})") for report in reports), reverse=True)
+    return slowest[:100]
 
 
 def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:

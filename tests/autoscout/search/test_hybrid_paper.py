@@ -163,7 +163,8 @@ def test_a_study_may_go_on_with_another_k(before: int, after: int) -> None:
         trials = run(HybridPaperSearcher(SPACE, TASK, 0, HybridPaperOptions(orderings=before)), told)
         searcher = HybridPaperSearcher(SPACE, TASK, 0, HybridPaperOptions(orderings=after))
         searcher.tell(trials)
-        run(searcher, 12)
+        configs = [trial.config for trial in [*trials, *run(searcher, 12)]]
+        assert len(set(configs)) == len(configs), "none is measured twice"
 
 
 def test_past_winners_enter_first() -> None:

@@ -41,8 +41,7 @@ tune: $(VENV)/.ready-tune ## tune real llama.cpp on this machine, about six minu
 test: ## everything CI runs: lint, types, import contract, all tests
 	@export TEST_REPORT=$$(mktemp -d) && . scripts/timed && \
 	  timed "system packages" scripts/system-packages && \
-	  timed set-up $(MAKE) --no-print-directory -j2 environments && \
-	  timed checks scripts/check $(VENV) && \
+	  timed "set-up and checks" $(MAKE) --no-print-directory -j3 environments check && \
 	  scripts/test $(VENV)
 
 test-autoscout: $(VENV)/.ready-test ## the tests of one house: the tuner

@@ -26,6 +26,7 @@ from autosched.sim.engine import simulate
 from autosched.sim.series import timeline
 from autosched.sim.simulation import Simulation
 from autosched.web.cluster_plots import gains_plot, settings_plot
+from autoscout.analysis.labels import PART_NAMES
 from autoscout.analysis.predicted import PredictedTrial, Predictions
 from autoscout.common.draw import HEIGHT, WIDTH, Scale, box, chart, label, line, picture
 from autoscout.common.markup import Markup, join, tag
@@ -34,7 +35,6 @@ from autoscout.core.task import Objective, Task
 from autoscout.core.trial import Measurement, Proposal, Status, Trial
 from autoscout.estimate.search import estimate
 from autoscout.learning.answers import Told
-from autoscout.report.breakdown import PART_NAMES
 from autoscout.report.plots import convergence, intervals
 from autoscout.report.predicted import predicted_plot
 from autoscout.search.hybrid import tuning

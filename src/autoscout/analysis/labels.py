@@ -140,6 +140,23 @@ def one_line(text: str, limit: int = 120) -> str:
 SPENT_WORDS = {"start_s": "starting", "warm_up_s": "warming up", "measure_s": "measuring"}
 """What a trial spends its seconds on."""
 
+PART_NAMES = {
+    "gemm_s": "matrix products",
+    "attention_s": "attention",
+    "elementwise_s": "element-wise",
+    "recompute_s": "recomputation",
+    "host_s": "waiting for the host",
+    "tensor_parallel_s": "tensor-parallel traffic",
+    "context_parallel_s": "context-parallel traffic",
+    "expert_parallel_s": "expert-parallel traffic",
+    "sharding_s": "ZeRO-3 gathers",
+    "pipeline_s": "pipeline sends",
+    "bubble_s": "pipeline bubble",
+    "data_parallel_s": "gradient reduction",
+    "optimizer_s": "optimizer",
+}
+"""Parts of a step's predicted time."""
+
 
 def show_spent(answer: Measurement) -> str:
     """What a trial spent its seconds on: `starting 82 s, measuring 41 s`; empty where nobody says."""

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from autoscout.analysis.labels import PART_NAMES
 from autoscout.cli import options
 from autoscout.core import plugins
 from autoscout.core.config import Config
@@ -17,7 +18,7 @@ from autoscout.core.errors import ConfigError, Fault
 from autoscout.estimate import search
 from autoscout.estimate.pins import read_system
 from autoscout.estimate.table import settings, show
-from autoscout.report.breakdown import PART_NAMES, breakdown_svg
+from autoscout.report.breakdown import breakdown_svg
 from autoscout.simulators.serving.read import KNOBS
 from autoscout.study.folder import DEFAULT
 

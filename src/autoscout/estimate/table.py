@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
+from autoscout.analysis.labels import PART_NAMES
 from autoscout.estimate.search import Candidate, Estimate
-from autoscout.report.breakdown import PART_NAMES
 
 _SHORT = {
     "tensor_parallel_size": "tp",

@@ -7,21 +7,6 @@ from collections.abc import Mapping
 from autoscout.common.draw import PALETTE, box, label, picture_file
 from autoscout.common.markup import tag
 
-PART_NAMES = {
-    "gemm_s": "matrix products",
-    "attention_s": "attention",
-    "elementwise_s": "element-wise",
-    "recompute_s": "recomputation",
-    "host_s": "waiting for the host",
-    "tensor_parallel_s": "tensor-parallel traffic",
-    "context_parallel_s": "context-parallel traffic",
-    "expert_parallel_s": "expert-parallel traffic",
-    "sharding_s": "ZeRO-3 gathers",
-    "pipeline_s": "pipeline sends",
-    "bubble_s": "pipeline bubble",
-    "data_parallel_s": "gradient reduction",
-    "optimizer_s": "optimizer",
-}
 WIDTH, BAR, ROW = 720, 36, 20
 
 
@@ -41,4 +26,4 @@ def breakdown_svg(parts: Mapping[str, float], title: str = "") -> str:
     return picture_file(tag("g", *items, font_size=13), width=WIDTH, height=height, title=title)
 
 
-__all__ = ["PART_NAMES", "breakdown_svg"]
+__all__ = ["breakdown_svg"]

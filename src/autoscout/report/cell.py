@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from autoscout.analysis.summary import Summary
 from autoscout.common.markup import Markup, tag
 from autoscout.common.text import plural, show_duration, show_number
@@ -20,4 +22,15 @@ def result_cell(summary: Summary) -> Markup:
     return tag("div", tag("strong", title), tag("p", summary.headline), tag("table", *rows), tag("p", tag("small", told)))
 
 
-__all__ = ["result_cell"]
+class _HasSummary(Protocol):
+    @property
+    def summary(self) -> Summary: ...
+
+
+def show_in_notebooks(*classes: type[_HasSummary]) -> None:
+    """Let notebooks show objects of these classes as such a cell; the classes themselves lie below this package and know no HTML."""
+    for shown in classes:
+        shown._repr_html_ = lambda self: result_cell(self.summary)  # type: ignore[attr-defined]
+
+
+__all__ = ["result_cell", "show_in_notebooks"]

@@ -8,6 +8,7 @@ from typing import Any
 from autoscout.analysis.importance import Importance
 from autoscout.analysis.labels import KnobNote, one_line
 from autoscout.analysis.summary import Summary
+from autoscout.common.draw import thin
 from autoscout.common.markup import Markup, clean, tag
 from autoscout.common.text import show, show_number
 from autoscout.core.config import Config
@@ -15,7 +16,6 @@ from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Trial
 from autoscout.report.plots import axes_of, parallel, places_of
 from autoscout.report.sections import legend, section
-from autoscout.report.thin import thin
 
 MOST_AXES = 12
 MOST_LINES = 1500

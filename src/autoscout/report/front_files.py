@@ -12,8 +12,8 @@ from autoscout.analysis.front import Front, Point
 from autoscout.analysis.labels import KnobNote, differences
 from autoscout.analysis.summary import Summary
 from autoscout.common.document import PlainDumper
+from autoscout.common.files import write_folder
 from autoscout.core.config import Config
-from autoscout.report.files import write_folder
 from autoscout.report.handover import diff_text, environment_text
 
 Exported = Mapping[Config, tuple[Mapping[str, str], Mapping[str, str]]]

@@ -14,11 +14,11 @@ from autoscout.analysis.labels import Difference, KnobNote, differences, show_li
 from autoscout.analysis.summary import Summary
 from autoscout.analysis.verdict import Verdict
 from autoscout.common.document import PlainDumper
+from autoscout.common.files import write_folder
 from autoscout.common.text import plural, show_duration, show_gain, show_number
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Task
-from autoscout.report.files import write_folder
 
 PLACES = ("{folder}", "{port}")
 """What stands in a variable for something that every launch has its own of."""

@@ -9,13 +9,12 @@ from autoscout.analysis.curves import Point
 from autoscout.analysis.importance import Importance, KnobShare
 from autoscout.analysis.labels import shorten
 from autoscout.analysis.verdict import Finalist
-from autoscout.common.draw import Axis, Scale, label, line, picture
+from autoscout.common.draw import Axis, Scale, label, line, picture, thin
 from autoscout.common.markup import Markup, join, tag
 from autoscout.common.text import show_gain
 from autoscout.core.config import Config
 from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Status, Trial
-from autoscout.report.thin import thin
 
 BOUNDED = Status.BOUNDED.value
 MOST_DOTS = 2500

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autoscout.analysis.predicted import PredictedTrial, Predictions
-from autoscout.common.draw import Scale, label, line, picture
+from autoscout.common.draw import Scale, label, line, picture, thin
 from autoscout.common.markup import Markup, badge, number_cell, table, tag
 from autoscout.common.text import show_number, show_percent
 from autoscout.report.sections import section
-from autoscout.report.thin import thin
 
 MOST_DOTS = 1500
 SHOWN = 60

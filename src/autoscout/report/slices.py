@@ -11,7 +11,7 @@ import numpy as np
 from autoscout.analysis.curves import ordered
 from autoscout.analysis.importance import MIN_CONFIGS, observations, response
 from autoscout.analysis.labels import shorten
-from autoscout.common.draw import Axis, Scale, box, label, line, picture
+from autoscout.common.draw import Axis, Scale, box, label, line, picture, thin
 from autoscout.common.forest import Encoder, Forest, Matrix
 from autoscout.common.markup import Markup, tag
 from autoscout.common.text import show, show_number
@@ -20,7 +20,6 @@ from autoscout.core.seeds import stream
 from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Trial
 from autoscout.report.sections import section
-from autoscout.report.thin import thin
 
 MOST_DOTS = 800
 SHOWN = 4

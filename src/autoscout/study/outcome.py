@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 
 from autoscout.analysis.ablation import Ablation, ablate
 from autoscout.analysis.contributions import Contribution, contributions
+from autoscout.analysis.frame import trials_dataframe
 from autoscout.analysis.importance import Importance, knob_importance
 from autoscout.analysis.summary import Summary, summarise
 from autoscout.core.config import Config
 from autoscout.core.history import best
 from autoscout.core.origin import Phase
 from autoscout.core.trial import Trial
-from autoscout.report.cell import result_cell
-from autoscout.report.frame import trials_dataframe
 from autoscout.study.about import load_of
 from autoscout.study.budget import Stop
 from autoscout.study.folder import Folder
@@ -83,12 +82,8 @@ class Outcome:
         return contributions(self.summary.task, self.inside, setup.baseline, found.config, gain=gain, exact=setup.deterministic)
 
     def trials_dataframe(self) -> pandas.DataFrame:
-        """The trials that count, as a pandas table with one row per trial; see `report.frame`."""
+        """The trials that count, as a pandas table with one row per trial; see `analysis.frame`."""
         return trials_dataframe(self.summary.task, self.inside)
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows."""
-        return result_cell(self.summary)
 
     @property
     def best(self) -> Config | None:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from autoscout.analysis.curves import busy_s
-from autoscout.analysis.summary import summarise
+from autoscout.analysis.frame import trials_dataframe
+from autoscout.analysis.summary import Summary, summarise
 from autoscout.core.clock import Clock, RealClock
 from autoscout.core.config import Config
 from autoscout.core.guards import as_told, refuse_unknown
@@ -19,8 +20,6 @@ from autoscout.core.log import logger
 from autoscout.core.origin import By, Origin
 from autoscout.core.protocols import Evaluator, Observer, Searcher, SpaceLike, Store, StudyRecord
 from autoscout.core.trial import Proposal, Trial
-from autoscout.report.cell import result_cell
-from autoscout.report.frame import trials_dataframe
 from autoscout.study.baseline import repeats
 from autoscout.study.budget import Stop, counted, out_of_time, over, used_share
 from autoscout.study.dispatch import Dispatcher, Parallelism, TrialKey, trial_key
@@ -92,12 +91,13 @@ class Study:
         return stop
 
     def trials_dataframe(self) -> pandas.DataFrame:
-        """The trials that count so far, as a pandas table with one row per trial; see `report.frame`."""
+        """The trials that count so far, as a pandas table with one row per trial; see `analysis.frame`."""
         return trials_dataframe(self.record.task, self.inside)
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows."""
-        return result_cell(summarise(self.record.task, self.inside, self.baseline, study=self.record.name))
+    @property
+    def summary(self) -> Summary:
+        """The verdict so far."""
+        return summarise(self.record.task, self.inside, self.baseline, study=self.record.name)
 
     def _search(self) -> Stop:
         while True:

@@ -9,10 +9,10 @@ from typing import Any
 from autoscout.analysis.labels import differences
 from autoscout.analysis.price import mark
 from autoscout.analysis.summary import Summary
+from autoscout.common.draw import thin
 from autoscout.common.secrets import hide_secrets
 from autoscout.core.trial import Trial
 from autoscout.report.tables import report_json
-from autoscout.report.thin import thin
 from autoscout.report.timeline import short_worker
 from autoscout.web.library import Entry, Library
 from autoscout.web.trials import TrialList, TrialQuery, list_trials

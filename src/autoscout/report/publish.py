@@ -9,17 +9,17 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote
 
-from autoscout.analysis.labels import namer
+from autoscout.analysis.labels import PART_NAMES, namer
 from autoscout.analysis.predicted import PredictedTrial, Predictions
 from autoscout.catalog.own_studies import FILE, fit_local
+from autoscout.common.files import write_file
 from autoscout.common.secrets import hide_secrets
 from autoscout.core import plugins
 from autoscout.core.config import Config
 from autoscout.core.protocols import ExplainsTime, NeedsNoTrials, StartsServer
 from autoscout.core.trial import Fidelity, Status, Trial
 from autoscout.evaluate.predicting import PREDICTED
-from autoscout.report.breakdown import PART_NAMES, breakdown_svg
-from autoscout.report.files import write_file
+from autoscout.report.breakdown import breakdown_svg
 from autoscout.report.front_files import hand_over_front
 from autoscout.report.handover import hand_over
 from autoscout.report.page import page

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autoscout.analysis.curves import ordered
+from autoscout.analysis.labels import KnobNote
 from autoscout.common.forest import Encoder, Forest, Matrix
 from autoscout.core.config import Config
 from autoscout.core.seeds import stream
@@ -121,6 +122,19 @@ def knob_importance(task: Task, trials: Sequence[Trial], seed: int = 0) -> Impor
     note = "" if fit >= MIN_FIT else "the model cannot predict unseen trials: noise, or too few trials; do not trust this ranking"
     ranked = tuple(sorted(knobs, key=lambda knob: (-knob.share, -knob.high, knob.name)))
     return Importance(knobs=ranked, unvaried=unvaried, fit=fit, configs=len(configs), note=note)
+
+
+def varied_knobs(trials: Sequence[Trial], knobs: Sequence[KnobNote], importance: Importance | None) -> list[str]:
+    """Knobs that took more than one value (being inactive is one), the important ones first, then as declared."""
+    values: dict[str, set[str]] = {}
+    for trial in trials:
+        for name, setting in trial.config.items():
+            values.setdefault(name, set()).add(repr(setting))
+    everywhere = set.intersection(*(set(trial.config) for trial in trials)) if trials else set()
+    order = [*(knob.name for knob in knobs if knob.name in values), *values]
+    moving = [name for name in dict.fromkeys(order) if len(values[name]) + (name not in everywhere) > 1]
+    ranked = [knob.name for knob in importance.knobs] if importance else []
+    return [name for name in ranked if name in moving] + [name for name in moving if name not in ranked]
 
 
 def observations(task: Task, trials: Sequence[Trial]) -> dict[Config, float]:

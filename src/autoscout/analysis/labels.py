@@ -130,6 +130,11 @@ def shorten(text: str, limit: int) -> str:
     return f"{text[: limit - 1 - tail]}…{text[-tail:] if tail else ''}"
 
 
+def short_worker(worker: str) -> str:
+    """Host and process of a worker, without what tells it from its namesakes."""
+    return ":".join(worker.split(":")[:2]) or "worker"
+
+
 def one_line(text: str, limit: int = 120) -> str:
     """The first line of a text that says something, without control characters, cut to `limit` characters."""
     line = next((line for line in text.splitlines() if line.strip()), "")

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote
 
-from autoscout.analysis.labels import PART_NAMES, namer
+from autoscout.analysis.labels import PART_NAMES
 from autoscout.analysis.predicted import PredictedTrial, Predictions
 from autoscout.catalog.own_studies import FILE, fit_local
 from autoscout.common.files import write_file
@@ -24,6 +24,7 @@ from autoscout.report.front_files import hand_over_front
 from autoscout.report.handover import hand_over
 from autoscout.report.page import page
 from autoscout.report.tables import report_json, summary_csv, t4
+from autoscout.report.view import StudyView
 from autoscout.study.assemble import build_simulator
 from autoscout.study.folder import Folder
 from autoscout.study.outcome import Outcome
@@ -46,23 +47,17 @@ def publish(outcome: Outcome) -> Outcome:
     handed = _hand_over(outcome, folder)
     _hand_over_front(outcome, folder)
     predicted = compare_predictions(outcome)
-    write_file(folder.path / "summary.csv", summary_csv(summary.task, outcome.trials, knobs, namer(setup.baseline, knobs)))
+    write_file(folder.path / "summary.csv", summary_csv(summary.task, outcome.trials, knobs, outcome.result.name_of))
     write_file(folder.path / "report.json", json.dumps(facts(outcome, predicted), indent=2) + "\n")
     write_file(folder.path / "t4.json", json.dumps(t4(setup.task, outcome.inside)) + "\n")
-    html = page(
-        summary,
-        outcome.inside,
-        setup.baseline,
-        knobs=knobs,
-        importance=outcome.importance,
-        ablation=outcome.ablation,
-        contributions=outcome.contributions,
+    view = StudyView(
+        result=outcome.result,
         commands=[str(folder.best / "run.sh")] if "run.sh" in handed else [],
         starts=start_lines(outcome),
-        logs=log_links(outcome.inside, folder),
+        links=log_links(outcome.inside, folder),
         predictions=predicted,
     )
-    write_file(folder.page, html)
+    write_file(folder.page, page(view))
     _feed_calibration(outcome, folder)
     return dataclasses.replace(outcome, handed_over=handed)
 
@@ -106,8 +101,7 @@ def log_links(trials: Iterable[Trial], folder: Folder) -> dict[int, str]:
 
 def facts(outcome: Outcome, predicted: Predictions | None) -> dict[str, Any]:
     """Everything a report says, as JSON."""
-    told = report_json(outcome.summary, outcome.importance, outcome.ablation, outcome.contributions)
-    return {**told, **({"predicted": predicted.to_json()} if predicted else {})}
+    return {**report_json(outcome.result), **({"predicted": predicted.to_json()} if predicted else {})}
 
 
 def compare_predictions(outcome: Outcome) -> Predictions | None:
@@ -121,11 +115,10 @@ def compare_predictions(outcome: Outcome) -> Predictions | None:
         if trial.measurement.fidelity >= setup.fidelity and trial.measurement.status is not Status.ABORTED:
             first.setdefault(trial.config, trial)
     values = simulator.predict(list(first), setup.task).value.tolist()
-    name_of = namer(setup.baseline, tuple(setup.space.knobs.values()))
     rows = [
         PredictedTrial(
             trial=trial.number,
-            name=name_of(config),
+            name=outcome.result.name_of(config),
             predicted=trial.measurement.conditions.get(PREDICTED, value),
             measured=setup.task.objective.value(trial.measurement),
             status=trial.measurement.status.value,

@@ -13,12 +13,10 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from autoscout.analysis.ablation import Ablation
-from autoscout.analysis.contributions import Contribution
 from autoscout.analysis.curves import ordered
-from autoscout.analysis.importance import Importance
 from autoscout.analysis.labels import KnobNote, namer, one_line
-from autoscout.analysis.summary import Summary, is_dirty
+from autoscout.analysis.result import StudyResult
+from autoscout.analysis.summary import is_dirty
 from autoscout.core.config import Config
 from autoscout.core.task import Task
 from autoscout.core.trial import SPENT, Fidelity, Status, Trial
@@ -103,18 +101,14 @@ def _harmless(text: str) -> str:
     return f"'{text}" if text[:1] in _FORMULA and not _NUMBER.fullmatch(text) else text
 
 
-def report_json(
-    summary: Summary,
-    importance: Importance | None = None,
-    ablation: Ablation | None = None,
-    contributions: Sequence[Contribution] = (),
-) -> dict[str, Any]:
+def report_json(result: StudyResult) -> dict[str, Any]:
     """Everything the page shows except the trials, as JSON."""
-    data = summary.to_json()
-    data["importance"] = importance.to_json() if importance else None
-    data["ablation"] = ablation.to_json() if ablation else None
-    data["contributions"] = [contribution.to_json() for contribution in contributions]
-    return data
+    return {
+        **result.summary.to_json(),
+        "importance": result.importance.to_json(),
+        "ablation": result.ablation.to_json() if result.ablation else None,
+        "contributions": [contribution.to_json() for contribution in result.contributions],
+    }
 
 
 def t4(task: Task, trials: Sequence[Trial]) -> dict[str, Any]:

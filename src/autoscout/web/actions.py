@@ -11,12 +11,12 @@ from autoscout.core.actions import Action, ActionKind
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.study.campaign import duration_s
-from autoscout.web.view import View
+from autoscout.web.live import LiveView
 
 WHERE = "action"
 
 
-def read_action(fields: Mapping[str, Any], view: View) -> Action:
+def read_action(fields: Mapping[str, Any], view: LiveView) -> Action:
     """The action that somebody asks for.
 
     Args:
@@ -42,7 +42,7 @@ def read_action(fields: Mapping[str, Any], view: View) -> Action:
     return Action(kind=kind, reason=reason)
 
 
-def _budget(fields: Mapping[str, Any], view: View) -> dict[str, float]:
+def _budget(fields: Mapping[str, Any], view: LiveView) -> dict[str, float]:
     """The bounds that were given, raised by what is to be added."""
     budget, found, faults = view.budget, dict[str, float](), list[Fault]()
     for name, field in (("trials", "trials"), ("wall_s", "time")):
@@ -66,7 +66,7 @@ def _budget(fields: Mapping[str, Any], view: View) -> dict[str, float]:
     return found
 
 
-def _config(fields: Mapping[str, Any], view: View) -> Config:
+def _config(fields: Mapping[str, Any], view: LiveView) -> Config:
     given = fields.get("config")
     settings = dict(given) if isinstance(given, Mapping) else read_settings(str(fields.get("settings", "")))
     known = [knob.name for knob in view.about.knobs] or sorted({name for trial in view.trials for name in trial.config})
@@ -105,7 +105,7 @@ def read_settings(text: str) -> dict[str, Value]:
     return found
 
 
-def _trial(fields: Mapping[str, Any], view: View) -> int:
+def _trial(fields: Mapping[str, Any], view: LiveView) -> int:
     try:
         number = int(str(fields.get("trial", "")))
     except ValueError:

@@ -10,7 +10,7 @@ from autoscout.common.markup import Markup
 from autoscout.core.clock import Clock
 
 GROUP = "autoscout.web"
-"""Entry points of this group name subclasses of `Extension`."""
+"""StudyEntry points of this group name subclasses of `Extension`."""
 
 
 class Followed(Protocol):

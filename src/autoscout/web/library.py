@@ -18,8 +18,8 @@ from autoscout.core.trial import Trial
 from autoscout.study.folder import Folder
 from autoscout.study.stores import open_store, scheme_of, stores_at, without_password
 from autoscout.web.extension import Followed, extensions
+from autoscout.web.live import LiveView
 from autoscout.web.marks import Marks
-from autoscout.web.view import View
 
 POLL_S = 0.7
 """Seconds between two looks at the stores."""
@@ -32,7 +32,7 @@ log = logger(__name__)
 
 
 @dataclass
-class Entry:
+class StudyEntry:
     """One study that the dashboard knows. Safe for several threads."""
 
     key: str
@@ -49,12 +49,12 @@ class Entry:
         self._trials: list[Trial] = []
         self._actions: list[Action] = []
         self._batch = -1
-        self._view: View | None = None
+        self._view: LiveView | None = None
         self._stale = True
         self._opened = False
         self._built_s = self._took_s = 0.0
 
-    def view(self) -> View:
+    def view(self) -> LiveView:
         """What is shown of it now: the newest that was worked out; the first caller waits for it."""
         self._opened = True
         if self._view is None:
@@ -63,7 +63,12 @@ class Entry:
         return self._view
 
     @property
-    def loaded(self) -> View | None:
+    def url(self) -> str:
+        """Address of its page."""
+        return f"/studies/{self.key}"
+
+    @property
+    def loaded(self) -> LiveView | None:
         """What is shown of it, where somebody has worked it out already."""
         return self._view
 
@@ -106,8 +111,13 @@ class Entry:
                 self._trials += batch
                 self._batch = batch[-1].batch
             self._actions = actions_of(self.store, self.record.name)
-            self._view = View(
-                record=self.record, trials=tuple(self._trials), actions=tuple(self._actions), pulse=self.pulse, folder=self.folder
+            self._view = LiveView(
+                record=self.record,
+                trials=tuple(self._trials),
+                actions=tuple(self._actions),
+                pulse=self.pulse,
+                url=self.url,
+                folder=self.folder,
             )
             self._view.prepare()
             self._built_s = self.clock.span_s()
@@ -130,7 +140,7 @@ class Library:
         self.target = target
         self.clock = clock or RealClock()
         self._stores: dict[str, Store] = {}
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, StudyEntry] = {}
         self._lock = threading.Lock()
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
@@ -150,13 +160,13 @@ class Library:
         """Where the studies are, for people; without a password."""
         return without_password(self.target)
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[StudyEntry]:
         """All studies, the newest first."""
         with self._lock:
             found = list(self._entries.values())
         return sorted(found, key=lambda entry: -entry.record.created_s)
 
-    def entry(self, key: str) -> Entry | None:
+    def entry(self, key: str) -> StudyEntry | None:
         return self._entries.get(key)
 
     def all_followed(self) -> list[Followed]:
@@ -214,7 +224,7 @@ class Library:
             key = hashlib.sha256(f"{place}\0{record.name}".encode()).hexdigest()[:12]
             entry = self._entries.get(key)
             if entry is None:
-                entry = Entry(
+                entry = StudyEntry(
                     key=key, store=store, place=place, record=record, folder=_folder_of(self.target, place, record.name), clock=self.clock
                 )
                 with self._lock:
@@ -272,4 +282,4 @@ def _folder_of(target: str, place: str, study: str) -> Folder | None:
     return None
 
 
-__all__ = ["Entry", "Library"]
+__all__ = ["Library", "StudyEntry"]

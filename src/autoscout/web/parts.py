@@ -5,17 +5,17 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from urllib.parse import quote
 
-from autoscout.analysis.labels import one_line, show_metric
+from autoscout.analysis.labels import one_line, short_worker, show_metric
 from autoscout.common.markup import Markup, badge, join, number_cell, table, tag
 from autoscout.common.text import show, show_duration, show_gain, show_number
 from autoscout.core.trial import Status
-from autoscout.report.sections import facts, goal_lines, hero, section, status_badge
-from autoscout.report.timeline import short_worker
+from autoscout.report.elements import section, status_badge
+from autoscout.report.sections.header import facts, goal_lines, hero
 from autoscout.web.actions import told
 from autoscout.web.guard import Session
-from autoscout.web.library import Entry
+from autoscout.web.library import StudyEntry
+from autoscout.web.live import LiveView
 from autoscout.web.trials import FAILED, TrialQuery, list_trials
-from autoscout.web.view import View
 
 MOST_KNOBS = 8
 """Knobs that get a column in the list of trials."""
@@ -26,7 +26,7 @@ def moment(at_s: float) -> str:
     return datetime.fromtimestamp(at_s, tz=UTC).strftime("%Y-%m-%d %H:%M UTC") if at_s > 0 else ""
 
 
-def top(entry: Entry, view: View) -> Markup:
+def top(entry: StudyEntry, view: LiveView) -> Markup:
     """Name, goal, state, verdict and figures."""
     summary = view.summary
     judged = bool(summary.gain.pairs) or view.about.exact
@@ -37,12 +37,14 @@ def top(entry: Entry, view: View) -> Markup:
         tag("h1", view.record.name),
         goal_lines(summary),
         state(entry, view),
-        hero(summary, so_far=bool(view.running) and not judged) if view.kept else tag("p", "No trial has ended yet.", class_="hero"),
+        hero(summary, so_far=bool(view.running) and not judged)
+        if view.valid_trials
+        else tag("p", "No trial has ended yet.", class_="hero"),
         facts(summary),
     )
 
 
-def state(entry: Entry, view: View) -> Markup:
+def state(entry: StudyEntry, view: LiveView) -> Markup:
     """Whether somebody works on it, and how much of the budget is used."""
     if view.running:
         names = sorted({short_worker(worker) for worker in view.pulse.workers})
@@ -57,7 +59,7 @@ def state(entry: Entry, view: View) -> Markup:
     return tag("div", word, " ", who, tag("p", bar, " ", "; ".join(told_of), class_="quiet small"), class_="state", id=f"state-{entry.key}")
 
 
-def actions_part(entry: Entry, view: View, session: Session | None, can_act: bool) -> Markup:
+def actions_part(entry: StudyEntry, view: LiveView, session: Session | None, can_act: bool) -> Markup:
     """What can be asked of the study, and what was."""
     asked = [tag("li", tag("b", what), ": ", answer) for what, answer in told(view.actions)[:20]]
     history = tag("ul", *asked, class_="asked") if asked else ""
@@ -77,12 +79,12 @@ def actions_part(entry: Entry, view: View, session: Session | None, can_act: boo
     return section("actions", "Steer the study", tag("div", *forms, class_="forms"), history, lead=lead)
 
 
-def _example(view: View) -> str:
+def _example(view: LiveView) -> str:
     knob = next((knob for knob in view.about.knobs if len(knob.values) > 1), None)
     return f"{knob.name}={show(knob.values[-1])}" if knob else "knob=value"
 
 
-def form(entry: Entry, session: Session, kind: str, title: str, *fields: object) -> Markup:
+def form(entry: StudyEntry, session: Session, kind: str, title: str, *fields: object) -> Markup:
     """A form that asks for an action."""
     hidden = [tag("input", type="hidden", name=name, value=value) for name, value in (("kind", kind), ("csrf", session.csrf))]
     button = tag("button", title, type="submit", class_="act")
@@ -96,11 +98,11 @@ def field(name: str, label: str, example: str, *, wide: bool = False) -> Markup:
     )
 
 
-def trials_part(entry: Entry, view: View, query: TrialQuery) -> Markup:
+def trials_part(entry: StudyEntry, view: LiveView, query: TrialQuery) -> Markup:
     """A page of the list of trials, with links to sort, to filter and to compare two."""
     found, task = list_trials(view, query), view.summary.task
     metrics = list(dict.fromkeys([*(goal.metric for goal in task.objective.goals), *(limit.metric for limit in task.objective.limits)]))
-    knobs = view.varied[:MOST_KNOBS] if view.kept else []
+    knobs = view.result.varied[:MOST_KNOBS] if view.valid_trials else []
     here = f"/studies/{entry.key}/trials"
 
     def sorter(name: str, title: str, *, right: bool = False) -> Markup:
@@ -132,7 +134,7 @@ def trials_part(entry: Entry, view: View, query: TrialQuery) -> Markup:
             *(tag("td", show(trial.config[knob]) if knob in trial.config else "-") for knob in knobs),
             tag("td", tag("span", reason, class_="reason", title=reason)),
         ]
-        role = " default" if trial.config == view.default_config else " best" if trial.config == view.best_config else ""
+        role = " default" if trial.config == view.result.default_config else " best" if trial.config == view.result.best_config else ""
         rows.append(tag("tr", *cells, class_=f"status-{answer.status.value}{role}"))
     body = tag(
         "table", tag("caption", "Trials", class_="quiet"), tag("thead", tag("tr", *head)), tag("tbody", *rows), id="trials", class_="paged"

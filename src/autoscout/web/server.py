@@ -26,10 +26,10 @@ from autoscout.web import api, pages, trial_pages
 from autoscout.web.actions import read_action
 from autoscout.web.extension import Extension, Followed
 from autoscout.web.guard import FAILED_PAUSE_S, MOST_BODY, SESSION_S, Guard, Sessions, is_loopback
-from autoscout.web.library import Entry, Library
+from autoscout.web.library import Library, StudyEntry
+from autoscout.web.live import LiveView
 from autoscout.web.responses import json_response, session_of
 from autoscout.web.trials import TrialQuery
-from autoscout.web.view import View
 
 EVENT_S = 0.4  # between two looks whether a page must change
 BEAT_S = 15.0  # of silence, after which a comment tells proxies and browsers that the connection lives
@@ -158,9 +158,10 @@ class _Desk:
         return HTMLResponse(pages.study_page(entry, view, session_of(request), bool(self.sessions.token)))
 
     def part(self, key: str, name: str) -> HTMLResponse:
-        if name != "trials" and name not in pages.LATER:
+        content = pages.later_part(*self._open(key), name)
+        if content is None:
             raise HTTPException(404, "There is no such part.")
-        return HTMLResponse(pages.later_part(*self._open(key), name))
+        return HTMLResponse(content)
 
     def trials(
         self, request: Request, key: str, page: int = 1, sort: str = "number", down: bool = True, status: str = "", text: str = ""
@@ -294,26 +295,26 @@ class _Desk:
 
     # --- looking up ---
 
-    def _open(self, key: str) -> tuple[Entry, View]:
+    def _open(self, key: str) -> tuple[StudyEntry, LiveView]:
         entry = self.library.entry(key)
         if entry is None:
             raise HTTPException(404, "There is no such study.")
         return entry, entry.view()
 
-    def _chosen(self, keys: list[str]) -> list[Entry]:
+    def _chosen(self, keys: list[str]) -> list[StudyEntry]:
         found = [entry for key in dict.fromkeys(keys) if (entry := self.library.entry(key)) is not None]
         if not found:
             raise HTTPException(404, "Choose one study or more.")
         return found[:12]
 
 
-def _trial(view: View, number: int) -> Trial:
+def _trial(view: LiveView, number: int) -> Trial:
     if number not in view.by_number:
         raise HTTPException(404, "There is no such trial.")
     return view.by_number[number]
 
 
-def _two(view: View, numbers: list[int]) -> tuple[Trial, Trial]:
+def _two(view: LiveView, numbers: list[int]) -> tuple[Trial, Trial]:
     if len(numbers) < 2:
         raise HTTPException(400, "Choose two trials to compare.")
     return _trial(view, numbers[0]), _trial(view, numbers[1])

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.trial import Status, Trial
-from autoscout.web.view import View
+from autoscout.web.live import LiveView
 
 SIZE = 100
 """Trials on one page."""
@@ -60,9 +60,9 @@ class TrialList:
     pages: int
 
 
-def list_trials(view: View, query: TrialQuery) -> TrialList:
+def list_trials(view: LiveView, query: TrialQuery) -> TrialList:
     """The trials that a query asks for, invalid ones too."""
-    found = view.everything
+    found = view.all_trials
     if query.status:
         found = [trial for trial in found if _has_status(trial, query.status)]
     if words := query.text.lower().split():
@@ -78,7 +78,7 @@ def _has_status(trial: Trial, status: str) -> bool:
     return trial.measurement.status.failed if status == FAILED else trial.measurement.status.value == status
 
 
-def _text(view: View, trial: Trial) -> str:
+def _text(view: LiveView, trial: Trial) -> str:
     answer = trial.measurement
     return f"#{trial.number} {view.name_of(trial.config)} {answer.status.value} {trial.proposal.origin.phase.value} {answer.reason}".lower()
 

@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Sequence
 
 from autoscout.analysis.curves import busy_moments, ordered
-from autoscout.analysis.labels import shorten
-from autoscout.common.draw import Scale, box, label, line, picture
-from autoscout.common.markup import Markup, tag
+from autoscout.analysis.labels import short_worker, shorten
+from autoscout.common.draw import Scale, box, label, line
+from autoscout.common.markup import Markup, join
 from autoscout.common.text import show_duration
 from autoscout.core.task import Task
 from autoscout.core.trial import Status, Trial
-from autoscout.report.sections import legend, section
+from autoscout.report.elements import legend, plot, scrolled
+from autoscout.report.view import StudyView
 
 MOST_BARS = 800
 """Trials that get a bar of their own."""
@@ -29,11 +30,6 @@ def kind_of(task: Task, trial: Trial) -> str:
     if not trial.ok:
         return "failed"
     return "ok" if task.objective.loss(trial.measurement) != float("inf") else "broken"
-
-
-def short_worker(worker: str) -> str:
-    """Host and process of a worker, without what tells it from its namesakes."""
-    return ":".join(worker.split(":")[:2]) or "worker"
 
 
 def timeline(task: Task, trials: Sequence[Trial]) -> Markup | None:
@@ -53,17 +49,18 @@ def timeline(task: Task, trials: Sequence[Trial]) -> Markup | None:
         parts.insert(0, line(x, _TOP, x, height - 26, "grid"))
         parts.append(label(show_duration(tick) if tick else "0", x, height - 10, class_="tick", text_anchor="middle"))
     title = "What each worker measured when, and how it ended; pauses are left out"
-    return picture(*parts, width=_WIDTH, height=height, title=title, class_="plot timeline", style=f"--wide:{_WIDTH}px")
+    return plot(*parts, width=_WIDTH, height=height, title=title, kind="timeline")
 
 
-def timeline_section(task: Task, trials: Sequence[Trial]) -> Markup:
-    """The part of the page; nothing where no trial took any time."""
-    plot = timeline(task, trials)
-    if plot is None:
+def timeline_section(view: StudyView) -> Markup:
+    """The inside of the section; nothing where no trial took any time."""
+    task, trials = view.summary.task, [*view.trials, *view.invalid]
+    drawing = timeline(task, trials)
+    if drawing is None:
         return Markup("")
-    there = {kind_of(task, trial) for trial in trials}
-    keys = [(f"run {kind}", text) for kind, text in _WORDS.items() if kind in there]
-    return section("timeline", "Workers and failures over time", legend(keys), tag("div", plot, class_="scroll"))
+    kinds = {kind_of(task, trial) for trial in trials}
+    keys = [(f"run {kind}", text) for kind, text in _WORDS.items() if kind in kinds]
+    return join([legend(keys), scrolled(drawing)])
 
 
 def _lanes(trials: Sequence[Trial]) -> dict[int, tuple[int, str]]:
@@ -121,4 +118,4 @@ def _bins(task: Task, trials: Sequence[Trial], moments: dict[float, float], scal
     return parts, _HEIGHT
 
 
-__all__ = ["kind_of", "short_worker", "timeline", "timeline_section"]
+__all__ = ["kind_of", "timeline", "timeline_section"]

@@ -11,15 +11,16 @@ import numpy as np
 from autoscout.analysis.curves import ordered
 from autoscout.analysis.importance import MIN_CONFIGS, observations, response
 from autoscout.analysis.labels import shorten
-from autoscout.common.draw import Axis, Scale, box, label, line, picture, thin
+from autoscout.common.draw import Axis, Scale, box, label, line, thin
 from autoscout.common.forest import Encoder, Forest, Matrix
-from autoscout.common.markup import Markup, tag
+from autoscout.common.markup import Markup, join, tag
 from autoscout.common.text import show, show_number
 from autoscout.core.config import Config, Value
 from autoscout.core.seeds import stream
 from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Trial
-from autoscout.report.sections import section
+from autoscout.report.elements import lead_line, plot
+from autoscout.report.view import StudyView
 
 MOST_DOTS = 800
 SHOWN = 4
@@ -51,7 +52,7 @@ def slice_plot(task: Task, trials: Sequence[Trial], knob: str, default_config: C
         kind = f"dot small {trial.measurement.fidelity.label}{broken}{role}"
         parts.append(tag("circle", tip, cx=f"{x:.1f}", cy=f"{y:.1f}", r=4.5 if role else 2.8, class_=kind, data_n=number))
     title = f"{task.objective.metric} of every trial by {knob}"
-    return picture(*parts, width=_WIDTH, height=_HEIGHT, title=title, class_="plot slice", style=f"--wide:{_WIDTH}px")
+    return plot(*parts, width=_WIDTH, height=_HEIGHT, title=title, kind="slice")
 
 
 def contour_plot(task: Task, trials: Sequence[Trial], across: str, up: str, base: Config) -> Markup | None:
@@ -82,23 +83,25 @@ def contour_plot(task: Task, trials: Sequence[Trial], across: str, up: str, base
     words += [label(shorten(up, 30), 6, 14, class_="axis-name")]
     title = f"Predicted {task.objective.metric} over {across} and {up}; dots are configurations that ran"
     parts = [*cells, *dots, *words, *_below(x_axis)]
-    return picture(*parts, width=_WIDTH, height=_HEIGHT, title=title, class_="plot contour", style=f"--wide:{_WIDTH}px")
+    return plot(*parts, width=_WIDTH, height=_HEIGHT, title=title, kind="contour")
 
 
-def slices_section(task: Task, trials: Sequence[Trial], knobs: Sequence[str], default_config: Config, best: Config | None) -> Markup:
+def slices_section(view: StudyView) -> Markup:
     """The most important knobs one by one, and the first two together; nothing where no knob varied."""
-    plots = [plot for knob in knobs[:SHOWN] if (plot := slice_plot(task, trials, knob, default_config, best))]
+    result, task = view.result, view.summary.task
+    knobs, default, best = result.varied, result.default_config, result.best_config
+    plots = [drawing for knob in knobs[:SHOWN] if (drawing := slice_plot(task, view.trials, knob, default, best))]
     if not plots:
         return Markup("")
-    both = contour_plot(task, trials, knobs[0], knobs[1], best or default_config) if len(knobs) > 1 else None
-    figures = [tag("figure", plot) for plot in plots]
+    both = contour_plot(task, view.trials, knobs[0], knobs[1], best or default) if len(knobs) > 1 else None
+    figures = [tag("figure", drawing) for drawing in plots]
     if both is not None:
         words = (
             "Predicted by the model that ranks the knobs, the others as in the best; greener is better, dots are configurations that ran."
         )
         figures.append(tag("figure", both, tag("figcaption", words, class_="quiet small")))
     lead = "Every trial by the value of one knob; the line joins the medians. Other knobs differ between the trials of a column."
-    return section("slices", "One knob at a time", tag("div", *figures, class_="figures"), lead=lead)
+    return join([lead_line(lead), tag("div", *figures, class_="figures")])
 
 
 def _frame(up: Scale, across: Axis, metric: str) -> list[Markup]:

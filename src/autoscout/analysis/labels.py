@@ -61,7 +61,7 @@ def differences(default: Config, other: Config, knobs: Iterable[KnobNote] = ()) 
     """The knobs on which two configurations differ, in the order the space declares them, then by name."""
     notes: Mapping[str, KnobNote] = {knob.name: knob for knob in knobs}
     names = [*notes, *sorted((set(default) | set(other)) - set(notes))]
-    found = []
+    changes = []
     for name in names:
         before, after = name in default, name in other
         if not before and not after:
@@ -69,7 +69,7 @@ def differences(default: Config, other: Config, knobs: Iterable[KnobNote] = ()) 
         if before and after and repr(default[name]) == repr(other[name]):  # `True`, `1` and `1.0` are three values
             continue
         note = notes.get(name)
-        found.append(
+        changes.append(
             Difference(
                 knob=name,
                 default=default.get(name),
@@ -80,7 +80,7 @@ def differences(default: Config, other: Config, knobs: Iterable[KnobNote] = ()) 
                 help=note.help if note else "",
             )
         )
-    return tuple(found)
+    return tuple(changes)
 
 
 NAME_CHARS = 200
@@ -100,20 +100,20 @@ def namer(default: Config, knobs: Iterable[KnobNote] = ()) -> Callable[[Config],
         knobs: The space's knobs, in the order in which they shall appear in names.
     """
     declared = tuple(knobs)
-    known: dict[Config, str] = {}
+    names: dict[Config, str] = {}
 
     def name_of(config: Config) -> str:
-        if config not in known:
-            known[config] = _changes(differences(default, config, declared))
-        return known[config]
+        if config not in names:
+            names[config] = _changes(differences(default, config, declared))
+        return names[config]
 
     return name_of
 
 
-def _changes(found: Sequence[Difference]) -> str:
+def _changes(changes: Sequence[Difference]) -> str:
     # A knob that is not used any more follows from the others, so it is named only where nothing else is.
-    set_to = [shorten(f"{one.knob}={one.after}", NAME_CHARS) for one in found if not one.best_absent]
-    set_to = set_to or [f"without {one.knob}" for one in found]
+    set_to = [shorten(f"{one.knob}={one.after}", NAME_CHARS) for one in changes if not one.best_absent]
+    set_to = set_to or [f"without {one.knob}" for one in changes]
     length = 0
     for count, text in enumerate(set_to):
         length += len(text) + 2

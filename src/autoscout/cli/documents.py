@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from autoscout.analysis.contributions import Contribution
-from autoscout.analysis.curves import Point
+from autoscout.analysis.curves import CurvePoint
 from autoscout.analysis.gain import Gain
 from autoscout.analysis.importance import Importance, KnobShare
 from autoscout.analysis.price import Cost
@@ -109,7 +109,7 @@ class ResultDocument(_Document):
     noisy: list[int]
     dirty: list[int]
     load: str
-    points: list[Point]
+    points: list[CurvePoint]
     importance: Importance | None
     ablation: dict[str, Any] | None
     contributions: list[Contribution]
@@ -147,7 +147,7 @@ class ErrorDocument(_Document):
 def documents_schema() -> dict[str, Any]:
     """The JSON Schema of what `--json` prints: a result, a dry run, or an error."""
     schema: dict[str, Any] = TypeAdapter(ResultDocument | DryRunDocument | ErrorDocument).json_schema()
-    for kind in (Gain, Cost, Spent, Point, Importance, KnobShare, Contribution):
+    for kind in (Gain, Cost, Spent, CurvePoint, Importance, KnobShare, Contribution):
         definition = schema["$defs"][kind.__name__]
         definition |= {"additionalProperties": False, "required": list(definition["properties"])}  # all of a dataclass is printed
         definition["description"] = definition["description"].partition("\n")[0]

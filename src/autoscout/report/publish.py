@@ -71,32 +71,32 @@ def _feed_calibration(outcome: Outcome, folder: Folder) -> None:
     kind: Any = plugins.get("simulator", name) if name else None
     if kind is None or not isinstance(kind, NeedsNoTrials):
         return
-    found = fit_local(name, kind(), outcome.inside, setup.task, setup.name)  # type: ignore[operator]
-    if found is not None:
-        write_file(folder.path / FILE, found.to_json())
+    calibration = fit_local(name, kind(), outcome.inside, setup.task, setup.name)  # type: ignore[operator]
+    if calibration is not None:
+        write_file(folder.path / FILE, calibration.to_json())
 
 
 def start_lines(outcome: Outcome) -> dict[str, str]:
     """The command lines that start the system with the default and with the best configuration; nothing where it is a Python call."""
     setup, best = outcome.setup, outcome.summary.best
     chosen = {"default": setup.baseline, **({outcome.summary.contender: best.config} if best else {})}
-    found = {}
+    lines = {}
     for title, config in chosen.items():
         launch = setup.backend.render(config, setup.task, setup.campaign.search.seed)
         if isinstance(setup.backend, StartsServer):
-            found[title] = shlex.join(setup.backend.serve(config, setup.task))
+            lines[title] = shlex.join(setup.backend.serve(config, setup.task))
         elif launch.call is None:
-            found[title] = launch.line.replace("{folder}", ".")  # where it is started by hand
-    return {title: hide_secrets(line) for title, line in found.items()}
+            lines[title] = launch.line.replace("{folder}", ".")  # where it is started by hand
+    return {title: hide_secrets(line) for title, line in lines.items()}
 
 
 def log_links(trials: Iterable[Trial], folder: Folder) -> dict[int, str]:
     """Where the logs of the trials that did not work lie, relative to the result folder, by number of the trial."""
-    found = {}
+    links = {}
     for trial in trials:
         if not trial.ok and (logs := folder.launch_files(trial.measurement.folder)):
-            found[trial.number] = quote(str(logs[0].relative_to(folder.path)))
-    return found
+            links[trial.number] = quote(str(logs[0].relative_to(folder.path)))
+    return links
 
 
 def facts(outcome: Outcome, predicted: Predictions | None) -> dict[str, Any]:

@@ -40,21 +40,21 @@ _UNITS = {"ms": "ms", "s": "s", "us": "us", "gib": "GiB", "gb": "GB", "mb": "MB"
 
 def summary_csv(task: Task, trials: Sequence[Trial], knobs: Iterable[KnobNote] = (), name_of: Callable[[Config], str] | None = None) -> str:
     """`summary.csv`: one row per trial, knobs as `knob.NAME`, metrics as `metric.NAME`, what bounded trials could reach as `bound.NAME`."""
-    kept = ordered(trials)
+    rows = ordered(trials)
     declared = list(knobs)
-    name_of = name_of or namer(kept[0].config if kept else Config(), declared)  # the default is measured first
-    used = {name for trial in kept for name in trial.config}
+    name_of = name_of or namer(rows[0].config if rows else Config(), declared)  # the default is measured first
+    used = {name for trial in rows for name in trial.config}
     names = [knob.name for knob in declared if knob.name in used]
     names += sorted(used - set(names))
-    metrics = sorted({name for trial in kept for name in trial.measurement.metrics} - {task.objective.metric})
+    metrics = sorted({name for trial in rows for name in trial.measurement.metrics} - {task.objective.metric})
     metrics.insert(0, task.objective.metric)
     fixed = ["number", "name", "key", "status", "fidelity", "phase", "repeat", "keeps_limits"]
-    bounds = sorted({name for trial in kept for name in trial.measurement.bounds})
+    bounds = sorted({name for trial in rows for name in trial.measurement.bounds})
     tail = [*(f"bound.{name}" for name in bounds), "cost_s", *SPENT, "started_s", "finished_s", "worker", "dirty", "origin", "reason"]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*fixed, *(f"metric.{name}" for name in metrics), *(f"knob.{name}" for name in names), *tail])
-    for trial in kept:
+    for trial in rows:
         answer = trial.measurement
         writer.writerow(
             [
@@ -113,9 +113,9 @@ def report_json(result: StudyResult) -> dict[str, Any]:
 
 def t4(task: Task, trials: Sequence[Trial]) -> dict[str, Any]:
     """The trials of the highest fidelity present, in T4; times in milliseconds as Kernel Tuner writes them."""
-    kept = [trial for trial in ordered(trials) if trial.measurement.status in _INVALIDITY]
-    fidelity = max((trial.measurement.fidelity for trial in kept), default=Fidelity.MEASURED)
-    results = [_t4_result(task, trial) for trial in kept if trial.measurement.fidelity is fidelity]
+    rows = [trial for trial in ordered(trials) if trial.measurement.status in _INVALIDITY]
+    fidelity = max((trial.measurement.fidelity for trial in rows), default=Fidelity.MEASURED)
+    results = [_t4_result(task, trial) for trial in rows if trial.measurement.fidelity is fidelity]
     return {"results": results, "schema_version": T4_VERSION}
 
 

@@ -108,8 +108,8 @@ class Outcome:
         task, answer = self.setup.task, self.best
         trials = self._final or self.inside
         top = max((trial.measurement.fidelity for trial in trials), default=None)
-        seen = [trial for trial in trials if trial.config == answer and trial.measurement.fidelity is top]
-        values = [value for trial in seen if (value := task.objective.value(trial.measurement)) is not None]
+        runs = [trial for trial in trials if trial.config == answer and trial.measurement.fidelity is top]
+        values = [value for trial in runs if (value := task.objective.value(trial.measurement)) is not None]
         return statistics.median(values) if values else None
 
     @property

@@ -22,7 +22,7 @@ POINTS = 2_000
 
 
 def finite(value: Any) -> Any:
-    """The same with null in the place of numbers that JSON does not have."""
+    """The same with null in the index of numbers that JSON does not have."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -91,18 +91,18 @@ def state_of(view: LiveView) -> str:
 
 def _thinned(data: dict[str, Any], summary: Summary) -> dict[str, Any]:
     points = data["points"]
-    chosen = thin(len(points), POINTS, (place for place, point in enumerate(summary.points) if point.improved))
-    return {**data, "points": [points[place] for place in chosen]}
+    chosen = thin(len(points), POINTS, (index for index, point in enumerate(summary.points) if point.improved))
+    return {**data, "points": [points[index] for index in chosen]}
 
 
 def trials_document(view: LiveView, query: TrialQuery) -> dict[str, Any]:
     """A page of the list of trials."""
-    found: TrialList = list_trials(view, query)
-    rows = [{**trial.to_json(), "name": view.name_of(trial.config), "valid": trial.number not in view.invalid} for trial in found.trials]
+    listing: TrialList = list_trials(view, query)
+    rows = [{**trial.to_json(), "name": view.name_of(trial.config), "valid": trial.number not in view.invalid} for trial in listing.trials]
     for row in rows:
         row.pop("log_tail", None)  # on the trial's own page
         row.pop("samples", None)
-    return {"found": found.found, "page": found.page, "pages": found.pages, "trials": rows}
+    return {"found": listing.count, "page": listing.page, "pages": listing.pages, "trials": rows}
 
 
 def trial_document(view: LiveView, trial: Trial) -> dict[str, Any]:
@@ -132,8 +132,12 @@ def diff_document(view: LiveView, one: Trial, other: Trial) -> dict[str, Any]:
             "mark": mark(name, before, after, objective),
         }
     knobs = [
-        {"knob": found.knob, "one": None if found.default_absent else found.default, "other": None if found.best_absent else found.best}
-        for found in differences(one.config, other.config, view.about.knobs)
+        {
+            "knob": change.knob,
+            "one": None if change.default_absent else change.default,
+            "other": None if change.best_absent else change.best,
+        }
+        for change in differences(one.config, other.config, view.about.knobs)
     ]
     same = len({*one.config, *other.config}) - len(knobs)
     statuses = {"one": one.measurement.status.value, "other": other.measurement.status.value}

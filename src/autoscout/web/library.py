@@ -37,7 +37,7 @@ class StudyEntry:
 
     key: str
     store: Store
-    place: str
+    store_url: str
     record: StudyRecord
     folder: Folder | None
     clock: Clock = field(default_factory=RealClock)
@@ -84,11 +84,11 @@ class StudyEntry:
             StoreError: its store keeps no actions, or cannot be written.
         """
         if not isinstance(self.store, TakesActions):
-            raise StoreError(Fault(where=self.place, rule="this store keeps no actions"))
-        kept = self.store.act(self.record.name, action)
+            raise StoreError(Fault(where=self.store_url, rule="this store keeps no actions"))
+        stored = self.store.act(self.record.name, action)
         self.notice(self.record, self.pulse, changed=True)
         self.follow(at_once=True)
-        return kept
+        return stored
 
     def notice(self, record: StudyRecord, pulse: Pulse, *, changed: bool = False) -> None:
         """Take in what the store says of it; cheap."""
@@ -97,9 +97,9 @@ class StudyEntry:
 
     def follow(self, *, at_once: bool = False) -> None:
         """Work out what is shown anew, if something has changed and it is time."""
-        wanted = self._opened or self.pulse.trials <= EAGER
+        has_reader = self._opened or self.pulse.trials <= EAGER
         rested = at_once or self._view is None or self.clock.span_s() > self._built_s + REST * self._took_s
-        if self._stale and wanted and rested:
+        if self._stale and has_reader and rested:
             self._build()
 
     def _build(self) -> None:
@@ -133,7 +133,7 @@ class Library:
         clock: For the pauses between two looks.
 
     Raises:
-        ConfigError: there is no such place.
+        ConfigError: there is no such folder or store.
     """
 
     def __init__(self, target: str, clock: Clock | None = None) -> None:
@@ -163,8 +163,8 @@ class Library:
     def entries(self) -> list[StudyEntry]:
         """All studies, the newest first."""
         with self._lock:
-            found = list(self._entries.values())
-        return sorted(found, key=lambda entry: -entry.record.created_s)
+            entries = list(self._entries.values())
+        return sorted(entries, key=lambda entry: -entry.record.created_s)
 
     def entry(self, key: str) -> StudyEntry | None:
         return self._entries.get(key)
@@ -196,36 +196,36 @@ class Library:
         if self.clock.span_s() - self._looked_s >= RESCAN_S:
             self._looked_s = self.clock.span_s()
             self._unread = tuple(self._scan())
-        busy = {entry.place for entry in self.entries() if entry.pulse.workers}  # whose claims may end without a word in the store
-        for place, store in list(self._stores.items()):
-            with _noted(problems), self._marks.looking(place) as new:
-                if new or place in busy:
-                    self._take_in(place, store)
+        busy = {entry.store_url for entry in self.entries() if entry.pulse.workers}  # whose claims may end without a word in the store
+        for url, store in list(self._stores.items()):
+            with _noted(problems), self._marks.looking(url) as new:
+                if new or url in busy:
+                    self._take_in(url, store)
         self.problems = (*self._unread, *problems)
 
     def _scan(self) -> list[str]:
         """Open the stores that are new; returns what is wrong with those that cannot be opened."""
         problems: list[str] = []
-        places = dict.fromkeys(_places(self.target))
-        for place in places:
+        urls = dict.fromkeys(_store_urls(self.target))
+        for url in urls:
             with _noted(problems):
-                if place not in self._stores and not any(extension.is_own(place) for extension in self.extensions):
-                    self._stores[place] = open_store(place, create=False)
+                if url not in self._stores and not any(extension.is_own(url) for extension in self.extensions):
+                    self._stores[url] = open_store(url, create=False)
         for extension in self.extensions:
-            for place in dict.fromkeys([*places, *extension.stores()]):
+            for url in dict.fromkeys([*urls, *extension.stores()]):
                 with _noted(problems):
-                    extension.look(place)
+                    extension.look(url)
         return list(dict.fromkeys(problems))
 
-    def _take_in(self, place: str, store: Store) -> None:
+    def _take_in(self, url: str, store: Store) -> None:
         pulses = store.pulses() if isinstance(store, TakesActions) else {}
         before = {key: entry.pulse for key, entry in self._entries.items()}
         for record in store.studies():
-            key = hashlib.sha256(f"{place}\0{record.name}".encode()).hexdigest()[:12]
+            key = hashlib.sha256(f"{url}\0{record.name}".encode()).hexdigest()[:12]
             entry = self._entries.get(key)
             if entry is None:
                 entry = StudyEntry(
-                    key=key, store=store, place=place, record=record, folder=_folder_of(self.target, place, record.name), clock=self.clock
+                    key=key, store=store, store_url=url, record=record, folder=_folder_of(self.target, url, record.name), clock=self.clock
                 )
                 with self._lock:
                     self._entries[key] = entry
@@ -254,15 +254,15 @@ def _noted(problems: list[str]) -> Iterator[None]:
         problems.append(str(error))
 
 
-def _places(target: str) -> Iterator[str]:
+def _store_urls(target: str) -> Iterator[str]:
     """The stores at a target; also those that result folders name in their campaigns."""
     yield from stores_at(target)
     for folder in _folders(target):
         if not folder.store.exists():
             with suppress(AutoScoutError):
-                place = folder.spec().get("store")
-                if isinstance(place, str) and place:
-                    yield place
+                url = folder.spec().get("store")
+                if isinstance(url, str) and url:
+                    yield url
 
 
 def _folders(target: str) -> list[Folder]:
@@ -272,9 +272,9 @@ def _folders(target: str) -> list[Folder]:
     return [Folder(home) for home in (path, *sorted(path.iterdir())) if home.is_dir() and (home / "campaign.yaml").is_file()]
 
 
-def _folder_of(target: str, place: str, study: str) -> Folder | None:
+def _folder_of(target: str, url: str, study: str) -> Folder | None:
     """The result folder of a study, where its logs and files are; None where it is not below the target."""
-    near = [] if scheme_of(place) else [Folder(Path(place).parent)]
+    near = [] if scheme_of(url) else [Folder(Path(url).parent)]
     for folder in [*near, *_folders(target)]:
         with suppress(AutoScoutError):
             if folder.campaign.is_file() and folder.spec().get("name") == study:

@@ -137,9 +137,11 @@ def knobs_page(entry: StudyEntry, view: LiveView, knob: str, other: str, session
         slice_plot(view.summary.task, view.valid_trials, knob, view.result.default_config, best) if knob else None,
         contour_plot(view.summary.task, view.valid_trials, knob, other, best or view.result.default_config) if other else None,
     ]
-    shown = [tag("figure", plot) for plot in plots if plot is not None]
+    figures = [tag("figure", plot) for plot in plots if plot is not None]
     words = "The map is predicted by the model that ranks the knobs, the other knobs as in the best; dots are configurations that ran."
-    inner = tag("div", *shown, class_="figures big") if shown else tag("p", "Too few configurations have run to draw this.", class_="quiet")
+    inner = (
+        tag("div", *figures, class_="figures big") if figures else tag("p", "Too few configurations have run to draw this.", class_="quiet")
+    )
     body = [tag("h1", f"Knobs of {view.record.name}"), section("knobs", "Slice and map", pick, part("knobs", inner), lead=words)]
     return document(
         f"Knobs of {view.record.name}",
@@ -152,11 +154,11 @@ def knobs_page(entry: StudyEntry, view: LiveView, knob: str, other: str, session
 
 def compare_page(entries: Sequence[StudyEntry], session: Session | None) -> str:
     """Several studies next to each other: results, and the best so far over the trials."""
-    found = compare_document(entries)["studies"]
-    blocks: list[object] = [tag("h1", "Studies next to each other"), section("studies", "Results", studies_table(found, "Results"))]
-    for metric in dict.fromkeys(row["metric"] for row in found):
+    rows = compare_document(entries)["studies"]
+    blocks: list[object] = [tag("h1", "Studies next to each other"), section("studies", "Results", studies_table(rows, "Results"))]
+    for metric in dict.fromkeys(row["metric"] for row in rows):
         lines: dict[str, Line] = {}
-        for row in found:
+        for row in rows:
             if row["metric"] == metric and row["curve"]:
                 steps = [(point["number"], point["best"]) for point in row["curve"]]
                 xs = [*[x for number, _ in steps for x in (number, number)][1:], max(row["trials"], 1)]

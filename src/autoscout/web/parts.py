@@ -11,7 +11,7 @@ from autoscout.common.text import show, show_duration, show_gain, show_number
 from autoscout.core.trial import Status
 from autoscout.report.elements import section, status_badge
 from autoscout.report.sections.header import facts, goal_lines, hero
-from autoscout.web.actions import told
+from autoscout.web.actions import describe_actions
 from autoscout.web.guard import Session
 from autoscout.web.library import StudyEntry
 from autoscout.web.live import LiveView
@@ -61,7 +61,7 @@ def state(entry: StudyEntry, view: LiveView) -> Markup:
 
 def actions_part(entry: StudyEntry, view: LiveView, session: Session | None, can_act: bool) -> Markup:
     """What can be asked of the study, and what was."""
-    asked = [tag("li", tag("b", what), ": ", answer) for what, answer in told(view.actions)[:20]]
+    asked = [tag("li", tag("b", what), ": ", answer) for what, answer in describe_actions(view.actions)[:20]]
     history = tag("ul", *asked, class_="asked") if asked else ""
     lead = "The process that runs the study reads these between two trials; without one they wait until it is resumed."
     if not entry.steerable:
@@ -100,7 +100,7 @@ def field(name: str, label: str, example: str, *, wide: bool = False) -> Markup:
 
 def trials_part(entry: StudyEntry, view: LiveView, query: TrialQuery) -> Markup:
     """A page of the list of trials, with links to sort, to filter and to compare two."""
-    found, task = list_trials(view, query), view.summary.task
+    listing, task = list_trials(view, query), view.summary.task
     metrics = list(dict.fromkeys([*(goal.metric for goal in task.objective.goals), *(limit.metric for limit in task.objective.limits)]))
     knobs = view.result.varied[:MOST_KNOBS] if view.valid_trials else []
     here = f"/studies/{entry.key}/trials"
@@ -119,7 +119,7 @@ def trials_part(entry: StudyEntry, view: LiveView, query: TrialQuery) -> Markup:
     head += [sorter("status", "status"), sorter("phase", "phase"), *(sorter(metric, metric, right=True) for metric in metrics)]
     head += [sorter("cost_s", "cost s", right=True), *(sorter(knob, knob) for knob in knobs), tag("th", "reason", scope="col")]
     rows = []
-    for trial in found.trials:
+    for trial in listing.trials:
         answer, name = trial.measurement, view.name_of(trial.config)
         invalid = [" ", badge("invalid", "warn")] if trial.number in view.invalid else []
         reason = one_line(answer.reason, 300)
@@ -147,7 +147,7 @@ def trials_part(entry: StudyEntry, view: LiveView, query: TrialQuery) -> Markup:
         method="get",
         action=f"/studies/{entry.key}/diff",
     )
-    return section("all", "Trials", _filter(here, query), _pager(here, query, found.page, found.pages, found.found), compare)
+    return section("all", "Trials", _filter(here, query), _pager(here, query, listing.page, listing.pages, listing.count), compare)
 
 
 def _filter(here: str, query: TrialQuery) -> Markup:
@@ -163,13 +163,13 @@ def _filter(here: str, query: TrialQuery) -> Markup:
     return tag("form", *parts, method="get", action=here, class_="controls filter", role="search")
 
 
-def _pager(here: str, query: TrialQuery, page: int, pages: int, found: int) -> Markup:
+def _pager(here: str, query: TrialQuery, page: int, pages: int, count: int) -> Markup:
     steps = [("first", 1), ("previous", page - 1), ("next", page + 1), ("last", pages)]
     links: list[object] = []
     for title, to in steps:
         there = 1 <= to <= pages and to != page
         links += [tag("a", title, href=here + query.link(page=to)) if there else tag("span", title, class_="quiet"), " "]
-    return tag("nav", f"{found:,} trials, page {page:,} of {pages:,} ", *links, class_="pager", aria_label="Pages of trials")
+    return tag("nav", f"{count:,} trials, page {page:,} of {pages:,} ", *links, class_="pager", aria_label="Pages of trials")
 
 
 def studies_table(rows: list[dict[str, object]], caption: str) -> Markup:
@@ -189,9 +189,9 @@ def _study_cells(row: dict[str, object]) -> list[object]:
         best = f"{row['metric']} {show_number(row['best'])}" if isinstance(row["best"], float) else ""
         changes = tag("div", f"{best}  {row['best_name'] or ''}", class_="quiet small") if best else ""
         verdict = str(row["verdict"])
-        shown = _gain_words(row) if verdict == "gain" else "so far" if running else verdict
+        text = _gain_words(row) if verdict == "gain" else "so far" if running else verdict
         simulated = [" ", badge("simulated", "simulated")] if row["simulated"] else []
-        result = join([badge(shown, "plain" if running and verdict != "gain" else kinds.get(verdict, "warn")), *simulated, changes])
+        result = join([badge(text, "plain" if running and verdict != "gain" else kinds.get(verdict, "warn")), *simulated, changes])
     return [
         tag("td", tag("input", type="checkbox", name="study", value=key, aria_label=f"compare {name}")),
         tag("th", tag("a", name, href=f"/studies/{quote(key)}"), scope="row"),

@@ -145,22 +145,22 @@ def _mark_invalid(entry: StudyEntry, trial: Trial, session: Session) -> Markup:
 
 def diff_page(entry: StudyEntry, view: LiveView, one: Trial, other: Trial, session: Session | None) -> str:
     """Two trials next to each other."""
-    here, found = f"/studies/{entry.key}", diff_document(view, one, other)
+    here, difference = f"/studies/{entry.key}", diff_document(view, one, other)
     titles = [
         join([tag("a", f"#{trial.number}", href=f"{here}/trials/{trial.number}"), " ", status_badge(view.summary.task, trial)])
         for trial in (one, other)
     ]
     heads = [tag("th", title, scope="col", class_="number") for title in titles]
     knobs = []
-    for name in (row["knob"] for row in found["knobs"]):
+    for name in (row["knob"] for row in difference["knobs"]):
         cells = [number_cell(show(trial.config[name]) if name in trial.config else "not used") for trial in (one, other)]
         knobs.append([tag("th", tag("code", name), scope="row"), *cells])
     metrics = []
-    for name, row in found["metrics"].items():
+    for name, row in difference["metrics"].items():
         change = f"{row['change'] * 100.0:+.1f} % {row['mark']}".strip() if row["change"] is not None else ""
         cells = [number_cell(show_number(row[side])) for side in ("one", "other")]
         metrics.append([tag("th", name, scope="row"), *cells, number_cell(tag("span", change, class_=row["mark"] or None))])
-    same = f"{found['same_knobs']} knobs are the same."
+    same = f"{difference['same_knobs']} knobs are the same."
     parts = [
         tag("h1", f"#{one.number} and #{other.number} of {view.record.name}"),
         section(

@@ -11,7 +11,7 @@ from rich.console import Console
 from autoscout.analysis.summary import summarise
 from autoscout.core.clock import VirtualClock
 from autoscout.core.trial import Status
-from autoscout.report.progress import Progress
+from autoscout.report.progress import ProgressDisplay
 from autoscout.report.sections.convergence import convergence_plot
 from autoscout.report.sections.header import facts
 from autoscout.report.sections.trials import trials_section
@@ -74,7 +74,7 @@ def test_pictures_tell_it_from_a_failure() -> None:
 
 def test_a_line_of_the_terminal() -> None:
     console = Console(file=io.StringIO(), width=200)
-    with Progress(make_task(), DEFAULT, console=console, clock=VirtualClock(), live=False) as progress:
+    with ProgressDisplay(make_task(), DEFAULT, console=console, clock=VirtualClock(), live=False) as progress:
         progress.phase("search")
         for trial in TRIALS:
             progress.finished(trial)

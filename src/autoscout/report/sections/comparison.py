@@ -8,7 +8,7 @@ from autoscout.analysis.contributions import Contribution
 from autoscout.analysis.labels import show_limit
 from autoscout.analysis.price import mark
 from autoscout.analysis.summary import Summary
-from autoscout.analysis.verdict import Side
+from autoscout.analysis.verdict import PooledRuns
 from autoscout.common.markup import Markup, badge, join, number_cell, table, tag
 from autoscout.common.text import show_number
 from autoscout.report.elements import lead_line
@@ -50,7 +50,7 @@ def comparison_section(view: StudyView) -> Markup:
     return join([lead_line(lead), body])
 
 
-def _spread(side: Side | None, name: str, metric: str) -> object:
+def _spread(side: PooledRuns | None, name: str, metric: str) -> object:
     if side is None or side.spread is None or name != metric:
         return ""
     return tag("span", f" ± {side.spread * 100:.1f} %", class_="quiet")

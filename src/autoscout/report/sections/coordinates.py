@@ -33,22 +33,22 @@ def crossings(view: StudyView) -> dict[int, list[float]]:
 def _coordinates(view: StudyView) -> tuple[Markup, dict[int, list[float]]]:
     result, task, trials = view.result, view.summary.task, view.trials
     knobs = result.varied[:MOST_AXES]
-    shown = {index: trials[index] for index in drawn(view, view.most_lines)}
-    axes = axes_of(task, list(shown.values()), knobs)
-    if not knobs or len(axes) == len(knobs) or len(shown) < 2:
+    chosen = {index: trials[index] for index in drawn(view, view.most_lines)}
+    axes = axes_of(task, list(chosen.values()), knobs)
+    if not knobs or len(axes) == len(knobs) or len(chosen) < 2:
         return Markup(""), {}
-    values = {index: value for index, trial in shown.items() if (value := task.objective.value(trial.measurement)) is not None}
+    values = {index: value for index, trial in chosen.items() if (value := task.objective.value(trial.measurement)) is not None}
     ranked = sorted(values, key=lambda index: values[index], reverse=task.objective.direction is Direction.MAXIMIZE)
     standing = {index: 1.0 - rank / max(1, len(ranked) - 1) for rank, index in enumerate(ranked)}
-    drawing = parallel_plot(task, shown, axes, standing, result.default_config, result.best_config)
+    drawing = parallel_plot(task, chosen, axes, standing, result.default_config, result.best_config)
     hint = tag("p", "Drag along an axis to keep only the lines that cross it there. ", tag("button", "clear", type="button", id="clear"))
     keys = [("is-best", "best"), ("is-default", "default"), ("good", "better"), ("poor", "worse"), ("failed", "failed")]
     keys += [("bounded", "stopped early")] if view.summary.spent.bounded else []
     words = legend([(f"stroke {kind}", text) for kind, text in keys])
-    note = f" Shown: {len(shown)} of {len(trials)} trials." if len(shown) < len(trials) else ""
+    note = f" Shown: {len(chosen)} of {len(trials)} trials." if len(chosen) < len(trials) else ""
     lead = f"Each line is a trial; the last axis is {task.objective.metric}, better is up.{note}"
     inside = join([lead_line(lead), words, hint, scrolled(drawing)])
-    return inside, {index: places_of(task, trial, axes) for index, trial in shown.items()}
+    return inside, {index: places_of(task, trial, axes) for index, trial in chosen.items()}
 
 
 def drawn(view: StudyView, most: int = MOST_LINES) -> list[int]:
@@ -94,13 +94,13 @@ def axes_of(task: Task, trials: Sequence[Trial], knobs: Sequence[str]) -> list[A
     for name in knobs:
         values = [trial.config[name] for trial in trials if name in trial.config]
         axes.append(Axis.of(name, values, _AXIS_BOTTOM, _AXIS_TOP, _ABSENT_Y, gaps=len(values) < len(trials)))
-    found = [value for trial in trials if (value := task.objective.value(trial.measurement)) is not None]
-    if found:
+    outcomes = [value for trial in trials if (value := task.objective.value(trial.measurement)) is not None]
+    if outcomes:
         upward = task.objective.direction is Direction.MAXIMIZE
         start, end = (_AXIS_BOTTOM, _AXIS_TOP) if upward else (_AXIS_TOP, _AXIS_BOTTOM)
-        scale = Scale.over(found, start, end, margin=0.0)
+        scale = Scale.over(outcomes, start, end, margin=0.0)
         marks = tuple((f"{tick:g}", scale.place(tick)) for tick in scale.ticks())
-        axes.append(Axis(name=task.objective.metric, marks=marks, scale=scale, absent=_ABSENT_Y, gaps=len(found) < len(trials)))
+        axes.append(Axis(name=task.objective.metric, marks=marks, scale=scale, absent=_ABSENT_Y, gaps=len(outcomes) < len(trials)))
     return axes
 
 

@@ -99,21 +99,21 @@ def facts(summary: Summary) -> Markup:
 
 def intervals(finalists: Sequence[Finalist]) -> Markup | None:
     """Each finalist's gain with its interval, and the line of the default; None when there is no interval."""
-    shown = [finalist for finalist in finalists if finalist.gain.enough][:6]
-    if not shown:
+    contenders = [finalist for finalist in finalists if finalist.gain.enough][:6]
+    if not contenders:
         return None
     ends = [1.0]
-    for finalist in shown:
+    for finalist in contenders:
         ends += [bound for bound in (finalist.gain.low, finalist.gain.high) if bound is not None]
     scale = Scale.over(ends, 16, 444, margin=0.08)
-    height = 44 + 40 * len(shown)
+    height = 44 + 40 * len(contenders)
     parts = []
     for tick in scale.ticks(5):
         x = scale.place(tick)
         parts += [line(x, 8, x, height - 30, "grid"), label(f"{tick:g}x", x, height - 14, class_="tick", text_anchor="middle")]
     one = scale.place(1.0)
     parts += [line(one, 4, one, height - 26, "default"), label("default", one, height - 2, class_="default-label", text_anchor="middle")]
-    for row, finalist in enumerate(shown):
+    for row, finalist in enumerate(contenders):
         gain = finalist.gain
         if gain.low is None or gain.high is None or gain.ratio is None:
             continue

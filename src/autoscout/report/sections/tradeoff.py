@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from autoscout.analysis.front import Front, Point, Standing
+from autoscout.analysis.front import Front, FrontPoint, Standing
 from autoscout.analysis.price import direction_of
 from autoscout.common.draw import Scale, label, line
 from autoscout.common.fields import natural_direction
@@ -117,24 +117,24 @@ def tradeoff(
         front: Its points are joined; without one, the trials of which none is better in both.
         best: Marked too where there is no front.
     """
-    shown = [trial for trial in trials if trial.ok and {across.metric, up.metric} <= trial.measurement.metrics.keys()][-_MOST_DOTS:]
-    shown = [trial for trial in shown if trial.measurement.fidelity is not Fidelity.PREDICTED]
-    if len(shown) < 2:
+    dots = [trial for trial in trials if trial.ok and {across.metric, up.metric} <= trial.measurement.metrics.keys()][-_MOST_DOTS:]
+    dots = [trial for trial in dots if trial.measurement.fidelity is not Fidelity.PREDICTED]
+    if len(dots) < 2:
         return None
     limits = {goal.metric: [limit.value for limit in objective.limits if limit.metric == goal.metric] for goal in (across, up)}
-    ends = [_inside([trial.measurement.metrics[goal.metric] for trial in shown], limits[goal.metric]) for goal in (across, up)]
+    ends = [_inside([trial.measurement.metrics[goal.metric] for trial in dots], limits[goal.metric]) for goal in (across, up)]
     x_scale, y_scale = Scale.over(ends[0], _LEFT, _RIGHT), Scale.over(ends[1], _BOTTOM, _TOP)
     parts = [*_grid(x_scale, y_scale, across, up), *_limits(x_scale, y_scale, limits[across.metric], limits[up.metric])]
     if front is not None:
         chain = [(point.values[across.metric].value, point.values[up.metric].value) for point in front.handed_over]
     else:
-        chain = _leading(objective, shown, across, up)
+        chain = _leading(objective, dots, across, up)
     parts.append(_path([(x_scale.place(x), y_scale.place(y)) for x, y in sorted(chain)]))
-    parts += [_dot(objective, trial, x_scale, y_scale, across, up) for trial in shown]
+    parts += [_dot(objective, trial, x_scale, y_scale, across, up) for trial in dots]
     for point in front.points if front else ():
         parts += _point(point, x_scale, y_scale, across, up)
     marks = {default_config: "default"} if front else {default_config: "default", **({best: "best"} if best else {})}
-    parts += [mark for config, text in marks.items() for mark in _marked(config, text, shown, x_scale, y_scale, across, up)]
+    parts += [mark for config, text in marks.items() for mark in _marked(config, text, dots, x_scale, y_scale, across, up)]
     title = f"{up.metric} ({up.direction.value}) against {across.metric} ({across.direction.value}) of every trial"
     return plot(*parts, width=_WIDTH, height=_HEIGHT, title=title, kind="tradeoff")
 
@@ -175,15 +175,15 @@ def _limits(x_scale: Scale, y_scale: Scale, across: Sequence[float], up: Sequenc
 
 def _leading(objective: Objective, trials: Sequence[Trial], across: Goal, up: Goal) -> list[tuple[float, float]]:
     """The trials within the limits of which none is better in both metrics."""
-    kept = [trial.measurement.metrics for trial in trials if math.isfinite(objective.loss(trial.measurement))]
-    if not kept:
+    rows = [trial.measurement.metrics for trial in trials if math.isfinite(objective.loss(trial.measurement))]
+    if not rows:
         return []
-    losses = np.array([[goal.sign * metrics[goal.metric] for goal in (across, up)] for metrics in kept])
-    return [(kept[row][across.metric], kept[row][up.metric]) for row in np.flatnonzero(on_front(losses))]
+    losses = np.array([[goal.sign * metrics[goal.metric] for goal in (across, up)] for metrics in rows])
+    return [(rows[row][across.metric], rows[row][up.metric]) for row in np.flatnonzero(on_front(losses))]
 
 
-def _path(places: Sequence[tuple[float, float]]) -> Markup:
-    steps = [f"{'L' if number else 'M'}{x:.1f} {y:.1f}" for number, (x, y) in enumerate(places)]
+def _path(corners: Sequence[tuple[float, float]]) -> Markup:
+    steps = [f"{'L' if number else 'M'}{x:.1f} {y:.1f}" for number, (x, y) in enumerate(corners)]
     return tag("path", d="".join(steps) or "M0 0", class_="best")
 
 
@@ -196,7 +196,7 @@ def _dot(objective: Objective, trial: Trial, x_scale: Scale, y_scale: Scale, acr
     return tag("circle", tip, cx=f"{x:.1f}", cy=f"{y:.1f}", r=3.2, class_=kind)
 
 
-def _point(point: Point, x_scale: Scale, y_scale: Scale, across: Goal, up: Goal) -> list[Markup]:
+def _point(point: FrontPoint, x_scale: Scale, y_scale: Scale, across: Goal, up: Goal) -> list[Markup]:
     """A point of the front with its intervals."""
     one, other = point.values[across.metric], point.values[up.metric]
     x, y = x_scale.place(one.value), y_scale.place(other.value)

@@ -48,17 +48,17 @@ def _steps(ablation: Ablation) -> Markup:
 
 def importance_bars(importance: Importance) -> Markup | None:
     """A bar per knob with its 90 % interval; None when nothing is known."""
-    shown = importance.knobs[:14]
-    if not shown:
+    bars = importance.knobs[:14]
+    if not bars:
         return None
     parts = []
     for tick in (0.0, 0.25, 0.5, 0.75, 1.0):
         x = _share_place(tick)
-        parts += [line(x, 4, x, 8 + 26 * len(shown), "grid")]
-        parts.append(label(f"{tick:.0%}", x, 24 + 26 * len(shown), class_="tick", text_anchor="middle"))
-    for row, knob in enumerate(shown):
+        parts += [line(x, 4, x, 8 + 26 * len(bars), "grid")]
+        parts.append(label(f"{tick:.0%}", x, 24 + 26 * len(bars), class_="tick", text_anchor="middle"))
+    for row, knob in enumerate(bars):
         parts += _bar(knob, 8 + 26 * row)
-    height = 30 + 26 * len(shown)
+    height = 30 + 26 * len(bars)
     return plot(*parts, width=600, height=height, title="Share of the variation that each knob accounts for", kind="importance")
 
 

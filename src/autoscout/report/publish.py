@@ -1,0 +1,158 @@
+"""Writes what a study found: report, tables and hand-over. The only place that does, whoever ran the study."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shlex
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import quote
+
+from autoscout.analysis.labels import PART_NAMES
+from autoscout.analysis.predicted import PredictedTrial, Predictions
+from autoscout.catalog.own_studies import FILE, fit_local
+from autoscout.common.files import write_file
+from autoscout.common.secrets import hide_secrets
+from autoscout.core import plugins
+from autoscout.core.config import Config
+from autoscout.core.protocols import ExplainsTime, NeedsNoTrials, StartsServer
+from autoscout.core.trial import Fidelity, Status, Trial
+from autoscout.evaluate.predicting import PREDICTED
+from autoscout.report.breakdown import breakdown_svg
+from autoscout.report.front_files import hand_over_front
+from autoscout.report.handover import hand_over
+from autoscout.report.page import page
+from autoscout.report.tables import report_json, summary_csv, t4
+from autoscout.report.view import StudyView
+from autoscout.study.assemble import build_simulator
+from autoscout.study.folder import Folder
+from autoscout.study.outcome import Outcome
+from autoscout.study.start import find_simulator
+
+
+def publish(outcome: Outcome) -> Outcome:
+    """Write summary.csv, report.html, report.json, t4.json, best/ and, with several goals, front/ and front.json into the study's folder;
+    and calibration.json where a simulator understands the task.
+
+    Nothing is written for a study without one.
+
+    Returns:
+        The outcome with the names of the files in best/.
+    """
+    folder = outcome.folder
+    if folder is None:
+        return outcome
+    setup, summary, knobs = outcome.setup, outcome.summary, tuple(outcome.setup.space.knobs.values())
+    handed = _hand_over(outcome, folder)
+    _hand_over_front(outcome, folder)
+    predicted = compare_predictions(outcome)
+    write_file(folder.path / "summary.csv", summary_csv(summary.task, outcome.trials, knobs, outcome.result.name_of))
+    write_file(folder.path / "report.json", json.dumps(facts(outcome, predicted), indent=2) + "\n")
+    write_file(folder.path / "t4.json", json.dumps(t4(setup.task, outcome.inside)) + "\n")
+    view = StudyView(
+        result=outcome.result,
+        commands=[str(folder.best / "run.sh")] if "run.sh" in handed else [],
+        starts=start_lines(outcome),
+        links=log_links(outcome.inside, folder),
+        predictions=predicted,
+    )
+    write_file(folder.page, page(view))
+    _feed_calibration(outcome, folder)
+    return dataclasses.replace(outcome, handed_over=handed)
+
+
+def _feed_calibration(outcome: Outcome, folder: Folder) -> None:
+    """Keep what the measured trials say of the simulator that understands the task, for later estimates."""
+    setup = outcome.setup
+    if setup.fidelity is not Fidelity.MEASURED:
+        return
+    name = outcome.start.simulator or find_simulator(setup.space, setup.task)
+    kind: Any = plugins.get("simulator", name) if name else None
+    if kind is None or not isinstance(kind, NeedsNoTrials):
+        return
+    calibration = fit_local(name, kind(), outcome.inside, setup.task, setup.name)  # type: ignore[operator]
+    if calibration is not None:
+        write_file(folder.path / FILE, calibration.to_json())
+
+
+def start_lines(outcome: Outcome) -> dict[str, str]:
+    """The command lines that start the system with the default and with the best configuration; nothing where it is a Python call."""
+    setup, best = outcome.setup, outcome.summary.best
+    chosen = {"default": setup.baseline, **({outcome.summary.contender: best.config} if best else {})}
+    lines = {}
+    for title, config in chosen.items():
+        launch = setup.backend.render(config, setup.task, setup.campaign.search.seed)
+        if isinstance(setup.backend, StartsServer):
+            lines[title] = shlex.join(setup.backend.serve(config, setup.task))
+        elif launch.call is None:
+            lines[title] = launch.line.replace("{folder}", ".")  # where it is started by hand
+    return {title: hide_secrets(line) for title, line in lines.items()}
+
+
+def log_links(trials: Iterable[Trial], folder: Folder) -> dict[int, str]:
+    """Where the logs of the trials that did not work lie, relative to the result folder, by number of the trial."""
+    links = {}
+    for trial in trials:
+        if not trial.ok and (logs := folder.launch_files(trial.measurement.folder)):
+            links[trial.number] = quote(str(logs[0].relative_to(folder.path)))
+    return links
+
+
+def facts(outcome: Outcome, predicted: Predictions | None) -> dict[str, Any]:
+    """Everything a report says, as JSON."""
+    return {**report_json(outcome.result), **({"predicted": predicted.to_json()} if predicted else {})}
+
+
+def compare_predictions(outcome: Outcome) -> Predictions | None:
+    """What the study's simulator says of what was measured; with pictures where it knows the parts. None without a simulator."""
+    setup, start, summary = outcome.setup, outcome.start, outcome.summary
+    if not start.use:
+        return None
+    simulator = build_simulator(setup, start)
+    first: dict[Config, Trial] = {}
+    for trial in outcome.inside:
+        if trial.measurement.fidelity >= setup.fidelity and trial.measurement.status is not Status.ABORTED:
+            first.setdefault(trial.config, trial)
+    values = simulator.predict(list(first), setup.task).value.tolist()
+    rows = [
+        PredictedTrial(
+            trial=trial.number,
+            name=outcome.result.name_of(config),
+            predicted=trial.measurement.conditions.get(PREDICTED, value),
+            measured=setup.task.objective.value(trial.measurement),
+            status=trial.measurement.status.value,
+        )
+        for (config, trial), value in zip(first.items(), values, strict=True)
+    ]
+    chosen = {"default": setup.baseline, **({} if summary.answer in (None, setup.baseline) else {"answer": summary.answer})}
+    pictures = [
+        breakdown_svg({PART_NAMES.get(part, part): part_s for part, part_s in simulator.breakdown(config, setup.task).items()}, title)
+        for title, config in chosen.items()
+        if isinstance(simulator, ExplainsTime) and config is not None
+    ]
+    return Predictions(simulator=start.simulator, metric=setup.task.objective.metric, rows=tuple(rows), pictures=tuple(pictures))
+
+
+def _hand_over_front(outcome: Outcome, folder: Folder) -> None:
+    setup, summary, front = outcome.setup, outcome.summary, outcome.summary.front
+    if front is None:
+        return
+    seed = setup.campaign.search.seed
+    exported = {
+        point.config: (setup.backend.export(point.config, setup.task), setup.backend.render(point.config, setup.task, seed).env)
+        for point in front.handed_over
+    }
+    hand_over_front(folder.front, summary, front, exported, setup.baseline, tuple(setup.space.knobs.values()))
+    write_file(folder.path / "front.json", json.dumps(front.to_json(), indent=2) + "\n")
+
+
+def _hand_over(outcome: Outcome, folder: Folder) -> tuple[str, ...]:
+    setup, summary = outcome.setup, outcome.summary
+    if summary.answer is None:
+        return ()
+    files = setup.backend.export(summary.answer, setup.task)
+    variables = setup.backend.render(summary.answer, setup.task, setup.campaign.search.seed).env
+    knobs = tuple(setup.space.knobs.values())
+    worth = outcome.contributions if summary.best is not None and summary.best.config == summary.answer else ()
+    return hand_over(folder.best, summary, files, setup.baseline, knobs=knobs, variables=variables, contributions=worth)

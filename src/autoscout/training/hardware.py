@@ -1,0 +1,83 @@
+"""Facts of this machine that decide which training settings make sense, and the knobs that depend on nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from autoscout.catalog.hardware import counted_gpus, gpu_memory, present_hardware
+from autoscout.common.gpus import present_gpus
+from autoscout.common.machine import has_bf16, machine_memory_gb, usable_cores
+from autoscout.core.errors import Fault
+from autoscout.space import Flag, Grid
+from autoscout.space.knobs import Knob
+
+PROCESSES = 2  # on a machine without GPUs: the fewest that have something to exchange
+
+
+def detect(described: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts of the machine, with what is described in their place: one process per GPU, or two processes without any."""
+    given = counted_gpus(described)
+    gpus = given["gpus"] if "gpus" in given else 0 if given.get("device") == "cpu" else len(present_gpus())
+    device = given.get("device", "cuda" if gpus else "cpu")
+    count = usable_cores()
+    on_gpu = device == "cuda"
+    facts: dict[str, Any] = {
+        "device": device,
+        "gpus": gpus,
+        "processes": gpus if on_gpu and gpus else min(PROCESSES, count) if count > 1 else 1,
+        "cores": count,
+        "native_bf16": on_gpu or has_bf16(),
+        **(_gpu(given) if on_gpu else {"memory_gb": round(machine_memory_gb(), 1)}),
+    }
+    return {**facts, **given}
+
+
+def one_machine(hardware: Mapping[str, Any], command: str) -> list[Fault]:
+    """What is wrong with several machines: a built-in model has no launcher that reaches them."""
+    if int(hardware.get("nodes", 1)) == 1 or command:
+        return []
+    fix = "Give your own command with a launcher that does, or leave the hosts out"
+    return [Fault(where="hardware", field="nodes", value=str(hardware["nodes"]), rule="built-in models run on one machine", fix=fix)]
+
+
+def local_processes(hardware: Mapping[str, Any]) -> int:
+    """Processes on one of the machines."""
+    return -(-int(hardware["processes"]) // int(hardware.get("nodes", 1)))
+
+
+def thread_counts(hardware: Mapping[str, Any]) -> tuple[list[int], int]:
+    """Threads that a process may use, and how many it uses by itself: one where torchrun starts several processes, else all cores.
+
+    More threads than cores are not offered: idle threads spin, and a step then takes many times as long.
+    """
+    cores, processes = int(hardware["cores"]), int(hardware["processes"])
+    usual, most = (1 if processes > 1 else cores), max(1, cores // processes)
+    return sorted({*(2**power for power in range(10) if 2**power <= most), most, usual}), usual
+
+
+def _gpu(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Kind and memory of the GPUs: of the kind that is named, else of those of this machine."""
+    if given.get("gpu"):
+        return {"memory_gb": gpu_memory(given)[0]}  # one that the catalogue does not know has an unknown memory
+    present = present_hardware()
+    return {"memory_gb": present.get("gpu_memory_gb", 0.0), **{name: present[name] for name in ("gpu",) if name in present}}
+
+
+def outside_knobs(hardware: Mapping[str, Any]) -> Iterable[Knob]:
+    """The knobs for a machine."""
+    if hardware["device"] == "cuda":
+        help = "segments of GPU memory that grow, against fragmentation (PYTORCH_CUDA_ALLOC_CONF)"
+        yield Flag("expandable_segments", help=help)
+        return
+    counts, usual = thread_counts(hardware)
+    if len(counts) > 1:
+        yield Grid("threads", values=counts, default=usual, log=True, help="threads of every process (OMP_NUM_THREADS)")
+
+
+def outside_environment(config: Mapping[str, Any]) -> dict[str, str]:
+    """The variables by which those knobs are set."""
+    variables = {"OMP_NUM_THREADS": str(config["threads"])} if "threads" in config else {}
+    if config.get("expandable_segments"):
+        variables["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
+    return variables

@@ -14,6 +14,7 @@ from autoscout.backends.function import Function, FunctionBackend, refuse_while_
 from autoscout.common.fields import shown
 from autoscout.core.config import Value
 from autoscout.core.errors import Fault, SpaceError
+from autoscout.core.protocols import Searcher
 from autoscout.core.task import Direction, Limit, Objective
 from autoscout.space import Choice, Flag, Grid, Knob, Space
 from autoscout.space.yaml import write_space
@@ -65,7 +66,7 @@ def optimize(
     trials: int,
     *,
     limits: Sequence[str] = (),
-    searcher: str | type = "hybrid",
+    searcher: str | type[Searcher] = "hybrid",
     seed: int = 0,
     workers: int = 1,
     executor: str = "inline",

@@ -12,7 +12,7 @@ import numpy as np
 
 from autoscout.core.config import Config
 from autoscout.core.log import logger
-from autoscout.core.protocols import Prediction
+from autoscout.core.protocols import Prediction, Simulator
 from autoscout.core.task import Objective, Task
 from autoscout.core.trial import Fidelity, Trial
 from autoscout.simulators.serving.job import ENGINES
@@ -48,7 +48,7 @@ class AiconfiguratorOptions:
     adapt: bool = True
 
 
-class AiconfiguratorModel:
+class AiconfiguratorModel(Simulator):
     """Predicts time to first token, time between tokens and throughput with the aiconfigurator package."""
 
     requires: ClassVar[tuple[str, ...]] = ("aiconfigurator",)

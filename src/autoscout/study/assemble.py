@@ -11,9 +11,9 @@ from typing import Any
 
 from autoscout.analysis.curves import busy_s
 from autoscout.core import plugins
-from autoscout.core.actions import actions_of, invalid_trials, raised
+from autoscout.core.actions import invalid_trials, raised
 from autoscout.core.history import trials_of
-from autoscout.core.protocols import Evaluator, Executor, Observer, Searcher, Simulator, StudyRecord, TakesSeveralGoals
+from autoscout.core.protocols import Evaluator, Executor, Observer, Searcher, Simulator, StudyRecord
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
 from autoscout.core.worker import worker_identity
@@ -109,14 +109,14 @@ def run(
             stopping=attach(evaluator),
         )
         stop = study.run()
-        invalid = invalid_trials(actions_of(store, setup.name))
+        invalid = invalid_trials(store.actions(setup.name))
     return Outcome(setup=setup, start=start, folder=folder, trials=tuple(study.trials), stop=stop, invalid=invalid)
 
 
 def look(setup: Setup, folder: Folder) -> Outcome:
     """What the store holds of a study, whether or not somebody is working on it."""
     with closing(open_store(place_of(setup, folder), create=False)) as store:
-        trials, actions = tuple(trials_of(store, setup.name)), actions_of(store, setup.name)
+        trials, actions = tuple(trials_of(store, setup.name)), store.actions(setup.name)
     start = StartingPoint.recorded(setup, folder)
     outcome = Outcome(setup=setup, start=start, folder=folder, trials=trials, stop=None, invalid=invalid_trials(actions))
     inside, seen = outcome.inside, {trial_key(trial.proposal) for trial in trials}
@@ -137,16 +137,16 @@ def look(setup: Setup, folder: Folder) -> Outcome:
 def build_searcher(setup: Setup, start: StartingPoint) -> Searcher:
     """The searcher a campaign asks for, fresh; told what the study starts from as far as it can use it."""
     search, kind = setup.campaign.search, setup.searcher
+    build: Callable[..., Searcher] = kind
     options = build_options(kind, {**search.options, **start.options(kind)}, f"search.options ({search.searcher})")
     given: dict[str, Any] = {} if options is None else {"options": options}
     if start.use == PRIOR:
         given["simulator"] = build_simulator(setup, start)
 
     def make(task: Task) -> Searcher:
-        made: Searcher = kind(setup.space, task, search.seed, **given)
-        return made
+        return build(setup.space, task, search.seed, **given)
 
-    if setup.task.objective.several and not isinstance(kind, TakesSeveralGoals):
+    if setup.task.objective.several and not kind.takes_several_goals:
         return ScalarisedSearcher(make, setup.task, search.seed)
     return make(setup.task)
 

@@ -18,7 +18,6 @@ from autoscout.core.origin import Phase
 from autoscout.core.trial import Trial
 from autoscout.report.cell import result_cell
 from autoscout.report.frame import trials_dataframe
-from autoscout.study.about import load_of
 from autoscout.study.budget import Stop
 from autoscout.study.folder import Folder
 from autoscout.study.setup import Setup
@@ -60,7 +59,7 @@ class Outcome:
         """The verdict with everything it rests on."""
         setup = self.setup
         knobs = tuple(setup.space.knobs.values())
-        exact, load = setup.deterministic, load_of(setup)
+        exact, load = setup.deterministic, setup.backend.load(setup.task)
         return summarise(setup.task, self.inside, setup.baseline, knobs=knobs, study=setup.name, exact=exact, load=load)
 
     @cached_property

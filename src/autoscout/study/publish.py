@@ -15,7 +15,6 @@ from autoscout.catalog.own_studies import FILE, fit_local
 from autoscout.common.secrets import hide_secrets
 from autoscout.core import plugins
 from autoscout.core.config import Config
-from autoscout.core.protocols import ExplainsTime, NeedsNoTrials, StartsServer
 from autoscout.core.trial import Fidelity, Status, Trial
 from autoscout.evaluate.predicting import PREDICTED
 from autoscout.report.breakdown import PART_NAMES, breakdown_svg
@@ -73,10 +72,10 @@ def _feed_calibration(outcome: Outcome, folder: Folder) -> None:
     if setup.fidelity is not Fidelity.MEASURED:
         return
     name = outcome.start.simulator or find_simulator(setup.space, setup.task)
-    kind: Any = plugins.get("simulator", name) if name else None
-    if kind is None or not isinstance(kind, NeedsNoTrials):
+    kind = plugins.get("simulator", name) if name else None
+    if kind is None or not kind.needs_no_trials:
         return
-    found = fit_local(name, kind(), outcome.inside, setup.task, setup.name)  # type: ignore[operator]
+    found = fit_local(name, kind(), outcome.inside, setup.task, setup.name)
     if found is not None:
         write_file(folder.path / FILE, found.to_json())
 
@@ -88,8 +87,8 @@ def start_lines(outcome: Outcome) -> dict[str, str]:
     found = {}
     for title, config in chosen.items():
         launch = setup.backend.render(config, setup.task, setup.campaign.search.seed)
-        if isinstance(setup.backend, StartsServer):
-            found[title] = shlex.join(setup.backend.serve(config, setup.task))
+        if words := setup.backend.serve(config, setup.task):
+            found[title] = shlex.join(words)
         elif launch.call is None:
             found[title] = launch.line.replace("{folder}", ".")  # where it is started by hand
     return {title: hide_secrets(line) for title, line in found.items()}
@@ -134,9 +133,9 @@ def compare_predictions(outcome: Outcome) -> Predictions | None:
     ]
     chosen = {"default": setup.baseline, **({} if summary.answer in (None, setup.baseline) else {"answer": summary.answer})}
     pictures = [
-        breakdown_svg({PART_NAMES.get(part, part): part_s for part, part_s in simulator.breakdown(config, setup.task).items()}, title)
+        breakdown_svg({PART_NAMES.get(part, part): part_s for part, part_s in parts.items()}, title)
         for title, config in chosen.items()
-        if isinstance(simulator, ExplainsTime) and config is not None
+        if config is not None and (parts := simulator.breakdown(config, setup.task))
     ]
     return Predictions(simulator=start.simulator, metric=setup.task.objective.metric, rows=tuple(rows), pictures=tuple(pictures))
 

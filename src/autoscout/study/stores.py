@@ -56,10 +56,9 @@ def _kind(place: str) -> Any:
             kind = plugins.get("store", name)
         except PluginError:
             continue  # its packages are not installed
-        schemes = getattr(kind, "schemes", ())
-        if scheme in schemes:
+        if scheme in kind.schemes:
             return kind
-        known += schemes
+        known += kind.schemes
     rule = f"no store knows the scheme {scheme!r}; known: {', '.join(sorted(known))}"
     raise ConfigError(Fault(where="store", value=without_password(place), rule=rule, fix="Give a path, or install the store's package"))
 

@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
-from autoscout.common.templates import canonical
 from autoscout.core.config import Config
 from autoscout.core.launch import Completed
+from autoscout.core.protocols import Backend
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Measurement
 from autoscout.space import Space
 from autoscout.training.outcome import outcome
 
 
-class TrainingBackend(ABC):
-    """One space for each set of facts, the label of extrapolated figures, and the outcome of the trial program."""
-
-    def __init__(self) -> None:
-        self._spaces: dict[str, Space] = {}  # by the facts they depend on: building one takes longer than rendering a launch
-
-    @abstractmethod
-    def build_space(self, task: Task) -> Space:
-        """The space of a task, built anew."""
-
-    def space(self, task: Task) -> Space:
-        facts = canonical([dict(task.workload), dict(task.hardware)])
-        if facts not in self._spaces:
-            self._spaces[facts] = self.build_space(task)
-        return self._spaces[facts]
+class TrainingBackend(Backend):
+    """The label of extrapolated figures, and the outcome of the trial program."""
 
     def fidelity(self, task: Task) -> Fidelity:
         """Figures of two shallow models, extrapolated, are not measured."""

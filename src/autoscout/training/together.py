@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -23,12 +22,9 @@ class SharedProcess(TrainingBackend):
     compiled stays with a process, so such configurations get one of their own, as do a user's script and two depths.
     """
 
+    shares_process: ClassVar[bool] = True
     soft: ClassVar[frozenset[str]]
     """Knobs that a running process can change."""
-
-    @abstractmethod
-    def render(self, config: Config, task: Task, seed: int) -> Launch:
-        """The launch of one configuration."""
 
     def process_of(self, config: Config, task: Task) -> Config | None:
         compiles = config.get("compile", "off") != "off" or config.get("torch_compile", False)

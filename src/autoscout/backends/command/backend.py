@@ -25,6 +25,7 @@ from autoscout.core.config import Config, Value
 from autoscout.core.errors import ConfigError, Fault, SpaceError
 from autoscout.core.launch import Completed, Launch, Resources
 from autoscout.core.names import Names
+from autoscout.core.protocols import Backend
 from autoscout.core.task import Direction, Task
 from autoscout.core.to_beat import ToBeat
 from autoscout.core.trial import Measurement
@@ -36,7 +37,7 @@ PLAN = "autoscout-plan.json"
 GRACE_S = 10.0  # what a server gets between the request to stop and the kill
 
 
-class CommandBackend:
+class CommandBackend(Backend):
     """Any program: a command with {knob} slots, and a metric from JSON, a regular expression or the clock.
 
     The knobs come from outside: as a `Space`, as the `space:` block of a campaign, or with the task, as `workload.space`; the

@@ -17,10 +17,10 @@ from autoscout.backends.llamacpp.space import SERVER, build_space
 from autoscout.backends.llamacpp.stages import INPUT, RESULT, STAGE
 from autoscout.backends.llamacpp.workload import METRICS, Workload, natural_direction, read_workload
 from autoscout.common.fields import read_blocks, read_fields, read_objective, refuse_if
-from autoscout.common.templates import canonical
 from autoscout.core.config import Config, Value
 from autoscout.core.launch import Completed, Launch, Resources
 from autoscout.core.names import Names
+from autoscout.core.protocols import Backend, once_per_task
 from autoscout.core.task import Task
 from autoscout.core.trial import Measurement
 from autoscout.space import Space
@@ -43,7 +43,7 @@ class Hardware(BaseModel):
     lockable_gb: float = Field(0.0, ge=0)
 
 
-class LlamaCppBackend:
+class LlamaCppBackend(Backend):
     """llama.cpp's server through the xllamacpp wheel: any GGUF model, or a random one that needs no download.
 
     `task` reads facts of the machine (cores, memory) unless they are given, the header of the model file, and the wheel's own
@@ -52,9 +52,6 @@ class LlamaCppBackend:
 
     requires: ClassVar = ("xllamacpp", "gguf")
     extra: ClassVar = "llamacpp"
-
-    def __init__(self) -> None:
-        self._spaces: dict[str, Space] = {}  # by the facts they depend on: building one takes longer than rendering a launch
 
     @classmethod
     def example(cls) -> Mapping[str, object]:
@@ -85,12 +82,9 @@ class LlamaCppBackend:
             f"prompts of {workload.prompt_tokens} random tokens, answers of {workload.output_tokens}."
         )
 
+    @once_per_task
     def space(self, task: Task) -> Space:
-        facts = canonical([dict(task.workload), dict(task.hardware), dict(task.software)])
-        if facts not in self._spaces:
-            defaults = engine.installed().defaults
-            self._spaces[facts] = build_space(Workload.from_json(task.workload), task.hardware, task.software, defaults)
-        return self._spaces[facts]
+        return build_space(Workload.from_json(task.workload), task.hardware, task.software, engine.installed().defaults)
 
     def hints(self, task: Task) -> tuple[Config, ...]:
         """Configurations worth measuring right after the default.

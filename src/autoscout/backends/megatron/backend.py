@@ -21,6 +21,7 @@ from autoscout.core.config import Config
 from autoscout.core.errors import Fault
 from autoscout.core.launch import Launch
 from autoscout.core.names import Names
+from autoscout.core.protocols import once_per_task
 from autoscout.core.task import Task
 from autoscout.engines.space import ALL, resting
 from autoscout.engines.table import EngineTable, table_for
@@ -80,7 +81,8 @@ class MegatronBackend(TrainingBackend):
         """Settings and knobs of the task's version of megatron-core."""
         return table_for("megatron", str(task.workload.get("core_version") or task.software.get(CORE) or ""))
 
-    def build_space(self, task: Task) -> Space:
+    @once_per_task
+    def space(self, task: Task) -> Space:
         return build_space(self.table(task), workload_of(Workload, task), task.hardware)
 
     def resting(self, task: Task) -> tuple[str, ...]:
@@ -106,7 +108,7 @@ class MegatronBackend(TrainingBackend):
             "hardware": task.hardware,
             "reference": reference(task, config, self.space(task).default()),
             "env": _environment(config, task),
-            "name": self._name(config, task),
+            "name": Names(self.space(task).knobs).changed(config, self.space(task).default()),
         }
         if workload.checkout:
             run = {
@@ -165,13 +167,6 @@ class MegatronBackend(TrainingBackend):
         workload = workload_of(Workload, task)
         found = arguments(config, self.table(task), workload, defaults(workload, task.hardware))
         return [workload.script, *(word.replace("{steps}", steps) for word in found)]
-
-    def _name(self, config: Config, task: Task) -> str:
-        """What differs from the default; all knobs would not fit a name."""
-        space = self.space(task)
-        default = space.default()
-        changed = {name: value for name, value in config.items() if name not in default or default[name] != value}
-        return Names(space.knobs).name(changed) if changed else "default"
 
 
 def _read(data: Mapping[str, Any], hardware: Mapping[str, Any]) -> tuple[Workload, list[Fault]]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from autoscout.core.config import Config
-from autoscout.core.protocols import Simulator
+from autoscout.core.protocols import Searcher, Simulator
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
 from autoscout.learning.answers import Answer, Told
@@ -27,7 +27,7 @@ from autoscout.space.encode import Encoder
 _NOTHING = Config()
 
 
-class HybridSearcher:
+class HybridSearcher(Searcher):
     """Expected improvement times chance of success, over candidates that a surrogate of all told trials predicts.
 
     A step: fit the surrogate; let the proposers try in turn, the first that has something proposes it: a starting point; where the search

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from autoscout.core import seeds
 from autoscout.core.config import Config
-from autoscout.core.protocols import Prediction
+from autoscout.core.protocols import Prediction, Simulator
 from autoscout.core.task import Direction, Objective, Task
 from autoscout.core.trial import Fidelity, Trial
 from autoscout.simulators.serving.calibration import ServingCalibration, serving_calibration
@@ -53,7 +53,7 @@ class ServingOptions:
     factor: float = 1.0
 
 
-class ServingModel:
+class ServingModel(Simulator):
     """Predicts throughput, latency percentiles and goodput of an LLM server from model, GPUs, engine knobs and load."""
 
     needs_no_trials: ClassVar[bool] = True

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
-from autoscout.core.protocols import Prediction
+from autoscout.core.protocols import Prediction, Simulator
 from autoscout.core.task import Direction, Objective, Task
 from autoscout.core.trial import Fidelity, Trial
 from autoscout.simulators.training.calibration import TrainingCalibration, training_calibration, usual
@@ -60,7 +60,7 @@ _NO_TIMES = ("memory", "bytes", "loss", "energy", "power", "perplexity")
 """What a metric may be about, other than time; every other unknown one that is to be minimised counts as seconds per step."""
 
 
-class TrainingModel:
+class TrainingModel(Simulator):
     """Predicts step time and memory of transformer training from model shape, layout, GPUs and a calibration."""
 
     needs_no_trials: ClassVar[bool] = True

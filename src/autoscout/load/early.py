@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 
-from autoscout.common.bounds import latency_at_least, rate_at_most
 from autoscout.core.clock import RealClock
 from autoscout.core.task import Limit
-from autoscout.core.to_beat import ToBeat
+from autoscout.core.to_beat import ToBeat, latency_at_least, rate_at_most
 from autoscout.load.answers import Answer, statistic
 from autoscout.load.load import Seen
 from autoscout.load.plan import LATENCIES

@@ -22,8 +22,7 @@ from typing import Any
 from autoscout.common.cache import cache_folder, made_once
 from autoscout.common.folders import write_whole
 from autoscout.common.processes import begin_program
-from autoscout.common.race import timed
-from autoscout.core.clock import RealClock
+from autoscout.core.clock import RealClock, timed
 from autoscout.core.errors import ConfigError
 from autoscout.load.check import WrongAnswer, distance, judge, sane, speak
 from autoscout.load.client import Broken, Client

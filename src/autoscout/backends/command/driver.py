@@ -19,9 +19,8 @@ from typing import IO, Any
 
 from autoscout.common.folders import write_whole
 from autoscout.common.processes import begin_program, descendants
-from autoscout.common.race import Race, timed
-from autoscout.core.clock import RealClock
-from autoscout.core.to_beat import ToBeat
+from autoscout.core.clock import RealClock, timed
+from autoscout.core.to_beat import Race, ToBeat
 from autoscout.load.server import POLL_S, answers, end, free_port, listens, log_text
 
 RESULT = "autoscout-result.json"

@@ -27,10 +27,9 @@ from autoscout.backends.llamacpp.probe import Distribution, divergence, probe
 from autoscout.backends.llamacpp.stages import FAILED, INPUT, RESULT, STAGE
 from autoscout.common.cache import made_once
 from autoscout.common.folders import write_whole
-from autoscout.common.race import Over, Race, timed
 from autoscout.core import seeds
-from autoscout.core.clock import RealClock
-from autoscout.core.to_beat import ToBeat
+from autoscout.core.clock import RealClock, timed
+from autoscout.core.to_beat import Over, Race, ToBeat
 from autoscout.load.server import ServerEnded
 
 WARM_TOKENS = 8  # enough to touch all weights and buffers

@@ -16,9 +16,8 @@ from itertools import pairwise
 from typing import Any, Protocol
 
 from autoscout.backends.llamacpp.workload import LATENCIES, STATISTICS
-from autoscout.common.bounds import latency_at_least, rate_at_most
-from autoscout.common.race import Over
 from autoscout.core.clock import Clock
+from autoscout.core.to_beat import Over, latency_at_least, rate_at_most
 from autoscout.load.answers import statistic, statistics
 
 LOOK_S = 0.2  # how often a load is asked whether it may end

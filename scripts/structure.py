@@ -24,6 +24,7 @@ PLUGIN_FOLDERS = (
     "autoscout_lab/search",
     "autoscout_lab/simulators",
 )
+GUIDES = ("docs/guides", "docs/autosched", "docs/lab")
 GUIDE_WORDS = 1200
 PRIVATE_USERS = {
     "benchmarks/serving_side_by_side.py": "calls the estimator that simulators/aiconfigurator.py wraps, to time it next to ours",
@@ -150,7 +151,7 @@ def studies(root: Path) -> Iterator[Finding]:
 
 def long_guides(root: Path) -> Iterator[Finding]:
     """Guides that nobody will read to the end."""
-    for path in sorted((root / "docs/guides").rglob("*.md")):
+    for path in sorted(path for folder in GUIDES for path in (root / folder).glob("*.md")):
         if (words := len(_COMMENT.sub("", path.read_text()).split())) > GUIDE_WORDS:
             yield (
                 path.relative_to(root).as_posix(),

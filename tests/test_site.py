@@ -19,7 +19,7 @@ def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env={"NO_MKDOCS_2_WARNING": "1", "PATH": "/usr/bin:/bin"})
     assert done.returncode == 0, done.stdout + done.stderr
     pages = {path.relative_to(tmp_path / "site").as_posix() for path in (tmp_path / "site").rglob("*.html")}
-    assert {"index.html", "guides/vllm.html", "troubleshooting.html", "reference/cli.html"} <= pages
+    assert {"index.html", "documentation.html", "guides/vllm.html", "troubleshooting.html", "reference/cli.html"} <= pages
     text = (tmp_path / "site" / "index.html").read_text()
     outside = re.findall(r'(?:src|href)="(https?://[^"]+)"[^>]*rel="(?:stylesheet|preconnect)', text) + re.findall(
         r'<script[^>]+src="(http[^"]+)', text

@@ -140,7 +140,7 @@ def _check(task: Task, faults: list[Fault]) -> None:
     kind, simulator = str(task.workload["kind"]), _simulator(task)
     known = {*_WORDS[kind].split(), *simulator.knobs}
     faults += [
-        Fault(where="virtual", field=f"workload.{name}", rule=f"unknown field of a {kind} workload", fix="See the guide on simulators")
+        Fault(where="virtual", field=f"workload.{name}", rule=f"unknown field of a {kind} workload", fix="See docs/guides/estimate.md")
         for name in task.workload
         if name not in known
     ]

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from autoscout.cli._streams import mute
 from autoscout.common import document
-from autoscout.common.hosts import parse_hostfile
+from autoscout.common.files import parse_hostfile
 from autoscout.common.templates import unflatten
 from autoscout.core import plugins
 from autoscout.core.config import Config

@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
-from autoscout.common.cleanliness import Cleanliness
 from autoscout.core import seeds
 from autoscout.core.clock import Clock, RealClock
 from autoscout.core.config import Config
 from autoscout.core.errors import ClusterError, Fault, LaunchError, require
-from autoscout.core.launch import Completed, Launch
+from autoscout.core.launch import Cleanliness, Completed, Launch
 from autoscout.core.log import logger
 from autoscout.core.protocols import Backend, Evaluator, Executor, Job, SpaceLike
 from autoscout.core.task import Task

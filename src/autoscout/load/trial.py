@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from autoscout.common.cache import cache_folder, made_once
-from autoscout.common.folders import write_whole
+from autoscout.common.files import write_whole
 from autoscout.common.processes import begin_program
 from autoscout.core.clock import RealClock, timed
 from autoscout.core.errors import ConfigError

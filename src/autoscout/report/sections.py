@@ -14,8 +14,7 @@ from autoscout.analysis.price import mark
 from autoscout.analysis.summary import Summary
 from autoscout.analysis.verdict import Side, Verdict
 from autoscout.common.markup import Markup, badge, escape, join, number_cell, table, tag
-from autoscout.common.secrets import hide_secrets
-from autoscout.common.text import show, show_duration, show_gain, show_number, show_percent
+from autoscout.common.text import hide_secrets, show, show_duration, show_gain, show_number, show_percent
 from autoscout.core.config import Config
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Status, Trial

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from autoscout.analysis.labels import namer
 from autoscout.analysis.predicted import PredictedTrial, Predictions
 from autoscout.catalog.own_studies import FILE, fit_local
-from autoscout.common.secrets import hide_secrets
+from autoscout.common.text import hide_secrets
 from autoscout.core import plugins
 from autoscout.core.config import Config
 from autoscout.core.trial import Fidelity, Status, Trial

@@ -10,7 +10,7 @@ from typing import Any
 
 from autoscout.common.derived import price_faults
 from autoscout.common.fields import refuse_if
-from autoscout.common.suggest import suggestion
+from autoscout.common.text import suggestion
 from autoscout.core import plugins
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import Fault, SpaceError

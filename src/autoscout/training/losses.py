@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from autoscout.common import cache
-from autoscout.common.folders import write_whole
+from autoscout.common.files import write_whole
 
 RISE = 1.5  # a loss this many times the first one has diverged, whatever the default did
 FIRST = 3  # steps whose losses say what the run began with

@@ -12,7 +12,7 @@ from pydantic import Field, FiniteFloat
 
 from autoscout.catalog.models import model as catalogued
 from autoscout.common.fields import Block, read_objective
-from autoscout.common.suggest import suggestion
+from autoscout.common.text import suggestion
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Direction, Guard, Objective
 from autoscout.training.files import METRICS, TFLOPS, THROUGHPUTS

@@ -9,7 +9,7 @@ from typing import Any
 from autoscout.analysis.labels import differences
 from autoscout.analysis.price import mark
 from autoscout.analysis.summary import Summary
-from autoscout.common.secrets import hide_secrets
+from autoscout.common.text import hide_secrets
 from autoscout.core.trial import Trial
 from autoscout.report.tables import report_json
 from autoscout.report.thin import thin

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-from autoscout.common.folders import write_whole
+from autoscout.common.files import write_whole
 from autoscout.common.processes import begin_program, descendants
 from autoscout.core.clock import RealClock, timed
 from autoscout.core.to_beat import Race, ToBeat

@@ -8,7 +8,7 @@ from typing import Any
 
 from autoscout.backends.command.workload import Workload
 from autoscout.common import fields
-from autoscout.common.suggest import nearest
+from autoscout.common.text import nearest
 from autoscout.core.errors import Fault
 from autoscout.core.task import Objective
 

@@ -26,7 +26,7 @@ from autoscout.backends.llamacpp.model import cache_folder, ensure_model, model_
 from autoscout.backends.llamacpp.probe import Distribution, divergence, probe
 from autoscout.backends.llamacpp.stages import FAILED, INPUT, RESULT, STAGE
 from autoscout.common.cache import made_once
-from autoscout.common.folders import write_whole
+from autoscout.common.files import write_whole
 from autoscout.core import seeds
 from autoscout.core.clock import RealClock, timed
 from autoscout.core.to_beat import Over, Race, ToBeat

@@ -16,7 +16,7 @@ from autoscout.backends.megatron.settings import FILE, OVERLAP, arguments, core_
 from autoscout.backends.megatron.space import build_space, defaults
 from autoscout.backends.megatron.workload import Workload, read_workload
 from autoscout.common.fields import refuse_if
-from autoscout.common.suggest import suggestion
+from autoscout.common.text import suggestion
 from autoscout.core.config import Config
 from autoscout.core.errors import Fault
 from autoscout.core.launch import Launch

@@ -6,7 +6,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from autoscout.common.folders import let_others_enter
+from autoscout.common.files import let_others_enter
 from autoscout.core.errors import LaunchError
 from autoscout.core.launch import Launch
 from autoscout.core.protocols import Executor

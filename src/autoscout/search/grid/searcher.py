@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from autoscout.common.suggest import suggestion
 from autoscout.common.templates import holes, resolve
+from autoscout.common.text import suggestion
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.names import Names

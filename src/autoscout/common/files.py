@@ -1,15 +1,11 @@
-"""Hostfiles: the list of hosts that MPI and DeepSpeed launchers read.
-
-One host a line:
-
-    # comment
-    worker-1 slots=4
-    worker-2 slots=4
-"""
+"""Folders that a server can enter after it gave up the rights of root, as PostgreSQL and nginx do; files written whole; hostfiles."""
 
 from __future__ import annotations
 
+import os
 import re
+import stat
+from pathlib import Path
 
 from autoscout.core.errors import ConfigError, Fault
 
@@ -18,8 +14,38 @@ MOST_SLOTS = 65_536  # of one host: more than any machine has GPUs or cores
 _LINE = re.compile(r"(?P<host>\S+)\s+slots=(?P<slots>\d+)")
 
 
+def make_folders(path: Path) -> None:
+    """Make a folder and those above it that are missing, all of which other users may enter."""
+    new = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in new:
+        let_others_enter(folder)
+
+
+def let_others_enter(folder: Path) -> None:
+    """Let other users pass through a folder that root has made, whatever its umask; they still see no names in it.
+
+    Nobody but root can start a server that continues as another user, so folders of other people stay as they are.
+    """
+    if os.geteuid() == 0:
+        folder.chmod(stat.S_IMODE(folder.stat().st_mode) | 0o011)
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file so that nobody ever reads half of it."""
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    try:
+        partial.write_bytes(content.encode() if isinstance(content, str) else content)
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
 def parse_hostfile(text: str, where: str = "hostfile") -> dict[str, tuple[int, ...]]:
-    """Read a hostfile: each host with its slots (GPU numbers), in the order of the file.
+    """Read a hostfile, as MPI and DeepSpeed launchers do: each host with its slots (GPU numbers), in the order of the file.
+
+    One host a line, such as `worker-1 slots=4`; `#` begins a comment.
 
     Raises:
         ConfigError: one fault per bad line (nonsense, no slots, host twice), or one for a file without hosts.
@@ -54,4 +80,4 @@ def parse_hostfile(text: str, where: str = "hostfile") -> dict[str, tuple[int, .
     return hosts
 
 
-__all__ = ["parse_hostfile"]
+__all__ = ["let_others_enter", "make_folders", "parse_hostfile", "write_whole"]

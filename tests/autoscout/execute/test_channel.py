@@ -18,8 +18,7 @@ from autoscout.execute._shared.remote.agent import Hello
 from autoscout.execute._shared.remote.asked import Asked
 from autoscout.execute._shared.remote.channel import Channel, Lost, agent_command
 from autoscout.execute._shared.remote.messages import BEAT, DONE, Reader, encode
-from autoscout.execute._shared.remote.rendezvous import place_environment, with_hostfile
-from autoscout.execute._shared.remote.trial import Attempts, RemoteTrial
+from autoscout.execute._shared.remote.trial import Attempts, RemoteTrial, place_environment, with_hostfile
 from autoscout.execute._shared.supervisor.client import LaunchSettings
 
 NEVER = threading.Event()

@@ -11,12 +11,11 @@ from autoscout.catalog.gpus import gpu, gpu_fields
 from autoscout.catalog.models import model
 from autoscout.core.config import Config
 from autoscout.core.task import Objective, Task
-from autoscout.simulators.serving.calibration import serving_calibration
+from autoscout.simulators.serving.calibration import replay, serving_calibration
 from autoscout.simulators.serving.cost import step_cost
 from autoscout.simulators.serving.job import ServingConstants, ServingJob, model_serving_fields
 from autoscout.simulators.serving.loop import EngineLimits, Request, serve
 from autoscout.simulators.serving.model import ServingModel, ServingOptions
-from autoscout.simulators.serving.replay import replay
 from autoscout.simulators.serving.step import decode_step, token_interval_s, waited_share
 
 VLLM, SGLANG = 0.0, 1.0

@@ -12,9 +12,8 @@ from _questions import ask, question
 
 from autoscout.catalog.gpus import gpu, gpu_fields
 from autoscout.catalog.models import model
-from autoscout.simulators.serving.calibration import serving_calibration
+from autoscout.simulators.serving.calibration import replay, serving_calibration
 from autoscout.simulators.serving.job import ServingJob, model_serving_fields
-from autoscout.simulators.serving.replay import replay
 from autoscout.simulators.serving.step import cache_tokens, decode_step, running_requests, token_interval_s
 from autoscout.simulators.training.calibration import training_calibration
 from autoscout.simulators.training.job import Layout, TrainingJob, hardware_fields, model_fields

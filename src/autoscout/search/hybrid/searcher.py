@@ -11,14 +11,15 @@ from autoscout.core.protocols import Searcher, Simulator
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
 from autoscout.learning.answers import Answer, Told
+from autoscout.search.hybrid import tuning
 from autoscout.search.hybrid.candidates import Candidates
+from autoscout.search.hybrid.failures import weighed
 from autoscout.search.hybrid.front import FrontSurrogate, leaders
 from autoscout.search.hybrid.model_choice import ChosenSurrogate
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.prior import Prior
 from autoscout.search.hybrid.proposers import PROPOSERS, start
 from autoscout.search.hybrid.state import State
-from autoscout.search.hybrid.stop import finished
 from autoscout.search.hybrid.surrogate import Memory, Surrogate
 from autoscout.search.hybrid.warm import Belief
 from autoscout.space import Space
@@ -126,3 +127,21 @@ class HybridSearcher(Searcher):
             return ChosenSurrogate(prior, self._encoder, self._seed, self._options, self._memory)
         belief = self._belief if goal == 0 else Belief(self._space, self._encoder, ())
         return Surrogate(self._encoder, self._seed, self._options, belief, self._memory)
+
+
+def finished(state: State) -> bool:
+    """Whether no candidate is expected to gain `stop_gain`, or all that is left is likely to fail and expected to gain next to nothing."""
+    model, options = state.model, state.options
+    if len(model.targets) < 2 or state.waiting:
+        return False
+    if state.gain < options.stop_gain:
+        return True
+    if not options.stop_failing or state.step < 3 * tuning.EARLY or state.gain >= tuning.GAIN or not state.risk.spent:
+        return False
+    if (state.chance >= tuning.SAFE).any():
+        return False
+    left = state.pool.rows.take(state.pool.free(state.taken))
+    if (model.chance(left) >= tuning.SAFE).any():
+        return False
+    doubts = ((weighed(other, *other.predict(left), other.chance(left)) * other.unit).max(initial=0.0) for other in model.others)
+    return all(gain < tuning.GAIN for gain in doubts)

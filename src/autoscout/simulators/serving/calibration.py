@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -15,14 +16,18 @@ import yaml
 from numpy.typing import NDArray
 
 from autoscout.common.stats import mape, spread_of
+from autoscout.core import seeds
 from autoscout.core.errors import Fault
 from autoscout.learning.fit import fit_positive
 from autoscout.simulators._shared.calibration import check_constants, mape_of, read_calibration
 from autoscout.simulators.serving.cost import step_cost
-from autoscout.simulators.serving.job import ServingConstants
-from autoscout.simulators.serving.replay import replay
-from autoscout.simulators.serving.step import token_interval_s
+from autoscout.simulators.serving.job import KEPT_SHARE, PROMPTS_FIRST, ServingConstants, ServingJob
+from autoscout.simulators.serving.loop import EngineLimits, Request, serve
+from autoscout.simulators.serving.step import cache_tokens, token_interval_s
 from autoscout.simulators.serving.tables import ServingTable, serving_rows
+
+ROUNDS = 6
+"""Requests per client: benchmark tools send a few to ten; all begin at once, and of that beginning the mean keeps a part."""
 
 PRIORS: dict[str, tuple[float, float, float, float]] = {
     "memory_scale": (1.1, 0.08, 0.4, 1.4),
@@ -257,12 +262,50 @@ def _shipped() -> ServingCalibration:
     return _from_json(data, "calibrations.yaml")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Replayed:
+    """Means over the requests of each row, in seconds."""
+
+    first_token_s: NDArray[np.float64]
+    interval_s: NDArray[np.float64]
+
+
+def replay(job: ServingJob, constants: ServingConstants) -> Replayed:
+    """Serve each row of a job of arrays: `batch` clients per replica, the engine's usual limits."""
+    found = [_row(ServingJob(**values), constants) for values in _rows(job)]
+    return Replayed(first_token_s=np.array([one[0] for one in found]), interval_s=np.array([one[1] for one in found]))
+
+
+def _rows(job: ServingJob) -> list[dict[str, float]]:
+    columns = {item.name: np.asarray(getattr(job, item.name), dtype=float).tolist() for item in fields(ServingJob)}
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def _row(job: ServingJob, constants: ServingConstants) -> tuple[float, float]:
+    clients = max(1, round(job.batch))
+    capacity = float(cache_tokens(job))
+    if capacity < job.input_tokens + job.output_tokens:  # the run exists: its weights or cache must be smaller than we think
+        capacity = math.inf
+    engine = int(job.engine)
+    limits = EngineLimits(max_requests=clients, cache_tokens=capacity, kept_share=KEPT_SHARE[engine], mixed=not PROMPTS_FIRST[engine])
+    draw = seeds.stream(0, "replay")
+    lengths = draw.uniform(1.0 - job.length_spread, 1.0 + job.length_spread, size=(max(8, ROUNDS * clients), 2))
+    inputs, outputs = (
+        np.maximum(1, lengths[:, 0] * job.input_tokens).astype(int),
+        np.maximum(2, lengths[:, 1] * job.output_tokens).astype(int),
+    )
+    requests = [Request(input_tokens=one, output_tokens=other) for one, other in zip(inputs.tolist(), outputs.tolist(), strict=True)]
+    served = serve(requests, step_cost(job, constants), limits, clients)
+    return float(np.nanmean(served.first_token_s)), float(np.nanmean(served.interval_s))
+
+
 __all__ = [
     "LeftOut",
     "ServingCalibration",
     "calibrate_serving",
     "fit_serving",
     "models_left_out",
+    "replay",
     "save_serving",
     "serving_calibration",
     "serving_to_json",

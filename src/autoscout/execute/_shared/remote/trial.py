@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 from autoscout.core.errors import LaunchError
-from autoscout.core.launch import Completed
+from autoscout.core.launch import Completed, Launch
 from autoscout.core.log import NOTICES, logger
 from autoscout.core.trial import MACHINE_PROBE
 from autoscout.execute._shared.allocation import Share
@@ -18,9 +18,11 @@ from autoscout.execute._shared.queue import Requeue
 from autoscout.execute._shared.remote.agent import Hello
 from autoscout.execute._shared.remote.asked import Asked
 from autoscout.execute._shared.remote.channel import Channel, Lost
-from autoscout.execute._shared.remote.rendezvous import place_environment, with_hostfile
 
 Answer = TypeVar("Answer")
+
+HOSTFILE = "hostfile"
+"""File of a launch on several machines: one `HOST slots=N` a line, as MPI and DeepSpeed read it."""
 
 notices = logger(NOTICES)
 
@@ -201,4 +203,22 @@ def _placed(part: Share, hello: Hello, completed: Completed) -> Completed:
     return replace(completed, machine=completed.machine or part.machine, conditions=conditions)
 
 
-__all__ = ["Attempts", "Place", "RemoteTrial"]
+def place_environment(rank: int, addresses: Sequence[str], port: int, per_node: int) -> dict[str, str]:
+    """What the command on machine number `rank` is told: in words of its own, and in those that `torchrun` reads by itself."""
+    told = {
+        "NNODES": len(addresses),
+        "NODE_RANK": rank,
+        "MASTER_ADDR": addresses[0],
+        "MASTER_PORT": port,
+        "NPROC_PER_NODE": per_node,
+    }
+    return {name: str(value) for key, value in told.items() for name in (key, f"PET_{key}")}
+
+
+def with_hostfile(launch: Launch, addresses: Sequence[str], per_node: int) -> Launch:
+    """The launch with a hostfile among its files, unless it brings one."""
+    files: Mapping[str, str] = {HOSTFILE: "".join(f"{address} slots={per_node}\n" for address in addresses)}
+    return replace(launch, files={**files, **launch.files})
+
+
+__all__ = ["Attempts", "Place", "RemoteTrial", "place_environment", "with_hostfile"]

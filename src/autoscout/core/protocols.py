@@ -115,7 +115,7 @@ class Evaluator(ABC):
         return False
 
     def learn(self, trials: Sequence[Trial]) -> None:
-        """Learn from finished trials between two batches."""
+        """Take in finished trials: those of the store when a study resumes, or what was measured between two batches."""
 
     def settle(self) -> None:
         """Called once when the searcher has nothing more to propose; what `recheck` names after that is still evaluated."""
@@ -153,7 +153,10 @@ class Simulator(ABC):
     @property
     @abstractmethod
     def knobs(self) -> frozenset[str]:
-        """Names of the knobs it reads; others are ignored."""
+        """Names of the knobs it reads; others are ignored.
+
+        An attribute of the class where they are always the same: a study that has none of them then need not build it.
+        """
 
     @abstractmethod
     def predict(self, configs: Sequence[Config], task: Task) -> Prediction:

@@ -130,10 +130,7 @@ class AdaptiveEvaluator(Evaluator):
         self._settled = False
         self._turns = 0
         self._fresh = 0  # proposals of the search since the last recheck
-        for trial in trials:
-            self._replay(trial)
-        if self._measured:
-            self._learn()
+        self.learn(trials)
 
     @property
     def slots(self) -> int:
@@ -173,6 +170,17 @@ class AdaptiveEvaluator(Evaluator):
     def cancel(self) -> None:
         self._simulated.cancel()
         self._profiler.cancel()
+
+    @property
+    def learns(self) -> bool:
+        return True
+
+    def learn(self, trials: Sequence[Trial]) -> None:
+        """Rebuild the state from trials of the store."""
+        for trial in trials:
+            self._replay(trial)
+        if self._measured:
+            self._teach()
 
     def settle(self) -> None:
         """The search has nothing more to propose: measure what was simulated, the best first, as long as the study lasts."""
@@ -230,7 +238,7 @@ class AdaptiveEvaluator(Evaluator):
                 if answer.status is not Status.ABORTED and proposal.repeat <= 0:
                     self._take(Trial(proposal=proposal, measurement=answer), predicted)
                 out.append(answer)
-            self._learn()
+            self._teach()
             self._judge()
         return out
 
@@ -279,7 +287,7 @@ class AdaptiveEvaluator(Evaluator):
             if trial.proposal.origin.by == By.TOP:
                 self._switched = "the study had switched before it was resumed"
 
-    def _learn(self) -> None:
+    def _teach(self) -> None:
         if self._simulated.learns:
             self._stale = True
             # For the simulators, answers of a virtual cluster are measurements.

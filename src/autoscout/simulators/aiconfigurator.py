@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
@@ -53,6 +54,7 @@ class AiconfiguratorModel(Simulator):
 
     requires: ClassVar[tuple[str, ...]] = ("aiconfigurator",)
     extra: ClassVar[str] = "aiconfigurator"
+    knobs: ClassVar[frozenset[str]] = frozenset(chain(*KNOBS.values()))
 
     def __init__(self, options: AiconfiguratorOptions | None = None) -> None:
         self.options = options or AiconfiguratorOptions()
@@ -65,10 +67,6 @@ class AiconfiguratorModel(Simulator):
         workload = {"model": "Qwen/Qwen3-32B", "isl": 1024, "osl": 256, "concurrency": 16}
         task = Task(system="vllm", objective=Objective(metric="mean_tpot_ms"), workload=workload, hardware={"gpus": "8xH100"})
         return Space([Choice("tp", [2, 4, 8]), Choice("dp", [1, 2])], ["tp * dp <= gpus"], {"gpus": 8}), task
-
-    @property
-    def knobs(self) -> frozenset[str]:
-        return frozenset(name for names in KNOBS.values() for name in names)
 
     def predict(self, configs: Sequence[Config], task: Task) -> Prediction:
         reading = read_serving_task(task)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -75,7 +75,7 @@ def run(
     with ExitStack() as stack:
         executor = stack.enter_context(closing(build_executor(setup, folder.path if folder else None)))
         profiler = build_profiler(setup, executor)
-        build_evaluator(setup, start, profiler)  # likewise; the one in use is told the stored trials below
+        evaluator = build_evaluator(setup, start, profiler)  # likewise
         if folder:
             folder.join(setup.name)
         store = stack.enter_context(closing(open_store(place_of(setup, folder), journal=folder.journal if folder else None)))
@@ -83,7 +83,7 @@ def run(
         record = store.open(StudyRecord(name=setup.name, task=setup.task, space=setup.space.fingerprint(), spec=spec))
         if folder:
             folder.keep(setup.spec)
-        evaluator = build_evaluator(setup, start, profiler, list(trials_of(store, setup.name)))
+        evaluator.learn([trial for trial in trials_of(store, setup.name) if not setup.space.check(trial.config)])
         study = Study(
             record=record,
             space=setup.space,
@@ -164,7 +164,7 @@ def build_simulator(setup: Setup, start: StartingPoint) -> Simulator:
     return made
 
 
-def build_evaluator(setup: Setup, start: StartingPoint, profiler: Evaluator, trials: Sequence[Trial] = ()) -> Evaluator:
+def build_evaluator(setup: Setup, start: StartingPoint, profiler: Evaluator) -> Evaluator:
     """Who answers proposals: the profiler, behind a simulator when the study starts from one that answers itself.
 
     What a simulator that is the prior had predicted is kept with each measurement.
@@ -176,8 +176,7 @@ def build_evaluator(setup: Setup, start: StartingPoint, profiler: Evaluator, tri
     given = {"profiler_fidelity": setup.fidelity, **setup.campaign.simulate.adaptive}
     options = build_options(AdaptiveEvaluator, given, "simulate.adaptive")
     simulated = EnsembleEvaluator([build_simulator(setup, start)], setup.task)
-    inside = [trial for trial in trials if not setup.space.check(trial.config)]
-    return AdaptiveEvaluator(simulated, profiler, setup.task, options, inside)
+    return AdaptiveEvaluator(simulated, profiler, setup.task, options)
 
 
 def build_executor(setup: Setup, folder: Path | None) -> Executor:

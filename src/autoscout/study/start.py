@@ -152,7 +152,9 @@ def find_simulator(space: Space, task: Task) -> str:
             kind = plugins.get("simulator", name)
         except AutoScoutError:
             continue  # its packages are not installed
-        if kind.needs_no_trials and not understands(kind(), space, task):
+        if not kind.needs_no_trials or (isinstance(kind.knobs, frozenset) and not kind.knobs & space.knobs.keys()):
+            continue
+        if not understands(kind(), space, task):
             return name
     return ""
 

@@ -84,6 +84,16 @@ def test_a_simulator_that_needs_trials_is_not_used_unasked(monkeypatch: pytest.M
     assert find_simulator(setup.space, setup.task) == ""
 
 
+def test_a_simulator_that_reads_none_of_the_knobs_is_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Unbuilt(TrainingModel):
+        def __init__(self) -> None:
+            raise AssertionError("built to be asked")
+
+    monkeypatch.setattr(plugins, "available", lambda kind: ("unbuilt",))
+    monkeypatch.setattr(plugins, "get", lambda kind, name: Unbuilt)
+    assert find_simulator(Space([Grid("x", 1, 4)]), task()) == ""
+
+
 def test_what_is_left_out_offers_nothing() -> None:
     script = Script()
     assert (script.hints(task()), script.resting(task()), script.load(task()), script.executor) == ((), (), "", "local")

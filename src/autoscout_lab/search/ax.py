@@ -84,10 +84,10 @@ class AxSearcher(Searcher):
         from ax.utils.common.random import with_rng_seed
 
         fixed = {key: value for key, value in self._flat.positions(given).items() if self._flat.names[key] in given} or None
-        told = history(self._told)
-        if len(told) < self._options.startup:
-            yield from islice(self._spread(fixed), len(told) + len(pending), None)
-        client = self._asked(told)
+        past = history(self._told)
+        if len(past) < self._options.startup:
+            yield from islice(self._spread(fixed), len(past) + len(pending), None)
+        client = self._asked(past)
         for proposal in pending:
             if not self._space.check(proposal.config):
                 client.attach_trial(self._flat.positions(proposal.config))
@@ -112,13 +112,13 @@ class AxSearcher(Searcher):
                 return
             yield self._flat.values(suggestion)
 
-    def _asked(self, told: list[tuple[Config, float]]) -> Any:
+    def _asked(self, past: list[tuple[Config, float]]) -> Any:
         """A client to be asked: a copy, since Ax remembers what it was asked for, with a strategy that has forgotten its fits."""
-        if self._past is None or told[: len(self._inside)] != self._inside:
+        if self._past is None or past[: len(self._inside)] != self._inside:
             self._past, self._inside = self._client(), []
-        for config, loss in told[len(self._inside) :]:
+        for config, loss in past[len(self._inside) :]:
             self._past.complete_trial(self._past.attach_trial(self._flat.positions(config)), raw_data={_METRIC: loss})
-        self._inside = told
+        self._inside = past
         client = copy.deepcopy(self._past)
         client.configure_generation_strategy(method=self._options.method, initialization_budget=0)
         return client

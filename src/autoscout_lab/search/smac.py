@@ -69,18 +69,18 @@ class SmacSearcher(Searcher):
         self._seed = seed
         self._options = options or SmacOptions()
         self._told = Told(space, task.objective)
-        self._known: Any = None
+        self._translated_space: Any = None
 
     def ask(self, n: int, given: Config = _NOTHING, pending: Sequence[Proposal] = ()) -> list[Proposal]:
         if n < 1:
             return []
         suggestions: Iterator[Mapping[str, Value]] | None = None
 
-        def draw(place: int, attempt: int) -> Mapping[str, Value] | None:
+        def draw(index: int, attempt: int) -> Mapping[str, Value] | None:
             nonlocal suggestions
-            rng = stream(self._seed, "smac", self._told.count, place, attempt)
-            known = len(self._told.answers())
-            early = known < _LEAST or known + place < self._options.startup
+            rng = stream(self._seed, "smac", self._told.count, index, attempt)
+            trials = len(self._told.answers())
+            early = trials < _LEAST or trials + index < self._options.startup
             if early or (attempt == 0 and rng.random() < self._options.random):
                 return self._space.sample(rng, given)
             if suggestions is None:
@@ -98,7 +98,7 @@ class SmacSearcher(Searcher):
         self._told.add(trials)
 
     def _configspace(self) -> Any:
-        if self._known is None:
+        if self._translated_space is None:
             from ConfigSpace import ConfigurationSpace
 
             text = write_configspace(self._space).text
@@ -107,33 +107,33 @@ class SmacSearcher(Searcher):
             with tempfile.TemporaryDirectory() as folder:
                 file = Path(folder) / "space.json"
                 file.write_text(text)
-                self._known = _drawn_lean(ConfigurationSpace.from_json(file))
-        return self._known
+                self._translated_space = _drawn_lean(ConfigurationSpace.from_json(file))
+        return self._translated_space
 
-    def _suggestions(self, wanted: int) -> list[Mapping[str, Value]]:
+    def _suggestions(self, count: int) -> list[Mapping[str, Value]]:
         """The configurations with the best acquisition after a forest was grown from all that was told."""
         from smac import HyperparameterOptimizationFacade as Facade
         from smac import Scenario
         from smac.utils.configspace import convert_configurations_to_array
 
         space = self._configspace()
-        told = history(self._told)
-        configs = [_known_as(config, space) for config, _ in told]
-        costs = _scaled(np.array([loss for _, loss in told]))
+        past = history(self._told)
+        configs = [_known_as(config, space) for config, _ in past]
+        costs = _scaled(np.array([loss for _, loss in past]))
         seed = number(self._seed, "smac", self._told.count) % 2**31
         space.seed(seed)  # SMAC draws from the space, which has a generator of its own
         scenario = Scenario(space, deterministic=True, n_trials=100_000, seed=seed)
         model, gain = Facade.get_model(scenario), Facade.get_acquisition_function(scenario)
         search = Facade.get_acquisition_maximizer(scenario, challengers=self._options.challengers)
         _start_in_order(search)
-        _grow_lean(model, len(told))
+        _grow_lean(model, len(past))
         rows = convert_configurations_to_array(configs)
         model.train(rows, costs.reshape(-1, 1))
         best = int(np.argmin(costs))
         gain.update(model=model, eta=float(costs[best]), incumbent_array=rows[best], num_data=len(costs), X=rows)
         search.acquisition_function = gain
-        found = search.maximize(previous_configs=configs)
-        return [{name: _plain(value) for name, value in dict(config).items()} for config in islice(found, _SUGGESTIONS * wanted)]
+        candidates = search.maximize(previous_configs=configs)
+        return [{name: _plain(value) for name, value in dict(config).items()} for config in islice(candidates, _SUGGESTIONS * count)]
 
 
 def _drawn_lean(space: Any) -> Any:
@@ -197,9 +197,9 @@ def _grow_lean(model: Any, leaves: int) -> None:
 
 
 def _plain(value: Any) -> Value:
-    """Without numpy's own types."""
-    found: Value = value.item() if isinstance(value, np.generic) else value
-    return found
+    """Convert numpy's scalars to Python's."""
+    plain: Value = value.item() if isinstance(value, np.generic) else value
+    return plain
 
 
 __all__ = ["SmacSearcher"]

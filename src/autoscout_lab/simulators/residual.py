@@ -53,8 +53,8 @@ class ResidualModel(Simulator):
     @classmethod
     def example(cls) -> tuple[SpaceLike, Task]:
         """That of the simulator which it corrects unless told otherwise."""
-        found: tuple[SpaceLike, Task] = plugins.get("simulator", ResidualOptions().base).example()
-        return found
+        pair: tuple[SpaceLike, Task] = plugins.get("simulator", ResidualOptions().base).example()
+        return pair
 
     @property
     def knobs(self) -> frozenset[str]:

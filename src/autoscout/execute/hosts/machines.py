@@ -19,7 +19,7 @@ from autoscout.core.log import NOTICES, logger
 from autoscout.execute._shared.allocation import Share
 from autoscout.execute._shared.remote.agent import Hello
 from autoscout.execute._shared.remote.channel import Channel, Lost, agent_command
-from autoscout.execute._shared.remote.nodes import Node, NodePool
+from autoscout.execute._shared.remote.nodes import ClusterNode, NodePool
 from autoscout.execute.hosts.options import HostsOptions
 
 HELLO_S = 60.0  # how long a machine may take to answer
@@ -78,7 +78,7 @@ class Machines:
         self._closed.set()
         self._token.unlink(missing_ok=True)
 
-    def shares_folder(self, host: str) -> bool:
+    def has_shared_folder(self, host: str) -> bool:
         """Whether the machine sees the folder of the trials."""
         return self.hellos[host].sees if self.options.shared is None else self.options.shared
 
@@ -103,7 +103,7 @@ class Machines:
             self.lost(host, f"the last {NOISY_IN_A_ROW} trials there were disturbed by other work")
 
     def _ask(self, hosts: Iterable[str]) -> dict[str, str]:
-        """Those that answer are used; the others are drained, and returned with the reason."""
+        """Ask machines what they are: those that answer are used, the others are drained and returned with the reason."""
         problems: dict[str, str] = {}
 
         def one(host: str) -> None:
@@ -149,11 +149,11 @@ class Machines:
         if done.returncode:
             raise Lost(f"{host}: {shlex.join(command)}: {done.stderr.strip()[-500:]}")
 
-    def _node(self, host: str, hello: Hello) -> Node:
+    def _node(self, host: str, hello: Hello) -> ClusterNode:
         slots = self._slots[host]
         cores = self.options.cpus if self.options.cpus is not None else hello.cores
         gpus = slots if self.options.gpus else 0
-        return Node(name=host, cores=cores, gpus=gpus, memory_gb=hello.memory_gb, slots=slots, kind=hello.kind)
+        return ClusterNode(name=host, cores=cores, gpus=gpus, memory_gb=hello.memory_gb, slots=slots, kind=hello.kind)
 
     def _choose_kind(self) -> None:
         """Use equal machines only, where the user wants that."""
@@ -196,7 +196,7 @@ class OnHosts:
 
     def ended(self, part: Share, completed: Completed) -> Completed:
         self._machines.judge(part.machine, completed)
-        if not completed.folder or self._machines.shares_folder(part.machine):
+        if not completed.folder or self._machines.has_shared_folder(part.machine):
             return completed
         here = self._folder / Path(completed.folder).name
         try:

@@ -21,7 +21,7 @@ TRIES = 10
 """How often a tuner may repeat itself for one proposal."""
 
 FEW_TRIES = 3
-"""The same for tuners that take long to answer."""
+"""Tries for tuners that take long to answer."""
 
 Draw = Callable[[int, int], Mapping[str, Value] | None]
 """What the tuner wants, for a place in the batch and a try; None when it has no more to offer."""
@@ -43,28 +43,28 @@ def propose(
     if n < 1 or not space.feasible(given):
         return []
     taken = told.taken(pending)
-    found: list[Proposal] = []
-    for place in range(len(pending), len(pending) + n):
-        config, how = _one(space, seed, told, given, taken, place, draw, name, tries)
+    proposals: list[Proposal] = []
+    for index in range(len(pending), len(pending) + n):
+        config, how = _one(space, seed, told, given, taken, index, draw, name, tries)
         if config is None:
             break
         taken.add(config)
-        found.append(Proposal(config=config, origin=Origin(by=name, notes={"round": told.count, "place": place, "how": how})))
-    return found
+        proposals.append(Proposal(config=config, origin=Origin(by=name, notes={"round": told.count, "place": index, "how": how})))
+    return proposals
 
 
 def _one(
-    space: Space, seed: int, told: Told, given: Config, taken: set[Config], place: int, draw: Draw, name: str, tries: int
+    space: Space, seed: int, told: Told, given: Config, taken: set[Config], index: int, draw: Draw, name: str, tries: int
 ) -> tuple[Config | None, str]:
     config: Config | None = None
     for attempt in range(tries):
-        wanted = draw(place, attempt)
-        if wanted is None:
+        suggestion = draw(index, attempt)
+        if suggestion is None:
             break
-        config = space.project(wanted, given)
+        config = space.project(suggestion, given)
         if config not in taken:
             return config, "model" if attempt == 0 else "again"
-    rng = stream(seed, name, told.count, place)
+    rng = stream(seed, name, told.count, index)
     for _ in range(TRIES if config is not None else 0):
         assert config is not None
         config = mutate(space, config, rng, given) or config
@@ -77,7 +77,7 @@ def in_turn(suggestions: Callable[[], Iterator[Mapping[str, Value]]]) -> Draw:
     """Suggestions of a tuner that gives one after the other; it is built when the first is asked for."""
     started: list[Iterator[Mapping[str, Value]]] = []
 
-    def draw(place: int, attempt: int) -> Mapping[str, Value] | None:  # noqa: ARG001 - it keeps its own count
+    def draw(index: int, attempt: int) -> Mapping[str, Value] | None:  # noqa: ARG001 - it keeps its own count
         if not started:
             started.append(suggestions())
         return next(started[0], None)

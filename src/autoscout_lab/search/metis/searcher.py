@@ -24,7 +24,7 @@ from autoscout.core.trial import Proposal, Trial
 from autoscout.learning.answers import Told
 from autoscout.space import Space
 from autoscout.space.neighbours import fresh
-from autoscout_lab.search.metis.cost import ALIASES, Model, Plan, find_parts
+from autoscout_lab.search.metis.cost import ALIASES, MetisPlan, Model, find_parts
 
 _NOTHING = Config()
 ORDER = "stages_inner"
@@ -80,21 +80,21 @@ class MetisSearcher(Searcher):
         if n < 1 or not self._space.feasible(given):
             return []
         taken = self._told.taken(pending)
-        found: list[Proposal] = []
+        proposals: list[Proposal] = []
         if not self._parts:
-            for place in range(len(pending), len(pending) + n):
-                rng = stream(self._seed, "metis", self._told.count, place)
+            for index in range(len(pending), len(pending) + n):
+                rng = stream(self._seed, "metis", self._told.count, index)
                 config = fresh(self._space, rng, given, taken)
                 if config is None:
                     break
                 taken.add(config)
-                found.append(Proposal(config=config, origin=Origin(by="metis", notes={"round": self._told.count, "place": place})))
-            return found
+                proposals.append(Proposal(config=config, origin=Origin(by="metis", notes={"round": self._told.count, "place": index})))
+            return proposals
         for estimate_s, memory_gb, config in islice(self._open(given, taken), n):
-            notes: dict[str, float] = {"round": self._told.count, "place": len(pending) + len(found)}
+            notes: dict[str, float] = {"round": self._told.count, "place": len(pending) + len(proposals)}
             notes |= {"estimate_s": round(estimate_s, 6), "memory_gb": round(memory_gb, 3)}
-            found.append(Proposal(config=config, origin=Origin(by="metis", notes=notes)))
-        return found
+            proposals.append(Proposal(config=config, origin=Origin(by="metis", notes=notes)))
+        return proposals
 
     def tell(self, trials: Sequence[Trial]) -> None:
         self._told.add(trials)
@@ -112,14 +112,14 @@ class MetisSearcher(Searcher):
     def _plans(self, given: Config) -> list[tuple[float, float, Config]]:
         """All plans under `given`: estimated seconds, memory, and the configuration."""
         if given not in self._ranked:
-            found = {}
+            rows = {}
             order = [ORDER] if ORDER in self._space.knobs else []
             names = [name for name in (*self._counts, *self._parts.values(), *order, *self._shares) if name]
             for plan in islice(self._enumerated(given, names), self._options.plans):
                 config = self._space.project(self._space.default(), plan)
                 sized = self._sized(config)
-                found[config] = (sized.step_s(self._model), sized.memory_gb(self._model), config)
-            self._ranked[given] = sorted(found.values(), key=lambda plan: (plan[0], plan[2].key))
+                rows[config] = (sized.step_s(self._model), sized.memory_gb(self._model), config)
+            self._ranked[given] = sorted(rows.values(), key=lambda plan: (plan[0], plan[2].key))
         return self._ranked[given]
 
     def _enumerated(self, partial: Config, names: Sequence[str]) -> Iterator[Config]:
@@ -135,7 +135,7 @@ class MetisSearcher(Searcher):
         if not choices:
             yield from self._enumerated(partial, names[1:])
 
-    def _sized(self, config: Config) -> Plan:
+    def _sized(self, config: Config) -> MetisPlan:
         """The plan of a configuration; a degree that no knob sets follows from the number of GPUs."""
         numbers = {}
         for part, name in self._parts.items():
@@ -148,7 +148,7 @@ class MetisSearcher(Searcher):
             float(config.get(knob, kind.gpus) or 0) for knob, kind in zip(self._counts, self._model.kinds, strict=bool(self._counts))
         )
         shares = tuple(float(config.get(knob, 1.0) or 1.0) for knob in self._shares)
-        return Plan(**numbers, counts=counts, shares=shares, stages_inner=bool(config.get(ORDER)))
+        return MetisPlan(**numbers, counts=counts, shares=shares, stages_inner=bool(config.get(ORDER)))
 
 
 __all__ = ["MetisSearcher"]

@@ -1,4 +1,4 @@
-"""Several configurations in processes that are started once: what a process does between one and the next."""
+"""What the trial program and the processes of a training run exchange: files, stages, metrics and turns."""
 
 from __future__ import annotations
 
@@ -11,12 +11,28 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import distributed
-
 from autoscout.core.clock import RealClock
 from autoscout.training import hook
-from autoscout.training.files import CALL, TURNS
+
+PROGRAM = "autoscout.training.trial"
+INPUT = "train_input.json"
+HOSTFILE = "hostfile"
+WORK = "train.json"  # what the processes of a built-in run read
+DEPTH = "AUTOSCOUT_DEPTH"  # variable with the layers that a process of the built-in model builds, instead of the model's own
+RESULT = "result.json"
+STAGE = "stage.txt"  # how far the slowest process came, so that a kill can be dated
+STEPS = "steps"  # folder with one file of steps per process
+CALL = "turn"  # file in it, with a number: processes that measure several configurations are to begin with that one
+TURNS = "AUTOSCOUT_TURNS"  # variable with the configurations, as JSON, where there are several
+FAILED = 3  # exit code that goes with a result that says why
+
+STARTING = ("", "starting", "building")
+"""Stages before the first step: memory that runs out then does so at the start."""
+
+THROUGHPUTS = ("tokens_per_s", "samples_per_s")
+METRICS = (*THROUGHPUTS, "step_ms", "peak_mem_gib", "free_mem_gib", "loss_after")
+TFLOPS = "tflops_per_gpu"  # of the model's arithmetic, where the program that trains counts it
+
 
 POLL_S = 0.01
 
@@ -37,32 +53,37 @@ class Turns:
             return
         for number, knobs in enumerate(self._listed):
             self._number = number
-            if number and not self._ready():
+            if number and not self._is_ready():
                 return
             hook.report({"turn": number})
             yield dict(knobs)
 
-    def over(self, here: str) -> bool:
+    def is_over(self, here: str) -> bool:
         """Whether the trial has seen enough of this turn: the same answer in every process, since all must stop after the same step."""
         if not self._listed:
             return False
-        called = torch.tensor([int(self._called(self._number + 1))], device=here)
+        import torch
+        from torch import distributed
+
+        called = torch.tensor([int(self._is_called(self._number + 1))], device=here)
         if distributed.is_initialized():
             distributed.broadcast(called, 0)
         return bool(called.item())
 
-    def _ready(self) -> bool:
+    def _is_ready(self) -> bool:
         """Wait for the call, then give back what the last configuration held."""
-        while not self._called(self._number):
+        while not self._is_called(self._number):
             RealClock().sleep(POLL_S)
-        return forgotten()
+        return reset_memory()
 
-    def _called(self, number: int) -> bool:
+    def _is_called(self, number: int) -> bool:
         return Path(os.environ[hook.STEPS], f"{CALL}{number}").exists()
 
 
-def forgotten() -> bool:
+def reset_memory() -> bool:
     """Free memory, and begin to count its peak anew; False where the system cannot."""
+    import torch
+
     gc.collect()
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         torch.cuda.empty_cache()

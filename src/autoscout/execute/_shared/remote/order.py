@@ -11,7 +11,7 @@ from autoscout.common.leases import Lease, Ticket, lease_folder
 from autoscout.core.launch import Completed, Launch
 from autoscout.execute._shared.allocation import Share
 from autoscout.execute._shared.machine import machine_cores
-from autoscout.execute._shared.queue import Run
+from autoscout.execute._shared.queue import LaunchRun
 from autoscout.execute._shared.sharing import GpuSharing, OnGpus
 from autoscout.execute._shared.supervisor.client import LaunchSettings, Supervised
 from autoscout.execute._shared.threads import thread_environment
@@ -21,7 +21,7 @@ GIVEN_GPUS = "AUTOSCOUT_GIVEN_GPUS"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class LaunchOrder:
     """One launch for one machine.
 
     Attributes:
@@ -31,7 +31,7 @@ class Asked:
         cores: Which of the machine's cores to use, counted from 0; the launch's number of them is leased there when None.
         gpus: Which of its GPUs, counted from 0; those that its batch system handed out when None.
         sharing: How to get along with others on the GPUs; None where a batch system keeps others away.
-        extra: Environment that comes from the place of this machine among those of the launch.
+        extra: Environment that comes from the rank of this machine among those of the launch.
     """
 
     launch: Launch
@@ -42,8 +42,8 @@ class Asked:
     sharing: GpuSharing | None = None
     extra: Mapping[str, str] = field(default_factory=dict)
 
-    def run(self) -> Run:
-        """On the machine: the launch, ready to run."""
+    def run(self) -> LaunchRun:
+        """The launch, ready to run on this machine."""
         gpus = self._gpus()
         if self.sharing is None or not self.launch.resources.gpus:
             return _OnCores(self, Share(gpus=gpus))
@@ -69,8 +69,8 @@ class Asked:
 class _OnCores:
     """Finds the cores of a launch and runs it there, pinned; unpinned where the machine has fewer than were promised."""
 
-    def __init__(self, asked: Asked, share: Share, held: Sequence[int] = ()) -> None:
-        self._asked = asked
+    def __init__(self, order: LaunchOrder, share: Share, held: Sequence[int] = ()) -> None:
+        self._order = order
         self._share = share
         self._held = held
         self._stopped = False
@@ -82,11 +82,11 @@ class _OnCores:
             self._run.stop()
 
     def run(self) -> Completed:
-        lease = None if self._asked.cores is not None else lease_cores(self._asked.launch.resources.cpus)
+        lease = None if self._order.cores is not None else lease_cores(self._order.launch.resources.cpus)
         try:
             held = self._held if lease is None else (*self._held, *lease.descriptors)
-            cores = tuple(map(int, lease.gpus)) if lease is not None else _numbered(self._asked.cores or ())
-            self._run = self._asked.supervised(replace(self._share, cores=cores), held)
+            cores = tuple(map(int, lease.gpus)) if lease is not None else _numbered(self._order.cores or ())
+            self._run = self._order.supervised(replace(self._share, cores=cores), held)
             if self._stopped:
                 self._run.stop()
             return self._run.run()
@@ -96,7 +96,7 @@ class _OnCores:
 
 
 def lease_cores(count: int) -> Lease | None:
-    """So many cores of this machine that no other launch has; None when the launch has them all anyway, or too few are free."""
+    """Lease `count` cores that no other launch has; None when the launch has all of them anyway, or too few are free."""
     there = machine_cores()
     if count >= len(there):
         return None

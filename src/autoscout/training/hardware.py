@@ -1,10 +1,10 @@
-"""Facts of this machine that decide which training settings make sense; read from the system, never measured."""
+"""Facts of this machine that decide which training settings make sense, and the knobs that depend on nothing else."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from autoscout.catalog.gpus import gpu
 from autoscout.catalog.machine import cores, counted_gpus, known_gpu
 from autoscout.common.gpus import present_gpus, read_gpus
 from autoscout.core.errors import ConfigError, Fault
+from autoscout.space import Flag, Grid
+from autoscout.space.knobs import Knob
 
 PROCESSES = 2  # on a machine without GPUs: the fewest that have something to exchange
 _BF16 = {"avx512_bf16", "amx_bf16", "bf16"}  # flags of /proc/cpuinfo (x86, Arm)
@@ -93,3 +95,22 @@ def _gpu(given: Mapping[str, Any]) -> dict[str, Any]:
     kinds = {known_gpu(reading.name) for reading in readings}
     memory = round(min((reading.total_gb for reading in readings), default=0.0), 1)
     return {"memory_gb": memory, **({"gpu": kinds.pop()} if len(kinds) == 1 else {})}
+
+
+def outside_knobs(hardware: Mapping[str, Any]) -> Iterable[Knob]:
+    """The knobs for a machine."""
+    if hardware["device"] == "cuda":
+        help = "segments of GPU memory that grow, against fragmentation (PYTORCH_CUDA_ALLOC_CONF)"
+        yield Flag("expandable_segments", help=help)
+        return
+    counts, usual = thread_counts(hardware)
+    if len(counts) > 1:
+        yield Grid("threads", values=counts, default=usual, log=True, help="threads of every process (OMP_NUM_THREADS)")
+
+
+def outside_environment(config: Mapping[str, Any]) -> dict[str, str]:
+    """The variables by which those knobs are set."""
+    variables = {"OMP_NUM_THREADS": str(config["threads"])} if "threads" in config else {}
+    if config.get("expandable_segments"):
+        variables["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
+    return variables

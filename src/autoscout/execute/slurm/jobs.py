@@ -13,9 +13,9 @@ from autoscout.core.launch import Completed, Resources
 from autoscout.execute._shared.allocation import Share
 from autoscout.execute._shared.patience import Patience
 from autoscout.execute._shared.remote.agent import Hello
-from autoscout.execute._shared.remote.asked import GIVEN_GPUS
 from autoscout.execute._shared.remote.channel import Channel, Lost, agent_command
-from autoscout.execute.slurm.clients import ask, client_environment, controller_answers, granted_gpus
+from autoscout.execute._shared.remote.order import GIVEN_GPUS
+from autoscout.execute.slurm.clients import ask, client_environment, granted_gpus, is_controller_up
 from autoscout.execute.slurm.granted import Granted
 from autoscout.execute.slurm.options import SlurmOptions
 
@@ -63,7 +63,7 @@ class OwnJob:
             self._granted.give_back()
 
 
-class Held:
+class HeldAllocation:
     """The allocation of a study: asked for by the first launch, again when it is over, and given back at the end."""
 
     def __init__(self, options: SlurmOptions, name: str, patience: Patience) -> None:
@@ -83,7 +83,7 @@ class Held:
             with self._lock:
                 if self._closed:
                     return None
-                if self._current is None or self._current.over or self._ends_soon(self._current):
+                if self._current is None or self._current.is_over or self._is_ending_soon(self._current):
                     # Launches that still run on the old one keep it; it is given back with the last of them.
                     unused = self._current if self._current not in self._users else None
                     self._current = Granted(self.options.asks(self.options.held()), self._name)
@@ -126,16 +126,16 @@ class Held:
         for granted in all_of_them:
             granted.give_back()
 
-    def _ends_soon(self, granted: Granted) -> bool:
+    def _is_ending_soon(self, granted: Granted) -> bool:
         """Whether a trial like the longest so far would not end before the walltime, though it would on a fresh allocation."""
         whole_s = None if self.options.time_min is None else self.options.time_min * 60
         return whole_s is not None and self._longest_s < whole_s and granted.age_s > whole_s - self._longest_s
 
 
-class OnHeld:
+class OnAllocation:
     """One launch on the allocation of the study. The pool numbers its nodes; which ones they are is known when it is granted."""
 
-    def __init__(self, held: Held) -> None:
+    def __init__(self, held: HeldAllocation) -> None:
         self._held = held
         self._granted: Granted | None = None
         self._wall_s = 0.0
@@ -184,7 +184,7 @@ def waited(granted: Granted, stopped: threading.Event, patience: Patience) -> bo
     try:
         return granted.wait(stopped, lambda waited_s: tell_pending(patience, waited_s, granted.name))
     except Lost:
-        if controller_answers():
+        if is_controller_up():
             raise
     patience.tell(math.inf, "controller", lambda: "waiting for Slurm: its controller does not answer")
     stopped.wait(AGAIN_S)
@@ -205,4 +205,4 @@ def tell_pending(patience: Patience, waited_s: float, name: str) -> None:
     patience.tell(waited_s, "pending", say)
 
 
-__all__ = ["Held", "OnHeld", "OwnJob"]
+__all__ = ["HeldAllocation", "OnAllocation", "OwnJob"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import shutil
@@ -14,13 +15,63 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from autoscout.common.processes import descendants, running
+from autoscout.common.cache import cache_folder
+from autoscout.common.processes import descendants, opened, running
 from autoscout.core.clock import RealClock
 from autoscout.training import CONFIG
 from autoscout.training import STEPS as STEPS_VARIABLE
-from autoscout.training.extensions import VARIABLE as EXTENSIONS
-from autoscout.training.extensions import clear_locks, compiling, extensions_folder
-from autoscout.training.files import CALL, STEPS
+from autoscout.training.protocol import CALL, STEPS
+
+EXTENSIONS = "TORCH_EXTENSIONS_DIR"
+LOCK = "lock"
+AGAIN_S = 0.5  # between two looks: who releases a lock closes the file, and then removes it
+
+
+def extensions_folder(program: str, environment: Mapping[str, str]) -> Path:
+    """Where a program compiles: in the folder that the user named for extensions, else in the cache; its own there.
+
+    Args:
+        program: First word of its command. What one environment has compiled another cannot use.
+        environment: Of the program.
+    """
+    path = shutil.which(program, path=environment.get("PATH")) or program
+    whose = hashlib.sha256(path.encode()).hexdigest()[:8]
+    return cache_folder("torch_extensions", environment.get(EXTENSIONS, "")).absolute() / f"{socket.gethostname()}-{whose}"
+
+
+def clear_locks(folder: Path) -> None:
+    """Remove the locks that nobody holds.
+
+    PyTorch holds a file `lock` next to an extension while it compiles it, and everybody else waits until that file is gone. A trial that
+    is killed meanwhile leaves it, and all later ones would wait in vain. Whoever holds the lock has the file open, so one that nobody has
+    open is left over. That can be told of processes on this machine only: trials have a folder for each machine.
+    """
+    if locks := _unheld(folder):
+        RealClock().sleep(AGAIN_S)
+        for path, *_ in locks & _unheld(folder):
+            path.unlink(missing_ok=True)
+
+
+def compiling(folder: Path) -> list[str]:
+    """Names of the extensions that somebody compiles there."""
+    return sorted(path.parent.name for path in folder.glob(f"*/{LOCK}"))
+
+
+def _unheld(folder: Path) -> set[tuple[Path, int, int]]:
+    """Locks of this user that no process has open, with what tells one from another of the same name; none where /proc is missing."""
+    locks = {}
+    for path in folder.glob(f"*/{LOCK}"):
+        with contextlib.suppress(FileNotFoundError):  # released just now
+            locks[path] = path.stat()
+    held = opened(LOCK) if locks else None
+    if held is None:
+        return set()
+    return {
+        (path, status.st_ino, status.st_mtime_ns)
+        for path, status in locks.items()
+        if status.st_uid == os.getuid() and (status.st_dev, status.st_ino) not in held
+    }
+
 
 GRACE_S = 2.0  # between asking a process to end and killing it
 TURN_POLL_S = 0.02
@@ -29,7 +80,7 @@ CLOCK = RealClock()
 
 
 @dataclass
-class Seen:
+class ProcessReports:
     """What one process has reported so far."""
 
     steps: list[dict[str, Any]] = field(default_factory=list)
@@ -39,26 +90,26 @@ class Seen:
     turned_s: float = 0.0  # when it began with that
 
 
-class Run:
+class TrainingRun:
     """A launcher or one process per rank, in this process group."""
 
-    def __init__(self, given: Mapping[str, Any], folder: Path) -> None:
+    def __init__(self, trial: Mapping[str, Any], folder: Path) -> None:
         self.folder = folder
         self.began_s = CLOCK.span_s()
-        self._seen: dict[str, Seen] = {}
+        self._reports: dict[str, ProcessReports] = {}
         self._turn = 0
         self.logs: list[Path] = []
         shutil.rmtree(folder / STEPS, ignore_errors=True)  # of an earlier run
         (folder / STEPS).mkdir()
-        self._ranks = ranks = int(given["ranks"])  # 0: a launcher knows how many
+        self._ranks = ranks = int(trial["ranks"])  # 0: a launcher knows how many
         port = str(free_port())
-        inherited = {**os.environ, **given["env"]}
-        self._compiled = extensions_folder(given["argv"][0], inherited)
+        inherited = {**os.environ, **trial["env"]}
+        self._compiled = extensions_folder(trial["argv"][0], inherited)
         clear_locks(self._compiled)
         common = {
             **inherited,
             EXTENSIONS: str(self._compiled),
-            CONFIG: json.dumps(given["config"]),
+            CONFIG: json.dumps(trial["config"]),
             STEPS_VARIABLE: str(folder / STEPS),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": port,
@@ -72,15 +123,15 @@ class Run:
         own = [
             {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks)} for rank in range(ranks)
         ]
-        self.processes = [self._start(given, {**common, **more}, number) for number, more in enumerate(own or [{}])]
+        self.processes = [self._start(trial, {**common, **more}, number) for number, more in enumerate(own or [{}])]
 
-    def _start(self, given: Mapping[str, Any], environment: Mapping[str, str], number: int) -> subprocess.Popen[bytes]:
+    def _start(self, trial: Mapping[str, Any], environment: Mapping[str, str], number: int) -> subprocess.Popen[bytes]:
         self.logs.append(self.folder / f"rank{number}.log")
-        argv = [_filled(str(word), self.folder, environment["MASTER_PORT"]) for word in given["argv"]]
+        argv = [_filled(str(word), self.folder, environment["MASTER_PORT"]) for word in trial["argv"]]
         with self.logs[-1].open("wb") as log:
             try:
                 return subprocess.Popen(
-                    argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment, cwd=given["cwd"] or None
+                    argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment, cwd=trial["cwd"] or None
                 )
             except OSError as error:  # as a shell would say it
                 return subprocess.Popen(["/bin/sh", "-c", 'echo "$0" >&2; exit 127', str(error)], stdout=log, stderr=subprocess.STDOUT)
@@ -88,41 +139,41 @@ class Run:
     def look(self) -> None:
         """Read what was reported since the last time."""
         for path in sorted((self.folder / STEPS).glob("rank*.jsonl")):
-            seen = self._seen.setdefault(path.name, Seen())
+            reports = self._reports.setdefault(path.name, ProcessReports())
             with path.open("rb") as file:
-                file.seek(seen.read)
+                file.seek(reports.read)
                 text = file.read()
             whole = text[: text.rfind(b"\n") + 1]
-            seen.read += len(whole)
+            reports.read += len(whole)
             for line in whole.splitlines():
-                self._take(seen, line)
+                self._take(reports, line)
 
-    def _take(self, seen: Seen, line: bytes) -> None:
+    def _take(self, reports: ProcessReports, line: bytes) -> None:
         try:
-            found = json.loads(line)
-            at_s = float(found["at_s"])
+            report = json.loads(line)
+            at_s = float(report["at_s"])
         except (ValueError, KeyError, TypeError):
             return
-        if "turn" in found:
-            seen.turn, seen.turned_s, seen.stage, seen.steps = int(found["turn"]), at_s, "building", []
-        elif "stage" in found:
-            seen.stage = str(found["stage"])
+        if "turn" in report:
+            reports.turn, reports.turned_s, reports.stage, reports.steps = int(report["turn"]), at_s, "building", []
+        elif "stage" in report:
+            reports.stage = str(report["stage"])
         else:
-            seen.stage = "training"
-            seen.steps.append({**found, "at_s": at_s})
+            reports.stage = "training"
+            reports.steps.append({**report, "at_s": at_s})
 
     @property
     def stage(self) -> str:
         """The earliest stage that any process is in."""
         order = ("starting", "building", "training")
-        stages = [seen.stage for seen in self._seen.values()]
+        stages = [reports.stage for reports in self._reports.values()]
         return min(stages, key=lambda stage: order.index(stage) if stage in order else len(order), default="starting")
 
     def steps(self) -> list[list[dict[str, Any]]]:
         """The steps that all processes have finished: for each the reports, one per process."""
-        if len(self._seen) < self._ranks:
+        if len(self._reports) < self._ranks:
             return []  # one of them has not said anything yet
-        return [list(reports) for reports in zip(*(seen.steps for seen in self._seen.values()), strict=False)]
+        return [list(reports) for reports in zip(*(reports.steps for reports in self._reports.values()), strict=False)]
 
     def next_turn(self, limit_s: float) -> bool:
         """Have all processes go on with the next configuration; False when they have ended, or do not get there in time."""
@@ -130,23 +181,23 @@ class Run:
         (self.folder / STEPS / f"{CALL}{self._turn}").touch()
         deadline_s = CLOCK.span_s() + limit_s
         while CLOCK.span_s() < deadline_s:
-            over = self.ended()
+            over = self.has_ended()
             self.look()
-            if all(seen.turn == self._turn for seen in self._seen.values()):
-                self.began_s = max(seen.turned_s for seen in self._seen.values())
+            if all(reports.turn == self._turn for reports in self._reports.values()):
+                self.began_s = max(reports.turned_s for reports in self._reports.values())
                 return True
             if over or self.broken() is not None:
                 return False
             CLOCK.sleep(TURN_POLL_S)
         return False
 
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         return all(process.poll() is not None for process in self.processes)
 
     def broken(self) -> tuple[int, int] | None:
         """Rank and exit code of the process that failed first; when several have, the one that was killed."""
         failed = [(rank, code) for rank, process in enumerate(self.processes) if (code := process.poll()) not in (None, 0)]
-        return min(failed, key=lambda found: (found[1] > 0, found[0]), default=None)
+        return min(failed, key=lambda failure: (failure[1] > 0, failure[0]), default=None)
 
     def end(self) -> None:
         """End all processes below this one: ask, then kill."""

@@ -322,7 +322,21 @@ class Job(Protocol):
         """Kill the whole process group; `result` then returns a Completed with `cancelled`. Safe to call twice."""
 
 
-class Executor(ABC):
+class Closable(ABC):
+    """A context manager that is closed at its end."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of everything; may be called twice."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+class Executor(Closable):
     """The only place that starts processes or talks to clusters. A context manager.
 
     Built by `cls(options=...)` where its constructor declares a dataclass `options`, else by `cls()`. The fields of that dataclass are
@@ -353,12 +367,6 @@ class Executor(ABC):
     def close(self) -> None:
         """Cancel all jobs; may be called twice."""
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
 
 @dataclass(frozen=True, kw_only=True)
 class StudyRecord:
@@ -371,7 +379,7 @@ class StudyRecord:
     created_s: float = 0.0
 
 
-class Store(ABC):
+class Store(Closable):
     """Keeps what happened. Safe for many threads and many processes at once. A context manager.
 
     Built by `cls(target, create=..., journal=...)`, chosen by the scheme of its place:
@@ -436,12 +444,6 @@ class Store(ABC):
     @abstractmethod
     def close(self) -> None:
         """Let go of files and connections."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
     def act(self, study: str, action: Action) -> Action:
         """Keep an action and return it with its number and time."""

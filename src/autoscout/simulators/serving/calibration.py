@@ -71,8 +71,6 @@ NOISE = 0.15  # log error of a run that the model explains
 FIRST_CAP = 0.3  # the same for the time to the first token
 INTERVAL_CAP = 0.07
 """A log error e counts as CAP * sqrt(log(1 + (e / CAP)^2)): tables hold runs under settings that their columns do not say."""
-ROUNDS = 6
-"""Requests per client: benchmark tools send a few to ten; all begin at once, and of that beginning the mean keeps a part."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from autoscout.core.protocols import Searcher
 from autoscout.core.seeds import stream
 from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Proposal, Status, Trial
-from autoscout.learning.answers import Told
+from autoscout.learning.answers import AnswerSet
 from autoscout.space import Space
 from autoscout.space.neighbours import fresh, mutate
 
@@ -97,7 +97,7 @@ class BlueFinSearcher(Searcher):
         self._options = options or BlueFinOptions()
         self._maximise = task.objective.direction is Direction.MAXIMIZE
         self._objective = task.objective
-        self._told = Told(space, task.objective)
+        self._told = AnswerSet(space, task.objective)
         self._own: dict[tuple[int, int], tuple[int, float, tuple[float, ...], tuple[int, ...]]] = {}
         self._directions: dict[int, Vector] = {}
         self._uniforms: dict[int, Vector] = {}

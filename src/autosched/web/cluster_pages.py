@@ -15,7 +15,7 @@ from autosched.web.cluster_plots import gains_plot, load_plot, queue_plot, setti
 from autosched.web.clusters import ClusterEntry
 from autoscout.common.markup import Markup, badge, join, number_cell, table, tag
 from autoscout.common.text import hide_secrets, show, show_number
-from autoscout.report.sections import legend, section
+from autoscout.report.elements import legend, section
 from autoscout.web.frame import document, part
 from autoscout.web.guard import Session
 

@@ -16,7 +16,7 @@ import numpy as np
 from autoscout.analysis.gain import paired_gain
 from autoscout.analysis.importance import MIN_CONFIGS, observations, response
 from autoscout.analysis.labels import differences
-from autoscout.common.forest import Encoder, Forest
+from autoscout.common.forest import Forest, ForestEncoder
 from autoscout.common.text import show
 from autoscout.core.config import Config
 from autoscout.core.seeds import stream
@@ -27,7 +27,7 @@ _TREES = 100
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class AblationStep:
     """One change on the way from the default to the best.
 
     Attributes:
@@ -54,7 +54,7 @@ class Step:
 class Ablation:
     """The path, and why there is none."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[AblationStep, ...]
     note: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -100,10 +100,10 @@ def _walk(
     remaining: list[str],
     check: Callable[[Config], list[str]] | None,
     seed: int,
-) -> tuple[Step, ...]:
+) -> tuple[AblationStep, ...]:
     value_of = _values(observed, default, best, seed)
     minimize = task.objective.direction is Direction.MINIMIZE
-    steps: list[Step] = []
+    steps: list[AblationStep] = []
     total = len(remaining)
     here, start = default, observed[default]
     before = start
@@ -112,7 +112,7 @@ def _walk(
         scored = [(knobs, config, *value_of(config, 1.0 - (len(remaining) - len(knobs)) / total)) for knobs, config in candidates]
         knobs, here, value, source = (min if minimize else max)(scored, key=lambda item: item[2])
         steps.append(
-            Step(
+            AblationStep(
                 knobs=knobs,
                 change=", ".join(f"{name} = {show(best[name])}" if name in best else f"{name} not used" for name in knobs),
                 value=value,
@@ -133,7 +133,7 @@ def _values(observed: Mapping[Config, float], default: Config, best: Config, see
     way already gone; otherwise the last step would be blamed for all that the model does not know about the best.
     """
     configs, values = list(observed), list(observed.values())
-    encoder = Encoder(configs)
+    encoder = ForestEncoder(configs)
     target = response(values)
     logs = min(values) > 0
     forest = Forest(encoder.encode(configs), target, encoder.categorical, stream(seed, "report", "ablation"), trees=_TREES)

@@ -13,7 +13,7 @@ from autoscout.core.config import Config, Value
 Matrix = NDArray[np.float64]
 
 
-class Encoder:
+class ForestEncoder:
     """Turns configs into rows of numbers, knob by knob.
 
     Numbers become their rank among the values seen, because knobs range over powers of two and only their order matters
@@ -58,8 +58,8 @@ class Encoder:
 
     def varied(self, configs: Sequence[Config]) -> NDArray[np.bool_]:
         """Which knobs take more than one value among the configs that hold them."""
-        seen = [{repr(config[name]) for config in configs if name in config} for name in self.names]
-        return np.array([len(values) > 1 for values in seen], dtype=bool)
+        domains = [{repr(config[name]) for config in configs if name in config} for name in self.names]
+        return np.array([len(values) > 1 for values in domains], dtype=bool)
 
 
 def _is_number(value: Value) -> bool:

@@ -176,7 +176,7 @@ class TrainingRun:
         return [list(reports) for reports in zip(*(reports.steps for reports in self._reports.values()), strict=False)]
 
     def next_turn(self, limit_s: float) -> bool:
-        """Have all processes go on with the next configuration; False when they have ended, or do not get there in time."""
+        """Have all processes continue with the next configuration; False when they have ended, or do not get there in time."""
         self._turn += 1
         (self.folder / STEPS / f"{CALL}{self._turn}").touch()
         deadline_s = CLOCK.span_s() + limit_s

@@ -17,7 +17,7 @@ from autoscout.core.protocols import Searcher
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.learning.answers import Answer, Told, finite_losses
+from autoscout.learning.answers import Answer, AnswerSet, finite_losses
 from autoscout.learning.gaussian import Beliefs, Process, Scales
 from autoscout.space import Space
 from autoscout.space.encode import Encoder, Floats, Rows, gates
@@ -68,7 +68,7 @@ class CherrypickSearcher(Searcher):
         self._space = space
         self._seed = seed
         self._options = options or CherrypickOptions()
-        self._told = Told(space, task.objective)
+        self._trials = AnswerSet(space, task.objective)
         self._encoder = Encoder(space)
         self._process = Process(self._encoder, _PLAIN)
         self._pools: dict[Config, list[Config]] = {}
@@ -77,7 +77,7 @@ class CherrypickSearcher(Searcher):
     def ask(self, n: int, given: Config = _NOTHING, pending: Sequence[Proposal] = ()) -> list[Proposal]:
         if n < 1 or not self._space.feasible(given):
             return []
-        taken = self._told.taken(pending)
+        taken = self._trials.taken(pending)
         waiting = [proposal.config for proposal in pending]
         proposals: list[Proposal] = []
         for index in range(len(pending), len(pending) + n):
@@ -86,16 +86,16 @@ class CherrypickSearcher(Searcher):
                 break
             taken.add(config)
             waiting.append(config)
-            notes = {"round": self._told.count, "place": index, **({} if expected is None else {"expected": round(expected, 6)})}
+            notes = {"round": self._trials.count, "place": index, **({} if expected is None else {"expected": round(expected, 6)})}
             proposals.append(Proposal(config=config, origin=Origin(by="cherrypick", notes=notes)))
         return proposals
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        self._told.add(trials)
+        self._trials.add(trials)
 
     def _next(self, index: int, given: Config, taken: set[Config], waiting: Sequence[Config]) -> tuple[Config | None, float | None]:
-        answers = self._told.answers()
-        rng = stream(self._seed, "cherrypick", self._told.count, index)
+        answers = self._trials.answers()
+        rng = stream(self._seed, "cherrypick", self._trials.count, index)
         if len(answers) + len(waiting) < self._options.start or not any(math.isfinite(answer.loss) for answer in answers):
             default = self._space.project(self._space.default(), given)
             if not answers and not waiting and default not in taken:

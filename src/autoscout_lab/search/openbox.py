@@ -14,7 +14,7 @@ from autoscout.core.protocols import Searcher
 from autoscout.core.seeds import number
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.learning.answers import Told
+from autoscout.learning.answers import AnswerSet
 from autoscout.space import Space
 from autoscout_lab.search._shared.adapter import FEW_TRIES, Flat, history, in_turn, propose
 
@@ -58,7 +58,7 @@ class OpenboxSearcher(Searcher):
         self._space = space
         self._seed = seed
         self._options = options or OpenboxOptions()
-        self._told = Told(space, task.objective)
+        self._trials = AnswerSet(space, task.objective)
         self._flat = Flat(space)
         self._translated_space: Any = None
         self._translations: dict[Config, Any] = {}
@@ -68,10 +68,10 @@ class OpenboxSearcher(Searcher):
             return []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return propose("openbox", n, self._space, self._seed, self._told, given, pending, in_turn(self._suggestions), FEW_TRIES)
+            return propose("openbox", n, self._space, self._seed, self._trials, given, pending, in_turn(self._suggestions), FEW_TRIES)
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        self._told.add(trials)
+        self._trials.add(trials)
 
     def _suggestions(self) -> Iterator[Mapping[str, Value]]:
         """What a fresh advisor wants after hearing all that was told."""
@@ -79,7 +79,7 @@ class OpenboxSearcher(Searcher):
             return
         from openbox import Advisor, Observation
 
-        past = history(self._told)
+        past = history(self._trials)
         started = len(past) >= self._options.startup  # until then every advisor must have the same start in mind
         with tempfile.TemporaryDirectory() as folder:
             advisor = Advisor(
@@ -88,7 +88,7 @@ class OpenboxSearcher(Searcher):
                 surrogate_type=self._options.surrogate,
                 rand_prob=self._options.random,
                 output_dir=folder,
-                random_state=number(self._seed, "openbox", self._told.count if started else 0) % 2**31,
+                random_state=number(self._seed, "openbox", self._trials.count if started else 0) % 2**31,
                 logger_kwargs={"level": "ERROR", "logdir": None, "force_init": True},
             )
             for config, loss in past:

@@ -19,7 +19,7 @@ from autoscout.core.protocols import Searcher
 from autoscout.core.seeds import number, stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.learning.answers import Told
+from autoscout.learning.answers import AnswerSet
 from autoscout.space import Space
 from autoscout_lab.configspace import write_configspace
 from autoscout_lab.search._shared.adapter import history, propose
@@ -68,7 +68,7 @@ class SmacSearcher(Searcher):
         self._space = space
         self._seed = seed
         self._options = options or SmacOptions()
-        self._told = Told(space, task.objective)
+        self._trials = AnswerSet(space, task.objective)
         self._translated_space: Any = None
 
     def ask(self, n: int, given: Config = _NOTHING, pending: Sequence[Proposal] = ()) -> list[Proposal]:
@@ -78,8 +78,8 @@ class SmacSearcher(Searcher):
 
         def draw(index: int, attempt: int) -> Mapping[str, Value] | None:
             nonlocal suggestions
-            rng = stream(self._seed, "smac", self._told.count, index, attempt)
-            trials = len(self._told.answers())
+            rng = stream(self._seed, "smac", self._trials.count, index, attempt)
+            trials = len(self._trials.answers())
             early = trials < _LEAST or trials + index < self._options.startup
             if early or (attempt == 0 and rng.random() < self._options.random):
                 return self._space.sample(rng, given)
@@ -92,10 +92,10 @@ class SmacSearcher(Searcher):
         # SMAC's forest starts a pool of threads for every prediction, which costs more than the prediction
         with warnings.catch_warnings(), parallel_config(backend="sequential"):
             warnings.simplefilter("ignore")
-            return propose("smac", n, self._space, self._seed, self._told, given, pending, draw)
+            return propose("smac", n, self._space, self._seed, self._trials, given, pending, draw)
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        self._told.add(trials)
+        self._trials.add(trials)
 
     def _configspace(self) -> Any:
         if self._translated_space is None:
@@ -117,10 +117,10 @@ class SmacSearcher(Searcher):
         from smac.utils.configspace import convert_configurations_to_array
 
         space = self._configspace()
-        past = history(self._told)
+        past = history(self._trials)
         configs = [_known_as(config, space) for config, _ in past]
         costs = _scaled(np.array([loss for _, loss in past]))
-        seed = number(self._seed, "smac", self._told.count) % 2**31
+        seed = number(self._seed, "smac", self._trials.count) % 2**31
         space.seed(seed)  # SMAC draws from the space, which has a generator of its own
         scenario = Scenario(space, deterministic=True, n_trials=100_000, seed=seed)
         model, gain = Facade.get_model(scenario), Facade.get_acquisition_function(scenario)

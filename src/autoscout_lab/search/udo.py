@@ -15,7 +15,7 @@ from autoscout.core.protocols import Searcher
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.learning.answers import Answer, Told
+from autoscout.learning.answers import Answer, AnswerSet
 from autoscout.space import Space
 from autoscout.space.neighbours import fresh, mutate
 
@@ -71,20 +71,20 @@ class UdoSearcher(Searcher):
         self._space = space
         self._seed = seed
         self._options = options or UdoOptions()
-        self._told = Told(space, task.objective)
+        self._trials = AnswerSet(space, task.objective)
         self._heavy = _heavy(space, self._options.heavy)
         self._light = tuple(name for name in space.knobs if name not in self._heavy)
 
     def ask(self, n: int, given: Config = _NOTHING, pending: Sequence[Proposal] = ()) -> list[Proposal]:
         if n < 1 or not self._space.feasible(given):
             return []
-        taken = self._told.taken(pending)
-        rewards = _rewards(self._told.answers())
+        taken = self._trials.taken(pending)
+        rewards = _rewards(self._trials.answers())
         upper = self._upper(rewards, pending)
         proposals: list[tuple[Config, str]] = []
         current = self._current(given)
         for index in range(len(pending), len(pending) + n):
-            rng = stream(self._seed, "udo", self._told.count, index)
+            rng = stream(self._seed, "udo", self._trials.count, index)
             config, why = self._next(rng, rewards, upper, current, given, taken)
             if config is None:
                 break
@@ -99,17 +99,17 @@ class UdoSearcher(Searcher):
         ]
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        self._told.add(trials)
+        self._trials.add(trials)
 
     def _origin(self, why: str, index: int) -> Origin:
-        return Origin(by="udo", notes={"round": self._told.count, "place": index, "level": why})
+        return Origin(by="udo", notes={"round": self._trials.count, "place": index, "level": why})
 
     def _setting(self, config: Config) -> Config:
         return config.only(self._heavy)
 
     def _current(self, given: Config) -> Config | None:
         """The heavy setting that is set up now, when it has not had all its light steps yet."""
-        answers = self._told.answers()
+        answers = self._trials.answers()
         if not answers or not self._light:
             return None
         setting = self._setting(answers[-1].config)

@@ -18,7 +18,7 @@ from autoscout.core.protocols import Searcher
 from autoscout.core.seeds import stream
 from autoscout.core.task import Objective, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
-from autoscout.learning.answers import Told, finite_losses
+from autoscout.learning.answers import AnswerSet, finite_losses
 from autoscout.search.coordinate import CoordinateSearcher
 from autoscout.search.evolution import EvolutionOptions, EvolutionSearcher
 from autoscout.space import Choice, Flag, Grid, Space
@@ -72,8 +72,8 @@ def test_a_bowl_is_found_by_more_than_chance(name: str) -> None:
 # --- what is remembered -------------------------------------------------------------------------------------------
 
 
-def told(*trials: Trial) -> Told:
-    memory = Told(BOWL, TASK.objective)
+def told(*trials: Trial) -> AnswerSet:
+    memory = AnswerSet(BOWL, TASK.objective)
     memory.add(trials)
     return memory
 
@@ -102,7 +102,7 @@ def test_predictions_and_foreign_configurations_teach_nothing() -> None:
     odd = Trial(proposal=Proposal(config=Config(z=1)), measurement=Measurement(status=Status.OK, metrics={"time_s": 0.1}))
     memory = told(odd, trial_at(1, 1.0, 0, Fidelity.PREDICTED))
     assert memory.answers() == []
-    assert len(memory.seen) == 2
+    assert len(memory.configs) == 2
 
 
 # --- moves --------------------------------------------------------------------------------------------------------
@@ -296,7 +296,7 @@ def test_the_smaller_gpus_of_a_plan_limit_it() -> None:
 
 
 def test_a_tuner_that_repeats_itself_is_moved_on() -> None:
-    memory = Told(BOWL, TASK.objective)
+    memory = AnswerSet(BOWL, TASK.objective)
     wish = {"x": 3.2, "y": 5, "c": "q"}
     (first,) = propose("stuck", 1, BOWL, 0, memory, Config(), [], lambda place, attempt: wish)
     assert first.config == Config(x=3, y=5, c="q")

@@ -142,9 +142,9 @@ def _only(template: Mapping[str, Any], space: Space) -> dict[str, Any]:
 
 def _shell_word(word: str) -> str:
     """A word of the user's command for a shell, with files next to the script in place of `{ds_config}` and `{hostfile}`."""
-    beside = {"{ds_config}": FILE, "{hostfile}": HOSTFILE}
-    parts = re.split("(" + "|".join(map(re.escape, beside)) + ")", word)
-    return "".join(f'"$here/{beside[part]}"' if part in beside else shlex.quote(part) for part in parts if part) or "''"
+    local_files = {"{ds_config}": FILE, "{hostfile}": HOSTFILE}
+    parts = re.split("(" + "|".join(map(re.escape, local_files)) + ")", word)
+    return "".join(f'"$here/{local_files[part]}"' if part in local_files else shlex.quote(part) for part in parts if part) or "''"
 
 
 def _environment(config: Mapping[str, Any], task: Task) -> dict[str, str]:

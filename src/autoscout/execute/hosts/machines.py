@@ -95,7 +95,7 @@ class Machines:
 
     def judge(self, host: str, completed: Completed) -> None:
         """Drain a machine on which one trial after the other is disturbed, while there are others."""
-        disturbed = Cleanliness().dirty(completed.conditions)
+        disturbed = Cleanliness().is_dirty(completed.conditions)
         self._noisy[host] = self._noisy.get(host, 0) + 1 if disturbed else 0
         others = [node.name for node in self._pool.nodes if node.name != host and node.name not in self._pool.drained]
         if self._noisy[host] >= NOISY_IN_A_ROW and any(not self._noisy.get(other) for other in others):

@@ -10,7 +10,7 @@ from autoscout.core.config import Config
 from autoscout.core.protocols import Searcher, Simulator
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.learning.answers import Answer, Told
+from autoscout.learning.answers import Answer, AnswerSet
 from autoscout.search.hybrid import tuning
 from autoscout.search.hybrid.candidates import Candidates
 from autoscout.search.hybrid.failures import weighed
@@ -19,7 +19,7 @@ from autoscout.search.hybrid.model_choice import ChosenSurrogate
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.prior import Prior
 from autoscout.search.hybrid.proposers import PROPOSERS, start
-from autoscout.search.hybrid.state import State
+from autoscout.search.hybrid.state import SearchState
 from autoscout.search.hybrid.surrogate import Memory, Surrogate
 from autoscout.search.hybrid.warm import Belief
 from autoscout.space import Space
@@ -50,7 +50,7 @@ class HybridSearcher(Searcher):
         self._seed = seed
         self._options = options or HybridOptions()
         self._encoder = Encoder(space)
-        self._told = Told(space, task.objective)
+        self._trials = AnswerSet(space, task.objective)
         self._belief = Belief(space, self._encoder, self._options.past)
         self._several = task.objective.several
         self._priors = [self._prior_of(simulator, replace(task, objective=task.objective.only(goal))) for goal in task.objective.goals]
@@ -63,10 +63,10 @@ class HybridSearcher(Searcher):
         if simulator is None:
             return None
         prior = Prior(self._encoder, simulator, task)
-        return prior if not self._several or prior.answers() else None
+        return prior if not self._several or prior.can_answer() else None
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        self._told.add(trials)
+        self._trials.add(trials)
 
     def ask(self, n: int, given: Config = _NOTHING, pending: Sequence[Proposal] = ()) -> list[Proposal]:
         if n < 1 or not self._space.feasible(given):
@@ -74,25 +74,25 @@ class HybridSearcher(Searcher):
         if given not in self._pools:
             self._pools[given] = Candidates(self._space, self._encoder, self._seed, given)
         waiting = [proposal.config for proposal in pending]
-        found: list[Proposal] = []
-        while len(found) < n:
+        proposals: list[Proposal] = []
+        while len(proposals) < n:
             proposal = self._propose(given, waiting)
             if proposal is None:
                 break
-            found.append(proposal)
+            proposals.append(proposal)
             waiting.append(proposal.config)
-        return found
+        return proposals
 
     def _propose(self, given: Config, waiting: Sequence[Config]) -> Proposal | None:
         state = self._state(given, waiting)
         first = start.propose(state)
-        if first is not None or not state.weighed[0] or finished(state):
+        if first is not None or not state.weighed[0] or is_finished(state):
             return first
-        return next((found for propose in PROPOSERS if (found := propose(state)) is not None), None)
+        return next((proposal for propose in PROPOSERS if (proposal := propose(state)) is not None), None)
 
-    def _state(self, given: Config, waiting: Sequence[Config]) -> State:
-        answers = self._told.answers()
-        return State(
+    def _state(self, given: Config, waiting: Sequence[Config]) -> SearchState:
+        answers = self._trials.answers()
+        return SearchState(
             space=self._space,
             encoder=self._encoder,
             options=self._options,
@@ -101,8 +101,8 @@ class HybridSearcher(Searcher):
             pool=self._pools[given],
             answers=answers,
             waiting=waiting,
-            taken={*self._told.seen, *waiting},
-            told=self._told.count,
+            taken={*self._trials.configs, *waiting},
+            trials=self._trials.count,
             remembered=self._belief.best if self._priors[0] is None else (),
             prior=self._priors[0],
             fit=lambda: self._model(answers, waiting),
@@ -129,19 +129,19 @@ class HybridSearcher(Searcher):
         return Surrogate(self._encoder, self._seed, self._options, belief, self._memory)
 
 
-def finished(state: State) -> bool:
+def is_finished(state: SearchState) -> bool:
     """Whether no candidate is expected to gain `stop_gain`, or all that is left is likely to fail and expected to gain next to nothing."""
     model, options = state.model, state.options
     if len(model.targets) < 2 or state.waiting:
         return False
     if state.gain < options.stop_gain:
         return True
-    if not options.stop_failing or state.step < 3 * tuning.EARLY or state.gain >= tuning.GAIN or not state.risk.spent:
+    if not options.stop_failing or state.step < 3 * tuning.EARLY_TRIALS or state.gain >= tuning.MIN_GAIN or not state.risk.spent:
         return False
-    if (state.chance >= tuning.SAFE).any():
+    if (state.chance >= tuning.MIN_SUCCESS_CHANCE).any():
         return False
-    left = state.pool.rows.take(state.pool.free(state.taken))
-    if (model.chance(left) >= tuning.SAFE).any():
+    rest = state.pool.rows.take(state.pool.free(state.taken))
+    if (model.chance(rest) >= tuning.MIN_SUCCESS_CHANCE).any():
         return False
-    doubts = ((weighed(other, *other.predict(left), other.chance(left)) * other.unit).max(initial=0.0) for other in model.others)
-    return all(gain < tuning.GAIN for gain in doubts)
+    doubts = ((weighed(other, *other.predict(rest), other.chance(rest)) * other.unit).max(initial=0.0) for other in model.others)
+    return all(gain < tuning.MIN_GAIN for gain in doubts)

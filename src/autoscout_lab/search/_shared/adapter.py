@@ -13,7 +13,7 @@ from autoscout.core.config import Config, Value
 from autoscout.core.origin import Origin
 from autoscout.core.seeds import stream
 from autoscout.core.trial import Proposal
-from autoscout.learning.answers import Told, finite_losses
+from autoscout.learning.answers import AnswerSet, finite_losses
 from autoscout.space import Knob, Space
 from autoscout.space.neighbours import fresh, mutate
 
@@ -27,14 +27,22 @@ Draw = Callable[[int, int], Mapping[str, Value] | None]
 """What the tuner wants, for a place in the batch and a try; None when it has no more to offer."""
 
 
-def history(told: Told) -> list[tuple[Config, float]]:
+def history(trials: AnswerSet) -> list[tuple[Config, float]]:
     """Configurations and finite losses, oldest first; failures at the worst value that worked."""
-    answers = told.answers()
+    answers = trials.answers()
     return [(answer.config, loss) for answer, loss in zip(answers, finite_losses(answers), strict=True)]
 
 
 def propose(
-    name: str, n: int, space: Space, seed: int, told: Told, given: Config, pending: Sequence[Proposal], draw: Draw, tries: int = TRIES
+    name: str,
+    n: int,
+    space: Space,
+    seed: int,
+    trials: AnswerSet,
+    given: Config,
+    pending: Sequence[Proposal],
+    draw: Draw,
+    tries: int = TRIES,
 ) -> list[Proposal]:
     """Up to `n` proposals: what `draw` wants, moved to the nearest valid configuration under `given`.
 
@@ -42,19 +50,19 @@ def propose(
     """
     if n < 1 or not space.feasible(given):
         return []
-    taken = told.taken(pending)
+    taken = trials.taken(pending)
     proposals: list[Proposal] = []
     for index in range(len(pending), len(pending) + n):
-        config, how = _one(space, seed, told, given, taken, index, draw, name, tries)
+        config, how = _one(space, seed, trials, given, taken, index, draw, name, tries)
         if config is None:
             break
         taken.add(config)
-        proposals.append(Proposal(config=config, origin=Origin(by=name, notes={"round": told.count, "place": index, "how": how})))
+        proposals.append(Proposal(config=config, origin=Origin(by=name, notes={"round": trials.count, "place": index, "how": how})))
     return proposals
 
 
 def _one(
-    space: Space, seed: int, told: Told, given: Config, taken: set[Config], index: int, draw: Draw, name: str, tries: int
+    space: Space, seed: int, trials: AnswerSet, given: Config, taken: set[Config], index: int, draw: Draw, name: str, tries: int
 ) -> tuple[Config | None, str]:
     config: Config | None = None
     for attempt in range(tries):
@@ -64,7 +72,7 @@ def _one(
         config = space.project(suggestion, given)
         if config not in taken:
             return config, "model" if attempt == 0 else "again"
-    rng = stream(seed, name, told.count, index)
+    rng = stream(seed, name, trials.count, index)
     for _ in range(TRIES if config is not None else 0):
         assert config is not None
         config = mutate(space, config, rng, given) or config

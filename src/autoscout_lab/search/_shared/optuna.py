@@ -10,7 +10,7 @@ from autoscout.core.config import Config, Value
 from autoscout.core.seeds import number
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.learning.answers import Told, finite_losses
+from autoscout.learning.answers import AnswerSet, finite_losses
 from autoscout.space import Space
 from autoscout_lab.search._shared.adapter import TRIES, at, propose
 
@@ -38,7 +38,7 @@ class OptunaAdapter:
         self._seed = seed
         self._sampler = sampler
         self._tries = tries
-        self._told = Told(space, task.objective)
+        self._trials = AnswerSet(space, task.objective)
         self._study: Any = None
         self._goals = len(task.objective.goals)
         self._inside: list[tuple[Config, tuple[float, ...]]] = []
@@ -51,7 +51,7 @@ class OptunaAdapter:
 
     def tell(self, trials: Sequence[Trial]) -> None:
         """Remember them; Optuna hears of them at the next ask."""
-        self._told.add(trials)
+        self._trials.add(trials)
 
     def ask(self, n: int, given: Config, pending: Sequence[Proposal]) -> list[Proposal]:
         """Proposals of a sampler that is seeded by what was told, and told nothing else."""
@@ -62,7 +62,15 @@ class OptunaAdapter:
             warnings.simplefilter("ignore")  # experimental features are named in our own documentation
             waiting = [self._running(proposal.config) for proposal in pending if not self._space.check(proposal.config)]
             proposals = propose(
-                self._name, n, self._space, self._seed, self._told, given, pending, lambda *key: self._suggestion(given, *key), self._tries
+                self._name,
+                n,
+                self._space,
+                self._seed,
+                self._trials,
+                given,
+                pending,
+                lambda *key: self._suggestion(given, *key),
+                self._tries,
             )
             for trial in waiting:
                 self._study.tell(trial, state=self._optuna.trial.TrialState.FAIL)  # forgotten: `pending` is an argument
@@ -70,7 +78,7 @@ class OptunaAdapter:
 
     def _follow(self) -> None:
         """Bring the study up to what was told; from the start when the past looks different now."""
-        answers = self._told.answers()
+        answers = self._trials.answers()
         columns = [finite_losses(answers, goal) for goal in range(self._goals)]
         history = [(answer.config, losses) for answer, losses in zip(answers, zip(*columns, strict=True), strict=True)]
         if self._study is None or history[: len(self._inside)] != self._inside:
@@ -100,7 +108,7 @@ class OptunaAdapter:
         return trial
 
     def _suggestion(self, given: Config, index: int, attempt: int) -> Mapping[str, Value]:
-        self._study.sampler = self._sampler(number(self._seed, self._name, self._told.count, index, attempt) % 2**32)
+        self._study.sampler = self._sampler(number(self._seed, self._name, self._trials.count, index, attempt) % 2**32)
         trial = self._study.ask()
         partial = given
         for name, knob in self._space.knobs.items():

@@ -21,7 +21,7 @@ from autoscout.core.protocols import Searcher
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.learning.answers import Told
+from autoscout.learning.answers import AnswerSet
 from autoscout.space import Space
 from autoscout.space.neighbours import fresh
 from autoscout_lab.search.metis.cost import ALIASES, MetisPlan, Model, find_parts
@@ -64,7 +64,7 @@ class MetisSearcher(Searcher):
         self._space = space
         self._seed = seed
         self._options = options or MetisOptions()
-        self._told = Told(space, task.objective)
+        self._trials = AnswerSet(space, task.objective)
         self._parts = {**find_parts(space.knobs), **{part: name for part in ALIASES if (name := getattr(self._options, part))}}
         unknown = [name for name in self._parts.values() if name not in space.knobs]
         if unknown:
@@ -79,31 +79,31 @@ class MetisSearcher(Searcher):
     def ask(self, n: int, given: Config = _NOTHING, pending: Sequence[Proposal] = ()) -> list[Proposal]:
         if n < 1 or not self._space.feasible(given):
             return []
-        taken = self._told.taken(pending)
+        taken = self._trials.taken(pending)
         proposals: list[Proposal] = []
         if not self._parts:
             for index in range(len(pending), len(pending) + n):
-                rng = stream(self._seed, "metis", self._told.count, index)
+                rng = stream(self._seed, "metis", self._trials.count, index)
                 config = fresh(self._space, rng, given, taken)
                 if config is None:
                     break
                 taken.add(config)
-                proposals.append(Proposal(config=config, origin=Origin(by="metis", notes={"round": self._told.count, "place": index})))
+                proposals.append(Proposal(config=config, origin=Origin(by="metis", notes={"round": self._trials.count, "place": index})))
             return proposals
         for estimate_s, memory_gb, config in islice(self._open(given, taken), n):
-            notes: dict[str, float] = {"round": self._told.count, "place": len(pending) + len(proposals)}
+            notes: dict[str, float] = {"round": self._trials.count, "place": len(pending) + len(proposals)}
             notes |= {"estimate_s": round(estimate_s, 6), "memory_gb": round(memory_gb, 3)}
             proposals.append(Proposal(config=config, origin=Origin(by="metis", notes=notes)))
         return proposals
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        self._told.add(trials)
+        self._trials.add(trials)
 
     def _open(self, given: Config, taken: set[Config]) -> Iterator[tuple[float, float, Config]]:
         """Plans that may be proposed: those that should fit by cost, then the others by memory."""
         plans = self._plans(given)
         needs = {config: memory_gb for _, memory_gb, config in plans}
-        failed = [needs[answer.config] for answer in self._told.answers() if math.isinf(answer.loss) and answer.config in needs]
+        failed = [needs[answer.config] for answer in self._trials.answers() if math.isinf(answer.loss) and answer.config in needs]
         limit = min([self._options.headroom * self._model.memory_gb, *(0.999 * need for need in failed)])
         free = [plan for plan in plans if plan[2] not in taken]
         yield from (plan for plan in free if plan[1] <= limit)

@@ -67,7 +67,7 @@ class LaunchOrder:
 
 
 class _OnCores:
-    """Finds the cores of a launch and runs it there, pinned; unpinned where the machine has fewer than were promised."""
+    """Finds the cores of a launch and runs it there, pinned; unpinned where the machine has fewer than the launch asks for."""
 
     def __init__(self, order: LaunchOrder, share: Share, held: Sequence[int] = ()) -> None:
         self._order = order

@@ -11,7 +11,7 @@ from autoscout.learning.answers import Answer
 from autoscout.space.encode import Floats
 
 
-class Known:
+class Scores:
     """Told answers. Costs and rewards compare only what the same instrument answered: the simulators, or the real system.
 
     While simulators answer the search, a measurement now and then only checks them; once the real system answers, simulated
@@ -45,12 +45,12 @@ class Known:
         at = self._place.get(config)
         return 0.0 if at is None else float(self.rewards[at])
 
-    def real(self, config: Config) -> bool:
+    def is_real(self, config: Config) -> bool:
         """Whether the real system answered."""
         at = self._place.get(config)
         return at is not None and bool(self._real[at])
 
-    def works(self, config: Config) -> bool:
+    def has_worked(self, config: Config) -> bool:
         at = self._place.get(config)
         return at is not None and bool(np.isfinite(self._losses[at]))
 
@@ -64,12 +64,12 @@ class Known:
 def rewards(losses: Floats) -> Floats:
     """Normalised ranks: 1 for the best, falling evenly to 0 for the worst; ties share, all failures get 0."""
     worked = np.isfinite(losses)
-    found = np.zeros(len(losses))
+    ranks = np.zeros(len(losses))
     values = losses[worked]
     order = np.sort(values)
     middle = 0.5 * (np.searchsorted(order, values, "left") + np.searchsorted(order, values, "right") - 1)
-    found[worked] = 1.0 - middle / max(1.0, len(losses) - 1.0)
-    return found
+    ranks[worked] = 1.0 - middle / max(1.0, len(losses) - 1.0)
+    return ranks
 
 
 def costs(losses: Floats) -> Floats:
@@ -83,6 +83,6 @@ def costs(losses: Floats) -> Floats:
         positive = -1.0 / values
     else:
         positive = 1.0 + np.argsort(np.argsort(values, kind="stable"), kind="stable").astype(np.float64)
-    found = np.full(len(losses), 2.0 * float(positive.max()) if len(positive) else 1.0)
-    found[worked] = positive
-    return found
+    filled = np.full(len(losses), 2.0 * float(positive.max()) if len(positive) else 1.0)
+    filled[worked] = positive
+    return filled

@@ -90,7 +90,7 @@ def read_campaign_file(path: Path) -> None:
 
 
 def read_hosts(path: Path) -> None:
-    from autoscout.common.hosts import parse_hostfile
+    from autoscout.common.files import parse_hostfile
 
     parse_hostfile(_text(path))
 

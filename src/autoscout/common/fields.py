@@ -22,7 +22,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
 
 from autoscout.common.derived import DERIVED
-from autoscout.common.suggest import suggestion
+from autoscout.common.text import suggestion
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import MOST_GOALS, Budget, Direction, Goal, Guard, Limit, Objective
 

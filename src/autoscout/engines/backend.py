@@ -14,12 +14,12 @@ from typing import Any, ClassVar
 from autoscout.catalog.hardware import counted_gpus, gpu_memory, hardware_faults, present_hardware
 from autoscout.common.fields import read_blocks, read_objective, refuse_if
 from autoscout.common.machine import usable_cores
-from autoscout.common.templates import canonical
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import Fault
 from autoscout.core.launch import Completed, Launch, Resources
 from autoscout.core.log import NOTICES, logger
 from autoscout.core.names import Names
+from autoscout.core.protocols import Backend, once_per_task
 from autoscout.core.task import Task
 from autoscout.core.trial import Measurement
 from autoscout.engines import command
@@ -66,7 +66,7 @@ def hardware_of(description: Mapping[str, Any]) -> tuple[dict[str, Any], list[Fa
     return facts, [*hardware_faults(facts), *unknown]
 
 
-class EngineBackend:
+class EngineBackend(Backend):
     """An inference engine with an OpenAI API: started, loaded and stopped for every trial.
 
     `task` looks at the GPUs of this machine unless they are named, at the model's folder, and at the engine's version. Knobs that seldom
@@ -74,9 +74,6 @@ class EngineBackend:
     """
 
     engine: ClassVar[Engine]
-
-    def __init__(self) -> None:
-        self._spaces: dict[str, Space] = {}  # by the facts they depend on: building one takes longer than rendering a launch
 
     @classmethod
     def example(cls) -> Mapping[str, object]:
@@ -128,11 +125,9 @@ class EngineBackend:
         missing = frozenset(filter(None, str(task.software.get("missing_flags", "")).split(",")))
         return table_for(self.engine.name, str(task.software[self.engine.name]), missing)
 
+    @once_per_task
     def space(self, task: Task) -> Space:
-        key = canonical([dict(task.workload), dict(task.hardware), dict(task.software)])
-        if key not in self._spaces:
-            self._spaces[key] = build_space(self.table(task), self._facts(task), self._defaults(task))
-        return self._spaces[key]
+        return build_space(self.table(task), self._facts(task), self._defaults(task))
 
     def resting(self, task: Task) -> tuple[str, ...]:
         """Knobs that a study leaves at their default unless they are set."""
@@ -248,20 +243,13 @@ class EngineBackend:
             resources=Resources(cpus=int(task.hardware["cores"]), gpus=gpus_of(config, task)),
             limit_s=workload.start_limit_s * (2 if self._is_lossy(workload, task) else 1) + workload.limit_s + MARGIN_S,
             outputs=OUTPUTS,
-            name=self._name(config, task),
+            name=Names(self.space(task).knobs).changed(config, self.space(task).default()),
         )
 
     def _is_lossy(self, workload: EngineWorkload, task: Task) -> bool:
         """Whether knobs that change the answers may be searched, so that answers are compared with the default's."""
         knobs = self.table(task).knobs
         return workload.allow_lossy or any(knobs[str(name)].lossy for name in workload.free if name in knobs)
-
-    def _name(self, config: Config, task: Task) -> str:
-        """What differs from the default; all knobs would not fit a name."""
-        space = self.space(task)
-        default = space.default()
-        changed = {name: value for name, value in config.items() if name not in default or default[name] != value}
-        return Names(space.knobs).name(changed) if changed else "default"
 
     def parse(self, completed: Completed, task: Task) -> Measurement:  # noqa: ARG002 - whoever calls it looks for the goals
         return outcome(completed)

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, FiniteFloat, field_validator
 
 from autoscout.common.fields import Listed, Refused, read_fields, shown
-from autoscout.common.suggest import suggestion
+from autoscout.common.text import suggestion
 from autoscout.core.errors import Fault
 from autoscout.engines.model import EngineModelFacts, model_facts
 from autoscout.engines.space import ALL

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 
-from autoscout.common.bounds import latency_at_least, rate_at_most
-from autoscout.common.race import Race
+from autoscout.core.to_beat import latency_at_least, rate_at_most
+from autoscout.core.to_beat import Race
 from autoscout.core.clock import RealClock
 from autoscout.core.task import Limit
 from autoscout.core.to_beat import ToBeat

@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from autoscout.common.cache import cache_folder, made_once
-from autoscout.common.folders import write_whole
+from autoscout.common.files import write_whole
 from autoscout.common.outcome import informative_line
 from autoscout.common.processes import begin_program
-from autoscout.common.race import timed
-from autoscout.core.clock import RealClock
+from autoscout.core.clock import RealClock, timed
 from autoscout.core.errors import ConfigError
 from autoscout.load.check import WrongAnswer, ask_fixed_prompts, distance, judge, refuse_constant
 from autoscout.load.client import RequestFailed

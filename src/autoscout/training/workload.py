@@ -14,7 +14,7 @@ from pydantic import Field, FiniteFloat
 from autoscout.catalog.hardware import hardware_faults
 from autoscout.catalog.models import model as catalogued
 from autoscout.common.fields import Block, read_blocks, read_objective, refuse_if
-from autoscout.common.suggest import suggestion
+from autoscout.common.text import suggestion
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Direction, Guard, Objective, Task

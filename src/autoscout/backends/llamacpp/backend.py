@@ -18,10 +18,11 @@ from autoscout.backends.llamacpp.workload import LlamaCppWorkload, read_workload
 from autoscout.catalog.hardware import hardware_faults
 from autoscout.common.fields import read_blocks, read_objective, refuse_if
 from autoscout.common.machine import lockable_gb, machine_memory_gb, numa_nodes, physical_cores, usable_cores
-from autoscout.common.templates import canonical
 from autoscout.core.config import Config, Value
 from autoscout.core.launch import Completed, Launch, Resources
 from autoscout.core.names import Names
+from autoscout.core.protocols import Backend, once_per_task
+from autoscout.core.protocols import Backend, once_per_task
 from autoscout.core.task import Task
 from autoscout.core.trial import Measurement
 from autoscout.load.goals import description, goal_kind, slo_of
@@ -52,7 +53,7 @@ def hardware_of(description: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-class LlamaCppBackend:
+class LlamaCppBackend(Backend):
     """llama.cpp's server through the xllamacpp wheel: any GGUF model, or a random one that needs no download.
 
     `task` reads facts of the machine (cores, memory) unless they are given, the header of the model file, and the wheel's own
@@ -61,9 +62,6 @@ class LlamaCppBackend:
 
     requires: ClassVar = ("xllamacpp", "gguf")
     extra: ClassVar = "llamacpp"
-
-    def __init__(self) -> None:
-        self._spaces: dict[str, Space] = {}  # by the facts they depend on: building one takes longer than rendering a launch
 
     @classmethod
     def example(cls) -> Mapping[str, object]:
@@ -94,12 +92,9 @@ class LlamaCppBackend:
         workload = LlamaCppWorkload.from_json(task.workload)
         return description(workload, goal_kind(workload, task.objective))
 
+    @once_per_task
     def space(self, task: Task) -> Space:
-        facts = canonical([dict(task.workload), dict(task.hardware), dict(task.software)])
-        if facts not in self._spaces:
-            defaults = engine.installed().defaults
-            self._spaces[facts] = build_space(LlamaCppWorkload.from_json(task.workload), task.hardware, task.software, defaults)
-        return self._spaces[facts]
+        return build_space(LlamaCppWorkload.from_json(task.workload), task.hardware, task.software, engine.installed().defaults)
 
     def hints(self, task: Task) -> tuple[Config, ...]:
         """Configurations worth measuring right after the default.

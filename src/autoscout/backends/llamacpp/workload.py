@@ -12,7 +12,7 @@ from pydantic import Field, FiniteFloat
 from autoscout.backends.llamacpp.gguf_file import GgufError, GgufFacts
 from autoscout.backends.llamacpp.model import RANDOM_MODELS, facts_from, facts_to, model_facts
 from autoscout.common.fields import read_fields, shown
-from autoscout.common.suggest import nearest, suggestion
+from autoscout.common.text import nearest, suggestion
 from autoscout.core.errors import Fault
 from autoscout.core.task import Objective
 from autoscout.load.goals import absolute, file_faults, fill, goal_kind, usual_metric

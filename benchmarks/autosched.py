@@ -30,11 +30,11 @@ from autosched.arrivals.arrivals import DAY_S, WEEK_S, Generator
 from autosched.arrivals.errors import table as generator_table
 from autosched.arrivals.synthetic import Recipe, generate
 from autosched.predict.accuracy import accuracy
-from autosched.readers import read
 from autosched.schedulers.tiresias import Tiresias
 from autosched.sim.cluster import Cluster
 from autosched.sim.session import Session
 from autosched.sim.trace import Labels, Trace
+from autosched.traces.read import read
 from autosched.tune.case import Case
 from autosched.tune.futures import Future, outcome
 from autosched.tune.loop import Course, Loop, Shared

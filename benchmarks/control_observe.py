@@ -34,9 +34,9 @@ from autosched.control.controller import Controller
 from autosched.control.decide import MODEL_ERROR, SURE, Judged, interval
 from autosched.control.settings import build_settings
 from autosched.live.replay import Replay
-from autosched.readers import read
 from autosched.sim.export import trace_columns, write_table
 from autosched.sim.trace import Labels, Trace
+from autosched.traces.read import read
 from autosched.tune.futures import Builder, Future, outcome
 from autoscout.core.config import Config
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from autosched.readers.sacct import gpus_of, seconds_of
-from autosched.readers.table import Columns
 from autosched.sim.trace import Trace
+from autosched.traces.columns import Columns
+from autosched.traces.slurm_text import gpus_of, seconds_of
 from autoscout.core.errors import Fault
 
 KINDS = ("submit", "start", "end", "requeue", "cancel")

@@ -11,14 +11,14 @@ from typing import Any
 from pydantic import Field
 
 from autosched.arrivals.synthetic import Recipe, generate
-from autosched.readers import read
-from autosched.readers.queue import read_queue
 from autosched.sim.cluster import Cluster
 from autosched.sim.engine import Change
 from autosched.sim.settings import configured
 from autosched.sim.snapshot import Snapshot
 from autosched.sim.snapshot_file import SUFFIX, read_snapshot
 from autosched.sim.trace import Trace
+from autosched.traces.read import read
+from autosched.traces.slurm_queue import read_queue
 from autoscout.common.document import load
 from autoscout.common.fields import Block, read_fields
 from autoscout.core import plugins

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from autosched.readers import read
+from autosched.traces.read import read
 from autosched.sim.cluster import Cluster
 from autosched.sim.engine import simulate
 from autosched.sim.metrics import summary

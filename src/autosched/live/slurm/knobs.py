@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from autosched.readers.sacct import seconds_of
+from autosched.traces.slurm_text import seconds_of
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import ConfigError, Fault
 

@@ -14,10 +14,10 @@ from autosched.events import SACCT, JobEvent, events_of_sacct
 from autosched.live.slurm import documents
 from autosched.live.slurm.documents import Row
 from autosched.protocol import LiveError
-from autosched.readers.queue import read_queue
-from autosched.readers.sacct import gpus_of
 from autosched.sim.cluster import Cluster, NodeGroup
 from autosched.sim.snapshot import Snapshot
+from autosched.traces.slurm_queue import read_queue
+from autosched.traces.slurm_text import gpus_of
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.log import logger
 

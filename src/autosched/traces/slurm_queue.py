@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from autosched.kernel.records import Table, Vector
-from autosched.readers.sacct import gpus_of, seconds_of
-from autosched.readers.table import Columns, to_times
 from autosched.sim.snapshot import Snapshot
 from autosched.sim.trace import Trace, check_columns
+from autosched.traces.columns import Columns, to_times
+from autosched.traces.slurm_text import gpus_of, seconds_of
 from autoscout.core.errors import ConfigError, Fault
 
 COMMAND = 'squeue --all --states=RUNNING,PENDING --format="%i|%u|%P|%T|%V|%S|%M|%l|%b|%D|%N"'

@@ -20,6 +20,7 @@ TESTS = {
     "executor": "tests/autoscout/execute/test_executor_conformance.py",
     "store": "tests/autoscout/store/test_store_conformance.py",
     "scheduler": "tests/autosched/sim/test_conformance_scheduler.py",
+    "live": "tests/autosched/live/test_conformance_live.py",
     "trace-format": "tests/autosched/traces/test_conformance_trace_format.py",
 }
 """Kind of plug-in -> the tests that run over every one there is."""

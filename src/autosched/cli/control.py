@@ -45,7 +45,7 @@ def control(
     from autosched.control.begin import controller
     from autosched.control.explain import one_line
     from autosched.control.settings import read_settings
-    from autosched.protocol import LiveError
+    from autosched.live_scheduler import LiveError
     from autosched.source import moment
 
     settings = read_settings(config)

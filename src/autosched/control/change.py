@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autosched.control.ledger import OPEN, Entry, Ledger
-from autosched.protocol import LiveError, LiveScheduler, Plan
+from autosched.live_scheduler import ChangePlan, LiveError, LiveScheduler
 from autoscout.core.config import Config
 from autoscout.core.errors import AutoScoutError
 from autoscout.core.log import logger
@@ -109,5 +109,5 @@ def agrees(now: Config, wanted: Config) -> bool:
     return all(now.get(name) == value for name, value in wanted.items())
 
 
-def _plan(entry: Entry) -> Plan:
-    return Plan(diff=entry.diff, data=entry.plan)
+def _plan(entry: Entry) -> ChangePlan:
+    return ChangePlan(diff=entry.diff, data=entry.plan)

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autosched.arrivals.arrivals import DAY_S, HOUR_S, Generator
+from autosched.live_scheduler import ClusterState
 from autosched.predict.features import Repository
 from autosched.predict.predictor import Predictor
-from autosched.protocol import Sight
 from autosched.sim.cluster import Cluster
 from autosched.sim.snapshot import Snapshot
 from autosched.sim.trace import Trace, concatenate
@@ -83,9 +83,9 @@ class Judged:
     left_out: tuple[str, ...] = field(default=())
 
 
-def view_of(sight: Sight, known: Repository) -> tuple[View, tuple[str, ...]]:
+def view_of(cluster_state: ClusterState, known: Repository) -> tuple[View, tuple[str, ...]]:
     """What is known of a cluster, and the names of jobs that can never run on it: these are in no future."""
-    cluster, snapshot = sight.cluster, sight.snapshot
+    cluster, snapshot = cluster_state.cluster, cluster_state.snapshot
     fits = _fits(snapshot.jobs, cluster)
     left_out = tuple(str(name) for name in snapshot.jobs.job_id[~fits])
     snapshot = _only(snapshot, fits)
@@ -97,14 +97,14 @@ def view_of(sight: Sight, known: Repository) -> tuple[View, tuple[str, ...]]:
         ends = np.concatenate([ends, np.full(int(missing.sum()), np.inf)])
         order = np.argsort(jobs.submit_s, kind="stable")
         jobs, ends = jobs.take(order), ends[order]
-    past = np.flatnonzero(_fits(jobs, cluster) & (jobs.submit_s <= sight.at_s))
+    past = np.flatnonzero(_fits(jobs, cluster) & (jobs.submit_s <= cluster_state.at_s))
     jobs, ends = jobs.take(past), ends[past]
     names = {name: row for row, name in enumerate(jobs.job_id.tolist())}
     rows = np.asarray([names[name] for name in snapshot.jobs.job_id.tolist()], np.int64)
     ends = ends.copy()
     ends[rows] = np.inf  # what is in the queue now has not ended, whatever an earlier attempt did
     nothing = jobs.take(np.empty(0, np.int64))
-    return View(at_s=sight.at_s, known=Repository(jobs, ends), snapshot=snapshot, rows=rows, truth=nothing), left_out
+    return View(at_s=cluster_state.at_s, known=Repository(jobs, ends), snapshot=snapshot, rows=rows, truth=nothing), left_out
 
 
 def _fits(jobs: Trace, cluster: Cluster) -> NDArray[np.bool_]:
@@ -162,20 +162,20 @@ class Adviser:
         draw = Predicted(predictor=self.predictor, generators=generators, horizon_s=tuning.horizon_s, seed=tuning.seed)
         return [draw(view, number) for number in range(draws or tuning.draws)]
 
-    def decide(self, sight: Sight, known: Repository, space: Space) -> Judged:
+    def decide(self, cluster_state: ClusterState, known: Repository, space: Space) -> Judged:
         """Look for better settings than those in force, which are the defaults of `space`.
 
         Args:
-            sight: The cluster now.
+            cluster_state: The cluster now.
             known: Its past.
             space: What may be chosen now, within the operator's bounds.
         """
         began = cpu_s()
-        view, left_out = view_of(sight, known)
+        view, left_out = view_of(cluster_state, known)
         now = space.default()
         futures = self.futures(view)
         words = in_one([future.words for future in futures])
-        question = Question(futures=futures, cluster=sight.cluster, build=self.builder(view), reference=now)
+        question = Question(futures=futures, cluster=cluster_state.cluster, build=self.builder(view), reference=now)
         best, chosen, predicted = now, now, 1.0
         gains: tuple[float, ...] = (1.0,)
         contributions: dict[str, float] = {}
@@ -203,7 +203,7 @@ class Adviser:
             before=now,
             after=chosen,
             predicted=predicted,
-            load=float(view.snapshot.jobs.gpus.sum()) / sight.cluster.gpus,
+            load=float(view.snapshot.jobs.gpus.sum()) / cluster_state.cluster.gpus,
             waiting=int((~view.snapshot.running).sum()),
             unfinished=len(view.rows),
             simulations=question.simulations,
@@ -218,15 +218,17 @@ class Adviser:
         share = float(np.mean([gain > 0.999 for gain in gains]))
         return predicted >= self.tuning.least_gain and share >= self.tuning.least_share
 
-    def what_if(self, sight: Sight, known: Repository, space: Space, knob: str, most_cpu_s: float = 1.0) -> list[tuple[Value, float]]:
+    def what_if(
+        self, cluster_state: ClusterState, known: Repository, space: Space, knob: str, most_cpu_s: float = 1.0
+    ) -> list[tuple[Value, float]]:
         """Value -> predicted gain over the settings in force, of one knob on the current queue.
 
         Neighbours of the value in force come first, so what is left out when the time is up are those furthest away.
         """
         began = cpu_s()
-        view, _ = view_of(sight, known)
+        view, _ = view_of(cluster_state, known)
         now = space.default()
-        question = Question(futures=self.futures(view, draws=2), cluster=sight.cluster, build=self.builder(view), reference=now)
+        question = Question(futures=self.futures(view, draws=2), cluster=cluster_state.cluster, build=self.builder(view), reference=now)
         values = space.knobs[knob].values
         here = space.knobs[knob].position(now[knob]) if knob in now else 0
         found: dict[int, float] = {}

@@ -9,7 +9,7 @@ import pytest
 
 from autosched.live.slurm import documents
 from autosched.live.slurm.reading import QUEUE, Reading
-from autosched.protocol import LiveError
+from autosched.live_scheduler import LiveError
 from autoscout.core.errors import Fault
 
 NOW_S = 1_700_000_600.0

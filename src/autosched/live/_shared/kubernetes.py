@@ -16,7 +16,7 @@ import yaml
 
 from autosched.events import JobEvent
 from autosched.live._shared.commands import run
-from autosched.protocol import LiveError, Plan
+from autosched.live_scheduler import ChangePlan, LiveError
 from autosched.sim.cluster import Cluster
 from autosched.sim.snapshot import Snapshot
 from autosched.sim.trace import Trace
@@ -190,7 +190,7 @@ def settings_of(objects: Objects, settings: Sequence[Setting]) -> Config:
     return Config({setting.name: setting.value(found) for setting in settings})
 
 
-def plan_of(objects: Objects, settings: Sequence[Setting], after: Config, check: Callable[[str, Json], list[Fault]]) -> Plan:
+def plan_of(objects: Objects, settings: Sequence[Setting], after: Config, check: Callable[[str, Json], list[Fault]]) -> ChangePlan:
     """Patches that give some settings, as manifests and as a diff, checked against the schemas.
 
     Raises:
@@ -209,7 +209,7 @@ def plan_of(objects: Objects, settings: Sequence[Setting], after: Config, check:
     diff = "".join(_diff(key, old[key], new[key]) for key in patches)
     before = {setting.name: setting.value(old) for setting in settings}
     wanted = {name: value for name, value in after.items() if name in before}
-    return Plan(diff=diff, data={"patches": patches, "back": back, "before": before, "after": {**before, **wanted}})
+    return ChangePlan(diff=diff, data={"patches": patches, "back": back, "before": before, "after": {**before, **wanted}})
 
 
 def _diff(key: str, old: Json, new: Json) -> str:
@@ -227,7 +227,7 @@ def send(objects: Objects, settings: Sequence[Setting], patches: Mapping[str, Js
         objects.patch(targets[key], patch)
 
 
-def stored_of(now: Config, plan: Plan) -> str:
+def stored_of(now: Config, plan: ChangePlan) -> str:
     """Whether the objects are as before a plan, as after it, or in between."""
     for name in ("after", "before"):
         if all(now.get(key) == value for key, value in plan.data[name].items()):

@@ -22,7 +22,7 @@ MANAGER_FILE = "controller_manager_config.yaml"
 """Entry of the config map that holds the configuration of Kueue's manager."""
 
 
-class _Options(KubernetesOptions):
+class _KueueOptions(KubernetesOptions):
     cluster_queue: str = Field(min_length=1)
     flavor: str = "default-flavor"
     local_queues: list[str] = Field(default_factory=list)
@@ -47,7 +47,7 @@ class Kueue(KubernetesScheduler):
     jobs: ClassVar[str] = "workloads.kueue.x-k8s.io"
 
     def __init__(self, options: Mapping[str, Any], clock: Clock | None = None) -> None:
-        read, faults = read_fields(_Options, options, "live")
+        read, faults = read_fields(_KueueOptions, options, "live")
         for name in [*(read.local_queues if read else []), *([read.manager] if read and read.manager else [])]:
             if name.count("/") != 1:
                 faults.append(Fault(where="live", value=name, rule="must read NAMESPACE/NAME"))
@@ -87,7 +87,7 @@ class Kueue(KubernetesScheduler):
         return faults
 
 
-def _settings(options: _Options) -> list[Setting]:
+def _settings(options: _KueueOptions) -> list[Setting]:
     queue = Target(kind="clusterqueues.kueue.x-k8s.io", name=options.cluster_queue)
     quota: tuple[str | int, ...] = (
         "spec",

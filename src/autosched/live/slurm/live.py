@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -17,8 +17,8 @@ from autosched.live.slurm import qos
 from autosched.live.slurm.conf import difference, includes, rendered
 from autosched.live.slurm.knobs import KNOBS, read_settings
 from autosched.live.slurm.reading import Reading
-from autosched.protocol import LiveError, Plan, Sight
-from autosched.schedulers.slurm import Slurm as Model
+from autosched.live_scheduler import ChangePlan, ClusterState, LiveError, LiveScheduler
+from autosched.schedulers.slurm import Slurm
 from autosched.sim.cluster import Cluster
 from autosched.sim.snapshot import Snapshot
 from autoscout.common.fields import Block, read_fields, refuse_if
@@ -32,7 +32,7 @@ _ACCOUNTING_S = 30 * 86_400.0  # of accounting that the first look reads
 _SHORT = {"bf_max_job_test": (1, 10, 50, 100, 500, 1_000, 5_000)}
 
 
-class _Options(Block):
+class _SlurmOptions(Block):
     conf: str = Field("/etc/slurm/slurm.conf", min_length=1)
     partitions: tuple[str, ...] | list[str] = ()
     timeout_s: float = Field(20.0, gt=0)
@@ -43,7 +43,7 @@ class _Options(Block):
     output: Literal["auto", "json", "text"] = "auto"
 
 
-class Slurm:
+class LiveSlurm(LiveScheduler):
     """Slurm with multifactor priorities, on the machine of its controller or wherever slurm.conf is the one it reads.
 
     Args:
@@ -56,10 +56,10 @@ class Slurm:
         ConfigError: all faults of the options at once.
     """
 
-    model: ClassVar[str] = "slurm"
+    model = "slurm"
 
     def __init__(self, options: Mapping[str, Any], clock: Clock | None = None) -> None:
-        read, faults = read_fields(_Options, options, "live")
+        read, faults = read_fields(_SlurmOptions, options, "live")
         if read is not None and not Path(read.conf).is_file():
             faults.append(Fault(where="live", field="conf", value=read.conf, rule="there is no such file"))
         refuse_if(faults)
@@ -111,13 +111,13 @@ class Slurm:
         except ConfigError as error:
             raise LiveError(error.faults) from error
 
-    def look(self) -> Sight:
+    def look(self) -> ClusterState:
         shown = self.shown()  # first: a slurmctld that does not answer is waited for once
         version = self.version(shown)
         names, cluster = self._reading.nodes(version)
         snapshot = self._reading.queue(version, names, self.clock.now_s)
         events = [*self._accounting(version, snapshot.at_s), *_seen(snapshot)]
-        return Sight(at_s=snapshot.at_s, cluster=cluster, snapshot=snapshot, events=events, settings=self._settings(shown))
+        return ClusterState(at_s=snapshot.at_s, cluster=cluster, snapshot=snapshot, events=events, settings=self._settings(shown))
 
     def _accounting(self, version: tuple[int, int], at_s: float) -> list[JobEvent]:
         long = self._since_s is None
@@ -130,7 +130,7 @@ class Slurm:
 
     def space(self, cluster: Cluster) -> Space:
         """The model's knobs that Slurm has, at values that slurm.conf can hold."""
-        space = Model.space(cluster)
+        space = Slurm.space(cluster)
         return Space([self._knob(space.knobs[name]) for name in space.declared], space.constraints, dict(space.facts))
 
     def _knob(self, knob: Knob) -> Knob:
@@ -146,7 +146,7 @@ class Slurm:
         common: dict[str, Any] = {"log": knob.log, "sparse": knob.sparse, "when": knob.when, "unit": knob.unit, "help": knob.help}
         return Grid(knob.name, values=values, default=default, restart=False, **common)  # type: ignore[arg-type]
 
-    def plan(self, after: Config) -> Plan:
+    def plan(self, after: Config) -> ChangePlan:
         shown = self.shown()
         self._refuse_unread(shown)
         now = self._settings(shown)
@@ -158,7 +158,7 @@ class Slurm:
         limits = {name: value for name, value in now.items() if name in qos.knobs(self._options.qos)}
         wanted = {name: after.get(name, value) for name, value in limits.items()}
         data = {"old": old, "new": new, "before": now.to_json(), "limits": {"before": limits, "after": wanted}}
-        return Plan(diff=difference(old, new, self.conf.name) + qos.told(qos.changes(limits, wanted, self._options.qos)), data=data)
+        return ChangePlan(diff=difference(old, new, self.conf.name) + qos.told(qos.changes(limits, wanted, self._options.qos)), data=data)
 
     def _refuse_unread(self, shown: Mapping[str, str]) -> None:
         """Refuse to reconfigure while the file holds what somebody else wrote and slurmctld has not read: it may end on what it finds."""
@@ -167,7 +167,7 @@ class Slurm:
             fix = "Run `scontrol reconfigure`, or restart slurmctld, when the edit is ready"
             raise ConfigError(Fault(where=str(self.conf), rule=rule, fix=fix))
 
-    def apply(self, plan: Plan) -> None:
+    def apply(self, plan: ChangePlan) -> None:
         old, new = plan.data["old"], plan.data["new"]
         if self._read() != old:
             rule = "was changed by somebody else since the plan was made; nothing was written"
@@ -178,7 +178,7 @@ class Slurm:
             self._reconfigure()
         self._limit(plan.data["limits"]["after"])
 
-    def restore(self, plan: Plan) -> None:
+    def restore(self, plan: ChangePlan) -> None:
         old, new, here = plan.data["old"], plan.data["new"], self._read()
         if here == new:
             self._write(old)
@@ -196,7 +196,7 @@ class Slurm:
         now = qos.read(self._ask, self._options.qos)
         qos.send(self._ask, qos.changes(now, wanted, self._options.qos))
 
-    def stored(self, plan: Plan) -> str:
+    def stored(self, plan: ChangePlan) -> str:
         here, limits = self._read(), qos.read(self._ask, self._options.qos)
         for name, text in (("after", "new"), ("before", "old")):
             if here == plan.data[text] and limits == plan.data["limits"][name]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from autosched.protocol import LiveError
+from autosched.live_scheduler import LiveError
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import Fault
 

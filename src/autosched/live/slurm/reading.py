@@ -13,7 +13,7 @@ from typing import TypeVar
 from autosched.events import SACCT, JobEvent, events_of_sacct
 from autosched.live.slurm import documents
 from autosched.live.slurm.documents import Row
-from autosched.protocol import LiveError
+from autosched.live_scheduler import LiveError
 from autosched.sim.cluster import Cluster, NodeGroup
 from autosched.sim.snapshot import Snapshot
 from autosched.traces.slurm_queue import read_queue

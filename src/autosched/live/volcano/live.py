@@ -41,7 +41,7 @@ QUEUE = {
 """The part of Volcano's published schema of a Queue (scheduling.volcano.sh/v1beta1) that patches may touch, in our own words."""
 
 
-class _Options(KubernetesOptions):
+class _VolcanoOptions(KubernetesOptions):
     config_map: str = "volcano-system/volcano-scheduler-configmap"
     queues: list[str] = Field(default=["default"])
 
@@ -63,7 +63,7 @@ class Volcano(KubernetesScheduler):
     jobs: ClassVar[str] = "podgroups.scheduling.volcano.sh"
 
     def __init__(self, options: Mapping[str, Any], clock: Clock | None = None) -> None:
-        read, faults = read_fields(_Options, options, "live")
+        read, faults = read_fields(_VolcanoOptions, options, "live")
         if read is not None and read.config_map.count("/") != 1:
             faults.append(Fault(where="live", field="config_map", value=read.config_map, rule="must read NAMESPACE/NAME"))
         refuse_if(faults)
@@ -92,7 +92,7 @@ class Volcano(KubernetesScheduler):
         return broken_rules(item, QUEUE, key)
 
 
-def _settings(options: _Options) -> list[Setting]:
+def _settings(options: _VolcanoOptions) -> list[Setting]:
     namespace, _, name = options.config_map.partition("/")
     scheduler = Target(kind="configmaps", name=name, namespace=namespace)
 

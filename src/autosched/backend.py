@@ -31,7 +31,7 @@ METRIC = "mean_jct_s"  # what is improved when the campaign does not say
 Text = Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, (int, float)) else value)]
 
 
-class Workload(Block):
+class SchedWorkload(Block):
     """The block `workload`: which jobs, and who schedules them."""
 
     trace: str = Field(description="a trace file, or synthetic:PROFILE[:JOBS[:DAYS[:SEED]]]")
@@ -60,7 +60,7 @@ class SchedBackend:
 
     def task(self, given: Mapping[str, object]) -> Task:
         blocks = read_blocks(given)
-        workload, faults = read_fields(Workload, blocks.workload, "workload")
+        workload, faults = read_fields(SchedWorkload, blocks.workload, "workload")
         schedulers = plugins.available("scheduler")
         if workload is not None and workload.scheduler not in schedulers:
             rule, fix = "there is no such scheduler", suggestion(workload.scheduler, schedulers) or "`autoscout sched list` shows all"

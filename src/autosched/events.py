@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from autosched.sim.trace import Trace
-from autosched.traces.columns import Columns
+from autosched.traces.columns import TextTable
 from autosched.traces.slurm_text import gpus_of, seconds_of
 from autoscout.core.errors import Fault
 
@@ -96,7 +96,7 @@ def events_of_sacct(path: Path) -> list[JobEvent]:
     Raises:
         ConfigError: columns are missing.
     """
-    table = Columns.read(path, delimiter="|")
+    table = TextTable.read(path, delimiter="|")
     table.require(*SACCT)
     times = {name: table.times(name) for name in ("Submit", "Start", "End")}
     limits = seconds_of(table.values["Timelimit"])

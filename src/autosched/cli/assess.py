@@ -57,10 +57,10 @@ def assess(
         options.emit({"scheduler": scheduler, "gpus": case.cluster.gpus, "days": days, "goal": goal, **told})
         return
     table = Table("strategy", "gain", "time in system s", "fair share", "changes", "CPU s", "what")
-    for name, course in found.courses.items():
-        metrics = course.metrics
-        cells = [f"{found.gain(name):.3f}x", f"{metrics['time_s']:,.0f}", f"{metrics['fair_share']:.3f}", str(course.changes)]
-        table.add_row(name, *cells, f"{course.cpu_s:.1f}", MODES[name].words)
+    for name, run in found.runs.items():
+        metrics = run.metrics
+        cells = [f"{found.gain(name):.3f}x", f"{metrics['time_s']:,.0f}", f"{metrics['fair_share']:.3f}", str(run.changes)]
+        table.add_row(name, *cells, f"{run.cpu_s:.1f}", MODES[name].words)
     options.console.print(table)
     options.console.print(found.recommendation(), markup=False, highlight=False)
     options.console.print(f"Settings: {found.settings()}", markup=False, highlight=False)
@@ -74,8 +74,8 @@ def _write(found: object, output: Path) -> None:
     assert isinstance(found, Assessment)
     output.mkdir(parents=True, exist_ok=True)
     (output / "report.md").write_text(found.told(), encoding="utf-8")
-    (output / "over_time.svg").write_text(comparison_page(found.case, found.courses), encoding="utf-8")
-    for course in found.courses.values():
-        if course.model is not None:
-            (output / "causes.svg").write_text(svg(course.model.graph), encoding="utf-8")
-            (output / "causes.dot").write_text(dot(course.model.graph), encoding="utf-8")
+    (output / "over_time.svg").write_text(comparison_page(found.case, found.runs), encoding="utf-8")
+    for run in found.runs.values():
+        if run.model is not None:
+            (output / "causes.svg").write_text(svg(run.model.graph), encoding="utf-8")
+            (output / "causes.dot").write_text(dot(run.model.graph), encoding="utf-8")

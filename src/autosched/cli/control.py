@@ -225,11 +225,11 @@ def _serve(made: Controller, settings: Settings, until_s: float) -> None:
     running, after = [], [_teller(made.ledger)]
     if settings.service is not None:
         try:
-            from autosched.service.server import Server
+            from autosched.service.server import ControlServer
         except ImportError as error:
             rule = f"the service needs packages that are not installed ({error})"
             raise PluginError(Fault(where="service", rule=rule, fix="pip install 'autoscout[control]'")) from error
-        server = Server(made, settings.service)
+        server = ControlServer(made, settings.service)
         server.start()
         after.append(server.tell_health)
         running.append(server.stop)

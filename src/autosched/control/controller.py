@@ -11,7 +11,7 @@ from pathlib import Path
 from autosched.control import actions
 from autosched.control.bounds import Bounds
 from autosched.control.change import Changer, agrees
-from autosched.control.decide import Adviser, Judged, view_of
+from autosched.control.decide import Adviser, Recommendation, observation_of
 from autosched.control.ledger import Entry, Ledger
 from autosched.control.lookback import Period, look_back
 from autosched.control.report import write_week
@@ -35,7 +35,7 @@ CHANGING = ("hourly", "watch", "operator")
 
 
 @dataclass
-class State:
+class ControllerStatus:
     """What a controller knows of itself, for its service; nothing here is needed after a restart."""
 
     healthy: bool = False
@@ -70,7 +70,7 @@ class Controller:
         self.changer = Changer(live=live, ledger=self.ledger, verify_s=settings.verify)
         self.adviser = Adviser(live.model, settings.tuning.tuning())
         self.bounds = settings.bounds.bounds()
-        self.state = State()
+        self.state = ControllerStatus()
         self.lock = threading.RLock()  # the service reads and asks from other threads
         self.after_tick: Callable[[], None] = lambda: None
         self._forgot_s = -math.inf
@@ -251,7 +251,7 @@ class Controller:
         if kind == "hourly":
             self._mark("last", cluster_state.snapshot)
 
-    def _entry(self, cluster_state: ClusterState, kind: str, judged: Judged) -> Entry:
+    def _entry(self, cluster_state: ClusterState, kind: str, judged: Recommendation) -> Entry:
         made = judged.decision
         after = cluster_state.settings.extend({name: value for name, value in made.after.items() if name not in self.live.pinned})
         words = why(made).partition(": ")[2]  # without the moment, which whoever shows a decision says first
@@ -392,9 +392,9 @@ class Controller:
         kept = self._read_mark(mark)
         if kept is None:
             return None
-        view, _ = view_of(cluster_state, self.known(cluster_state.at_s))
+        observation, _ = observation_of(cluster_state, self.known(cluster_state.at_s))
         configs = [self._model_config(config, cluster_state) for config in settings]
-        return look_back(kept, view, cluster_state.cluster, self.adviser.builder(view), self.adviser.predictor, configs)
+        return look_back(kept, observation, cluster_state.cluster, self.adviser.builder(observation), self.adviser.predictor, configs)
 
     def _model_config(self, settings: Config, cluster_state: ClusterState) -> Config:
         """Settings as a configuration of the model: knobs that mean nothing under the others are left out."""

@@ -18,8 +18,8 @@ from autosched.predict.predictor import Predictor
 from autosched.sim.cluster import Cluster
 from autosched.sim.snapshot import Snapshot
 from autosched.sim.trace import Trace, concatenate
-from autosched.tune.draws import Predicted, View
-from autosched.tune.futures import Builder, Future, Hopeless, Question
+from autosched.tune.draws import Observation, PredictedFutures
+from autosched.tune.futures import Builder, Future, Pruned, Question
 from autosched.tune.loop import Decision
 from autosched.tune.search import SearchOptions, search
 from autoscout.common.stats import student_quantile
@@ -64,7 +64,7 @@ class Tuning:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judged:
+class Recommendation:
     """A decision, and how sure it is.
 
     Attributes:
@@ -83,7 +83,7 @@ class Judged:
     left_out: tuple[str, ...] = field(default=())
 
 
-def view_of(cluster_state: ClusterState, known: Repository) -> tuple[View, tuple[str, ...]]:
+def observation_of(cluster_state: ClusterState, known: Repository) -> tuple[Observation, tuple[str, ...]]:
     """What is known of a cluster, and the names of jobs that can never run on it: these are in no future."""
     cluster, snapshot = cluster_state.cluster, cluster_state.snapshot
     fits = _fits(snapshot.jobs, cluster)
@@ -104,7 +104,7 @@ def view_of(cluster_state: ClusterState, known: Repository) -> tuple[View, tuple
     ends = ends.copy()
     ends[rows] = np.inf  # what is in the queue now has not ended, whatever an earlier attempt did
     nothing = jobs.take(np.empty(0, np.int64))
-    return View(at_s=cluster_state.at_s, known=Repository(jobs, ends), snapshot=snapshot, rows=rows, truth=nothing), left_out
+    return Observation(at_s=cluster_state.at_s, known=Repository(jobs, ends), snapshot=snapshot, rows=rows, truth=nothing), left_out
 
 
 def _fits(jobs: Trace, cluster: Cluster) -> NDArray[np.bool_]:
@@ -150,19 +150,19 @@ class Adviser:
         self._model, self.tuning = model, tuning
         self.predictor = Predictor(seed=tuning.seed)
 
-    def builder(self, view: View) -> Builder:
+    def builder(self, observation: Observation) -> Builder:
         """Schedulers that know what past jobs were like."""
-        ended = view.ended
+        ended = observation.ended
         return Builder.of(self._model, ended.gpus * ended.duration_s, self.tuning.seed)
 
-    def futures(self, view: View, draws: int | None = None) -> list[Future]:
+    def futures(self, observation: Observation, draws: int | None = None) -> list[Future]:
         """Several futures of the cluster, the same for every candidate."""
         tuning = self.tuning
         generators = [Generator(method="back", back_s=back) for back in tuning.back_s]
-        draw = Predicted(predictor=self.predictor, generators=generators, horizon_s=tuning.horizon_s, seed=tuning.seed)
-        return [draw(view, number) for number in range(draws or tuning.draws)]
+        draw = PredictedFutures(predictor=self.predictor, generators=generators, horizon_s=tuning.horizon_s, seed=tuning.seed)
+        return [draw(observation, number) for number in range(draws or tuning.draws)]
 
-    def decide(self, cluster_state: ClusterState, known: Repository, space: Space) -> Judged:
+    def decide(self, cluster_state: ClusterState, known: Repository, space: Space) -> Recommendation:
         """Look for better settings than those in force, which are the defaults of `space`.
 
         Args:
@@ -171,11 +171,11 @@ class Adviser:
             space: What may be chosen now, within the operator's bounds.
         """
         began = cpu_s()
-        view, left_out = view_of(cluster_state, known)
+        observation, left_out = observation_of(cluster_state, known)
         now = space.default()
-        futures = self.futures(view)
+        futures = self.futures(observation)
         words = in_one([future.words for future in futures])
-        question = Question(futures=futures, cluster=cluster_state.cluster, build=self.builder(view), reference=now)
+        question = Question(futures=futures, cluster=cluster_state.cluster, build=self.builder(observation), reference=now)
         best, chosen, predicted = now, now, 1.0
         gains: tuple[float, ...] = (1.0,)
         contributions: dict[str, float] = {}
@@ -185,7 +185,7 @@ class Adviser:
                 trials=self.tuning.trials,
                 reject=0.0,
                 scope=False,
-                seed=seed_of(self.tuning.seed, "decision", int(view.at_s)) % 2**31,
+                seed=seed_of(self.tuning.seed, "decision", int(observation.at_s)) % 2**31,
             )
             try:
                 found = search(space, question, Objective(metric=METRIC), now, options)
@@ -199,20 +199,20 @@ class Adviser:
                     chosen, contributions = best, _contributions(space, question, now, best)
         low, high = interval(gains)
         decision = Decision(
-            at_s=view.at_s,
+            at_s=observation.at_s,
             before=now,
             after=chosen,
             predicted=predicted,
-            load=float(view.snapshot.jobs.gpus.sum()) / cluster_state.cluster.gpus,
-            waiting=int((~view.snapshot.running).sum()),
-            unfinished=len(view.rows),
+            load=float(observation.snapshot.jobs.gpus.sum()) / cluster_state.cluster.gpus,
+            waiting=int((~observation.snapshot.running).sum()),
+            unfinished=len(observation.rows),
             simulations=question.simulations,
             rejected=0,
             cpu_s=cpu_s() - began,
             words=words,
             contributions=contributions,
         )
-        return Judged(decision=decision, low=low, high=high, best=best, gains=gains, left_out=left_out)
+        return Recommendation(decision=decision, low=low, high=high, best=best, gains=gains, left_out=left_out)
 
     def _accepted(self, predicted: float, gains: Sequence[float]) -> bool:
         share = float(np.mean([gain > 0.999 for gain in gains]))
@@ -226,9 +226,11 @@ class Adviser:
         Neighbours of the value in force come first, so what is left out when the time is up are those furthest away.
         """
         began = cpu_s()
-        view, _ = view_of(cluster_state, known)
+        observation, _ = observation_of(cluster_state, known)
         now = space.default()
-        question = Question(futures=self.futures(view, draws=2), cluster=cluster_state.cluster, build=self.builder(view), reference=now)
+        question = Question(
+            futures=self.futures(observation, draws=2), cluster=cluster_state.cluster, build=self.builder(observation), reference=now
+        )
         values = space.knobs[knob].values
         here = space.knobs[knob].position(now[knob]) if knob in now else 0
         found: dict[int, float] = {}
@@ -237,7 +239,7 @@ class Adviser:
                 break
             around = now.only(space.ancestors(knob)).extend({knob: values[place]})
             if space.feasible(around):
-                with contextlib.suppress(Infeasible, Hopeless):
+                with contextlib.suppress(Infeasible, Pruned):
                     found[place] = float(np.exp(np.mean(np.log(question.gains(now, space.project(now, around), METRIC)))))
         return [(values[place], found[place]) for place in sorted(found)]
 
@@ -265,7 +267,7 @@ def simplified(space: Space, question: Question, old: Config, new: Config) -> Co
         if around is None or name not in new or old[name] == new[name] or not space.feasible(around):
             continue
         back = space.project(new, around)
-        with contextlib.suppress(Infeasible, Hopeless):
+        with contextlib.suppress(Infeasible, Pruned):
             if float(np.mean(np.log(question.gains(new, back, METRIC)))) >= -LITTLE:
                 new = back
     return new
@@ -278,7 +280,7 @@ def _contributions(space: Space, question: Question, old: Config, new: Config) -
         around = new.only(space.ancestors(name)).extend({name: old.get(name)})
         if name not in old or old[name] == new[name] or not space.feasible(around):
             continue
-        with contextlib.suppress(Infeasible, Hopeless):
+        with contextlib.suppress(Infeasible, Pruned):
             found[name] = float(np.exp(np.mean(np.log(question.gains(space.project(new, around), new, METRIC)))))
     return found
 

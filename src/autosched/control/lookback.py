@@ -12,7 +12,7 @@ from autosched.predict.features import Repository
 from autosched.predict.predictor import Predictor
 from autosched.sim.cluster import Cluster
 from autosched.sim.snapshot import Snapshot
-from autosched.tune.draws import View
+from autosched.tune.draws import Observation
 from autosched.tune.futures import Builder, Future, outcome
 from autoscout.core.config import Config
 from autoscout.core.errors import Infeasible
@@ -49,7 +49,9 @@ class Period:
         return self.measured_s / self.simulated_s[now]
 
 
-def look_back(snapshot: Snapshot, until: View, cluster: Cluster, build: Builder, predictor: Predictor, configs: list[Config]) -> Period:
+def look_back(
+    snapshot: Snapshot, until: Observation, cluster: Cluster, build: Builder, predictor: Predictor, configs: list[Config]
+) -> Period:
     """Run the jobs between two moments again.
 
     Args:
@@ -82,18 +84,18 @@ def look_back(snapshot: Snapshot, until: View, cluster: Cluster, build: Builder,
     return Period(jobs=len(rows), measured_s=measured, simulated_s=simulated)
 
 
-def _believed(view: View, predictor: Predictor) -> Repository:
+def _believed(observation: Observation, predictor: Predictor) -> Repository:
     """The jobs that have come; those that have not ended with predicted durations."""
-    durations = view.known.jobs.duration_s.copy()
-    if len(view.rows):
-        predictor.fit(view.known, view.at_s)
-        chances = predictor.chances(view.known, view.rows, view.at_s, view.snapshot.executed_s)
-        drawn = predictor.draw_s(chances, view.snapshot.executed_s, (int(view.at_s), "look back"))
-        durations[view.rows] = np.maximum(drawn, view.snapshot.executed_s + 1.0)
-    return Repository(replace(view.known.jobs, duration_s=durations), view.known.end_s)
+    durations = observation.known.jobs.duration_s.copy()
+    if len(observation.rows):
+        predictor.fit(observation.known, observation.at_s)
+        chances = predictor.chances(observation.known, observation.rows, observation.at_s, observation.snapshot.executed_s)
+        drawn = predictor.draw_s(chances, observation.snapshot.executed_s, (int(observation.at_s), "look back"))
+        durations[observation.rows] = np.maximum(drawn, observation.snapshot.executed_s + 1.0)
+    return Repository(replace(observation.known.jobs, duration_s=durations), observation.known.end_s)
 
 
-def _measured(known: Repository, rows: NDArray[np.int64], from_s: float, to_s: float, until: View) -> float:
+def _measured(known: Repository, rows: NDArray[np.int64], from_s: float, to_s: float, until: Observation) -> float:
     """Mean time in the system of these jobs in the period, work that is left charged at full speed."""
     if not len(rows):
         return math.nan

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from autosched.traces.columns import Columns
+from autosched.traces.columns import TextTable
 from autosched.traces.trace_format import TableFormat
 
 __all__ = ["Alibaba"]
@@ -23,12 +23,12 @@ class Alibaba(TableFormat):
         "p2,0,0,BE,Running,30,50,30\n"
     }
 
-    def duration_s(self, table: Columns) -> NDArray[np.float64]:
+    def duration_s(self, table: TextTable) -> NDArray[np.float64]:
         """From scheduling to deletion, or from creation for pods that never were scheduled."""
         created, deleted, scheduled = (table.numbers(name) for name in ("creation_time", "deletion_time", "scheduled_time"))
         return deleted - np.where(np.isfinite(scheduled), scheduled, created)
 
-    def gpus(self, table: Columns) -> NDArray[np.float64]:
+    def gpus(self, table: TextTable) -> NDArray[np.float64]:
         """Whole GPUs, or a share of one in thousandths."""
         whole = table.numbers("num_gpu")
         return np.where(whole == 1, table.numbers("gpu_milli") / 1000.0, whole)

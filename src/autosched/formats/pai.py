@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from autosched.traces.columns import Columns, first_line
+from autosched.traces.columns import TextTable, first_line
 from autosched.traces.raw_trace import RawTrace
 from autosched.traces.trace_format import TraceFormat
 from autoscout.core.errors import ConfigError, Fault
@@ -61,9 +61,9 @@ class Pai(TraceFormat):
         ).with_gpus()
 
 
-def _table(folder: Path, stem: str, columns: tuple[str, ...]) -> Columns:
+def _table(folder: Path, stem: str, columns: tuple[str, ...]) -> TextTable:
     for name in (f"{stem}.csv", f"{stem}.csv.gz"):
         if (folder / name).exists():
             header = None if first_line(folder / name).startswith(columns[0]) else columns
-            return Columns.read(folder / name, header=header)
+            return TextTable.read(folder / name, header=header)
     raise ConfigError(Fault(where=str(folder), field=f"{stem}.csv", rule="PAI traces need the job table and the task table in one folder"))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from autosched.traces.columns import Columns, first_line, to_times
+from autosched.traces.columns import TextTable, first_line, to_times
 from autosched.traces.raw_trace import RawTrace
 from autosched.traces.trace_format import TraceFormat
 from autoscout.common.document import load_json
@@ -31,7 +31,7 @@ class Philly(TraceFormat):
 
 
 def _flat(path: Path) -> RawTrace:
-    table = Columns.read(path)
+    table = TextTable.read(path)
     table.require("timestamp", "duration", "num_gpus")
     return RawTrace(
         source=path.name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autosched.traces.columns import Columns
+from autosched.traces.columns import TextTable
 from autosched.traces.trace_format import TableFormat
 
 __all__ = ["Plain"]
@@ -30,7 +30,7 @@ class Plain(TableFormat):
     drops_cpu_jobs = False
     example = {"jobs.csv": "job_id,submit_time,duration,gpus,user,estimate_s\na,0,5,1,ann,60\nb,2.5,10,4,bob,60\n"}
 
-    def filters(self, table: Columns) -> tuple[str, ...]:
+    def filters(self, table: TextTable) -> tuple[str, ...]:
         """The columns that it does not know."""
         names = {*self.columns.values(), *self.extra, "gpu_spec"}
         unused = [name for name in table.names if name not in names]

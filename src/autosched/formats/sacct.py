@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from autosched.traces.columns import Columns
+from autosched.traces.columns import TextTable
 from autosched.traces.raw_trace import ASKS_FOR_GPUS, RawTrace
 from autosched.traces.slurm_text import gpus_of, seconds_of
 from autosched.traces.trace_format import TraceFormat
@@ -33,7 +33,7 @@ class Sacct(TraceFormat):
 
     def read(self, path: Path) -> RawTrace:
         """Read all allocations; job steps, jobs without GPUs and jobs that have not ended are left out, with a record."""
-        table = Columns.read(path, delimiter="|")
+        table = TextTable.read(path, delimiter="|")
         table.require("JobID", "Submit")
         resources = table.text("ReqTRES") or table.text("AllocTRES")
         if resources is None:
@@ -71,7 +71,7 @@ class Sacct(TraceFormat):
         return jobs
 
 
-def _durations(table: Columns) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _durations(table: TextTable) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     if "ElapsedRaw" in table.values:
         return table.numbers("ElapsedRaw")
     if {"Start", "End"} <= table.values.keys():

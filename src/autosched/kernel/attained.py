@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from autosched.kernel.jit import jit, rank, wake
-from autosched.kernel.records import PENDING, RECENT, RUNNING, Records, Vector, View
+from autosched.kernel.records import PENDING, RECENT, RUNNING, PolicyView, Records, Vector
 from autosched.kernel.state import executed_by
 
 # Places of the parameters; thresholds follow, and after them the sample of past services, if one is given.
@@ -83,7 +83,7 @@ def _learn(ended: int, recent: Vector, memory: Vector) -> None:
 
 
 @rank
-def rank_by_attained(view: View) -> None:
+def rank_by_attained(view: PolicyView) -> None:
     """Queue by queue; inside a queue by arrival, or by Gittins index."""
     job, active, key, memory = view.job, view.active, view.key, view.memory
     now, params = view.now, view.params
@@ -112,7 +112,7 @@ def rank_by_attained(view: View) -> None:
 
 
 @wake
-def wake_by_attained(view: View) -> float:
+def wake_by_attained(view: PolicyView) -> float:
     """The next crossing of a threshold by a running job, or promotion of a pending one."""
     job, now, params = view.job, view.now, view.params
     due = np.inf

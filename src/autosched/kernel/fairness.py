@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from autosched.kernel.jit import jit, rank, wake
-from autosched.kernel.records import PENDING, PROTECTED, RUNNING, Records, Vector, View
+from autosched.kernel.records import PENDING, PROTECTED, RUNNING, PolicyView, Records, Vector
 from autosched.kernel.state import executed_by, remaining_at
 
 # Places of the parameters.
@@ -40,7 +40,7 @@ def rho(job: Records, j: int, now: float, capacity: float, present: float) -> fl
 
 
 @jit
-def order_within_leases(view: View) -> None:
+def order_within_leases(view: PolicyView) -> None:
     """From the fairness of each job in `key` to the order: the worst treated first, pending before running, leases protected."""
     job, active, params, key, tie, flag = view.job, view.active, view.params, view.key, view.tie, view.flag
     for i in range(len(active)):
@@ -62,7 +62,7 @@ def order_within_leases(view: View) -> None:
 
 
 @rank
-def rank_by_fairness(view: View) -> None:
+def rank_by_fairness(view: PolicyView) -> None:
     """The worst treated first; jobs inside their lease take no part."""
     job, active, key, memory = view.job, view.active, view.key, view.memory
     now, capacity = view.now, view.cluster.capacity
@@ -78,7 +78,7 @@ def rank_by_fairness(view: View) -> None:
 
 
 @wake
-def wake_by_fairness(view: View) -> float:
+def wake_by_fairness(view: PolicyView) -> float:
     """While somebody waits every round, since fairness never stops changing; without rounds when the next lease ends."""
     job, params = view.job, view.params
     due = np.inf

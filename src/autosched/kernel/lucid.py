@@ -23,7 +23,7 @@ from autosched.kernel.partners import (
 )
 from autosched.kernel.place import give_back, place
 from autosched.kernel.profiler import expected, next_check
-from autosched.kernel.records import ENDED, RECENT, RUNNING, SAME_S, Index, Ledger, Log, Record, Records, Table, Vector, record
+from autosched.kernel.records import ENDED, RECENT, RUNNING, SAME_S, Allocations, Index, Log, Record, Records, Table, Vector, record
 from autosched.kernel.shelves import measure, set_free
 from autosched.kernel.state import arrive
 
@@ -69,7 +69,7 @@ class Packing(NamedTuple):
     queue: Index
     ends: Ends
     partners: Partners
-    ledger: Ledger
+    allocations: Allocations
     pairs: Pairs
     common: Record
     cluster: Record
@@ -214,9 +214,9 @@ def _join(packing: Packing, j: int, r: int, now: float, ticks: bool) -> None:
 
 
 @jit
-def _hand_over(ledger: Ledger, j: int, r: int) -> None:
-    """What the ledger had for `j` it now has for `r`."""
-    held = ledger.held
+def _hand_over(allocations: Allocations, j: int, r: int) -> None:
+    """What the allocations had for `j` it now has for `r`."""
+    held = allocations.held
     held[0, r], held[1, r] = held[0, j], held[1, j]
     held[0, j] = held[1, j] = -1
 
@@ -224,7 +224,7 @@ def _hand_over(ledger: Ledger, j: int, r: int) -> None:
 @jit
 def _end_due(packing: Packing, now: float, option: Record, log: Log, due: Index) -> Log:
     """Take out all running jobs that end by `now`, in order of start."""
-    job, profile, ledger, cluster, partners = packing.job, packing.profile, packing.ledger, packing.cluster, packing.partners
+    job, profile, allocations, cluster, partners = packing.job, packing.profile, packing.allocations, packing.cluster, packing.partners
     logging = packing.common.logging > 0
     count = take_due(job, packing.ends, now + SAME_S, partners.order, due)
     place_in = 0
@@ -244,17 +244,17 @@ def _end_due(packing: Packing, now: float, option: Record, log: Log, due: Index)
         if r < 0:
             cluster.free_gpus += job[j].gpus
             if logging:
-                log = note(log, now, j, job[j].gpus, ledger, -1.0)
-            give_back(job, j, packing.node, packing.common.placement, ledger)
+                log = note(log, now, j, job[j].gpus, allocations, -1.0)
+            give_back(job, j, packing.node, packing.common.placement, allocations)
             continue
         profile[r].partner = -1.0
         started_first = True  # the survivor did
-        if ledger.held[0, j] >= 0 or ledger.held[1, j] >= 0:
+        if allocations.held[0, j] >= 0 or allocations.held[1, j] >= 0:
             if logging:
-                log = note(log, now, j, job[j].gpus, ledger, -1.0)
-            _hand_over(ledger, j, r)
+                log = note(log, now, j, job[j].gpus, allocations, -1.0)
+            _hand_over(allocations, j, r)
             if logging:
-                log = note(log, now, r, job[r].gpus, ledger, 1.0)
+                log = note(log, now, r, job[r].gpus, allocations, 1.0)
             started_first = False
         if option.restore > 0 or started_first:
             _advance(job, r, now, option.ticks > 0)
@@ -286,7 +286,7 @@ def _insert(queue: Index, waiting: int, job: Records, j: int) -> int:
 
 
 @jit
-def _resize(node: Records, name: Index, cluster: Record, ledger: Ledger, change: float) -> None:
+def _resize(node: Records, name: Index, cluster: Record, allocations: Allocations, change: float) -> None:
     """A node leaves (an idle one, the highest name first; nobody leaves when all are busy) or one comes."""
     count = cluster.slots
     if change > 0:
@@ -294,8 +294,8 @@ def _resize(node: Records, name: Index, cluster: Record, ledger: Ledger, change:
             if node[i].gpus > 0 and name[i] == _BORROWED:
                 return
         node[count].gpus = node["gpus"].max()
-        set_free(node, count, node[count].gpus, ledger.shelves)
-        measure(node, ledger.sizes)
+        set_free(node, count, node[count].gpus, allocations.shelves)
+        measure(node, allocations.sizes)
         node[count].speed = 1.0
         name[count] = _BORROWED
         cluster.slots += 1
@@ -312,8 +312,8 @@ def _resize(node: Records, name: Index, cluster: Record, ledger: Ledger, change:
                 break
         cluster.free_gpus -= node[idle].gpus
         node[idle].gpus = 0.0
-        set_free(node, idle, 0.0, ledger.shelves)
-        measure(node, ledger.sizes)
+        set_free(node, idle, 0.0, allocations.shelves)
+        measure(node, allocations.sizes)
 
 
 @jit
@@ -329,10 +329,10 @@ def _serve(packing: Packing, waiting: int, now: float, may_pack: bool, option: R
         r = _partner_for(packing, j, option) if may_pack else -1
         if r >= 0:
             _join(packing, j, r, now, ticks)
-        elif job[j].gpus < hopeless and place(job, j, packing.node, packing.common, True, packing.ledger):
+        elif job[j].gpus < hopeless and place(job, j, packing.node, packing.common, True, packing.allocations):
             _begin_alone(packing, j, now, ticks)
             if packing.common.logging > 0:
-                log = note(log, now, j, job[j].gpus, packing.ledger, 1.0)
+                log = note(log, now, j, job[j].gpus, packing.allocations, 1.0)
         else:
             queue[kept] = j
             kept += 1
@@ -387,7 +387,7 @@ def run_lucid(
     node: Records,
     clusters: Records,
     active: Index,
-    ledger: Ledger,
+    allocations: Allocations,
     recent: Vector,
     profile: Records,
     name: Index,
@@ -412,7 +412,7 @@ def run_lucid(
     queue, due_jobs = np.empty(jobs, np.int64), np.empty(jobs, np.int64)
     partners = new_partners(job, option.pack_gpus, cluster.capacity + (scaling.shape[0] + 1) * option.pack_gpus)
     started = np.zeros(1, np.int64)
-    packing = Packing(job, profile, node, queue, new_ends(jobs), partners, ledger, pairs, common, cluster, recent, started)
+    packing = Packing(job, profile, node, queue, new_ends(jobs), partners, allocations, pairs, common, cluster, recent, started)
     waiting = _enter(packing, active)
     log = new_log(common.logging > 0)
     scaled = 0
@@ -433,7 +433,7 @@ def run_lucid(
             break
         cluster.woken_s = np.inf
         while scaled < scaling.shape[0] and scaling[scaled, 0] < due:
-            _resize(node, name, cluster, ledger, scaling[scaled, 1])
+            _resize(node, name, cluster, allocations, scaling[scaled, 1])
             scaled += 1
         if cluster.blocked > 0:
             cluster.idle_gpu_s += cluster.free_gpus * (due - now)
@@ -450,12 +450,12 @@ def run_lucid(
         cluster.decisions += 1
         waiting, log = _serve(packing, waiting, now, cluster.may_pack > 0, option, log)
         while scaled < scaling.shape[0] and scaling[scaled, 0] <= now:
-            _resize(node, name, cluster, ledger, scaling[scaled, 1])
+            _resize(node, name, cluster, allocations, scaling[scaled, 1])
             scaled += 1
             cluster.woken_s = now + 1.0  # whoever waits may find room a second later
         cluster.blocked = 1.0 if waiting > 0 else 0.0
     while scaled < scaling.shape[0]:
-        _resize(node, name, cluster, ledger, scaling[scaled, 1])
+        _resize(node, name, cluster, allocations, scaling[scaled, 1])
         scaled += 1
     _leave(packing, active, waiting)
     return log

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from autosched.kernel.jit import jit, rank, wake
-from autosched.kernel.records import PENDING, RUNNING, Vector, View
+from autosched.kernel.records import PENDING, RUNNING, PolicyView, Vector
 
 # Places of the parameters.
 AGE_WEIGHT, FAIR_WEIGHT, SIZE_WEIGHT, MAX_AGE_S, HALF_LIFE_S, FAVOUR_SMALL, QOS_WEIGHT = 0, 1, 2, 3, 4, 5, 6
@@ -28,7 +28,7 @@ def _account(now: float, params: Vector, memory: Vector) -> float:
 
 
 @rank
-def rank_by_factors(view: View) -> None:
+def rank_by_factors(view: PolicyView) -> None:
     """The highest weighted sum of factors, each between 0 and 1, first."""
     job, active, key, params, memory = view.job, view.active, view.key, view.params, view.memory
     users = (len(memory) - 1) // 2
@@ -52,7 +52,7 @@ def rank_by_factors(view: View) -> None:
 
 
 @wake
-def note_users(view: View) -> float:
+def note_users(view: PolicyView) -> float:
     """Remember who runs on how many GPUs until the next decision."""
     job, memory = view.job, view.memory
     memory[IN_USE::2] = 0.0

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
-from autosched.kernel.records import Ledger, Log, Records
+from autosched.kernel.records import Allocations, Log, Records
 from autosched.schedulers._shared.build import build, seconds_knob
 from autosched.sim.cluster import Cluster
 from autosched.sim.forecast import Forecast
 from autosched.sim.interference import BY_UTILISATION, Interference
-from autosched.sim.scheduler import Gate, OwnLoop, Plan, believed_s, one_record
+from autosched.sim.scheduler import Gate, OwnLoop, SchedulePlan, believed_s, one_record
 from autosched.sim.trace import Trace
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
@@ -96,18 +96,18 @@ class Lucid:
         forecast = self.forecast.after(origin)
         settings = self.profiler_options(size, origin)
 
-        def loop(part: Part, ledger: Ledger, options: Records) -> Log:
+        def loop(part: Part, allocations: Allocations, options: Records) -> Log:
             from autosched.kernel.profiler import run_profiler
 
-            common = (part.job, part.node, part.cluster, part.active, ledger)
+            common = (part.job, part.node, part.cluster, part.active, allocations)
             moves: Log = run_profiler(*common, options, settings, forecast.at_s, forecast.gpus)
             return moves
 
         return Gate(nodes=nodes, gpus=size, left=left, loop=loop, settings=settings, lender=self.elastic_from)
 
-    def plan(self, trace: Trace, cluster: Cluster) -> Plan:
+    def plan(self, trace: Trace, cluster: Cluster) -> SchedulePlan:
         estimate = believed_s(trace)
-        return Plan(
+        return SchedulePlan(
             scheduling=OwnLoop(
                 loop=self._run,
                 name=type(self).__name__,
@@ -181,7 +181,7 @@ class Lucid:
             check_every_s=100.0,
         )
 
-    def _run(self, part: Part, ledger: Ledger, options: Records) -> Log:
+    def _run(self, part: Part, allocations: Allocations, options: Records) -> Log:
         from autosched.kernel.lucid import LUCID, Pairs, run_lucid
 
         origin = part.origin_s
@@ -191,7 +191,7 @@ class Lucid:
         if not len(forecast.at_s):
             settings["quiet_jobs"] = -1.0
         pairs = Pairs(self.interference.joining, self.interference.hosting, np.asarray(BY_UTILISATION))
-        common = (part.job, part.node, part.cluster, part.active, ledger, part.recent)
+        common = (part.job, part.node, part.cluster, part.active, allocations, part.recent)
         log: Log = run_lucid(*common, part.own, part.name, part.moves, pairs, forecast.at_s, forecast.jobs, settings, options)
         return log
 

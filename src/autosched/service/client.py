@@ -32,7 +32,7 @@ class ServiceError(AutoScoutError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Health:
+class ControllerHealth:
     """How a controller is."""
 
     healthy: bool
@@ -95,11 +95,11 @@ class ControlClient:
     def _error(self, method: str, error: Any) -> ServiceError:
         return ServiceError(Fault(where=f"{self._address} {method}", rule=str(error.details() or error.code().name)), error.code().name)
 
-    def health(self) -> Health:
+    def health(self) -> ControllerHealth:
         """How it is."""
         told = self._call("Health", messages.HealthRequest())
         plain = {name: getattr(told, name) for name in ("healthy", "words", "cluster", "mode", "waiting", "running")}
-        return Health(**plain, settings=Config(convert.values_of(told.settings)))
+        return ControllerHealth(**plain, settings=Config(convert.values_of(told.settings)))
 
     def history(self, from_s: float | None = None, to_s: float | None = None, most: int = 100) -> list[Entry]:
         """Decisions, oldest first."""

@@ -186,7 +186,7 @@ class Service(stubs.ControlServicer):
             self._watchers.release()
 
 
-class Server:
+class ControlServer:
     """A running service.
 
     Args:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autosched.sim.result import Result
-from autosched.sim.series import Course, course, last_moment
+from autosched.sim.series import JobSeries, job_series, last_moment
 from autoscout.core.errors import ConfigError, Fault
 
 TOLERANCE = 1.1
@@ -90,7 +90,7 @@ def window(result: Result, begin_s: float, end_s: float) -> dict[str, float]:
     if not (result.begin_s <= begin_s < end_s <= result.until_s + 1e-6 and np.isfinite(end_s)):
         rule = f"must be a span of the run, which goes from {result.begin_s:.15g} to {result.until_s:.15g}"
         raise ConfigError(Fault(where="window", value=f"{begin_s:.15g} to {end_s:.15g}", rule=rule))
-    over = course(result, result.weights)
+    over = job_series(result, result.weights)
     edges = np.asarray([begin_s, end_s])
     capacity = result.cluster.gpus
     submit, end = result.trace.submit_s, np.where(result.ended, result.end_s, np.inf)
@@ -119,7 +119,7 @@ def window(result: Result, begin_s: float, end_s: float) -> dict[str, float]:
     return values
 
 
-def _idle_gpu_s(over: Course, begin_s: float, end_s: float, capacity: float) -> float:
+def _idle_gpu_s(over: JobSeries, begin_s: float, end_s: float, capacity: float) -> float:
     """GPU-seconds of a span that nobody used while somebody waited."""
     moments = np.unique(np.concatenate([[begin_s, end_s], over.waiting.at_s, over.used.at_s]))
     moments = moments[(moments >= begin_s) & (moments <= end_s)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkab
 
 import numpy as np
 
-from autosched.kernel.records import Ledger, Log, Records, Vector, View
+from autosched.kernel.records import Allocations, Log, PolicyView, Records, Vector
 from autosched.sim.cluster import Cluster
 from autosched.sim.trace import Trace
 from autoscout.core.config import Config
@@ -63,7 +63,7 @@ class Placement:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Workload:
+class JobModel:
     """How jobs behave.
 
     Attributes:
@@ -109,8 +109,8 @@ class Ranking:
         every_event: Whether `rank` must be called although nobody waits.
     """
 
-    rank: Callable[[View], None]
-    wake: Callable[[View], float]
+    rank: Callable[[PolicyView], None]
+    wake: Callable[[PolicyView], float]
     memory: Vector = field(default_factory=lambda: np.zeros(1))
     preemptive: bool = False
     strict: bool = False
@@ -155,7 +155,7 @@ class OwnLoop:
         kept: Which fields of `own` the loop itself changes.
     """
 
-    loop: Callable[[Part, Ledger, Records], Log]
+    loop: Callable[[Part, Allocations, Records], Log]
     name: str
     settings: Records
     own: Records
@@ -163,7 +163,7 @@ class OwnLoop:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class SchedulePlan:
     """What the engine does for one virtual cluster.
 
     Attributes:
@@ -174,7 +174,7 @@ class Plan:
 
     scheduling: Ranking | FixedOrder | OwnLoop
     placement: Placement = field(default_factory=Placement)
-    workload: Workload = field(default_factory=Workload)
+    workload: JobModel = field(default_factory=JobModel)
     key: Vector | None = None
     estimate_s: Vector | None = None
     params: Vector = field(default_factory=lambda: np.zeros(1))
@@ -197,7 +197,7 @@ class Scheduler(Protocol):
     @classmethod
     def of(cls, config: Config) -> Self: ...
 
-    def plan(self, trace: Trace, cluster: Cluster) -> Plan: ...
+    def plan(self, trace: Trace, cluster: Cluster) -> SchedulePlan: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,7 +217,7 @@ class Gate:
     nodes: tuple[tuple[str, int], ...]
     gpus: int
     left: Cluster
-    loop: Callable[[Part, Ledger, Records], Log]
+    loop: Callable[[Part, Allocations, Records], Log]
     settings: Records
     lender: str = ""
     ahead: bool = False

@@ -17,14 +17,14 @@ HOUR_S = 3_600.0
 
 
 @dataclass(frozen=True)
-class Steps:
+class StepFunction:
     """A number that changes at moments and stays as it is between them; zero before the first."""
 
     at_s: Vector
     level: Vector
 
     @classmethod
-    def of(cls, at_s: Vector, change: Vector) -> Steps:
+    def of(cls, at_s: Vector, change: Vector) -> StepFunction:
         """From changes, in any order."""
         order = np.argsort(at_s, kind="stable")
         return cls(at_s[order], np.cumsum(change[order]))
@@ -60,7 +60,7 @@ class Steps:
 
 
 @dataclass(frozen=True)
-class Course:
+class JobSeries:
     """A run over time, with weights for jobs that stand for several.
 
     Attributes:
@@ -70,10 +70,10 @@ class Course:
         stops_s: When each preemption happened.
     """
 
-    present: Steps
-    wanted: Steps
-    waiting: Steps
-    used: Steps
+    present: StepFunction
+    wanted: StepFunction
+    waiting: StepFunction
+    used: StepFunction
     stops_s: Vector
 
 
@@ -84,7 +84,7 @@ def last_moment(result: Result) -> float:
     return float(np.nanmax(result.end_s)) if result.ended.any() else float(result.trace.submit_s.max(initial=result.begin_s))
 
 
-def course(result: Result, weights: Vector | None = None) -> Course:
+def job_series(result: Result, weights: Vector | None = None) -> JobSeries:
     """The run over time.
 
     Raises:
@@ -124,11 +124,11 @@ def course(result: Result, weights: Vector | None = None) -> Course:
     used = np.concatenate([log[:, LOG_GPUS], -held[late], gpus[without_log], -gpus[without_log]])
     kept = np.isfinite(used_at)
     stops = first & (sign < 0) & ~(np.abs(log[:, LOG_TIME] - leave[job]) <= 1e-5)
-    return Course(
-        present=Steps.of(*present),
-        wanted=Steps.of(np.concatenate([arrive, leave[stays]]), np.concatenate([weight * gpus, -(weight * gpus)[stays]])),
-        waiting=Steps.of(*waiting),
-        used=Steps.of(used_at[kept], used[kept]),
+    return JobSeries(
+        present=StepFunction.of(*present),
+        wanted=StepFunction.of(np.concatenate([arrive, leave[stays]]), np.concatenate([weight * gpus, -(weight * gpus)[stays]])),
+        waiting=StepFunction.of(*waiting),
+        used=StepFunction.of(used_at[kept], used[kept]),
         stops_s=np.sort(log[stops, LOG_TIME]),
     )
 
@@ -140,13 +140,13 @@ def timeline(result: Result, points: int = 1_000) -> dict[str, Vector]:
     begin = max(result.begin_s, float(result.trace.submit_s[0])) if np.isfinite(result.begin_s) else float(result.trace.submit_s[0])
     at = np.linspace(begin, max(last_moment(result), begin), points)
     if len(result.log) or not result.preemptions.any():
-        over = course(result)
+        over = job_series(result)
         found = {"time_s": at, "jobs": over.present.at(at), "waiting": over.waiting.at(at), "gpus_wanted": over.wanted.at(at)}
         return found | ({"gpus_used": over.used.at(at)} if len(result.log) else {})
     arrive, leave = np.maximum(result.trace.submit_s, result.begin_s), result.end_s[result.ended]
     gpus, gone = result.trace.gpus, result.trace.gpus[result.ended]
-    jobs = Steps.of(np.concatenate([arrive, leave]), np.concatenate([np.ones(len(arrive)), -np.ones(len(leave))]))
-    wanted = Steps.of(np.concatenate([arrive, leave]), np.concatenate([gpus, -gone]))
+    jobs = StepFunction.of(np.concatenate([arrive, leave]), np.concatenate([np.ones(len(arrive)), -np.ones(len(leave))]))
+    wanted = StepFunction.of(np.concatenate([arrive, leave]), np.concatenate([gpus, -gone]))
     return {"time_s": at, "jobs": jobs.at(at), "gpus_wanted": wanted.at(at)}
 
 
@@ -162,7 +162,7 @@ def series(result: Result, every_s: float = HOUR_S, *, begin_s: float | None = N
         rule = "needs an interval above zero, and an end after the beginning, at most ten million intervals apart"
         raise ConfigError(Fault(where="series", value=f"{begin:g} to {end:g} by {every_s:g}", rule=rule))
     edges = np.append(np.arange(begin, end - 1e-9 * every_s, every_s), end)
-    over = course(result)
+    over = job_series(result)
     weight = result.weights
     ended = result.ended
     count, _ = np.histogram(result.end_s[ended], bins=edges, weights=weight[ended])

@@ -11,15 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 from autosched.kernel import records
 from autosched.kernel.records import Index, Table, Vector
 from autosched.kernel.state import settle_in
-from autosched.sim.admit import admit
 from autosched.sim.cluster import Cluster
 from autosched.sim.part import Part, job_table
-from autosched.sim.profiler_gate import Front, finished
+from autosched.sim.plan_change import put_in_charge, return_nodes, take_nodes
+from autosched.sim.profiler_gate import ProfilerGate, finished
 from autosched.sim.result import Result
 from autosched.sim.scheduler import Admitting, Gate, Scheduler
 from autosched.sim.snapshot import Snapshot
-from autosched.sim.takeover import put_in_charge, return_nodes, take_nodes
-from autosched.sim.trace import Trace, concatenate
+from autosched.sim.trace import Trace, concatenate, examples
+from autoscout.common.text import plural
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
 
@@ -69,7 +69,7 @@ class Session:
         self.before_s = np.zeros(len(self.trace))
         self.logs: list[Table] = []
         self.extra: dict[str, Vector] = {}
-        self.front: Front | None = None
+        self.front: ProfilerGate | None = None
         self.parts: dict[str, Part] = {}
         if snapshot is None:
             self.origin_s = self.at_s = float(np.floor(trace.submit_s[0])) if len(trace) else 0.0
@@ -79,7 +79,7 @@ class Session:
         self.until_s = self.at_s
         self.gave_up = False
         self.begin_s = float(trace.submit_s[0]) if snapshot is None and len(trace) else self.at_s
-        admit(self.trace, cluster)
+        refuse_impossible(self.trace, cluster)
         if snapshot is not None and snapshot.parts is not None:
             self._restore(snapshot)
         else:
@@ -148,7 +148,7 @@ class Session:
             faults.append(Fault(where=jobs.source, field="job_id", rule=rule, fix="Give them names of their own"))
         if faults:
             raise ConfigError(faults)
-        admit(jobs, self._left())
+        refuse_impossible(jobs, self._left())
         before = len(self.trace)
         self.trace = concatenate(self.trace, jobs)
         self.before_s = np.concatenate([self.before_s, np.zeros(len(jobs))])
@@ -269,7 +269,7 @@ class Session:
         now = self.at_s - self.origin_s
         gate = scheduler.gate(self.cluster, self.origin_s) if isinstance(scheduler, Admitting) else None
         if gate is not None:
-            admit(self.trace, gate.left)
+            refuse_impossible(self.trace, gate.left)
         leave = self._change_front(gate, now)
         self.scheduler = scheduler
         for vc, part in self.parts.items():
@@ -304,7 +304,7 @@ class Session:
         if gate is not None:
             for vc, number in gate.nodes:
                 self._note(self.parts[vc], take_nodes(self.parts[vc], np.asarray([number]), now, self.logging))
-            self.front = Front.empty(gate, now, self.origin_s)
+            self.front = ProfilerGate.empty(gate, now, self.origin_s)
             self.front.queue(waiting, self.trace)
         elif len(waiting):
             leave.append((waiting, np.maximum(now, self.trace.submit_s[waiting] - self.origin_s)))
@@ -354,7 +354,7 @@ class Session:
         missing = np.zeros(len(self.trace) - len(snapshot.jobs))
         self.extra = {name: np.concatenate([column, missing]) for name, column in snapshot.extra.items()}
         if snapshot.front is not None:
-            self.front = Front.resumed(snapshot.front, snapshot.lent)
+            self.front = ProfilerGate.resumed(snapshot.front, snapshot.lent)
         for part in self.parts.values() if self.logging else ():  # a log begins with who holds what
             rows = np.column_stack([np.full(len(part.where), self.at_s - self.origin_s), part.where[:, :3]])
             self._note(part, rows)
@@ -373,13 +373,13 @@ class Session:
                 part.add(rows, table)
                 self._replan(vc, part, self.at_s - self.origin_s)
                 where = snapshot.places(rows, offset, nodes)
-                ledger = part.ledger()
+                allocations = part.allocations()
                 options = part.options.copy()
                 options["logging"] = self.logging
-                common = (part.job, part.node, part.cluster, part.active, ledger)
+                common = (part.job, part.node, part.cluster, part.active, allocations)
                 part.cluster["arrived"] = len(rows)
                 made, filled = settle_in(*common, where, options, self.at_s - self.origin_s)
-                part.keep_ledger(ledger)
+                part.store_allocations(allocations)
                 self._note(part, made[: filled[0]])
             offset += nodes
 
@@ -412,3 +412,46 @@ def _renumbered(rows: Table, place: NDArray[np.int64]) -> Table:
     if len(made):
         made[:, records.LOG_JOB] = place[rows[:, records.LOG_JOB].astype(np.int64)]
     return made
+
+
+def refuse_impossible(trace: Trace, cluster: Cluster) -> None:
+    """Refuse jobs that could wait forever, before anything runs.
+
+    Raises:
+        ConfigError: one fault per reason, naming jobs.
+    """
+    faults = []
+    several = len(cluster.vcs) > 1
+    unknown = set(trace.vc.names) - set(cluster.vcs) if several else set()
+    lost = np.isin(trace.vc.codes, [trace.vc.code(name) for name in unknown])
+    if lost.any():
+        faults.append(
+            Fault(
+                where=trace.source,
+                field="vc",
+                value=examples(np.asarray(sorted(unknown), np.str_)),
+                rule=f"{plural(int(lost.sum()), 'job')} in virtual clusters without nodes",
+                fix="Add these to the node file, filter the jobs, or use one cluster for all (--cluster 70x8)",
+            )
+        )
+    for vc in cluster.vcs:
+        part = cluster.part(vc)
+        mine = (trace.vc.codes == trace.vc.code(vc)) if several else np.ones(len(trace), bool)
+        for kind, name in enumerate(trace.kind.names):
+            fitting = [group for group in part.groups if name in ("", group.kind)]
+            capacity = sum(group.nodes * group.gpus for group in fitting)
+            large = mine & (trace.kind.codes == kind) & (trace.gpus > capacity)
+            if large.any():
+                faults.append(
+                    Fault(
+                        where=trace.source,
+                        field="gpus",
+                        value=f"{trace.gpus[large].max():g} GPUs wanted, {capacity} there"
+                        + (f" in {vc}" if vc else "")
+                        + (f" of type {name}" if name else ""),
+                        rule=f"larger than the cluster: {examples(trace.job_id[large])} ({plural(int(large.sum()), 'job')} in all)",
+                        fix="Use a larger cluster or filter these jobs",
+                    )
+                )
+    if faults:
+        raise ConfigError(faults)

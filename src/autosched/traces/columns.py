@@ -37,7 +37,7 @@ def first_line(path: Path) -> str:
 
 
 @dataclass
-class Columns:
+class TextTable:
     """A delimited file as columns of text."""
 
     path: Path
@@ -46,7 +46,7 @@ class Columns:
     lines: NDArray[np.int64]
 
     @classmethod
-    def read(cls, path: Path, *, delimiter: str = ",", header: Sequence[str] | None = None) -> Columns:
+    def read(cls, path: Path, *, delimiter: str = ",", header: Sequence[str] | None = None) -> TextTable:
         """Read the whole file; `header` for files that have none."""
         try:
             with open_text(path) as lines:

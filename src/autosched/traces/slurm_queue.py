@@ -11,7 +11,7 @@ import numpy as np
 from autosched.kernel.records import Table, Vector
 from autosched.sim.snapshot import Snapshot
 from autosched.sim.trace import Trace, check_columns
-from autosched.traces.columns import Columns, to_times
+from autosched.traces.columns import TextTable, to_times
 from autosched.traces.slurm_text import gpus_of, seconds_of
 from autoscout.core.errors import ConfigError, Fault
 
@@ -41,7 +41,7 @@ def read_queue(path: Path, at_s: float, *, nodes: Sequence[str] = (), partitions
     Raises:
         ConfigError: columns are missing, or rows make no sense: all faults at once.
     """
-    table = Columns.read(path, delimiter="|")
+    table = TextTable.read(path, delimiter="|")
     table.names = [_SAME.get(name, name) for name in table.names]
     table.values = {_SAME.get(name, name): column for name, column in table.values.items()}
     table.require("JOBID", "STATE", "SUBMIT_TIME")
@@ -91,7 +91,7 @@ def read_queue(path: Path, at_s: float, *, nodes: Sequence[str] = (), partitions
     return Snapshot(at_s=at_s, jobs=jobs, remaining_s=left[order], executed_s=executed[order], running=running[order], where=rows)
 
 
-def _executed(table: Columns, at_s: float) -> Vector:
+def _executed(table: TextTable, at_s: float) -> Vector:
     """Seconds each has run: what the table says, else since its start."""
     if "ElapsedRaw" in table.values:
         return np.nan_to_num(table.numbers("ElapsedRaw"))

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from autosched.traces.columns import Columns
+from autosched.traces.columns import TextTable
 from autosched.traces.raw_trace import RawTrace
 
 
@@ -20,7 +20,7 @@ class TraceFormat(ABC):
     A plug-in of the kind `trace-format` is a subclass whose constructor takes no arguments. `matches` is asked about every file whose
     format the user did not name, so it looks at the first line and the path only, and answers yes for its own files alone. `read` returns
     the columns as they stand in the file; the caller checks them, names all bad rows at once and sorts. Files may be gzipped:
-    `Columns.read` and `open_text` open both.
+    `TextTable.read` and `open_text` open both.
 
     Attributes:
         precedence: Where several formats match a file, the one with the highest precedence reads it; the first by name among equals.
@@ -54,7 +54,7 @@ class TableFormat(TraceFormat):
 
     Attributes:
         columns: Field of `RawTrace` -> name of its column. A column of text may be absent from a file.
-        required: Columns by which a file is recognised; without them it is refused.
+        required: TextTable by which a file is recognised; without them it is refused.
         extra: Numeric columns to keep where a file has them -> their names in the file.
         delimiter: What separates columns.
         zone_h: Hours from UTC of dates that do not name their zone.
@@ -73,7 +73,7 @@ class TableFormat(TraceFormat):
         return set(self.required) <= {name.strip() for name in head.split(self.delimiter)}
 
     def read(self, path: Path) -> RawTrace:
-        table = Columns.read(path, delimiter=self.delimiter)
+        table = TextTable.read(path, delimiter=self.delimiter)
         table.require(*self.required)
         texts = {name: table.text(self.columns[name]) for name in ("user", "vc", "status", "name", "kind") if name in self.columns}
         jobs = RawTrace(
@@ -89,14 +89,14 @@ class TableFormat(TraceFormat):
         )
         return jobs.with_gpus() if self.drops_cpu_jobs else jobs
 
-    def duration_s(self, table: Columns) -> NDArray[np.float64]:
+    def duration_s(self, table: TextTable) -> NDArray[np.float64]:
         """Seconds that each job ran."""
         return table.numbers(self.columns["duration_s"])
 
-    def gpus(self, table: Columns) -> NDArray[np.float64]:
+    def gpus(self, table: TextTable) -> NDArray[np.float64]:
         """GPUs of each job."""
         return table.numbers(self.columns["gpus"])
 
-    def filters(self, table: Columns) -> tuple[str, ...]:  # noqa: ARG002 (for formats that leave something out)
+    def filters(self, table: TextTable) -> tuple[str, ...]:  # noqa: ARG002 (for formats that leave something out)
         """What the format leaves out of this file, in words."""
         return ()

@@ -23,7 +23,7 @@ MOST_SPEED = 3.0  # beyond it the jobs of a quiet week say little about a busy o
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class View:
+class Observation:
     """What is known of a cluster at a moment.
 
     Attributes:
@@ -46,12 +46,12 @@ class View:
         return self.known.jobs.take(np.flatnonzero(self.known.end_s <= self.at_s))
 
 
-Draw = Callable[[View, int], Future]
+Draw = Callable[[Observation, int], Future]
 """Makes one of several futures; the number says which draw it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Predicted:
+class PredictedFutures:
     """Remaining times drawn from a predictor, arrivals replayed from the past.
 
     Attributes:
@@ -69,30 +69,30 @@ class Predicted:
     seed: int = 0
     chances: dict[float, Vector] = field(default_factory=dict)
 
-    def __call__(self, view: View, number: int) -> Future:
-        kept = view.snapshot
-        if view.at_s not in self.chances:
-            self.predictor.fit(view.known, view.at_s)
-            self.chances[view.at_s] = self.predictor.chances(view.known, view.rows, view.at_s, kept.executed_s)
-        whole = self.predictor.draw_s(self.chances[view.at_s], kept.executed_s, (int(view.at_s), number))
+    def __call__(self, observation: Observation, number: int) -> Future:
+        kept = observation.snapshot
+        if observation.at_s not in self.chances:
+            self.predictor.fit(observation.known, observation.at_s)
+            self.chances[observation.at_s] = self.predictor.chances(observation.known, observation.rows, observation.at_s, kept.executed_s)
+        whole = self.predictor.draw_s(self.chances[observation.at_s], kept.executed_s, (int(observation.at_s), number))
         remaining = np.maximum(1.0, whole - kept.executed_s)
         generator = self.generators[number % len(self.generators)]
-        rng = stream(self.seed, "future", int(view.at_s), number)
-        arrivals = generator.future(believed(view, whole), view.at_s, self.horizon_s, rng)
+        rng = stream(self.seed, "future", int(observation.at_s), number)
+        arrivals = generator.future(believed(observation, whole), observation.at_s, self.horizon_s, rng)
         return Future(
-            at_s=view.at_s,
+            at_s=observation.at_s,
             arrivals=arrivals,
             snapshot=kept.with_remaining(remaining) if len(kept.jobs) else None,
-            until_s=view.at_s + self.cap_s,
+            until_s=observation.at_s + self.cap_s,
             words=f"{len(kept.jobs)} unfinished jobs with drawn remaining times, {arrivals.filters[-1]}",
         )
 
 
-def believed(view: View, whole_s: Vector) -> Trace:
+def believed(observation: Observation, whole_s: Vector) -> Trace:
     """The jobs that have come, those that have not ended with the durations a predictor gives them."""
-    durations = view.known.jobs.duration_s.copy()
-    durations[view.rows] = whole_s
-    return replace(view.known.jobs, duration_s=durations)
+    durations = observation.known.jobs.duration_s.copy()
+    durations[observation.rows] = whole_s
+    return replace(observation.known.jobs, duration_s=durations)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,10 +102,12 @@ class Truth:
     horizon_s: float = HOUR_S
     cap_s: float = np.inf
 
-    def __call__(self, view: View, number: int) -> Future:  # noqa: ARG002 - there is one truth
-        arrivals = view.truth.between(view.at_s, view.at_s + self.horizon_s)
-        kept = view.snapshot if len(view.snapshot.jobs) else None
-        return Future(at_s=view.at_s, arrivals=arrivals, snapshot=kept, until_s=view.at_s + self.cap_s, words="what really came")
+    def __call__(self, observation: Observation, number: int) -> Future:  # noqa: ARG002 - there is one truth
+        arrivals = observation.truth.between(observation.at_s, observation.at_s + self.horizon_s)
+        kept = observation.snapshot if len(observation.snapshot.jobs) else None
+        return Future(
+            at_s=observation.at_s, arrivals=arrivals, snapshot=kept, until_s=observation.at_s + self.cap_s, words="what really came"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,11 +116,13 @@ class LastHour:
 
     horizon_s: float = HOUR_S
 
-    def __call__(self, view: View, number: int) -> Future:  # noqa: ARG002 - there is one past
-        begin = view.at_s - self.horizon_s
-        jobs = view.known.jobs
-        durations = np.where(view.known.end_s <= view.at_s, jobs.duration_s, np.maximum(1.0, view.at_s - jobs.submit_s))
-        arrivals = replace(jobs, duration_s=durations).between(begin, view.at_s)
+    def __call__(self, observation: Observation, number: int) -> Future:  # noqa: ARG002 - there is one past
+        begin = observation.at_s - self.horizon_s
+        jobs = observation.known.jobs
+        durations = np.where(
+            observation.known.end_s <= observation.at_s, jobs.duration_s, np.maximum(1.0, observation.at_s - jobs.submit_s)
+        )
+        arrivals = replace(jobs, duration_s=durations).between(begin, observation.at_s)
         return Future(at_s=begin, arrivals=arrivals, words="the jobs of the last hour on an empty cluster")
 
 

@@ -28,7 +28,7 @@ SAME = 0.999  # times better: as good as before, but for rounds and ticks
 FEWEST = 1_000  # decisions that count for the first configuration at least
 
 
-class Hopeless(Exception):  # noqa: N818 - a signal, not an error
+class Pruned(Exception):  # noqa: N818 - a signal, not an error
     """A configuration was not simulated to the end because it cannot be chosen any more.
 
     Args:
@@ -120,7 +120,7 @@ class Question:
 
         Raises:
             Infeasible: jobs never end.
-            Hopeless: the configuration cannot be the best any more, or is worse than the reference on too many futures; for a goal other
+            Pruned: the configuration cannot be the best any more, or is worse than the reference on too many futures; for a goal other
                 than time, it took far too long to say.
             ConfigError: the scheduler refuses the configuration.
         """
@@ -172,7 +172,7 @@ class Question:
         """Whether a configuration may still be chosen after its first futures.
 
         Raises:
-            Hopeless: it is worse than the reference on too many of them.
+            Pruned: it is worse than the reference on too many of them.
         """
         base = self.each.get(self.reference) if self.reference is not None else None
         if base is None:
@@ -182,7 +182,7 @@ class Question:
         if worse > (1 - self.least_share) * len(base):
             least_s = self._mean_s([*(row["time_s"] for row in rows), *(one["work_s"] for one in base[len(rows) :])])
             self.stopped.append(least_s)
-            raise Hopeless(least_s)
+            raise Pruned(least_s)
 
     def gains(self, old: Config, new: Config, objective: str) -> Vector:
         """How many times better an objective is with another configuration, future by future."""
@@ -205,7 +205,7 @@ class Question:
         """Run a configuration over its next future, as long as it can be the best.
 
         Raises:
-            Hopeless: it cannot; or it takes far too long to find out.
+            Pruned: it cannot; or it takes far too long to find out.
         """
         known = [] if self.fair else list(self.each.values())
         best_s = min((self._mean_s([row["time_s"] for row in rows]) for rows in known), default=np.inf)
@@ -219,7 +219,7 @@ class Question:
             if least_s >= best_s:
                 break
         self.stopped.append(least_s)
-        raise Hopeless(least_s)
+        raise Pruned(least_s)
 
     @property
     def simulations(self) -> int:

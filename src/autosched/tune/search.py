@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from autosched.tune.causal.model import CausalModel
-from autosched.tune.futures import Hopeless
+from autosched.tune.futures import Pruned
 from autoscout.core import plugins
 from autoscout.core.config import Config
 from autoscout.core.errors import Infeasible, require
@@ -113,7 +113,7 @@ def search(
 
     Args:
         space: What may be chosen.
-        ask: Simulates a configuration; raises `Infeasible` where it does not work, `Hopeless` where it cannot be the best any more.
+        ask: Simulates a configuration; raises `Infeasible` where it does not work, `Pruned` where it cannot be the best any more.
         objective: What is better.
         start: The configuration in force; always simulated, so that the answer is never predicted to be worse.
         options: How.
@@ -172,7 +172,7 @@ def _simulated(ask: Ask, sampler: Searcher, proposal: Proposal) -> Metrics | Non
         failed = Measurement(status=Status.INVALID, fidelity=Fidelity.SIMULATED)
         sampler.tell([Trial(proposal=proposal, measurement=failed)])
         return None
-    except Hopeless as error:
+    except Pruned as error:
         bounds = {"time_s": error.least_s}
         stopped = Measurement(status=Status.BOUNDED, bounds=bounds, fidelity=Fidelity.SIMULATED, reason=str(error))
         sampler.tell([Trial(proposal=proposal, measurement=stopped)])

@@ -23,7 +23,7 @@ from autoscout.core.errors import Fault
 from autoscout.space import Space
 
 
-class KubernetesOptions(Block):
+class KubernetesLiveOptions(Block):
     """Options that every such scheduler has.
 
     Attributes:
@@ -57,7 +57,7 @@ class KubernetesScheduler(LiveScheduler):
     pinned = Config(placement="consolidated")
     jobs: ClassVar[str]
 
-    def __init__(self, options: KubernetesOptions, settings: Sequence[Setting], clock: Clock | None) -> None:
+    def __init__(self, options: KubernetesLiveOptions, settings: Sequence[Setting], clock: Clock | None) -> None:
         self.clock: Clock = clock or RealClock()
         self._resource = options.resource
         self._settings = settings
@@ -117,4 +117,4 @@ def _understood(what: str) -> Iterator[None]:
         raise LiveError(Fault(where=what, rule=rule)) from error
 
 
-__all__ = ["KubernetesOptions", "KubernetesScheduler"]
+__all__ = ["KubernetesLiveOptions", "KubernetesScheduler"]

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from autosched.live._shared import kubernetes
 from autosched.live._shared.kubernetes import Json, KubernetesJob, Setting, Target
-from autosched.live._shared.scheduler import KubernetesOptions, KubernetesScheduler
+from autosched.live._shared.scheduler import KubernetesLiveOptions, KubernetesScheduler
 from autosched.live._shared.schema import broken_rules
 from autosched.live.kueue.schema import CLUSTER_QUEUE, CONFIG_MAP, LOCAL_QUEUE
 from autoscout.common.fields import read_fields, refuse_if
@@ -22,7 +22,7 @@ MANAGER_FILE = "controller_manager_config.yaml"
 """Entry of the config map that holds the configuration of Kueue's manager."""
 
 
-class _KueueOptions(KubernetesOptions):
+class _KueueOptions(KubernetesLiveOptions):
     cluster_queue: str = Field(min_length=1)
     flavor: str = "default-flavor"
     local_queues: list[str] = Field(default_factory=list)

@@ -16,7 +16,7 @@ from autosched.live._shared.commands import run
 from autosched.live.slurm import qos
 from autosched.live.slurm.conf import difference, includes, rendered
 from autosched.live.slurm.knobs import KNOBS, read_settings
-from autosched.live.slurm.reading import Reading
+from autosched.live.slurm.reading import SlurmReader
 from autosched.live_scheduler import ChangePlan, ClusterState, LiveError, LiveScheduler
 from autosched.schedulers.slurm import Slurm
 from autosched.sim.cluster import Cluster
@@ -70,7 +70,7 @@ class LiveSlurm(LiveScheduler):
         # Slurm starts what has the highest priority at every event, and backfills in between; its model does one or the other.
         self.pinned = Config(bf_conservative=True, bf_interval_s=0.0, placement="consolidated")
         self._since_s: float | None = None
-        self._reading = Reading(self._ask, read.partitions, read.shared, read.output)
+        self._reading = SlurmReader(self._ask, read.partitions, read.shared, read.output)
 
     # --------------------------------------------------------------------------------------------------------------------- reading
 

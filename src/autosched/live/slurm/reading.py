@@ -48,7 +48,7 @@ Ask = Callable[..., str]
 Read = TypeVar("Read")
 
 
-class Reading:
+class SlurmReader:
     """Asks the commands of a Slurm.
 
     Args:

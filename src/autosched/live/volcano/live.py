@@ -9,7 +9,7 @@ from pydantic import Field
 
 from autosched.live._shared import kubernetes
 from autosched.live._shared.kubernetes import Json, KubernetesJob, Setting, Target
-from autosched.live._shared.scheduler import KubernetesOptions, KubernetesScheduler
+from autosched.live._shared.scheduler import KubernetesLiveOptions, KubernetesScheduler
 from autosched.live._shared.schema import broken_rules
 from autosched.live.volcano.conf import actions, argument, faults_of, with_action, with_argument
 from autoscout.common.fields import read_fields, refuse_if
@@ -41,7 +41,7 @@ QUEUE = {
 """The part of Volcano's published schema of a Queue (scheduling.volcano.sh/v1beta1) that patches may touch, in our own words."""
 
 
-class _VolcanoOptions(KubernetesOptions):
+class _VolcanoOptions(KubernetesLiveOptions):
     config_map: str = "volcano-system/volcano-scheduler-configmap"
     queues: list[str] = Field(default=["default"])
 

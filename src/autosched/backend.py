@@ -165,9 +165,9 @@ def _bounded(described: str, cluster: str) -> Simulation:
 
 
 def _cluster_faults(hardware: Mapping[str, Any]) -> list[Fault]:
-    known = ("cluster", "gpus", "nodes")
-    unknown = [name for name in hardware if name not in known]
-    faults = [Fault(where="hardware", field=name, rule="unknown key", fix=suggestion(name, known)) for name in unknown]
+    names = ("cluster", "gpus", "nodes")
+    unknown = [name for name in hardware if name not in names]
+    faults = [Fault(where="hardware", field=name, rule="unknown key", fix=suggestion(name, names)) for name in unknown]
     if not hardware.get("cluster"):
         fix = "Write hardware.cluster: NODESxGPUS such as 70x8, parts joined by +, or a node file"
         return [*faults, Fault(where="hardware", field="cluster", rule="is required", fix=fix)]

@@ -60,11 +60,11 @@ def periodic(counts: Vector, most: int = 30, share: float = 0.05) -> Vector:
     order = np.argsort(-power, kind="stable")[:most]
     total = power.sum()
     strong = order[power[order] >= share * total] if total > 0 else order[:0]
-    kept = np.zeros_like(waves)
-    kept[0] = waves[0]
+    smooth = np.zeros_like(waves)
+    smooth[0] = waves[0]
     chosen = strong if len(strong) else order[:1]
-    kept[chosen] = waves[chosen]
-    return np.maximum(0.0, np.fft.irfft(kept, len(counts)))
+    smooth[chosen] = waves[chosen]
+    return np.maximum(0.0, np.fft.irfft(smooth, len(counts)))
 
 
 def strongest_period_s(series: Series) -> float:

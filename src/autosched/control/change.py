@@ -89,24 +89,24 @@ class Changer:
             return entry  # said once; asked again at the next look
         return self.ledger.move(entry, "unsure", self.live.clock.now_s(), "unsure", why, why=why)
 
-    def _wrong(self, wanted: Config) -> str:
+    def _wrong(self, target: Config) -> str:
         """How the settings in force differ from those wanted, after some patience; empty: not at all."""
         clock = self.live.clock
         deadline_s = clock.span_s() + self.verify_s
         while True:
             now = self.live.settings()
-            if agrees(now, wanted):
+            if agrees(now, target):
                 return ""
             if clock.span_s() >= deadline_s:
-                odd = {name: (value, now.get(name)) for name, value in wanted.items() if now.get(name) != value}
-                told = ", ".join(f"{name} is {found} instead of {value}" for name, (value, found) in odd.items())
-                return f"the scheduler reports other settings: {told}"
+                odd = {name: (value, now.get(name)) for name, value in target.items() if now.get(name) != value}
+                differences = ", ".join(f"{name} is {current} instead of {value}" for name, (value, current) in odd.items())
+                return f"the scheduler reports other settings: {differences}"
             clock.sleep(ASK_S)
 
 
-def agrees(now: Config, wanted: Config) -> bool:
+def agrees(now: Config, target: Config) -> bool:
     """Whether every setting that is wanted is in force."""
-    return all(now.get(name) == value for name, value in wanted.items())
+    return all(now.get(name) == value for name, value in target.items())
 
 
 def _plan(entry: Entry) -> ChangePlan:

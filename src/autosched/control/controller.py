@@ -150,8 +150,10 @@ class Controller:
     def _keep_events(self, cluster_state: ClusterState) -> str:
         """Keep what happened; a scheduler may tell of a job what no rule allows. What is left out, in words."""
         faults = [event.faults(f"job {event.job[:80]}") for event in cluster_state.events]
-        odd = [found[0] for found in faults if found]
-        self.repository.add(self.settings.cluster, [event for event, found in zip(cluster_state.events, faults, strict=True) if not found])
+        odd = [broken[0] for broken in faults if broken]
+        self.repository.add(
+            self.settings.cluster, [event for event, broken in zip(cluster_state.events, faults, strict=True) if not broken]
+        )
         return f"{len(odd)} events are not kept, such as: {odd[0]}" if odd else ""
 
     def _seen(self, cluster_state: ClusterState) -> None:
@@ -165,8 +167,8 @@ class Controller:
         if not state.healthy:
             self.ledger.note(cluster_state.at_s, "answers", f"{len(jobs)} jobs, {cluster_state.cluster.gpus} GPUs")
         self._remember(cluster_state)
-        told = {"load": state.load, "waiting": state.waiting, "running": state.running, "settings": cluster_state.settings.to_json()}
-        self.ledger.sample(cluster_state.at_s, told | ({"simulated": True} if self.settings.simulated else {}))
+        sample = {"load": state.load, "waiting": state.waiting, "running": state.running, "settings": cluster_state.settings.to_json()}
+        self.ledger.sample(cluster_state.at_s, sample | ({"simulated": True} if self.settings.simulated else {}))
 
     def _remember(self, cluster_state: ClusterState) -> None:
         state, jobs = self.state, cluster_state.snapshot.jobs
@@ -206,11 +208,11 @@ class Controller:
             space = Bounds().narrowed(self.live.space(cluster_state.cluster), cluster_state.settings.extend(self.live.pinned))
             if knob not in space.knobs or knob in self.live.pinned:
                 raise ConfigError(Fault(where="what-if", field="knob", value=knob, rule="no such knob", fix=suggestion(knob, space.knobs)))
-            found = self.adviser.what_if(cluster_state, self.known(cluster_state.at_s), space, knob)
-            if not found:
+            gains = self.adviser.what_if(cluster_state, self.known(cluster_state.at_s), space, knob)
+            if not gains:
                 rule = f"means nothing with the settings in force: it needs {space.knobs[knob].when or 'others'}"
                 raise ConfigError(Fault(where="what-if", field="knob", value=knob, rule=rule))
-            return found
+            return gains
 
     def _due(self, at_s: float) -> str:
         """Which kind of decision is due, if any."""
@@ -252,10 +254,10 @@ class Controller:
             self._mark("last", cluster_state.snapshot)
 
     def _entry(self, cluster_state: ClusterState, kind: str, judged: Recommendation) -> Entry:
-        made = judged.decision
-        after = cluster_state.settings.extend({name: value for name, value in made.after.items() if name not in self.live.pinned})
-        words = why(made).partition(": ")[2]  # without the moment, which whoever shows a decision says first
-        if made.changed or judged.best != made.before:
+        decision = judged.decision
+        after = cluster_state.settings.extend({name: value for name, value in decision.after.items() if name not in self.live.pinned})
+        words = why(decision).partition(": ")[2]  # without the moment, which whoever shows a decision says first
+        if decision.changed or judged.best != decision.before:
             words += f" Nine times in ten the gain should lie between {judged.low:.3f} and {judged.high:.3f}."
         return Entry(
             at_s=cluster_state.at_s,
@@ -263,15 +265,15 @@ class Controller:
             kind=kind,
             before=cluster_state.settings,
             after=after,
-            predicted=made.predicted,
+            predicted=decision.predicted,
             low=judged.low,
             high=judged.high,
             words=words,
-            contributions=made.contributions,
-            load=made.load,
-            waiting=made.waiting,
-            unfinished=made.unfinished,
-            simulations=made.simulations,
+            contributions=decision.contributions,
+            load=decision.load,
+            waiting=decision.waiting,
+            unfinished=decision.unfinished,
+            simulations=decision.simulations,
         )
 
     def _held_back(self, at_s: float) -> str:
@@ -309,13 +311,13 @@ class Controller:
 
     def _make(self, entry: Entry, cluster_state: ClusterState) -> Entry:
         self._mark(str(entry.id), cluster_state.snapshot)
-        made = self.changer.make(replace(entry, bias=self._current_bias(cluster_state)))
-        if made.state == "applied":
-            self.state.settings = made.after  # so that the next look does not take it for somebody else's change
-        if made.state == "failed" or made.kind == "rollback":
-            self._unmark(str(made.id))
+        change = self.changer.make(replace(entry, bias=self._current_bias(cluster_state)))
+        if change.state == "applied":
+            self.state.settings = change.after  # so that the next look does not take it for somebody else's change
+        if change.state == "failed" or change.kind == "rollback":
+            self._unmark(str(change.id))
         self._finish_rollbacks(self.live.clock.now_s())
-        return made
+        return change
 
     def _finish_rollbacks(self, at_s: float) -> None:
         """A rollback that took ends the change that it takes back; also when a crash came in between."""
@@ -364,8 +366,8 @@ class Controller:
         self._unmark(str(entry.id))
         old, new = (self._model_config(config, cluster_state) for config in (entry.before, entry.after))
         if entry.state == "observed":
-            found = period.simulated_s if period else {}
-            measured = found[old] / found[new] if found.get(old) and found.get(new) else math.nan
+            simulated = period.simulated_s if period else {}
+            measured = simulated[old] / simulated[new] if simulated.get(old) and simulated.get(new) else math.nan
             words = f"on the jobs that came it would have been {measured:.3f} times as good (simulated); predicted {entry.predicted:.3f}"
             return self.ledger.move(entry, "observed", cluster_state.at_s, "looked back", words, measured=measured)
         measured = period.gain(old, entry.bias) if period else math.nan
@@ -389,12 +391,12 @@ class Controller:
         return period.bias(self._model_config(cluster_state.settings, cluster_state)) if period else 1.0
 
     def _period(self, mark: str, cluster_state: ClusterState, settings: list[Config]) -> Period | None:
-        kept = self._read_mark(mark)
-        if kept is None:
+        snapshot = self._read_mark(mark)
+        if snapshot is None:
             return None
         observation, _ = observation_of(cluster_state, self.known(cluster_state.at_s))
         configs = [self._model_config(config, cluster_state) for config in settings]
-        return look_back(kept, observation, cluster_state.cluster, self.adviser.builder(observation), self.adviser.predictor, configs)
+        return look_back(snapshot, observation, cluster_state.cluster, self.adviser.builder(observation), self.adviser.predictor, configs)
 
     def _model_config(self, settings: Config, cluster_state: ClusterState) -> Config:
         """Settings as a configuration of the model: knobs that mean nothing under the others are left out."""

@@ -83,15 +83,15 @@ class Recommendation:
     left_out: tuple[str, ...] = field(default=())
 
 
-def observation_of(cluster_state: ClusterState, known: Repository) -> tuple[Observation, tuple[str, ...]]:
+def observation_of(cluster_state: ClusterState, history: Repository) -> tuple[Observation, tuple[str, ...]]:
     """What is known of a cluster, and the names of jobs that can never run on it: these are in no future."""
     cluster, snapshot = cluster_state.cluster, cluster_state.snapshot
     fits = _fits(snapshot.jobs, cluster)
     left_out = tuple(str(name) for name in snapshot.jobs.job_id[~fits])
     snapshot = _only(snapshot, fits)
-    names = {name: row for row, name in enumerate(known.jobs.job_id.tolist())}
+    names = {name: row for row, name in enumerate(history.jobs.job_id.tolist())}
     missing = np.asarray([name not in names for name in snapshot.jobs.job_id.tolist()], bool)
-    jobs, ends = known.jobs, known.end_s
+    jobs, ends = history.jobs, history.end_s
     if missing.any():
         jobs = concatenate(jobs, snapshot.jobs.take(np.flatnonzero(missing)))
         ends = np.concatenate([ends, np.full(int(missing.sum()), np.inf)])
@@ -104,7 +104,7 @@ def observation_of(cluster_state: ClusterState, known: Repository) -> tuple[Obse
     ends = ends.copy()
     ends[rows] = np.inf  # what is in the queue now has not ended, whatever an earlier attempt did
     nothing = jobs.take(np.empty(0, np.int64))
-    return Observation(at_s=cluster_state.at_s, known=Repository(jobs, ends), snapshot=snapshot, rows=rows, truth=nothing), left_out
+    return Observation(at_s=cluster_state.at_s, history=Repository(jobs, ends), snapshot=snapshot, rows=rows, truth=nothing), left_out
 
 
 def _fits(jobs: Trace, cluster: Cluster) -> NDArray[np.bool_]:
@@ -117,14 +117,14 @@ def _fits(jobs: Trace, cluster: Cluster) -> NDArray[np.bool_]:
     return fits
 
 
-def _only(snapshot: Snapshot, kept: NDArray[np.bool_]) -> Snapshot:
+def _only(snapshot: Snapshot, chosen: NDArray[np.bool_]) -> Snapshot:
     """The snapshot of a cluster that was looked at, with some of its jobs."""
-    if kept.all():
+    if chosen.all():
         return snapshot
-    rows = np.flatnonzero(kept)
-    place = np.full(len(kept), -1.0)
+    rows = np.flatnonzero(chosen)
+    place = np.full(len(chosen), -1.0)
     place[rows] = np.arange(len(rows))
-    where = snapshot.where[kept[snapshot.where[:, 0].astype(np.int64)]] if len(snapshot.where) else snapshot.where
+    where = snapshot.where[chosen[snapshot.where[:, 0].astype(np.int64)]] if len(snapshot.where) else snapshot.where
     if len(where):
         where = where.copy()
         where[:, 0] = place[where[:, 0].astype(np.int64)]
@@ -162,16 +162,16 @@ class Adviser:
         draw = PredictedFutures(predictor=self.predictor, generators=generators, horizon_s=tuning.horizon_s, seed=tuning.seed)
         return [draw(observation, number) for number in range(draws or tuning.draws)]
 
-    def decide(self, cluster_state: ClusterState, known: Repository, space: Space) -> Recommendation:
+    def decide(self, cluster_state: ClusterState, history: Repository, space: Space) -> Recommendation:
         """Look for better settings than those in force, which are the defaults of `space`.
 
         Args:
             cluster_state: The cluster now.
-            known: Its past.
+            history: Its past.
             space: What may be chosen now, within the operator's bounds.
         """
         began = cpu_s()
-        observation, left_out = observation_of(cluster_state, known)
+        observation, left_out = observation_of(cluster_state, history)
         now = space.default()
         futures = self.futures(observation)
         words = in_one([future.words for future in futures])
@@ -188,11 +188,11 @@ class Adviser:
                 seed=seed_of(self.tuning.seed, "decision", int(observation.at_s)) % 2**31,
             )
             try:
-                found = search(space, question, Objective(metric=METRIC), now, options)
+                answer = search(space, question, Objective(metric=METRIC), now, options)
             except Infeasible as error:
                 words = f"{words}; not compared: {error}"
             else:
-                best = simplified(space, question, now, found.best)
+                best = simplified(space, question, now, answer.best)
                 gains = tuple(question.gains(now, best, METRIC).tolist())
                 predicted = float(np.exp(np.mean(np.log(gains))))
                 if best != now and self._accepted(predicted, gains):
@@ -219,29 +219,29 @@ class Adviser:
         return predicted >= self.tuning.least_gain and share >= self.tuning.least_share
 
     def what_if(
-        self, cluster_state: ClusterState, known: Repository, space: Space, knob: str, most_cpu_s: float = 1.0
+        self, cluster_state: ClusterState, history: Repository, space: Space, knob: str, most_cpu_s: float = 1.0
     ) -> list[tuple[Value, float]]:
         """Value -> predicted gain over the settings in force, of one knob on the current queue.
 
         Neighbours of the value in force come first, so what is left out when the time is up are those furthest away.
         """
         began = cpu_s()
-        observation, _ = observation_of(cluster_state, known)
+        observation, _ = observation_of(cluster_state, history)
         now = space.default()
         question = Question(
             futures=self.futures(observation, draws=2), cluster=cluster_state.cluster, build=self.builder(observation), reference=now
         )
         values = space.knobs[knob].values
         here = space.knobs[knob].position(now[knob]) if knob in now else 0
-        found: dict[int, float] = {}
+        gains: dict[int, float] = {}
         for place in sorted(range(len(values)), key=lambda place: abs(place - (here or 0))):
-            if found and cpu_s() - began > most_cpu_s:
+            if gains and cpu_s() - began > most_cpu_s:
                 break
             around = now.only(space.ancestors(knob)).extend({knob: values[place]})
             if space.feasible(around):
                 with contextlib.suppress(Infeasible, Pruned):
-                    found[place] = float(np.exp(np.mean(np.log(question.gains(now, space.project(now, around), METRIC)))))
-        return [(values[place], found[place]) for place in sorted(found)]
+                    gains[place] = float(np.exp(np.mean(np.log(question.gains(now, space.project(now, around), METRIC)))))
+        return [(values[place], gains[place]) for place in sorted(gains)]
 
 
 def in_one(words: Sequence[str]) -> str:
@@ -275,14 +275,14 @@ def simplified(space: Space, question: Question, old: Config, new: Config) -> Co
 
 def _contributions(space: Space, question: Question, old: Config, new: Config) -> dict[str, float]:
     """How many times worse the new settings would be with each change taken back."""
-    found = {}
+    contributions = {}
     for name in new:
         around = new.only(space.ancestors(name)).extend({name: old.get(name)})
         if name not in old or old[name] == new[name] or not space.feasible(around):
             continue
         with contextlib.suppress(Infeasible, Pruned):
-            found[name] = float(np.exp(np.mean(np.log(question.gains(space.project(new, around), new, METRIC)))))
-    return found
+            contributions[name] = float(np.exp(np.mean(np.log(question.gains(space.project(new, around), new, METRIC)))))
+    return contributions
 
 
 def interval(gains: Sequence[float], error: float = MODEL_ERROR) -> tuple[float, float]:

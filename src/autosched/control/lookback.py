@@ -63,18 +63,18 @@ def look_back(
         configs: Settings to simulate.
     """
     from_s, to_s = snapshot.at_s, until.at_s
-    known = _believed(until, predictor)
-    names = {name: row for row, name in enumerate(known.jobs.job_id.tolist())}
+    history = _believed(until, predictor)
+    names = {name: row for row, name in enumerate(history.jobs.job_id.tolist())}
     here = np.asarray([names.get(name, -1) for name in snapshot.jobs.job_id.tolist()], np.int64)
-    arrived = (known.jobs.submit_s >= from_s) & (known.jobs.submit_s < to_s)
+    arrived = (history.jobs.submit_s >= from_s) & (history.jobs.submit_s < to_s)
     rows = np.concatenate([here[here >= 0], np.setdiff1d(np.flatnonzero(arrived), here)]).astype(np.int64)
-    rows = rows[np.isfinite(known.end_s[rows]) | np.isin(rows, until.rows)]  # of the others it is not known what became of them
-    measured = _measured(known, rows, from_s, to_s, until)
-    work = np.where(here >= 0, known.jobs.duration_s[np.maximum(here, 0)], snapshot.jobs.duration_s)
-    left = np.maximum(1.0, work - snapshot.executed_s)
-    arrivals = known.jobs.take(np.setdiff1d(np.flatnonzero(arrived), here).astype(np.int64))
-    kept = snapshot.with_remaining(left) if len(snapshot.jobs) else None
-    future = Future(at_s=from_s, arrivals=arrivals, snapshot=kept, until_s=to_s)
+    rows = rows[np.isfinite(history.end_s[rows]) | np.isin(rows, until.rows)]  # of the others it is not known what became of them
+    measured = _measured(history, rows, from_s, to_s, until)
+    work = np.where(here >= 0, history.jobs.duration_s[np.maximum(here, 0)], snapshot.jobs.duration_s)
+    remaining_s = np.maximum(1.0, work - snapshot.executed_s)
+    arrivals = history.jobs.take(np.setdiff1d(np.flatnonzero(arrived), here).astype(np.int64))
+    start = snapshot.with_remaining(remaining_s) if len(snapshot.jobs) else None
+    future = Future(at_s=from_s, arrivals=arrivals, snapshot=start, until_s=to_s)
     simulated = {}
     for config in configs if future.jobs else ():
         try:
@@ -86,24 +86,24 @@ def look_back(
 
 def _believed(observation: Observation, predictor: Predictor) -> Repository:
     """The jobs that have come; those that have not ended with predicted durations."""
-    durations = observation.known.jobs.duration_s.copy()
+    durations = observation.history.jobs.duration_s.copy()
     if len(observation.rows):
-        predictor.fit(observation.known, observation.at_s)
-        chances = predictor.chances(observation.known, observation.rows, observation.at_s, observation.snapshot.executed_s)
+        predictor.fit(observation.history, observation.at_s)
+        chances = predictor.chances(observation.history, observation.rows, observation.at_s, observation.snapshot.executed_s)
         drawn = predictor.draw_s(chances, observation.snapshot.executed_s, (int(observation.at_s), "look back"))
         durations[observation.rows] = np.maximum(drawn, observation.snapshot.executed_s + 1.0)
-    return Repository(replace(observation.known.jobs, duration_s=durations), observation.known.end_s)
+    return Repository(replace(observation.history.jobs, duration_s=durations), observation.history.end_s)
 
 
-def _measured(known: Repository, rows: NDArray[np.int64], from_s: float, to_s: float, until: Observation) -> float:
+def _measured(history: Repository, rows: NDArray[np.int64], from_s: float, to_s: float, until: Observation) -> float:
     """Mean time in the system of these jobs in the period, work that is left charged at full speed."""
     if not len(rows):
         return math.nan
-    end = known.end_s[rows]
-    begin = np.maximum(known.jobs.submit_s[rows], from_s)
+    end = history.end_s[rows]
+    begin = np.maximum(history.jobs.submit_s[rows], from_s)
     over = end <= to_s
     executed = dict(zip(until.rows.tolist(), until.snapshot.executed_s.tolist(), strict=True))
     ran = np.asarray([executed.get(row, 0.0) for row in rows.tolist()])
-    left = np.where(over, 0.0, np.maximum(0.0, known.jobs.duration_s[rows] - ran))
+    remaining_s = np.where(over, 0.0, np.maximum(0.0, history.jobs.duration_s[rows] - ran))
     spent = np.where(over, end, to_s) - begin
-    return float(np.mean(np.maximum(0.0, spent) + left))
+    return float(np.mean(np.maximum(0.0, spent) + remaining_s))

@@ -108,7 +108,7 @@ def over_time(entries: list[Entry], samples: list[Sample], title: str) -> str:
 
 def _settings(samples: list[Sample], hours: np.ndarray[Any, Any]) -> dict[str, Line]:
     """Every setting that changed, as its place among the values it had, 0 to 1."""
-    found: dict[str, Line] = {}
+    lines: dict[str, Line] = {}
     names = dict.fromkeys(name for _, data in samples for name in data.get("settings", {}))
     for name in names:
         values: list[Value] = [data.get("settings", {}).get(name) for _, data in samples]
@@ -117,8 +117,8 @@ def _settings(samples: list[Sample], hours: np.ndarray[Any, Any]) -> dict[str, L
             continue
         place = {repr(value): number / (len(different) - 1) for number, value in enumerate(different)}
         label = f"{name} {different[0]} to {different[-1]}"
-        found[label] = hours, np.asarray([place.get(repr(value), math.nan) for value in values])
-    return found
+        lines[label] = hours, np.asarray([place.get(repr(value), math.nan) for value in values])
+    return lines
 
 
 def _order(value: Value) -> tuple[int, float, str]:
@@ -127,15 +127,15 @@ def _order(value: Value) -> tuple[int, float, str]:
 
 def told(ledger: Ledger, entries: list[Entry], samples: list[Sample], from_s: float, to_s: float, *, simulated: bool) -> str:
     """The report as Markdown."""
-    made = [entry for entry in entries if math.isfinite(entry.applied_s)]
-    judged = [entry for entry in made if math.isfinite(entry.measured)]
+    changes = [entry for entry in entries if math.isfinite(entry.applied_s)]
+    judged = [entry for entry in changes if math.isfinite(entry.measured)]
     would = [entry for entry in entries if entry.state == "observed"]
     loads = [data["load"] for _, data in samples if isinstance(data.get("load"), (int, float))]
     lines = [
         f"# {ledger.cluster}, {moment(from_s)} to {moment(to_s)}",
         "",
         *(["The cluster is simulated.", ""] if simulated else []),
-        f"{len(entries)} decisions, {len(made)} changes, {sum(entry.state == 'undone' for entry in entries)} rolled back."
+        f"{len(entries)} decisions, {len(changes)} changes, {sum(entry.state == 'undone' for entry in entries)} rolled back."
         + (f" Mean load {np.mean(loads):.2f}, at most {np.max(loads):.2f}." if loads else ""),
         "",
         "| state | decisions | meaning |",

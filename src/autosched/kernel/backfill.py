@@ -11,8 +11,8 @@ from autosched.kernel.state import start
 
 
 @jit
-def _shadow(state: LoopState, now: float, wanted: float, free: float, option: Record, kind: int) -> tuple[float, float]:
-    """When `wanted` GPUs will be free by the estimates of running jobs, of one type or (-1) of any, and how many are left over then."""
+def _shadow(state: LoopState, now: float, demand: float, free: float, option: Record, kind: int) -> tuple[float, float]:
+    """When `demand` GPUs will be free by the estimates of running jobs, of one type or (-1) of any, and how many are left over then."""
     job, active, n = state.job, state.active, state.cluster.present
     ends, gpus = np.empty(n), np.empty(n)
     mine = np.zeros(max(1, int(option.kinds)))
@@ -29,8 +29,8 @@ def _shadow(state: LoopState, now: float, wanted: float, free: float, option: Re
     order = np.argsort(ends[:running])
     for k in range(running):
         free += gpus[order[k]]
-        if free >= wanted:
-            return ends[order[k]], free - wanted
+        if free >= demand:
+            return ends[order[k]], free - demand
     return np.inf, 0.0
 
 

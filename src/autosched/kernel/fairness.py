@@ -31,12 +31,12 @@ def rho(job: Records, j: int, now: float, capacity: float, present: float) -> fl
     """Expected time in the shared cluster over the time with a fair share throughout."""
     gpus = job[j].gpus
     stayed = now - job[j].submit_s
-    left = remaining_at(job, j, now)
+    remaining_s = remaining_at(job, j, now)
     done = executed_by(job, j, now)
     rate_now = min(capacity / present, gpus) / gpus
     rate_so_far = job[j].deserved / (gpus * stayed) if stayed > 0 else rate_now
-    ideal = left / rate_now + (done / rate_so_far if rate_so_far > 0 else done)
-    return (stayed + left) / ideal if ideal > 0 else 1.0
+    ideal = remaining_s / rate_now + (done / rate_so_far if rate_so_far > 0 else done)
+    return (stayed + remaining_s) / ideal if ideal > 0 else 1.0
 
 
 @jit

@@ -9,9 +9,9 @@ from autosched.kernel.records import LOG_COLUMNS, Allocations, Log
 
 
 @jit
-def new_log(wanted: bool) -> Log:
+def new_log(logging: bool) -> Log:
     """An empty log; without space when nobody wants it."""
-    return np.zeros((1024 if wanted else 1, LOG_COLUMNS)), np.zeros(1, np.int64)
+    return np.zeros((1024 if logging else 1, LOG_COLUMNS)), np.zeros(1, np.int64)
 
 
 @jit

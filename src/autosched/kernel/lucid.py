@@ -81,13 +81,13 @@ _BORROWED = 9999  # name of a node that came back; higher than all others
 
 
 @jit
-def _ticks_to_end(left: float, rate: float) -> float:
+def _ticks_to_end(work: float, rate: float) -> float:
     """Whole seconds until the work is done; counted out where rounding could matter."""
     if rate == 1.0:
-        return max(0.0, np.ceil(left))
+        return max(0.0, np.ceil(work))
     ticks = 0.0
-    while left > 0:
-        left -= rate
+    while work > 0:
+        work -= rate
         ticks += 1.0
     return ticks
 
@@ -96,17 +96,17 @@ def _ticks_to_end(left: float, rate: float) -> float:
 def _advance(job: Records, j: int, now: float, ticks: bool) -> None:
     """Bring the remaining work of a running job up to `now`."""
     passed = now - job[j].since_s
-    left = job[j].remaining_s
+    work = job[j].remaining_s
     rate = job[j].rate
     if ticks and rate != 1.0:
         for _ in range(int(passed)):
-            if left <= 0:
+            if work <= 0:
                 break
-            left -= rate
+            work -= rate
     else:
-        left -= passed * rate
+        work -= passed * rate
     job[j].executed_s += passed
-    job[j].remaining_s = left
+    job[j].remaining_s = work
     job[j].since_s = now
 
 
@@ -148,7 +148,7 @@ def _partner_for(packing: Packing, j: int, option: Record) -> int:
     at = partners.size[j]
     if at == NONE or option.score_limit < 0 or partners.seen[j] == partners.last[at] != NONE:
         return -1
-    found = -1
+    last = -1
     if partners.seen[j] == NONE:
         for i in range(partners.first[at], partners.first[at] + partners.filled[at]):
             if _may_join(packing, j, partners.alone[i], option):
@@ -157,13 +157,13 @@ def _partner_for(packing: Packing, j: int, option: Record) -> int:
         link = partners.after[partners.seen[j]]
         while link != NONE:
             r = partners.came[link]
-            first = found < 0 or partners.order[r] < partners.order[found]
+            first = last < 0 or partners.order[r] < partners.order[last]
             if first and packing.profile[r].alone > 0 and packing.job[r].status == RUNNING and _may_join(packing, j, r, option):
-                found = r
+                last = r
             link = partners.after[link]
-    if found < 0:
+    if last < 0:
         partners.seen[j] = partners.last[at]
-    return found
+    return last
 
 
 @jit
@@ -321,7 +321,7 @@ def _serve(packing: Packing, waiting: int, now: float, may_pack: bool, option: R
     """Walk the queue: join a partner, or take free GPUs. While packing pauses nobody overtakes."""
     job, queue = packing.job, packing.queue
     ticks = option.ticks > 0
-    kept = at = 0
+    length = at = 0
     hopeless = np.inf  # a size that failed this time: no larger job fits either
     while at < waiting and (hopeless > option.smallest_gpus or (may_pack and option.score_limit >= 0)):
         j = queue[at]
@@ -334,16 +334,16 @@ def _serve(packing: Packing, waiting: int, now: float, may_pack: bool, option: R
             if packing.common.logging > 0:
                 log = note(log, now, j, job[j].gpus, packing.allocations, 1.0)
         else:
-            queue[kept] = j
-            kept += 1
+            queue[length] = j
+            length += 1
             if not may_pack:
                 break
             if job[j].kind < 0:
                 hopeless = min(hopeless, job[j].gpus)
-    if kept < at:
+    if length < at:
         for i in range(at, waiting):
-            queue[kept + i - at] = queue[i]
-    return waiting - at + kept, log
+            queue[length + i - at] = queue[i]
+    return waiting - at + length, log
 
 
 @jit

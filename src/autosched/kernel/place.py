@@ -47,22 +47,22 @@ def new_allocations(jobs: int, node: Records, shares: Table) -> Allocations:
 @jit
 def best_fit(node: Records, gpus: float, kind: float, shelves: Shelves) -> int:
     """The first node among those with the fewest free GPUs that still hold `gpus`; -1 if there is none."""
-    found = -1
+    best = -1
     if kind < 0 and len(node) > shelves.shape[0]:
         for free in range(int(gpus), shelves.shape[0]):
-            found = first_on(shelves, free, 0)
-            if found >= 0:
+            best = first_on(shelves, free, 0)
+            if best >= 0:
                 break
-        return found
+        return best
     least = 1e18
     for i in range(len(node)):
         free = node[i].free
         if free >= gpus and free < least and (kind < 0 or node[i].kind == kind):
-            found = i
+            best = i
             least = free
             if free == gpus:
                 break
-    return found
+    return best
 
 
 @jit
@@ -98,19 +98,19 @@ def _take(node: Records, i: int, gpus: float, allocations: Allocations, j: int) 
 @jit
 def _emptiest(node: Records, kind: float, shelves: Shelves) -> int:
     """The first node among those with the most free GPUs; -1 if all are full."""
-    found = -1
+    best = -1
     if kind < 0 and len(node) > shelves.shape[0]:
         for free in range(shelves.shape[0] - 1, 0, -1):
-            found = first_on(shelves, free, 0)
-            if found >= 0:
+            best = first_on(shelves, free, 0)
+            if best >= 0:
                 break
-        return found
+        return best
     most = 0.0
     for i in range(len(node)):
         if node[i].free > most and (kind < 0 or node[i].kind == kind):
-            found = i
+            best = i
             most = node[i].free
-    return found
+    return best
 
 
 @jit
@@ -118,17 +118,17 @@ def _several(
     node: Records, gpus: float, kind: float, size: float, fewest: float, to_emptiest: bool, allocations: Allocations, j: int
 ) -> bool:
     """Whole free nodes, the largest first, plus one node for the rest; on the fewest nodes possible, all or nothing."""
-    left = gpus
+    missing = gpus
     taken = 0
     shelves, alike = allocations.shelves, allocations.sizes[0] == allocations.sizes[1]
-    if alike and not as_many(shelves, int(size), left // size):
+    if alike and not as_many(shelves, int(size), missing // size):
         return False
-    while left >= size:  # nodes of one size after the other
+    while missing >= size:  # nodes of one size after the other
         i = first_on(shelves, int(size), 0)
-        while i >= 0 and left >= size:
+        while i >= 0 and missing >= size:
             if node[i].gpus == size and (kind < 0 or node[i].kind == kind):
                 _take(node, i, size, allocations, j)
-                left -= size
+                missing -= size
                 taken += 1
             i = first_on(shelves, int(size), i + 1)
         if alike:
@@ -137,18 +137,18 @@ def _several(
         for i in range(len(node)):
             if smaller < node[i].gpus < size and (kind < 0 or node[i].kind == kind):
                 smaller = node[i].gpus
-        if smaller == 0.0 or taken + np.ceil(left / smaller) > fewest:
+        if smaller == 0.0 or taken + np.ceil(missing / smaller) > fewest:
             break
         size = smaller
     last = -1
-    if left > 0:
-        last = _emptiest(node, kind, shelves) if to_emptiest else best_fit(node, left, kind, shelves)
+    if missing > 0:
+        last = _emptiest(node, kind, shelves) if to_emptiest else best_fit(node, missing, kind, shelves)
         taken += 1
-    if taken > fewest or (left > 0 and (last < 0 or node[last].free < left)):
+    if taken > fewest or (missing > 0 and (last < 0 or node[last].free < missing)):
         release(node, j, gpus, allocations)
         return False
-    if left > 0:
-        _take(node, last, left, allocations, j)
+    if missing > 0:
+        _take(node, last, missing, allocations, j)
     return True
 
 
@@ -163,12 +163,12 @@ def _spread(node: Records, gpus: float, kind: float, allocations: Allocations, j
                 break
     if available < gpus:
         return False
-    left = gpus
-    while left > 0:
+    missing = gpus
+    while missing > 0:
         i = _emptiest(node, kind, allocations.shelves)
-        part = min(left, node[i].free)
+        part = min(missing, node[i].free)
         _take(node, i, part, allocations, j)
-        left -= part
+        missing -= part
     return True
 
 
@@ -176,29 +176,29 @@ def _spread(node: Records, gpus: float, kind: float, allocations: Allocations, j
 def _share(node: Records, gpus: float, kind: float, allocations: Allocations, j: int) -> bool:
     """A fractional job joins the fullest GPU that still holds it, or opens a new one on the fullest node."""
     held, slots = allocations.held, allocations.shares
-    found = -1
+    best = -1
     slot = -1
     least = 2.0
     for i in range(len(node)):
         if node[i].shared > 0 and (kind < 0 or node[i].kind == kind):
             for k in range(slots.shape[1]):
-                left = slots[i, k]
-                if left >= gpus - 1e-9 and left < least:
-                    found = i
+                free = slots[i, k]
+                if free >= gpus - 1e-9 and free < least:
+                    best = i
                     slot = k
-                    least = left
-    if found < 0:
-        found = best_fit(node, 1.0, kind, allocations.shelves)
-        if found < 0:
+                    least = free
+    if best < 0:
+        best = best_fit(node, 1.0, kind, allocations.shelves)
+        if best < 0:
             return False
         slot = 0
-        while slots[found, slot] >= 0:
+        while slots[best, slot] >= 0:
             slot += 1
-        set_free(node, found, node[found].free - 1.0, allocations.shelves)
-        node[found].shared += 1.0
-        slots[found, slot] = 1.0
-    slots[found, slot] = max(0.0, slots[found, slot] - gpus)  # below zero means that nobody shares it
-    held[0, j] = found
+        set_free(node, best, node[best].free - 1.0, allocations.shelves)
+        node[best].shared += 1.0
+        slots[best, slot] = 1.0
+    slots[best, slot] = max(0.0, slots[best, slot] - gpus)  # below zero means that nobody shares it
+    held[0, j] = best
     held[1, j] = slot
     return True
 
@@ -317,11 +317,11 @@ def place(job: Records, j: int, node: Records, option: Record, must_pack: bool, 
         job[j].rate = node[held[0, j]].speed
         job[j].nodes = 1.0
         return True
-    found = best_fit(node, gpus, kind, allocations.shelves)
-    if found >= 0:
-        held[0, j] = found
-        set_free(node, found, node[found].free - gpus, allocations.shelves)
-        job[j].rate = node[found].speed
+    best = best_fit(node, gpus, kind, allocations.shelves)
+    if best >= 0:
+        held[0, j] = best
+        set_free(node, best, node[best].free - gpus, allocations.shelves)
+        job[j].rate = node[best].speed
         job[j].nodes = 1.0
         return True
     size = largest_node(node, kind, allocations.sizes)

@@ -31,10 +31,10 @@ AHEAD = 5  # forecasts looked at
 def expected(now: float, at: Vector, values: Vector) -> float:
     """Mean of the next forecasts after `now`; not-a-number when there are none."""
     first = np.searchsorted(at, now, side="right")
-    left = at.shape[0] - first
-    if left <= 0:
+    others = at.shape[0] - first
+    if others <= 0:
         return np.nan
-    until = first + AHEAD if left > AHEAD else at.shape[0]
+    until = first + AHEAD if others > AHEAD else at.shape[0]
     return float(values[first:until].mean())
 
 

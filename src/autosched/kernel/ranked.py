@@ -81,13 +81,13 @@ def _set_aside(n: int, flag: Vector, eligible: float) -> None:
     for i in range(n):
         if flag[i] == COMPETES:
             count += 1
-    kept = max(1, int(np.round(count * eligible)))  # somebody must be served, or nothing would ever end
+    length = max(1, int(np.round(count * eligible)))  # somebody must be served, or nothing would ever end
     for i in range(n):
         if flag[i] == COMPETES:
-            if kept == 0:
+            if length == 0:
                 flag[i] = SET_ASIDE
             else:
-                kept -= 1
+                length -= 1
 
 
 @jit
@@ -95,11 +95,11 @@ def _futile(job: Records, active: Index, now: float, cluster: Record) -> bool:
     """Whether no work gets done any more, however often one looks."""
     if cluster.decisions % _LOOK_EVERY > 0:
         return False
-    left = 0.0
+    work = 0.0
     for i in range(cluster.present):
-        left += remaining_at(job, active[i], now)
-    cluster.looks = 0.0 if left < cluster.least_left_s else cluster.looks + 1.0
-    cluster.least_left_s = min(cluster.least_left_s, left)
+        work += remaining_at(job, active[i], now)
+    cluster.looks = 0.0 if work < cluster.least_left_s else cluster.looks + 1.0
+    cluster.least_left_s = min(cluster.least_left_s, work)
     return cluster.looks > _FUTILE_LIMIT
 
 
@@ -107,15 +107,15 @@ def _futile(job: Records, active: Index, now: float, cluster: Record) -> bool:
 def _finish_due(state: LoopState, now: float, option: Record, log: Log) -> Log:
     """Take out all jobs that end by `now`, in list order, and look up when the next one ends."""
     job, active, cluster = state.job, state.active, state.cluster
-    kept = 0
+    length = 0
     finish_s = np.inf
     for i in range(cluster.present):
         j = active[i]
         if job[j].status == RUNNING and job[j].finish_s <= now + SAME_S:
             log = end(state, j, now, option, log)
         else:
-            active[kept] = j
-            kept += 1
+            active[length] = j
+            length += 1
             if job[j].status == RUNNING:
                 finish_s = min(finish_s, job[j].finish_s)
     cluster.finish_s = finish_s
@@ -135,8 +135,8 @@ def _fits(job: Records, j: int, quota: float, by_kind: Vector, mine: Vector) -> 
     if job[j].gpus > quota + 1e-9:
         return False
     for kind in range(len(by_kind)):
-        wanted = mine[kind] if job[j].status == RUNNING else (job[j].gpus if job[j].kind == kind else 0.0)
-        if wanted > by_kind[kind] + 1e-9:
+        free = mine[kind] if job[j].status == RUNNING else (job[j].gpus if job[j].kind == kind else 0.0)
+        if free > by_kind[kind] + 1e-9:
             return False
     return True
 

@@ -62,11 +62,11 @@ def first_on(shelves: Shelves, free: int, start: int) -> int:
 
 
 @jit
-def as_many(shelves: Shelves, free: int, wanted: float) -> bool:
+def as_many(shelves: Shelves, free: int, gpus: float) -> bool:
     """Whether that many nodes have exactly `free` free GPUs."""
     count = 0
     at = -1
-    while count < wanted:
+    while count < gpus:
         at = first_on(shelves, free, at + 1)
         if at < 0:
             return False

@@ -75,12 +75,12 @@ def start(job: Records, j: int, now: float, option: Record, cluster: Record, all
 def stop(job: Records, j: int, now: float, checkpoint_s: float, cluster: Record) -> None:
     """Job `j` loses its GPUs before it is done."""
     ran = executed_by(job, j, now)
-    left = remaining_at(job, j, now)
+    remaining = remaining_at(job, j, now)
     if checkpoint_s > 0:
-        done = job[j].remaining_s - left
-        left += done % checkpoint_s
+        done = job[j].remaining_s - remaining
+        remaining += done % checkpoint_s
     job[j].executed_s = ran
-    job[j].remaining_s = left + job[j].cost_s
+    job[j].remaining_s = remaining + job[j].cost_s
     job[j].status = PENDING
     job[j].since_s = now
     job[j].finish_s = np.inf
@@ -125,14 +125,14 @@ def settle_in(
     """
     option, cluster = options[0], clusters[0]
     log = new_log(option.logging > 0)
-    known = np.zeros(len(job), np.bool_)
+    housed = np.zeros(len(job), np.bool_)
     row = 0
     while row < len(where):
         j = int(where[row, 0])
         last = row
         while last < len(where) and where[last, 0] == j:
             last += 1
-        known[j] = stay(job, j, node, option, where[row:last], allocations)
+        housed[j] = stay(job, j, node, option, where[row:last], allocations)
         row = last
     for running_first in (True, False):
         for j in range(len(job)):
@@ -148,7 +148,7 @@ def settle_in(
             if not running:
                 continue
             job[j].since_s = now
-            if known[j] or (job[j].gpus <= cluster.free_gpus + 1e-9 and place(job, j, node, option, False, allocations)):
+            if housed[j] or (job[j].gpus <= cluster.free_gpus + 1e-9 and place(job, j, node, option, False, allocations)):
                 log = start(job, j, now, option, cluster, allocations, log)
     cluster.woken_s = now if cluster.present > 0 else np.inf
     return log
@@ -194,12 +194,12 @@ def house(job: Records, node: Records, clusters: Records, active: Index, allocat
         j = active[i]
         if job[j].status != RUNNING:
             continue
-        ran, left = executed_by(job, j, now), remaining_at(job, j, now)
+        ran, remaining = executed_by(job, j, now), remaining_at(job, j, now)
         if not place(job, j, node, option, False, allocations):
             homeless[count] = j
             count += 1
             continue
-        job[j].executed_s, job[j].remaining_s = ran, left
-        job[j].finish_s = now + left / job[j].rate + option.tick_s
+        job[j].executed_s, job[j].remaining_s = ran, remaining
+        job[j].finish_s = now + remaining / job[j].rate + option.tick_s
         job[j].since_s = now
     return homeless[:count]

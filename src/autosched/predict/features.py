@@ -44,16 +44,16 @@ class Features:
         with_user: Whether the user is a feature where the trace names users.
     """
 
-    def __init__(self, known: Repository, *, with_user: bool = True) -> None:
-        jobs = known.jobs
-        self._known = known
+    def __init__(self, history: Repository, *, with_user: bool = True) -> None:
+        jobs = history.jobs
+        self._known = history
         self._with_user = with_user and jobs.user.names != ("",)
-        self._by_end = np.argsort(known.end_s, kind="stable")
-        self._ends = known.end_s[self._by_end]
+        self._by_end = np.argsort(history.end_s, kind="stable")
+        self._ends = history.end_s[self._by_end]
         size = np.unique(jobs.gpus, return_inverse=True)[1].reshape(-1)
-        self._groups = [_Group(jobs.vc.codes * (int(size.max(initial=0)) + 1) + size, known)]
+        self._groups = [_Group(jobs.vc.codes * (int(size.max(initial=0)) + 1) + size, history)]
         if self._with_user:
-            self._groups.append(_Group(jobs.user.codes, known))
+            self._groups.append(_Group(jobs.user.codes, history))
 
     def rows(self, which: Rows, at_s: Vector, executed_s: Vector) -> Vector:
         """Features of jobs `which` at moments `at_s`, when each had run `executed_s`."""
@@ -94,16 +94,16 @@ class Features:
 class _Group:
     """The last ended jobs with the same label."""
 
-    def __init__(self, label: Rows, known: Repository) -> None:
+    def __init__(self, label: Rows, history: Repository) -> None:
         self._label = label
-        finite = known.end_s[np.isfinite(known.end_s)]
+        finite = history.end_s[np.isfinite(history.end_s)]
         self._zero = float(finite.min(initial=0.0)) if len(finite) else 0.0
         self._span = float(finite.max(initial=0.0)) - self._zero + 2.0
-        late = np.where(np.isfinite(known.end_s), known.end_s - self._zero, self._span - 1.0)
+        late = np.where(np.isfinite(history.end_s), history.end_s - self._zero, self._span - 1.0)
         key = label * self._span + late
         self._order = np.argsort(key, kind="stable")
         self._key = key[self._order]
-        self._duration = known.jobs.duration_s
+        self._duration = history.jobs.duration_s
 
     def durations(self, which: Rows, at_s: Vector) -> Vector:
         """Of the last ends with the label of each job before each moment."""

@@ -59,8 +59,8 @@ class Frequency:
         return self
 
     def chances(self, rows: Vector) -> Vector:
-        found = [self._shares.get((float(size), int(ran)), self._all) for size, ran in _kinds(rows)]
-        return np.stack(found) if found else np.zeros((0, RANGES))
+        shares = [self._shares.get((float(size), int(ran)), self._all) for size, ran in _kinds(rows)]
+        return np.stack(shares) if shares else np.zeros((0, RANGES))
 
 
 def _kinds(rows: Vector) -> Vector:
@@ -84,13 +84,13 @@ class Foreign:
         return self
 
     def chances(self, rows: Vector) -> Vector:
-        found = np.zeros((len(rows), RANGES))
+        chances = np.zeros((len(rows), RANGES))
         if len(self._classes) > 1 and len(rows):
             with _one_thread():
-                found[:, self._classes] = self._model.predict_proba(rows)
+                chances[:, self._classes] = self._model.predict_proba(rows)
         else:
-            found[:, self._classes] = 1.0
-        return found
+            chances[:, self._classes] = 1.0
+        return chances
 
 
 def _one_thread() -> Any:

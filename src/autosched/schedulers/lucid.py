@@ -92,7 +92,7 @@ class Lucid:
         """The profiler: new jobs run there first."""
         if self.profiler_nodes == 0:
             return None
-        nodes, size, left = self._without_profiler(cluster)
+        nodes, size, rest = self._without_profiler(cluster)
         forecast = self.forecast.after(origin)
         settings = self.profiler_options(size, origin)
 
@@ -103,7 +103,7 @@ class Lucid:
             moves: Log = run_profiler(*common, options, settings, forecast.at_s, forecast.gpus)
             return moves
 
-        return Gate(nodes=nodes, gpus=size, left=left, loop=loop, settings=settings, lender=self.elastic_from)
+        return Gate(nodes=nodes, gpus=size, rest=rest, loop=loop, settings=settings, lender=self.elastic_from)
 
     def plan(self, trace: Trace, cluster: Cluster) -> SchedulePlan:
         estimate = believed_s(trace)
@@ -113,7 +113,7 @@ class Lucid:
                 name=type(self).__name__,
                 settings=self.settings(cluster),
                 own=self._profiles(trace),
-                kept=("partner", "packed_at_s", "alone", "full_rate"),
+                loop_fields=("partner", "packed_at_s", "alone", "full_rate"),
             ),
             key=estimate * trace.gpus,
             estimate_s=estimate,
@@ -129,7 +129,7 @@ class Lucid:
         taken = []
         size = 0
         for vc in givers:
-            mine = [number for number, (group, left) in enumerate(groups) if group.vc == vc and left > 0]
+            mine = [number for number, (group, count) in enumerate(groups) if group.vc == vc and count > 0]
             if sum(groups[number][1] for number in mine) < 2 or len(givers) != self.profiler_nodes:
                 raise ConfigError(
                     Fault(
@@ -141,12 +141,12 @@ class Lucid:
                     )
                 )
             at = max(mine, key=lambda number: groups[number][1])
-            group, left = groups[at]
+            group, count = groups[at]
             size = group.gpus
             before = sum(other.nodes for other, _ in groups[:at] if other.vc == vc)
-            taken.append((vc, before + left - 1))
-            groups[at] = (group, left - 1)
-        return tuple(taken), size, Cluster(groups=tuple(replace(group, nodes=left) for group, left in groups if left > 0))
+            taken.append((vc, before + count - 1))
+            groups[at] = (group, count - 1)
+        return tuple(taken), size, Cluster(groups=tuple(replace(group, nodes=count) for group, count in groups if count > 0))
 
     def profiler_options(self, node_gpus: int, origin: float) -> Records:
         """What the profiler reads, as an array of one record; times from `origin`."""

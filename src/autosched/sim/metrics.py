@@ -107,7 +107,7 @@ def window(result: Result, begin_s: float, end_s: float) -> dict[str, float]:
         "most_waiting_jobs": float(over.waiting.most(edges)[0]),
         "waiting_job_s": float(np.diff(over.waiting.integral(edges))[0]),
         "utilisation": float(over.used.means(edges)[0]) / capacity,
-        "load": float(over.wanted.means(edges)[0]) / capacity,
+        "load": float(over.demand.means(edges)[0]) / capacity,
         "fragmentation": _idle_gpu_s(over, begin_s, end_s, capacity) / (capacity * (end_s - begin_s)),
     }
     if here.any():
@@ -157,8 +157,8 @@ def _placement(result: Result, mask: NDArray[np.bool_]) -> dict[str, float]:
     work = result.trace.duration_s[mask]
     ran = result.executed_s[mask]
     weight = result.weights[mask]
-    known = (work > 0) & (ran > 0) & result.ended[mask]
-    values = {"run_slowdown": _mean(ran[known] / work[known], weight[known]) if known.any() else 1.0}
+    measurable = (work > 0) & (ran > 0) & result.ended[mask]
+    values = {"run_slowdown": _mean(ran[measurable] / work[measurable], weight[measurable]) if measurable.any() else 1.0}
     if "packed_at_s" in result.extra:
         values["packed_share"] = _mean(np.isfinite(result.extra["packed_at_s"][mask]).astype(np.float64), weight)
     if "profiler_wait_s" in result.extra:
@@ -203,8 +203,8 @@ def _contention(
 
     def integral(time: NDArray[np.float64]) -> NDArray[np.float64]:
         place = np.clip(np.searchsorted(at, time, side="right") - 1, 0, len(at) - 1)
-        found: NDArray[np.float64] = total[place] + level[place] * (time - at[place])
-        return found
+        sums: NDArray[np.float64] = total[place] + level[place] * (time - at[place])
+        return sums
 
     return integral
 
@@ -212,8 +212,8 @@ def _contention(
 def fairness(result: Result, mask: NDArray[np.bool_]) -> dict[str, float]:
     """Shares of fairly treated jobs, strict and forgiving, and how bad it gets."""
     values, weight = rho(result)[mask], result.weights[mask]
-    known = np.isfinite(values)
-    values, weight = values[known], weight[known]
+    finite = np.isfinite(values)
+    values, weight = values[finite], weight[finite]
     if not len(values):
         return {}
     return {

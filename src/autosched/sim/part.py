@@ -114,8 +114,8 @@ class Part:
         """Of each record, before which moment of the trace's clock its job certainly does not end: at full speed from now on."""
         job, now, fastest = self.job, float(self.cluster["now_s"][0]), max(1.0, float(self.node["speed"].max()))
         running = job["status"] == records.RUNNING
-        left = job["remaining_s"] - np.where(running, (now - job["since_s"]) * job["rate"], 0.0)
-        least = np.where(job["status"] == records.ABSENT, job["submit_s"], now) + np.maximum(0.0, left) / fastest
+        remaining_s = job["remaining_s"] - np.where(running, (now - job["since_s"]) * job["rate"], 0.0)
+        least = np.where(job["status"] == records.ABSENT, job["submit_s"], now) + np.maximum(0.0, remaining_s) / fastest
         return np.where(job["status"] == records.ENDED, job["end_s"], least) + self.origin_s
 
     def add(self, rows: Index, table: Records) -> None:
@@ -126,25 +126,25 @@ class Part:
         self.own = np.concatenate([self.own, own]) if len(self.own) else own
         self.active = np.concatenate([self.active, np.empty(len(rows), np.int64)])
 
-    def only(self, kept: NDArray[np.bool_]) -> Part:
+    def only(self, chosen: NDArray[np.bool_]) -> Part:
         """A copy with some of the records; jobs in the system that are not among them are gone."""
-        place = np.cumsum(kept) - 1
-        inside = self.jobs_in_system[kept[self.jobs_in_system]]
-        active = np.full(int(kept.sum()), -1, np.int64)
+        place = np.cumsum(chosen) - 1
+        inside = self.jobs_in_system[chosen[self.jobs_in_system]]
+        active = np.full(int(chosen.sum()), -1, np.int64)
         active[: len(inside)] = place[inside]
-        where = self.where[kept[self.where[:, 0].astype(np.int64)]]
+        where = self.where[chosen[self.where[:, 0].astype(np.int64)]]
         where[:, 0] = place[where[:, 0].astype(np.int64)]
         cluster = self.cluster.copy()
-        cluster["arrived"] = int(kept[: int(self.cluster["arrived"][0])].sum())
+        cluster["arrived"] = int(chosen[: int(self.cluster["arrived"][0])].sum())
         cluster["present"] = len(inside)
-        own = self.own[kept]
+        own = self.own[chosen]
         if "partner" in (own.dtype.names or ()):
             paired = own["partner"] >= 0
             own["partner"][paired] = place[own["partner"][paired].astype(np.int64)]
         return replace(
             self,
-            rows=self.rows[kept],
-            job=self.job[kept],
+            rows=self.rows[chosen],
+            job=self.job[chosen],
             node=self.node.copy(),
             cluster=cluster,
             active=active,
@@ -263,11 +263,11 @@ def describe(table: Records, trace: Trace, cluster: Cluster, plan: SchedulePlan)
 
 def fewest_nodes(gpus: Vector, kind: Vector, cluster: Cluster) -> Vector:
     """On how many nodes each job fits if all are free, the largest nodes first."""
-    found = np.ones(len(gpus))
+    shares = np.ones(len(gpus))
     for number in {-1.0, *np.unique(kind).tolist()}:
         groups = [group for group in cluster.groups if number < 0 or cluster.kinds.index(group.kind) == number]
         mine = kind == number
         if groups and mine.any():
             sizes = np.sort(np.repeat([group.gpus for group in groups], [group.nodes for group in groups]))[::-1]
-            found[mine] = np.searchsorted(np.cumsum(sizes), gpus[mine]) + 1
-    return found
+            shares[mine] = np.searchsorted(np.cumsum(sizes), gpus[mine]) + 1
+    return shares

@@ -33,7 +33,7 @@ def put_in_charge(part: Part, plan: SchedulePlan, trace: Trace, cluster: Cluster
     own = plan.scheduling.own if isinstance(plan.scheduling, OwnLoop) else np.zeros(len(part.job), np.dtype([("none", np.float64)]))
     if other and "partner" not in (own.dtype.names or ()):
         log = _split_pairs(part, options, now, logging)
-    _own_records(part, own, plan.scheduling.kept if isinstance(plan.scheduling, OwnLoop) else (), other)
+    _own_records(part, own, plan.scheduling.loop_fields if isinstance(plan.scheduling, OwnLoop) else (), other)
     part.memory = _memory(part, plan, other)
     part.policy, part.params, part.options, part.plan = policy, params, options, plan
     if equal:
@@ -117,13 +117,13 @@ def _split_pairs(part: Part, options: Records, now: float, logging: bool) -> Tab
     return log
 
 
-def _own_records(part: Part, own: Records, kept: tuple[str, ...], other: bool) -> None:
+def _own_records(part: Part, own: Records, loop_fields: tuple[str, ...], other: bool) -> None:
     """Records of the loop's own: new for a loop that takes over, else only what the plan says of each job."""
     before, part.own = part.own, own.copy()
     if not other:
-        known = part.job["status"] != records.ABSENT
-        for name in kept:
-            part.own[name][known] = before[name][known]
+        present = part.job["status"] != records.ABSENT
+        for name in loop_fields:
+            part.own[name][present] = before[name][present]
     elif "alone" in (part.own.dtype.names or ()):
         running = part.job["status"] == records.RUNNING
         part.own["alone"][running] = 1.0
@@ -196,6 +196,6 @@ def _next_end(part: Part) -> None:
 
 
 def _logged(options: Records, logging: bool) -> Records:
-    made = options.copy()
-    made["logging"] = logging
-    return made
+    copy = options.copy()
+    copy["logging"] = logging
+    return copy

@@ -39,10 +39,10 @@ class ProfilerGate:
     @classmethod
     def resumed(cls, part: Part, nodes: tuple[tuple[str, int], ...]) -> ProfilerGate:
         """The state of a snapshot, whose gate is still to come."""
-        kept = part.only(np.ones(len(part.job), bool))
-        gpus = int(kept.node["gpus"][-1])
+        copy = part.only(np.ones(len(part.job), bool))
+        gpus = int(copy.node["gpus"][-1])
         settings = np.zeros(1)
-        return cls(Gate(nodes=nodes, gpus=gpus, left=Cluster.parse("1x1"), loop=_nobody, settings=settings), kept)
+        return cls(Gate(nodes=nodes, gpus=gpus, rest=Cluster.parse("1x1"), loop=_nobody, settings=settings), copy)
 
     def copy(self) -> ProfilerGate:
         return ProfilerGate(self.gate, self.part.only(np.ones(len(self.part.job), bool)))
@@ -75,8 +75,8 @@ class ProfilerGate:
         if len(moves) and self.gate.lender in parts:
             lender = parts[self.gate.lender]
             lender.moves = np.concatenate([lender.moves, moves * [1.0, -1.0]])
-        left = (part.job["status"] == records.ENDED) & ~before & ~finished(part)
-        return [(part.rows[left], (part.job["submit_s"] if self.gate.ahead else part.job["end_s"])[left])] if left.any() else []
+        leaving = (part.job["status"] == records.ENDED) & ~before & ~finished(part)
+        return [(part.rows[leaving], (part.job["submit_s"] if self.gate.ahead else part.job["end_s"])[leaving])] if leaving.any() else []
 
     def empty_out(self, now: float) -> tuple[Leaving, Index]:
         """Everybody leaves at `now`: who is being profiled joins its queue; the others, who wait or are to come, are returned."""
@@ -90,13 +90,13 @@ class ProfilerGate:
         part = self.part
         ended = part.job["status"] == records.ENDED
         entered = part.job["start_s"] >= 0
-        found = {
+        values_by_name = {
             "profiled": np.where(ended | entered, entered, np.nan),
             "finished_in_profiler": np.where(ended | entered, finished(part), np.nan),
             "profiler_wait_s": np.where(entered, part.job["start_s"] - part.job["submit_s"], np.where(ended, 0.0, np.nan)),
         }
         columns = {}
-        for name, values in found.items():
+        for name, values in values_by_name.items():
             columns[name] = np.full(jobs, np.nan)
             columns[name][part.rows] = values
         return columns

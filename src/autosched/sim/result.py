@@ -142,8 +142,8 @@ class Result:
     @property
     def weights(self) -> NDArray[np.float64]:
         """How many jobs each stands for: the column `weight` of the trace, else one."""
-        found: NDArray[np.float64] = self.trace.extra.get("weight", np.ones(len(self.trace)))
-        return found
+        weights: NDArray[np.float64] = self.trace.extra.get("weight", np.ones(len(self.trace)))
+        return weights
 
     @property
     def ended(self) -> NDArray[np.bool_]:
@@ -152,10 +152,10 @@ class Result:
     @property
     def endless(self) -> str:
         """That jobs never end, in words; empty when all do, or when the simulation was to stop before."""
-        left = int((~self.ended).sum())
-        if not left or np.isfinite(self.until_s):
+        unfinished = int((~self.ended).sum())
+        if not unfinished or np.isfinite(self.until_s):
             return ""
-        return f"{left:,} of {len(self.trace):,} jobs never end: nothing starts them, or restarts cost more than is done between them"
+        return f"{unfinished:,} of {len(self.trace):,} jobs never end: nothing starts them, or restarts cost more than is done between them"
 
     @property
     def jct_s(self) -> NDArray[np.float64]:

@@ -28,16 +28,16 @@ NO_ESTIMATE_S = 1_000.0
 def believed_s(trace: Trace) -> Vector:
     """What a scheduler believes durations to be: `estimate_s` of the trace, else the truth."""
     estimate = trace.extra.get("estimate_s", trace.duration_s)
-    known = np.where(np.isnan(estimate), np.inf, estimate)  # no limit, or nothing is known: behind all others
-    return np.where(known < 0, NO_ESTIMATE_S, known)
+    limit_s = np.where(np.isnan(estimate), np.inf, estimate)  # no limit, or nothing is known: behind all others
+    return np.where(limit_s < 0, NO_ESTIMATE_S, limit_s)
 
 
 def one_record(kind: np.dtype[Any], **fields: float) -> Records:
     """An array of one record for kernels; fields that are not named are 0."""
-    made = np.zeros(1, kind)
+    record = np.zeros(1, kind)
     for name, value in fields.items():
-        made[name] = value
-    return made
+        record[name] = value
+    return record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,14 +152,14 @@ class OwnLoop:
         name: Of the loop; states are handed on only between loops of one name.
         settings: Numbers that the loop reads, as an array of one record of floats.
         own: One record per job that the loop keeps, as it is for a job that has not begun.
-        kept: Which fields of `own` the loop itself changes.
+        loop_fields: Fields of `own` that the loop itself changes.
     """
 
     loop: Callable[[Part, Allocations, Records], Log]
     name: str
     settings: Records
     own: Records
-    kept: tuple[str, ...] = ()
+    loop_fields: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,7 +207,7 @@ class Gate:
     Attributes:
         nodes: Which nodes it takes: virtual clusters, and the numbers of the nodes in these.
         gpus: GPUs of each of them.
-        left: The nodes that are left.
+        rest: The other nodes.
         loop: Called with its state, its allocations and the options (one record); returns when a borrowed node came and went.
         settings: Numbers that the loop reads, as an array of one record of floats.
         lender: The virtual cluster that lends a node; empty: none.
@@ -216,7 +216,7 @@ class Gate:
 
     nodes: tuple[tuple[str, int], ...]
     gpus: int
-    left: Cluster
+    rest: Cluster
     loop: Callable[[Part, Allocations, Records], Log]
     settings: Records
     lender: str = ""

@@ -31,8 +31,8 @@ class StepFunction:
 
     def at(self, moments: Vector) -> Vector:
         """Its value right after each moment."""
-        found: Vector = np.concatenate([[0.0], self.level])[np.searchsorted(self.at_s, moments, side="right")]
-        return found
+        levels: Vector = np.concatenate([[0.0], self.level])[np.searchsorted(self.at_s, moments, side="right")]
+        return levels
 
     def integral(self, moments: Vector) -> Vector:
         """Value x seconds from the beginning up to each moment."""
@@ -40,23 +40,23 @@ class StepFunction:
             return np.zeros(len(moments))
         total = np.concatenate([[0.0], np.cumsum(self.level[:-1] * np.diff(self.at_s))])
         place = np.searchsorted(self.at_s, moments, side="right") - 1
-        known = np.maximum(place, 0)
-        found: Vector = np.where(place >= 0, total[known] + self.level[known] * (moments - self.at_s[known]), 0.0)
-        return found
+        index = np.maximum(place, 0)
+        areas: Vector = np.where(place >= 0, total[index] + self.level[index] * (moments - self.at_s[index]), 0.0)
+        return areas
 
     def means(self, edges: Vector) -> Vector:
         """Its mean between neighbouring edges."""
-        found: Vector = np.diff(self.integral(edges)) / np.maximum(np.diff(edges), 1e-9)
-        return found
+        means: Vector = np.diff(self.integral(edges)) / np.maximum(np.diff(edges), 1e-9)
+        return means
 
     def most(self, edges: Vector) -> Vector:
         """The highest it gets between neighbouring edges."""
         inside = np.concatenate([self.at(edges[:-1]), self.level])
         place = np.concatenate([np.arange(len(edges) - 1), np.searchsorted(edges, self.at_s, side="right") - 1])
-        kept = (place >= 0) & (place < len(edges) - 1)
-        found = np.full(len(edges) - 1, -np.inf)
-        np.maximum.at(found, place[kept], inside[kept])
-        return found
+        inside_edges = (place >= 0) & (place < len(edges) - 1)
+        highest = np.full(len(edges) - 1, -np.inf)
+        np.maximum.at(highest, place[inside_edges], inside[inside_edges])
+        return highest
 
 
 @dataclass(frozen=True)
@@ -64,14 +64,14 @@ class JobSeries:
     """A run over time, with weights for jobs that stand for several.
 
     Attributes:
-        present, wanted: Jobs in the system, and the GPUs they want.
+        present, demand: Jobs in the system, and the GPUs they want.
         waiting: Those of them that hold no GPUs.
         used: GPUs in use.
         stops_s: When each preemption happened.
     """
 
     present: StepFunction
-    wanted: StepFunction
+    demand: StepFunction
     waiting: StepFunction
     used: StepFunction
     stops_s: Vector
@@ -100,15 +100,15 @@ def job_series(result: Result, weights: Vector | None = None) -> JobSeries:
         fix = "Run(log=True), or Session(..., log=True)"
         raise ConfigError(Fault(where="metrics", rule="over time need a run with a log: some jobs were preempted", fix=fix))
     job = log[:, LOG_JOB].astype(np.int64)
-    seen = np.zeros(len(result.trace), bool)
-    seen[job] = True
+    logged = np.zeros(len(result.trace), bool)
+    logged[job] = True
     first = np.ones(len(log), bool)  # a job on several nodes has several rows
     order = np.lexsort((np.sign(log[:, LOG_GPUS]), log[:, LOG_TIME], job))
     repeated = (np.diff(job[order]) == 0) & (np.diff(log[order, LOG_TIME]) == 0) & (np.diff(np.sign(log[order, LOG_GPUS])) == 0)
     first[order[1:][repeated]] = False
     sign = np.sign(log[:, LOG_GPUS])
     # Who shares another job's GPUs, or ran on a profiler's, is not in the log, and is never preempted.
-    alone = np.flatnonzero(~seen & np.isfinite(result.start_s))
+    alone = np.flatnonzero(~logged & np.isfinite(result.start_s))
     begun = np.maximum(result.start_s[alone], result.begin_s)
     held = np.bincount(job, weights=log[:, LOG_GPUS], minlength=len(result.trace))
     late = np.flatnonzero(result.ended & (held > 1e-9))  # ended, and its GPUs wait for the next round when the run was stopped
@@ -122,13 +122,13 @@ def job_series(result: Result, weights: Vector | None = None) -> JobSeries:
     begun = np.maximum(result.start_s[without_log], result.begin_s)
     used_at = np.concatenate([log[:, LOG_TIME], leave[late], begun, leave[without_log]])
     used = np.concatenate([log[:, LOG_GPUS], -held[late], gpus[without_log], -gpus[without_log]])
-    kept = np.isfinite(used_at)
+    finite = np.isfinite(used_at)
     stops = first & (sign < 0) & ~(np.abs(log[:, LOG_TIME] - leave[job]) <= 1e-5)
     return JobSeries(
         present=StepFunction.of(*present),
-        wanted=StepFunction.of(np.concatenate([arrive, leave[stays]]), np.concatenate([weight * gpus, -(weight * gpus)[stays]])),
+        demand=StepFunction.of(np.concatenate([arrive, leave[stays]]), np.concatenate([weight * gpus, -(weight * gpus)[stays]])),
         waiting=StepFunction.of(*waiting),
-        used=StepFunction.of(used_at[kept], used[kept]),
+        used=StepFunction.of(used_at[finite], used[finite]),
         stops_s=np.sort(log[stops, LOG_TIME]),
     )
 
@@ -141,13 +141,13 @@ def timeline(result: Result, points: int = 1_000) -> dict[str, Vector]:
     at = np.linspace(begin, max(last_moment(result), begin), points)
     if len(result.log) or not result.preemptions.any():
         over = job_series(result)
-        found = {"time_s": at, "jobs": over.present.at(at), "waiting": over.waiting.at(at), "gpus_wanted": over.wanted.at(at)}
-        return found | ({"gpus_used": over.used.at(at)} if len(result.log) else {})
+        columns = {"time_s": at, "jobs": over.present.at(at), "waiting": over.waiting.at(at), "gpus_wanted": over.demand.at(at)}
+        return columns | ({"gpus_used": over.used.at(at)} if len(result.log) else {})
     arrive, leave = np.maximum(result.trace.submit_s, result.begin_s), result.end_s[result.ended]
     gpus, gone = result.trace.gpus, result.trace.gpus[result.ended]
     jobs = StepFunction.of(np.concatenate([arrive, leave]), np.concatenate([np.ones(len(arrive)), -np.ones(len(leave))]))
-    wanted = StepFunction.of(np.concatenate([arrive, leave]), np.concatenate([gpus, -gone]))
-    return {"time_s": at, "jobs": jobs.at(at), "gpus_wanted": wanted.at(at)}
+    demand = StepFunction.of(np.concatenate([arrive, leave]), np.concatenate([gpus, -gone]))
+    return {"time_s": at, "jobs": jobs.at(at), "gpus_wanted": demand.at(at)}
 
 
 def series(result: Result, every_s: float = HOUR_S, *, begin_s: float | None = None, end_s: float | None = None) -> dict[str, Vector]:
@@ -176,6 +176,6 @@ def series(result: Result, every_s: float = HOUR_S, *, begin_s: float | None = N
         "mean_waiting_jobs": over.waiting.means(edges),
         "most_waiting_jobs": over.waiting.most(edges),
         "mean_gpus_used": over.used.means(edges),
-        "mean_gpus_wanted": over.wanted.means(edges),
+        "mean_gpus_wanted": over.demand.means(edges),
         "mean_jct_s": np.divide(spent, count, out=np.full(len(count), np.nan), where=count > 0),
     }

@@ -125,8 +125,8 @@ class Session:
         Raises:
             ConfigError: jobs that can never run under it; then nothing has changed.
         """
-        wanted = type(self.scheduler).of(scheduler) if isinstance(scheduler, Config) else scheduler
-        self._put_in_charge(wanted)
+        successor = type(self.scheduler).of(scheduler) if isinstance(scheduler, Config) else scheduler
+        self._put_in_charge(successor)
 
     def submit(self, jobs: Trace) -> None:
         """More jobs, which arrive at or after `at_s`.
@@ -193,9 +193,9 @@ class Session:
         Raises:
             ConfigError: it has not one number per unfinished job, or some are no number or negative.
         """
-        kept = self.snapshot().with_remaining(sample)
+        start = self.snapshot().with_remaining(sample)
         nobody = self.trace.take(np.empty(0, np.int64))
-        return Session(nobody, self.cluster, self.scheduler, snapshot=kept, log=self.logging)
+        return Session(nobody, self.cluster, self.scheduler, snapshot=start, log=self.logging)
 
     def copy(self) -> Session:
         """Another session in the same state; what happens to one does not happen to the other."""
@@ -246,8 +246,8 @@ class Session:
 
     def _present(self) -> Index:
         """Numbers of the jobs that have joined and not ended."""
-        found = [part.rows[part.jobs_in_system] for part in self.parts.values()]
-        return np.concatenate([*found, *([self.front.part.rows[self.front.part.jobs_in_system]] if self.front else [])])
+        numbers = [part.rows[part.jobs_in_system] for part in self.parts.values()]
+        return np.concatenate([*numbers, *([self.front.part.rows[self.front.part.jobs_in_system]] if self.front else [])])
 
     def _over(self) -> NDArray[np.bool_]:
         """Which jobs have ended and hold nothing any more."""
@@ -259,7 +259,7 @@ class Session:
         return over
 
     def _left(self) -> Cluster:
-        return self.cluster if self.front is None else self.front.gate.left
+        return self.cluster if self.front is None else self.front.gate.rest
 
     def _nodes(self, vc: str) -> Cluster:
         """The nodes that a virtual cluster has now."""
@@ -269,7 +269,7 @@ class Session:
         now = self.at_s - self.origin_s
         gate = scheduler.gate(self.cluster, self.origin_s) if isinstance(scheduler, Admitting) else None
         if gate is not None:
-            refuse_impossible(self.trace, gate.left)
+            refuse_impossible(self.trace, gate.rest)
         leave = self._change_front(gate, now)
         self.scheduler = scheduler
         for vc, part in self.parts.items():
@@ -332,8 +332,8 @@ class Session:
         """Jobs leave the profiler for their virtual clusters, at moments of the session's clock."""
         if self.front is not None:
             for name, column in self.front.columns(len(self.trace)).items():
-                known = np.isfinite(column)
-                self.extra.setdefault(name, np.zeros(len(self.trace)))[known] = column[known]
+                finite = np.isfinite(column)
+                self.extra.setdefault(name, np.zeros(len(self.trace)))[finite] = column[finite]
         for rows, at in leave:
             self._join(rows, at + self.origin_s)
 
@@ -378,9 +378,9 @@ class Session:
                 options["logging"] = self.logging
                 common = (part.job, part.node, part.cluster, part.active, allocations)
                 part.cluster["arrived"] = len(rows)
-                made, filled = settle_in(*common, where, options, self.at_s - self.origin_s)
+                rows_of_log, filled = settle_in(*common, where, options, self.at_s - self.origin_s)
                 part.store_allocations(allocations)
-                self._note(part, made[: filled[0]])
+                self._note(part, rows_of_log[: filled[0]])
             offset += nodes
 
     def _note(self, part: Part, log: Table) -> None:
@@ -401,17 +401,17 @@ class Session:
 
 def _taken(part: Part, place: NDArray[np.int64]) -> Part:
     """A copy with the jobs that have a place, at their new numbers."""
-    kept = place[part.rows] >= 0
-    made = part.only(kept)
-    made.rows = place[made.rows]
-    return made
+    chosen = place[part.rows] >= 0
+    copy = part.only(chosen)
+    copy.rows = place[copy.rows]
+    return copy
 
 
 def _renumbered(rows: Table, place: NDArray[np.int64]) -> Table:
-    made = rows.copy()
-    if len(made):
-        made[:, records.LOG_JOB] = place[rows[:, records.LOG_JOB].astype(np.int64)]
-    return made
+    copy = rows.copy()
+    if len(copy):
+        copy[:, records.LOG_JOB] = place[rows[:, records.LOG_JOB].astype(np.int64)]
+    return copy
 
 
 def refuse_impossible(trace: Trace, cluster: Cluster) -> None:

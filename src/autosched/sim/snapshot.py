@@ -104,17 +104,19 @@ class Snapshot:
         Raises:
             ConfigError: not one number per unfinished job, or some are no number or negative.
         """
-        left = np.asarray(sample, np.float64)
-        wrong = left.shape != (len(self.jobs),) or not bool(np.all(np.isfinite(left) & (left >= 0)))
+        remaining_s = np.asarray(sample, np.float64)
+        wrong = remaining_s.shape != (len(self.jobs),) or not bool(np.all(np.isfinite(remaining_s) & (remaining_s >= 0)))
         if wrong:
             rule = f"must be {len(self.jobs)} numbers that are not negative, one per unfinished job"
-            raise ConfigError(Fault(where="with_remaining", value=f"shape {left.shape}", rule=rule))
-        moved = np.abs(left - self.remaining_s) > 1e-9  # the others keep every bit of their state
-        duration = np.where(moved, self.jobs.duration_s - self.remaining_s + left, self.jobs.duration_s)
+            raise ConfigError(Fault(where="with_remaining", value=f"shape {remaining_s.shape}", rule=rule))
+        moved = np.abs(remaining_s - self.remaining_s) > 1e-9  # the others keep every bit of their state
+        duration = np.where(moved, self.jobs.duration_s - self.remaining_s + remaining_s, self.jobs.duration_s)
         duration = np.maximum(duration, 0.0)
         jobs = replace(self.jobs, duration_s=duration)
         now = self.at_s - self.origin_s
-        parts = {vc: _with_remaining(part, left, moved, duration, now) for vc, part in self.parts.items()} if self.parts else self.parts
+        parts = (
+            {vc: _with_remaining(part, remaining_s, moved, duration, now) for vc, part in self.parts.items()} if self.parts else self.parts
+        )
         front = None
         if self.front is not None:
             front = self.front.only(np.ones(len(self.front.job), bool))
@@ -122,7 +124,7 @@ class Snapshot:
             job["work_s"] = duration[front.rows]
             inside = (job["status"] == records.RUNNING) & moved[front.rows]
             job["finish_s"][inside] = np.maximum(now, job["start_s"][inside] + np.minimum(job["work_s"], job["remaining_s"])[inside])
-        return replace(self, jobs=jobs, remaining_s=left, parts=parts, front=front)
+        return replace(self, jobs=jobs, remaining_s=remaining_s, parts=parts, front=front)
 
     def enter(self, table: Records, rows: Index) -> None:
         """Write what was seen of jobs `rows` into their records."""
@@ -144,20 +146,20 @@ class Snapshot:
         return np.ascontiguousarray(mine[inside & whole])
 
 
-def _with_remaining(part: Part, left: Vector, moved: NDArray[np.bool_], duration: Vector, now: float) -> Part:
-    made = part.only(np.ones(len(part.job), bool))
-    job, rows = made.job, made.rows
+def _with_remaining(part: Part, remaining_s: Vector, moved: NDArray[np.bool_], duration: Vector, now: float) -> Part:
+    copy = part.only(np.ones(len(part.job), bool))
+    job, rows = copy.job, copy.rows
     job["work_s"] = duration[rows]
     running = job["status"] == records.RUNNING
     waits = moved[rows] & ~running
-    job["remaining_s"][waits] = left[rows][waits]
+    job["remaining_s"][waits] = remaining_s[rows][waits]
     runs = moved[rows] & running
     since, rate = job["since_s"][runs], job["rate"][runs]
-    job["remaining_s"][runs] = left[rows][runs] + (now - since) * rate
-    job["finish_s"][runs] = now + left[rows][runs] / rate + made.options["tick_s"][0]
-    present = made.jobs_in_system
-    made.cluster["finish_s"] = job["finish_s"][present].min(initial=np.inf)
-    return made
+    job["remaining_s"][runs] = remaining_s[rows][runs] + (now - since) * rate
+    job["finish_s"][runs] = now + remaining_s[rows][runs] / rate + copy.options["tick_s"][0]
+    present = copy.jobs_in_system
+    copy.cluster["finish_s"] = job["finish_s"][present].min(initial=np.inf)
+    return copy
 
 
 def _faults(snapshot: Snapshot) -> list[Fault]:

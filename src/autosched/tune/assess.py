@@ -33,9 +33,9 @@ class Assessment:
 
     def rows(self) -> list[dict[str, object]]:
         """One row per mode, as JSON."""
-        found: list[dict[str, object]] = []
+        rows: list[dict[str, object]] = []
         for name, run in self.runs.items():
-            found.append(
+            rows.append(
                 {
                     "mode": name,
                     "what": MODES[name].words,
@@ -58,7 +58,7 @@ class Assessment:
                     ],
                 }
             )
-        return found
+        return rows
 
     def recommendation(self) -> str:
         """What to do, in words."""
@@ -66,30 +66,30 @@ class Assessment:
         if "static" not in have or len(have) < 2:
             return "Too few strategies were run for a recommendation: static and one other are needed."
         best = max(have, key=self.gain)
-        told = []
+        sentences = []
         if self.gain(best) < 1 + NOISE:
-            told.append(
+            sentences.append(
                 "Leave the default settings: nothing that could have been known gains more than chance"
                 f" (the best, {best}, {self.gain(best):.3f} times). Settings matter when the load is near or above capacity."
             )
         elif "fixed-history" in have and self.gain(best, "fixed-history") < 1 + NOISE:
-            told.append(
+            sentences.append(
                 f"Tune once on the past and keep the settings: {self.gain('fixed-history'):.3f} times better than the default."
                 " You need not re-tune: no strategy that follows the load gains more than chance over that"
                 + (f" (the best, {best}, {self.gain(best, 'fixed-history'):.3f} times)." if best != "fixed-history" else ".")
             )
         else:
-            told.append(f"Use {best} ({MODES[best].words}): {self.gain(best):.3f} times better than the default settings.")
+            sentences.append(f"Use {best} ({MODES[best].words}): {self.gain(best):.3f} times better than the default settings.")
             if "fixed-history" in have:
-                told.append(f"Settings tuned once on the past gain {self.gain('fixed-history'):.3f} times.")
+                sentences.append(f"Settings tuned once on the past gain {self.gain('fixed-history'):.3f} times.")
         for name, words in (
             ("fixed-oracle", "the best fixed settings in hindsight"),
             ("future-oracle", "perfect knowledge of the next hour"),
         ):
             if name in self.runs:
-                told.append(f"With {words} it would have been {self.gain(name):.3f} times.")
-        told.append(f"Simulated on one window; ratios within {NOISE:.0%} are noise.")
-        return " ".join(told)
+                sentences.append(f"With {words} it would have been {self.gain(name):.3f} times.")
+        sentences.append(f"Simulated on one window; ratios within {NOISE:.0%} are noise.")
+        return " ".join(sentences)
 
     def settings(self) -> Config:
         """Of the recommended strategy, as they are at the end of the window."""

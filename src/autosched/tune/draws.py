@@ -28,14 +28,14 @@ class Observation:
 
     Attributes:
         at_s: The moment.
-        known: All jobs that have come, and the ends of those that have ended.
+        history: All jobs that have come, and the ends of those that have ended.
         snapshot: The jobs that have not; how much work they have left is hidden from all but an oracle.
-        rows: Their rows in `known`.
+        rows: Their rows in `history`.
         truth: What will come; for an oracle only.
     """
 
     at_s: float
-    known: Repository
+    history: Repository
     snapshot: Snapshot
     rows: NDArray[np.int64]
     truth: Trace
@@ -43,7 +43,7 @@ class Observation:
     @property
     def ended(self) -> Trace:
         """The past jobs whose durations are known."""
-        return self.known.jobs.take(np.flatnonzero(self.known.end_s <= self.at_s))
+        return self.history.jobs.take(np.flatnonzero(self.history.end_s <= self.at_s))
 
 
 Draw = Callable[[Observation, int], Future]
@@ -70,29 +70,31 @@ class PredictedFutures:
     chances: dict[float, Vector] = field(default_factory=dict)
 
     def __call__(self, observation: Observation, number: int) -> Future:
-        kept = observation.snapshot
+        start = observation.snapshot
         if observation.at_s not in self.chances:
-            self.predictor.fit(observation.known, observation.at_s)
-            self.chances[observation.at_s] = self.predictor.chances(observation.known, observation.rows, observation.at_s, kept.executed_s)
-        whole = self.predictor.draw_s(self.chances[observation.at_s], kept.executed_s, (int(observation.at_s), number))
-        remaining = np.maximum(1.0, whole - kept.executed_s)
+            self.predictor.fit(observation.history, observation.at_s)
+            self.chances[observation.at_s] = self.predictor.chances(
+                observation.history, observation.rows, observation.at_s, start.executed_s
+            )
+        whole = self.predictor.draw_s(self.chances[observation.at_s], start.executed_s, (int(observation.at_s), number))
+        remaining = np.maximum(1.0, whole - start.executed_s)
         generator = self.generators[number % len(self.generators)]
         rng = stream(self.seed, "future", int(observation.at_s), number)
         arrivals = generator.future(believed(observation, whole), observation.at_s, self.horizon_s, rng)
         return Future(
             at_s=observation.at_s,
             arrivals=arrivals,
-            snapshot=kept.with_remaining(remaining) if len(kept.jobs) else None,
+            snapshot=start.with_remaining(remaining) if len(start.jobs) else None,
             until_s=observation.at_s + self.cap_s,
-            words=f"{len(kept.jobs)} unfinished jobs with drawn remaining times, {arrivals.filters[-1]}",
+            words=f"{len(start.jobs)} unfinished jobs with drawn remaining times, {arrivals.filters[-1]}",
         )
 
 
 def believed(observation: Observation, whole_s: Vector) -> Trace:
     """The jobs that have come, those that have not ended with the durations a predictor gives them."""
-    durations = observation.known.jobs.duration_s.copy()
+    durations = observation.history.jobs.duration_s.copy()
     durations[observation.rows] = whole_s
-    return replace(observation.known.jobs, duration_s=durations)
+    return replace(observation.history.jobs, duration_s=durations)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,9 +106,9 @@ class Truth:
 
     def __call__(self, observation: Observation, number: int) -> Future:  # noqa: ARG002 - there is one truth
         arrivals = observation.truth.between(observation.at_s, observation.at_s + self.horizon_s)
-        kept = observation.snapshot if len(observation.snapshot.jobs) else None
+        start = observation.snapshot if len(observation.snapshot.jobs) else None
         return Future(
-            at_s=observation.at_s, arrivals=arrivals, snapshot=kept, until_s=observation.at_s + self.cap_s, words="what really came"
+            at_s=observation.at_s, arrivals=arrivals, snapshot=start, until_s=observation.at_s + self.cap_s, words="what really came"
         )
 
 
@@ -118,9 +120,9 @@ class LastHour:
 
     def __call__(self, observation: Observation, number: int) -> Future:  # noqa: ARG002 - there is one past
         begin = observation.at_s - self.horizon_s
-        jobs = observation.known.jobs
+        jobs = observation.history.jobs
         durations = np.where(
-            observation.known.end_s <= observation.at_s, jobs.duration_s, np.maximum(1.0, observation.at_s - jobs.submit_s)
+            observation.history.end_s <= observation.at_s, jobs.duration_s, np.maximum(1.0, observation.at_s - jobs.submit_s)
         )
         arrivals = replace(jobs, duration_s=durations).between(begin, observation.at_s)
         return Future(at_s=begin, arrivals=arrivals, words="the jobs of the last hour on an empty cluster")

@@ -76,8 +76,8 @@ class Builder:
         built: Any = plugins.get("scheduler", self.scheduler).of(config)
         if self.services and any(each.name == "history" for each in fields(built)):
             built = replace(built, history=self.services)
-        found: Scheduler = built
-        return found
+        scheduler: Scheduler = built
+        return scheduler
 
     @classmethod
     def of(cls, scheduler: str, services: Vector, seed: int = 0) -> Builder:
@@ -128,9 +128,9 @@ class Question:
             self._rows(self.reference)  # before all others
         rows = self._rows(config, whole=whole)
         names = [name for name in rows[0] if all(name in row for row in rows)]
-        found = {name: float(np.mean([row[name] for row in rows])) for name in names}
-        found["time_s"] = self._mean_s([row["time_s"] for row in rows])
-        return found
+        means = {name: float(np.mean([row[name] for row in rows])) for name in names}
+        means["time_s"] = self._mean_s([row["time_s"] for row in rows])
+        return means
 
     def _mean_s(self, times_s: Sequence[float]) -> float:
         """The mean over the futures."""
@@ -207,8 +207,8 @@ class Question:
         Raises:
             Pruned: it cannot; or it takes far too long to find out.
         """
-        known = [] if self.fair else list(self.each.values())
-        best_s = min((self._mean_s([row["time_s"] for row in rows]) for rows in known), default=np.inf)
+        losses = [] if self.fair else list(self.each.values())
+        best_s = min((self._mean_s([row["time_s"] for row in rows]) for rows in losses), default=np.inf)
         least_s = 0.0
         ended = next(iter(self.each.values()), [{"work_s": 0.0}] * len(self.futures))  # whose work is everybody's
         rest = [row["work_s"] for row in ended[len(before_s) + 1 :]]
@@ -263,12 +263,12 @@ class FutureRun:
         if endless := result.endless:
             raise Infeasible(endless)
         before = Before.nothing(result, future.at_s)
-        kept = future.snapshot
-        if kept is not None and len(kept.jobs):
-            here = len(kept.jobs)
-            before.executed_s[:here] = kept.executed_s
+        start = future.snapshot
+        if start is not None and len(start.jobs):
+            here = len(start.jobs)
+            before.executed_s[:here] = start.executed_s
             remaining = result.trace.duration_s.copy()
-            remaining[:here] = kept.remaining_s
+            remaining[:here] = start.remaining_s
             before = replace(before, remaining_s=remaining)
         return measures(result, before, future.weights, fair=fair)
 

@@ -164,8 +164,8 @@ class Loop:
     def _builder(self, at_s: float) -> Builder:
         """Schedulers learn from the jobs that have ended."""
         trace = self._case.trace
-        known = (self._ends <= at_s) & (trace.submit_s >= at_s - 4 * WEEK_S)
-        return Builder.of(self._case.scheduler, trace.gpus[known] * trace.duration_s[known], self._seed)
+        recent = (self._ends <= at_s) & (trace.submit_s >= at_s - 4 * WEEK_S)
+        return Builder.of(self._case.scheduler, trace.gpus[recent] * trace.duration_s[recent], self._seed)
 
     def run(self) -> ModeRun:
         """Through the whole window."""
@@ -188,10 +188,10 @@ class Loop:
             decisions = self._realised(decisions, observation)
             if mode.gives_up and _lost(decisions, at_s):
                 continue
-            made = self._decide(observation, config, watching)
-            decisions.append(made)
-            if made.changed:
-                config = made.after
+            decision = self._decide(observation, config, watching)
+            decisions.append(decision)
+            if decision.changed:
+                config = decision.after
                 session.reconfigure(self._builder(at_s)(config))
                 self._marks.append((at_s, observation.snapshot))
         session.step(case.to_s)
@@ -225,9 +225,11 @@ class Loop:
         ends = self._ends
         ends[self._first : self._last] = np.where(result.ended, result.end_s, np.inf)
         here = int(np.searchsorted(trace.submit_s, at_s, side="left"))
-        kept = session.snapshot()
-        rows = np.asarray([self._rows[job] for job in kept.jobs.job_id.tolist()], np.int64)
-        return Observation(at_s=at_s, known=Repository(trace.take(slice(here)), ends[:here].copy()), snapshot=kept, rows=rows, truth=trace)
+        snapshot = session.snapshot()
+        rows = np.asarray([self._rows[job] for job in snapshot.jobs.job_id.tolist()], np.int64)
+        return Observation(
+            at_s=at_s, history=Repository(trace.take(slice(here)), ends[:here].copy()), snapshot=snapshot, rows=rows, truth=trace
+        )
 
     # ------------------------------------------------------------------------------------------------------------------- the start
 
@@ -246,9 +248,9 @@ class Loop:
             self._learn(past, observation)
         if mode.start == "default":
             return self._default
-        calm, found = self._once(("history", mode.start_trials), lambda: self._tuned_once([past], observation))
+        calm, config = self._once(("history", mode.start_trials), lambda: self._tuned_once([past], observation))
         busier = stressed(past, case.cluster.gpus) if mode.start == "stressed" else None
-        best = found.best if busier is None else self._steady(calm, found, busier, observation)
+        best = config.best if busier is None else self._steady(calm, config, busier, observation)
         return best if not mode.checked or self._proven(self._default, best, past, observation, mode.least_gain) else self._default
 
     def _once(self, key: Hashable, make: Callable[[], Any]) -> Any:
@@ -258,8 +260,8 @@ class Loop:
 
     def _past(self, observation: Observation) -> Future | None:
         """The last week again, from the state that the cluster was in before it; None where there is too little past."""
-        self._predictor.fit(observation.known, observation.at_s)
-        chances = self._predictor.chances(observation.known, observation.rows, observation.at_s, observation.snapshot.executed_s)
+        self._predictor.fit(observation.history, observation.at_s)
+        chances = self._predictor.chances(observation.history, observation.rows, observation.at_s, observation.snapshot.executed_s)
         trace = believed(observation, self._predictor.draw_s(chances, observation.snapshot.executed_s, (int(observation.at_s), "past")))
         if not len(trace) or observation.at_s - trace.submit_s[0] < HISTORY_S:
             return None
@@ -284,8 +286,8 @@ class Loop:
         case, needed = self._case, self._objective(calm)
 
         def as_good(metrics: Mapping[str, float]) -> bool:
-            kept = all(limit.allows(metrics[limit.metric]) for limit in needed.limits)
-            return kept and case.gain(tuned.metrics[case.metric], metrics[case.metric]) >= ALIKE
+            fits = all(limit.allows(metrics[limit.metric]) for limit in needed.limits)
+            return fits and case.gain(tuned.metrics[case.metric], metrics[case.metric]) >= ALIKE
 
         busy = self._question([busier], observation, self._default)
 
@@ -335,8 +337,8 @@ class Loop:
         )
         question = self._question([day], observation)
         options = replace(self._mode.search, searcher="random", trials=60, reject=0.0, scope=False, seed=self._seed)
-        found = search(self._space, question, self._objective(question), self._default, options)
-        self._model.add(found.runs, found.start)
+        answer = search(self._space, question, self._objective(question), self._default, options)
+        self._model.add(answer.runs, answer.start)
         self._model.learn()
 
     # ---------------------------------------------------------------------------------------------------------------- one decision
@@ -376,38 +378,38 @@ class Loop:
             futures = [merge(future) for future in futures]
         words = futures[0].words
         question = self._question(futures, observation, config if len(futures) > 1 else None, mode.least_share)
-        chosen, predicted, found, contributions = config, 1.0, None, {}
+        chosen, predicted, answer, contributions = config, 1.0, None, {}
         if all(future.jobs for future in futures):
             options = replace(mode.search, seed=seed_of(self._seed, "decision", int(observation.at_s)) % 2**31)
             least = mode.watch_gain if watching else mode.least_gain
             try:
                 if question.room(config) >= max(least, ROOM):
-                    found = search(self._space, question, self._objective(question), config, options, self._model)
+                    answer = search(self._space, question, self._objective(question), config, options, self._model)
                 else:
                     words = f"{words}; not compared: next to the jobs' own work there is nothing to gain"
             except Infeasible as error:  # the settings in force do not work on the future that was drawn: nothing to compare with
                 words = f"{words}; not compared: {error}"
-        if found is not None:
-            predicted = case.gain(found.start[case.metric], found.metrics[case.metric])
+        if answer is not None:
+            predicted = case.gain(answer.start[case.metric], answer.metrics[case.metric])
             enough = predicted >= (mode.watch_gain if watching else mode.least_gain)
             if (
-                found.best != config
+                answer.best != config
                 and enough
-                and (not mode.checked or self._proven(config, found.best, self._past(observation), observation, 1.0))
+                and (not mode.checked or self._proven(config, answer.best, self._past(observation), observation, 1.0))
             ):
-                chosen = found.best
+                chosen = answer.best
                 contributions = self._contributions(question, config, chosen)
-        wanted = float(observation.snapshot.jobs.gpus.sum())
+        demand = float(observation.snapshot.jobs.gpus.sum())
         return Decision(
             at_s=observation.at_s,
             before=config,
             after=chosen,
             predicted=predicted,
-            load=wanted / case.cluster.gpus,
+            load=demand / case.cluster.gpus,
             waiting=int((~observation.snapshot.running).sum()),
             unfinished=len(observation.rows),
             simulations=question.simulations,
-            rejected=0 if found is None else found.rejected,
+            rejected=0 if answer is None else answer.rejected,
             stopped=len(question.stopped),
             cpu_s=time.process_time() - began,
             words=words,
@@ -416,7 +418,7 @@ class Loop:
 
     def _contributions(self, question: Question, old: Config, new: Config) -> dict[str, float]:
         """How many times worse the new settings would be with each change taken back."""
-        found = {}
+        contributions = {}
         for name in new:
             if old.get(name) == new[name] or name not in old:
                 continue
@@ -425,8 +427,8 @@ class Loop:
                 continue
             back, metric = self._space.project(new, around), self._case.metric
             with contextlib.suppress(Infeasible, Pruned):
-                found[name] = self._case.gain(question(back, whole=True)[metric], question(new)[metric])
-        return found
+                contributions[name] = self._case.gain(question(back, whole=True)[metric], question(new)[metric])
+        return contributions
 
     # ------------------------------------------------------------------------------------------------------------------ looking back
 
@@ -434,11 +436,11 @@ class Loop:
         """Fill in what the last change gained on the jobs that came since, compared with the settings before it."""
         if not decisions or not self._marks or not decisions[-1].changed or not np.isnan(decisions[-1].realised):
             return decisions
-        last, (at_s, kept) = decisions[-1], self._marks[-1]
+        last, (at_s, snapshot) = decisions[-1], self._marks[-1]
         if last.at_s != at_s or observation.at_s - at_s < HOUR_S / 2:
             return decisions
         arrivals = self._case.trace.between(at_s, observation.at_s)
-        future = Future(at_s=at_s, arrivals=arrivals, snapshot=kept if len(kept.jobs) else None, until_s=observation.at_s)
+        future = Future(at_s=at_s, arrivals=arrivals, snapshot=snapshot if len(snapshot.jobs) else None, until_s=observation.at_s)
         build, metric = self._builder(at_s), self._case.metric
         fair = self._case.goal == "fair"
         rows = [outcome(future, self._case.cluster, build(config), fair=fair)[metric] for config in (last.before, last.after)]
@@ -465,5 +467,5 @@ def _before(result: Result, at_s: float) -> Before:
 def _lost(decisions: Sequence[Decision], at_s: float) -> bool:
     """Whether the changes of the last week, three at least, did not gain."""
     recent: Vector = np.asarray([each.realised for each in decisions if each.changed and each.at_s >= at_s - WEEK_S])
-    known = recent[np.isfinite(recent)]
-    return len(known) >= 3 and float(np.prod(known)) <= 1.0
+    finite = recent[np.isfinite(recent)]
+    return len(finite) >= 3 and float(np.prod(finite)) <= 1.0

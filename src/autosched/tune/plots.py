@@ -21,11 +21,11 @@ def wanted(result: Result, at_s: NDArray[np.float64]) -> NDArray[np.float64]:
     """GPUs wanted by all jobs that are in the system at each moment."""
     submit, gpus = result.trace.submit_s, result.trace.gpus
     end = np.where(result.ended, result.end_s, np.inf)
-    came, left = np.argsort(submit, kind="stable"), np.argsort(end, kind="stable")
+    came, departures = np.argsort(submit, kind="stable"), np.argsort(end, kind="stable")
     total_in = np.concatenate([[0.0], np.cumsum(gpus[came])])
-    total_out = np.concatenate([[0.0], np.cumsum(gpus[left])])
+    total_out = np.concatenate([[0.0], np.cumsum(gpus[departures])])
     inside: NDArray[np.float64] = (
-        total_in[np.searchsorted(submit[came], at_s, side="right")] - total_out[np.searchsorted(end[left], at_s, side="right")]
+        total_in[np.searchsorted(submit[came], at_s, side="right")] - total_out[np.searchsorted(end[departures], at_s, side="right")]
     )
     return inside
 

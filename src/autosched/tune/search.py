@@ -224,9 +224,9 @@ def _narrow(space: Space, model: CausalModel, progress: _Progress, reference: Me
         worth[name] = abs(best - here) / max(abs(here), 1e-12)
     order = sorted(worth, key=lambda name: worth[name])
     frozen = [name for name in order[: max(0, len(order) - _FREE)] if worth[name] < _LITTLE]
-    given = progress.best.only(frozen)
-    if frozen and space.feasible(given):
-        progress.given, progress.until = given, iteration + _FREEZE
+    frozen_part = progress.best.only(frozen)
+    if frozen and space.feasible(frozen_part):
+        progress.given, progress.until = frozen_part, iteration + _FREEZE
         for name in frozen:
             progress.frozen[name] = progress.frozen.get(name, 0) + 1
     else:

@@ -102,7 +102,7 @@ def _settings(options: _KueueOptions) -> list[Setting]:
     def word(name: str, *path: str, default: str) -> Setting:
         return Setting(name=name, target=queue, path=("spec", *path), default=default)
 
-    found = [
+    settings = [
         Setting(
             name="overtake",
             target=queue,
@@ -123,12 +123,12 @@ def _settings(options: _KueueOptions) -> list[Setting]:
     for text in options.local_queues:
         namespace, _, name = text.partition("/")
         local = Target(kind="localqueues.kueue.x-k8s.io", name=name, namespace=namespace)
-        found.append(Setting(name=f"weight {text}", target=local, path=("spec", "fairSharing", "weight"), default="1"))
+        settings.append(Setting(name=f"weight {text}", target=local, path=("spec", "fairSharing", "weight"), default="1"))
     if options.manager:
         namespace, _, name = options.manager.partition("/")
         manager = Target(kind="configmaps", name=name, namespace=namespace)
-        found += [_manager("usage_half_life_time", manager, "168h"), _manager("usage_sampling_interval", manager, "5m")]
-    return found
+        settings += [_manager("usage_half_life_time", manager, "168h"), _manager("usage_sampling_interval", manager, "5m")]
+    return settings
 
 
 def _manager(name: str, target: Target, default: str) -> Setting:

@@ -68,10 +68,10 @@ class SlurmKnob:
         if self.kind == "word":
             return text
         if self.kind == "time":
-            found = float(seconds_of([text])[0])
-            if found != found:
+            seconds = float(seconds_of([text])[0])
+            if seconds != seconds:
                 raise ValueError(f"{text!r} is no time")
-            return found
+            return seconds
         number = int(text)
         return float(number * 60) if self.kind == "minutes" else float(number) if self.kind == "seconds" else number
 
@@ -132,22 +132,22 @@ def options_of(text: str) -> dict[str, str]:
     return {name: value for name, _, value in (part.partition("=") for part in parts)}
 
 
-def read_settings(shown: Mapping[str, str]) -> Config:
+def read_settings(report: Mapping[str, str]) -> Config:
     """From key -> value as `scontrol show config` prints them.
 
     Raises:
         ConfigError: a value does not read as it should.
     """
-    options = options_of(shown.get(PARAMETERS, ""))
-    texts = {key.lower(): text for key, text in shown.items()}  # PriorityWeightFairShare here is PriorityWeightFairshare in slurm.conf
-    found: dict[str, Value] = {}
+    options = options_of(report.get(PARAMETERS, ""))
+    texts = {key.lower(): text for key, text in report.items()}  # PriorityWeightFairShare here is PriorityWeightFairshare in slurm.conf
+    values: dict[str, Value] = {}
     faults = []
     for knob in KNOBS.values():
         text = options.get(knob.option) if knob.option else texts.get(knob.key.lower())
         try:
-            found[knob.name] = knob.default if text is None or text in ("", "(null)", "NONE", "N/A") else knob.read(text)
+            values[knob.name] = knob.default if text is None or text in ("", "(null)", "NONE", "N/A") else knob.read(text)
         except ValueError as error:
             faults.append(Fault(where="scontrol show config", field=knob.option or knob.key, value=str(text), rule=str(error)))
     if faults:
         raise ConfigError(faults)
-    return Config(found)
+    return Config(values)

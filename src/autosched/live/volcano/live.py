@@ -98,8 +98,8 @@ def _settings(options: _VolcanoOptions) -> list[Setting]:
 
     def plugin(name: str, plugin: str, key: str, default: Value) -> Setting:
         def read(text: Any) -> Value:
-            found = argument(str(text), plugin, key)
-            return default if found is None else type(default)(found)  # type: ignore[misc]
+            text_value = argument(str(text), plugin, key)
+            return default if text_value is None else type(default)(text_value)  # type: ignore[misc]
 
         def write(value: Value, text: Any) -> str:
             return with_argument(str(text or ""), plugin, key, str(value))
@@ -116,7 +116,7 @@ def _settings(options: _VolcanoOptions) -> list[Setting]:
             write=lambda value, text: with_action(str(text or ""), word, bool(value)),
         )
 
-    found = [
+    settings = [
         action("overtake", "backfill"),
         action("preempt", "preempt"),
         action("reclaim", "reclaim"),
@@ -129,6 +129,6 @@ def _settings(options: _VolcanoOptions) -> list[Setting]:
     ]
     for queue in options.queues:
         target = Target(kind="queues.scheduling.volcano.sh", name=queue)
-        found.append(Setting(name=f"weight {queue}", target=target, path=("spec", "weight"), default=1))
-        found.append(Setting(name=f"reclaimable {queue}", target=target, path=("spec", "reclaimable"), default=True))
-    return found
+        settings.append(Setting(name=f"weight {queue}", target=target, path=("spec", "weight"), default=1))
+        settings.append(Setting(name=f"reclaimable {queue}", target=target, path=("spec", "reclaimable"), default=True))
+    return settings

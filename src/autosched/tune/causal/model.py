@@ -43,8 +43,8 @@ class _Regression:
     def predict(self, inputs: Vector) -> Vector:
         scaled = (_expanded(inputs) - self.mean) / self.scale
         # a polynomial far from its data says anything
-        found: Vector = np.clip(self.weights[0] + scaled @ self.weights[1:], self.low, self.high)
-        return found
+        predictions: Vector = np.clip(self.weights[0] + scaled @ self.weights[1:], self.low, self.high)
+        return predictions
 
 
 def _expanded(inputs: Vector) -> Vector:
@@ -165,8 +165,8 @@ class CausalModel:
             values[:, self.metrics.index(name)] = self._fits[name].predict(self._inputs(knobs, others, ranks, values))
         whole = np.concatenate([values, self._fits[self.objective].predict(values)[:, None]], axis=1)
         base = np.asarray([_log(reference.get(name, 0.0)) for name in (*self.metrics, self.objective)])
-        found = np.exp(whole + base) - _TINY
-        return [dict(zip((*self.metrics, self.objective), map(float, row), strict=True)) for row in found]
+        answers = np.exp(whole + base) - _TINY
+        return [dict(zip((*self.metrics, self.objective), map(float, row), strict=True)) for row in answers]
 
     def check(self, predicted: float, measured: float) -> None:
         """Note how far a prediction was off."""
@@ -175,8 +175,8 @@ class CausalModel:
     def what_if(self, config: Config, knobs: Iterable[str], reference: Mapping[str, float]) -> dict[str, list[tuple[Value, float]]]:
         """The objective over values of each of some knobs, the others as in `config`."""
         near = {knob: self._swept(config, knob) for knob in knobs}
-        found = iter(self.predict([other for each in near.values() for _, other in each], reference))
-        return {knob: [(value, next(found)[self.objective]) for value, _ in each] for knob, each in near.items()}
+        predictions = iter(self.predict([other for each in near.values() for _, other in each], reference))
+        return {knob: [(value, next(predictions)[self.objective]) for value, _ in each] for knob, each in near.items()}
 
     def _swept(self, config: Config, knob: str) -> list[tuple[Value, Config]]:
         """Values of a knob, each with the valid configuration that has it and is nearest to `config`."""
@@ -185,8 +185,8 @@ class CausalModel:
             values = space.knobs[knob].values
             places = sorted({round(place) for place in np.linspace(0, len(values) - 1, min(POINTS, len(values)))})
             around = config.only(space.ancestors(knob))
-            wanted = [(values[place], around.extend({knob: values[place]})) for place in places]
-            self._near[config, knob] = [(value, space.project(config, each)) for value, each in wanted if space.feasible(each)]
+            candidates = [(values[place], around.extend({knob: values[place]})) for place in places]
+            self._near[config, knob] = [(value, space.project(config, each)) for value, each in candidates if space.feasible(each)]
         return self._near[config, knob]
 
 

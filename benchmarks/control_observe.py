@@ -31,7 +31,7 @@ import numpy as np
 
 from autosched.arrivals.synthetic import Recipe, generate
 from autosched.control.controller import Controller
-from autosched.control.decide import MODEL_ERROR, SURE, Recommendation, interval
+from autosched.control.decide import COVERAGE, MODEL_ERROR, Recommendation, interval
 from autosched.control.settings import build_settings
 from autosched.live.replay import Replay
 from autosched.sim.export import trace_columns, write_table
@@ -160,7 +160,7 @@ def summary(rows: Sequence[Row]) -> Row:
 def calibrated(rows: Sequence[Row]) -> float | None:
     """The smallest error of the model, in steps of a hundredth, with which nine in ten real gains lie inside the interval."""
     stated = _stated(rows)
-    return next((step / 100 for step in range(200) if _inside(stated, step / 100) >= SURE * len(stated)), None)
+    return next((step / 100 for step in range(200) if _inside(stated, step / 100) >= COVERAGE * len(stated)), None)
 
 
 def _stated(rows: Sequence[Row]) -> list[Row]:

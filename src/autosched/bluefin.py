@@ -319,7 +319,7 @@ def _mixed(weight: Vector, step: int) -> Vector:
 
 
 def _reweigh(weight: Vector, position: int, reward: float, step: int) -> None:
-    """Exponential weights: what did well becomes likelier, the more the rarer it was drawn."""
+    """Exponential weights: multiplies one by exp(rate * reward / probability of drawing it)."""
     size = len(weight)
     rate = math.sqrt(math.log(size) / (size * step))
     weight[position] *= math.exp(min(50.0, rate * reward / float(_mixed(weight, step)[position])))

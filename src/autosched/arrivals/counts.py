@@ -67,14 +67,6 @@ def periodic(counts: Vector, most: int = 30, share: float = 0.05) -> Vector:
     return np.maximum(0.0, np.fft.irfft(smooth, len(counts)))
 
 
-def strongest_period_s(series: Series) -> float:
-    """Length of the strongest wave, in seconds; 0 for a series without one."""
-    power = np.abs(np.fft.rfft(series.counts)) ** 2
-    if len(power) < 2 or power[1:].sum() == 0:
-        return 0.0
-    return len(series.counts) * series.step_s / (1 + int(np.argmax(power[1:])))
-
-
 def _cosine(windows: Vector, reference: Vector) -> Vector:
     size = np.linalg.norm(windows, axis=1) * np.linalg.norm(reference)
     alike: Vector = np.divide(windows @ reference, size, out=np.zeros(len(windows)), where=size > 0)

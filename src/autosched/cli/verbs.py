@@ -195,7 +195,9 @@ def tune(
     trace: Source,
     cluster: Nodes,
     scheduler: Scheduler = "tiresias",
-    trials: Annotated[int | None, typer.Option("--trials", "--max-trials", min=1, help="Simulations to spend; 40 without a bound.")] = None,
+    trials: Annotated[
+        int | None, typer.Option("--trials", "--max-trials", min=1, help="Simulations that the search spends; 40 without a bound.")
+    ] = None,
     budget: Annotated[str | None, typer.Option(help="Time to spend: 90s, 10m, 2h.")] = None,
     metric: Annotated[str, typer.Option("--metric", help="Metric to improve, as `simulate` names it.")] = "mean_jct_s",
     slo: Annotated[list[str] | None, typer.Option("--slo", help="Limit to keep, such as 'p99_queue_s<=3600'; may be repeated.")] = None,

@@ -61,10 +61,10 @@ class Changer:
                 log.warning("decision %d: %s", entry.id, error)
                 unsure.append(self._unsure(entry, str(error)))
                 continue
-            if stored == "after" and agrees(now, entry.after) and not entry.why:
+            if stored == "after" and has_settings(now, entry.after) and not entry.why:
                 words = "found in force after a restart"
                 self.ledger.move(entry, "applied", at_s, "applied", words, applied_s=at_s)
-            elif stored == "before" and agrees(now, entry.before):
+            elif stored == "before" and has_settings(now, entry.before):
                 why = entry.why or "interrupted before it took"
                 self.ledger.move(entry, "failed", at_s, "failed", f"{why}; the settings before are in force", why=why)
             else:
@@ -95,7 +95,7 @@ class Changer:
         deadline_s = clock.span_s() + self.verify_s
         while True:
             now = self.live.settings()
-            if agrees(now, target):
+            if has_settings(now, target):
                 return ""
             if clock.span_s() >= deadline_s:
                 odd = {name: (value, now.get(name)) for name, value in target.items() if now.get(name) != value}
@@ -104,7 +104,7 @@ class Changer:
             clock.sleep(ASK_S)
 
 
-def agrees(now: Config, target: Config) -> bool:
+def has_settings(now: Config, target: Config) -> bool:
     """Whether every setting that is wanted is in force."""
     return all(now.get(name) == value for name, value in target.items())
 

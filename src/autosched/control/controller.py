@@ -10,7 +10,7 @@ from pathlib import Path
 
 from autosched.control import actions
 from autosched.control.bounds import Bounds
-from autosched.control.change import Changer, agrees
+from autosched.control.change import Changer, has_settings
 from autosched.control.decide import Adviser, Recommendation, observation_of
 from autosched.control.ledger import Entry, Ledger
 from autosched.control.lookback import Period, look_back
@@ -282,7 +282,7 @@ class Controller:
             return f"quiet hours {quiet}"
         recent = [entry for entry in self.ledger.history(at_s - 2 * 86_400.0) if entry.kind in CHANGING]
         changes = [entry.at_s if entry.state == "failed" else entry.applied_s for entry in recent]  # what failed is not tried all day long
-        if self.bounds.used_up([moment for moment in changes if math.isfinite(moment)], at_s):
+        if self.bounds.is_used_up([moment for moment in changes if math.isfinite(moment)], at_s):
             return f"{self.bounds.changes_per_day} changes have been made or tried in the last 24 hours"
         if any(entry.kind != "rollback" for entry in self.ledger.in_state("applied")):
             return "the last change has not been judged yet"
@@ -300,7 +300,7 @@ class Controller:
                 else self.bounds.outside(self.live.space(cluster_state.cluster), cluster_state.settings, entry.after)
             )
             held = "" if entry.kind == "rollback" else self._held_back(cluster_state.at_s)
-            stale = not agrees(cluster_state.settings, entry.before)
+            stale = not has_settings(cluster_state.settings, entry.before)
             if faults or held or stale:
                 reason = "; ".join(str(fault) for fault in faults) or held or "the settings have changed since it was decided"
                 self.ledger.move(entry, "refused", cluster_state.at_s, "refused", reason, why=reason)
@@ -387,7 +387,7 @@ class Controller:
 
     def _current_bias(self, cluster_state: ClusterState) -> float:
         """How many times longer jobs really take than in the simulation, since the last mark."""
-        period = self._period("last", cluster_state, [cluster_state.settings]) if self._marked("last") else None
+        period = self._period("last", cluster_state, [cluster_state.settings]) if self._has_mark("last") else None
         return period.bias(self._model_config(cluster_state.settings, cluster_state)) if period else 1.0
 
     def _period(self, mark: str, cluster_state: ClusterState, settings: list[Config]) -> Period | None:
@@ -405,7 +405,7 @@ class Controller:
     def _mark(self, name: str, snapshot: Snapshot) -> None:
         write_snapshot(snapshot, self._folder / "marks" / f"{name}.npz")
 
-    def _marked(self, name: str) -> bool:
+    def _has_mark(self, name: str) -> bool:
         return (self._folder / "marks" / f"{name}.npz").exists()
 
     def _unmark(self, name: str) -> None:
@@ -413,7 +413,7 @@ class Controller:
 
     def _read_mark(self, name: str) -> Snapshot | None:
         try:
-            return read_snapshot(self._folder / "marks" / f"{name}.npz") if self._marked(name) else None
+            return read_snapshot(self._folder / "marks" / f"{name}.npz") if self._has_mark(name) else None
         except AutoScoutError as error:  # a mark that was cut off by a crash says nothing
             log.warning("%s", error)
             return None

@@ -31,8 +31,8 @@ from autoscout.core.task import Objective
 from autoscout.space import Space
 
 METRIC = "time_s"
-LITTLE = 0.002  # share of the gain that a change must bring, or it is left out
-SURE = 0.9  # share of outcomes that the interval of a predicted gain is meant to hold
+MIN_LOG_GAIN = 0.002  # share of the gain that a change must bring, or it is left out
+COVERAGE = 0.9  # share of outcomes that the interval of a predicted gain is meant to hold
 MODEL_ERROR = 0.6
 """Standard deviation of log(real gain / predicted gain), as a share of log(predicted gain), that drawn futures do not show, because they
 share one predictor and one model. Calibrated on Philly and checked on Venus by `benchmarks/control_observe.py`."""
@@ -40,12 +40,12 @@ share one predictor and one model. Calibrated on Philly and checked on Venus by 
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """How settings are looked for.
+    """How the controller searches for settings.
 
     Attributes:
         draws: Futures that every candidate is tried on.
         horizon_s: How long jobs keep coming in a future.
-        back_s: Draw i replays the arrivals from this one's number i ago, from the first again after the last.
+        back_s: Future i replays the arrivals `back_s[i % len(back_s)]` seconds ago.
         trials: Candidates.
         searcher: Who proposes them.
         least_gain: The threshold: change only when the predicted gain is at least this.
@@ -195,7 +195,7 @@ class Adviser:
                 best = simplified(space, question, now, answer.best)
                 gains = tuple(question.gains(now, best, METRIC).tolist())
                 predicted = float(np.exp(np.mean(np.log(gains))))
-                if best != now and self._accepted(predicted, gains):
+                if best != now and self._is_accepted(predicted, gains):
                     chosen, contributions = best, _contributions(space, question, now, best)
         low, high = interval(gains)
         decision = Decision(
@@ -214,7 +214,7 @@ class Adviser:
         )
         return Recommendation(decision=decision, low=low, high=high, best=best, gains=gains, left_out=left_out)
 
-    def _accepted(self, predicted: float, gains: Sequence[float]) -> bool:
+    def _is_accepted(self, predicted: float, gains: Sequence[float]) -> bool:
         share = float(np.mean([gain > 0.999 for gain in gains]))
         return predicted >= self.tuning.least_gain and share >= self.tuning.least_share
 
@@ -268,7 +268,7 @@ def simplified(space: Space, question: Question, old: Config, new: Config) -> Co
             continue
         back = space.project(new, around)
         with contextlib.suppress(Infeasible, Pruned):
-            if float(np.mean(np.log(question.gains(new, back, METRIC)))) >= -LITTLE:
+            if float(np.mean(np.log(question.gains(new, back, METRIC)))) >= -MIN_LOG_GAIN:
                 new = back
     return new
 
@@ -296,5 +296,5 @@ def interval(gains: Sequence[float], error: float = MODEL_ERROR) -> tuple[float,
     if len(logs) < 2:
         return float(np.exp(logs[0])), float(np.exp(logs[0]))
     spread = math.hypot(float(np.std(logs, ddof=1)) * math.sqrt(1 + 1 / len(logs)), error * float(np.mean(logs)))
-    reach = student_quantile(0.5 + SURE / 2, len(logs) - 1) * spread
+    reach = student_quantile(0.5 + COVERAGE / 2, len(logs) - 1) * spread
     return float(np.exp(np.mean(logs) - reach)), float(np.exp(np.mean(logs) + reach))

@@ -18,7 +18,7 @@ from autoscout.core.config import Config
 from autoscout.core.errors import Infeasible
 
 METRIC = "time_s"
-FEWEST = 3  # jobs below which a period says nothing
+MIN_JOBS = 3  # jobs below which a period says nothing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,13 +38,13 @@ class Period:
     def gain(self, old: Config, bias: float = 1.0) -> float:
         """How many times better it went than a simulation with the old settings says it would have; `bias` is how many times longer the
         real scheduler takes than its simulation."""
-        if self.jobs < FEWEST or self.measured_s <= 0 or old not in self.simulated_s:
+        if self.jobs < MIN_JOBS or self.measured_s <= 0 or old not in self.simulated_s:
             return math.nan
         return self.simulated_s[old] * bias / self.measured_s
 
     def bias(self, now: Config) -> float:
         """How many times longer the real scheduler took than its simulation with the same settings."""
-        if self.jobs < FEWEST or not self.simulated_s.get(now):
+        if self.jobs < MIN_JOBS or not self.simulated_s.get(now):
             return 1.0
         return self.measured_s / self.simulated_s[now]
 

@@ -18,8 +18,8 @@ from autoscout.store.sql.database import peek
 
 MOST_POINTS = 1_000
 """Moments of an overview, spread evenly over its time: more than a picture shows."""
-_AGAIN = 50  # newest lines of the log that are read again: a server may show a line after one with a higher number
-_MANY = 500  # decisions that have changed, above which everything is read anew
+_REREAD_LINES = 50  # newest lines of the log that are read again: a server may show a line after one with a higher number
+_MOST_CHANGED = 500  # decisions that have changed, above which everything is read anew
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -143,15 +143,15 @@ def read_on(before: Overview, target: str | os.PathLike[str], most_points: int =
         StoreError: it cannot be opened.
     """
     newest = before.log[-1][0] if before.log else 0
-    recent = [line for line in before.log[-_AGAIN:] if line[0] > newest - _AGAIN]
+    recent = [line for line in before.log[-_REREAD_LINES:] if line[0] > newest - _REREAD_LINES]
     ledger = Ledger(target, before.cluster, create=False)
     try:
-        lines = ledger.log(after=max(0, newest - _AGAIN))
+        lines = ledger.log(after=max(0, newest - _REREAD_LINES))
         added = sorted(set(lines) - set(recent))
         touched = {line[2] for line in added if line[2] is not None}  # no decision changes without a line in the log
         another = not set(recent) <= set(lines)  # somebody has begun the store anew
         back = any(line[3] == "clock" for line in added)  # looks may have been added before the newest one
-        if another or back or len(touched) > _MANY or len(before.at_s) > 2 * most_points:
+        if another or back or len(touched) > _MOST_CHANGED or len(before.at_s) > 2 * most_points:
             samples = ledger.samples(most=most_points)
             return _made(before.cluster, ledger.history(), ledger.log(), samples)
         last_s = before.at_s[-1] if before.at_s else -math.inf

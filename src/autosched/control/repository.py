@@ -114,7 +114,9 @@ class WorkloadRepository:
         all_time = not np.isfinite(from_s)  # else the event that told of the arrival may lie before
         jobs = self._fold(cluster, from_s).items()
         folded = {
-            job: each for job, each in jobs if from_s <= each.came_s < to_s and (all_time or np.isfinite(each.submit_s)) and _counts(each)
+            job: each
+            for job, each in jobs
+            if from_s <= each.came_s < to_s and (all_time or np.isfinite(each.submit_s)) and _is_usable(each)
         }
         ids = list(folded)
         listed = list(folded.values())
@@ -176,7 +178,7 @@ class WorkloadRepository:
         return self._database.read(read)
 
 
-def _counts(job: _Job) -> bool:
+def _is_usable(job: _Job) -> bool:
     return float(job.attributes.get("gpus", 0.0)) > 0 and (not np.isfinite(job.end_s) or job.duration_s is not None)
 
 

@@ -12,7 +12,7 @@ from autosched.kernel.state import arrive, end, start
 
 
 @jit
-def _before(key: Table, a: int, b: int) -> bool:
+def _is_before(key: Table, a: int, b: int) -> bool:
     for level in range(key.shape[0]):
         if key[level, a] != key[level, b]:
             return bool(key[level, a] < key[level, b])
@@ -26,7 +26,7 @@ def push(heap: Index, size: int, key: Table, j: int) -> int:
     child = size
     while child > 0:
         parent = (child - 1) >> 1
-        if not _before(key, heap[child], heap[parent]):
+        if not _is_before(key, heap[child], heap[parent]):
             break
         heap[child], heap[parent] = heap[parent], heap[child]
         child = parent
@@ -43,9 +43,9 @@ def pop(heap: Index, size: int, key: Table) -> int:
         child = 2 * parent + 1
         if child >= size:
             break
-        if child + 1 < size and _before(key, heap[child + 1], heap[child]):
+        if child + 1 < size and _is_before(key, heap[child + 1], heap[child]):
             child += 1
-        if not _before(key, heap[child], heap[parent]):
+        if not _is_before(key, heap[child], heap[parent]):
             break
         heap[child], heap[parent] = heap[parent], heap[child]
         parent = child

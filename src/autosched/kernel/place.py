@@ -21,7 +21,7 @@ from autosched.kernel.records import (
     Table,
     Vector,
 )
-from autosched.kernel.shelves import as_many, first_on, new_shelves, set_free
+from autosched.kernel.shelves import first_on, has_as_many, new_shelves, set_free
 
 CHAINED = -2
 """In rows of allocations: the job runs on several nodes, one row each."""
@@ -121,7 +121,7 @@ def _several(
     missing = gpus
     taken = 0
     shelves, alike = allocations.shelves, allocations.sizes[0] == allocations.sizes[1]
-    if alike and not as_many(shelves, int(size), missing // size):
+    if alike and not has_as_many(shelves, int(size), missing // size):
         return False
     while missing >= size:  # nodes of one size after the other
         i = first_on(shelves, int(size), 0)

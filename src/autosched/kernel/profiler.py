@@ -29,7 +29,7 @@ AHEAD = 5  # forecasts looked at
 
 @jit
 def expected(now: float, at: Vector, values: Vector) -> float:
-    """Mean of the next forecasts after `now`; not-a-number when there are none."""
+    """Mean of the next forecasts after `now`; NaN when there are none."""
     first = np.searchsorted(at, now, side="right")
     others = at.shape[0] - first
     if others <= 0:

@@ -91,7 +91,7 @@ def _set_aside(n: int, flag: Vector, eligible: float) -> None:
 
 
 @jit
-def _futile(job: Records, active: Index, now: float, cluster: Record) -> bool:
+def _is_futile(job: Records, active: Index, now: float, cluster: Record) -> bool:
     """Whether no work gets done any more, however often one looks."""
     if cluster.decisions % _LOOK_EVERY > 0:
         return False
@@ -130,7 +130,7 @@ def _arrive_due(job: Records, active: Index, now: float, cluster: Record) -> Non
 
 
 @jit
-def _fits(job: Records, j: int, quota: float, by_kind: Vector, mine: Vector) -> bool:
+def _has_room(job: Records, j: int, quota: float, by_kind: Vector, mine: Vector) -> bool:
     """Whether what is left of the quota holds job `j`: all in all, and of the types it wants (`mine`: the types it holds now)."""
     if job[j].gpus > quota + 1e-9:
         return False
@@ -173,7 +173,7 @@ def _select(state: LoopState, flag: Vector, option: Record, chosen: Index, loser
         pending = job[j].status == PENDING
         if kinds > 0 and not pending:
             holdings(node, allocations, j, gpus, mine)
-        if _fits(job, j, quota, by_kind, mine):
+        if _has_room(job, j, quota, by_kind, mine):
             if not greedy:
                 quota -= gpus
                 if kinds > 0 and not pending:
@@ -331,7 +331,7 @@ def run_ranked(
             cluster.woken_s = now + _ASK_AGAIN_S
         cluster.vain = 0 if changed or cluster.free_gpus < cluster.capacity or cluster.arrived < jobs else cluster.vain + 1
         endless = option.until_s == np.inf and cluster.arrived == jobs
-        if cluster.vain > _STUCK_LIMIT or (endless and _futile(job, active, now, cluster)):
+        if cluster.vain > _STUCK_LIMIT or (endless and _is_futile(job, active, now, cluster)):
             break
         if 0 < option.most_decisions <= cluster.decisions:
             break

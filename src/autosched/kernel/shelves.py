@@ -62,7 +62,7 @@ def first_on(shelves: Shelves, free: int, start: int) -> int:
 
 
 @jit
-def as_many(shelves: Shelves, free: int, gpus: float) -> bool:
+def has_as_many(shelves: Shelves, free: int, gpus: float) -> bool:
     """Whether that many nodes have exactly `free` free GPUs."""
     count = 0
     at = -1

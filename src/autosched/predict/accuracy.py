@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autosched.predict.features import Features, Repository
-from autosched.predict.models import PACKAGES, classifier, installed
+from autosched.predict.models import PACKAGES, classifier, is_installed
 from autosched.predict.predictor import hourly_questions, training_questions
 from autosched.predict.ranges import EDGES_S, possible, range_of
 from autosched.sim.trace import Trace
@@ -59,7 +59,7 @@ def accuracy(
     undecided = ran < EDGES_S[-1]
     figures = {}
     for name in models:
-        if not installed(name):
+        if not is_installed(name):
             continue
         model = classifier(name, rounds=rounds)
         began = time.process_time()

@@ -13,7 +13,7 @@ Vector = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
 RECENT = 5  # last arrivals and last ends that a row of features holds; the paper's k, which it does not give
-ALIKE = 3  # last ends of the same user, and of the same virtual cluster and size
+SIMILAR_ENDS = 3  # last ends of the same user, and of the same virtual cluster and size
 UNKNOWN = -1.0  # stands for a number that is not there
 DAY_S = 86_400.0
 
@@ -108,7 +108,7 @@ class _Group:
     def durations(self, which: Rows, at_s: Vector) -> Vector:
         """Of the last ends with the label of each job before each moment."""
         moment = np.clip(at_s - self._zero, -1.0, self._span - 1.5)
-        place = np.searchsorted(self._key, self._label[which] * self._span + moment, side="right")[:, None] - 1 - np.arange(ALIKE)
+        place = np.searchsorted(self._key, self._label[which] * self._span + moment, side="right")[:, None] - 1 - np.arange(SIMILAR_ENDS)
         row = self._order[np.maximum(place, 0)]
         there = (place >= 0) & (self._label[row] == self._label[which][:, None])
         return _filled(there, self._duration[row])

@@ -113,7 +113,7 @@ def classifier(name: str, seed: int = 0, rounds: int = 100) -> Classifier:
     """
     if name not in PACKAGES:
         raise PluginError(Fault(where="predictor", field="model", value=repr(name), rule=f"must be one of {', '.join(PACKAGES)}"))
-    if not installed(name):
+    if not is_installed(name):
         rule = f"needs a package that is not installed: {PACKAGES[name]}"
         raise PluginError(Fault(where=f"predictor {name}", rule=rule, fix="pip install 'autoscout[autosched]', or use frequency"))
     if not PACKAGES[name]:
@@ -121,14 +121,14 @@ def classifier(name: str, seed: int = 0, rounds: int = 100) -> Classifier:
     return Foreign(_foreign(name, seed, rounds))
 
 
-def installed(name: str) -> bool:
+def is_installed(name: str) -> bool:
     """Whether the package of a classifier is there."""
     return not PACKAGES[name] or importlib.util.find_spec(PACKAGES[name]) is not None
 
 
 def best_installed() -> str:
     """The default where scikit-learn is installed, else the frequencies of the past."""
-    return DEFAULT if installed(DEFAULT) else "frequency"
+    return DEFAULT if is_installed(DEFAULT) else "frequency"
 
 
 def _foreign(name: str, seed: int, rounds: int) -> Any:

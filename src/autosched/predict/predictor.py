@@ -16,7 +16,7 @@ from autoscout.core.seeds import stream
 
 Vector = NDArray[np.float64]
 HOUR_S = 3_600.0
-FEWEST = 50  # ended jobs below which only their durations are used
+MIN_ENDED_JOBS = 50  # ended jobs below which only their durations are used
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,7 @@ class Predictor:
         ended = np.flatnonzero((history.end_s <= at_s) & (history.jobs.submit_s >= at_s - self.options.memory_s))
         self._past = np.sort(history.jobs.duration_s[ended])
         self._model = None
-        if len(ended) < FEWEST:
+        if len(ended) < MIN_ENDED_JOBS:
             return
         which, moments, executed = training_questions(history, ended)
         rows = Features(history, with_user=self.options.with_user).rows(which, moments, executed)

@@ -17,7 +17,7 @@ ROLES = ("reader", "operator")
 READING = frozenset({"Watch", "History", "Explain", "Health", "WhatIf"})
 """What a reader may call; an operator may call everything."""
 MOST_CALLERS = 1_000  # whose rates are remembered
-SHORTEST = 16  # characters of a token
+MIN_TOKEN_LENGTH = 16  # characters of a token
 BURST_S = 2.0  # seconds of calls that may come at once
 
 
@@ -60,8 +60,8 @@ class Tokens:
             where = f"{path}:{number}"
             if len(parts) != 3 or parts[1] not in ROLES:
                 faults.append(Fault(where=where, rule=f"must read NAME ROLE TOKEN, with a role of {' or '.join(ROLES)}"))
-            elif len(parts[2]) < SHORTEST:
-                faults.append(Fault(where=where, rule=f"a token has at least {SHORTEST} characters"))
+            elif len(parts[2]) < MIN_TOKEN_LENGTH:
+                faults.append(Fault(where=where, rule=f"a token has at least {MIN_TOKEN_LENGTH} characters"))
             else:
                 callers.append((_digest(parts[2]), Caller(name=parts[0], role=parts[1])))
         if not callers and not faults:
@@ -85,7 +85,7 @@ def _digest(token: str) -> bytes:
 
 @dataclass
 class Rates:
-    """Lets each caller in so often a second, on average; remembers a bounded number of callers.
+    """Limits the rate of each caller: a token bucket per caller, of a bounded number of callers (the least recent is forgotten).
 
     Attributes:
         per_second: Calls.

@@ -167,7 +167,7 @@ def _placement(result: Result, mask: NDArray[np.bool_]) -> dict[str, float]:
 
 
 def rho(result: Result) -> NDArray[np.float64]:
-    """Finish-time fairness of each ended job with work: JCT over work under its fair share; not-a-number for the others.
+    """Finish-time fairness of each ended job with work: JCT over work under its fair share; NaN for the others.
 
     The fair share is the inverse of the contention (GPUs wanted by all jobs in the system over capacity, at least 1), averaged over
     the job's life, in its own virtual cluster.

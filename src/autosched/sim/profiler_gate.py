@@ -1,4 +1,4 @@
-"""Front: the state of what all jobs pass before they reach their virtual clusters, such as a profiler."""
+"""The gate of a profiler, which all jobs pass before they reach their virtual clusters, and its state."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class ProfilerGate:
         return [(self.part.rows[inside], np.full(int(inside.sum()), now))], self.part.rows[outside]
 
     def columns(self, jobs: int) -> dict[str, Vector]:
-        """What is known of each job of the session because of this, not-a-number where it is not known yet."""
+        """The profiler's columns, one row per job of the session; NaN until the job has been profiled."""
         part = self.part
         ended = part.job["status"] == records.ENDED
         entered = part.job["start_s"] >= 0

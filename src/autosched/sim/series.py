@@ -154,7 +154,7 @@ def series(result: Result, every_s: float = HOUR_S, *, begin_s: float | None = N
     """The run per interval: one value for each of the equal intervals from `begin_s` to `end_s`, the last of which may be shorter.
 
     Columns: `from_s`; `arrivals`, `ended`, `preemptions` (counts); `mean_jobs`, `mean_waiting_jobs`, `most_waiting_jobs` (queue lengths);
-    `mean_gpus_used`, `mean_gpus_wanted`; `mean_jct_s` of the jobs that ended in it, not-a-number where none did.
+    `mean_gpus_used`, `mean_gpus_wanted`; `mean_jct_s` of the jobs that ended in it, NaN where none did.
     """
     begin = result.begin_s if begin_s is None else begin_s
     end = last_moment(result) if end_s is None else end_s

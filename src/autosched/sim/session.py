@@ -69,7 +69,7 @@ class Session:
         self.before_s = np.zeros(len(self.trace))
         self.logs: list[Table] = []
         self.extra: dict[str, Vector] = {}
-        self.front: ProfilerGate | None = None
+        self.profiler: ProfilerGate | None = None
         self.parts: dict[str, Part] = {}
         if snapshot is None:
             self.origin_s = self.at_s = float(np.floor(trace.submit_s[0])) if len(trace) else 0.0
@@ -106,8 +106,8 @@ class Session:
                 Fault(where="step", field="until_s", value=f"{until_s:g}", rule=f"the clock only goes forward, and it is {self.at_s:.15g}")
             )
         until = until_s - self.origin_s
-        if self.front is not None:
-            self._let_in(self.front.run(until, self.parts))
+        if self.profiler is not None:
+            self._let_in(self.profiler.run(until, self.parts))
         for part in self.parts.values():
             if len(part.job):
                 self._note(part, part.run(until, self.logging, most_decisions))
@@ -161,7 +161,7 @@ class Session:
         Raises:
             ConfigError: the scheduler cannot be stopped.
         """
-        if self.front is not None and self.front.gate.ahead:
+        if self.profiler is not None and self.profiler.gate.ahead:
             rule = "this scheduler knows beforehand who ends while being profiled, so it cannot be resumed"
             raise ConfigError(Fault(where="snapshot", value=type(self.scheduler).__name__, rule=rule, fix="Use Lucid"))
         result = self.result()
@@ -178,8 +178,8 @@ class Session:
             executed_s=result.executed_s[rows],
             running=result.running[rows],
             parts={vc: _taken(part, place) for vc, part in self.parts.items()},
-            front=None if self.front is None else _taken(self.front.part, place),
-            lent=() if self.front is None else self.front.gate.nodes,
+            profiler=None if self.profiler is None else _taken(self.profiler.part, place),
+            lent=() if self.profiler is None else self.profiler.gate.nodes,
             extra={name: column[rows] for name, column in self.extra.items()},
         )
 
@@ -201,7 +201,7 @@ class Session:
         """Another session in the same state; what happens to one does not happen to the other."""
         other = copy.copy(self)
         other.parts = {vc: replace(part.only(np.ones(len(part.job), bool)), plan=part.plan) for vc, part in self.parts.items()}
-        other.front = None if self.front is None else self.front.copy()
+        other.profiler = None if self.profiler is None else self.profiler.copy()
         other.past = list(self.past)
         other.logs, other.extra = list(self.logs), {name: column.copy() for name, column in self.extra.items()}
         return other
@@ -212,8 +212,8 @@ class Session:
         result.before_s[:] = self.before_s
         for part in self.parts.values():
             result.store(part, self.at_s if np.isfinite(self.until_s) else np.inf)
-        for front in (*self.past, *([] if self.front is None else [self.front.part])):
-            result.admitted(front)
+        for profiler in (*self.past, *([] if self.profiler is None else [self.profiler.part])):
+            result.admitted(profiler)
         result.extra.update(self.extra)
         result.logs.extend(self.logs)
         return replace(result, state=self.snapshot) if np.isfinite(self.until_s) else result
@@ -227,8 +227,8 @@ class Session:
         self.extra = {name: column[~ended] for name, column in self.extra.items()}
         self.parts = {vc: replace(_taken(part, place), plan=part.plan) for vc, part in self.parts.items()}
         self.past = []
-        if self.front is not None:
-            self.front.part = _taken(self.front.part, place)
+        if self.profiler is not None:
+            self.profiler.part = _taken(self.profiler.part, place)
         rows = whole.log
         mine = ended[rows[:, records.LOG_JOB].astype(np.int64)] if len(rows) else np.zeros(0, bool)
         self.logs = [_renumbered(rows[~mine], place)] if len(rows) else []
@@ -247,19 +247,19 @@ class Session:
     def _present(self) -> Index:
         """Numbers of the jobs that have joined and not ended."""
         numbers = [part.rows[part.jobs_in_system] for part in self.parts.values()]
-        return np.concatenate([*numbers, *([self.front.part.rows[self.front.part.jobs_in_system]] if self.front else [])])
+        return np.concatenate([*numbers, *([self.profiler.part.rows[self.profiler.part.jobs_in_system]] if self.profiler else [])])
 
     def _over(self) -> NDArray[np.bool_]:
         """Which jobs have ended and hold nothing any more."""
         over = np.zeros(len(self.trace), bool)
         for part in self.parts.values():
             over[part.rows[part.job["status"] == records.ENDED]] = True
-        for front in (*self.past, *([] if self.front is None else [self.front.part])):
-            over[front.rows[finished(front)]] = True
+        for profiler in (*self.past, *([] if self.profiler is None else [self.profiler.part])):
+            over[profiler.rows[finished(profiler)]] = True
         return over
 
     def _left(self) -> Cluster:
-        return self.cluster if self.front is None else self.front.gate.rest
+        return self.cluster if self.profiler is None else self.profiler.gate.rest
 
     def _nodes(self, vc: str) -> Cluster:
         """The nodes that a virtual cluster has now."""
@@ -270,7 +270,7 @@ class Session:
         gate = scheduler.gate(self.cluster, self.origin_s) if isinstance(scheduler, Admitting) else None
         if gate is not None:
             refuse_impossible(self.trace, gate.rest)
-        leave = self._change_front(gate, now)
+        leave = self._change_profiler(gate, now)
         self.scheduler = scheduler
         for vc, part in self.parts.items():
             self._replan(vc, part, now)
@@ -283,29 +283,29 @@ class Session:
         trace, nodes = self.trace.take(part.rows), self._nodes(vc)
         self._note(part, put_in_charge(part, self.scheduler.plan(trace, nodes), trace, nodes, now, self.logging))
 
-    def _change_front(self, gate: Gate | None, now: float) -> list[tuple[Index, Vector]]:
+    def _change_profiler(self, gate: Gate | None, now: float) -> list[tuple[Index, Vector]]:
         """A profiler comes, goes or changes; returns who leaves it for that, and when."""
-        old = None if self.front is None else self.front.gate
+        old = None if self.profiler is None else self.profiler.gate
         if old is None and gate is None:
             return []
-        if self.front is not None and old is not None and gate is not None and old.nodes == gate.nodes:
-            self.front.change(gate, now)
+        if self.profiler is not None and old is not None and gate is not None and old.nodes == gate.nodes:
+            self.profiler.change(gate, now)
             return []
         leave: list[tuple[Index, Vector]] = []
         waiting: Index = np.empty(0, np.int64)
-        if self.front is not None and old is not None:
-            leave, waiting = self.front.empty_out(now)
+        if self.profiler is not None and old is not None:
+            leave, waiting = self.profiler.empty_out(now)
             for vc, number in old.nodes:
                 return_nodes(self.parts[vc], np.asarray([number]), float(old.gpus))
-            self.past.append(self.front.part.only(finished(self.front.part)))
-            self.front = None
+            self.past.append(self.profiler.part.only(finished(self.profiler.part)))
+            self.profiler = None
         elif gate is not None:
             waiting = self._still_to_come(now)
         if gate is not None:
             for vc, number in gate.nodes:
                 self._note(self.parts[vc], take_nodes(self.parts[vc], np.asarray([number]), now, self.logging))
-            self.front = ProfilerGate.empty(gate, now, self.origin_s)
-            self.front.queue(waiting, self.trace)
+            self.profiler = ProfilerGate.empty(gate, now, self.origin_s)
+            self.profiler.queue(waiting, self.trace)
         elif len(waiting):
             leave.append((waiting, np.maximum(now, self.trace.submit_s[waiting] - self.origin_s)))
         return leave
@@ -323,15 +323,15 @@ class Session:
         """Jobs are to arrive: at the profiler if there is one, else in their virtual clusters."""
         if not len(rows):
             return
-        if self.front is not None:
-            self.front.queue(rows, self.trace)
+        if self.profiler is not None:
+            self.profiler.queue(rows, self.trace)
             return
         self._join(rows, self.trace.submit_s[rows])
 
     def _let_in(self, leave: list[tuple[Index, Vector]]) -> None:
         """Jobs leave the profiler for their virtual clusters, at moments of the session's clock."""
-        if self.front is not None:
-            for name, column in self.front.columns(len(self.trace)).items():
+        if self.profiler is not None:
+            for name, column in self.profiler.columns(len(self.trace)).items():
                 finite = np.isfinite(column)
                 self.extra.setdefault(name, np.zeros(len(self.trace)))[finite] = column[finite]
         for rows, at in leave:
@@ -353,8 +353,8 @@ class Session:
         self.parts = {vc: part.only(np.ones(len(part.job), bool)) for vc, part in snapshot.parts.items()}
         missing = np.zeros(len(self.trace) - len(snapshot.jobs))
         self.extra = {name: np.concatenate([column, missing]) for name, column in snapshot.extra.items()}
-        if snapshot.front is not None:
-            self.front = ProfilerGate.resumed(snapshot.front, snapshot.lent)
+        if snapshot.profiler is not None:
+            self.profiler = ProfilerGate.resumed(snapshot.profiler, snapshot.lent)
         for part in self.parts.values() if self.logging else ():  # a log begins with who holds what
             rows = np.column_stack([np.full(len(part.where), self.at_s - self.origin_s), part.where[:, :3]])
             self._note(part, rows)

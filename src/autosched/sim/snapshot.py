@@ -33,7 +33,7 @@ class Snapshot:
         where: Of a cluster that was looked at: rows of (job, node, GPUs), nodes numbered through the cluster, the rows of one job
             together. Running jobs that are not in it are placed anew.
         origin_s: The moment from which a session counts time.
-        parts, front, lent, extra: The whole state of a session: that of each virtual cluster, of the profiler, which nodes that has, and
+        parts, profiler, lent, extra: The whole state of a session: that of each virtual cluster, of the profiler, which nodes that has, and
             columns of the result. `parts` is None for a cluster that was looked at.
     """
 
@@ -45,7 +45,7 @@ class Snapshot:
     where: Table = field(default_factory=lambda: np.empty((0, 3)))
     origin_s: float = np.nan
     parts: Mapping[str, Part] | None = None
-    front: Part | None = None
+    profiler: Part | None = None
     lent: tuple[tuple[str, int], ...] = ()
     extra: Mapping[str, Vector] = field(default_factory=dict)
 
@@ -90,8 +90,8 @@ class Snapshot:
         for vc, part in parts.items():
             nodes = part.node[: len(sizes.get(vc, ()))].copy()
             for name, number in self.lent:
-                if name == vc and number < len(nodes) and self.front is not None:
-                    nodes["gpus"][number] = self.front.node["gpus"][-1]
+                if name == vc and number < len(nodes) and self.profiler is not None:
+                    nodes["gpus"][number] = self.profiler.node["gpus"][-1]
             mine[vc] = [(int(gpus), int(kind)) for gpus, kind in nodes[["gpus", "kind"]]]
         borrowed = any(len(part.node) > len(sizes.get(vc, ())) for vc, part in parts.items())  # nodes have come and gone
         if list(sizes) != list(mine) or (sizes != mine and not borrowed):
@@ -117,14 +117,14 @@ class Snapshot:
         parts = (
             {vc: _with_remaining(part, remaining_s, moved, duration, now) for vc, part in self.parts.items()} if self.parts else self.parts
         )
-        front = None
-        if self.front is not None:
-            front = self.front.only(np.ones(len(self.front.job), bool))
-            job = front.job
-            job["work_s"] = duration[front.rows]
-            inside = (job["status"] == records.RUNNING) & moved[front.rows]
+        profiler = None
+        if self.profiler is not None:
+            profiler = self.profiler.only(np.ones(len(self.profiler.job), bool))
+            job = profiler.job
+            job["work_s"] = duration[profiler.rows]
+            inside = (job["status"] == records.RUNNING) & moved[profiler.rows]
             job["finish_s"][inside] = np.maximum(now, job["start_s"][inside] + np.minimum(job["work_s"], job["remaining_s"])[inside])
-        return replace(self, jobs=jobs, remaining_s=remaining_s, parts=parts, front=front)
+        return replace(self, jobs=jobs, remaining_s=remaining_s, parts=parts, profiler=profiler)
 
     def enter(self, table: Records, rows: Index) -> None:
         """Write what was seen of jobs `rows` into their records."""

@@ -51,7 +51,7 @@ def write_snapshot(snapshot: Snapshot, path: Path) -> None:
         **{f"result.{name}": column for name, column in snapshot.extra.items()},
         **{name: getattr(snapshot, name) for name in ("remaining_s", "executed_s", "running", "where")},
     }
-    parts = [*(snapshot.parts or {}).values(), *([] if snapshot.front is None else [snapshot.front])]
+    parts = [*(snapshot.parts or {}).values(), *([] if snapshot.profiler is None else [snapshot.profiler])]
     for number, part in enumerate(parts):
         arrays |= {f"part{number}.{name}": getattr(part, name) for name in _PART}
     about = {
@@ -62,7 +62,7 @@ def write_snapshot(snapshot: Snapshot, path: Path) -> None:
         "source": jobs.source,
         "whole": snapshot.parts is not None,
         "parts": [[part.vc, part.policy] for part in parts],
-        "front": snapshot.front is not None,
+        "front": snapshot.profiler is not None,
         "lent": snapshot.lent,
     }
     with io.BytesIO() as file:
@@ -118,7 +118,7 @@ def _built(about: dict[str, Any], arrays: dict[str, NDArray[Any]], path: Path) -
         raise ConfigError([replace(fault, where=f"{path}: {fault.where}") for fault in faults])
     extra = {name.removeprefix("extra."): column for name, column in arrays.items() if name.startswith("extra.")}
     trace = Trace(job_id=ids, extra=extra, source=str(about["source"]), **columns, **labels)  # type: ignore[arg-type]
-    front = parts.pop() if about["front"] else None
+    profiler = parts.pop() if about["front"] else None
     return (
         Snapshot(
             at_s=float(about["at_s"]),
@@ -126,7 +126,7 @@ def _built(about: dict[str, Any], arrays: dict[str, NDArray[Any]], path: Path) -
             jobs=trace,
             **{name: arrays[name] for name in ("remaining_s", "executed_s", "running", "where")},
             parts={part.vc: part for part in parts} if about["whole"] else None,
-            front=front,
+            profiler=profiler,
             lent=tuple((str(vc), int(number)) for vc, number in about["lent"]),
             extra={name.removeprefix("result."): column for name, column in arrays.items() if name.startswith("result.")},
         ),
@@ -173,14 +173,14 @@ def _part_faults(where: str, columns: Mapping[str, NDArray[Any]], jobs: int, len
         rule(f"job.{name}", np.isfinite(job[name]).all(), "must be numbers")
     unknown = [name for name in job.dtype.names or () if np.isnan(job[name]).any()]
     rule(", ".join(f"job.{name}" for name in unknown[:5]), not unknown, "must not be not-a-number")
-    rule("rows", _distinct(columns["rows"], jobs), "must be numbers of jobs, each once")
+    rule("rows", _is_distinct(columns["rows"], jobs), "must be numbers of jobs, each once")
     rule("job.status", np.isin(job["status"], (records.ABSENT, records.PENDING, records.RUNNING, records.ENDED)).all(), "is none")
     rule("job.gpus", (job["gpus"] > 0).all(), "must be above zero")
     rule("job.rate", (job["rate"] > 0).all(), "must be above zero")
     rule("job.remaining_s", (job["remaining_s"] >= 0).all() and (job["executed_s"] >= 0).all(), "must not be negative, nor executed_s")
     present = int(cluster["present"][0])
     if rule("cluster.present", 0 <= present <= len(job), "is more than there are jobs"):
-        rule("active", _distinct(active[:present], len(job)), "must be numbers of jobs, each once")
+        rule("active", _is_distinct(active[:present], len(job)), "must be numbers of jobs, each once")
     rule("cluster.arrived", 0 <= cluster["arrived"][0] <= len(job), "is more than there are jobs")
     rule("cluster", not any(np.isnan(cluster[name][0]) for name in cluster.dtype.names or ()), "must not be not-a-number")
     rule("node", all(np.isfinite(node[name]).all() for name in node.dtype.names or ()), "must be numbers")
@@ -190,7 +190,7 @@ def _part_faults(where: str, columns: Mapping[str, NDArray[Any]], jobs: int, len
     return faults
 
 
-def _distinct(numbers: NDArray[Any], limit: int) -> bool:
+def _is_distinct(numbers: NDArray[Any], limit: int) -> bool:
     inside = numbers.dtype.kind == "i" and bool(((numbers >= 0) & (numbers < limit)).all())
     return inside and len(np.unique(numbers)) == len(numbers)
 

@@ -17,8 +17,8 @@ from autosched.tune.futures import Future
 from autoscout.core.seeds import stream
 
 Vector = NDArray[np.float64]
-FASTER = 1.3  # times as fast as yesterday
-FULL = 1.2  # load that a stressed past makes: a little more than there is
+FASTER_DAY_SPEED = 1.3  # times as fast as yesterday
+STRESSED_LOAD = 1.2  # load that a stressed past makes: a little more than there is
 MOST_SPEED = 3.0  # beyond it the jobs of a quiet week say little about a busy one
 
 
@@ -134,16 +134,16 @@ def past_days(days: int) -> tuple[Generator, ...]:
     Where nothing queues all settings are alike; the faster day says which would be better if something did.
     """
     calm = [Generator(method="back", back_s=back) for back in (WEEK_S, *(DAY_S * (number + 1) for number in range(days)))]
-    return (*calm[:2], Generator(method="back", back_s=DAY_S, speed=FASTER), *calm[2:])[:days]
+    return (*calm[:2], Generator(method="back", back_s=DAY_S, speed=FASTER_DAY_SPEED), *calm[2:])[:days]
 
 
 def stressed(future: Future, capacity: float) -> Future | None:
-    """The same future with its jobs coming faster, up to a load of `FULL`; None where they already make as much."""
+    """The same future with its jobs coming faster, up to a load of `STRESSED_LOAD`; None where they already make as much."""
     jobs = future.arrivals
     span = float(jobs.submit_s[-1]) - future.at_s if len(jobs) else 0.0
-    if span <= 0 or (load := jobs.gpu_seconds / (capacity * span)) >= FULL:
+    if span <= 0 or (load := jobs.gpu_seconds / (capacity * span)) >= STRESSED_LOAD:
         return None
-    speed = min(MOST_SPEED, FULL / max(load, 1e-9))
+    speed = min(MOST_SPEED, STRESSED_LOAD / max(load, 1e-9))
     moved = replace(jobs, submit_s=future.at_s + (jobs.submit_s - future.at_s) / speed)
     return replace(future, arrivals=moved, words=f"{future.words}, {speed:.2f} times as fast")
 

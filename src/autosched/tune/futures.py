@@ -24,8 +24,8 @@ Vector = NDArray[np.float64]
 SAMPLE = 2_000  # services of past jobs that a scheduler with an index over them is given
 PATIENCE = np.asarray([2.0, 4.0, 8.0, 16.0])
 """Times the decisions of the first configuration at which it is looked whether another one can still win; the last: given up."""
-SAME = 0.999  # times better: as good as before, but for rounds and ticks
-FEWEST = 1_000  # decisions that count for the first configuration at least
+UNCHANGED_GAIN = 0.999  # times better: as good as before, but for rounds and ticks
+MIN_DECISIONS = 1_000  # decisions that count for the first configuration at least
 
 
 class Pruned(Exception):  # noqa: N818 - a signal, not an error
@@ -178,7 +178,7 @@ class Question:
         if base is None:
             return
         goal = "fair_share" if self.fair else "time_s"
-        worse = sum(gain(goal, one[goal], row[goal]) <= SAME for one, row in zip(base, rows, strict=False))
+        worse = sum(gain(goal, one[goal], row[goal]) <= UNCHANGED_GAIN for one, row in zip(base, rows, strict=False))
         if worse > (1 - self.least_share) * len(base):
             least_s = self._mean_s([*(row["time_s"] for row in rows), *(one["work_s"] for one in base[len(rows) :])])
             self.stopped.append(least_s)
@@ -212,7 +212,7 @@ class Question:
         least_s = 0.0
         ended = next(iter(self.each.values()), [{"work_s": 0.0}] * len(self.futures))  # whose work is everybody's
         rest = [row["work_s"] for row in ended[len(before_s) + 1 :]]
-        for allowed in max(FEWEST, self._first[len(before_s)]) * PATIENCE:
+        for allowed in max(MIN_DECISIONS, self._first[len(before_s)]) * PATIENCE:
             if trial.run(float(allowed)):
                 return
             least_s = self._mean_s([*before_s, trial.least_s(), *rest])

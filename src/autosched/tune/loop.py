@@ -34,9 +34,9 @@ from autoscout.core.seeds import number as seed_of
 
 Vector = NDArray[np.float64]
 HISTORY_S = 2 * DAY_S  # of past trace below which nothing is tuned on it
-ALIKE = 0.99  # settings that are this good next to the best count as equally good on the past week: half of what is noise there
+EQUAL_SHARE = 0.99  # settings that are this good next to the best count as equally good on the past week: half of what is noise there
 ORDERS = 7  # of the days of the past week, all but the first of which new settings are proven on
-ROOM = 1.001  # nothing is looked for where no settings can gain as much: the rounds of a scheduler alone make that difference
+MIN_POSSIBLE_GAIN = 1.001  # nothing is looked for where no settings can gain as much: the rounds of a scheduler alone make that difference
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,7 +186,7 @@ class Loop:
             session.step(at_s)
             observation = self._view()
             decisions = self._realised(decisions, observation)
-            if mode.gives_up and _lost(decisions, at_s):
+            if mode.gives_up and _has_stopped_gaining(decisions, at_s):
                 continue
             decision = self._decide(observation, config, watching)
             decisions.append(decision)
@@ -251,7 +251,7 @@ class Loop:
         calm, config = self._once(("history", mode.start_trials), lambda: self._tuned_once([past], observation))
         busier = stressed(past, case.cluster.gpus) if mode.start == "stressed" else None
         best = config.best if busier is None else self._steady(calm, config, busier, observation)
-        return best if not mode.checked or self._proven(self._default, best, past, observation, mode.least_gain) else self._default
+        return best if not mode.checked or self._is_proven(self._default, best, past, observation, mode.least_gain) else self._default
 
     def _once(self, key: Hashable, make: Callable[[], Any]) -> Any:
         value, seconds = self._shared.once((key, self._mode.predictor, self._seed), make)
@@ -285,9 +285,9 @@ class Loop:
         """
         case, needed = self._case, self._objective(calm)
 
-        def as_good(metrics: Mapping[str, float]) -> bool:
+        def is_as_good(metrics: Mapping[str, float]) -> bool:
             fits = all(limit.allows(metrics[limit.metric]) for limit in needed.limits)
-            return fits and case.gain(tuned.metrics[case.metric], metrics[case.metric]) >= ALIKE
+            return fits and case.gain(tuned.metrics[case.metric], metrics[case.metric]) >= EQUAL_SHARE
 
         busy = self._question([busier], observation, self._default)
 
@@ -296,12 +296,12 @@ class Loop:
                 past = calm(config)
             except Pruned as error:
                 raise Infeasible(str(error)) from error
-            if not as_good(past):
+            if not is_as_good(past):
                 raise Infeasible("worse than the tuned settings on the past week")
             return busy(config)
 
         options = replace(self._mode.search, searcher=OURS, reject=0.0, scope=False, seed=self._seed)
-        others = [config for config, metrics in tuned.runs if config != tuned.best and as_good(metrics)]
+        others = [config for config, metrics in tuned.runs if config != tuned.best and is_as_good(metrics)]
         nearest = sorted(others, key=lambda config: -case.gain(tuned.metrics[case.metric], calm(config)[case.metric]))
         for place, start in enumerate(first := [tuned.best, *nearest[: options.trials // 2]]):
             with contextlib.suppress(Infeasible, Pruned):  # which the tuned settings themselves may be when more jobs come
@@ -309,7 +309,7 @@ class Loop:
                 return search(self._space, ask, self._objective(busy), start, options, first=first[place + 1 :]).best
         return tuned.best
 
-    def _proven(self, old: Config, new: Config, past: Future | None, observation: Observation, least: float) -> bool:
+    def _is_proven(self, old: Config, new: Config, past: Future | None, observation: Observation, least: float) -> bool:
         """Whether new settings are at least so many times better than old ones on weeks that they were not chosen on.
 
         Of many settings the best on some futures is flattered by them: where a scheduler never preempts, one long job that starts at the
@@ -383,7 +383,7 @@ class Loop:
             options = replace(mode.search, seed=seed_of(self._seed, "decision", int(observation.at_s)) % 2**31)
             least = mode.watch_gain if watching else mode.least_gain
             try:
-                if question.room(config) >= max(least, ROOM):
+                if question.room(config) >= max(least, MIN_POSSIBLE_GAIN):
                     answer = search(self._space, question, self._objective(question), config, options, self._model)
                 else:
                     words = f"{words}; not compared: next to the jobs' own work there is nothing to gain"
@@ -395,7 +395,7 @@ class Loop:
             if (
                 answer.best != config
                 and enough
-                and (not mode.checked or self._proven(config, answer.best, self._past(observation), observation, 1.0))
+                and (not mode.checked or self._is_proven(config, answer.best, self._past(observation), observation, 1.0))
             ):
                 chosen = answer.best
                 contributions = self._contributions(question, config, chosen)
@@ -464,7 +464,7 @@ def _before(result: Result, at_s: float) -> Before:
     )
 
 
-def _lost(decisions: Sequence[Decision], at_s: float) -> bool:
+def _has_stopped_gaining(decisions: Sequence[Decision], at_s: float) -> bool:
     """Whether the changes of the last week, three at least, did not gain."""
     recent: Vector = np.asarray([each.realised for each in decisions if each.changed and each.at_s >= at_s - WEEK_S])
     finite = recent[np.isfinite(recent)]

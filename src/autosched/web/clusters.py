@@ -19,7 +19,7 @@ FILE = "control.db"
 """The store of a controller that was given none, in its folder."""
 LOOK_S = 2.0
 """Seconds between two looks at a cluster."""
-REST = 4.0  # it is read again only when so many times the seconds of the last reading have passed
+READ_PAUSE_FACTOR = 4.0  # it is read again only when so many times the seconds of the last reading have passed
 
 
 @dataclass
@@ -51,7 +51,7 @@ class ClusterEntry:
 
     def follow(self) -> None:
         """Read on from where it was, if it is time."""
-        if self._seen is None or self.clock.span_s() > self._read_s + max(LOOK_S, REST * self._took_s):
+        if self._seen is None or self.clock.span_s() > self._read_s + max(LOOK_S, READ_PAUSE_FACTOR * self._took_s):
             self._read()
 
     def _read(self) -> None:

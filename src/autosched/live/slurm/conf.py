@@ -64,10 +64,10 @@ def _find(lines: list[str], key: str, where: str, included: Mapping[str, str]) -
     """The line of a key; faults where it is not on one line of its own in this file."""
     faults = []
     for name, text in included.items():
-        if any(_sets(line, key) for line in text.split("\n")):
+        if any(_is_line_of(line, key) for line in text.split("\n")):
             rule = f"is set in {name}, which AutoScout does not own"
             faults.append(Fault(where=where, field=key, rule=rule, fix="Move the line into slurm.conf, or freeze the knob"))
-    places = [number for number, line in enumerate(lines) if _sets(line, key)]
+    places = [number for number, line in enumerate(lines) if _is_line_of(line, key)]
     if len(places) > 1:
         numbers = ", ".join(str(number + 1) for number in places)
         faults.append(Fault(where=where, field=key, rule=f"is set more than once (lines {numbers})", fix="Keep one of them"))
@@ -80,7 +80,7 @@ def _find(lines: list[str], key: str, where: str, included: Mapping[str, str]) -
     return (places[0] if len(places) == 1 else None), faults
 
 
-def _sets(line: str, key: str) -> bool:
+def _is_line_of(line: str, key: str) -> bool:
     bare = line.split("#")[0]
     return any(word.lower() == key.lower() for word in _ANYWHERE.findall(bare))
 

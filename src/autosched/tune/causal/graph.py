@@ -20,7 +20,7 @@ Vector = NDArray[np.float64]
 RESAMPLES = 20  # of the rows; an edge is kept when it shows in at least half of them
 SHARE = 0.5
 ALPHA = 0.05  # significance of the tests of independence
-FEWEST = 30  # rows below which nothing is left out
+MIN_ROWS = 30  # rows below which nothing is left out
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +86,7 @@ def learn_graph(
         seed: Of the resamples.
         resamples: How many.
     """
-    if len(ranks) < FEWEST:
+    if len(ranks) < MIN_ROWS:
         return full_graph(knobs, metrics, objective, f"all edges: {len(ranks)} runs are too few to leave any out")
     alive = [column for column in range(ranks.shape[1]) if np.ptp(ranks[:, column]) > 0]
     moving = [column for column in range(values.shape[1]) if np.ptp(values[:, column]) > 1e-12]

@@ -120,7 +120,7 @@ class CausalModel:
         return len(self._ranks)
 
     @property
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         return bool(self._fits)
 
     def add(self, runs: Sequence[tuple[Config, Mapping[str, float]]], reference: Mapping[str, float]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from autosched.kernel.attained import ALMOST_S, BY_SERVICE, QUEUES, THRESHOLDS, attained
+from autosched.kernel.attained import BY_SERVICE, QUEUES, THRESHOLD_MARGIN_S, THRESHOLDS, attained
 from autosched.kernel.jit import jit, rank, wake
 from autosched.kernel.records import RUNNING, PolicyView, Records, Vector
 from autosched.kernel.remaining import order_by_remaining
@@ -71,7 +71,7 @@ def _wake_by_attained(view: PolicyView) -> float:
             ahead = params[THRESHOLDS + queue] - attained(job, j, now, params)
             if params[BY_SERVICE] > 0:
                 ahead /= job[j].gpus
-            due = min(due, now + max(ahead, ALMOST_S))
+            due = min(due, now + max(ahead, THRESHOLD_MARGIN_S))
     return due
 
 

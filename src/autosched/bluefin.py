@@ -168,11 +168,11 @@ class BlueFinSearcher:
         }
         proposals.append(Proposal(config=config, origin=Origin(by="bluefin", notes=notes)))
 
-    def _others(self, n: int, state: _State, given: Config, taken: set[Config], place: int) -> list[Proposal]:
+    def _others(self, n: int, state: _State, given: Config, taken: set[Config], index: int) -> list[Proposal]:
         """Where the steps lead only to what is known: neighbours of the centre, in the end anything."""
         proposals: list[Proposal] = []
         for number in range(n):
-            rng = stream(self._seed, "bluefin", "others", self._told.count, place + number)
+            rng = stream(self._seed, "bluefin", "others", self._told.count, index + number)
             config = self._project(state.centre, [int(np.argmax(weight)) for weight in state.weights], given)
             for _ in range(10):
                 if config not in taken:
@@ -184,7 +184,7 @@ class BlueFinSearcher:
                     break
                 config = any_left
             taken.add(config)
-            notes = {"round": self._told.count, "place": place + number, "how": "near"}
+            notes = {"round": self._told.count, "place": index + number, "how": "near"}
             proposals.append(Proposal(config=config, origin=Origin(by="bluefin", notes=notes)))
         return proposals
 
@@ -210,7 +210,7 @@ class BlueFinSearcher:
             points = [self._places(state.centre + side * self._options.radius * directions) for side in self._sides()]
             for row, number in enumerate(block):
                 pair = _Pair(centre=state.centre, chosen=[int(column[row]) for column in drawn])
-                yield number, pair, [self._nearest(tuple(places[row]), pair.chosen, given) for places in points]
+                yield number, pair, [self._nearest(tuple(indices[row]), pair.chosen, given) for indices in points]
 
     def _config(self, number: int, side: int, pair: _Pair, given: Config) -> Config:
         return self._project(pair.centre + side * self._options.radius * self._direction(number), pair.chosen, given)
@@ -223,11 +223,11 @@ class BlueFinSearcher:
         indices: list[Any] = np.rint(np.clip(points, 0.0, 1.0) * self._last).astype(np.int64).tolist()
         return indices
 
-    def _nearest(self, places: tuple[int, ...], chosen: Sequence[int], given: Config) -> Config:
-        key = places, tuple(chosen), given
+    def _nearest(self, indices: tuple[int, ...], chosen: Sequence[int], given: Config) -> Config:
+        key = indices, tuple(chosen), given
         if key not in self._projected:
             knobs = self._space.knobs
-            partial_config: dict[str, Value] = {name: knobs[name].values[place] for name, place in zip(self._numbers, places, strict=True)}
+            partial_config: dict[str, Value] = {name: knobs[name].values[index] for name, index in zip(self._numbers, indices, strict=True)}
             for name, position in zip(self._categories, chosen, strict=True):
                 values = knobs[name].values
                 partial_config[name] = values[min(position, len(values) - 1)]
@@ -251,12 +251,12 @@ class BlueFinSearcher:
         others = [answer for answer in self._told.answers() if answer.origin.by != "bluefin" and math.isfinite(answer.loss)]
         best = min(others, key=lambda answer: (answer.loss, answer.age), default=None)
         config = best.config if best is not None else self._space.project(self._space.default(), given)
-        places = []
+        indices = []
         for name in self._numbers:
             knob = self._space.knobs[name]
             position = knob.position(config[name]) if name in config else None
-            places.append((position if position is not None else knob.position(knob.default) or 0) / (len(knob.values) - 1))
-        return np.asarray(places)
+            indices.append((position if position is not None else knob.position(knob.default) or 0) / (len(knob.values) - 1))
+        return np.asarray(indices)
 
     def _state(self, pairs: dict[int, _Pair], given: Config) -> _State:
         """Replay all finished steps in order, from where the last replay ended if it went the same way."""

@@ -87,7 +87,7 @@ class Generator:
             if (off <= self.same_time_s).any():
                 distance = np.where(off <= self.same_time_s, distance, np.inf)
         order = np.argsort(distance, kind="stable")[:number]
-        return [float(ends[place]) for place in order if np.isfinite(distance[place])]
+        return [float(ends[row]) for row in order if np.isfinite(distance[row])]
 
     def future(self, history: Trace, at_s: float, horizon_s: float, rng: np.random.Generator) -> Trace:
         """Jobs that arrive in [at, at + horizon): past ones, moved.

@@ -32,8 +32,8 @@ class Series:
             rule = f"must span 0 to {MOST_STEPS:,} steps of {step_s:g} s"
             raise ConfigError(Fault(where="arrivals", field="end_s - start_s", value=f"{end_s - start_s:g}", rule=rule))
         edges = end_s - step_s * np.arange(steps, -1, -1)
-        places = np.searchsorted(submit_s, edges, side="left")
-        return cls(float(edges[0]), np.diff(places).astype(np.float64), step_s)
+        rows = np.searchsorted(submit_s, edges, side="left")
+        return cls(float(edges[0]), np.diff(rows).astype(np.float64), step_s)
 
     @property
     def end_s(self) -> float:

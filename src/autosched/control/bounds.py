@@ -70,8 +70,8 @@ class Bounds:
         if knob.ordered:
             values = sorted({*values, here}, key=lambda value: float(value or 0))  # what is in force may lie between
             if self.most_steps:
-                place = values.index(here)
-                values = values[max(0, place - self.most_steps) : place + self.most_steps + 1]
+                index = values.index(here)
+                values = values[max(0, index - self.most_steps) : index + self.most_steps + 1]
         if knob.name in self.frozen:
             values = [here]
         return _like(knob, values if here in values else [*values, here], here)

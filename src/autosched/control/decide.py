@@ -110,7 +110,7 @@ def observation_of(cluster_state: ClusterState, history: Repository) -> tuple[Ob
 def _fits(jobs: Trace, cluster: Cluster) -> NDArray[np.bool_]:
     """Jobs that a cluster can run at all."""
     single = len(cluster.vcs) == 1
-    room = {vc: cluster.part(vc).gpus for vc in cluster.vcs}
+    room = {vc: cluster.nodes_of(vc).gpus for vc in cluster.vcs}
     most = np.asarray([cluster.gpus if single else room.get(vc, 0) for vc in jobs.vc.names] or [0], np.float64)
     kinds = np.asarray([name == "" or name in cluster.kinds for name in jobs.kind.names] or [True], bool)
     fits: NDArray[np.bool_] = (jobs.gpus <= most[jobs.vc.codes]) & kinds[jobs.kind.codes]
@@ -122,12 +122,12 @@ def _only(snapshot: Snapshot, chosen: NDArray[np.bool_]) -> Snapshot:
     if chosen.all():
         return snapshot
     rows = np.flatnonzero(chosen)
-    place = np.full(len(chosen), -1.0)
-    place[rows] = np.arange(len(rows))
+    new_number = np.full(len(chosen), -1.0)
+    new_number[rows] = np.arange(len(rows))
     where = snapshot.where[chosen[snapshot.where[:, 0].astype(np.int64)]] if len(snapshot.where) else snapshot.where
     if len(where):
         where = where.copy()
-        where[:, 0] = place[where[:, 0].astype(np.int64)]
+        where[:, 0] = new_number[where[:, 0].astype(np.int64)]
     return replace(
         snapshot,
         jobs=snapshot.jobs.take(rows),
@@ -234,14 +234,14 @@ class Adviser:
         values = space.knobs[knob].values
         here = space.knobs[knob].position(now[knob]) if knob in now else 0
         gains: dict[int, float] = {}
-        for place in sorted(range(len(values)), key=lambda place: abs(place - (here or 0))):
+        for index in sorted(range(len(values)), key=lambda index: abs(index - (here or 0))):
             if gains and cpu_s() - began > most_cpu_s:
                 break
-            around = now.only(space.ancestors(knob)).extend({knob: values[place]})
+            around = now.only(space.ancestors(knob)).extend({knob: values[index]})
             if space.feasible(around):
                 with contextlib.suppress(Infeasible, Pruned):
-                    gains[place] = float(np.exp(np.mean(np.log(question.gains(now, space.project(now, around), METRIC)))))
-        return [(values[place], gains[place]) for place in sorted(gains)]
+                    gains[index] = float(np.exp(np.mean(np.log(question.gains(now, space.project(now, around), METRIC)))))
+        return [(values[index], gains[index]) for index in sorted(gains)]
 
 
 def in_one(words: Sequence[str]) -> str:

@@ -49,7 +49,7 @@ def write_report(ledger: Ledger, folder: Path, from_s: float, to_s: float, *, si
 
 def _pages(ledger: Ledger, from_s: float, to_s: float, *, simulated: bool) -> dict[str, str]:
     entries, samples = ledger.history(from_s, to_s), ledger.samples(from_s, to_s)
-    drawn = [samples[place] for place in thin(len(samples), MOST_POINTS)]
+    drawn = [samples[index] for index in thin(len(samples), MOST_POINTS)]
     return {
         "over_time.svg": over_time(entries, drawn, ledger.cluster),
         "report.md": told(ledger, entries, samples, from_s, to_s, simulated=simulated),
@@ -89,9 +89,9 @@ def over_time(entries: list[Entry], samples: list[Sample], title: str) -> str:
         chart("GPUs wanted, in times those there are", {"load": column("load")}, "hours"),
         chart("jobs", {"waiting": column("waiting"), "running": column("running")}, "hours"),
     ]
-    places = _settings(samples, hours)
-    if places:
-        charts.append(chart("settings that changed: place among the values they had", places, "hours"))
+    levels = _settings(samples, hours)
+    if levels:
+        charts.append(chart("settings that changed: place among the values they had", levels, "hours"))
     gains = {
         "predicted": [(entry.at_s, entry.predicted) for entry in entries if entry.changes],
         "measured": [(entry.at_s, entry.measured) for entry in entries if entry.changes],
@@ -115,9 +115,9 @@ def _settings(samples: list[Sample], hours: np.ndarray[Any, Any]) -> dict[str, L
         different = sorted({repr(value): value for value in values if value is not None}.values(), key=_order)
         if len(different) < 2:
             continue
-        place = {repr(value): number / (len(different) - 1) for number, value in enumerate(different)}
+        levels = {repr(value): number / (len(different) - 1) for number, value in enumerate(different)}
         label = f"{name} {different[0]} to {different[-1]}"
-        lines[label] = hours, np.asarray([place.get(repr(value), math.nan) for value in values])
+        lines[label] = hours, np.asarray([levels.get(repr(value), math.nan) for value in values])
     return lines
 
 

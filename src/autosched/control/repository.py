@@ -97,7 +97,7 @@ class WorkloadRepository:
             raise ConfigError(Fault(where="cluster", value=repr(cluster), rule=f"needs a name of at most {MOST_NAME} characters"))
         source, new, repeats, number = iter(job_events), 0, 0, 0
         while batch := list(islice(source, BATCH)):
-            faults = [fault for place, event in enumerate(batch, number) for fault in event.faults(f"events[{place}]")]
+            faults = [fault for index, event in enumerate(batch, number) for fault in event.faults(f"events[{index}]")]
             if faults:
                 raise ConfigError(faults)
             rows = [_row(cluster, event) for event in batch]

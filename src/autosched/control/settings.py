@@ -116,11 +116,11 @@ def read_settings(path: Path) -> Settings:
     Raises:
         ConfigError: all faults of the file at once, each with its line.
     """
-    root, places = read_document(path)
-    return build_settings(root.value, str(path), places, path.absolute().parent)
+    root, lines = read_document(path)
+    return build_settings(root.value, str(path), lines, path.absolute().parent)
 
 
-def build_settings(data: Mapping[str, Any], where: str, places: Any = None, home: Path | None = None) -> Settings:
+def build_settings(data: Mapping[str, Any], where: str, lines: Any = None, home: Path | None = None) -> Settings:
     """Check the settings of a controller given as plain data.
 
     Raises:
@@ -129,7 +129,7 @@ def build_settings(data: Mapping[str, Any], where: str, places: Any = None, home
     try:
         settings = Settings.model_validate(dict(data))
     except ValidationError as error:
-        raise ConfigError(faults_from(error, where, Settings, places)) from error
+        raise ConfigError(faults_from(error, where, Settings, lines)) from error
     if "kind" not in settings.live:
         raise ConfigError(Fault(where=where, field="live.kind", rule="is required", fix="slurm, kueue, volcano or replay"))
     if home is None:

@@ -20,9 +20,9 @@ def _account(now: float, params: Vector, memory: Vector) -> float:
     passed = now - memory[LAST]
     decay = 0.5 ** (passed / params[HALF_LIFE_S]) if params[HALF_LIFE_S] > 0 else 1.0
     total = 0.0
-    for place in range(1, len(memory), 2):
-        memory[place] = memory[place] * decay + memory[place + 1] * passed
-        total += memory[place]
+    for index in range(1, len(memory), 2):
+        memory[index] = memory[index] * decay + memory[index + 1] * passed
+        total += memory[index]
     memory[LAST] = now
     return total
 

@@ -53,12 +53,12 @@ def first_on(shelves: Shelves, free: int, start: int) -> int:
             return -1
         bits = shelves[free, word]
     bits &= -bits
-    place = 0
+    index = 0
     for step in (32, 16, 8, 4, 2, 1):
         if bits >> step > 0:
             bits >>= step
-            place += step
-    return word * BITS + place
+            index += step
+    return word * BITS + index
 
 
 @jit

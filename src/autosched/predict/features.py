@@ -75,8 +75,8 @@ class Features:
     def _arrivals(self, at_s: Vector) -> Vector:
         """Age, time run so far and GPUs of the last arrivals."""
         jobs, end_s = self._known.jobs, self._known.end_s
-        place = np.searchsorted(jobs.submit_s, at_s, side="right")[:, None] - 1 - np.arange(RECENT)
-        there, row = place >= 0, np.maximum(place, 0)
+        index = np.searchsorted(jobs.submit_s, at_s, side="right")[:, None] - 1 - np.arange(RECENT)
+        there, row = index >= 0, np.maximum(index, 0)
         age = at_s[:, None] - jobs.submit_s[row]
         ran = np.minimum(age, np.maximum(0.0, end_s[row] - jobs.submit_s[row]))
         return _filled(there, age, ran, jobs.gpus[row])
@@ -84,8 +84,8 @@ class Features:
     def _completions(self, at_s: Vector) -> Vector:
         """Age, time since the end, duration and GPUs of the last ends."""
         jobs = self._known.jobs
-        place = np.searchsorted(self._ends, at_s, side="right")[:, None] - 1 - np.arange(RECENT)
-        there, row = place >= 0, self._by_end[np.maximum(place, 0)]
+        index = np.searchsorted(self._ends, at_s, side="right")[:, None] - 1 - np.arange(RECENT)
+        there, row = index >= 0, self._by_end[np.maximum(index, 0)]
         return _filled(
             there, at_s[:, None] - jobs.submit_s[row], at_s[:, None] - self._known.end_s[row], jobs.duration_s[row], jobs.gpus[row]
         )
@@ -108,9 +108,9 @@ class _Group:
     def durations(self, which: Rows, at_s: Vector) -> Vector:
         """Of the last ends with the label of each job before each moment."""
         moment = np.clip(at_s - self._zero, -1.0, self._span - 1.5)
-        place = np.searchsorted(self._key, self._label[which] * self._span + moment, side="right")[:, None] - 1 - np.arange(SIMILAR_ENDS)
-        row = self._order[np.maximum(place, 0)]
-        there = (place >= 0) & (self._label[row] == self._label[which][:, None])
+        index = np.searchsorted(self._key, self._label[which] * self._span + moment, side="right")[:, None] - 1 - np.arange(SIMILAR_ENDS)
+        row = self._order[np.maximum(index, 0)]
+        there = (index >= 0) & (self._label[row] == self._label[which][:, None])
         return _filled(there, self._duration[row])
 
 

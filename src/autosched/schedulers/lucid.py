@@ -123,7 +123,7 @@ class Lucid:
         """The nodes that the profiler takes, how many GPUs each of them has, and the cluster that is left."""
         givers = list(self.profiler_from)
         if not givers:
-            sizes = {vc: cluster.part(vc).gpus for vc in cluster.vcs}
+            sizes = {vc: cluster.nodes_of(vc).gpus for vc in cluster.vcs}
             givers = [max(sizes, key=lambda vc: sizes[vc])] * self.profiler_nodes
         groups = [(group, group.nodes) for group in cluster.groups]  # each with the nodes that are left of it
         taken = []
@@ -203,8 +203,8 @@ class Lucid:
         profile["score"] = trace.extra.get("sharing", np.full(jobs, 2.0)) if self.profiler_nodes else 3.0
         profile["memory_mb"] = trace.extra.get("memory_mb", np.zeros(jobs))
         profile["utilisation"] = trace.extra.get("gpu_util", np.full(jobs, 100.0))
-        place = {name: number for number, name in enumerate(self.interference.models)}
-        profile["model"] = np.asarray([place.get(name, -1) for name in trace.name.names], np.float64)[trace.name.codes]
+        number_of = {name: number for number, name in enumerate(self.interference.models)}
+        profile["model"] = np.asarray([number_of.get(name, -1) for name in trace.name.names], np.float64)[trace.name.codes]
         profile["partner"] = profile["packed_at_s"] = -1.0
         profile["full_rate"] = 1.0
         return profile

@@ -183,7 +183,7 @@ def rho(result: Result) -> NDArray[np.float64]:
         if not mine.any():
             continue
         gpus = (trace.gpus * result.weights)[inside]
-        integral = _contention(trace.submit_s[inside], result.end_s[inside], gpus, cluster.part(vc).gpus)
+        integral = _contention(trace.submit_s[inside], result.end_s[inside], gpus, cluster.nodes_of(vc).gpus)
         start, end = trace.submit_s[mine], result.end_s[mine]
         mean = (integral(end) - integral(start)) / np.maximum(end - start, 1e-9)
         values[mine] = (end - start) / (trace.duration_s[mine] * np.maximum(1.0, mean))
@@ -202,8 +202,8 @@ def _contention(
     total = np.concatenate([[0.0], np.cumsum(level[:-1] * np.diff(at))])
 
     def integral(time: NDArray[np.float64]) -> NDArray[np.float64]:
-        place = np.clip(np.searchsorted(at, time, side="right") - 1, 0, len(at) - 1)
-        sums: NDArray[np.float64] = total[place] + level[place] * (time - at[place])
+        index = np.clip(np.searchsorted(at, time, side="right") - 1, 0, len(at) - 1)
+        sums: NDArray[np.float64] = total[index] + level[index] * (time - at[index])
         return sums
 
     return integral

@@ -128,19 +128,19 @@ class Part:
 
     def only(self, chosen: NDArray[np.bool_]) -> Part:
         """A copy with some of the records; jobs in the system that are not among them are gone."""
-        place = np.cumsum(chosen) - 1
+        new_number = np.cumsum(chosen) - 1
         inside = self.jobs_in_system[chosen[self.jobs_in_system]]
         active = np.full(int(chosen.sum()), -1, np.int64)
-        active[: len(inside)] = place[inside]
+        active[: len(inside)] = new_number[inside]
         where = self.where[chosen[self.where[:, 0].astype(np.int64)]]
-        where[:, 0] = place[where[:, 0].astype(np.int64)]
+        where[:, 0] = new_number[where[:, 0].astype(np.int64)]
         cluster = self.cluster.copy()
         cluster["arrived"] = int(chosen[: int(self.cluster["arrived"][0])].sum())
         cluster["present"] = len(inside)
         own = self.own[chosen]
         if "partner" in (own.dtype.names or ()):
             paired = own["partner"] >= 0
-            own["partner"][paired] = place[own["partner"][paired].astype(np.int64)]
+            own["partner"][paired] = new_number[own["partner"][paired].astype(np.int64)]
         return replace(
             self,
             rows=self.rows[chosen],

@@ -39,9 +39,9 @@ class StepFunction:
         if not len(self.at_s):
             return np.zeros(len(moments))
         total = np.concatenate([[0.0], np.cumsum(self.level[:-1] * np.diff(self.at_s))])
-        place = np.searchsorted(self.at_s, moments, side="right") - 1
-        index = np.maximum(place, 0)
-        areas: Vector = np.where(place >= 0, total[index] + self.level[index] * (moments - self.at_s[index]), 0.0)
+        position = np.searchsorted(self.at_s, moments, side="right") - 1
+        index = np.maximum(position, 0)
+        areas: Vector = np.where(position >= 0, total[index] + self.level[index] * (moments - self.at_s[index]), 0.0)
         return areas
 
     def means(self, edges: Vector) -> Vector:
@@ -52,10 +52,10 @@ class StepFunction:
     def most(self, edges: Vector) -> Vector:
         """The highest it gets between neighbouring edges."""
         inside = np.concatenate([self.at(edges[:-1]), self.level])
-        place = np.concatenate([np.arange(len(edges) - 1), np.searchsorted(edges, self.at_s, side="right") - 1])
-        inside_edges = (place >= 0) & (place < len(edges) - 1)
+        bins = np.concatenate([np.arange(len(edges) - 1), np.searchsorted(edges, self.at_s, side="right") - 1])
+        inside_edges = (bins >= 0) & (bins < len(edges) - 1)
         highest = np.full(len(edges) - 1, -np.inf)
-        np.maximum.at(highest, place[inside_edges], inside[inside_edges])
+        np.maximum.at(highest, bins[inside_edges], inside[inside_edges])
         return highest
 
 

@@ -84,7 +84,7 @@ class Session:
             self._restore(snapshot)
         else:
             for vc in cluster.vcs:
-                self.parts[vc] = Part.empty(vc, cluster.part(vc).table(), self.at_s - self.origin_s)
+                self.parts[vc] = Part.empty(vc, cluster.nodes_of(vc).table(), self.at_s - self.origin_s)
                 self.parts[vc].origin_s = self.origin_s
         self._put_in_charge(scheduler)
         if snapshot is not None and snapshot.parts is None:
@@ -168,8 +168,8 @@ class Session:
         arrived = self.trace.submit_s < self.at_s if np.isfinite(self.until_s) else np.ones(len(self.trace), bool)
         arrived[self._present()] = True  # a snapshot may hold jobs that arrived at its very moment
         rows = np.flatnonzero(~self._over() & arrived)
-        place = np.full(len(self.trace), -1, np.int64)
-        place[rows] = np.arange(len(rows))
+        new_number = np.full(len(self.trace), -1, np.int64)
+        new_number[rows] = np.arange(len(rows))
         return Snapshot(
             at_s=self.at_s,
             origin_s=self.origin_s,
@@ -177,8 +177,8 @@ class Session:
             remaining_s=result.remaining_s[rows],
             executed_s=result.executed_s[rows],
             running=result.running[rows],
-            parts={vc: _taken(part, place) for vc, part in self.parts.items()},
-            profiler=None if self.profiler is None else _taken(self.profiler.part, place),
+            parts={vc: _taken(part, new_number) for vc, part in self.parts.items()},
+            profiler=None if self.profiler is None else _taken(self.profiler.part, new_number),
             lent=() if self.profiler is None else self.profiler.gate.nodes,
             extra={name: column[rows] for name, column in self.extra.items()},
         )
@@ -221,17 +221,17 @@ class Session:
     def forget(self) -> Result:
         """Take the jobs that have ended out, and return what happened to them: so memory holds only those that have not."""
         whole, ended = self.result(), self._over()
-        place = np.where(ended, -1, np.cumsum(~ended) - 1)
+        new_number = np.where(ended, -1, np.cumsum(~ended) - 1)
         self.trace = self.trace.take(np.flatnonzero(~ended))
         self.before_s = self.before_s[~ended]
         self.extra = {name: column[~ended] for name, column in self.extra.items()}
-        self.parts = {vc: replace(_taken(part, place), plan=part.plan) for vc, part in self.parts.items()}
+        self.parts = {vc: replace(_taken(part, new_number), plan=part.plan) for vc, part in self.parts.items()}
         self.past = []
         if self.profiler is not None:
-            self.profiler.part = _taken(self.profiler.part, place)
+            self.profiler.part = _taken(self.profiler.part, new_number)
         rows = whole.log
         mine = ended[rows[:, records.LOG_JOB].astype(np.int64)] if len(rows) else np.zeros(0, bool)
-        self.logs = [_renumbered(rows[~mine], place)] if len(rows) else []
+        self.logs = [_renumbered(rows[~mine], new_number)] if len(rows) else []
         self._put_in_charge(self.scheduler)
         return whole.only(ended, _renumbered(rows[mine], np.cumsum(ended) - 1))
 
@@ -263,7 +263,7 @@ class Session:
 
     def _nodes(self, vc: str) -> Cluster:
         """The nodes that a virtual cluster has now."""
-        return self._left().part(vc)
+        return self._left().nodes_of(vc)
 
     def _put_in_charge(self, scheduler: Scheduler) -> None:
         now = self.at_s - self.origin_s
@@ -399,18 +399,18 @@ class Session:
         self.logs.append(moved)
 
 
-def _taken(part: Part, place: NDArray[np.int64]) -> Part:
+def _taken(part: Part, new_number: NDArray[np.int64]) -> Part:
     """A copy with the jobs that have a place, at their new numbers."""
-    chosen = place[part.rows] >= 0
+    chosen = new_number[part.rows] >= 0
     copy = part.only(chosen)
-    copy.rows = place[copy.rows]
+    copy.rows = new_number[copy.rows]
     return copy
 
 
-def _renumbered(rows: Table, place: NDArray[np.int64]) -> Table:
+def _renumbered(rows: Table, new_number: NDArray[np.int64]) -> Table:
     copy = rows.copy()
     if len(copy):
-        copy[:, records.LOG_JOB] = place[rows[:, records.LOG_JOB].astype(np.int64)]
+        copy[:, records.LOG_JOB] = new_number[rows[:, records.LOG_JOB].astype(np.int64)]
     return copy
 
 
@@ -435,7 +435,7 @@ def refuse_impossible(trace: Trace, cluster: Cluster) -> None:
             )
         )
     for vc in cluster.vcs:
-        part = cluster.part(vc)
+        part = cluster.nodes_of(vc)
         mine = (trace.vc.codes == trace.vc.code(vc)) if several else np.ones(len(trace), bool)
         for kind, name in enumerate(trace.kind.names):
             fitting = [group for group in part.groups if name in ("", group.kind)]

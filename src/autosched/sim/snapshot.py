@@ -85,7 +85,7 @@ class Snapshot:
             ConfigError: other virtual clusters or nodes.
         """
         parts = self.parts or {}
-        sizes = {vc: [(int(gpus), int(kind)) for gpus, kind in cluster.part(vc).table()[["gpus", "kind"]]] for vc in cluster.vcs}
+        sizes = {vc: [(int(gpus), int(kind)) for gpus, kind in cluster.nodes_of(vc).table()[["gpus", "kind"]]] for vc in cluster.vcs}
         mine: dict[str, list[tuple[int, int]]] = {}
         for vc, part in parts.items():
             nodes = part.node[: len(sizes.get(vc, ()))].copy()
@@ -136,10 +136,10 @@ class Snapshot:
 
     def places(self, rows: Index, offset: int, nodes: int) -> Table:
         """Where jobs `rows` run, on `nodes` nodes from `offset` on, both numbered from 0."""
-        place = np.full(len(self.jobs), -1.0)
-        place[rows] = np.arange(len(rows))
+        new_number = np.full(len(self.jobs), -1.0)
+        new_number[rows] = np.arange(len(rows))
         mine = self.where.copy()
-        mine[:, 0] = place[self.where[:, 0].astype(np.int64)]
+        mine[:, 0] = new_number[self.where[:, 0].astype(np.int64)]
         mine[:, 1] -= offset
         inside = (mine[:, 0] >= 0) & (mine[:, 1] >= 0) & (mine[:, 1] < nodes)
         whole = ~np.isin(mine[:, 0], mine[~inside, 0])  # a job that is also elsewhere is placed anew

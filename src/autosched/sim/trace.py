@@ -176,9 +176,9 @@ def concatenate(first: Trace, second: Trace) -> Trace:
 
     def labels(one: Labels, other: Labels) -> Labels:
         names = tuple(dict.fromkeys((*one.names, *other.names)))
-        place = {name: number for number, name in enumerate(names)}
-        mine = np.asarray([place[name] for name in one.names], np.int64)
-        theirs = np.asarray([place[name] for name in other.names], np.int64)
+        code = {name: number for number, name in enumerate(names)}
+        mine = np.asarray([code[name] for name in one.names], np.int64)
+        theirs = np.asarray([code[name] for name in other.names], np.int64)
         return Labels(np.concatenate([mine[one.codes], theirs[other.codes]]), names)
 
     return Trace(

@@ -59,7 +59,7 @@ def never_too_many(result: Result) -> None:
     Raises:
         AssertionError: some node does.
     """
-    sizes = np.concatenate([result.cluster.part(vc).table()["gpus"] for vc in result.cluster.vcs])
+    sizes = np.concatenate([result.cluster.nodes_of(vc).table()["gpus"] for vc in result.cluster.vcs])
     used = np.zeros(len(sizes))
     for row in result.log:
         node = int(row[LOG_NODE])

@@ -303,10 +303,10 @@ class Loop:
         options = replace(self._mode.search, searcher=OURS, reject=0.0, scope=False, seed=self._seed)
         others = [config for config, metrics in tuned.runs if config != tuned.best and is_as_good(metrics)]
         nearest = sorted(others, key=lambda config: -case.gain(tuned.metrics[case.metric], calm(config)[case.metric]))
-        for place, start in enumerate(first := [tuned.best, *nearest[: options.trials // 2]]):
+        for index, start in enumerate(first := [tuned.best, *nearest[: options.trials // 2]]):
             with contextlib.suppress(Infeasible, Pruned):  # which the tuned settings themselves may be when more jobs come
                 ask(start)
-                return search(self._space, ask, self._objective(busy), start, options, first=first[place + 1 :]).best
+                return search(self._space, ask, self._objective(busy), start, options, first=first[index + 1 :]).best
         return tuned.best
 
     def _is_proven(self, old: Config, new: Config, past: Future | None, observation: Observation, least: float) -> bool:

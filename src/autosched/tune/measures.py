@@ -117,15 +117,15 @@ def ideal_s(submit_s: Vector, work_s: Vector, gpus: Vector, capacity: float) -> 
     shares = np.zeros(len(submit_s))
     due: list[tuple[float, int]] = []  # virtual end and job of everybody who is there
     now = virtual = demand = 0.0
-    place = 0
-    while place < len(order) or due:
+    index = 0
+    while index < len(order) or due:
         speed = min(1.0, capacity / demand) if demand > capacity else 1.0
-        arrival = float(submit_s[order[place]]) if place < len(order) else np.inf
+        arrival = float(submit_s[order[index]]) if index < len(order) else np.inf
         end = now + (due[0][0] - virtual) / speed if due else np.inf
         if arrival <= end:
-            job = int(order[place])
+            job = int(order[index])
             virtual += (arrival - now) * speed if due else 0.0
-            now, place = arrival, place + 1
+            now, index = arrival, index + 1
             heapq.heappush(due, (virtual + float(work_s[job]), job))
             demand += float(gpus[job])
         else:

@@ -43,9 +43,9 @@ def settings_over_time(case: Case, run: ModeRun) -> dict[str, Line]:
     days = (np.asarray(moments) - case.from_s) / DAY_S
     lines = {}
     for name, knob in knobs.items():
-        places = [knob.position(config[name]) if name in config else None for config in configs]
-        if len(set(places)) > 1:
-            lines[name] = days, np.asarray([np.nan if place is None else place / max(1, len(knob.values) - 1) for place in places])
+        indices = [knob.position(config[name]) if name in config else None for config in configs]
+        if len(set(indices)) > 1:
+            lines[name] = days, np.asarray([np.nan if index is None else index / max(1, len(knob.values) - 1) for index in indices])
     return lines
 
 

@@ -126,12 +126,12 @@ def _moments(scale: Scale, height: float) -> list[Markup]:
 def _pieces(at_s: Sequence[float], values: Sequence[Value | None]) -> Iterator[tuple[float, float, Value]]:
     """Spans of time in which a setting kept its value; nothing where it was not told."""
     begin = 0
-    for place in range(1, len(values) + 1):
-        if place == len(values) or repr(values[place]) != repr(values[begin]):
+    for number in range(1, len(values) + 1):
+        if number == len(values) or repr(values[number]) != repr(values[begin]):
             value = values[begin]
             if value is not None:
-                yield at_s[begin], at_s[min(place, len(at_s) - 1)], value
-            begin = place
+                yield at_s[begin], at_s[min(number, len(at_s) - 1)], value
+            begin = number
 
 
 __all__ = ["gains_plot", "load_plot", "queue_plot", "settings_plot", "span"]

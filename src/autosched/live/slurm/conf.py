@@ -67,17 +67,17 @@ def _find(lines: list[str], key: str, where: str, included: Mapping[str, str]) -
         if any(_is_line_of(line, key) for line in text.split("\n")):
             rule = f"is set in {name}, which AutoScout does not own"
             faults.append(Fault(where=where, field=key, rule=rule, fix="Move the line into slurm.conf, or freeze the knob"))
-    places = [number for number, line in enumerate(lines) if _is_line_of(line, key)]
-    if len(places) > 1:
-        numbers = ", ".join(str(number + 1) for number in places)
+    line_numbers = [number for number, line in enumerate(lines) if _is_line_of(line, key)]
+    if len(line_numbers) > 1:
+        numbers = ", ".join(str(number + 1) for number in line_numbers)
         faults.append(Fault(where=where, field=key, rule=f"is set more than once (lines {numbers})", fix="Keep one of them"))
-    elif places:
-        line = lines[places[0]]
-        continued = line.rstrip().endswith("\\") or (places[0] > 0 and lines[places[0] - 1].rstrip().endswith("\\"))
+    elif line_numbers:
+        line = lines[line_numbers[0]]
+        continued = line.rstrip().endswith("\\") or (line_numbers[0] > 0 and lines[line_numbers[0] - 1].rstrip().endswith("\\"))
         if not _LINE.match(line) or continued:
             rule = "shares its line with something else, or is continued on the next one"
-            faults.append(Fault(where=f"{where}:{places[0] + 1}", field=key, rule=rule, fix="Give it a line of its own"))
-    return (places[0] if len(places) == 1 else None), faults
+            faults.append(Fault(where=f"{where}:{line_numbers[0] + 1}", field=key, rule=rule, fix="Give it a line of its own"))
+    return (line_numbers[0] if len(line_numbers) == 1 else None), faults
 
 
 def _is_line_of(line: str, key: str) -> bool:
@@ -91,10 +91,10 @@ def _joined(value: str, options: Mapping[str, str]) -> str:
     inside = value.strip('"')
     parts = [part for part in inside.split(",") if part]
     done = set()
-    for place, part in enumerate(parts):
+    for index, part in enumerate(parts):
         name = part.partition("=")[0].strip()
         if name in options:
-            parts[place] = f"{name}={options[name]}"
+            parts[index] = f"{name}={options[name]}"
             done.add(name)
     return quote + ",".join([*parts, *(f"{name}={value}" for name, value in options.items() if name not in done)]) + quote
 

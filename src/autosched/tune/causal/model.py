@@ -183,9 +183,9 @@ class CausalModel:
         if (config, knob) not in self._near:
             space = self._knobs.space
             values = space.knobs[knob].values
-            places = sorted({round(place) for place in np.linspace(0, len(values) - 1, min(POINTS, len(values)))})
+            indices = sorted({round(index) for index in np.linspace(0, len(values) - 1, min(POINTS, len(values)))})
             around = config.only(space.ancestors(knob))
-            candidates = [(values[place], around.extend({knob: values[place]})) for place in places]
+            candidates = [(values[index], around.extend({knob: values[index]})) for index in indices]
             self._near[config, knob] = [(value, space.project(config, each)) for value, each in candidates if space.feasible(each)]
         return self._near[config, knob]
 

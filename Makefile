@@ -39,10 +39,10 @@ tune: $(VENV)/.ready-tune ## tune real llama.cpp on this machine, about six minu
 	$(BIN)/autoscout tune llamacpp --experiment-name llamacpp --budget 6m
 
 test: ## everything CI runs: lint, types, import contract, all tests
-	scripts/system-packages
-	$(MAKE) --no-print-directory -j2 environments
-	scripts/check $(VENV)
-	scripts/test $(VENV)
+	@export TEST_REPORT=$$(mktemp -d) && . scripts/timed && \
+	  timed "system packages" scripts/system-packages && \
+	  timed "set-up and checks" $(MAKE) --no-print-directory -j3 environments check && \
+	  scripts/test $(VENV)
 
 test-autoscout: $(VENV)/.ready-test ## the tests of one house: the tuner
 	scripts/test $(VENV) tests/autoscout

@@ -70,7 +70,7 @@ def bars(rows: Sequence[Row]) -> list[tuple[str, str, str, bool | None]]:
     lucid = [row for row in ours if row["scheduler"] == "lucid" and "over_static" in row]
     worst("Lucid over its default: at least 1", lucid, lambda row: gain(row, "static"), 1.0)
     themis = [row for row in ours if row["scheduler"] == "themis"]
-    worst("Themis, share of jobs treated alike: at least 0.70", themis, lambda row: float(row["fair_share"]), 0.70)
+    worst("Themis, share of jobs near an equal-share slowdown: at least 0.70", themis, lambda row: float(row["fair_share"]), 0.70)
     defaults = {(row["trace"], row["scheduler"], row["load"]): row["time_s"] for row in rows if row["mode"] == "static"}
     timed = [row for row in themis if _cell(row) in defaults]
     worst("Themis, mean time over its default's: at most 1", timed, lambda row: float(row["time_s"] / defaults[_cell(row)]), 1.0, most=True)
@@ -92,32 +92,32 @@ def page(report: dict[str, Any], command: str) -> str:
         f"Written by `{command}` at commit {commit()}, Python {platform.python_version()}, one of {os.cpu_count()} cores of a shared",
         f"{platform.machine()} machine; do not edit. Everything is simulated. Traces: {', '.join(report['sources'])}.",
         "",
-        "A cell is a week of a trace, a scheduler and a load: the cluster has so many nodes of 8 GPUs that the GPU time of the jobs that",
-        "arrive in the week is that share of its own. The week before warms it up under the published default. Ratios are of the mean",
-        "time in the system of all jobs, in which jobs that are left at the end are charged the work they still have (Themis: of the",
-        "share of jobs that are treated alike); above 1 is better; medians over seeds, with the range.",
-        "[The guide](../guides/autosched.md) describes the strategies. The paper reports: "
+        "A cell is a week of a trace, a scheduler and a load. The cluster has nodes of 8 GPUs and is sized so that the week's GPU time is",
+        "`load` times its capacity. The week before warms it up under the published default. Ratios are of the mean time in the system of",
+        "all jobs; jobs that are left at the end are charged the work they still have. (Themis: of the share of jobs whose slowdown is",
+        "near an equal-share schedule's.) Above 1 is better. Figures are medians over seeds, with the range. [The guide](../loop.md)"
+        " describes the strategies. The paper reports: "
         + "; ".join(f"{name} {words}" for name, words in PAPER.items())
         + ". Its loads, traces and its SelfTune differ, so only the shape compares.",
-        *([f"Runs are kept in a file. Made at which commit: {made}."] if made else []),
+        *([f"Runs are kept in a file. Their commits: {made}."] if made else []),
         "",
     ]
     if report["not_run"]:
         lines += [
-            f"{report['not_run']} runs of the whole grid (five seeds, and the variants of the mode `paper`) have not been made: the column",
-            "of seeds says how many stand behind a row. `static` draws nothing, so one is all there is.",
+            f"{report['not_run']} runs of the whole grid (five seeds, and the variants of the mode `paper`) were not made. The column",
+            "`seeds` says how many runs stand behind a row. `static` is deterministic, so it has one.",
             "",
         ]
     asked = bars(report["cells"])
     if asked:
         lines += [
-            "## What was asked for",
+            "## Goals of the mode `default`",
             "",
-            "The worst cell of the mode `default` among those that were run, unless a mean is asked for.",
+            "The worst cell among those that were run, unless the goal is a mean.",
             "",
         ]
         lines += table(
-            ("asked", "found", "where", "holds"),
+            ("goal", "result", "cell", "holds"),
             [(words, value, where, {True: "yes", False: "**no**", None: "-"}[ok]) for words, value, where, ok in asked],
         )
         lines += ["", *_most_there_is(report["cells"])]
@@ -138,7 +138,7 @@ def _most_there_is(rows: Sequence[Row]) -> list[str]:
         for row in rows
         if row["mode"] == "fixed-oracle" and row["scheduler"] == "tiresias" and row["load"] >= 1.0 and "over_static" in row
     ]
-    return [f"The best fixed settings in hindsight gain over the published default of Tiresias: {', '.join(found)}.", ""] if found else []
+    return [f"Gain of the best fixed settings in hindsight over Tiresias' published default: {', '.join(found)}.", ""] if found else []
 
 
 def _headroom(rows: Sequence[Row]) -> list[str]:
@@ -158,11 +158,11 @@ def _headroom(rows: Sequence[Row]) -> list[str]:
             cells += [f"{each['wanted_at_start']:.2f}", f"{each['gain']:.3f}", f"{each['threshold']:,.0f}"]
         body.append(cells)
     return [
-        "## What there is to gain, week by week",
+        "## The possible gain, week by week",
         "",
         "Tiresias with the best of four thresholds of its first queue (GPU-seconds), chosen in hindsight, over its published 18,000.",
-        "Days are counted from the start of the file. The load of a week says little by itself: a cluster that is not full when the week",
-        f"begins, which the week before decides, offers least, and how much a full one offers differs. {_most(rows, loads[-1])}",
+        "Days are counted from the start of the file. The load of a week says little by itself. Weeks that start with an empty queue leave",
+        f"little to gain, and full clusters differ. {_most(rows, loads[-1])}",
         "",
         *table(head, body),
         "",
@@ -175,7 +175,7 @@ def _most(rows: Sequence[Row], load: str) -> str:
     for trace in dict.fromkeys(row["trace"] for row in rows):
         best = max((row for row in rows if row["trace"] == trace), key=lambda row: float(row[load]["gain"]))
         found.append(f"{trace} {best[load]['gain']:.2f} (day {best['day']})")
-    return f"The most that a week offers at load {load.removeprefix('load_')}: {', '.join(found)}."
+    return f"The largest gain of a week at load {load.removeprefix('load_')}: {', '.join(found)}."
 
 
 def _cells(rows: Sequence[Row]) -> list[str]:
@@ -247,7 +247,7 @@ def _trust(rows: Sequence[Row]) -> list[str]:
         "",
         "Gains of single changes, medians over all changes of a cell: predicted on the futures of the decision, realised on the jobs"
         " that came until the next one, compared with the settings before it. CPU of the first tuning is spread over the days."
-        " Not searched: no settings could have gained what a change needs, because the jobs' own work is all but all of their time.",
+        " Not searched: no settings could reach the gain that a change needs, because the jobs' own work is nearly all of their time.",
         "",
         *table(head, body),
     ]

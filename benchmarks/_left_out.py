@@ -20,7 +20,7 @@ from autoscout.simulators.serving.model import ServingModel
 from autoscout.simulators.serving.step import running_requests, token_interval_s
 from autoscout.simulators.training.calibrate import BOUNDS, fit_constants
 from autoscout.simulators.training.constants import TrainingConstants
-from autoscout.simulators.training.job import Layout
+from autoscout.simulators.training.job import ParallelLayout
 from autoscout.simulators.training.step import step_time
 from autoscout.simulators.training.tables import TrainingTable
 from benchmarks._experiments import experiment_metrics, experiment_rows
@@ -114,7 +114,7 @@ def time_of(table: TrainingTable, constants: TrainingConstants) -> Vector:
 
 def layouts_of(table: TrainingTable) -> list[tuple[float, ...]]:
     """What tells the choices of one workload apart."""
-    columns = [np.broadcast_to(getattr(table.job.layout, item.name), table.step_s.shape) for item in fields(Layout)]
+    columns = [np.broadcast_to(getattr(table.job.layout, item.name), table.step_s.shape) for item in fields(ParallelLayout)]
     return [tuple(row) for row in np.stack(columns, axis=1).tolist()]
 
 

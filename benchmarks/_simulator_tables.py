@@ -59,14 +59,14 @@ def further_tables(folder: Path = GROUND_TRUTH) -> dict[str, TrainingTable]:
             {"ar": 1, "attention": "torch", "gradient_bytes": 2.0, "zero": 0, "loss_parallel": 1} if old else {"sp": 1, "loss_parallel": 1}
         )
         try:
-            found[stem] = read_training_table(path, given=given)
+            found[stem] = read_training_table(path, columns=given)
         except ConfigError as error:
             print(f"{path.name} cannot be read: {error}")
     return found
 
 
 def _read(folder: Path, stem: str, **given: Any) -> TrainingTable:
-    return read_training_table(folder / f"{stem}.csv", given=given)
+    return read_training_table(folder / f"{stem}.csv", columns=given)
 
 
 def rows_of_file(path: Path) -> list[dict[str, Any]]:

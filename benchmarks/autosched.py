@@ -2,7 +2,7 @@
 
     python -m benchmarks.autosched --quick --json        # one small synthetic cell, under three minutes
     python -m benchmarks.autosched --runs FILE --json    # everything; interrupted runs are resumed from the file
-    python -m benchmarks.autosched --runs FILE --write   # and docs/results/autosched.md
+    python -m benchmarks.autosched --runs FILE --write   # and docs/autosched/results/autosched.md
 
 Cells are a week of a trace, a scheduler, a load (the cluster is sized so that the week's demand is that share of it) and a seed; every mode
 of the loop runs through each (`--traces`, `--schedulers`, `--loads`, `--seeds`, `--modes` choose some). The parts: accuracy of duration
@@ -42,11 +42,11 @@ from autosched.tune.modes import MODES, Mode
 from benchmarks._autosched_page import HOURLY, commit, page
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests" / "sched"))
+sys.path.insert(0, str(ROOT / "tests" / "autosched" / "sim"))
 import sched_reference as reference  # noqa: E402
 
 SHARED = ROOT.parent / "shared" / "traces"
-PAGE = ROOT / "docs" / "results" / "autosched.md"
+PAGE = ROOT / "docs" / "autosched" / "results" / "autosched.md"
 FILES = {"philly": "philly_2017.csv.gz", "venus": "helios_venus_2020-09.csv.gz"}
 FIRST_DAY = {"philly": 25, "venus": 11}
 """Of the first scored week, from the start of the file: 29 September 2017 and 12 September 2020. In the week before it at least half as

@@ -1,7 +1,7 @@
 """The controller observing a replayed trace: every predicted gain next to what the same change really gives.
 
     python -m benchmarks.control_observe --keep FILE --most-s 400 --json   # some cells; again until all are in FILE
-    python -m benchmarks.control_observe --keep FILE --json --write        # the rest, and docs/results/observe.md
+    python -m benchmarks.control_observe --keep FILE --json --write        # the rest, and docs/autosched/results/observe.md
     python -m benchmarks.control_observe --cells philly:39:1.2 --hours 12 --json
 
 A cell is a trace, a day and a load: the cluster has so many nodes that the GPU time of the jobs that arrive in the week from that day on
@@ -42,10 +42,10 @@ from autoscout.core.config import Config
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared" / "traces"
-PAGE = ROOT / "docs" / "results" / "observe.md"
+PAGE = ROOT / "docs" / "autosched" / "results" / "observe.md"
 FILES = {"philly": "philly_2017.csv.gz", "venus": "helios_venus_2020-09.csv.gz"}
 CELLS = "philly:25:1,philly:32:1.2,philly:39:1.2,philly:53:1,philly:53:1.2,venus:8:1.2,venus:11:1,venus:11:1.2,venus:14:1,venus:14:1.2"
-"""Weeks with something to gain (docs/results/autosched.md), and some with less."""
+"""Weeks with something to gain (docs/autosched/results/autosched.md), and some with less."""
 HOUR_S, DAY_S = 3_600.0, 86_400.0
 EVERY_H = 6.0
 Row = dict[str, Any]
@@ -227,16 +227,16 @@ def page(report: Row) -> str:
             *(line(f"{row['trace']} {row['day']} {row['load']:g}, {row['cluster']}", summary([row])) for row in report["cells"]),
             *(line(f"**{name}**", summary([row for row in report["cells"] if row["trace"] == name])) for name in names),
             "",
-            "The spread of the gain over drawn futures (`futures alone`) does not hold what all futures share: one predictor of",
-            f"durations and one model. The stated interval adds an error of {MODEL_ERROR:g} times the logarithm of the gain. That errors",
-            "grow with the gain was seen on both traces; the size was calibrated on Philly alone, where nine in ten real gains need",
+            "The spread of the gain over drawn futures (`futures alone`) leaves out what all futures share: one predictor of",
+            f"durations and one model. The stated interval adds an error of {MODEL_ERROR:g} times the logarithm of the gain. Errors",
+            "grew with the gain on both traces; the size was calibrated on Philly alone, where nine in ten real gains need",
             f"{shown(needed, '.2f')}.",
-            "Errors are those of a queue, not of a decision: within a cell most have the same sign. Decisions six hours apart share a",
-            "queue, so fewer of them are independent than are counted, and the range of the share is wider than the one shown.",
+            "Errors belong to a queue, not to a decision: within a cell most have the same sign. Decisions six hours apart share a",
+            "queue, so fewer of them are independent than the count says, and the true range of the share is wider.",
             "",
-            "What the controller measures a period after a change is smaller than what it predicted, and rightly so: a prediction",
+            "The gain that the controller measures a period after a change is smaller than its prediction, as it should be: a prediction",
             "counts the jobs of a queue until the last of them is done, a period sees only its beginning. `worse_than: predicted` would",
-            "take back good changes for that reason; `before`, the default, does not.",
+            "roll back good changes for that reason; `before`, the default, does not.",
             "",
         ]
     )

@@ -30,7 +30,7 @@ from autoscout.store.sql.store import SqlStore
 from autoscout.study.about import ABOUT, About, KnobAbout
 from benchmarks._browser import browser, dashboard, missing
 
-PAGE = Path(__file__).parent.parent / "docs" / "results" / "dashboard.md"
+PAGE = Path(__file__).parent.parent / "docs" / "lab" / "results" / "dashboard.md"
 TRIALS, REPEATS, SEED = 100_000, 7, 0
 GOAL_S = 2.0
 KNOBS: dict[str, tuple[Any, ...]] = {

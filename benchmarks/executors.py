@@ -30,7 +30,7 @@ from autoscout.execute.slurm.executor import SlurmExecutor
 from autoscout.execute.slurm.options import SlurmOptions
 from autoscout.testing import slurm, ssh_hosts
 
-PAGE = Path(__file__).parent.parent / "docs" / "results" / "executors.md"
+PAGE = Path(__file__).parent.parent / "docs" / "lab" / "results" / "executors.md"
 SIZES, WEIGHTS = (1, 2, 4, 8), (4, 3, 2, 1)
 GPUS = 16
 EMPTY = 10  # trials that do nothing, after one that warms up
@@ -177,7 +177,7 @@ def main() -> None:
     parser.add_argument("--sleep", type=float, default=20.0, help="mean seconds of a trial of mixed sizes")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="the figures as JSON, on the last line")
-    parser.add_argument("--write", action="store_true", help="write docs/results/executors.md")
+    parser.add_argument("--write", action="store_true", help="write docs/lab/results/executors.md")
     given = parser.parse_args()
     load = [os.getloadavg()[0]]
     found: dict[str, Any] = {

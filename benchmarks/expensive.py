@@ -47,7 +47,7 @@ from autoscout_lab.bench.tables import Source, load_table
 HERE = Path(__file__).parent
 RECORDED = HERE / "tables"
 SHARED = HERE.parent.parent / "shared" / "tables"
-PAGE = HERE.parent / "docs" / "results" / "expensive.md"
+PAGE = HERE.parent / "docs" / "lab" / "results" / "expensive.md"
 SEEDS, TRIALS, NEAR = 20, 40, 1.05
 START_S, WARM_UP_S, LOAD_S = (70.0, 110.0), 5.0, 40.0
 NOISE = 0.02
@@ -427,7 +427,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--rows", type=Path, help="keep finished studies in this file, and resume from it")
     parser.add_argument("--json", action="store_true", help="every study as JSON")
-    parser.add_argument("--write", action="store_true", help="write docs/results/expensive.md")
+    parser.add_argument("--write", action="store_true", help="write docs/lab/results/expensive.md")
     given = parser.parse_args()
     os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
     cases = [case for case in (CHOSEN_ON if given.choose else REPORTED) if not case.table or _folder(case.table) is not None]

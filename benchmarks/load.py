@@ -27,7 +27,7 @@ from autoscout.load.plan import Load
 from autoscout.load.server import Server
 from autoscout.load.workload import Workload, gaps
 
-RESULT = Path("docs/results/load.md")
+RESULT = Path("docs/lab/results/load.md")
 OUTPUT_TOKENS = 32
 CASES: dict[str, dict[str, Any]] = {
     "64 clients": {"clients": 64, "requests": 1000},
@@ -40,7 +40,7 @@ CASES: dict[str, dict[str, Any]] = {
 PREFACE = """\
 # The built-in client
 
-What the client of [loads](../guides/load.md) costs, measured against the fake engine `autoscout.testing.openai_server`, which runs
+What the client of [loads](../../guides/load.md) costs, measured against the fake engine `autoscout.testing.openai_server`, which runs
 next to it as a second process: prompts of 128 token numbers, streamed answers of {tokens} tokens, a token an event. Median of {repeats}
 rounds, least and most in brackets. "Added" is the client's mean less the engine's own: the way through the sockets and event loops of
 both processes. The engine is a Python program too, so requests/s are those of the pair, and beyond what it can send the sockets fill;

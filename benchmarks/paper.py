@@ -33,7 +33,7 @@ from benchmarks.assisted import Assistance
 from benchmarks.search import machine
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "results" / "paper.md"
+PAGE = ROOT / "docs" / "lab" / "results" / "paper.md"
 NEAR = 0.05
 """How near the optimum counts as found."""
 MINE, UNTOLD = "hybrid", "hybrid, no simulator"
@@ -314,7 +314,7 @@ def _measured(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def as_page(found: Mapping[str, Any], text: str, asked: argparse.Namespace) -> str:
-    """`docs/results/paper.md`."""
+    """`docs/lab/results/paper.md`."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
     budgets = ", ".join(f"{profiles} in {space}" for space, profiles in BUDGETS.items())
     return f"""# The AutoScout paper's evaluation, simulated
@@ -340,22 +340,22 @@ for the last table.**
 
 
 _PREFACE = """The virtual cluster is a model of training whose constants and GPU rates are drawn around those of the shipped model. It has
-effects that the shipped model lacks (the best number of SMs for communication depends on tensor parallelism and micro-batch, buckets have a
-best size, experts are not balanced, replicas of two kinds drift apart), an error of 8 % that every structure keeps, and noise of 1 %.
-`hybrid` is told the shipped model's predictions, as in any study; `hybrid, no simulator` is not. `hybrid-paper` has the paper's four
-regressions, trained on 60 profiles that cost it nothing. `cherrypick`, `udo` and `metis` have no simulator; `metis` plans by nominal rates
-of the GPUs. Megatron's guidance: as little tensor and then pipeline parallelism as memory allows, experts spread, full recomputation; times
-faster are of the better of all GPUs and of the A100s alone, since somebody who knows Megatron would try both.
+effects that the shipped model lacks: the best number of SMs for communication depends on tensor parallelism and micro-batch, buckets
+have a best size, experts are not balanced, replicas of two kinds drift apart. It also has an error of 8 % per structure, and noise of 1 %.
+`hybrid` gets the shipped model's predictions, as in any study; `hybrid, no simulator` does not. `hybrid-paper` has the paper's four
+regressions, trained on 60 free profiles. `cherrypick`, `udo` and `metis` have no simulator; `metis` plans by nominal rates
+of the GPUs. Megatron's guidance is as little tensor and then pipeline parallelism as memory allows, experts spread, full recomputation.
+Speed-ups are over the better of all GPUs and of the A100s alone, since somebody who knows Megatron would try both.
 
-Steps and hours to 5 %: until a configuration within 5 % of the optimum was profiled; a run that never gets there counts twice. Errors are
-standard errors over runs. Fewer steps and search time: of what the rival needed for its own best until `hybrid` has matched it, which
-takes more steps where the figure is negative and longer where it is below 1; never counts twice here as well.
+"Steps to 5 %" and "hours to 5 %" count until a configuration within 5 % of the optimum was profiled. A run that never gets there counts
+twice. Errors are standard errors over runs. "Fewer steps" and "search time" compare the steps that `hybrid` takes to match the rival's
+best with the steps that the rival took. `hybrid` takes more steps where the figure is negative, and longer where it is below 1.
 """
 
 _ACCOUNT = """## How this differs from the paper
 
-- The paper ran on GPUs. Here a model stands for them, so times per iteration say nothing about real GPUs; the comparison between searchers
-  is what this page is about.
+- The paper ran on GPUs. Here a model stands for them, so times per iteration say nothing about real GPUs. This page only compares
+  searchers.
 - The paper does not say batch, sequence length, or which configurations its 12 GPUs can run with degrees of 1, 2, 4 and 8. Here degrees of
   3, 6 and 12 are allowed as well, the A40s may be left out, and work may be shared by the speed of the kinds (`a40_share`, `stages_inner`),
   which the paper's Table 1 does not have. Ranges of the dense knobs are coarser, so that the largest space has about as many feasible
@@ -363,7 +363,7 @@ _ACCOUNT = """## How this differs from the paper
 - Megatron's defaults are a rule that we wrote down; the paper says "expert-recommended" only.
 - The paper's Metis is Samsung's program with profiles of every layer. Ours is a planner after its published method with nominal rates.
 - Serving (Figure 7) is a small space of batching knobs on the eight A100 at 16 requests per second, latency of a request per generated
-  token. Nobody has a simulator there. [Studies of vLLM](../guides/vllm.md) measure such servers for real.
+  token. No searcher has a simulator there. [Studies of vLLM](../../guides/vllm.md) measure such servers for real.
 """
 
 
@@ -376,7 +376,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--runs", default="", help="folder that keeps tables and runs, of one commit")
     parser.add_argument("--quick", action="store_true", help="one small space, two seeds")
     parser.add_argument("--json", action="store_true", help="one JSON object on the last line")
-    parser.add_argument("--write", action="store_true", help="write docs/results/paper.md")
+    parser.add_argument("--write", action="store_true", help="write docs/lab/results/paper.md")
     return parser.parse_args()
 
 

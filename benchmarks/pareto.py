@@ -44,7 +44,7 @@ BEYOND = 1.1
 POPULATION = 10
 """Of NSGA-II: the default of 50 would draw all trials at random."""
 TABLES = Path(__file__).parent / "tables"
-PAGE = Path(__file__).parent.parent / "docs" / "results" / "pareto.md"
+PAGE = Path(__file__).parent.parent / "docs" / "lab" / "results" / "pareto.md"
 OUR_SEARCHERS = {"hybrid": "hybrid", "Optuna TPE": "optuna-tpe", "random": "random"}
 NSGA = "Optuna NSGA-II"
 METHODS = ("hybrid", "Optuna TPE", NSGA, "random")
@@ -286,7 +286,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=METHODS)
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--json", action="store_true", help="the figures as JSON")
-    parser.add_argument("--write", action="store_true", help="write docs/results/pareto.md")
+    parser.add_argument("--write", action="store_true", help="write docs/lab/results/pareto.md")
     given = parser.parse_args()
     seeds = range(given.first, given.first + given.seeds)
     jobs = [(name, method, seed) for name in given.problems for method in given.methods for seed in seeds]

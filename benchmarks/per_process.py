@@ -23,7 +23,7 @@ from autoscout.evaluate.profiler import Profiler, ProfilerOptions
 from autoscout.execute.local import LocalExecutor, LocalOptions
 from benchmarks.search import machine
 
-PAGE = Path(__file__).parent.parent / "docs" / "results" / "per-process.md"
+PAGE = Path(__file__).parent.parent / "docs" / "lab" / "results" / "per-process.md"
 CLOCK = RealClock()
 SHARED = 4
 
@@ -91,12 +91,12 @@ def race(system: str, asked: argparse.Namespace) -> dict[str, Any]:
 
 
 def page(found: Sequence[dict[str, Any]]) -> str:
-    """`docs/results/per-process.md`."""
+    """`docs/lab/results/per-process.md`."""
     lines = [
         "# Trials that share a process",
         "",
         "Written by `python -m benchmarks.per_process`; do not edit. The same configurations, drawn at random among those that may share",
-        f"a process, measured one by one and {SHARED} to a process ([how](../guides/expensive.md#several-trials-in-one-process)).",
+        f"a process, measured one by one and {SHARED} to a process ([how](../../guides/expensive.md#several-trials-in-one-process)).",
         "Means over rounds, lowest and highest in brackets; a ratio is shared over alone, the median over configurations and rounds with",
         "the middle 80 %.",
         "",

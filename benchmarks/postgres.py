@@ -19,7 +19,7 @@ from benchmarks._real_studies import change_lines, figures, gain_text, quiet_tex
 
 ROOT = Path(__file__).parent.parent
 RECIPE = ROOT / "recipes" / "postgres.yaml"
-PAGE = ROOT / "docs" / "results" / "postgres.md"
+PAGE = ROOT / "docs" / "lab" / "results" / "postgres.md"
 GIVES_UP = ("synchronous_commit", "full_page_writes")
 """Knobs that give up safety."""
 
@@ -49,7 +49,7 @@ def page(found: Mapping[str, Any]) -> str:
     lines = [
         "# PostgreSQL with pgbench",
         "",
-        f"[recipes/postgres.yaml](../../recipes/postgres.yaml): {found['version']} on {found['cores']} cores, a fresh database for each",
+        f"[recipes/postgres.yaml](../../../recipes/postgres.yaml): {found['version']} on {found['cores']} cores, a fresh database for each",
         "trial, pgbench's own transactions from 8 clients for 8 seconds. Ten knobs; most cannot matter in so short a run, and none of",
         "those may be handed over. `python -m benchmarks.postgres --write`.",
     ]
@@ -77,7 +77,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=Path("autoscout_results"), help="where the studies are kept, and resumed")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="the figures as JSON")
-    parser.add_argument("--write", action="store_true", help="write docs/results/postgres.md")
+    parser.add_argument("--write", action="store_true", help="write docs/lab/results/postgres.md")
     given = parser.parse_args()
     found = measure(given.results, given.budget, given.seed)
     if given.write:

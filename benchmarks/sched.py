@@ -2,7 +2,7 @@
 
     python -m benchmarks.sched            # everything
     python -m benchmarks.sched --quick    # without the million jobs
-    python -m benchmarks.sched --write    # everything, and docs/results/sched.md
+    python -m benchmarks.sched --write    # everything, and docs/autosched/results/sched.md
     python -m benchmarks.sched --json     # the same figures as one JSON object on the last line
     python -m benchmarks.sched --only growth --json     # a part: philly, venus, hour, growth, million, stream
     python -m benchmarks.sched --rows FILE              # parts that the file holds are not measured again
@@ -45,11 +45,11 @@ from autoscout_lab.reference.symbiotic import SymbioticFIFO, SymbioticSRTF, Symb
 from autoscout_lab.reference.titan import TitanThemis
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests" / "sched"))
+sys.path.insert(0, str(ROOT / "tests" / "autosched" / "sim"))
 import sched_reference as reference  # noqa: E402
 
 HOUR_S = 3_600.0
-PAGE = ROOT / "docs" / "results" / "sched.md"
+PAGE = ROOT / "docs" / "autosched" / "results" / "sched.md"
 
 
 class Row(NamedTuple):

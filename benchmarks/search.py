@@ -217,11 +217,11 @@ Written by `python -m benchmarks.search {" ".join(shown)}`; do not edit.
 | machine | {machine()} |
 | seeds | {seeds} for `hybrid`; the first {min(asked.other_seeds, asked.seeds)} of them for the others |
 | budget | {asked.budget} evaluations of a run |
-| tables | {len(found["by_table"])}, each [the list of its rows](../guides/benchmark.md#the-rules-of-a-replay) |
+| tables | {len(found["by_table"])}, each [the list of its rows](../lab/benchmark.md#the-rules-of-a-replay) |
 
 Area: mean regret over the run, 0 at the optimum of the table and 1 at the median of the rows that worked. Evaluations to 5 %: until the
 best is within 5 % of the optimum; a run that never gets there counts twice the budget; mean over seeds, geometric mean over tables. Errors
-are standard errors over seeds. Nobody was told the predictions of a simulator. {asked.note}
+are standard errors over seeds. No searcher got the predictions of a simulator. {asked.note}
 
 {text}
 """

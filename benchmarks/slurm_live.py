@@ -3,7 +3,7 @@
     python -m benchmarks.slurm_live --json                     # four runs of some three minutes: with, without, without, with
     python -m benchmarks.slurm_live --together --json          # the same in half the time: a run with and one without at once
     python -m benchmarks.slurm_live --keep FILE --json         # the same; those that FILE holds already are not run again
-    python -m benchmarks.slurm_live --keep FILE --json --write # and docs/results/slurm.md with a plot
+    python -m benchmarks.slurm_live --keep FILE --json --write # and docs/autosched/results/slurm.md with a plot
 
 Starts Debian's Slurm in a scratch folder: one slurmctld, slurmdbd on a real database, four slurmd with four GPUs each (plain files),
 four accounts. The stream is a synthetic trace calibrated to Philly, hours scaled to seconds; its first part is imported as history, the
@@ -40,8 +40,8 @@ from autoscout.common.draw import Line, chart
 from autoscout.testing.slurm import SlurmCluster
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "results" / "slurm.md"
-PICTURE = ROOT / "docs" / "results" / "slurm.svg"
+PAGE = ROOT / "docs" / "autosched" / "results" / "slurm.md"
+PICTURE = ROOT / "docs" / "autosched" / "results" / "slurm.svg"
 NODES, GPUS = 4, 4
 START = {
     "PriorityType": "priority/multifactor",

@@ -22,7 +22,7 @@ import numpy as np
 
 from autoscout.backends.virtual import VirtualBackend
 from autoscout.core.config import Config
-from autoscout.core.history import ALIKE, Past, recall
+from autoscout.core.history import MIN_SIMILARITY, Past, recall
 from autoscout.core.origin import By, Origin
 from autoscout.core.protocols import Evaluator, Searcher, StudyRecord
 from autoscout.core.seeds import stream
@@ -148,7 +148,7 @@ def sequence(jobs: Sequence[Job], make: Make, seed: int, *, warm: bool) -> list[
     store, found = MemoryStore(), []
     for number, job in enumerate(jobs):
         name = f"job {number}"
-        past = recall(store, job.task, least=ALIKE, fidelity=Fidelity.SIMULATED) if warm else ()
+        past = recall(store, job.task, least=MIN_SIMILARITY, fidelity=Fidelity.SIMULATED) if warm else ()
         store.open(StudyRecord(name=name, task=job.task, space=job.space.fingerprint(), spec={}))
         told, losses = study(job, make(job.space, job.task, seed, past), seed)
         store.append(name, list({(trial.config, trial.measurement.fidelity): trial for trial in told}.values()))

@@ -33,7 +33,7 @@ from autoscout.core.config import Config
 from autoscout.core.task import Objective, Task
 from autoscout.core.trial import Measurement, Proposal, Status, Trial
 from autoscout.estimate.search import estimate
-from autoscout.learning.answers import Told
+from autoscout.learning.answers import AnswerSet
 from autoscout.report.breakdown import PART_NAMES
 from autoscout.report.plots import convergence, intervals
 from autoscout.report.predicted import predicted_plot
@@ -130,7 +130,7 @@ def search_model() -> Markup:
 
 
 def _model_panel(space: Space, task: Task, trials: Sequence[Trial], following: Proposal, place: int) -> Markup:
-    told = Told(space, task.objective)
+    told = AnswerSet(space, task.objective)
     told.add(trials)
     encoder = Encoder(space)
     model = Surrogate(encoder, 3, HybridOptions(), Belief(space, encoder, ()), {})
@@ -142,9 +142,10 @@ def _model_panel(space: Space, task: Task, trials: Sequence[Trial], following: P
     found, _ = ruler(np.array([answer.loss for answer in told.answers() if not answer.failed]))
 
     def value(target: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        drawn = np.clip(target * found.scale + found.shift, None, 0.999 * tuning.TAIL)
+        drawn = np.clip(target * found.scale + found.shift, None, 0.999 * tuning.TARGET_TAIL)
         return np.exp(
-            found.centre + found.deviation * np.where(drawn > 0, tuning.TAIL * np.arctanh(np.maximum(drawn, 0) / tuning.TAIL), drawn)
+            found.centre
+            + found.deviation * np.where(drawn > 0, tuning.TARGET_TAIL * np.arctanh(np.maximum(drawn, 0) / tuning.TARGET_TAIL), drawn)
         )
 
     across = Scale(low=0.0, high=1.0, start=46, end=346)

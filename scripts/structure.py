@@ -5,7 +5,10 @@ Run from the root of the repository: `python scripts/structure.py`. The rules:
 - a folder of plug-ins holds plug-ins only; helpers live in the plug-in's package, in the folder's `_shared/`, or in `common/`;
 - what begins with an underscore is not imported from outside the package that contains it;
 - one place builds a `Study`;
-- guides have at most 1,200 words;
+- no class name is defined twice in one package;
+- guides and explanations have at most 1,200 words;
+- relative links of pages lead somewhere;
+- drawings are small, follow the theme of the reader, and a page shows them;
 - prose uses the ordinary word.
 """
 
@@ -16,6 +19,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from xml.etree import ElementTree
 
 PACKAGES = ("autoscout", "autosched", "autoscout_lab")
 PLUGIN_FOLDERS = (
@@ -24,6 +28,7 @@ PLUGIN_FOLDERS = (
     "autoscout_lab/search",
     "autoscout_lab/simulators",
 )
+GUIDES = ("docs/guides", "docs/explanation", "docs/autosched", "docs/lab")
 GUIDE_WORDS = 1200
 PRIVATE_USERS = {
     "benchmarks/serving_side_by_side.py": "calls the estimator that simulators/aiconfigurator.py wraps, to time it next to ours",
@@ -37,16 +42,27 @@ PRIVATE_USERS = {
 ODD_WORDS = {
     r"foretold|foretells?": "predicted",
     r"foreseen|foresees?": "predicted",
-    r"by lot": "at random",
+    r"promis(e|es|ed|ing)": "expected improvement",
+    r"go(es|ing)? on|went on": "continue, resume",
+    r"beside": "next to, compared with",
     r"mend(s|ed|ing)?": "fix",
+    r"dear(er|est|ly)?": "expensive",
+    r"by lot": "at random",
     r"cannot be had": "is not available",
-    r"goes on with": "resumes",
+    r"so many": "the number",
+    r"for good": "permanently",
+    r"sittings?": "run",
 }
 """Words that a reader stumbles over -> the ordinary one."""
-COUNTED: set[str] = set()
+SAME_CLASS_NAMES: dict[str, str] = {}
+"""Class name that a package may define more than once -> why."""
+DRAWING_BYTES = 40_000
+COUNTED: set[str] = {"class names defined twice"}
 """Rules that print their count and do not fail yet; `--all` prints what they find."""
 
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)  # in a page: readers do not see it
+_CODE = re.compile(r"```.*?```", re.DOTALL)
+_LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 
 Finding = tuple[str, int, str]
 """Path, line, what is wrong and what to do."""
@@ -139,18 +155,31 @@ def _is_module(name: str, packages: set[str]) -> bool:
 
 def studies(root: Path) -> Iterator[Finding]:
     """More than one construction of `Study` in the source."""
-    found = []
+    calls = []
     for path in _python(root, "src"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and _dotted(node.func).rpartition(".")[2] == "Study":
-                found.append((path.relative_to(root).as_posix(), node.lineno))
-    for where, line in found if len(found) > 1 else []:
-        yield where, line, f"Study( is written in {len(found)} places: only study/assemble.py puts a study together"
+                calls.append((path.relative_to(root).as_posix(), node.lineno))
+    for where, line in calls if len(calls) > 1 else []:
+        yield where, line, f"Study( is written in {len(calls)} places: only study/assemble.py puts a study together"
+
+
+def repeated_classes(root: Path) -> Iterator[Finding]:
+    """Classes, nested and private ones included, whose name another class of the same package has."""
+    for package in PACKAGES:
+        places: dict[str, list[tuple[str, int]]] = {}
+        for path in _python(root, f"src/{package}"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ClassDef):
+                    places.setdefault(node.name, []).append((path.relative_to(root).as_posix(), node.lineno))
+        for name, (first, *others) in sorted(places.items()):
+            for where, line in others if name not in SAME_CLASS_NAMES else []:
+                yield where, line, f"class {name} is also defined in {first[0]}: say whose it is"
 
 
 def long_guides(root: Path) -> Iterator[Finding]:
-    """Guides that nobody will read to the end."""
-    for path in sorted((root / "docs/guides").rglob("*.md")):
+    """Guides and explanations that nobody will read to the end."""
+    for path in sorted(path for folder in GUIDES for path in (root / folder).glob("*.md")):
         if (words := len(_COMMENT.sub("", path.read_text()).split())) > GUIDE_WORDS:
             yield (
                 path.relative_to(root).as_posix(),
@@ -159,26 +188,62 @@ def long_guides(root: Path) -> Iterator[Finding]:
             )
 
 
+def broken_links(root: Path) -> Iterator[Finding]:
+    """Relative links to files that are not there; the site build checks anchors."""
+    for path in _pages(root):
+        text = _CODE.sub(lambda block: "\n" * block[0].count("\n"), path.read_text())
+        for number, row in enumerate(text.splitlines(), start=1):
+            for link in _LINK.findall(row):
+                if not re.match(r"[a-z]+:", link) and not (path.parent / link).exists():
+                    yield path.relative_to(root).as_posix(), number, f"there is no {link}"
+
+
+def drawings(root: Path) -> Iterator[Finding]:
+    """Drawn pictures that are large, have one theme only, run programs, or are shown nowhere."""
+    names = re.findall(r'^    "([a-z-]+)": [a-z_]+,$', (root / "scripts/pictures.py").read_text(), flags=re.MULTILINE)
+    pages = "\n".join(page.read_text() for page in sorted((root / "docs").rglob("*.md")))
+    for name in names:
+        where = f"docs/images/{name}.svg"
+        if not (root / where).exists():
+            yield where, 1, "is missing: run scripts/pictures.py"
+            continue
+        text = (root / where).read_text()
+        rules = {
+            "is not an SVG": ElementTree.fromstring(text).tag == "{http://www.w3.org/2000/svg}svg",
+            f"has more than {DRAWING_BYTES:,} characters": len(text) < DRAWING_BYTES,
+            "has no dark theme": "prefers-color-scheme: dark" in text,
+            "runs a script": "<script" not in text,
+            "no page shows it": f"images/{name}.svg)" in pages,
+        }
+        yield from ((where, 1, rule) for rule, holds in rules.items() if not holds)
+
+
 def odd_words(root: Path) -> Iterator[Finding]:
-    """Words for which English has an ordinary one; the page that lists them (vocabulary.md) is left out."""
+    """Words for which English has an ordinary one; the page that lists them (CONTRIBUTING.md) is left out."""
     pattern = re.compile(r"\b(" + "|".join(f"(?:{words})" for words in ODD_WORDS) + r")\b", re.IGNORECASE)
-    pages = [root / "README.md", *sorted((root / "docs").rglob("*.md")), *_python(root, "src"), *sorted((root / "src").rglob("*.md"))]
-    for path in pages:
-        if not path.exists() or path.name == "vocabulary.md":
+    for path in [*_pages(root), *_python(root, "src")]:
+        if path.name == "CONTRIBUTING.md":
             continue
         for number, text in enumerate(path.read_text().splitlines(), start=1):
-            for found in pattern.finditer(text):
-                usual = next(usual for words, usual in ODD_WORDS.items() if re.fullmatch(words, found[0], re.IGNORECASE))
-                yield path.relative_to(root).as_posix(), number, f"'{found[0]}': write '{usual}'"
+            for match in pattern.finditer(text):
+                usual = next(usual for words, usual in ODD_WORDS.items() if re.fullmatch(words, match[0], re.IGNORECASE))
+                yield path.relative_to(root).as_posix(), number, f"'{match[0]}': write '{usual}'"
 
 
 RULES: dict[str, Callable[[Path], Iterator[Finding]]] = {
     "helpers among plug-ins": helpers_among_plugins,
     "private names used from outside": private_imports,
     "constructions of Study": studies,
+    "class names defined twice": repeated_classes,
     "long guides": long_guides,
+    "broken links": broken_links,
+    "drawings": drawings,
     "odd words": odd_words,
 }
+
+
+def _pages(root: Path) -> list[Path]:
+    return sorted([*root.glob("*.md"), *(root / "docs").rglob("*.md"), *(root / "src").rglob("*.md")])
 
 
 def _python(root: Path, *folders: str) -> list[Path]:
@@ -194,12 +259,12 @@ def main(root: Path) -> int:
     """Print what is out of order; 1 when anything is."""
     failed = False
     for rule, check in RULES.items():
-        found = list(check(root))
+        findings = list(check(root))
         fails = rule not in COUNTED
-        print(f"{rule}: {len(found)}")
-        for where, line, what in found if fails or "--all" in sys.argv else []:
+        print(f"{rule}: {len(findings)}")
+        for where, line, what in findings if fails or "--all" in sys.argv else []:
             print(f"{where}:{line}: {what}", file=sys.stderr)
-        failed = failed or (fails and bool(found))
+        failed = failed or (fails and bool(findings))
     return 1 if failed else 0
 
 

@@ -6,10 +6,14 @@ The rule for authors, in short: every fenced block names its language, and it is
 |---|---|
 | `python` | runs it; blocks of a page share their names; with `>>>` its output is compared |
 | `sh`, `console` | runs it, in the folder of the page; of a `console` block the lines after `$ `. `autoscout tune` gets `--dry-run` |
+| output in a `console` block | compares it with what the command prints; see below |
 | `yaml`, `toml`, `json` | reads it; YAML with `system:` must be a valid campaign. One that begins `# NAME.yaml` is written to that file |
-| `text` | nothing |
+| `text` | nothing; one that shows output of a run says so: `<!-- from a real run -->` |
 | `<!-- not run: REASON -->` above it | nothing; a shell command still must name flags that exist |
 | `<!-- run by tests/... -->` above it | that file runs it, with what it needs; `all blocks run by`, below the title, holds for the page |
+
+Output is all lines that a command prints, those on standard error first. Numbers and white space are not compared, and a line `...` stands
+for any number of lines. A command that is not run, or to which the tests add `--dry-run`, shows no output.
 """
 
 from __future__ import annotations
@@ -26,6 +30,28 @@ _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>[^\n]*)\n(?P<text>.*?)^(?P=
 _MARK = re.compile(r"<!-- (not run|run by):? (.+?) -->\n\Z")
 _WHOLE = re.compile(r"\A# [^\n]+\n\n<!-- all blocks run by (.+?) -->")
 _NAME = re.compile(r"# ([\w./-]+\.(?:ya?ml|json|py|toml|csv|txt))\b[^\n]*\n")
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command of a `console` block, and the lines below it."""
+
+    command: str
+    output: tuple[str, ...] = ()
+
+    def differs(self, printed: str) -> str:
+        """What the page shows and what the command printed, where they differ; empty where they agree."""
+        shown = [_plain(line) for line in self.output]
+        lines = [_plain(line) for line in printed.splitlines()]
+        pattern = "".join("(?:.*\n)*" if line == "..." else re.escape(line) + "\n" for line in shown)
+        if not shown or re.fullmatch(pattern, "".join(f"{line}\n" for line in lines)):
+            return ""
+        return "\n".join(["the page shows", *self.output, f"but `{self.command}` prints", *printed.splitlines()])
+
+
+def _plain(line: str) -> str:
+    """A line without what changes from run to run: each number is `#`, all white space is one space."""
+    return re.sub(r"\d+(?:[.,:]\d+)*", "#", " ".join(line.split()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,12 +96,20 @@ class Block:
         """What a shell is to run; of a `console` block what follows the prompts."""
         if self.language != "console":
             return self.text
-        kept = []
+        return "".join(f"{step.command}\n" for step in self.steps)
+
+    @property
+    def steps(self) -> list[Step]:
+        """The commands of a `console` block, each with the output that the page shows."""
+        steps: list[Step] = []
         for line in self.text.splitlines():
-            follows = bool(kept) and kept[-1].endswith("\\")
-            if line.startswith("$ ") or follows:
-                kept.append(line.removeprefix("$ "))
-        return "\n".join(kept) + "\n"
+            if line.startswith("$ "):
+                steps.append(Step(line.removeprefix("$ ")))
+            elif steps and not steps[-1].output and steps[-1].command.endswith("\\"):
+                steps[-1] = Step(f"{steps[-1].command}\n{line}")
+            elif steps:
+                steps[-1] = Step(steps[-1].command, (*steps[-1].output, line))
+        return steps
 
 
 def pages() -> list[Path]:

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+import json
 import signal
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,25 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # likewise under nohup
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--record", action="store_true", help="write the recorded files of these tests instead of comparing with them")
+    parser.addoption("--report", type=Path, help="write durations and skips to this file, for scripts/test_table.py")
+
+
+@pytest.fixture
+def check_recorded(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
+    """Compares text with the recorded file at a path; a missing file is a failure. `--record` writes it."""
+
+    def check(path: Path, text: str) -> None:
+        if request.config.getoption("--record"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        assert path.exists(), f"{path} is missing: run this test with --record, read the file and commit it"
+        assert text == path.read_text(), f"{path} differs: if the change is meant, run this test with --record and read the difference"
+
+    return check
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say how many tests were skipped for which reason: a skip that nobody sees is a test that nobody runs."""
     skipped = terminalreporter.stats.get("skipped", [])
@@ -28,6 +48,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.line(f"{count:5d}  {reason}")
     ran = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, []) if report.when == "call"]
     terminalreporter.line(f"external tests: {_external(ran)} ran, {_external(skipped)} skipped")
+    if path := terminalreporter.config.getoption("--report"):
+        path.write_text(json.dumps({"seconds": _seconds(terminalreporter), "skips": reasons}))
+
+
+def _seconds(terminalreporter: pytest.TerminalReporter) -> list[tuple[float, str]]:
+    """Seconds of set-up, call and tear-down by test, the slowest first; as many as a table may want."""
+    reports = [report for kind in terminalreporter.stats.values() for report in kind if isinstance(report, pytest.TestReport)]
+    slowest = sorted(((report.duration, f"{report.nodeid} ({report.when})") for report in reports), reverse=True)
+    return slowest[:100]
 
 
 def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:

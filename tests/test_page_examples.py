@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from _blocks import DATA, LANGUAGES, ROOT, SHELL, Block, blocks, pages
+from _blocks import DATA, LANGUAGES, ROOT, SHELL, Block, Step, blocks, pages
 from autosched.control.settings import build_settings
 from autoscout.core.errors import PluginError
 from autoscout.space import read_space
@@ -30,6 +30,8 @@ from _cli_program import run
 
 PAGES = {str(page.relative_to(ROOT)): page for page in pages()}
 RUN = {name: page for name, page in PAGES.items() if any(not block.left_out and block.language != "text" for block in blocks(page))}
+DRY_RUN = "--dry-run"
+END = "-- end of a command --"
 FLAGS = {line.split(":")[0]: set(line.split(":")[1].split()) for line in flags().splitlines()}
 
 
@@ -47,6 +49,13 @@ def test_every_block_says_what_it_is(page: Path) -> None:
     assert not [text for text in indented if re.search(r"^\s*(autoscout|pip|python3?|curl|\$) ", text, re.MULTILINE)], "fence commands"
 
 
+def test_only_commands_that_are_run_show_output() -> None:
+    consoles = [block for page in PAGES.values() for block in blocks(page) if block.language == "console"]
+    steps = [(block, step) for block in consoles for step in block.steps if step.output]
+    assert steps
+    assert not [block.where for block, step in steps if block.reason or (not block.runner and with_dry_run(step.command) != step.command)]
+
+
 @pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
 def test_every_command_names_flags_that_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
@@ -60,6 +69,15 @@ def test_every_command_names_flags_that_exist(page: Path) -> None:
             used = {word.split("=")[0] for word in words if re.match(r"--?[a-z]", word)}
             unknown += [f"autoscout {verb} {flag}" for flag in used - FLAGS[verb] - {"--help"}]
     assert not unknown
+
+
+def test_output_on_a_page_is_compared_but_for_numbers_and_space() -> None:
+    step = Step("autoscout report demo", ("gain 1.20x  [1.1, 1.3]", "...", "took 3:05 min"))
+    assert step.differs("gain 1.31x [1.2, 1.4]\ntook 12:40 min\n") == ""
+    assert step.differs("gain 1.31x [1.2, 1.4]\nmore\nand more\ntook 1:00 min\n") == ""
+    assert "gain none" in step.differs("gain none\ntook 1:00 min\n")
+    assert step.differs("gain 1.31x [1.2, 1.4]\ntook 1:00 min\nand a line more\n")
+    assert Step("autoscout report demo").differs("anything\n") == "", "a page need not show what a command prints"
 
 
 def words_of(command: str) -> list[str]:
@@ -106,18 +124,33 @@ def programs(folder: Path) -> Path:
 
 def run_shell(block: Block, folder: Path) -> None:
     if block.plain:
-        for command in block.commands.replace("\\\n", " ").splitlines():
-            run_here(block, folder, shlex.split(command, comments=True)[1:])
+        for step in block.steps or [Step(line) for line in block.commands.replace("\\\n", " ").splitlines()]:
+            run_here(block, folder, step)
         return
-    text = re.sub(r"^(autoscout tune (?:(?!--dry-run|#|\\\n|\n).|\\\n)*)", r"\1 --dry-run ", block.commands, flags=re.MULTILINE)
+    steps = block.steps or [Step(block.commands)]
+    text = "\n".join(f"{with_dry_run(step.command)}\necho '{END}'; echo '{END}' >&2" for step in steps)
     done = subprocess.run(["bash", "-euo", "pipefail", "-c", text], cwd=folder, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, f"{block.where}\n{text}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
+    for step, errors, out in zip(steps, done.stderr.split(f"{END}\n"), done.stdout.split(f"{END}\n"), strict=False):
+        assert not (difference := step.differs(errors + out)), f"{block.where}: {difference}"
 
 
-def run_here(block: Block, folder: Path, words: list[str]) -> None:
+def run_here(block: Block, folder: Path, step: Step) -> None:
     """A command of ours in this process: a new one for each would take most of the time."""
-    done = run(folder, *words, *(["--dry-run"] if words[:1] == ["tune"] else []))
+    words = shlex.split(with_dry_run(step.command).replace("\\\n", " "), comments=True)[1:]
+    done = run(folder, *words)
     assert done.returncode == 0, f"{block.where}: {' '.join(words)}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
+    assert not (difference := step.differs(done.stderr + done.stdout)), f"{block.where}: {difference}"
+
+
+def with_dry_run(text: str) -> str:
+    """Commands with `--dry-run` added to each `autoscout tune` that lacks it: nothing is measured."""
+    return re.sub(
+        r"^autoscout tune (?:\\\n|[^#\n])*",
+        lambda tune: tune[0] if DRY_RUN in tune[0] else f"{tune[0]} {DRY_RUN} ",
+        text,
+        flags=re.MULTILINE,
+    )
 
 
 def run_python(block: Block, names: dict[str, Any]) -> None:

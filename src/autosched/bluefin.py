@@ -16,7 +16,7 @@ from autoscout.core.origin import Origin
 from autoscout.core.seeds import stream
 from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Proposal, Status, Trial
-from autoscout.learning.answers import Told
+from autoscout.learning.answers import AnswerSet
 from autoscout.space import Space
 from autoscout.space.neighbours import fresh, mutate
 
@@ -96,7 +96,7 @@ class BlueFinSearcher:
         self._options = options or BlueFinOptions()
         self._maximise = task.objective.direction is Direction.MAXIMIZE
         self._objective = task.objective
-        self._told = Told(space, task.objective)
+        self._told = AnswerSet(space, task.objective)
         self._own: dict[tuple[int, int], tuple[int, float, tuple[float, ...], tuple[int, ...]]] = {}
         self._directions: dict[int, Vector] = {}
         self._uniforms: dict[int, Vector] = {}
@@ -319,7 +319,7 @@ def _mixed(weight: Vector, step: int) -> Vector:
 
 
 def _reweigh(weight: Vector, position: int, reward: float, step: int) -> None:
-    """Exponential weights: multiplies one by exp(rate * reward / probability of drawing it)."""
+    """Exponential weights: `weight *= exp(rate * reward / probability)`."""
     size = len(weight)
     rate = math.sqrt(math.log(size) / (size * step))
     weight[position] *= math.exp(min(50.0, rate * reward / float(_mixed(weight, step)[position])))

@@ -72,10 +72,10 @@ def search(
         runs = [replace(run, searcher=f"{run.searcher}, {run.workers} at once") for run in runs]
     scores = _scores(race, runs)
     compared = compare(runs, scores, race.entries, {source.name: load_table(source) for source in race.tables}) if named else []
-    told = as_informants(race.informants, race.entries) if race.informants else ""
-    if told and not as_json:
-        typer.echo(f"{told}\n")
-    _show(scores, output, png, as_json, more={"informed": dict(race.informants), **({"simulator": compared} if named else {})}, note=told)
+    line = as_informants(race.informants, race.entries) if race.informants else ""
+    if line and not as_json:
+        typer.echo(f"{line}\n")
+    _show(scores, output, png, as_json, more={"informed": dict(race.informants), **({"simulator": compared} if named else {})}, note=line)
     if named and not as_json:
         typer.echo(f"\n{as_comparison(compared)}")
 
@@ -87,20 +87,20 @@ def _listed(text: str) -> list[str]:
 def _counts(text: str) -> list[int]:
     """How many proposals are under way at once, one race each."""
     try:
-        found = list(dict.fromkeys(int(part) for part in _listed(text)))
+        numbers = list(dict.fromkeys(int(part) for part in _listed(text)))
     except ValueError:
-        found = []
-    if not found or min(found) < 1:
+        numbers = []
+    if not numbers or min(numbers) < 1:
         raise ConfigError(Fault(where="--workers", value=repr(text), rule="must be numbers from 1", fix="Example: --workers 1,4,16"))
-    return found
+    return numbers
 
 
 def _race(
     tables: str, entries: tuple[Entry, ...], only: list[str], seeds: range, budget: int, workers: int, jobs: int, output: Path | None
 ) -> Race:
     sources = find_tables(tables, only)
-    found = jobs or os.cpu_count() or 1
-    return Race(entries=entries, tables=tuple(sources), seeds=tuple(seeds), budget=budget, workers=workers, output=output, jobs=found)
+    processes = jobs or os.cpu_count() or 1
+    return Race(entries=entries, tables=tuple(sources), seeds=tuple(seeds), budget=budget, workers=workers, output=output, jobs=processes)
 
 
 def _informed(race: Race, simulator: Simulated) -> Race:
@@ -108,11 +108,11 @@ def _informed(race: Race, simulator: Simulated) -> Race:
     silent = {source: why for source in race.tables if (why := simulator.reads(load_table(source)))}
     for source, why in silent.items():
         options.errors.print(f"{source.name} is left out: {simulator.label} cannot predict it ({why})")
-    kept = tuple(source for source in race.tables if source not in silent)
-    if not kept:
+    readable = tuple(source for source in race.tables if source not in silent)
+    if not readable:
         fix = "Describe their model and GPUs in tasks.json next to them"
         raise ConfigError(Fault(where="--simulator", value=simulator.label, rule="it can predict none of these tables", fix=fix))
-    return replace(race, entries=informed(race.entries, simulator), tables=kept)
+    return replace(race, entries=informed(race.entries, simulator), tables=readable)
 
 
 def _runs(race: Race, *, quiet: bool) -> list[Run]:

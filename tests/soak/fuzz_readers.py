@@ -248,15 +248,15 @@ def read_template(path: Path) -> None:
 
 
 def read_output(path: Path) -> None:
-    from autoscout.backends.command.sources import Run, Source, UnreadableError
+    from autoscout.backends.command.sources import CommandRun, MetricSource, UnreadableError
 
-    run = Run(stdout=_text(path), wall_s=1.0)
+    run = CommandRun(stdout=_text(path), wall_s=1.0)
     for source in ({"json": "a.b"}, {"json": "*"}, {"regex": "score ([0-9.]+)"}):
         try:
             if source.get("json") == "*":
-                Source.model_validate(source).read_all(run)
+                MetricSource.model_validate(source).read_all(run)
             else:
-                Source.model_validate(source).read("score", run)
+                MetricSource.model_validate(source).read("score", run)
         except UnreadableError as error:  # becomes the reason of a failed trial
             _short(error)
 

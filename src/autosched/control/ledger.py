@@ -216,7 +216,7 @@ class Ledger:
         self._database.write(work)
 
     def samples(self, from_s: float = -math.inf, to_s: float = math.inf, most: int | None = None) -> list[tuple[float, dict[str, Any]]]:
-        """What was seen in [from, to), in order of time; with `most` about so many of them, spread evenly over the time."""
+        """What was seen in [from, to), in order of time; with `most` about that number of them, spread evenly over the time."""
         where = [samples.c.cluster == self.cluster, *_between(samples.c.at_s, from_s, to_s)]
 
         def work(connection: Connection) -> list[tuple[float, dict[str, Any]]]:

@@ -119,7 +119,7 @@ class Session:
     def reconfigure(self, scheduler: Scheduler | Config) -> None:
         """From now on another configuration is in force, of the same scheduler or of another; a `Config` is one of the same.
 
-        Everybody who runs goes on running, with three exceptions: a scheduler that does not pack splits pairs, nodes that a profiler takes
+        Every running job keeps running, with three exceptions: a scheduler that does not pack splits pairs, nodes that a profiler takes
         are cleared, and jobs leave a profiler that gives its nodes back.
 
         Raises:

@@ -310,7 +310,7 @@ class Loop:
         return tuned.best
 
     def _is_proven(self, old: Config, new: Config, past: Future | None, observation: Observation, least: float) -> bool:
-        """Whether new settings are at least so many times better than old ones on weeks that they were not chosen on.
+        """Whether new settings are at least `least` times as good as old ones on weeks that they were not chosen on.
 
         Of many settings the best on some futures is flattered by them: where a scheduler never preempts, one long job that starts at the
         wrong moment decides more than most knobs. So the mean gain less its standard error counts. Jobs must not take longer than under

@@ -41,7 +41,7 @@ class Mode:
         least_gain: Change only when the mean cost over the futures falls by at least this factor.
         least_share: And when it does not rise on at least this share of the futures.
         checked: Whether new settings must also prove themselves on the week behind with its days in other orders, as it was and busier.
-        watch_s: Look again in between, every so many seconds; 0: never.
+        watch_s: Seconds after which it looks again in between; 0: never.
         watch_gain: The factor that a change in between needs.
         gives_up: Stop changing for a week when the changes of the last one did not gain.
     """

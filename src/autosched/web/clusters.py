@@ -19,7 +19,7 @@ FILE = "control.db"
 """The store of a controller that was given none, in its folder."""
 LOOK_S = 2.0
 """Seconds between two looks at a cluster."""
-READ_PAUSE_FACTOR = 4.0  # it is read again only when so many times the seconds of the last reading have passed
+READ_PAUSE_FACTOR = 4.0  # it is read again only when this many times the seconds of the last reading have passed
 
 
 @dataclass

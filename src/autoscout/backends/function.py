@@ -34,7 +34,7 @@ LOG_TAIL = 6000  # characters of a traceback that are kept
 _loading: ContextVar[str] = ContextVar("_loading", default="")
 
 
-class Workload(Block):
+class FunctionWorkload(Block):
     """The block `workload`: which function, and what is known of its answers."""
 
     function: str | None = None  # package.module:name or file.py:name; from Python the function itself is at hand
@@ -73,8 +73,8 @@ class FunctionBackend:
         data = {**blocks.workload, **({"space": given["space"]} if given.get("space") is not None else {})}
         if self._function is not None:
             data.setdefault("function", reference_to(self._function))
-        workload, faults = read_fields(Workload, data, "workload")
-        workload = workload or Workload()
+        workload, faults = read_fields(FunctionWorkload, data, "workload")
+        workload = workload or FunctionWorkload()
         if not any(fault.field == "function" for fault in faults) and ":" not in (workload.function or ""):
             fix = "Write package.module:name, or file.py:name"
             faults.append(Fault(where="workload", field="function", value=workload.function or "", rule="must name a function", fix=fix))
@@ -148,8 +148,8 @@ class Call:
 
 def executor_failure(completed: Completed, reason: str) -> Measurement:
     """What became of a call that gave no measurement."""
-    known = failure(completed)
-    return known if known is not None and known.status is not Status.CRASHED else Measurement(status=Status.CRASHED, reason=reason)
+    ending = failure(completed)
+    return ending if ending is not None and ending.status is not Status.CRASHED else Measurement(status=Status.CRASHED, reason=reason)
 
 
 def reference_to(function: Function) -> str:
@@ -166,22 +166,22 @@ def load_function(named: str) -> Function:
     Raises:
         ConfigError: there is no such module or function, or it cannot be imported.
     """
-    place, _, name = named.rpartition(":")
-    found: Any = None
+    source, _, name = named.rpartition(":")
+    target: Any = None
     try:
         with _while_loading(named):
-            found = _script(Path(place)) if place.endswith(".py") else importlib.import_module(place)
+            target = _script(Path(source)) if source.endswith(".py") else importlib.import_module(source)
         for part in name.split("."):
-            found = getattr(found, part)
+            target = getattr(target, part)
     except ConfigError:
         raise
     except Exception as error:
         rule = f"cannot be loaded: {_one_line(error)}"
         fix = "Name an importable function at the top level of a module or file; a study begun by a script is resumed by that script"
         raise ConfigError(Fault(where="function", field="workload.function", value=named, rule=rule, fix=fix)) from error
-    if not callable(found):
+    if not callable(target):
         raise ConfigError(Fault(where="function", field="workload.function", value=named, rule="is not a function"))
-    loaded: Function = found
+    loaded: Function = target
     return loaded
 
 
@@ -240,8 +240,8 @@ def _smaller_unless_known(metric: str) -> Direction:
 
 
 def _absolute(named: str) -> str:
-    place, _, name = named.rpartition(":")
-    return f"{Path(place).resolve()}:{name}" if place.endswith(".py") else named
+    source, _, name = named.rpartition(":")
+    return f"{Path(source).resolve()}:{name}" if source.endswith(".py") else named
 
 
 def _number(item: object) -> float | None:

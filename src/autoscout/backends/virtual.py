@@ -93,7 +93,7 @@ class VirtualBackend:
             Choice("ddp_bucket", [1, 2, 4, 8, 16, 32, 64], default=32, unit="MB", help="size of a gradient bucket"),
         ]
         facts = {"gpus": gpus, "global_batch": int(task.workload["global_batch"])}
-        if cluster.mixed:
+        if cluster.is_mixed:
             return Space([*knobs, *_kinds(cluster)], [f"tp * pp * cp * dp == {' + '.join(cluster.knobs)}", *_batches(cluster)], facts)
         return Space(knobs, ["tp * pp * cp * dp == gpus", "global_batch % (dp * mbs) == 0"], facts)
 
@@ -110,8 +110,8 @@ class VirtualBackend:
         if not isinstance(completed.value, Measurement):
             reason = completed.error.strip()[:500] or "the virtual cluster gave no answer"
             return Measurement(status=Status.CRASHED, reason=reason)
-        found = completed.value
-        return replace(found, conditions={**found.conditions, "virtual": 1.0, "virtual_cost_s": found.cost_s})
+        answer = completed.value
+        return replace(answer, conditions={**answer.conditions, "virtual": 1.0, "virtual_cost_s": answer.cost_s})
 
     def export(self, config: Config, task: Task) -> Mapping[str, str]:
         note = f"Found on a virtual cluster ({task.hardware['gpus']}): simulated, never measured. Settings:"
@@ -137,11 +137,11 @@ class _Measure:
 def _check(task: Task, faults: list[Fault]) -> None:
     """Refuse what the simulator would not understand: fields, metric, model, GPUs and load; with earlier faults, all at once."""
     kind, simulator = str(task.workload["kind"]), _simulator(task)
-    known = {*_WORDS[kind].split(), *simulator.knobs}
+    names = {*_WORDS[kind].split(), *simulator.knobs}
     faults += [
-        Fault(where="virtual", field=f"workload.{name}", rule=f"unknown field of a {kind} workload", fix="See the guide on simulators")
+        Fault(where="virtual", field=f"workload.{name}", rule=f"unknown field of a {kind} workload", fix="See docs/guides/estimate.md")
         for name in task.workload
-        if name not in known
+        if name not in names
     ]
     try:
         for goal in task.objective.goals:

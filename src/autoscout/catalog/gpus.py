@@ -36,7 +36,7 @@ PRECISIONS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gpu:
+class GpuKind:
     """One kind of GPU in its usual surroundings.
 
     The shares (`gemm`, `memory`, `bus`) say how much of the nominal rate large kernels and collectives reach.
@@ -77,7 +77,7 @@ class Cluster:
     `groups` pairs each kind with how many there are, each kind once; the order is the order in which ranks are placed.
     """
 
-    groups: tuple[tuple[Gpu, int], ...]
+    groups: tuple[tuple[GpuKind, int], ...]
     node_gpus: int = 0  # 0 = usual size for the first kind
     nic_gbps: float = 0.0  # per GPU and direction; 0 = usual for the slowest kind
     scaleup_gbps: float = 0.0
@@ -87,7 +87,7 @@ class Cluster:
         return sum(count for _, count in self.groups)
 
     @property
-    def mixed(self) -> bool:
+    def is_mixed(self) -> bool:
         return len(self.groups) > 1
 
     @property
@@ -132,14 +132,14 @@ def kinds() -> tuple[str, ...]:
     return tuple(_document()["gpus"])
 
 
-def gpu(name: str, path: str | Path | None = None) -> Gpu:
+def gpu(name: str, path: str | Path | None = None) -> GpuKind:
     """The GPU of that name (case, dashes and blanks do not matter), a user's file at `path` first."""
-    known = _by_alias(str(path) if path else "")
-    found = known.get(_plain(name))
-    if found is None:
-        fix = f"{suggestion(name, sorted({entry.name for entry in known.values()}), listed=100)}; others go into a hardware file"
+    by_alias = _by_alias(str(path) if path else "")
+    match = by_alias.get(_plain(name))
+    if match is None:
+        fix = f"{suggestion(name, sorted({entry.name for entry in by_alias.values()}), listed=100)}; others go into a hardware file"
         raise ConfigError(Fault(where="gpu", value=repr(name), rule="unknown GPU", fix=fix))
-    return found
+    return match
 
 
 def cluster(text: str, path: str | Path | None = None, *, node_gpus: int = 0, nic_gbps: float = 0.0, scaleup_gbps: float = 0.0) -> Cluster:
@@ -148,7 +148,7 @@ def cluster(text: str, path: str | Path | None = None, *, node_gpus: int = 0, ni
     >>> cluster("8xA100-80+4xA40").gpus
     12
     """
-    counts: dict[Gpu, int] = {}
+    counts: dict[GpuKind, int] = {}
     faults: list[Fault] = []
     for part in text.split("+"):
         match = re.fullmatch(r"\s*(\d+)\s*[x×*]\s*(.+?)\s*", part)
@@ -168,7 +168,7 @@ def cluster(text: str, path: str | Path | None = None, *, node_gpus: int = 0, ni
     return Cluster(groups=tuple(counts.items()), node_gpus=node_gpus, nic_gbps=nic_gbps, scaleup_gbps=scaleup_gbps)
 
 
-def gpu_fields(gpu: Gpu, cluster: Cluster | None = None, precision: str = "bf16") -> dict[str, float]:
+def gpu_fields(gpu: GpuKind, cluster: Cluster | None = None, precision: str = "bf16") -> dict[str, float]:
     """Rates of a GPU for either simulator, in FLOP/s, bytes and bytes/s; what the cluster states replaces the usual value."""
     nic_gbps = (cluster.nic_gbps if cluster else 0.0) or gpu.nic_gbps
     scaleup_gbps = (cluster.scaleup_gbps if cluster else 0.0) or gpu.scaleup_gbps
@@ -196,9 +196,9 @@ def _document() -> dict[str, Any]:
 
 
 @cache
-def _by_alias(path: str) -> dict[str, Gpu]:
-    known: dict[str, Gpu] = {}
-    _add(known, _document()["gpus"], "data/gpus.yaml")
+def _by_alias(path: str) -> dict[str, GpuKind]:
+    by_alias: dict[str, GpuKind] = {}
+    _add(by_alias, _document()["gpus"], "data/gpus.yaml")
     if path:
         try:
             extra = load(Path(path)).value
@@ -209,12 +209,12 @@ def _by_alias(path: str) -> dict[str, Gpu]:
             raise ConfigError(
                 Fault(where=path, field="gpus", rule="a hardware file maps names of GPUs to their rates", fix="Write gpus: {NAME: {...}}")
             )
-        _add(known, entries, path)
-    return known
+        _add(by_alias, entries, path)
+    return by_alias
 
 
-def _add(known: dict[str, Gpu], entries: Mapping[Any, Any], where: str) -> None:
-    allowed = {item.name for item in fields(Gpu)} - {"name"}
+def _add(by_alias: dict[str, GpuKind], entries: Mapping[Any, Any], where: str) -> None:
+    allowed = {item.name for item in fields(GpuKind)} - {"name"}
     faults: list[Fault] = []
     for written, entry in entries.items():
         name = str(written)
@@ -240,11 +240,11 @@ def _add(known: dict[str, Gpu], entries: Mapping[Any, Any], where: str) -> None:
             for key in bad
         ]
         if not faults:
-            found = Gpu(name=name, **values)
+            gpu = GpuKind(name=name, **values)
             for alias in (name, *map(str, entry.get("aliases", ()))):
-                known[_plain(alias)] = found
+                by_alias[_plain(alias)] = gpu
     if faults:
         raise ConfigError(faults)
 
 
-__all__ = ["PRECISIONS", "Cluster", "Gpu", "cluster", "gpu", "gpu_fields", "kinds", "long_name", "short_name"]
+__all__ = ["PRECISIONS", "Cluster", "GpuKind", "cluster", "gpu", "gpu_fields", "kinds", "long_name", "short_name"]

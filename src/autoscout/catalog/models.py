@@ -83,7 +83,7 @@ class ModelShape:
 
     @property
     def expert_params(self) -> int:
-        """Of one expert in one layer."""
+        """Weights of one expert in one layer."""
         return (2 + self.gated) * self.hidden * self.expert_ffn
 
     @property
@@ -114,16 +114,16 @@ def model(name: str) -> ModelShape:
     32
     """
     path = Path(name)
-    if path.suffix == ".json" or _exists(path / "config.json"):
+    if path.suffix == ".json" or _is_present(path / "config.json"):
         return read_config(path if path.suffix == ".json" else path / "config.json")
-    known = _by_alias()
-    wanted = _plain(name.rsplit("/", 1)[-1])
-    if wanted in known:
-        return known[wanted]
-    found = next((plain for plain in _without_endings(name.rsplit("/", 1)[-1]) if plain in known), None)
-    if found is not None:
-        return known[found]
-    if _exists(path):
+    by_alias = _by_alias()
+    plain_name = _plain(name.rsplit("/", 1)[-1])
+    if plain_name in by_alias:
+        return by_alias[plain_name]
+    base = next((plain for plain in _without_endings(name.rsplit("/", 1)[-1]) if plain in by_alias), None)
+    if base is not None:
+        return by_alias[base]
+    if _is_present(path):
         return read_config(path / "config.json")  # there is none: says so
     fix = f"The path of its config.json works too. {suggestion(name.rsplit('/', 1)[-1], accepted_names(), listed=1000)}"
     raise ConfigError(Fault(where="model", value=repr(name), rule="unknown model", fix=fix))
@@ -144,7 +144,7 @@ def _without_endings(name: str) -> Iterator[str]:
         yield _plain("-".join(parts))
 
 
-def _exists(path: Path) -> bool:
+def _is_present(path: Path) -> bool:
     try:
         return path.exists()
     except (OSError, ValueError):  # a name that no file can have
@@ -190,9 +190,9 @@ def read_config(path: str | Path) -> ModelShape:
     )
     needed = {"hidden_size": hidden, "num_attention_heads": heads, "num_hidden_layers": layers}
     if missing := [name for name, size in needed.items() if not size]:
-        told = {fault.field for fault in faults}
+        named_fields = {fault.field for fault in faults}
         fix = "Give the config.json of a language model"
-        faults += [Fault(where=str(path), field=name, rule="is required", fix=fix) for name in missing if name not in told]
+        faults += [Fault(where=str(path), field=name, rule="is required", fix=fix) for name in missing if name not in named_fields]
         raise ConfigError(faults)
     experts = first("num_local_experts", "num_experts", "n_routed_experts")
     expert_ffn = first("moe_intermediate_size", "intermediate_size") if experts else 0
@@ -252,20 +252,20 @@ def _plain(name: str) -> str:
 
 @cache
 def _entries() -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = yaml.safe_load(files("autoscout.catalog").joinpath("data/models.yaml").read_text())["models"]
-    return found
+    entries: dict[str, dict[str, Any]] = yaml.safe_load(files("autoscout.catalog").joinpath("data/models.yaml").read_text())["models"]
+    return entries
 
 
 @cache
 def _by_alias() -> dict[str, ModelShape]:
-    known: dict[str, ModelShape] = {}
+    by_alias: dict[str, ModelShape] = {}
     for name, entry in _entries().items():
         shape = model_from({"name": name, **{key: value for key, value in entry.items() if key != "aliases"}})
         for alias in (name, *entry.get("aliases", ())):
-            if known.get(_plain(alias), shape) is not shape:
+            if by_alias.get(_plain(alias), shape) is not shape:
                 raise ConfigError(Fault(where="data/models.yaml", value=alias, rule="two models have the same name"))
-            known[_plain(alias)] = shape
-    return known
+            by_alias[_plain(alias)] = shape
+    return by_alias
 
 
 __all__ = ["ModelShape", "accepted_names", "model", "model_from", "read_config"]

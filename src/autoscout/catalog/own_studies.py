@@ -19,9 +19,9 @@ from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Fidelity, Trial
 
 FILE = "calibration.json"
-"""In the result folder of each study."""
-WORTH = 0.3  # weight of the shipped constants, in studies
-LEAST = 3  # measured configurations that a study needs to say anything
+"""File in the result folder of each study."""
+SHIPPED_STUDIES = 0.3  # weight of the shipped constants, in studies
+MIN_CONFIGURATIONS = 3  # measured configurations that a study needs to say anything
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,10 +44,10 @@ class LocalFit:
         """What a file holds; None where it is none of ours."""
         with suppress(ConfigError, TypeError, ValueError):
             data: Any = load_json(path)
-            found = cls(**data)
-            numbers = (found.trials, found.log_factor, found.log_spread)
+            fit = cls(**data)
+            numbers = (fit.trials, fit.log_factor, fit.log_spread)
             if all(isinstance(value, (int, float)) and np.isfinite(value) for value in numbers):
-                return found
+                return fit
         return None
 
 
@@ -59,7 +59,7 @@ def fit_local(name: str, simulator: Simulator, trials: Sequence[Trial], task: Ta
         value = trial.measurement.metrics.get(metric, 0.0)
         if trial.ok and trial.measurement.fidelity is Fidelity.MEASURED and value > 0.0:
             measured.setdefault(trial.config, []).append(value)
-    if len(measured) < LEAST:
+    if len(measured) < MIN_CONFIGURATIONS:
         return None
     try:
         predicted = simulator.predict(list(measured), task).value
@@ -68,7 +68,7 @@ def fit_local(name: str, simulator: Simulator, trials: Sequence[Trial], task: Ta
         return None
     logs = np.log(np.array([float(np.median(values)) for values in measured.values()]) / np.where(predicted > 0.0, predicted, np.nan))
     logs = logs[np.isfinite(logs)] * (-1.0 if task.objective.direction is Direction.MAXIMIZE else 1.0)  # rates are one over times
-    if len(logs) < LEAST:
+    if len(logs) < MIN_CONFIGURATIONS:
         return None
     middle = float(np.median(logs))
     spread = float(np.median(np.abs(logs - middle)))
@@ -108,18 +108,19 @@ def local_scale(folder: Path, simulator: str, gpu: str, system: str) -> LocalSca
     logs = np.array([fit.log_factor for fit in fits])
     factor = float(np.exp(_middle(logs)))
     before = float(np.median(np.abs(logs)))
-    told = f"{len(fits)} of your studies ({sum(fit.trials for fit in fits)} configurations on {gpu} with {system}): times x {factor:.3g}"
+    count = sum(fit.trials for fit in fits)
+    sentence = f"{len(fits)} of your studies ({count} configurations on {gpu} with {system}): times x {factor:.3g}"
     if len(fits) > 1:  # each predicted with the others
-        after = float(np.median([abs(log - _middle(np.delete(logs, place))) for place, log in enumerate(logs.tolist())]))
-        told += f"; median error of a study {np.expm1(before):.0%} without, {np.expm1(after):.0%} with the other ones' factor"
+        after = float(np.median([abs(log - _middle(np.delete(logs, index))) for index, log in enumerate(logs.tolist())]))
+        sentence += f"; median error of a study {np.expm1(before):.0%} without, {np.expm1(after):.0%} with the other ones' factor"
     else:
         within = np.expm1(fits[0].log_spread)
-        told += f"; median error there {np.expm1(before):.0%} without, {within:.0%} with it (one study: not judged on another)"
-    return LocalScale(factor=factor, sentence=told)
+        sentence += f"; median error there {np.expm1(before):.0%} without, {within:.0%} with it (one study: not judged on another)"
+    return LocalScale(factor=factor, sentence=sentence)
 
 
 def _middle(logs: np.ndarray[Any, Any]) -> float:
-    return float(np.median(logs)) * len(logs) / (len(logs) + WORTH)
+    return float(np.median(logs)) * len(logs) / (len(logs) + SHIPPED_STUDIES)
 
 
 def _fits(folder: Path) -> Iterable[LocalFit]:

@@ -32,19 +32,19 @@ class Placement:
     whole: bool
 
     @cached_property
-    def crosses(self) -> bool:
+    def has_mixed_neighbours(self) -> bool:
         """Whether neighbouring stages are on different kinds: nodes have GPUs of one kind, so the network carries what is sent."""
         return bool((self.kinds[1:] != self.kinds[:-1]).any())
 
     @cached_property
     def together(self) -> float:
         """Copies of a shard that surely share a kind: of the kind with the fewest, where a stage has several; endless otherwise."""
-        found = [np.inf]
+        copies = [np.inf]
         for stage in self.kinds:
             used = np.unique(stage)
             if len(used) > 1:
-                found += [float(self.replicas[stage == kind].sum()) for kind in used]
-        return min(found)
+                copies += [float(self.replicas[stage == kind].sum()) for kind in used]
+        return min(copies)
 
     def stages(self, kind: int) -> tuple[float, float, float]:
         """(layers of the largest stage of a kind, stages before its first, 1 if it has the last); layers are 0 where it has none."""
@@ -60,14 +60,14 @@ def split(total: float, weights: Vector) -> Vector:
     >>> split(28, np.array([1.0, 1.0, 0.5])).tolist(), split(10, np.array([1.0, 1.0, 1.0])).tolist()
     ([11.0, 11.0, 6.0], [4.0, 3.0, 3.0])
     """
-    wanted = total * weights / weights.sum()
-    parts = np.floor(wanted + 1e-9)
+    exact = total * weights / weights.sum()
+    parts = np.floor(exact + 1e-9)
     if total >= len(weights):
         parts = np.maximum(parts, 1.0)
-    left = round(total - float(parts.sum()))
-    parts[np.argsort(parts - wanted, kind="stable")[: max(0, left)]] += 1.0
-    for _ in range(-left):  # what lifted small parts to 1 is taken from those that have too much
-        parts[np.argmax(np.where(parts > 1.0, parts - wanted, -np.inf))] -= 1.0
+    rest = round(total - float(parts.sum()))
+    parts[np.argsort(parts - exact, kind="stable")[: max(0, rest)]] += 1.0
+    for _ in range(-rest):  # what lifted small parts to 1 is taken from those that have too much
+        parts[np.argmax(np.where(parts > 1.0, parts - exact, -np.inf))] -= 1.0
     return np.asarray(parts, dtype=np.float64)
 
 
@@ -87,11 +87,11 @@ def place(layout: Mapping[str, float], counts: Vector, shares: Vector, layers: f
     chunks = layout["virtual_stages"]
     held = split(layers / chunks, (shares[kinds] * alike).sum(axis=1) / replicas) * chunks
     paces = (shares[kinds] / np.maximum(held, 1.0)[:, None]).min(axis=0)
-    given = split(micro_batches, np.repeat(paces, alike))
+    batches = split(micro_batches, np.repeat(paces, alike))
     return Placement(
         kinds=kinds,
         layers=held,
-        micro_batches=np.maximum.reduceat(given, columns),
+        micro_batches=np.maximum.reduceat(batches, columns),
         replicas=alike.astype(np.float64),
         whole=all(end % unit == 0 for end in ends[:-1] if end < stages * replicas * unit),
     )

@@ -56,7 +56,7 @@ def calibrate(
         _name_left_out(table.left_out)
         return
     columns = dict(text.partition("=")[::2] for text in given or [])
-    fitted, left_out = calibrate_tables(tables, constant or list(USUAL), name=name, stack=stack, given=columns, out=out)
+    fitted, left_out = calibrate_tables(tables, constant or list(USUAL), name=name, stack=stack, columns=columns, out=out)
     if as_json:
         typer.echo(json.dumps({**to_json(fitted), "out": str(out), "left_out": left_out}, indent=1, allow_nan=False))
         return

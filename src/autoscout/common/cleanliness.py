@@ -17,7 +17,7 @@ class Cleanliness:
     pressure: float = 0.2  # share of the time in which something waited for a CPU
     others: float = 0.1  # share of the trial's cores, or of its GPUs' time, that somebody else used
 
-    def dirty(self, conditions: Mapping[str, float]) -> bool:
+    def is_dirty(self, conditions: Mapping[str, float]) -> bool:
         """Whether a sample taken under these conditions is to be taken again."""
         if conditions.get("gpu_other_share", 0.0) > self.others:
             return True

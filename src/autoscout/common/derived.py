@@ -33,17 +33,17 @@ def derived(metrics: Mapping[str, float], conditions: Mapping[str, float], task:
         task: Its hardware may say a price.
         gpus: GPUs of the launch; those of the task's hardware where it did not ask for any.
     """
-    found: dict[str, float] = {}
+    results: dict[str, float] = {}
     rate = next((metrics[name] for name in TOKEN_RATES if metrics.get(name, 0.0) > 0.0), None)
     price, energy_j, power_w = task.hardware.get(PRICE), conditions.get(ENERGY_CONDITION), conditions.get(POWER_CONDITION)
     if rate is not None and price is not None:
         per_s = float(price) * (gpus or _gpus(task.hardware.get("gpus")) or 1) / 3600.0
-        found[COST] = per_s / rate * 1e6
+        results[COST] = per_s / rate * 1e6
     if energy_j is not None:
-        found[ENERGY] = energy_j
+        results[ENERGY] = energy_j
     if rate is not None and power_w:
-        found[EFFICIENCY] = rate / power_w
-    return {name: value for name, value in found.items() if math.isfinite(value)}
+        results[EFFICIENCY] = rate / power_w
+    return {name: value for name, value in results.items() if math.isfinite(value)}
 
 
 def price_faults(task: Task) -> list[Fault]:

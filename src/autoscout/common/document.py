@@ -120,21 +120,21 @@ class Item:
 
     def fault(self, rule: str, fix: str = "", shown: bool = True) -> Fault:
         """A fault of this value."""
-        found = ""
+        excerpt = ""
         if shown:
             if isinstance(self.node, yaml.ScalarNode):
-                found = self.node.value if len(self.node.value) <= 200 else self.node.value[:200] + "..."
-                found = found or "nothing"
+                excerpt = self.node.value if len(self.node.value) <= 200 else self.node.value[:200] + "..."
+                excerpt = excerpt or "nothing"
             else:
-                found = "a list" if isinstance(self.node, yaml.SequenceNode) else "a mapping"
-        return Fault(where=self.place, field=self.field, value=found, rule=rule, fix=fix)
+                excerpt = "a list" if isinstance(self.node, yaml.SequenceNode) else "a mapping"
+        return Fault(where=self.place, field=self.field, value=excerpt, rule=rule, fix=fix)
 
     def entries(self, faults: list[Fault]) -> dict[str, Item]:
         """The values of a mapping by key; what is not a mapping, not text or there twice goes to `faults`."""
         if not isinstance(self.node, yaml.MappingNode):
             faults.append(self.fault("must be a mapping", "Write key: value lines"))
             return {}
-        found: dict[str, Item] = {}
+        entries: dict[str, Item] = {}
         merged: dict[str, Item] = {}
         for key_node, value_node in self.node.value:
             if key_node.tag == "tag:yaml.org,2002:merge":
@@ -146,11 +146,13 @@ class Item:
             key = Item(key_node, self.where, path)
             if not name:
                 faults.append(key.fault("a key must be text"))
-            elif name in found:
-                faults.append(Fault(where=key.place, field=path, rule="the key is there twice", fix=f"The first is at {found[name].place}"))
+            elif name in entries:
+                faults.append(
+                    Fault(where=key.place, field=path, rule="the key is there twice", fix=f"The first is at {entries[name].place}")
+                )
             else:
-                found[name] = Item(value_node, self.where, path)
-        return {**merged, **found}
+                entries[name] = Item(value_node, self.where, path)
+        return {**merged, **entries}
 
     def items(self, faults: list[Fault]) -> list[Item]:
         """The values of a list; anything else goes to `faults`."""
@@ -160,12 +162,12 @@ class Item:
         return [Item(node, self.where, f"{self.field}[{number}]") for number, node in enumerate(self.node.value)]
 
 
-def unknown_keys(found: Mapping[str, Item], known: Iterable[str]) -> list[Fault]:
+def unknown_keys(entries: Mapping[str, Item], keys: Iterable[str]) -> list[Fault]:
     """A fault for every key that nobody reads."""
-    names = list(known)
+    names = list(keys)
     return [
         Fault(where=item.place, field=item.field, rule=f"there is no setting {key!r} here", fix=suggestion(key, names))
-        for key, item in found.items()
+        for key, item in entries.items()
         if key not in names
     ]
 
@@ -202,7 +204,7 @@ def _bounded(root: Item) -> Item:
     waiting: list[tuple[yaml.Node, bool]] = [(root.node, False)]
     while waiting:
         node, entered = waiting.pop()
-        inside = [part for item in node.value for part in (item if isinstance(item, tuple) else (item,))] if _nested(node) else []
+        inside = [part for item in node.value for part in (item if isinstance(item, tuple) else (item,))] if _is_nested(node) else []
         if entered:
             open_nodes.discard(id(node))
             sizes[id(node)] = 1 + sum(sizes[id(part)] for part in inside)
@@ -223,7 +225,7 @@ def _bounded(root: Item) -> Item:
     return root
 
 
-def _nested(node: yaml.Node) -> bool:
+def _is_nested(node: yaml.Node) -> bool:
     return isinstance(node, (yaml.MappingNode, yaml.SequenceNode))
 
 
@@ -253,19 +255,19 @@ def parse_json(text: str, where: str) -> Any:
     """
     fix = "Check commas, quotes and brackets there"
     try:
-        found = json.loads(text, parse_int=lambda digits: int(_check_digits(digits)))
+        content = json.loads(text, parse_int=lambda digits: int(_check_digits(digits)))
     except json.JSONDecodeError as error:
         raise ConfigError(Fault(where=f"{where}:{error.lineno}", rule=f"not valid JSON: {error.msg}", fix=fix)) from error
     except (ValueError, RecursionError) as error:  # a number of thousands of digits; brackets by the thousand
         raise ConfigError(Fault(where=where, rule=f"not valid JSON: {_reason(error)}", fix=fix)) from error
-    level, depth = [found], -1
+    level, depth = [content], -1
     while level:
         depth += 1
         if depth > MOST_DEPTH:
             raise ConfigError(Fault(where=where, rule=f"values are nested at most {MOST_DEPTH} deep", fix="Write less, or split the file"))
         inside = [value.values() if isinstance(value, dict) else value for value in level if isinstance(value, (dict, list))]
         level = [part for parts in inside for part in parts]
-    return found
+    return content
 
 
 def read_text(path: Path) -> str:

@@ -66,14 +66,14 @@ class Scale:
             part = (value - self.low) / (self.high - self.low)
         return self.start + part * (self.end - self.start)
 
-    def ticks(self, wanted: int = 5) -> list[float]:
+    def ticks(self, count: int = 5) -> list[float]:
         """Round numbers on the axis."""
         if self.log:
             decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
             steps = (1, 2, 5) if self.high / self.low < 500.0 else (1,)
             marks = [step * 10.0**decade for decade in decades for step in steps]
         else:
-            raw = (self.high - self.low) / wanted
+            raw = (self.high - self.low) / count
             size = 10.0 ** math.floor(math.log10(raw))
             step = next(size * factor for factor in (1, 2, 2.5, 5, 10) if size * factor >= raw)
             marks = [step * i for i in range(math.floor(self.low / step), math.ceil(self.high / step) + 1)]
@@ -161,8 +161,8 @@ def chart(title: str, lines: Mapping[str, Line], across: str, *, log: bool = Fal
         log: Whether that axis is logarithmic; it begins at 1 then, or above.
         colours: Name -> colour; the palette in order when None. Named lines get no legend then, the page has one.
     """
-    shown = {name: (x[np.isfinite(y)], y[np.isfinite(y)]) for name, (x, y) in lines.items()}
-    every_x, every_y = (np.concatenate([np.zeros(0), *(one[side] for one in shown.values())]) for side in (0, 1))
+    finite = {name: (x[np.isfinite(y)], y[np.isfinite(y)]) for name, (x, y) in lines.items()}
+    every_x, every_y = (np.concatenate([np.zeros(0), *(one[side] for one in finite.values())]) for side in (0, 1))
     low, high = (float(every_x.min()), float(every_x.max())) if len(every_x) else (0.0, 1.0)
     low = max(low, 1.0) if log else low
     x_scale = Scale(low=low, high=max(high, low * 1.001 + 1e-9), start=_LEFT, end=WIDTH - _RIGHT, log=log)
@@ -175,7 +175,7 @@ def chart(title: str, lines: Mapping[str, Line], across: str, *, log: bool = Fal
     for tick in x_scale.ticks():
         parts.append(label(f"{tick:,.10g}", x_scale.place(tick), HEIGHT - _BOTTOM + 16, font_size=11, text_anchor="middle"))
     parts.append(label(across, WIDTH / 2, HEIGHT - 6, font_size=12, text_anchor="middle"))
-    for number, (name, (xs, ys)) in enumerate(shown.items()):
+    for number, (name, (xs, ys)) in enumerate(finite.items()):
         colour = colours[name] if colours else PALETTE[number % len(PALETTE)]
         pairs = zip(np.maximum(xs, low).tolist(), ys.tolist(), strict=True)
         points = " ".join(f"{x_scale.place(x):.1f},{y_scale.place(y):.1f}" for x, y in pairs)

@@ -99,18 +99,18 @@ def faults_from(
 def _faults(detail: Mapping[str, Any], where: str, model: type[BaseModel] | None, places: Mapping[Place, str]) -> list[Fault]:
     path, kind, context = tuple(detail["loc"]), detail["type"], detail.get("ctx") or {}
     place = next((places[path[:length]] for length in range(len(path), 0, -1) if path[:length] in places), where)
-    name, found = ".".join(str(part) for part in path if part != ""), shown(detail.get("input"))
+    name, value = ".".join(str(part) for part in path if part != ""), shown(detail.get("input"))
     refused = context.get("error")
     if isinstance(refused, Refused):
         dotted = [".".join(part for part in (name, fault.field) if part) for fault in refused.faults]
         return [
-            replace(fault, where=place, field=part, value=fault.value or ("" if fault.field else found))
+            replace(fault, where=place, field=part, value=fault.value or ("" if fault.field else value))
             for fault, part in zip(refused.faults, dotted, strict=True)
         ]
     if kind == "extra_forbidden":
-        return [Fault(where=place, field=name, value=found, rule="unknown key", fix=suggestion(str(path[-1]), _names(model, path)))]
+        return [Fault(where=place, field=name, value=value, rule="unknown key", fix=suggestion(str(path[-1]), _names(model, path)))]
     rule = _RULES[kind].format(**context) if kind in _RULES else str(detail["msg"]).removeprefix("Value error, ")
-    return [Fault(where=place, field=name, value="" if kind == "missing" else found, rule=rule)]
+    return [Fault(where=place, field=name, value="" if kind == "missing" else value, rule=rule)]
 
 
 def _names(model: type[BaseModel] | None, path: Place) -> list[str]:
@@ -139,28 +139,28 @@ def read_fields(model: type[Model], data: Mapping[str, Any], where: str) -> tupl
     Fields that are null count as left out. Fields and entries of mappings that have faults are left out too, so that later checks can
     name what is wrong with the rest; None where a required field is missing or bad.
     """
-    given = {name: value for name, value in data.items() if value is not None}
+    values = {name: value for name, value in data.items() if value is not None}
     try:
-        return model.model_validate(given), []
+        return model.model_validate(values), []
     except ValidationError as error:
         faults = faults_from(error, where, model)
         paths = [tuple(detail["loc"]) for detail in error.errors(include_url=False)]
     for depth in (2, 1) if all(paths) else ():  # without the bad entries, else without the bad fields; not if the whole is at fault
         try:
-            return model.model_validate(_without(given, [path[:depth] for path in paths])), faults
+            return model.model_validate(_without(values, [path[:depth] for path in paths])), faults
         except ValidationError:
             continue
     return None, faults
 
 
 def _without(data: Mapping[str, Any], paths: Iterable[Place]) -> dict[str, Any]:
-    kept: dict[str | int, Any] = {name: dict(value) if isinstance(value, Mapping) else value for name, value in data.items()}
+    entries: dict[str | int, Any] = {name: dict(value) if isinstance(value, Mapping) else value for name, value in data.items()}
     for name, *rest in paths:
-        if rest and isinstance(kept.get(name), dict):
-            kept[name].pop(rest[0], None)
+        if rest and isinstance(entries.get(name), dict):
+            entries[name].pop(rest[0], None)
         else:
-            kept.pop(name, None)
-    return {str(name): value for name, value in kept.items()}
+            entries.pop(name, None)
+    return {str(name): value for name, value in entries.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,31 +175,31 @@ class Blocks:
     faults: list[Fault] = field(default_factory=list)
 
 
-def read_blocks(given: Mapping[str, object], also: Collection[str] = ()) -> Blocks:
+def read_blocks(description: Mapping[str, object], also: Collection[str] = ()) -> Blocks:
     """Take a task description apart.
 
     A campaign says `goal` for the objective, and may write just the name of its metric, or a list of them.
 
     Args:
-        given: What `Backend.task` was given.
+        description: What `Backend.task` was given.
         also: Further blocks that this backend reads by itself.
     """
     faults: list[Fault] = []
-    found: dict[str, dict[str, Any]] = {}
-    for written, block in given.items():
+    blocks: dict[str, dict[str, Any]] = {}
+    for written, block in description.items():
         name = "objective" if written == "goal" else str(written)
         if name == "objective" and isinstance(block, str):
             block = {"metric": block}
         if name == "objective" and isinstance(block, (list, tuple)):
             block = {"metrics": list(block)}
         if name in BLOCKS and isinstance(block, Mapping):
-            found[name] = {str(key): value for key, value in block.items()}
+            blocks[name] = {str(key): value for key, value in block.items()}
         elif name in BLOCKS and block is not None:
             faults.append(Fault(field=str(written), value=shown(block), rule="must be a mapping"))
         elif name not in (*BLOCKS, "system", *also):
             faults.append(Fault(field=name, rule="unknown part of a task", fix=suggestion(name, (*BLOCKS, *also))))
-    budget, wrong = read_fields(_Budget, found.pop("budget", {}), "budget")
-    return Blocks(**found, budget=Budget(**dict(budget or {})), faults=[*faults, *wrong])
+    budget, wrong = read_fields(_Budget, blocks.pop("budget", {}), "budget")
+    return Blocks(**blocks, budget=Budget(**dict(budget or {})), faults=[*faults, *wrong])
 
 
 class _Budget(Block):
@@ -213,14 +213,14 @@ Bound = TypeVar("Bound", Limit, Guard)
 
 
 def _bounds(kind: type[Bound], texts: Iterable[Any]) -> tuple[tuple[Bound, ...], list[Fault]]:
-    found: list[Bound] = []
+    bounds: list[Bound] = []
     faults: list[Fault] = []
     for text in texts:
         try:
-            found.append(text if isinstance(text, kind) else kind.parse(str(text)))
+            bounds.append(text if isinstance(text, kind) else kind.parse(str(text)))
         except ConfigError as error:
             faults += error.faults
-    return tuple(found), faults
+    return tuple(bounds), faults
 
 
 def _direction(value: object) -> Direction:
@@ -276,19 +276,19 @@ def read_objective(
     """
     read, faults = read_fields(_Objective, data, "goal")
     read = read or _Objective()
-    wanted, wrong = _goals(read, default)
+    pairs, wrong = _goals(read, default)
     limits, broken = _bounds(Limit, [*read.limits, *read.slo])
     guards, more = _bounds(Guard, read.guards)
     faults += [*wrong, *broken, *more]
     place = "metrics" if read.metrics else "metric"
-    named = [*((metric, place) for metric, _ in wanted), *((limit.metric, "slo") for limit in limits)]
+    named = [*((metric, place) for metric, _ in pairs), *((limit.metric, "slo") for limit in limits)]
     for name, where in [*named, *((guard.metric, "guards") for guard in guards)]:
         if metrics is not None and name not in metrics and name not in DERIVED:
             faults.append(Fault(where="goal", field=where, value=repr(name), rule=NO_METRIC, fix=suggestion(name, metrics)))
     goals: list[Goal] = []
     sure = not any(fault.field in (place, "direction") for fault in faults)
-    for metric, given in wanted:
-        better = given or (natural_direction if metric in DERIVED else direction)(metric)
+    for metric, way in pairs:
+        better = way or (natural_direction if metric in DERIVED else direction)(metric)
         if better is None and sure:
             fix = f"Write {metric}:minimize or {metric}:maximize" if read.metrics else "Write direction: minimize or direction: maximize"
             field_name = "metrics" if read.metrics else "direction"
@@ -302,15 +302,15 @@ def _goals(read: _Objective, default: str) -> tuple[list[tuple[str, Direction | 
     """The metrics to improve with the directions that were given, at least one."""
     if not read.metrics:
         return [(read.metric or default, read.direction)], []
-    found: list[tuple[str, Direction | None]] = []
+    pairs: list[tuple[str, Direction | None]] = []
     faults: list[Fault] = []
     for text in read.metrics:
         try:
-            found.append(Goal.parse(str(text)))
+            pairs.append(Goal.parse(str(text)))
         except ConfigError as error:
             faults += error.faults
-    faults += goal_faults(read.metric, read.direction, [metric for metric, _ in found])
-    return found or [(default, None)], faults
+    faults += goal_faults(read.metric, read.direction, [metric for metric, _ in pairs])
+    return pairs or [(default, None)], faults
 
 
 def goal_faults(metric: str | None, direction: str | None, metrics: Sequence[str]) -> list[Fault]:

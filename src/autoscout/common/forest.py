@@ -58,8 +58,8 @@ class Encoder:
 
     def varied(self, configs: Sequence[Config]) -> NDArray[np.bool_]:
         """Which knobs take more than one value among the configs that hold them."""
-        seen = [{repr(config[name]) for config in configs if name in config} for name in self.names]
-        return np.array([len(values) > 1 for values in seen], dtype=bool)
+        domains = [{repr(config[name]) for config in configs if name in config} for name in self.names]
+        return np.array([len(values) > 1 for values in domains], dtype=bool)
 
 
 def _is_number(value: Value) -> bool:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-BLEND = 0.05
+SUM_SHARE = 0.05
 """Share of the plain weighted sum in `chebyshev`: it tells points apart that are equal in the worst goal."""
 
 
@@ -21,13 +21,13 @@ def dominates(one: Floats, other: Floats) -> bool:
 
 def on_front(losses: Floats) -> NDArray[np.bool_]:
     """Which rows no other row dominates; of equal rows the first."""
-    found: NDArray[np.bool_] = np.asarray(np.isfinite(losses).all(axis=1))
-    for row in np.flatnonzero(found):
+    mask: NDArray[np.bool_] = np.asarray(np.isfinite(losses).all(axis=1))
+    for row in np.flatnonzero(mask):
         no_worse = (losses <= losses[row]).all(axis=1)
         better = no_worse & (losses < losses[row]).any(axis=1)
         equal = no_worse & (losses == losses[row]).all(axis=1)
-        found[row] = not better.any() and not equal[:row].any()
-    return found
+        mask[row] = not better.any() and not equal[:row].any()
+    return mask
 
 
 def hypervolume(losses: Floats, reference: Floats) -> float:
@@ -56,30 +56,30 @@ def _area(inside: Floats, reference: Floats) -> float:
 
 def comparable(losses: Floats) -> Floats:
     """Columns as shares of the way from their best to their worst finite value, on a scale of ratios where signs allow."""
-    found = np.full(losses.shape, np.inf)
+    shares = np.full(losses.shape, np.inf)
     worked = np.isfinite(losses).all(axis=1)
     for column in range(losses.shape[1] if worked.any() else 0):
         values = losses[worked, column]
         if (values > 0).all() or (values < 0).all():
             values = np.sign(values) * np.log(np.abs(values))
         span = float(values.max() - values.min())
-        found[worked, column] = (values - values.min()) / span if span > 0 else 0.0
-    return found
+        shares[worked, column] = (values - values.min()) / span if span > 0 else 0.0
+    return shares
 
 
 def choose(losses: Floats, count: int) -> list[int]:
     """Up to `count` rows of the front that cover most together: the best in the first goal, then whatever adds most."""
     shares = comparable(losses)
-    left = [int(row) for row in np.flatnonzero(on_front(losses))]
+    candidates = [int(row) for row in np.flatnonzero(on_front(losses))]
     reference = np.full(losses.shape[1], 1.1)
     chosen: list[int] = []
-    while left and len(chosen) < count:
+    while candidates and len(chosen) < count:
         if not chosen:
-            best = min(left, key=lambda row: tuple(shares[row]))
+            best = min(candidates, key=lambda row: tuple(shares[row]))
         else:
-            best = max(left, key=lambda row: hypervolume(shares[[*chosen, row]], reference))
+            best = max(candidates, key=lambda row: hypervolume(shares[[*chosen, row]], reference))
         chosen.append(best)
-        left.remove(best)
+        candidates.remove(best)
     return chosen
 
 
@@ -87,9 +87,9 @@ def chebyshev(losses: Floats, weights: Floats) -> Floats:
     """One loss per row: the worst goal by these weights, and a little of the sum of all; infinite where a row failed."""
     weighed = comparable(losses) * weights
     worked = np.isfinite(weighed).all(axis=1)
-    found = np.full(len(losses), np.inf)
-    found[worked] = weighed[worked].max(axis=1) + BLEND * weighed[worked].sum(axis=1)
-    return found
+    worst = np.full(len(losses), np.inf)
+    worst[worked] = weighed[worked].max(axis=1) + SUM_SHARE * weighed[worked].sum(axis=1)
+    return worst
 
 
 __all__ = ["chebyshev", "choose", "comparable", "dominates", "hypervolume", "on_front"]

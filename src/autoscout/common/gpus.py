@@ -72,13 +72,13 @@ def reading_is_cheap() -> bool:
 
 def named(gpus: Sequence[str], readings: Sequence[Gpu]) -> dict[str, Gpu]:
     """The reading of each GPU as `CUDA_VISIBLE_DEVICES` names it: by index, or by uuid or the beginning of one."""
-    found: dict[str, Gpu] = {}
+    by_name: dict[str, Gpu] = {}
     for gpu in gpus:
         for reading in readings:
             if gpu == reading.index or (not gpu.isdigit() and reading.uuid.startswith(gpu)):
-                found[gpu] = reading
+                by_name[gpu] = reading
                 break
-    return found
+    return by_name
 
 
 def present_gpus(environment: Mapping[str, str] | None = None) -> tuple[str, ...]:
@@ -106,13 +106,13 @@ def _fake(path: Path) -> tuple[Gpu, ...]:
 
     A process leaves the GPU when it ends.
     """
-    found: list[Gpu] = []
+    gpus: list[Gpu] = []
     for number, data in enumerate(json.loads(path.read_text(encoding="utf-8"))):
         inside = [GpuProcess(**process) for process in data.get("processes", ())]
         alive = set(processes.running([process.pid for process in inside]))
         there = tuple(process for process in inside if process.pid in alive)
         total_gb = float(data.get("total_gb", 80.0))
-        found.append(
+        gpus.append(
             Gpu(
                 index=str(number),
                 uuid=str(data.get("uuid", f"GPU-fake-{number}")),
@@ -125,7 +125,7 @@ def _fake(path: Path) -> tuple[Gpu, ...]:
                 energy_j=data.get("energy_j"),
             )
         )
-    return tuple(found)
+    return tuple(gpus)
 
 
 @cache
@@ -142,7 +142,7 @@ def _nvml() -> Any | None:
 
 
 def _by_nvml(nvml: Any) -> tuple[Gpu, ...]:
-    found: list[Gpu] = []
+    gpus: list[Gpu] = []
     with contextlib.suppress(nvml.NVMLError):  # a GPU that fell off the bus hides those after it, as in nvidia-smi
         for number in range(nvml.nvmlDeviceGetCount()):
             handle = nvml.nvmlDeviceGetHandleByIndex(number)
@@ -154,7 +154,7 @@ def _by_nvml(nvml: Any) -> tuple[Gpu, ...]:
             with contextlib.suppress(nvml.NVMLError):
                 busy = nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100
             total_gb = memory.total / _GIB
-            found.append(
+            gpus.append(
                 Gpu(
                     index=str(number),
                     uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
@@ -167,7 +167,7 @@ def _by_nvml(nvml: Any) -> tuple[Gpu, ...]:
                     energy_j=_thousandth(nvml, "nvmlDeviceGetTotalEnergyConsumption", handle),
                 )
             )
-    return tuple(found)
+    return tuple(gpus)
 
 
 def _thousandth(nvml: Any, question: str, handle: Any) -> float | None:
@@ -180,25 +180,25 @@ def _thousandth(nvml: Any, question: str, handle: Any) -> float | None:
 
 def _nvml_processes(nvml: Any, handle: Any) -> tuple[GpuProcess, ...]:
     shares: dict[int, float] = {}
-    told = False
+    has_shares = False
     try:
         since_us = int((time.time() - 2.0) * 1e6)
         for sample in nvml.nvmlDeviceGetProcessUtilization(handle, since_us):
             shares[sample.pid] = max(sample.smUtil / 100, shares.get(sample.pid, 0.0))
-        told = True
+        has_shares = True
     except nvml.NVMLError_NotFound:
-        told = True  # nobody ran anything
+        has_shares = True  # nobody ran anything
     except nvml.NVMLError:
         pass
-    found: dict[int, GpuProcess] = {}
+    by_pid: dict[int, GpuProcess] = {}
     for graphics, ask in ((True, nvml.nvmlDeviceGetGraphicsRunningProcesses), (False, nvml.nvmlDeviceGetComputeRunningProcesses)):
         with contextlib.suppress(nvml.NVMLError):
             for process in ask(handle):
                 pid = int(process.pid)
                 memory_gb = (process.usedGpuMemory or 0) / _GIB
-                share = shares.get(pid, 0.0) if told else None
-                found[pid] = GpuProcess(pid=pid, name=_name(pid), memory_gb=memory_gb, utilisation=share, graphics=graphics)
-    return tuple(found.values())
+                share = shares.get(pid, 0.0) if has_shares else None
+                by_pid[pid] = GpuProcess(pid=pid, name=_name(pid), memory_gb=memory_gb, utilisation=share, graphics=graphics)
+    return tuple(by_pid.values())
 
 
 def _smi() -> tuple[Gpu, ...]:

@@ -99,8 +99,8 @@ class Ticket:
         with _mutex(self._folder) as mine:
             if not mine:
                 return None
-            kept = self._reserved(self._folder)
-            files = {gpu: file for gpu, name in self._names.items() if name not in kept and (file := self._lock(name)) is not None}
+            reserved = self._reserved(self._folder)
+            files = {gpu: file for gpu, name in self._names.items() if name not in reserved and (file := self._lock(name)) is not None}
             chosen = tuple(choose(list(files)))
             for gpu in [gpu for gpu in files if gpu not in chosen]:
                 os.close(files.pop(gpu))
@@ -130,7 +130,7 @@ class Ticket:
 
     def _reserved(self, folder: Path) -> set[str]:
         """GPUs that are kept for those who came before: of each, as many free ones as it wants."""
-        kept: set[str] = set()
+        reserved: set[str] = set()
         for path in sorted(folder.glob("wait-*")):
             if self._path is not None and path.name >= self._path.name:
                 break
@@ -143,9 +143,9 @@ class Ticket:
             said = _read(path)
             names, count = said.get("gpus"), said.get("count")
             if isinstance(names, list) and isinstance(count, int):
-                free = [name for name in map(str, names) if name not in kept and _is_free(folder, _plain(name))]
-                kept.update(free[:count])
-        return kept
+                free = [name for name in map(str, names) if name not in reserved and _is_free(folder, _plain(name))]
+                reserved.update(free[:count])
+        return reserved
 
 
 def lease_folder() -> Path | None:

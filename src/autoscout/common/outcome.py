@@ -71,9 +71,9 @@ def informative_line(text: str) -> str:
     lines = [_PREFIX.sub("", line, count=1) for line in plain_text(text[-READ_CHARS:]).split("\n")]
     signs = (_causes, _complaints, _errors, _wrappers, _last)
     for sign in signs:
-        found = list(sign(lines))
-        if found:
-            return _bounded(found[-1])
+        matches = list(sign(lines))
+        if matches:
+            return _bounded(matches[-1])
     return ""
 
 
@@ -123,7 +123,7 @@ def _causes(lines: Sequence[str]) -> Iterator[str]:
             yield f"{place} {_next(lines, at)}" if place.endswith(":") else place
         elif line.startswith("terminate called"):
             yield f"{line} {what}" if (what := _next(lines, at).strip()).startswith("what():") else line
-        elif _DEVICE.search(line) and not _source(lines, at) and not re.match(r"\s*warn", line, re.IGNORECASE):
+        elif _DEVICE.search(line) and not _is_source(lines, at) and not re.match(r"\s*warn", line, re.IGNORECASE):
             detail = next((_next(lines, near) for near in range(at, min(at + 4, len(lines))) if lines[near].strip() == "Last error:"), "")
             yield f"{line} {detail}" if detail else line
 
@@ -160,7 +160,7 @@ def _exception(kind: str, said: str, lines: Sequence[str], at: int) -> str:
     if ":" in lines[at] and after:
         return f"{kind}: {after.strip()}"  # the message begins on a line of its own
     before = next((line.strip() for line in reversed(lines[:at]) if line.strip(" ^~")), "")
-    return f"{kind} at `{before}`" if before and _source(lines, at - 1) and not before.startswith("File ") else kind
+    return f"{kind} at `{before}`" if before and _is_source(lines, at - 1) and not before.startswith("File ") else kind
 
 
 def _errors(lines: Sequence[str]) -> Iterator[str]:
@@ -184,7 +184,7 @@ def _next(lines: Sequence[str], at: int) -> str:
     return next((line.strip() for line in lines[at + 1 : at + 4] if line.strip()), "")
 
 
-def _source(lines: Sequence[str], at: int) -> bool:
+def _is_source(lines: Sequence[str], at: int) -> bool:
     """Whether a line quotes source code in a traceback: indented, below the place that it is from."""
     return at > 0 and lines[at][:1].isspace() and any(_PLACE.match(line) for line in lines[max(0, at - 2) : at])
 

@@ -151,7 +151,7 @@ def opened(name: str) -> set[tuple[int, int]] | None:
     """Device and inode of every file of this name that a process of ours has open; None where the system does not say."""
     if not Path("/proc/self/fd").exists():
         return None
-    found = set()
+    files = set()
     for folder in Path("/proc").glob("[0-9]*/fd"):
         try:
             entries = list(folder.iterdir())
@@ -161,21 +161,21 @@ def opened(name: str) -> set[tuple[int, int]] | None:
             with suppress(OSError):  # closed already
                 if entry.readlink().name == name:
                     status = entry.stat()
-                    found.add((status.st_dev, status.st_ino))
-    return found
+                    files.add((status.st_dev, status.st_ino))
+    return files
 
 
 def _below(root: int, children: dict[int, list[int]]) -> list[int]:
-    found: list[int] = []
-    seen = {root}
+    descendants: list[int] = []
+    visited = {root}
     todo = [root]
     while todo:
         for child in children.get(todo.pop(), ()):
-            if child not in seen:
-                seen.add(child)
-                found.append(child)
+            if child not in visited:
+                visited.add(child)
+                descendants.append(child)
                 todo.append(child)
-    return found
+    return descendants
 
 
 def _children_by_proc(root: int) -> dict[int, list[int]]:
@@ -220,8 +220,8 @@ def _children_by_ps(root: int, group: int | None) -> dict[int, list[int]]:
 
 
 def _resident_by_ps(pids: list[int]) -> list[int]:
-    wanted = set(pids)
-    return [kilobytes * 1024 for pid, kilobytes in _ps("pid=,rss=") if pid in wanted]
+    selection = set(pids)
+    return [kilobytes * 1024 for pid, kilobytes in _ps("pid=,rss=") if pid in selection]
 
 
 def _ps(columns: str) -> list[tuple[int, ...]]:
@@ -231,16 +231,16 @@ def _ps(columns: str) -> list[tuple[int, ...]]:
 
 
 def _kilobytes(path: Path) -> dict[str, int]:
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     try:
         text = path.read_text()
     except OSError:
-        return found
+        return sizes
     for line in text.splitlines():
         if line.endswith(" kB"):
             name, _, rest = line.partition(":")
-            found[name] = int(rest[:-3])
-    return found
+            sizes[name] = int(rest[:-3])
+    return sizes
 
 
 def _state(pid: int) -> str:

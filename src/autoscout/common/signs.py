@@ -55,9 +55,9 @@ def matches(patterns: Iterable[re.Pattern[str]], text: str) -> bool:
 
 def telling_line(patterns: Sequence[re.Pattern[str]], text: str) -> str:
     """The line that tells why, where it is one that the patterns speak of, else the line on which the first of them matched."""
-    told = informative_line(text)
-    if told and matches(patterns, told):
-        return told
+    line = informative_line(text)
+    if line and matches(patterns, line):
+        return line
     for pattern in patterns:
         if match := pattern.search(text):
             start = text.rfind("\n", 0, match.start()) + 1

@@ -21,14 +21,14 @@ def normal_cdf(z: Vector | float) -> Vector:
     """Probability that a standard normal variable is below `z`."""
     from scipy.special import ndtr
 
-    found: Vector = ndtr(z)
-    return found
+    probability: Vector = ndtr(z)
+    return probability
 
 
 def normal_pdf(z: Vector | float) -> Vector:
     """Density of the standard normal distribution at `z`."""
-    found: Vector = np.exp(-0.5 * np.square(z)) / math.sqrt(2.0 * math.pi)
-    return found
+    density: Vector = np.exp(-0.5 * np.square(z)) / math.sqrt(2.0 * math.pi)
+    return density
 
 
 def expected_improvement(mean: Vector | float, deviation: Vector | float, best: float) -> Vector:
@@ -41,8 +41,8 @@ def expected_improvement(mean: Vector | float, deviation: Vector | float, best: 
     """
     gap = np.subtract(best, mean)
     z = gap / deviation
-    found: Vector = np.maximum(gap * normal_cdf(z) + deviation * normal_pdf(z), FLOOR * np.exp(np.minimum(gap, 0.0)))
-    return found
+    improvement: Vector = np.maximum(gap * normal_cdf(z) + deviation * normal_pdf(z), FLOOR * np.exp(np.minimum(gap, 0.0)))
+    return improvement
 
 
 def student_quantile(probability: float, freedom: int) -> float:
@@ -83,10 +83,10 @@ def kendall(one: Vector, other: Vector) -> float:
 
 def grouped(groups: Sequence[object]) -> list[NDArray[np.intp]]:
     """Row numbers of each group, in order of first appearance."""
-    found: dict[object, list[int]] = {}
+    rows_by_group: dict[object, list[int]] = {}
     for row, group in enumerate(groups):
-        found.setdefault(group, []).append(row)
-    return [np.asarray(rows, dtype=np.intp) for rows in found.values()]
+        rows_by_group.setdefault(group, []).append(row)
+    return [np.asarray(rows, dtype=np.intp) for rows in rows_by_group.values()]
 
 
 def folds(groups: Sequence[object], count: int) -> list[NDArray[np.bool_]]:

@@ -32,12 +32,12 @@ def holes(tree: Any) -> set[str]:
     return set()
 
 
-def resolve(name: str, known: Iterable[str]) -> str | None:
+def resolve(name: str, names: Iterable[str]) -> str | None:
     """The known name that `name` means: itself, or the only one that differs in case alone."""
-    known = set(known)
-    if name in known:
+    names = set(names)
+    if name in names:
         return name
-    alike = [other for other in known if other.lower() == name.lower()]
+    alike = [other for other in names if other.lower() == name.lower()]
     return alike[0] if len(alike) == 1 else None
 
 
@@ -68,10 +68,10 @@ def flatten(tree: Any, path: str = "") -> dict[str, Any]:
     """The leaves of a nested mapping by dotted path; lists are leaves, an empty section is a leaf of its own."""
     if not isinstance(tree, Mapping) or not tree:
         return {path: tree} if path else {}
-    found: dict[str, Any] = {}
+    leaves: dict[str, Any] = {}
     for key, value in tree.items():
-        found.update(flatten(value, f"{path}.{key}" if path else str(key)))
-    return found
+        leaves.update(flatten(value, f"{path}.{key}" if path else str(key)))
+    return leaves
 
 
 def unflatten(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -103,8 +103,8 @@ def _fill(tree: Any, values: Mapping[str, Value]) -> Any:
         return _fill_text(tree, values)
     if isinstance(tree, Mapping):
         pairs = [(_fill_text(str(key), values), _fill(value, values)) for key, value in tree.items()]
-        kept = {str(key): value for key, value in pairs if key is not _GONE and value is not _GONE}
-        return _GONE if tree and not kept else kept
+        entries = {str(key): value for key, value in pairs if key is not _GONE and value is not _GONE}
+        return _GONE if tree and not entries else entries
     if isinstance(tree, Sequence):
         items = [item for item in (_fill(item, values) for item in tree) if item is not _GONE]
         return _GONE if tree and not items else items

@@ -20,7 +20,7 @@ class ActionKind(StrEnum):
     """What is asked for."""
 
     STOP = "stop"  # finish the trials under way and end; counts for the runs that are under way when it is asked
-    BUDGET = "budget"  # go on until a higher bound
+    BUDGET = "budget"  # continue until a higher bound
     TRY = "try"  # measure this configuration
     INVALID = "invalid"  # leave a trial out of everything: its number cannot be trusted
 

@@ -45,11 +45,11 @@ class Config(Mapping[str, Value]):
 
         For spaces, which make configs by the million from values they have checked once.
         """
-        made = object.__new__(cls)
-        made._values = values
-        made._canonical = None
-        made._hash = None
-        return made
+        config = object.__new__(cls)
+        config._values = values
+        config._canonical = None
+        config._hash = None
+        return config
 
     def __getitem__(self, name: str) -> Value:
         return self._values[name]
@@ -99,8 +99,8 @@ class Config(Mapping[str, Value]):
 
     def only(self, names: Any) -> Config:
         """The part of this config that assigns the given knobs."""
-        kept = set(names)
-        return Config({name: value for name, value in self._values.items() if name in kept})
+        selection = set(names)
+        return Config({name: value for name, value in self._values.items() if name in selection})
 
     def extends(self, partial: Config) -> bool:
         """Whether every assignment of `partial` also stands here."""

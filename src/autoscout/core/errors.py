@@ -69,17 +69,17 @@ _SHOWN = {"where": VALUE_SHOWN, "field": VALUE_SHOWN, "value": VALUE_SHOWN, "rul
 
 def _bounded(faults: Iterable[Fault]) -> tuple[Fault, ...]:
     """The first faults, as many as a message takes, and how many there are besides."""
-    kept: list[Fault] = []
+    first: list[Fault] = []
     more = length = 0
     for fault in faults:
         length += len(str(fault)) if not more else 0
-        if more or (kept and (len(kept) >= MOST_FAULTS or length > MOST_TEXT)):
+        if more or (first and (len(first) >= MOST_FAULTS or length > MOST_TEXT)):
             more += 1
         else:
-            kept.append(fault)
+            first.append(fault)
     if more:
-        kept.append(Fault(rule=f"{more:,} more faults; a message lists at most {MOST_FAULTS}", fix="Fix these first"))
-    return tuple(kept)
+        first.append(Fault(rule=f"{more:,} more faults; a message lists at most {MOST_FAULTS}", fix="Fix these first"))
+    return tuple(first)
 
 
 class AutoScoutError(Exception):

@@ -32,11 +32,11 @@ def bind(task: Task, trials: Iterable[Trial], default: Config) -> Task:
 
 def _bound(objective: Objective, tried: list[Trial]) -> Objective:
     tried = [trial for trial in tried if trial.proposal.origin.phase is Phase.FINAL] or tried
-    seen: dict[str, list[float]] = {}
+    metrics: dict[str, list[float]] = {}
     for trial in tried:
         for name, value in trial.measurement.metrics.items():
-            seen.setdefault(name, []).append(value)
-    return objective.bound({name: median(values) for name, values in seen.items()})
+            metrics.setdefault(name, []).append(value)
+    return objective.bound({name: median(values) for name, values in metrics.items()})
 
 
 def as_told(trial: Trial, task: Task, before: Iterable[Trial], default: Config) -> Trial:
@@ -71,10 +71,10 @@ def refuse_unknown(trial: Trial, task: Task, default: Config) -> None:
     """Raise `ConfigError` where the default was measured and lacks the metric of a guard: it could never bind."""
     if trial.config != default or not trial.ok or trial.measurement.fidelity is not Fidelity.MEASURED:
         return
-    known = ", ".join(sorted(trial.measurement.metrics))
+    metrics = ", ".join(sorted(trial.measurement.metrics))
     faults = [
         Fault(
-            where="goal", field="guards", value=str(guard), rule=f"the default does not report {guard.metric}", fix=f"It reports: {known}"
+            where="goal", field="guards", value=str(guard), rule=f"the default does not report {guard.metric}", fix=f"It reports: {metrics}"
         )
         for guard in task.objective.guards
         if guard.metric not in trial.measurement.metrics

@@ -14,7 +14,7 @@ from autoscout.core.protocols import Store, StudyRecord
 from autoscout.core.task import Task, similarity
 from autoscout.core.trial import Fidelity, Status, Trial
 
-ALIKE = 0.5
+MIN_SIMILARITY = 0.5
 """Similarity from which on a past study is worth learning from unasked: more than half of the facts agree."""
 
 
@@ -61,7 +61,7 @@ class Past:
 
 def best(trials: Iterable[Trial], task: Task) -> Trial | None:
     """The best finished trial: highest fidelity first, then lowest loss, then the earliest."""
-    found: Trial | None = None
+    winner: Trial | None = None
     rank: tuple[int, float] | None = None
     for trial in trials:
         loss = task.objective.loss(trial.measurement)
@@ -69,8 +69,8 @@ def best(trials: Iterable[Trial], task: Task) -> Trial | None:
             continue
         candidate = (-int(trial.measurement.fidelity), loss)
         if rank is None or candidate < rank:
-            found, rank = trial, candidate
-    return found
+            winner, rank = trial, candidate
+    return winner
 
 
 def similar(store: Store, task: Task, limit: int = 5, exclude: Collection[str] = ()) -> list[tuple[float, StudyRecord]]:
@@ -82,9 +82,9 @@ def similar(store: Store, task: Task, limit: int = 5, exclude: Collection[str] =
         limit: How many studies at most.
         exclude: Names to leave out: the study that asks, for one.
     """
-    found = [(similarity(task, record.task), record) for record in store.studies() if record.name not in exclude]
-    found = [pair for pair in found if pair[0] > 0.0]
-    return sorted(found, key=lambda pair: -pair[0])[:limit]  # `studies` gives the newest first and sorting is stable
+    pairs = [(similarity(task, record.task), record) for record in store.studies() if record.name not in exclude]
+    pairs = [pair for pair in pairs if pair[0] > 0.0]
+    return sorted(pairs, key=lambda pair: -pair[0])[:limit]  # `studies` gives the newest first and sorting is stable
 
 
 def trials_of(store: Store, study: str) -> Iterator[Trial]:
@@ -129,14 +129,14 @@ def recall(
         least: How similar they must be.
         fidelity: Answers below it do not count: that of the system's own answers.
     """
-    found: list[Past] = []
+    studies: list[Past] = []
     for alike, record in similar(store, task, len(store.studies()), exclude):
-        if alike < least or len(found) == limit:
+        if alike < least or len(studies) == limit:
             break
         past = _past(alike, record, trials_of(store, record.name), task, most, fidelity)
         if past is not None:
-            found.append(past)
-    return tuple(found)
+            studies.append(past)
+    return tuple(studies)
 
 
 def _past(alike: float, record: StudyRecord, trials: Iterable[Trial], task: Task, most: int, fidelity: Fidelity) -> Past | None:
@@ -154,10 +154,10 @@ def _past(alike: float, record: StudyRecord, trials: Iterable[Trial], task: Task
     ranked = sorted(losses, key=lambda config: (losses[config], config.key))
     if not ranked or math.isinf(losses[ranked[0]]):
         return None
-    kept = ranked[: most // 2] + ranked[most // 2 :: max(1, math.ceil(2 * (len(ranked) - most // 2) / most))]
+    sample = ranked[: most // 2] + ranked[most // 2 :: max(1, math.ceil(2 * (len(ranked) - most // 2) / most))]
     return Past(
         similarity=alike,
-        trials=tuple(PastTrial(config=config.to_json(), loss=None if math.isinf(losses[config]) else losses[config]) for config in kept),
+        trials=tuple(PastTrial(config=config.to_json(), loss=None if math.isinf(losses[config]) else losses[config]) for config in sample),
         last=last,
         study=record.name,
     )

@@ -72,7 +72,7 @@ def read_trials(path: str | os.PathLike[str], study: str | None = None) -> list[
         rule = f"trials cannot be read: {error.strerror}"
         raise ConfigError(Fault(where=str(file), rule=rule, fix=f"Give a {NAME} or a result folder")) from error
     faults: list[Fault] = []
-    found: list[Trial] = []
+    trials: list[Trial] = []
     lines: dict[tuple[str, int], int] = {}
     texts = raw.split(b"\n")
     for line, text in enumerate(texts, start=1):
@@ -90,11 +90,11 @@ def read_trials(path: str | os.PathLike[str], study: str | None = None) -> list[
             rule = f"trial {trial.number} of study {trial.study!r} is already in line {before}"
             faults.append(Fault(where=f"{file}:{line}", rule=rule, fix="Delete one of the two lines"))
         elif study is None or trial.study == study:
-            found.append(trial)
+            trials.append(trial)
     if faults:
         raise ConfigError(faults)
-    order = {name: place for place, name in enumerate(dict.fromkeys(trial.study for trial in found))}
-    return sorted(found, key=lambda trial: (order[trial.study], trial.number))
+    order = {name: place for place, name in enumerate(dict.fromkeys(trial.study for trial in trials))}
+    return sorted(trials, key=lambda trial: (order[trial.study], trial.number))
 
 
 def _plain(value: Any) -> Any:
@@ -116,5 +116,5 @@ def _plain(value: Any) -> Any:
 
 
 def _excerpt(text: bytes, limit: int = 60) -> str:
-    shown = text[: limit + 1].decode(errors="replace")
-    return repr(shown if len(shown) <= limit else shown[:limit] + "...")
+    excerpt = text[: limit + 1].decode(errors="replace")
+    return repr(excerpt if len(excerpt) <= limit else excerpt[:limit] + "...")

@@ -32,9 +32,9 @@ class Names:
 
     def name(self, config: Mapping[str, Value]) -> str:
         """The name of `config`; knobs this object was not told of are appended under their whole names."""
-        known = [knob for knob in self.acronyms if knob in config]
+        named = [knob for knob in self.acronyms if knob in config]
         others = sorted(knob for knob in config if knob not in self.acronyms)
-        parts = [_join(self.acronyms[knob], config[knob]) for knob in known]
+        parts = [_join(self.acronyms[knob], config[knob]) for knob in named]
         parts += [f"{re.sub(r'[^A-Za-z0-9]+', '-', knob)}={_encode(config[knob])}" for knob in others]
         name = "_".join(parts) or "exp"
         return name if len(name) <= LENGTH else f"{name[: LENGTH - 9]}~{Config(config).key[:8]}"
@@ -64,15 +64,15 @@ def _candidates(knob: str) -> list[str]:
     """Acronyms of a knob from the shortest to the most telling, each different from the one before."""
     levels = [_words(part) for part in knob.split(".") if _words(part)] or [["x"]]
     leaf = levels[-1]
-    found = [leaf[0] if len(leaf) == 1 and len(leaf[0]) <= 3 else "".join(word[0] for word in leaf)]
-    found += ["".join(word[0] for word in leaf[:-1]) + leaf[-1][:length] for length in range(2, len(leaf[-1]) + 1)]
+    acronyms = [leaf[0] if len(leaf) == 1 and len(leaf[0]) <= 3 else "".join(word[0] for word in leaf)]
+    acronyms += ["".join(word[0] for word in leaf[:-1]) + leaf[-1][:length] for length in range(2, len(leaf[-1]) + 1)]
     for depth in range(2, len(levels) + 1):
         parents = "".join(word[0] for level in levels[-depth:-1] for word in level)
-        found.append(parents + found[0])
-        found.append(parents + "".join(leaf))
-    found.append("".join(leaf))
-    found.append("".join(word for level in levels for word in level))
-    return list(dict.fromkeys(found))
+        acronyms.append(parents + acronyms[0])
+        acronyms.append(parents + "".join(leaf))
+    acronyms.append("".join(leaf))
+    acronyms.append("".join(word for level in levels for word in level))
+    return list(dict.fromkeys(acronyms))
 
 
 def _words(text: str) -> list[str]:

@@ -69,11 +69,11 @@ class Origin:
             return cls(by=by, notes={**rest, **inner})
         number, contenders = rest.pop("round", 0), rest.pop("field", ())
         del rest["phase"]
-        known = isinstance(contenders, (list, tuple))
+        is_list = isinstance(contenders, (list, tuple))
         return cls(
             by=by,
             phase=Phase(phase),
             round=number if isinstance(number, int) else 0,
-            contenders=tuple(map(str, contenders)) if known else (),
+            contenders=tuple(map(str, contenders)) if is_list else (),
             notes={**rest, **inner},
         )

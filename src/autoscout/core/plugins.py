@@ -74,7 +74,7 @@ def get(kind: str, name: str) -> Any:
     Raises:
         PluginError: unknown kind or name, the same name in two places, or packages that are not installed.
     """
-    found = _load(kind, name)
+    plugin = _load(kind, name)
     absent = [program for program in programs(kind, name) if shutil.which(program) is None]
     if absent:
         rule = f"needs programs that are not on PATH: {', '.join(absent)}"
@@ -85,10 +85,10 @@ def get(kind: str, name: str) -> Any:
             Fault(
                 where=f"{kind} {name}",
                 rule=f"needs packages that are not installed: {', '.join(missing)}",
-                fix=f"pip install 'autoscout[{getattr(found, 'extra', name)}]'",
+                fix=f"pip install 'autoscout[{getattr(plugin, 'extra', name)}]'",
             )
         )
-    return found
+    return plugin
 
 
 def requirements(kind: str, name: str) -> tuple[str, ...]:
@@ -112,10 +112,10 @@ def programs(kind: str, name: str) -> tuple[str, ...]:
 def health(kind: str, name: str) -> Health:
     """Load a plug-in and say how it went; never raises."""
     try:
-        found = get(kind, name)
+        plugin = get(kind, name)
     except PluginError as error:
         return Health(kind=kind, name=name, usable=False, summary="", why=str(error))
-    summary = next(iter((found.__doc__ or "").strip().splitlines()), "")
+    summary = next(iter((plugin.__doc__ or "").strip().splitlines()), "")
     return Health(kind=kind, name=name, usable=True, summary=summary)
 
 
@@ -128,8 +128,8 @@ def options_type(kind: type) -> type | None:
 
 def option_names(kind: type) -> tuple[str, ...]:
     """Names of the options that a plug-in declares."""
-    wanted = options_type(kind)
-    return () if wanted is None else tuple(field.name for field in dataclasses.fields(wanted))
+    options = options_type(kind)
+    return () if options is None else tuple(field.name for field in dataclasses.fields(options))
 
 
 def _check_kind(kind: str) -> None:
@@ -152,19 +152,19 @@ def _modules(kind: str) -> dict[str, str]:
 
 @cache
 def _entry_points(kind: str) -> dict[str, EntryPoint]:
-    found: dict[str, EntryPoint] = {}
+    points: dict[str, EntryPoint] = {}
     for point in entry_points(group=kinds()[kind]):
-        if point.name in found and found[point.name].value != point.value:
+        if point.name in points and points[point.name].value != point.value:
             raise PluginError(
                 Fault(
                     where=f"{kind} {point.name}",
                     rule="a plug-in name may be taken once, but two installed packages bring it",
-                    value=f"{found[point.name].value} and {point.value}",
+                    value=f"{points[point.name].value} and {point.value}",
                     fix="Uninstall one of them",
                 )
             )
-        found[point.name] = point
-    return found
+        points[point.name] = point
+    return points
 
 
 def _load(kind: str, name: str) -> Any:

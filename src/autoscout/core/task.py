@@ -179,8 +179,8 @@ class Objective:
     def bound(self, default: Mapping[str, float]) -> Objective:
         """With every guard as an absolute limit, where `default`, the metrics of the default, has its metric."""
         own = tuple(limit for limit in self.limits if not limit.guard)
-        made = tuple(guard.limit(default[guard.metric]) for guard in self.guards if guard.metric in default)
-        return replace(self, limits=(*own, *made))
+        absolute = tuple(guard.limit(default[guard.metric]) for guard in self.guards if guard.metric in default)
+        return replace(self, limits=(*own, *absolute))
 
     def loss(self, measurement: Measurement) -> float:
         """The cost searchers minimise: the metric (negated when maximised), infinite for a failure or a broken limit."""
@@ -259,8 +259,8 @@ class Task:
     @property
     def facts(self) -> dict[str, Value]:
         """Scalars of workload and hardware, for constraints (`tp * pp * dp == gpus`) and for comparing tasks."""
-        given = self.workload.get("facts")
-        merged = {**self.software, **self.hardware, **self.workload, **(given if isinstance(given, Mapping) else {})}
+        facts = self.workload.get("facts")
+        merged = {**self.software, **self.hardware, **self.workload, **(facts if isinstance(facts, Mapping) else {})}
         return {name: value for name, value in merged.items() if isinstance(value, (bool, int, float, str))}
 
     @property

@@ -93,10 +93,10 @@ def _started(pid: int) -> str | None:
 def _started_by_ps(pid: int) -> str:
     """For systems without /proc (macOS), and for /proc that hides the processes of other users."""
     try:
-        found = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, timeout=10, check=False)
+        answer = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return _UNKNOWN
-    text = found.stdout.strip()
+    text = answer.stdout.strip()
     return hashlib.sha256(text.encode()).hexdigest()[:12] if text else _UNKNOWN
 
 

@@ -14,7 +14,7 @@ from autoscout.core.origin import By, Origin
 from autoscout.core.protocols import Evaluator, Learns
 from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
-from autoscout.evaluate.agreement import NOTABLE, Check, Predicted, complete, error_of, pairs_of, scale_of
+from autoscout.evaluate.agreement import MIN_RELATIVE_GAP, Check, Predicted, complete, error_of, pairs_of, scale_of
 from autoscout.evaluate.predicting import PREDICTED
 
 log = logger(__name__)
@@ -22,22 +22,22 @@ log = logger(__name__)
 REAL_FROM_THE_START = (By.DEFAULT, By.GIVEN)
 """Origins that are measured at once: the baseline of all comparisons, and what a person asked for."""
 
-DIFFERENT = 0.2
+MAX_RELATIVE_GAP = 0.2
 """Two values count as different when they are further apart than the simulators' error, but never more than this share is required."""
-HOPELESS = 0.05
+MIN_FIT_CHANCE = 0.05
 """A configuration with a smaller chance to fit into memory is not measured, however good it is predicted to be."""
-GAMBLE = 4
+RISKY_INTERVAL = 4
 """After the switch, one in this many measurements is of the configuration with the largest expected improvement that may not fit into
 memory."""
-WORTH = 0.02
+MIN_WIN_CHANCE = 0.02
 """A configuration with a smaller chance to be the new best is not worth a measurement."""
-GOOD = 0.5
+MIN_RANK = 0.5
 """Kendall's tau of simulators that are followed, at least."""
-TRUST = 6
+MIN_CHECKS = 6
 """Checks that are made in any case: fewer say nothing about ranking."""
-FEW = 6
+MIN_PAIRS = 6
 """Pairs of checks that a rank needs: in fewer a single outlier decides."""
-PAIRS = 12
+SOLID_PAIRS = 12
 """Pairs of checks that a good rank needs to outweigh a large error: a few agree by luck."""
 
 
@@ -126,7 +126,7 @@ class AdaptiveEvaluator:
         self._checks: list[Check] = []
         self._batches = 0
         self._idle = 0  # checks in a row without a gain
-        self._wanted: list[Proposal] = []
+        self._queue: list[Proposal] = []
         self._switched = ""
         self._settled = False
         self._turns = 0
@@ -163,13 +163,13 @@ class AdaptiveEvaluator:
 
     def recheck(self) -> list[Proposal]:
         with self._lock:
-            self._wanted = [proposal for proposal in self._wanted if proposal.config not in self._measured]
-            if self._switched and not self._wanted:
-                trusted = self._trusted()
+            self._queue = [proposal for proposal in self._queue if proposal.config not in self._measured]
+            if self._switched and not self._queue:
+                trusted = self._is_trusted()
                 if self._fresh >= self._options.interval or self._settled or not trusted:
                     self._fresh = 0
-                    self._wanted = self._revisit() if trusted else self._oldest()
-            return list(self._wanted)
+                    self._queue = self._revisit() if trusted else self._oldest()
+            return list(self._queue)
 
     def cancel(self) -> None:
         self._simulated.cancel()
@@ -185,12 +185,14 @@ class AdaptiveEvaluator:
     def _screened(self, proposals: Sequence[Proposal]) -> set[Config]:
         """After the switch: proposals not worth a measurement, because trusted simulators see them far behind or failing."""
         fresh = [proposal for proposal in proposals if proposal.repeat == 0 and proposal.origin.by not in REAL_FROM_THE_START]
-        if not (self._switched and self._options.screen and fresh and self._trusted()):
+        if not (self._switched and self._options.screen and fresh and self._is_trusted()):
             return set()
         for proposal, answer in zip(fresh, self._simulated.evaluate(fresh), strict=True):
             self._note(proposal.config, answer)
         best, scale, error = self._standard()
-        return {proposal.config for proposal in fresh if self._predicted[proposal.config].chance_to_win(best, scale, error) < WORTH}
+        return {
+            proposal.config for proposal in fresh if self._predicted[proposal.config].chance_to_win(best, scale, error) < MIN_WIN_CHANCE
+        }
 
     def _is_real(self, proposal: Proposal) -> bool:
         return bool(self._switched) or proposal.repeat != 0 or proposal.origin.by in REAL_FROM_THE_START
@@ -215,7 +217,7 @@ class AdaptiveEvaluator:
 
     def _interval(self) -> int:
         """Twice as many checks until the simulators are proven: less is then owed to the search if they are not worth it."""
-        return self._options.interval if self._trusted() else max(1, self._options.interval // 2)
+        return self._options.interval if self._is_trusted() else max(1, self._options.interval // 2)
 
     def _measure(self, proposals: Sequence[Proposal], predictions: dict[Config, float]) -> list[Measurement]:
         if not proposals:
@@ -301,7 +303,7 @@ class AdaptiveEvaluator:
             self._switch(f"the last {self._idle} checks found nothing better")
         if len(predicted) < self._options.least or self._switched:
             return
-        if len(self._checks) >= 2 * self._options.window and not self._trusted():
+        if len(self._checks) >= 2 * self._options.window and not self._is_trusted():
             self._switch(f"{len(self._checks)} checks have not proven the simulators")
             return
         error = self.error() if len(self._recent()) >= self._options.least else 0.0
@@ -311,7 +313,7 @@ class AdaptiveEvaluator:
             self._switch(f"{failed:.0%} of what was predicted to run failed")
         elif rank is not None and rank < self._options.rank:
             self._switch(f"rank agreement {rank:.2f} is below {self._options.rank:.2f}")
-        elif error > self._options.error and (rank is None or rank < GOOD):
+        elif error > self._options.error and (rank is None or rank < MIN_RANK):
             self._switch(f"error {error:.0%} is above {self._options.error:.0%}")
 
     def error(self) -> float:
@@ -323,31 +325,31 @@ class AdaptiveEvaluator:
         return self._tau(self._pairs(self._recent()))
 
     def _tau(self, agreed: Sequence[bool]) -> float | None:
-        return 2.0 * sum(agreed) / len(agreed) - 1.0 if len(agreed) >= FEW else None
+        return 2.0 * sum(agreed) / len(agreed) - 1.0 if len(agreed) >= MIN_PAIRS else None
 
     def _pairs(self, both: Sequence[tuple[float, float]]) -> list[bool]:
         """Whether pairs were ordered rightly; values closer than the error (within bounds) count as equal."""
-        return pairs_of(both, max(NOTABLE, min(self.error(), DIFFERENT)))
+        return pairs_of(both, max(MIN_RELATIVE_GAP, min(self.error(), MAX_RELATIVE_GAP)))
 
-    def _known(self) -> list[tuple[float, float]]:
+    def _complete_checks(self) -> list[tuple[float, float]]:
         """All checks that have both numbers; of simulators that learn not the first, which taught them the scale."""
         return complete(self._checks)[int(self._teach is not None) :]
 
     def _recent(self) -> list[tuple[float, float]]:
-        return self._known()[-self._options.window :]
+        return self._complete_checks()[-self._options.window :]
 
-    def _trusted(self) -> bool:
+    def _is_trusted(self) -> bool:
         """Whether the simulators have proven that they tell good from bad.
 
         A small error is not enough: where all values are alike, every simulator has one. So the simulators must have ordered enough
         pairs of all checks (the last of which are all alike) and, with a large error, enough pairs of the last ones too.
         """
-        if sum(check.predicted is not None for check in self._checks) < max(TRUST, self._options.least):
+        if sum(check.predicted is not None for check in self._checks) < max(MIN_CHECKS, self._options.least):
             return False
         small = self.error() <= self._options.error
-        agreed = self._pairs(self._known() if small else self._recent())
+        agreed = self._pairs(self._complete_checks() if small else self._recent())
         rank = self._tau(agreed)
-        return rank is not None and rank >= GOOD and (small or len(agreed) >= PAIRS)
+        return rank is not None and rank >= MIN_RANK and (small or len(agreed) >= SOLID_PAIRS)
 
     def _switch(self, why: str) -> None:
         log.info("from simulation to measuring: %s", why)
@@ -355,19 +357,19 @@ class AdaptiveEvaluator:
         rank = self.rank()
         trust = 1.0 if rank is None else max(0.0, rank)  # the favourites of a simulator that cannot rank are not worth much
         count = math.ceil(self._options.top * trust)
-        gambles = self._best(count // GAMBLE, By.TOP, runs=False)
-        self._wanted = self._best(count - len(gambles), By.TOP) + gambles
+        gambles = self._best(count // RISKY_INTERVAL, By.TOP, runs=False)
+        self._queue = self._best(count - len(gambles), By.TOP) + gambles
 
     def _revisit(self) -> list[Proposal]:
         """What trusted simulators expect most of among all that was only simulated, in the end all others.
 
-        Every GAMBLE-th is one that may not fit; the other way round when nothing that should run is likely to win any more, but never
-        all of them, because a row of failures looks like a broken system.
+        Every RISKY_INTERVAL-th is one that may not fit; the other way round when nothing that should run is likely to win any more, but
+        never all of them, because a row of failures looks like a broken system.
         """
         self._turns += 1
         likely, gambles = self._best(1, By.TOP), self._best(1, By.TOP, runs=False)
-        dry = not any(self._predicted[proposal.config].chance_to_win(*self._standard()) >= WORTH for proposal in likely)
-        return (gambles if (self._turns % GAMBLE == 0) is not dry else []) or likely or self._oldest()
+        dry = not any(self._predicted[proposal.config].chance_to_win(*self._standard()) >= MIN_WIN_CHANCE for proposal in likely)
+        return (gambles if (self._turns % RISKY_INTERVAL == 0) is not dry else []) or likely or self._oldest()
 
     def _oldest(self) -> list[Proposal]:
         """What the search had wanted first, before anything new: simulators that were not worth it shall have cost it nothing."""
@@ -377,14 +379,14 @@ class AdaptiveEvaluator:
     def _plan_check(self) -> None:
         """Have the incumbent measured; once the simulators are trusted only if it looks better than all that was measured."""
         best, scale, _ = self._standard()
-        trusted = self._trusted()
+        trusted = self._is_trusted()
         better = [
             proposal
             for proposal in self._best(1, By.CHECK)
             if not trusted or not self._measured or self._predicted[proposal.config].ahead(best, scale) > 0
         ]
         if better:
-            self._wanted = better
+            self._queue = better
         else:
             self._idle += 1
             self._judge()
@@ -398,12 +400,12 @@ class AdaptiveEvaluator:
             for config, answer in zip(asked, answers, strict=True):
                 self._note(config, answer)
         standard = self._standard()
-        left = [
+        candidates = [
             (-said.improvement(*standard), said.loss, place, config)
             for place, (config, said) in enumerate(self._predicted.items())
-            if config not in self._measured and said.runs is runs and said.chance > HOPELESS
+            if config not in self._measured and said.runs is runs and said.chance > MIN_FIT_CHANCE
         ]
-        return [Proposal(config=config, origin=Origin(by=by), repeat=-1) for *_, config in sorted(left)[:count]]
+        return [Proposal(config=config, origin=Origin(by=by), repeat=-1) for *_, config in sorted(candidates)[:count]]
 
     def _standard(self) -> tuple[float, float, float]:
         """What expected improvements refer to: the best loss so far, the scale of predictions and their error."""
@@ -411,8 +413,8 @@ class AdaptiveEvaluator:
         best = min((self._loss(trial) for trial in self._measured.values()), default=math.inf)
         if not math.isfinite(best):
             best = min((said.loss * scale for said in self._predicted.values() if said.runs), default=math.inf)
-        known = len(self._recent()) >= self._options.least
-        return best, scale, max(NOTABLE, self.error() if known else self._options.error)
+        has_error = len(self._recent()) >= self._options.least
+        return best, scale, max(MIN_RELATIVE_GAP, self.error() if has_error else self._options.error)
 
     def _loss(self, trial: Trial) -> float:
         return self._task.objective.loss(trial.measurement)

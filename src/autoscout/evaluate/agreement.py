@@ -11,7 +11,7 @@ import numpy as np
 from autoscout.common.stats import expected_improvement, normal_cdf
 from autoscout.core.config import Config
 
-NOTABLE = 0.05
+MIN_RELATIVE_GAP = 0.05
 """Values closer than this share count as equal, and no simulator is assumed to be more accurate."""
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from autoscout.common.stats import folds, kendall
 from autoscout.core.config import Config
-from autoscout.core.errors import require
+from autoscout.core.errors import ConfigError, Fault, require
 from autoscout.core.protocols import Prediction, Simulator
 from autoscout.core.task import Objective, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
@@ -59,7 +59,8 @@ class EnsembleEvaluator:
     ) -> None:
         self._simulators = tuple(simulators)
         self._options = options or EnsembleOptions()
-        require("ensemble", _Given(len(self._simulators)), {"simulators": (bool(self._simulators), "at least one is needed")})
+        if not self._simulators:
+            raise ConfigError(Fault(where="ensemble", field="simulators", value="0", rule="at least one is needed"))
         self._task = task
         self._lock = threading.Lock()
         self._weights = np.ones(len(self._simulators))
@@ -97,16 +98,16 @@ class EnsembleEvaluator:
         with self._lock:
             answers = [simulator.predict(configs, task) for simulator in self._simulators]
             weights = self._weights[:, None] * np.ones((1, len(configs)))
-        known = np.stack([answer.known for answer in answers])
+        nearness = np.stack([answer.known for answer in answers])
         if self._options.weights == "rank":
-            weights = weights * np.maximum(known, 1e-6)
+            weights = weights * np.maximum(nearness, 1e-6)
         shares = weights / np.maximum(weights.sum(axis=0), 1e-300)
         values = np.stack([answer.value for answer in answers])
         return Prediction(
             value=_mean(values, shares, logarithmic=self._options.weights == "rank"),
             spread=_spread(values, np.stack([answer.spread for answer in answers]), shares),
             feasible=(shares * np.stack([answer.feasible for answer in answers])).sum(axis=0),
-            known=(shares * known).sum(axis=0),
+            known=(shares * nearness).sum(axis=0),
         )
 
     def learn(self, trials: Sequence[Trial]) -> None:
@@ -127,22 +128,22 @@ class EnsembleEvaluator:
             return np.ones(len(self._simulators))
         truth = np.array([trial.measurement.metrics[metric] for trial in good])
         held = np.full((len(self._simulators), len(good)), np.nan)
-        known = np.zeros_like(held)
+        nearness = np.zeros_like(held)
         for mask in folds(list(range(len(good))), min(4, len(good))):
-            seen = [trial for trial, out in zip(good, mask, strict=True) if not out]
+            training = [trial for trial, out in zip(good, mask, strict=True) if not out]
             asked = [trial.config for trial, out in zip(good, mask, strict=True) if out]
             for row, simulator in enumerate(self._simulators):
-                simulator.fit(seen, self._task)
+                simulator.fit(training, self._task)
                 answer = simulator.predict(asked, self._task)
-                held[row, mask], known[row, mask] = answer.value, answer.known
+                held[row, mask], nearness[row, mask] = answer.value, answer.known
         score = _rank_score if self._options.weights == "rank" else _determination
         scores = np.array([max(0.0, score(row, truth)) for row in held])
-        scores = np.where((known > 0).any(axis=1), scores, 0.0)
+        scores = np.where((nearness > 0).any(axis=1), scores, 0.0)
         return scores if scores.sum() > 0 else np.ones(len(self._simulators))
 
     def _measurement(self, row: int, main: Prediction, others_said: dict[str, Prediction]) -> Measurement:
-        told = {"known": float(main.known[row]), "spread": float(main.spread[row]), "feasible": float(main.feasible[row])}
-        conditions = {name: value for name, value in told.items() if np.isfinite(value)}
+        details = {"known": float(main.known[row]), "spread": float(main.spread[row]), "feasible": float(main.feasible[row])}
+        conditions = {name: value for name, value in details.items() if np.isfinite(value)}
         metrics = {self._task.objective.metric: main.value, **{name: answer.value for name, answer in others_said.items()}}
         values = {name: float(value[row]) for name, value in metrics.items() if np.isfinite(value[row])}
         shared = Measurement(status=Status.OK, fidelity=Fidelity.SIMULATED, cost_s=self._options.cost_s, conditions=conditions)
@@ -153,11 +154,6 @@ class EnsembleEvaluator:
         if self._task.objective.metric not in values:
             return replace(shared, status=Status.WRONG_OUTPUT, reason="simulated: no finite answer")
         return replace(shared, metrics=values)
-
-
-@dataclass(frozen=True)
-class _Given:
-    simulators: int
 
 
 def _asking(task: Task, metric: str) -> Task:

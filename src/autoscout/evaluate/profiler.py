@@ -24,7 +24,7 @@ from autoscout.evaluate.samples import dirt, joined
 from autoscout.evaluate.verdict import EXCUSED, Measurable, excused, finished, not_started, stopped, verdict
 
 PAUSE_S = 0.2  # longest sleep between two looks whether somebody cancelled
-NEVER_QUIET = 3
+MAX_NOISY_TRIALS = 3
 """Samples in a row that stayed dirty after all repeats; a machine like that is not worth waiting for until a sample comes out clean."""
 
 log = logger(__name__)
@@ -78,18 +78,18 @@ class _Progress:
     """One proposal on its way through the repeats."""
 
     proposal: Proposal
-    kept: list[Measurement] = field(default_factory=list)  # one per repeat
+    repeats: list[Measurement] = field(default_factory=list)  # one per repeat
     launched: list[Measurement] = field(default_factory=list)
     dirty_repeats: int = 0
     dirty: bool = False  # one that was kept is
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """Whether more repeats would tell nothing."""
-        return any(not one.ok for one in self.kept)
+        return any(not one.ok for one in self.repeats)
 
     def measurement(self) -> Measurement:
-        return joined(self.kept, self.launched, self.dirty_repeats, self.dirty)
+        return joined(self.repeats, self.launched, self.dirty_repeats, self.dirty)
 
 
 class Profiler:
@@ -148,7 +148,7 @@ class Profiler:
         at_once = math.ceil(len(proposals) / self._options.per_process)  # a worker hands over as many as may share, and is one worker still
         with ThreadPoolExecutor(max(1, min(at_once, self.slots)), thread_name_prefix="profiler") as pool:
             for _ in range(self._options.repeats):
-                todo = self._groups([one for one in progress if not one.over])
+                todo = self._groups([one for one in progress if not one.is_over])
                 if len(todo) < 2:
                     for group in todo:
                         self._sample_group(group, round_of)
@@ -183,8 +183,8 @@ class Profiler:
         shared = self._launch_together([one.proposal for one in group], round_of) if len(group) > 1 else [None]
         for one, measured in zip(group, shared, strict=True):
             one.launched += [measured] if measured is not None else []
-            again = self._options.dirty_repeats and self._noisy < NEVER_QUIET
-            if measured is None or EXCUSED in measured.conditions or (again and self._disturbed(measured)):
+            again = self._options.dirty_repeats and self._noisy < MAX_NOISY_TRIALS
+            if measured is None or EXCUSED in measured.conditions or (again and self._is_disturbed(measured)):
                 self._sample(one, round_of)
             else:
                 self._count_taken(one.proposal, measured)
@@ -193,7 +193,7 @@ class Profiler:
     def _sample(self, progress: _Progress, round_of: int) -> None:
         """One repeat: a launch, and more of them while the machine is too busy for its number to count."""
         first = len(progress.launched)
-        tries = self._options.dirty_repeats if self._noisy < NEVER_QUIET else 0
+        tries = self._options.dirty_repeats if self._noisy < MAX_NOISY_TRIALS else 0
         while True:
             measured = self._launch(progress.proposal, len(progress.launched), round_of)
             progress.launched.append(measured)
@@ -204,7 +204,7 @@ class Profiler:
                 samples = [measured]  # a failure under load is a failure, a stop is a stop
             expensive = self._options.dirty_limit_s is not None and measured.cost_s > self._options.dirty_limit_s
             tried = len(progress.launched) - first
-            disturbed = self._disturbed(measured) and tried <= tries and not expensive
+            disturbed = self._is_disturbed(measured) and tried <= tries and not expensive
             taken = EXCUSED in measured.conditions
             if not disturbed and not (taken and tried <= self._options.dirty_repeats):
                 break
@@ -215,11 +215,11 @@ class Profiler:
         good = [one for one in samples if one.ok] or samples
         self._keep(progress, min(good, key=lambda one: dirt(one.conditions)))
 
-    def _keep(self, progress: _Progress, kept: Measurement) -> None:
-        progress.kept.append(kept)
-        progress.dirty |= self._disturbed(kept)
-        if kept.ok:
-            self._noisy = self._noisy + 1 if self._disturbed(kept) else 0
+    def _keep(self, progress: _Progress, measurement: Measurement) -> None:
+        progress.repeats.append(measurement)
+        progress.dirty |= self._is_disturbed(measurement)
+        if measurement.ok:
+            self._noisy = self._noisy + 1 if self._is_disturbed(measurement) else 0
 
     def _count_taken(self, proposal: Proposal, measured: Measurement) -> None:
         """Give up when others leave no room for the default, or for one configuration after the other."""
@@ -227,7 +227,7 @@ class Profiler:
             self._taken = 0
             return
         self._taken += 1
-        if self._taken >= NEVER_QUIET or proposal.config == self._space.default():
+        if self._taken >= MAX_NOISY_TRIALS or proposal.config == self._space.default():
             raise self._no_room(measured.reason)
 
     def _no_room(self, reason: str) -> LaunchError:
@@ -235,9 +235,9 @@ class Profiler:
         fix += "Other ways: other GPUs (CUDA_VISIBLE_DEVICES), a longer gpu_wait_s in execute.options, gpu_shared: true to run next to them"
         return LaunchError(Fault(where=self._task.system, rule=reason, fix=fix))
 
-    def _disturbed(self, measured: Measurement) -> bool:
+    def _is_disturbed(self, measured: Measurement) -> bool:
         slow = measured.status in (Status.BOUNDED, Status.TIMEOUT)
-        return (measured.ok or slow) and self._clean.dirty(measured.conditions)
+        return (measured.ok or slow) and self._clean.is_dirty(measured.conditions)
 
     def _launch(self, proposal: Proposal, attempt: int, round_of: int) -> Measurement:
         config, to_beat = proposal.config, proposal.to_beat if self._options.stop_early else None
@@ -255,7 +255,7 @@ class Profiler:
         try:
             completed = self._run(launch, round_of)
         except LaunchError as error:
-            if self._to_blame(proposal) and not isinstance(error, ClusterError):
+            if self._is_to_blame(proposal) and not isinstance(error, ClusterError):
                 return Measurement(status=Status.INVALID, reason=str(error))
             raise
         reason = not_started(completed)
@@ -267,7 +267,7 @@ class Profiler:
         if reason:
             with self._lock:
                 self._accepted -= 1
-            if not self._to_blame(proposal):
+            if not self._is_to_blame(proposal):
                 raise LaunchError(
                     Fault(
                         where=self._task.system,
@@ -299,12 +299,12 @@ class Profiler:
                 self._accepted -= 1
             return [None] * len(proposals)
         parts = self._backend.divide(completed, len(proposals))
-        found: list[Measurement | None] = []
+        measurements: list[Measurement | None] = []
         for part in parts:
-            late = part is not None and part.timed_out and bool(found)  # those before it took of its time
+            late = part is not None and part.timed_out and bool(measurements)  # those before it took of its time
             one = None if part is None or late else excused(verdict(self._backend, part, self._task, launch.resources.gpus), part)
-            found.append(one and replace(one, conditions={**one.conditions, "per_process": float(len(proposals))}))
-        return found
+            measurements.append(one and replace(one, conditions={**one.conditions, "per_process": float(len(proposals))}))
+        return measurements
 
     def _lost_after_s(self, to_beat: ToBeat | None, launch: Launch) -> float | None:
         """When a launch cannot win any more; None where nobody knows, or where its limit comes first."""
@@ -335,7 +335,7 @@ class Profiler:
             with self._lock:
                 self._jobs.discard(job)
 
-    def _to_blame(self, proposal: Proposal) -> bool:
+    def _is_to_blame(self, proposal: Proposal) -> bool:
         """Whether a launch that did not start is the configuration's own fault: others start, and it is not the default."""
         return self._accepted > 0 and proposal.config != self._space.default()
 

@@ -26,14 +26,14 @@ def circumstances(completed: Completed) -> dict[str, float]:
     }
 
 
-def joined(kept: Sequence[Measurement], launched: Sequence[Measurement], dirty_repeats: int, dirty: bool) -> Measurement:
+def joined(repeats: Sequence[Measurement], launched: Sequence[Measurement], dirty_repeats: int, dirty: bool) -> Measurement:
     """One measurement of several: medians of what was kept, the cost of everything launched.
 
     A configuration that failed once has failed: one that works only most of the time must not be recommended. Likewise one that was
     stopped early because it could not win.
 
     Args:
-        kept: One per repeat.
+        repeats: One per repeat.
         launched: All that ran, disturbed ones included.
         dirty_repeats: How many were run again because the machine was busy.
         dirty: Whether one that was kept had been disturbed.
@@ -43,20 +43,20 @@ def joined(kept: Sequence[Measurement], launched: Sequence[Measurement], dirty_r
     counts |= {"dirty": 1.0} if dirty else {}
     counts |= {name: sum(one.spent.get(name, 0.0) for one in launched) for name in SPENT if any(name in one.spent for one in launched)}
     cost_s = sum(one.cost_s for one in launched)
-    failed = next((one for one in kept if not one.ok), None)
+    failed = next((one for one in repeats if not one.ok), None)
     if failed is not None:
         return replace(failed, cost_s=cost_s, conditions={**failed.conditions, **counts})
-    if len(kept) == 1:
-        return replace(kept[0], cost_s=cost_s, conditions={**kept[0].conditions, **counts})
-    names = set.intersection(*(set(one.metrics) for one in kept))
-    conditions = set.intersection(*(set(one.conditions) for one in kept))
+    if len(repeats) == 1:
+        return replace(repeats[0], cost_s=cost_s, conditions={**repeats[0].conditions, **counts})
+    names = set.intersection(*(set(one.metrics) for one in repeats))
+    conditions = set.intersection(*(set(one.conditions) for one in repeats))
     return Measurement(
         status=Status.OK,
-        metrics={name: median(one.metrics[name] for one in kept) for name in sorted(names)},
-        samples={name: tuple(value for one in kept for value in one.samples.get(name, (one.metrics[name],))) for name in sorted(names)},
-        fidelity=kept[0].fidelity,
+        metrics={name: median(one.metrics[name] for one in repeats) for name in sorted(names)},
+        samples={name: tuple(value for one in repeats for value in one.samples.get(name, (one.metrics[name],))) for name in sorted(names)},
+        fidelity=repeats[0].fidelity,
         cost_s=cost_s,
-        conditions={name: fmean(one.conditions[name] for one in kept) for name in sorted(conditions)} | counts,
-        folder=kept[-1].folder,
-        machine=",".join(sorted({one.machine for one in kept if one.machine})),
+        conditions={name: fmean(one.conditions[name] for one in repeats) for name in sorted(conditions)} | counts,
+        folder=repeats[-1].folder,
+        machine=",".join(sorted({one.machine for one in repeats if one.machine})),
     )

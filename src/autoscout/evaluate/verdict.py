@@ -81,7 +81,7 @@ def excused(measurement: Measurement, completed: Completed) -> Measurement:
 
 
 def stopped(completed: Completed, to_beat: ToBeat, lost_s: float) -> Measurement:
-    """A launch that was ended because it took longer than it may to win: the time to beat, `lost_s`, is that of `to_beat`."""
+    """The measurement of a launch that was stopped after `lost_s` because it could no longer win."""
     value = to_beat.value or 0.0
     bounds = {to_beat.metric: max(value, value * completed.wall_s / lost_s)}
     reason = to_beat.lost(bounds) or f"took longer than {lost_s:.4g} s, which is to beat"

@@ -106,7 +106,7 @@ class VirtualEvaluator:
         """The metrics besides the first goal's, each kind with errors of its own."""
         assert isinstance(self._simulator, PredictsMetrics)
         options, key = self._options, proposal.config.key
-        found = {}
+        metrics = {}
         objective = self._task.objective
         rules: list[Limit | Guard] = [*objective.limits, *objective.guards]
         named = {*(goal.metric for goal in objective.goals), *(rule.metric for rule in rules)}
@@ -117,8 +117,8 @@ class VirtualEvaluator:
             lasting = float(seeds.stream(options.seed, "virtual", key, kind).standard_normal())
             passing = float(seeds.stream(options.seed, "virtual", key, kind, proposal.repeat).standard_normal())
             if name not in ("feasible", self._task.objective.metric) and np.isfinite(value):
-                found[name] = value * float(np.exp(options.surprise * lasting + options.noise * passing))
-        return found
+                metrics[name] = value * float(np.exp(options.surprise * lasting + options.noise * passing))
+        return metrics
 
     def _answer(self, proposal: Proposal, value: float, feasible: float) -> Measurement:
         options = self._options

@@ -16,10 +16,10 @@ from autoscout.core.launch import Completed, Launch
 from autoscout.core.protocols import Job
 from autoscout.execute._shared.allocation import Pool, Share
 from autoscout.execute._shared.executor import LaunchOptions, QueuedExecutor, check_launch
-from autoscout.execute._shared.queue import Run
+from autoscout.execute._shared.queue import LaunchRun
 from autoscout.execute._shared.sharing import GpuSharing, OnGpus, gpu_user
 from autoscout.execute._shared.supervisor.client import Supervised
-from autoscout.execute._shared.supervisor.contention import Counters, conditions
+from autoscout.execute._shared.supervisor.contention import MachineCounters, conditions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,13 +70,13 @@ class InlineExecutor(QueuedExecutor):
         check_launch(launch)
         return self._queue.submit(launch, lambda share: self._prepare(launch, share))
 
-    def _prepare(self, launch: Launch, share: Share) -> Run:
+    def _prepare(self, launch: Launch, share: Share) -> LaunchRun:
         if not share.gpus:
             return self._run(launch, share)
         sharing = self._sharing if launch.call is None else replace(self._sharing, gpus=share.gpus)
         return OnGpus(launch, share, sharing, lambda share, held: self._run(launch, share, held))
 
-    def _run(self, launch: Launch, share: Share, held: Sequence[int] = ()) -> Run:
+    def _run(self, launch: Launch, share: Share, held: Sequence[int] = ()) -> LaunchRun:
         if launch.call is not None:
             return _Call(launch, alone=self.options.slots == 1)
         pinned = share.gpus and not any(name in launch.env for name in VISIBLE_GPUS)
@@ -99,7 +99,7 @@ class _Call:
 
     def run(self) -> Completed:
         started_s = time.monotonic()
-        before = Counters.read(None)
+        before = MachineCounters.read(None)
         if not self._over.is_set():
             threading.Thread(target=self._work, name=f"call-{self._launch.name}", daemon=True).start()
         self._over.wait(self._launch.limit_s)
@@ -107,8 +107,8 @@ class _Call:
         if ended is None:
             return Completed(returncode=None, wall_s=wall_s, cancelled=self._stopped, timed_out=not self._stopped)
         value, error, cpu_s = ended
-        seen = conditions(before, Counters.read(None), wall_s, cpu_s)
-        return Completed(returncode=1 if error else 0, value=value, error=error, wall_s=wall_s, cpu_s=cpu_s, conditions=seen)
+        circumstances = conditions(before, MachineCounters.read(None), wall_s, cpu_s)
+        return Completed(returncode=1 if error else 0, value=value, error=error, wall_s=wall_s, cpu_s=cpu_s, conditions=circumstances)
 
     def _work(self) -> None:
         assert self._launch.call is not None

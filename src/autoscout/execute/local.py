@@ -13,7 +13,7 @@ from autoscout.execute._shared.allocation import Pool, Share
 from autoscout.execute._shared.call import pack_call
 from autoscout.execute._shared.executor import QueuedExecutor, check_launch
 from autoscout.execute._shared.machine import cpu_quota, machine_cores, machine_memory_gb
-from autoscout.execute._shared.queue import Run
+from autoscout.execute._shared.queue import LaunchRun
 from autoscout.execute._shared.sharing import GpuOptions, OnGpus
 from autoscout.execute._shared.supervisor.client import Supervised
 from autoscout.execute._shared.threads import thread_environment
@@ -61,7 +61,7 @@ class LocalExecutor(QueuedExecutor):
         packed = None if launch.call is None else pack_call(launch.call, launch.name)
         return self._queue.submit(launch, lambda share: self._prepare(launch, share, packed))
 
-    def _prepare(self, launch: Launch, share: Share, packed: bytes | None) -> Run:
+    def _prepare(self, launch: Launch, share: Share, packed: bytes | None) -> LaunchRun:
         if share.gpus or (self._sharing.gpus and not self._hide_gpus and reading_is_cheap()):
             return OnGpus(launch, share, self._sharing, lambda share, held: self._supervised(launch, share, packed, held))
         return self._supervised(launch, share, packed)

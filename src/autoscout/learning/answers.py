@@ -1,4 +1,4 @@
-"""What a searcher remembers of told trials: a set of answers, in an order that the trials carry in themselves.
+"""What a searcher remembers of its trials: a set of answers, in an order that the trials carry in themselves.
 
 The order in which trials arrive, and how they are grouped, leaves no trace: proposals of a searcher say in their origin in which round
 they were made, and that is their age. Trials from elsewhere count as older than all of them.
@@ -54,8 +54,8 @@ class Answer:
         return self.age[2]
 
 
-class Told:
-    """Told trials by configuration.
+class AnswerSet:
+    """The trials of a search by configuration.
 
     Args:
         space: Configurations that it does not know are not learned from.
@@ -70,13 +70,13 @@ class Told:
         self._costs: dict[Config, dict[int, float]] = {}  # of measured trials, by repeat
         self._origins: dict[Config, tuple[tuple[int, int, str], str, Origin]] = {}
         self._answers: list[Answer] | None = None
-        self.seen: set[Config] = set()
+        self.configs: set[Config] = set()
         self.count = 0
 
     def add(self, trials: Sequence[Trial]) -> None:
         """Take trials in. Aborted ones are not stored by studies and so are not counted; they are only not asked for again."""
         for trial in trials:
-            self.seen.add(trial.config)
+            self.configs.add(trial.config)
             if trial.measurement.status is Status.ABORTED:
                 continue
             self.count += 1
@@ -85,8 +85,8 @@ class Told:
             if trial.config not in self._losses and self._space.check(trial.config):
                 continue
             losses = self._losses.setdefault(trial.config, {}).setdefault(trial.measurement.fidelity, {})
-            repeat, found = trial.proposal.repeat, self._objective.losses(trial.measurement)
-            losses[repeat] = min(found, losses.get(repeat, found))
+            repeat, loss = trial.proposal.repeat, self._objective.losses(trial.measurement)
+            losses[repeat] = min(loss, losses.get(repeat, loss))
             if trial.measurement.fidelity is Fidelity.MEASURED:
                 costs = self._costs.setdefault(trial.config, {})
                 costs[repeat] = max(trial.measurement.cost_s, costs.get(repeat, 0.0))
@@ -107,17 +107,17 @@ class Told:
         """One per configuration, oldest first."""
         if self._answers is None:
             answers = [self._answer(config) for config in self._losses]
-            known = sorted(answer.loss for answer in answers if not answer.failed)
-            self._answers = sorted((self._expected(answer, known) for answer in answers), key=lambda answer: answer.age)
+            losses = sorted(answer.loss for answer in answers if not answer.failed)
+            self._answers = sorted((self._expected(answer, losses) for answer in answers), key=lambda answer: answer.age)
         return self._answers
 
-    def _expected(self, answer: Answer, known: Sequence[float]) -> Answer:
+    def _expected(self, answer: Answer, losses: Sequence[float]) -> Answer:
         """A bounded answer with an estimate of its loss; others as they are."""
         if answer.config not in self._bounds or not answer.failed:
             return answer
         least, so_far = self._bounds[answer.config]
         if math.isinf(so_far):
-            worse = [loss for loss in known if loss > least]
+            worse = [loss for loss in losses if loss > least]
             so_far = math.fsum(worse) / len(worse) if worse else least
         loss = max(least, so_far)
         return replace(answer, loss=loss, losses=(loss,), bounded=True)
@@ -140,17 +140,17 @@ class Told:
 
     def taken(self, pending: Sequence[Proposal]) -> set[Config]:
         """What must not be proposed."""
-        return self.seen | {proposal.config for proposal in pending}
+        return self.configs | {proposal.config for proposal in pending}
 
 
 def _age(proposal: Proposal) -> tuple[int, int, str]:
-    made, place = proposal.origin.notes.get("round"), proposal.origin.notes.get("place")
-    return (made if isinstance(made, int) else -1, place if isinstance(place, int) else 0, proposal.config.key)
+    number, place = proposal.origin.notes.get("round"), proposal.origin.notes.get("place")
+    return (number if isinstance(number, int) else -1, place if isinstance(place, int) else 0, proposal.config.key)
 
 
 def _settled(losses: Collection[tuple[float, ...]]) -> tuple[float, ...]:
     """The mean of those that worked when most did, else a failure."""
-    worked = sorted(found for found in losses if math.isfinite(found[0]))
+    worked = sorted(loss for loss in losses if math.isfinite(loss[0]))
     if 2 * len(worked) > len(losses):
         return tuple(math.fsum(column) / len(worked) for column in zip(*worked, strict=True))
     return (math.inf,) * len(next(iter(losses)))

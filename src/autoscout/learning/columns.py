@@ -47,11 +47,11 @@ class Columns:
     def learn(cls, configs: Sequence[Config], knobs: Sequence[str] | None = None, *, log: bool = False, onehot: bool = False) -> Columns:
         """Which columns the configs have; `knobs` restricts them and fixes their order."""
         names = sorted(set().union(*configs)) if knobs is None else [name for name in knobs if any(name in config for config in configs)]
-        found = []
+        columns = []
         for name in names:
             words = sorted({str(config[name]) for config in configs if isinstance(config.get(name), str)})
-            found.append(Column(knob=name, words=tuple(words), log=log))
-        return cls(columns=tuple(found), onehot=onehot)
+            columns.append(Column(knob=name, words=tuple(words), log=log))
+        return cls(columns=tuple(columns), onehot=onehot)
 
     @property
     def knobs(self) -> frozenset[str]:
@@ -60,44 +60,44 @@ class Columns:
     def matrix(self, configs: Sequence[Config]) -> Matrix:
         """One row per config."""
         rows = [config.to_json() for config in configs]
-        found: list[NDArray[np.float64]] = []
+        parts: list[NDArray[np.float64]] = []
         for column in self.columns:
             values = column.read([row.get(column.knob) for row in rows])
             if self.onehot and column.words:
-                found.extend((values == place).astype(float) for place in range(1, len(column.words)))
+                parts.extend((values == place).astype(float) for place in range(1, len(column.words)))
             else:
-                found.append(values)
-        return np.stack(found, axis=1) if found else np.zeros((len(rows), 0))
+                parts.append(values)
+        return np.stack(parts, axis=1) if parts else np.zeros((len(rows), 0))
 
 
 class Nearness:
     """How close configs lie to those that were measured: 1 on them, falling with the share of knobs that differ."""
 
-    def __init__(self, seen: Matrix) -> None:
-        self._seen = seen
-        self._range = np.maximum(seen.max(axis=0) - seen.min(axis=0), 1e-9) if len(seen) else np.ones(seen.shape[1])
+    def __init__(self, inputs: Matrix) -> None:
+        self._inputs = inputs
+        self._range = np.maximum(inputs.max(axis=0) - inputs.min(axis=0), 1e-9) if len(inputs) else np.ones(inputs.shape[1])
 
-    def known(self, inputs: Matrix) -> NDArray[np.float64]:
+    def of(self, inputs: Matrix) -> NDArray[np.float64]:
         """1 for a measured config; steps outside the measured range cost most."""
-        if not len(self._seen) or not self._seen.shape[1]:
+        if not len(self._inputs) or not self._inputs.shape[1]:
             return np.zeros(len(inputs))
         nearest = np.full(len(inputs), np.inf)
-        for row in self._seen[-512:]:
+        for row in self._inputs[-512:]:
             away = np.abs(inputs - row) / self._range
             nearest = np.minimum(nearest, np.sqrt((away**2).mean(axis=1)))
-        low, high = self._seen.min(axis=0), self._seen.max(axis=0)
+        low, high = self._inputs.min(axis=0), self._inputs.max(axis=0)
         outside = (np.maximum(0.0, np.maximum(low - inputs, inputs - high)) / self._range).sum(axis=1)
         return np.asarray(np.exp(-1.5 * nearest - 2.0 * outside), dtype=np.float64)
 
 
 def measured(trials: Sequence[Trial], task: Task) -> tuple[list[Config], NDArray[np.float64]]:
     """Configs and metric values of the trials that really ran well."""
-    kept = [
+    rows = [
         (trial.config, trial.measurement.metrics[task.objective.metric])
         for trial in trials
         if trial.ok and trial.measurement.fidelity is Fidelity.MEASURED and task.objective.metric in trial.measurement.metrics
     ]
-    return [config for config, _ in kept], np.array([value for _, value in kept], dtype=np.float64)
+    return [config for config, _ in rows], np.array([value for _, value in rows], dtype=np.float64)
 
 
 __all__ = ["Column", "Columns", "Nearness", "measured"]

@@ -48,8 +48,8 @@ def fit_positive(
         now = stacked(at)
         return np.stack([(stacked(at + STEP * unit) - now) / STEP for unit in np.eye(len(at))], axis=1)
 
-    found = least_squares(stacked, np.clip(base, lower, upper), jac=slopes, bounds=(lower, upper), ftol=1e-5, xtol=1e-5, max_nfev=60)
-    return np.exp(np.asarray(found.x, dtype=np.float64))
+    optimum = least_squares(stacked, np.clip(base, lower, upper), jac=slopes, bounds=(lower, upper), ftol=1e-5, xtol=1e-5, max_nfev=60)
+    return np.exp(np.asarray(optimum.x, dtype=np.float64))
 
 
 __all__ = ["fit_positive"]

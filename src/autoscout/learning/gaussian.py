@@ -15,12 +15,12 @@ Reals = NDArray[np.floating[Any]]
 
 FIT_POINTS = 56
 """Hyperparameters are fitted to this many points at most: the cost must not grow with the cube of the trials."""
-STEPS = 18
-GRAINS, PAIRS, NAMES = 0.7, 0.8, 0.4
+OPTIMIZER_STEPS = 18
+GRAIN_LENGTH, PAIR_LENGTH, CATEGORY_LENGTH = 0.7, 0.8, 0.4
 """How much longer the length scales of grains are expected to be, for most knobs have none that matters; and those of knobs with two
 values and of categories: their shortest step is from end to end, and few of them turn everything round. Those that decide whether other
 knobs are active may well."""
-CURVES = 0.5
+ORDERED_VARIANCE = 0.5
 """How much more variance the own effects of ordered knobs are expected to have than those of others."""
 
 
@@ -52,10 +52,10 @@ class Beliefs:
 
     def centre(self, encoder: Encoder) -> Floats:
         knobs = len(encoder.names)
-        longer = np.full(encoder.groups, GRAINS)
-        longer[:knobs] = np.where(encoder.ordered | encoder.gates, 0.0, np.where(encoder.sizes <= 2, PAIRS, NAMES))
+        longer = np.full(encoder.groups, GRAIN_LENGTH)
+        longer[:knobs] = np.where(encoder.ordered | encoder.gates, 0.0, np.where(encoder.sizes <= 2, PAIR_LENGTH, CATEGORY_LENGTH))
         length = self.length[0] + 0.25 * np.log(max(encoder.groups, 1)) + longer
-        weight = self.weight[0] + np.log(4.0 / max(knobs, 1)) + CURVES * encoder.ordered
+        weight = self.weight[0] + np.log(4.0 / max(knobs, 1)) + ORDERED_VARIANCE * encoder.ordered
         return np.concatenate([length, weight, [self.signal[0], self.noise[0]]])
 
     def spread(self, encoder: Encoder) -> Floats:
@@ -129,11 +129,11 @@ class Process:
         squares += (self._scaled**2).sum(1)[None, :]
         root = np.sqrt(np.maximum(squares, 0.0, out=squares), out=squares)
         root *= 5**0.5
-        found: Reals = np.exp(-root)
-        found *= 1.0 + root * (1.0 + root * (1.0 / 3.0))
-        found *= float(np.exp(2 * self.scales.signal))
-        found += basis @ self._basis.T
-        return found
+        kernel: Reals = np.exp(-root)
+        kernel *= 1.0 + root * (1.0 + root * (1.0 / 3.0))
+        kernel *= float(np.exp(2 * self.scales.signal))
+        kernel += basis @ self._basis.T
+        return kernel
 
 
 PLAIN = (Beliefs(),)
@@ -157,8 +157,8 @@ class Mixture:
         return tuple(part.scales for part in self._parts)
 
     @scales.setter
-    def scales(self, found: tuple[Scales, ...]) -> None:
-        for part, scales in zip(self._parts, found, strict=True):
+    def scales(self, values: tuple[Scales, ...]) -> None:
+        for part, scales in zip(self._parts, values, strict=True):
             part.scales = scales
 
     def fit(self, rows: Rows, targets: Floats) -> tuple[Scales, ...]:
@@ -192,18 +192,18 @@ def _matern(squares: Floats) -> tuple[Floats, Floats]:
 
 
 def _distances(plain: Floats, group: NDArray[np.int64], groups: int) -> Floats:
-    found = np.zeros((groups, len(plain), len(plain)))
+    squares = np.zeros((groups, len(plain), len(plain)))
     for column, index in enumerate(group):
-        found[index] += (plain[:, column][:, None] - plain[:, column][None, :]) ** 2
-    return found
+        squares[index] += (plain[:, column][:, None] - plain[:, column][None, :]) ** 2
+    return squares
 
 
 def _products(basis: Floats, owner: NDArray[np.int64], d: int) -> Floats:
-    found = np.zeros((d, len(basis), len(basis)))
+    products = np.zeros((d, len(basis), len(basis)))
     for index in range(d):
         part = basis[:, owner == index]
-        found[index] = part @ part.T
-    return found
+        products[index] = part @ part.T
+    return products
 
 
 def _unpack(flat: Floats, groups: int) -> Scales:
@@ -213,11 +213,11 @@ def _unpack(flat: Floats, groups: int) -> Scales:
 def _climb(distances: Floats, products: Floats, targets: Floats, centre: Floats, spread: Floats) -> Scales:
     """Adam on the log posterior density of the hyperparameters."""
     flat, first, second = centre.copy(), np.zeros_like(centre), np.zeros_like(centre)
-    for step in range(1, STEPS + 1):
+    for step in range(1, OPTIMIZER_STEPS + 1):
         gradient = _gradient(flat, distances, products, targets) - (flat - centre) / spread**2
         first = 0.8 * first + 0.2 * gradient
         second = 0.9 * second + 0.1 * gradient**2
-        rate = 0.3 * (1.0 - 0.7 * step / STEPS)
+        rate = 0.3 * (1.0 - 0.7 * step / OPTIMIZER_STEPS)
         flat = flat + rate * (first / (1 - 0.8**step)) / (np.sqrt(second / (1 - 0.9**step)) + 1e-3)
         flat = np.clip(flat, centre - 3.0 * spread, centre + 3.0 * spread)
     return _unpack(flat, len(distances))

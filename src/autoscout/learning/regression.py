@@ -39,10 +39,6 @@ class FittedRegression:
         """What it was told to read, else what the last fit read."""
         return frozenset(self._knobs or ()) or self._columns.knobs
 
-    @property
-    def fitted(self) -> bool:
-        return self._model is not None
-
     def fit(self, trials: Sequence[Trial], task: Task) -> None:
         """Learn from scratch; fewer than two good trials leave it unfitted."""
         self._metric = task.objective.metric
@@ -72,9 +68,9 @@ class FittedRegression:
             return Prediction(value=np.full(count, self._default), spread=nothing + 1.0, feasible=nothing + 1.0, known=nothing)
         inputs = self._columns.matrix(configs)
         value = self._value(self._model(inputs))
-        known = self._nearness.known(inputs)
+        nearness = self._nearness.of(inputs)
         feasible = np.full(count, 1.0 - self._failed)
-        return Prediction(value=value, spread=self._spread * (2.0 - known), feasible=feasible, known=known)
+        return Prediction(value=value, spread=self._spread * (2.0 - nearness), feasible=feasible, known=nearness)
 
     def _value(self, raw: Vector) -> Vector:
         return np.asarray(np.exp(np.clip(raw, -60.0, 60.0)) if self._log_target else raw, dtype=np.float64)

@@ -13,7 +13,7 @@ from autoscout.core.origin import Origin
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.learning.answers import Answer, Told
+from autoscout.learning.answers import Answer, AnswerSet
 from autoscout.space import Knob, Space
 from autoscout.space.neighbours import changed, fresh, options
 
@@ -46,30 +46,30 @@ class CoordinateSearcher:
         self._space = space
         self._seed = seed
         self._options = options or CoordinateOptions()
-        self._told = Told(space, task.objective)
+        self._trials = AnswerSet(space, task.objective)
         names = list(space.knobs)
         self._order = [names[int(index)] for index in stream(seed, "coordinate", "order").permutation(len(names))]
 
     def ask(self, n: int, given: Config = _NOTHING, pending: Sequence[Proposal] = ()) -> list[Proposal]:
         if n < 1 or not self._space.feasible(given):
             return []
-        taken = self._told.taken(pending)
-        found: list[Proposal] = []
+        taken = self._trials.taken(pending)
+        proposals: list[Proposal] = []
         for config, notes in self._candidates(given, taken, len(pending)):
             if config in taken:
                 continue
             taken.add(config)
-            notes |= {"round": self._told.count, "place": len(pending) + len(found)}
-            found.append(Proposal(config=config, origin=Origin(by="coordinate", notes=notes)))
-            if len(found) == n:
+            notes |= {"round": self._trials.count, "place": len(pending) + len(proposals)}
+            proposals.append(Proposal(config=config, origin=Origin(by="coordinate", notes=notes)))
+            if len(proposals) == n:
                 break
-        return found
+        return proposals
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        self._told.add(trials)
+        self._trials.add(trials)
 
     def _candidates(self, given: Config, taken: set[Config], place: int) -> Iterator[tuple[Config, dict[str, Any]]]:
-        answers = [answer for answer in self._told.answers() if answer.config.extends(given)]
+        answers = [answer for answer in self._trials.answers() if answer.config.extends(given)]
         start = max((_start(answer) for answer in answers), default=0)
         if not answers:
             yield self._space.project(self._space.default(), given), {"start": 0}
@@ -81,7 +81,7 @@ class CoordinateSearcher:
         if best is not None:
             for config, knob, step in self._around(best, given):
                 yield config, {"start": start, "knob": knob, "step": step}
-        rng = stream(self._seed, "coordinate", self._told.count, place)
+        rng = stream(self._seed, "coordinate", self._trials.count, place)
         while (anywhere := fresh(self._space, rng, given, taken)) is not None:
             yield anywhere, {"start": start + 1}
 
@@ -115,9 +115,9 @@ class CoordinateSearcher:
 
     def _moved(self, config: Config, name: str, values: Sequence[Value], given: Config, stride: int) -> Iterator[tuple[Config, str, int]]:
         for value in values:
-            found = changed(self._space, config, name, value, given)
-            if found is not None:
-                yield found, name, stride
+            moved = changed(self._space, config, name, value, given)
+            if moved is not None:
+                yield moved, name, stride
 
 
 def _start(answer: Answer) -> int:

@@ -13,7 +13,7 @@ from autoscout.core.origin import Origin
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.learning.answers import Answer, Told
+from autoscout.learning.answers import Answer, AnswerSet
 from autoscout.space import Space
 from autoscout.space.neighbours import fresh, mutate
 
@@ -51,35 +51,35 @@ class EvolutionSearcher:
         self._space = space
         self._seed = seed
         self._options = options or EvolutionOptions()
-        self._told = Told(space, task.objective)
+        self._trials = AnswerSet(space, task.objective)
 
     def ask(self, n: int, given: Config = _NOTHING, pending: Sequence[Proposal] = ()) -> list[Proposal]:
         if n < 1 or not self._space.feasible(given):
             return []
-        taken = self._told.taken(pending)
-        answers = self._told.answers()
-        found: list[Proposal] = []
+        taken = self._trials.taken(pending)
+        answers = self._trials.answers()
+        proposals: list[Proposal] = []
         for place in range(len(pending), len(pending) + n):
-            rng = stream(self._seed, "evolution", self._told.count, place)
+            rng = stream(self._seed, "evolution", self._trials.count, place)
             config, parent = self._next(rng, answers, len(answers) + place, given, taken)
             if config is None:
                 break
             taken.add(config)
-            notes = {"round": self._told.count, "place": place, "parent": parent}
-            found.append(Proposal(config=config, origin=Origin(by="evolution", notes=notes)))
-        return found
+            notes = {"round": self._trials.count, "place": place, "parent": parent}
+            proposals.append(Proposal(config=config, origin=Origin(by="evolution", notes=notes)))
+        return proposals
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        self._told.add(trials)
+        self._trials.add(trials)
 
     def _next(
-        self, rng: np.random.Generator, answers: list[Answer], known: int, given: Config, taken: set[Config]
+        self, rng: np.random.Generator, answers: list[Answer], place: int, given: Config, taken: set[Config]
     ) -> tuple[Config | None, str]:
-        if known == 0:
+        if place == 0:
             default = self._space.project(self._space.default(), given)
             if default not in taken:
                 return default, "default"
-        if known >= self._options.population and answers:
+        if place >= self._options.population and answers:
             young = answers[-self._options.population :]
             for _ in range(_TRIES):
                 chosen = rng.choice(len(young), size=min(self._options.sample, len(young)), replace=False)

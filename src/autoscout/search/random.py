@@ -46,39 +46,39 @@ class RandomSearcher:
         self._space = space
         self._seed = seed
         self._options = options or RandomOptions()
-        self._told = 0
-        self._seen: set[Config] = set()
+        self._count = 0
+        self._configs: set[Config] = set()
         self._lists: dict[Config, list[Config] | None] = {}
 
     def ask(self, n: int, given: Config = _NOTHING, pending: Sequence[Proposal] = ()) -> list[Proposal]:
-        taken = self._seen | {proposal.config for proposal in pending}
+        taken = self._configs | {proposal.config for proposal in pending}
         configs = self._listed(n, given, taken)
         if configs is None:
             configs = self._sampled(n, given, taken)
-        return [Proposal(config=config, origin=Origin(by="random", notes={"round": self._told})) for config in configs]
+        return [Proposal(config=config, origin=Origin(by="random", notes={"round": self._count})) for config in configs]
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        self._seen.update(trial.config for trial in trials)
+        self._configs.update(trial.config for trial in trials)
         # An aborted trial is not stored, so counting it would make a resumed study draw differently.
-        self._told += sum(trial.measurement.status is not Status.ABORTED for trial in trials)
+        self._count += sum(trial.measurement.status is not Status.ABORTED for trial in trials)
 
     def _listed(self, n: int, given: Config, taken: set[Config]) -> list[Config] | None:
         """Draws from the list of what is left; None when there is too much to list."""
         if given not in self._lists:
-            found = list(islice(self._space.enumerate(given), self._options.listed + 1))
-            self._lists[given] = found if len(found) <= self._options.listed else None
+            configs = list(islice(self._space.enumerate(given), self._options.listed + 1))
+            self._lists[given] = configs if len(configs) <= self._options.listed else None
         everything = self._lists[given]
         if everything is None:
             return None
         # One order for the whole list, and then the first free ones: a draw does not depend on what is pending.
-        order = stream(self._seed, "random", self._told).permutation(len(everything))
+        order = stream(self._seed, "random", self._count).permutation(len(everything))
         return list(islice((everything[index] for index in order if everything[index] not in taken), n))
 
     def _sampled(self, n: int, given: Config, taken: set[Config]) -> list[Config]:
-        rng = stream(self._seed, "random", self._told)
-        found: list[Config] = []
+        rng = stream(self._seed, "random", self._count)
+        configs: list[Config] = []
         misses = 0
-        while len(found) < n and misses < 1000 + 20 * n:
+        while len(configs) < n and misses < 1000 + 20 * n:
             config = self._space.sample(rng, given)
             if config is None:
                 return []
@@ -86,10 +86,10 @@ class RandomSearcher:
                 misses += 1
                 continue
             taken.add(config)
-            found.append(config)
-        if len(found) < n:  # almost everything is taken: look through the rest in order
-            found += islice((config for config in self._space.enumerate(given) if config not in taken), n - len(found))
-        return found
+            configs.append(config)
+        if len(configs) < n:  # almost everything is taken: look through the rest in order
+            configs += islice((config for config in self._space.enumerate(given) if config not in taken), n - len(configs))
+        return configs
 
 
 __all__ = ["RandomSearcher"]

@@ -16,7 +16,7 @@ from autoscout.core.protocols import Prediction
 from autoscout.core.task import Objective, Task
 from autoscout.core.trial import Fidelity, Trial
 from autoscout.simulators.serving.job import ENGINES
-from autoscout.simulators.serving.read import KNOBS, Deployment, ServingTask, deployment, read_serving_task
+from autoscout.simulators.serving.read import KNOBS, ServingTask, SimulatedDeployment, read_deployment, read_serving_task
 from autoscout.space import Choice, Space
 
 SYSTEMS = {
@@ -103,25 +103,25 @@ class AiconfiguratorModel:
     def _value(self, config: Config, task: Task, reading: ServingTask) -> float:
         key = (task.key, config.only(self.knobs).canonical)
         if key not in self._memory:
-            self._memory[key] = self._estimate(deployment(config, reading), str(task.workload.get("model")), reading)
+            self._memory[key] = self._estimate(read_deployment(config, reading), str(task.workload.get("model")), reading)
         answer = self._memory[key]
         if answer is None:
             return float("nan")
         first_ms, interval_ms = answer
         metric = task.objective.metric
-        found = deployment(config, reading)
+        deployment = read_deployment(config, reading)
         total_ms = first_ms + interval_ms * (reading.output_tokens - 1)
         if "throughput" in metric:
-            requests = float(found.job.batch) * found.replicas / (total_ms / 1e3)
+            requests = float(deployment.job.batch) * deployment.replicas / (total_ms / 1e3)
             return requests if metric.startswith("request") else requests * reading.output_tokens
         return first_ms if "ttft" in metric else total_ms if "e2e" in metric else interval_ms
 
-    def _estimate(self, found: Deployment, model: str, reading: ServingTask) -> tuple[float, float] | None:
+    def _estimate(self, deployment: SimulatedDeployment, model: str, reading: ServingTask) -> tuple[float, float] | None:
         """(time to first token, time between tokens) in ms; None where it has no data, knows no such model or finds no room."""
         system = SYSTEMS.get(reading.cluster.groups[0][0].name)
-        if system is None or not found.fits:
+        if system is None or not deployment.fits:
             return None
-        job, backend = found.job, ENGINES[reading.engine]
+        job, backend = deployment.job, ENGINES[reading.engine]
         experts = {"moe_tp_size": int(job.moe_tp), "moe_ep_size": int(job.moe_ep)} if job.experts else {}
         try:
             result = _estimator()(
@@ -148,8 +148,8 @@ def _estimator() -> Callable[..., Any]:
     from aiconfigurator.cli.api import cli_estimate
 
     logging.getLogger("aiconfigurator").setLevel(logging.ERROR)
-    found: Callable[..., Any] = cli_estimate
-    return found
+    estimator: Callable[..., Any] = cli_estimate
+    return estimator
 
 
 @cache
@@ -157,8 +157,8 @@ def _version(system: str, backend: str) -> str | None:
     """The newest engine version with data. Looking it up parses hundreds of files, which the package does in every call."""
     from aiconfigurator_core.sdk.perf_database import get_latest_database_version
 
-    found: str | None = get_latest_database_version(system=system, backend=backend)
-    return found
+    newest: str | None = get_latest_database_version(system=system, backend=backend)
+    return newest
 
 
 __all__ = ["AiconfiguratorModel"]

@@ -30,8 +30,8 @@ class LinearOptions:
     knobs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        known = ("all", *TABLE_2)
-        require("linear", self, {"subset": (self.subset in known, f"must be one of: {', '.join(known)}")})
+        subsets = ("all", *TABLE_2)
+        require("linear", self, {"subset": (self.subset in subsets, f"must be one of: {', '.join(subsets)}")})
 
     @property
     def columns(self) -> tuple[str, ...] | None:

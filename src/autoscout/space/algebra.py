@@ -65,8 +65,8 @@ def _power(base: Any, exponent: Any) -> Any:
     return result
 
 
-def _contains(item: Any, *found: Any) -> bool:
-    return any(item == other for other in found)
+def _contains(item: Any, *others: Any) -> bool:
+    return any(item == other for other in others)
 
 
 def _within(part: Any, text: Any) -> bool:
@@ -201,7 +201,7 @@ class Table:
         self.true = self.constant(True)
         self.false = self.constant(False)
         self.undefined = self.constant(UNDEFINED)
-        self._kept = dict(self._nodes)
+        self._constants = dict(self._nodes)
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -210,7 +210,7 @@ class Table:
         """Drop all shared nodes but the basic ones. Nodes still held elsewhere stay right, they are only shared less."""
         for node in list(self._nodes.values()):
             node.filled = {}
-        self._nodes = dict(self._kept)
+        self._nodes = dict(self._constants)
 
     def constant(self, value: Any) -> Node:
         key = (value.__class__, value)
@@ -242,7 +242,7 @@ class Table:
         short = [domain for domain in self._domains if isinstance(domain, tuple)]
         return {value for domain in short for value in domain if isinstance(value, str)}
 
-    def text_only(self, node: Node) -> bool:
+    def is_text(self, node: Node) -> bool:
         """Whether the node is a constant or a variable that never holds anything but text."""
         if node.op == "constant":
             return isinstance(node.value, str)
@@ -285,7 +285,9 @@ class Table:
             return node
         node = self._new(op, args, None, function)
         node.bound = interval(op, [arg.bound for arg in args], all(arg.whole for arg in args))
-        node.total = op in _NEVER_MARKED or (all(arg.total for arg in args) and (op in _NEVER_FAILS or _computable(op, args, node.bound)))
+        node.total = op in _NEVER_MARKED or (
+            all(arg.total for arg in args) and (op in _NEVER_FAILS or _is_computable(op, args, node.bound))
+        )
         node.whole = op in _ALWAYS_WHOLE or (op in _WHOLE and all(arg.whole for arg in (args[1:] if op == "if" else args)))
         if op in LOGIC:
             low, high = node.bound = node.bound or (0, 1)
@@ -331,12 +333,12 @@ class Table:
         if item.op == "constant" or item.bound is None or not all(arg.op == "constant" for arg in args[1:]):
             return None
         low, high = item.bound
-        kept = tuple(arg for arg in args[1:] if isinstance(arg.value, (int, float)) and low <= arg.value <= high)
-        if len(kept) == len(args) - 1:
+        reachable = tuple(arg for arg in args[1:] if isinstance(arg.value, (int, float)) and low <= arg.value <= high)
+        if len(reachable) == len(args) - 1:
             return None
-        if not kept:
+        if not reachable:
             return self.false if item.total else None
-        return self._make("in", (item, *kept))
+        return self._make("in", (item, *reachable))
 
     def _junction(self, op: str, args: Sequence[Node]) -> Node:
         """`and` and `or`: flattened, without doubles, sorted, and decided as soon as one part decides."""
@@ -409,10 +411,10 @@ class Table:
         if not node.variables >> index & 1:
             return node
         key = (index, position)
-        found = node.filled.get(key)
-        if found is None:
-            found = node.filled[key] = self._filled(node, index, position)
-        return found
+        filled = node.filled.get(key)
+        if filled is None:
+            filled = node.filled[key] = self._filled(node, index, position)
+        return filled
 
     def _filled(self, node: Node, index: int, position: int) -> Node:
         if node.op in ("variable", "sure variable"):
@@ -444,7 +446,7 @@ def predicate_of(rule: Node, index: int) -> Callable[[Any], bool]:
     plain = [arg.value for arg in inner.args]
     places = [place for place, arg in enumerate(inner.args) if arg.variables]
 
-    def called(value: Any) -> bool:
+    def is_true(value: Any) -> bool:
         for place in places:
             plain[place] = value
         try:
@@ -452,7 +454,7 @@ def predicate_of(rule: Node, index: int) -> Callable[[Any], bool]:
         except ArithmeticError:
             return False
 
-    return called
+    return is_true
 
 
 def _domain_bound(domain: Sequence[Any]) -> tuple[Interval | None, bool]:
@@ -464,7 +466,7 @@ def _domain_bound(domain: Sequence[Any]) -> tuple[Interval | None, bool]:
     return (min(domain), max(domain)), all(isinstance(value, int) for value in domain)
 
 
-def _computable(op: str, args: tuple[Node, ...], bound: Interval | None) -> bool:
+def _is_computable(op: str, args: tuple[Node, ...], bound: Interval | None) -> bool:
     """Whether the operator gives a finite number whatever its parts are within their bounds."""
     if any(arg.bound is None for arg in args):
         return False

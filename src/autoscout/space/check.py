@@ -26,8 +26,8 @@ def faults_of(config: Config, compiled: Compiled, constraints: Sequence[Constrai
             continue
         value = config[knob.name]
         if not active:
-            seen = _reading(Constraint(knob.when or "True"), config, facts)
-            faults.append(f"Knob {knob.name!r} is set to {value!r} but inactive: {knob.when} is not true{seen}.")
+            reading = _reading(Constraint(knob.when or "True"), config, facts)
+            faults.append(f"Knob {knob.name!r} is set to {value!r} but inactive: {knob.when} is not true{reading}.")
         elif knob.position(value) is None:
             faults.append(_outside(knob, value))
         else:
@@ -47,14 +47,14 @@ def why_not(partial: Config, compiled: Compiled, constraints: Sequence[Constrain
             faults.append(_outside(compiled.knobs[compiled.index[name]], value))
     if faults or compiled.states(partial) is not None:
         return faults
-    kept = partial
+    conflict = partial
     for name in partial:  # drop what the contradiction does not need
-        less = kept.without(name)
+        less = conflict.without(name)
         if compiled.states(less) is None:
-            kept = less
-    culprits = ", ".join(f"{name}={value!r}" for name, value in kept.items())
-    readers = [f"{one.text} ({one.why})" if one.why else one.text for one in constraints if set(one.names()) & set(kept)]
-    readers += [f"{knob.name} when {knob.when}" for knob in compiled.knobs if knob.name in kept and knob.when]
+            conflict = less
+    culprits = ", ".join(f"{name}={value!r}" for name, value in conflict.items())
+    readers = [f"{one.text} ({one.why})" if one.why else one.text for one in constraints if set(one.names()) & set(conflict)]
+    readers += [f"{knob.name} when {knob.when}" for knob in compiled.knobs if knob.name in conflict and knob.when]
     return [f"Nothing valid has {culprits}{' because of ' + '; '.join(readers[:4]) if readers else ''}."]
 
 
@@ -72,8 +72,8 @@ def _outside(knob: Knob, value: Value) -> str:
 
 def _reading(constraint: Constraint, config: Config, facts: Mapping[str, Value]) -> str:
     """` with tp=2, gpus=8`: the values that a rule sees."""
-    seen = [
+    values = [
         f"{name}={config[name]!r}" if name in config else f"{name}={facts[name]!r}" if name in facts else f"{name} inactive"
         for name in constraint.names()
     ]
-    return f" with {', '.join(seen)}" if seen else ""
+    return f" with {', '.join(values)}" if values else ""

@@ -32,7 +32,7 @@ def bits_of(truths: NDArray[np.bool_]) -> int:
     return int.from_bytes(np.packbits(truths, bitorder="little").tobytes(), "little")
 
 
-class Column:
+class ListedColumn:
     """The values of one knob in all rows.
 
     Attributes:
@@ -42,13 +42,13 @@ class Column:
 
     def __init__(self, knob: Knob, positions: NDArray[np.int64]) -> None:
         self.knob = knob
-        seen, places = np.unique(positions, return_inverse=True)
-        if len(seen) and seen[0] == INACTIVE:
-            seen, places = seen[1:], places - 1
-        self._seen: NDArray[np.int64] = seen  # positions that occur, ascending
+        occurring, places = np.unique(positions, return_inverse=True)
+        if len(occurring) and occurring[0] == INACTIVE:
+            occurring, places = occurring[1:], places - 1
+        self._positions: NDArray[np.int64] = occurring  # positions that occur, ascending
         self._places: NDArray[np.intp] = np.ascontiguousarray(places.reshape(-1))  # by row, the index of its position in _seen; -1 inactive
-        self._place_of = {int(position): place for place, position in enumerate(seen)}
-        self._bits: list[int | None] = [None] * len(seen)
+        self._place_of = {int(position): place for place, position in enumerate(occurring)}
+        self._bits: list[int | None] = [None] * len(occurring)
         self.active = bits_of(self._places >= 0)
 
     def having(self, position: int | None) -> int:
@@ -57,29 +57,29 @@ class Column:
         return 0 if place is None else self._at(place)
 
     def _at(self, place: int) -> int:
-        known = self._bits[place]
-        if known is None:
-            known = self._bits[place] = bits_of(self._places == place)
-        return known
+        bits = self._bits[place]
+        if bits is None:
+            bits = self._bits[place] = bits_of(self._places == place)
+        return bits
 
     def values(self, rows: int) -> tuple[Value, ...]:
         """The values that some rows hold, in the order of the knob."""
         held = self.knob.values
-        if len(self._seen) <= _TRIED:
-            return tuple(held[int(self._seen[place])] for place in range(len(self._seen)) if rows & self._at(place))
-        found = np.unique(self._places[rows_of(rows, len(self._places))])
-        return tuple(held[int(self._seen[place])] for place in found if place >= 0)
+        if len(self._positions) <= _TRIED:
+            return tuple(held[int(self._positions[place])] for place in range(len(self._positions)) if rows & self._at(place))
+        places = np.unique(self._places[rows_of(rows, len(self._places))])
+        return tuple(held[int(self._positions[place])] for place in places if place >= 0)
 
     def distances(self, position: int, rows: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
         """How far each row is from a position (-1 for inactive), from 0 to 1.
 
         Ranks of ordered values are spread evenly from 0 to 1; other values, and a knob that only one side has, are 1 apart.
         """
-        gaps = np.ones(len(self._seen) + 1)  # the last one for inactive rows, which are at place -1
+        gaps = np.ones(len(self._positions) + 1)  # the last one for inactive rows, which are at place -1
         if position < 0:
             gaps[-1] = 0.0
         elif self.knob.ordered:
-            gaps[:-1] = np.abs(self._seen - position) / max(1, len(self.knob.values) - 1)
+            gaps[:-1] = np.abs(self._positions - position) / max(1, len(self.knob.values) - 1)
         elif (place := self._place_of.get(position)) is not None:
             gaps[place] = 0.0
         return gaps[self._places if rows is None else self._places[rows]]
@@ -87,7 +87,7 @@ class Column:
 
 def encoded(knobs: Sequence[Knob], configs: Sequence[dict[str, Value]]) -> tuple[Positions, set[int]]:
     """The positions of all configurations, and which of them name an unknown knob or value."""
-    found = np.full((len(configs), len(knobs)), INACTIVE, dtype=np.int64)
+    positions = np.full((len(configs), len(knobs)), INACTIVE, dtype=np.int64)
     strange: set[int] = set()
     named = np.zeros(len(configs), dtype=np.int64)
     for column, knob in enumerate(knobs):
@@ -99,6 +99,6 @@ def encoded(knobs: Sequence[Knob], configs: Sequence[dict[str, Value]]) -> tuple
                 if place is None:
                     strange.add(row)
                 else:
-                    found[row, column] = place
+                    positions[row, column] = place
     strange.update(row for row, config in enumerate(configs) if len(config) != named[row])
-    return found, strange
+    return positions, strange

@@ -16,7 +16,7 @@ from autoscout.space.conflict import explain
 from autoscout.space.constraint import Constraint, build, meant
 from autoscout.space.knobs import Knob
 from autoscout.space.parser import parse
-from autoscout.space.solver import Solver, State
+from autoscout.space.solver import Solver, SolverState
 
 MOST_VALUES = 1_000_000
 
@@ -41,23 +41,23 @@ class Compiled:
     solver: Solver
     conditions: tuple[Node, ...]
     rules: tuple[Node, ...]
-    components: tuple[State, ...]
+    components: tuple[SolverState, ...]
     component_of: tuple[int, ...]
     alphabetical: tuple[tuple[int, str, Sequence[Value]], ...]  # variable, name, values
 
-    def config(self, given: Config, found: Mapping[int, int]) -> Config:
-        """`given` and the values at the positions in `found`, all of them known to be valid."""
+    def config(self, given: Config, positions: Mapping[int, int]) -> Config:
+        """`given` and the values at the positions in `positions`, all of them known to be valid."""
         if given:
             values = {
-                name: domain[found[index]] if index in found else given[name]
+                name: domain[positions[index]] if index in positions else given[name]
                 for index, name, domain in self.alphabetical
-                if index in found or name in given
+                if index in positions or name in given
             }
         else:
-            values = {name: domain[found[index]] for index, name, domain in self.alphabetical if index in found}
+            values = {name: domain[positions[index]] for index, name, domain in self.alphabetical if index in positions}
         return Config.trusted(values)
 
-    def states(self, partial: Mapping[str, Value]) -> list[State] | None:
+    def states(self, partial: Mapping[str, Value]) -> list[SolverState] | None:
         """One feasible state per component after `partial`; None when it cannot be completed."""
         states = list(self.components)
         step, feasible = self.solver.step, self.solver.feasible
@@ -123,13 +123,13 @@ def compile_space(declared: Sequence[Knob], constraints: Sequence[Constraint], f
 
 def _check_names(knobs: Sequence[Knob], facts: Mapping[str, Value]) -> None:
     faults = []
-    seen: set[str] = set()
+    names: set[str] = set()
     for knob in knobs:
-        if knob.name in seen:
+        if knob.name in names:
             faults.append(Fault(field=f"knobs.{knob.name}", rule="a knob may be declared once", fix="Rename or remove one"))
         if knob.name in facts:
             faults.append(Fault(field=f"knobs.{knob.name}", rule="a knob and a fact must not share a name", fix="Rename one"))
-        seen.add(knob.name)
+        names.add(knob.name)
     for name, value in facts.items():
         if (not isinstance(value, (bool, int, float, str)) and value is not None) or (
             isinstance(value, float) and not math.isfinite(value)
@@ -144,10 +144,10 @@ def _parents(knobs: Sequence[Knob], facts: Mapping[str, Value]) -> dict[str, tup
     """Direct parents by condition; all faults of all conditions in one error."""
     names = {knob.name for knob in knobs}
     texts = {value for knob in knobs if isinstance(knob.values, tuple) for value in knob.values}
-    found: dict[str, tuple[str, ...]] = {}
+    parents: dict[str, tuple[str, ...]] = {}
     faults: list[Fault] = []
     for knob in knobs:
-        found[knob.name] = ()
+        parents[knob.name] = ()
         if knob.when is None:
             continue
         try:
@@ -160,10 +160,10 @@ def _parents(knobs: Sequence[Knob], facts: Mapping[str, Value]) -> dict[str, tup
                 rule = f"column {at + 1}: {name!r} is neither a knob nor a fact"
                 fix = meant(name, [*names, *facts], texts)
                 faults.append(Fault(field=f"knobs.{knob.name}.when", value=f"`{knob.when}`", rule=rule, fix=fix))
-        found[knob.name] = tuple(dict.fromkeys(name for name, _ in read if name in names))
+        parents[knob.name] = tuple(dict.fromkeys(name for name, _ in read if name in names))
     if faults:
         raise SpaceError(faults)
-    return found
+    return parents
 
 
 def _nodes(

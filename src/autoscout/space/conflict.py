@@ -21,16 +21,16 @@ def explain(
     facts: Mapping[str, Value],
 ) -> SpaceError:
     """The error for a space without any valid configuration, naming a minimal conflict."""
-    kept = list(range(len(rules)))
+    conflict = list(range(len(rules)))
     for number in range(len(rules)):
-        fewer = [other for other in kept if other != number]
+        fewer = [other for other in conflict if other != number]
         root = solver.root(dict(enumerate(conditions)), [rules[other] for other in fewer])
         if root is None or not solver.feasible(root):
-            kept = fewer
-    chosen = [constraints[number] for number in kept]
+            conflict = fewer
+    chosen = [constraints[number] for number in conflict]
     names = list(dict.fromkeys(name for constraint in chosen for name in constraint.names()))
     by_name = {knob.name: knob for knob in knobs}
-    seen = [f"{name}={facts[name]!r}" if name in facts else f"{name} in {shown(by_name[name].values)}" for name in names]
+    readings = [f"{name}={facts[name]!r}" if name in facts else f"{name} in {shown(by_name[name].values)}" for name in names]
     texts = [
         f"`{constraint.text}`" + (f" ({constraint.where})" if place and constraint.where else "") for place, constraint in enumerate(chosen)
     ]
@@ -38,9 +38,9 @@ def explain(
     return SpaceError(
         Fault(
             where=next((constraint.where for constraint in chosen if constraint.where), ""),
-            field=", ".join(f"constraints[{number}]" for number in kept),
+            field=", ".join(f"constraints[{number}]" for number in conflict),
             rule=f"{rule}: {' and '.join(texts)}",
-            value=", ".join(seen),
+            value=", ".join(readings),
             fix="Loosen one of them, or give these knobs more values",
         )
     )

@@ -91,11 +91,11 @@ class Constraint:
         return f"{self.text} {hashlib.sha256(body.encode()).hexdigest()}"
 
 
-def meant(name: str, known: Iterable[str], texts: Iterable[Value] = ()) -> str:
+def meant(name: str, names: Iterable[str], texts: Iterable[Value] = ()) -> str:
     """Advice for a name that an expression reads and nobody declared; it may be text that lacks its quotes."""
     if name in [text for text in texts if isinstance(text, str)]:
         return f"Text needs quotes: '{name}'"
-    return suggestion(name, known)
+    return suggestion(name, names)
 
 
 def build(text: str, table: Table, scope: Mapping[str, Node]) -> Node:
@@ -130,9 +130,9 @@ def _build(syntax: Syntax, text: str, table: Table, scope: Mapping[str, Node]) -
     op = syntax.op
     if op in _ARITHMETIC:
         for arg, part in zip(args, syntax.args, strict=True):
-            if table.text_only(arg):
+            if table.is_text(arg):
                 raise refuse(text, part.at, "text cannot take part in arithmetic", "Compare it with == or in")
-    if op in _ORDER and any(table.text_only(arg) for arg in args) and any(arg.bound is not None for arg in args):
+    if op in _ORDER and any(table.is_text(arg) for arg in args) and any(arg.bound is not None for arg in args):
         raise refuse(text, syntax.at, "text and numbers have no order between them", "Compare like with like")
     if op == "in" and not syntax.value:
         op = "within"

@@ -10,7 +10,7 @@ from decimal import Decimal
 
 import numpy as np
 
-from autoscout.space.solver import QUICK_WORK, Solver, State, ask_in_turn
+from autoscout.space.solver import QUICK_WORK, Solver, SolverState, ask_in_turn
 
 PROBES = 400
 FEWEST_PROBES = 20  # an estimate from fewer says little
@@ -32,7 +32,7 @@ class OutOfWork(Exception):  # noqa: N818 - a signal between two functions of th
     """Counting would cost more than it may."""
 
 
-def count(solver: Solver, state: State, work: int, effort: float = math.inf) -> int:
+def count(solver: Solver, state: SolverState, work: int, effort: float = math.inf) -> int:
     """The exact number of completions.
 
     Raises:
@@ -41,13 +41,13 @@ def count(solver: Solver, state: State, work: int, effort: float = math.inf) -> 
     return _count(solver, state, solver.work + work, solver.effort + effort)
 
 
-def _count(solver: Solver, state: State, limit: int, effort: float = math.inf) -> int:
+def _count(solver: Solver, state: SolverState, limit: int, effort: float = math.inf) -> int:
     if state.count is None:
         ask_in_turn(state, lambda asked: _counting(solver, asked, limit, effort))
     return state.count or 0
 
 
-def _counting(solver: Solver, state: State, limit: int, effort: float) -> Iterator[State]:
+def _counting(solver: Solver, state: SolverState, limit: int, effort: float) -> Iterator[SolverState]:
     """Count a state, asking for the counts of other states first by yielding them."""
     parts = solver.parts(state)
     if len(parts) != 1 or parts[0] is not state:
@@ -82,7 +82,7 @@ def _counting(solver: Solver, state: State, limit: int, effort: float) -> Iterat
     state.count = total
 
 
-def estimate(solver: Solver, state: State, rng: np.random.Generator, probes: int = PROBES) -> int:
+def estimate(solver: Solver, state: SolverState, rng: np.random.Generator, probes: int = PROBES) -> int:
     """An unbiased estimate: the mean, over random descents, of the product of the branchings on the way (Knuth 1975).
 
     Descents look ahead, so that none ends in a dead end. Where that takes too long they do not, and a dead end counts as zero.
@@ -107,7 +107,7 @@ def estimate(solver: Solver, state: State, rng: np.random.Generator, probes: int
     return round(Decimal(top).exp() * Decimal(mean))
 
 
-def _probe(solver: Solver, state: State, rng: np.random.Generator, deep: bool, limit: float) -> float | None:
+def _probe(solver: Solver, state: SolverState, rng: np.random.Generator, deep: bool, limit: float) -> float | None:
     """The logarithm of one descent's product, -inf for a dead end; None when the solver's effort has passed `limit`."""
     total = 0.0
     waiting = [state]
@@ -126,8 +126,8 @@ def _probe(solver: Solver, state: State, rng: np.random.Generator, deep: bool, l
     return total
 
 
-def draw(solver: Solver, state: State, rng: np.random.Generator, found: dict[int, int]) -> None:
-    """Positions for all open variables of a feasible state, put into `found`.
+def draw(solver: Solver, state: SolverState, rng: np.random.Generator, positions: dict[int, int]) -> None:
+    """Positions for all open variables of a feasible state, put into `positions`.
 
     Uniform over the completions of every part that can be counted quickly; in other parts uniform over the values that
     can still be completed, variable by variable.
@@ -136,7 +136,7 @@ def draw(solver: Solver, state: State, rng: np.random.Generator, found: dict[int
     while waiting:
         for part in solver.parts(waiting.pop()):
             index, position = _draw_one(solver, part, rng)
-            found[index] = position
+            positions[index] = position
             if len(part.pending) == 1:
                 continue
             after = solver.step(part, index, position)
@@ -144,7 +144,7 @@ def draw(solver: Solver, state: State, rng: np.random.Generator, found: dict[int
             waiting.append(after)
 
 
-def _draw_one(solver: Solver, part: State, rng: np.random.Generator) -> tuple[int, int]:
+def _draw_one(solver: Solver, part: SolverState, rng: np.random.Generator) -> tuple[int, int]:
     index, allowed = solver.branch(part)
     if len(part.pending) == 1:
         return index, allowed[int(rng.integers(len(allowed)))]
@@ -154,7 +154,7 @@ def _draw_one(solver: Solver, part: State, rng: np.random.Generator) -> tuple[in
     return index, positions[bisect_right(sums, _below(rng, sums[-1]))]
 
 
-def _cumulative(solver: Solver, part: State) -> tuple[list[int], list[int]]:
+def _cumulative(solver: Solver, part: SolverState) -> tuple[list[int], list[int]]:
     """The values of the branching variable with the running sum of their completions (of one each when too many)."""
     index, allowed = solver.branch(part)
     try:
@@ -185,7 +185,7 @@ def _below(rng: np.random.Generator, bound: int) -> int:
             return number
 
 
-def walk(solver: Solver, states: list[State], order: Sequence[tuple[int, int]]) -> Iterator[dict[int, int]]:
+def walk(solver: Solver, states: list[SolverState], order: Sequence[tuple[int, int]]) -> Iterator[dict[int, int]]:
     """All completions of independent feasible states, the first variable of `order` changing slowest.
 
     Args:
@@ -196,8 +196,8 @@ def walk(solver: Solver, states: list[State], order: Sequence[tuple[int, int]]) 
     Yields:
         Positions by variable; the same dict each time.
     """
-    found: dict[int, int] = {}
-    trail: list[tuple[int, int, State, Iterator[int]]] = []  # component, variable, state before it, its values to come
+    positions: dict[int, int] = {}
+    trail: list[tuple[int, int, SolverState, Iterator[int]]] = []  # component, variable, state before it, its values to come
     place = 0
     while True:
         while place < len(order):
@@ -208,7 +208,7 @@ def walk(solver: Solver, states: list[State], order: Sequence[tuple[int, int]]) 
                 break
             place += 1
         else:
-            yield found
+            yield positions
         while trail:
             place, index, before, values = trail[-1]
             position = next(values, None)
@@ -217,10 +217,10 @@ def walk(solver: Solver, states: list[State], order: Sequence[tuple[int, int]]) 
                 after = solver.step(before, index, position)
                 assert after is not None, "a supported value can be set"
                 states[order[place][0]] = after
-                found[index] = position
+                positions[index] = position
                 place += 1
                 break
             trail.pop()
-            found.pop(index, None)
+            positions.pop(index, None)
         else:
             return

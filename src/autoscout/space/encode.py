@@ -14,9 +14,9 @@ from autoscout.space import Knob, Space
 Codes = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-WAVES = 6
+MAX_COSINES = 6
 """How many cosines describe the effect of one ordered knob; more are finer than few trials can tell."""
-FINEST = 6
+MAX_GRAIN = 6
 """Multiples of more than two to this power are as round as it gets."""
 
 
@@ -92,7 +92,7 @@ class Encoder:
         middles = [np.full(width, 0.5 if width == 1 else np.sqrt(0.5) / width) for width in widths]
         self.middle: Floats = np.concatenate([*middles, np.full(len(self._grains), 0.5)])
         self.owner = self.effects(np.zeros((1, len(knobs)), dtype=np.int64))[1]
-        self._known: dict[Config, Codes | None] = {}
+        self._encoded: dict[Config, Codes | None] = {}
 
     def _width(self, index: int) -> int:
         """Columns of a knob: one for an ordered knob or a pair, one each for more categories."""
@@ -100,19 +100,19 @@ class Encoder:
 
     def codes(self, config: Config) -> Codes | None:
         """Positions of the values of one configuration; None when it is not of this space."""
-        if config not in self._known:
-            self._known[config] = self._codes(config)
-        return self._known[config]
+        if config not in self._encoded:
+            self._encoded[config] = self._codes(config)
+        return self._encoded[config]
 
     def _codes(self, config: Config) -> Codes | None:
         row = np.full(len(self.names), -1, dtype=np.int64)
-        known = self.space.knobs
+        knobs = self.space.knobs
         for name in config:
-            if name not in known:
+            if name not in knobs:
                 return None
         for index, name in enumerate(self.names):
             if name in config:
-                position = known[name].position(config[name])
+                position = knobs[name].position(config[name])
                 if position is None:
                     return None
                 row[index] = position
@@ -120,17 +120,17 @@ class Encoder:
 
     def rows(self, configs: Iterable[Config]) -> Rows:
         """Rows of configurations; those that are not of this space are left out."""
-        found = [row for config in configs if (row := self.codes(config)) is not None]
-        codes = np.array(found, dtype=np.int64).reshape(len(found), len(self.names))
+        rows = [row for config in configs if (row := self.codes(config)) is not None]
+        codes = np.array(rows, dtype=np.int64).reshape(len(rows), len(self.names))
         return Rows(codes, self.plain(codes), self.effects(codes)[0])
 
     def unit(self, codes: Codes) -> Floats:
         """Places on [0, 1]; an inactive knob is where its default would be, because it acts like the engine's own choice."""
         filled = np.where(codes < 0, self.defaults, codes)
-        found = np.empty(codes.shape)
+        units = np.empty(codes.shape)
         for index, places in enumerate(self._places):
-            found[:, index] = places[filled[:, index]]
-        return found
+            units[:, index] = places[filled[:, index]]
+        return units
 
     def plain(self, codes: Codes) -> Floats:
         """Columns whose squared differences, summed over a knob's columns, are its squared distance: at most 1."""
@@ -157,7 +157,7 @@ class Encoder:
         for index in range(len(self.names)):
             active = (codes[:, index] >= 0)[:, None]
             if self.ordered[index]:
-                waves = np.arange(1, min(WAVES, int(self.sizes[index]) - 1) + 1)
+                waves = np.arange(1, min(MAX_COSINES, int(self.sizes[index]) - 1) + 1)
                 weights = 1.0 / (1.0 + (waves / 1.5) ** 2) ** 2
                 basis = np.cos(np.pi * waves * unit[:, index : index + 1]) * np.sqrt(2 * weights / weights.sum())
             else:
@@ -184,8 +184,8 @@ def _places(knob: Knob) -> Floats:
     if len(values) < count or values[0] <= 0 or values[-1] < 8 * values[0]:
         return ranks
     logs = np.log(values)
-    found: Floats = 0.5 * (ranks + (logs - logs[0]) / (logs[-1] - logs[0]))
-    return found
+    places: Floats = 0.5 * (ranks + (logs - logs[0]) / (logs[-1] - logs[0]))
+    return places
 
 
 def _grain(knob: Knob) -> Floats | None:
@@ -196,6 +196,6 @@ def _grain(knob: Knob) -> Floats | None:
     values = [value for value in knob.values if isinstance(value, int) and not isinstance(value, bool) and value > 0]
     if len(values) < len(knob.values) or len(values) < 4 or all(value & (value - 1) == 0 for value in values):
         return None
-    powers = np.array([min((value & -value).bit_length() - 1, FINEST) for value in values], dtype=np.float64)
+    powers = np.array([min((value & -value).bit_length() - 1, MAX_GRAIN) for value in values], dtype=np.float64)
     low, high = float(powers.min()), float(powers.max())
     return None if high - low < 2 else (powers - low) / (high - low)

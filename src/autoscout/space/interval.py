@@ -24,7 +24,7 @@ def interval(op: str, bounds: Sequence[Interval | None], whole: bool) -> Interva
     return None if low == -math.inf or high == math.inf or low != low or high != high else (low, high)
 
 
-def bounded(op: str) -> bool:
+def has_bounds(op: str) -> bool:
     """Whether there is a rule for the bounds of an operator at all."""
     return op in _RULES
 

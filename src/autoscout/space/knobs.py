@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 from autoscout.core.config import Value
 from autoscout.core.errors import Fault, SpaceError
-from autoscout.space.values import Steps, linear, logarithmic, on_grid, with_default
+from autoscout.space.values import Steps, is_on_grid, linear, logarithmic, with_default
 
 
 class _Unset:
@@ -99,41 +99,41 @@ class Knob:
         except TypeError:  # unhashable
             return None
 
-    def nearest(self, wanted: object, among: Sequence[Value] | None = None) -> Value:
-        """The value closest to `wanted`.
+    def nearest(self, target: object, among: Sequence[Value] | None = None) -> Value:
+        """The value closest to `target`.
 
         Numbers by distance, by ratio on a log scale; anything else itself, or the default, or the first.
 
         Args:
-            wanted: Anything; a number need not be on the grid.
+            target: Anything; a number need not be on the grid.
             among: Choose from these values (not empty) instead of all.
         """
         pool = self.values if among is None else among
         number = None
-        if isinstance(wanted, (int, float)) and not isinstance(wanted, bool) and math.isfinite(wanted):
-            number = float(wanted)
+        if isinstance(target, (int, float)) and not isinstance(target, bool) and math.isfinite(target):
+            number = float(target)
         if self.ordered:
             return self._closest(float(self.default or 0) if number is None else number, pool)
         for value in pool:
-            if value.__class__ is wanted.__class__ and value == wanted:
+            if value.__class__ is target.__class__ and value == target:
                 return value
         numbers = [value for value in pool if isinstance(value, (int, float)) and not isinstance(value, bool)]
         if number is not None and numbers:
             return min(numbers, key=lambda value: abs(value - number))
         return self.default if any(value.__class__ is self.default.__class__ and value == self.default for value in pool) else pool[0]
 
-    def _closest(self, wanted: float, pool: Sequence[Any]) -> Value:
+    def _closest(self, target: float, pool: Sequence[Any]) -> Value:
         """By bisection: the values of an ordered knob ascend."""
         low, high = 0, len(pool)
         while low < high:
             middle = (low + high) // 2
-            low, high = (middle + 1, high) if pool[middle] < wanted else (low, middle)
+            low, high = (middle + 1, high) if pool[middle] < target else (low, middle)
         if low == 0 or low == len(pool):
             return pool[min(low, len(pool) - 1)]  # type: ignore[no-any-return]
         below, above = pool[low - 1], pool[low]
         if self.log and below > 0:
-            return below if wanted * wanted <= float(below) * float(above) else above  # type: ignore[no-any-return]
-        return below if wanted - below <= above - wanted else above  # type: ignore[no-any-return]
+            return below if target * target <= float(below) * float(above) else above  # type: ignore[no-any-return]
+        return below if target - below <= above - target else above  # type: ignore[no-any-return]
 
     def parse(self, text: str) -> Value:
         """The value that a person means by `text` on a command line.
@@ -141,13 +141,13 @@ class Knob:
         Raises:
             SpaceError: no value reads like that.
         """
-        wanted = text.strip()
+        word = text.strip()
         listed = self.values if len(self.values) <= 10_000 else ()
-        same = [value for value in listed if wanted == str(value)]
-        for value in same or (value for value in listed if wanted.lower() in _SPELLINGS.get(repr(value), ())):
+        same = [value for value in listed if word == str(value)]
+        for value in same or (value for value in listed if word.lower() in _SPELLINGS.get(repr(value), ())):
             return value
         try:
-            number = float(wanted)
+            number = float(word)
         except ValueError:
             number = math.nan
         for candidate in (number, int(number) if math.isfinite(number) and number == int(number) else None):
@@ -165,7 +165,7 @@ class Knob:
         copy.values, copy.default, copy._positions = (value,), value, None
         return copy
 
-    def reaching(self, wanted: object) -> Knob:  # noqa: ARG002 - only ordered knobs have something between their values
+    def reaching(self, target: object) -> Knob:  # noqa: ARG002 - only ordered knobs have something between their values
         """This knob with one more value, where that is a number between two of its own; else itself."""
         return self
 
@@ -173,11 +173,11 @@ class Knob:
         """The YAML form of this knob, without what equals the default of its kind."""
         return self._common({"values": list(self.values)}, sparse=True)
 
-    def _common(self, found: dict[str, Any], *, sparse: bool) -> dict[str, Any]:
+    def _common(self, options: dict[str, Any], *, sparse: bool) -> dict[str, Any]:
         if self.default != self.values[0] or type(self.default) is not type(self.values[0]):
-            found["default"] = self.default
+            options["default"] = self.default
         if self.sparse != sparse:
-            found["sparse"] = self.sparse
+            options["sparse"] = self.sparse
         for key, value, usual in (
             ("when", self.when, None),
             ("unit", self.unit, ""),
@@ -185,8 +185,8 @@ class Knob:
             ("help", self.help, ""),
         ):
             if value != usual:
-                found[key] = value
-        return found
+                options[key] = value
+        return options
 
 
 class Choice(Knob):
@@ -271,24 +271,24 @@ class Grid(Knob):
         self._range: dict[str, Any] = {}
         if values is None:
             self._range = {key: value for key, value in (("step", step), ("base", base), ("points", points)) if value is not None}
-            made: Sequence[Value] = _spread(name, low, high, log, self._range)
+            grid: Sequence[Value] = _spread(name, low, high, log, self._range)
             self._range = {"range": [low, high], **({"log": True} if log else {}), **self._range}
-            made = _reach(name, made, default, low, high)
+            grid = _reach(name, grid, default, low, high)
         else:
-            made = _ascending(name, values, low, high, {"step": step, "base": base, "points": points})
-        default = as_fraction(default) if isinstance(made[0], float) else default
-        super().__init__(name, made, default=default, sparse=sparse, when=when, unit=unit, restart=restart, help=help, log=log)
+            grid = _ascending(name, values, low, high, {"step": step, "base": base, "points": points})
+        default = as_fraction(default) if isinstance(grid[0], float) else default
+        super().__init__(name, grid, default=default, sparse=sparse, when=when, unit=unit, restart=restart, help=help, log=log)
 
-    def reaching(self, wanted: object) -> Knob:
+    def reaching(self, target: object) -> Knob:
         least, largest = float(self.values[0] or 0), float(self.values[-1] or 0)
-        if not isinstance(wanted, (int, float)) or isinstance(wanted, bool) or not least < wanted < largest:
+        if not isinstance(target, (int, float)) or isinstance(target, bool) or not least < target < largest:
             return self
-        fits = isinstance(self.values[0], float) or float(wanted).is_integer()
-        made = with_default(self.values, wanted) if fits and len(self.values) <= MOST_POINTS else self.values
-        if made is self.values:
+        fits = isinstance(self.values[0], float) or float(target).is_integer()
+        extended = with_default(self.values, target) if fits and len(self.values) <= MOST_POINTS else self.values
+        if extended is self.values:
             return self
         copy = self.only(self.default)
-        copy.values, copy._range = made, {}
+        copy.values, copy._range = extended, {}
         return copy
 
     def spec(self) -> dict[str, Any]:
@@ -332,8 +332,8 @@ def _listed(name: str, values: Sequence[Value]) -> tuple[Value, ...]:
             raise _fault(name, "values", repr(value), "a value must be a number, text, true, false or null", "")
         _check_number(name, "values", value)
     if len({(type(value), value) for value in listed}) < len(listed):
-        seen: set[tuple[type, Value]] = set()
-        double = next(value for value in listed if (type(value), value) in seen or seen.add((type(value), value)))  # type: ignore[func-returns-value]
+        distinct: set[tuple[type, Value]] = set()
+        double = next(value for value in listed if (type(value), value) in distinct or distinct.add((type(value), value)))  # type: ignore[func-returns-value]
         raise _fault(name, "values", repr(double), "every value may be listed once", "Remove the second one")
     return listed
 
@@ -346,7 +346,7 @@ def _check_number(name: str, part: str, value: Any) -> None:
         raise _fault(name, part, f"a number of {value.bit_length()} bits", "a whole number has at most 63 bits", "")
 
 
-def _numeric(value: Any) -> bool:
+def _is_numeric(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
@@ -357,30 +357,30 @@ def _ascending(
     if used:
         raise _fault(name, used[0], "", f"values and {used[0]} cannot both be given", "Keep one")
     for value in values:
-        if not _numeric(value):
+        if not _is_numeric(value):
             raise _fault(name, "values", repr(value), "a grid holds numbers only", "Use Choice for other values")
         _check_number(name, "values", value)
-    made = sorted(values)
-    if any(isinstance(value, float) for value in made):
-        made = [float(value) for value in made]
-    return _listed(name, made)
+    ascending = sorted(values)
+    if any(isinstance(value, float) for value in ascending):
+        ascending = [float(value) for value in ascending]
+    return _listed(name, ascending)
 
 
 def _spread(name: str, low: float | None, high: float | None, log: bool, given: dict[str, Any]) -> Sequence[Value]:
     if low is None or high is None:
         raise _fault(name, "range", repr([low, high]), "a grid needs a low and a high end, or values", "Write range: [1, 64]")
     for end in (low, high):
-        if not _numeric(end):
+        if not _is_numeric(end):
             raise _fault(name, "range", repr(end), "the ends of a range must be finite numbers", "")
         _check_number(name, "range", end)
     if low > high:
         raise _fault(name, "range", repr([low, high]), "the low end must not be above the high end", "Swap them")
     step, base, points = given.get("step"), given.get("base"), given.get("points")
-    if step is not None and not (_numeric(step) and 0 < step <= MOST_NUMBER):
+    if step is not None and not (_is_numeric(step) and 0 < step <= MOST_NUMBER):
         raise _fault(name, "step", repr(step), "a step must be a number above zero", "")
     if points is not None and not (type(points) is int and 2 <= points <= MOST_POINTS):
         raise _fault(name, "points", repr(points), f"points must be a whole number from 2 to {MOST_POINTS:,}", "")
-    if base is not None and not (log and _numeric(base) and 1 < base <= MOST_NUMBER):
+    if base is not None and not (log and _is_numeric(base) and 1 < base <= MOST_NUMBER):
         raise _fault(name, "base", repr(base), "a base must be above 1 and needs log: true", "")
     if sum(value is not None for value in (step, base, points)) > 1:
         raise _fault(name, "range", repr(given), "step, base and points exclude each other", "Keep one")
@@ -398,15 +398,15 @@ def _spread(name: str, low: float | None, high: float | None, log: bool, given: 
     return linear(low, high, step, points)
 
 
-def _reach(name: str, made: Sequence[Value], default: float | _Unset, low: Any, high: Any) -> Sequence[Value]:
+def _reach(name: str, values: Sequence[Value], default: float | _Unset, low: Any, high: Any) -> Sequence[Value]:
     if isinstance(default, _Unset):
-        return made
-    if not _numeric(default) or not low <= default <= high:
+        return values
+    if not _is_numeric(default) or not low <= default <= high:
         raise _fault(name, "default", repr(default), f"the default must be in the range [{low}, {high}]", "")
-    if len(made) > MOST_POINTS and not on_grid(made, default):
+    if len(values) > MOST_POINTS and not is_on_grid(values, default):
         rule = f"a range of more than {MOST_POINTS:,} values must contain its default"
         raise _fault(name, "default", repr(default), rule, "Take a value on the grid, or a larger step")
-    return with_default(made, default)
+    return with_default(values, default)
 
 
 def as_fraction(value: Any) -> Any:

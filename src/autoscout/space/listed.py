@@ -13,7 +13,7 @@ from autoscout.core.config import Config, Value
 from autoscout.core.errors import Fault, SpaceError
 from autoscout.space import mask
 from autoscout.space.algebra import UNDEFINED, Node, evaluate
-from autoscout.space.columns import INACTIVE, Column, Positions, encoded, rows_of
+from autoscout.space.columns import INACTIVE, ListedColumn, Positions, encoded, rows_of
 from autoscout.space.constraint import Constraint, Rule
 from autoscout.space.counting import Count
 from autoscout.space.knobs import Knob
@@ -57,32 +57,32 @@ class Listed(Space):
         facts: Mapping[str, Value] | None = None,
     ) -> None:
         super().__init__(knobs, constraints, facts)
-        made = [config if isinstance(config, Config) else Config(config) for config in configs]
-        if not made:
+        listed = [config if isinstance(config, Config) else Config(config) for config in configs]
+        if not listed:
             raise SpaceError(Fault(field="among", value="[]", rule="at least one configuration must be listed"))
-        positions, strange = encoded(self._compiled.knobs, [config.to_json() for config in made])
+        positions, strange = encoded(self._compiled.knobs, [config.to_json() for config in listed])
         broken = sorted({*strange, *np.flatnonzero(~self._satisfying(positions)).tolist()})
         if broken:
-            raise SpaceError(self._faults(made, broken))
+            raise SpaceError(self._faults(listed, broken))
         order = np.lexsort(positions.T[::-1])
-        kept = order[np.append(True, np.any(np.diff(positions[order], axis=0), axis=1))]
-        self._set_rows(positions[kept], [made[row] for row in kept])
+        distinct = order[np.append(True, np.any(np.diff(positions[order], axis=0), axis=1))]
+        self._set_rows(positions[distinct], [listed[row] for row in distinct])
 
     @classmethod
     def _restored(
         cls, knobs: Sequence[Knob], constraints: Sequence[Constraint], facts: Mapping[str, Value], positions: Positions
     ) -> Listed:
         """A listed space from the rows of another, which need no check."""
-        made = object.__new__(cls)
-        Space.__init__(made, knobs, constraints, facts)
-        made._set_rows(positions.astype(np.int64), [None] * len(positions))
-        return made
+        space = object.__new__(cls)
+        Space.__init__(space, knobs, constraints, facts)
+        space._set_rows(positions.astype(np.int64), [None] * len(positions))
+        return space
 
     def _set_rows(self, positions: Positions, configs: list[Config | None]) -> None:
         """Take over the rows, none of them twice, in the order of the knobs and their values."""
         self._positions = positions
         self._configs = configs
-        self._columns = {knob.name: Column(knob, positions[:, column]) for column, knob in enumerate(self._compiled.knobs)}
+        self._columns = {knob.name: ListedColumn(knob, positions[:, column]) for column, knob in enumerate(self._compiled.knobs)}
         self._row_of = {row.tobytes(): number for number, row in enumerate(positions)}
         self._every = (1 << len(positions)) - 1
         self._gates = {parent for name in self.knobs for parent in self._compiled.parents[name]}
@@ -106,8 +106,8 @@ class Listed(Space):
             columns = np.argsort([knob.name for knob in self._compiled.knobs])
             rows = self._positions[:, columns]
             ordered = np.ascontiguousarray(rows[np.lexsort(rows.T[::-1])], dtype="<i8")
-            found = hashlib.sha256(super().fingerprint().encode() + ordered.tobytes())
-            self._fingerprint = found.hexdigest()[:16]
+            digest = hashlib.sha256(super().fingerprint().encode() + ordered.tobytes())
+            self._fingerprint = digest.hexdigest()[:16]
         return self._fingerprint
 
     def _satisfying(self, positions: Positions) -> NDArray[np.bool_]:
@@ -134,7 +134,7 @@ class Listed(Space):
 
     def _faults(self, configs: Sequence[Config], broken: Sequence[int]) -> list[Fault]:
         """What is wrong with the first broken configurations of a list, and how many there are."""
-        found = [
+        faults = [
             Fault(field=f"among[{row}]", value=_short(configs[row]), rule=sentence)
             for row in broken[:_SHOWN]
             for sentence in Space.check(self, configs[row])
@@ -142,16 +142,16 @@ class Listed(Space):
         if len(broken) > _SHOWN:
             named = ", ".join(f"[{row}]" for row in broken[_SHOWN : 20 * _SHOWN]) + (", ..." if len(broken) > 20 * _SHOWN else "")
             rule = f"{len(broken):,} of the {len(configs):,} listed configurations are not valid; the others are {named}"
-            found.append(Fault(field="among", rule=rule, fix="Leave them out, or correct the knobs, conditions and constraints"))
-        return found
+            faults.append(Fault(field="among", rule=rule, fix="Leave them out, or correct the knobs, conditions and constraints"))
+        return faults
 
     def _config(self, row: int) -> Config:
-        found = self._configs[row]
-        if found is None:
+        config = self._configs[row]
+        if config is None:
             places = self._positions[row].tolist()
             values = {name: held[places[index]] for index, name, held in self._compiled.alphabetical if places[index] != INACTIVE}
-            found = self._configs[row] = Config.trusted(values)
-        return found
+            config = self._configs[row] = Config.trusted(values)
+        return config
 
     def _extending(self, partial: Mapping[str, Value], less: str = "") -> int:
         """The rows that extend `partial`, what it gives to `less` left out of account."""
@@ -167,7 +167,7 @@ class Listed(Space):
     def _rows(self, bits: int) -> NDArray[np.int64]:
         return np.arange(len(self)) if bits == self._every else rows_of(bits, len(self))
 
-    def _given(self, given: Config) -> int:
+    def _rows_extending(self, given: Config) -> int:
         """The rows that extend `given`, of which there must be some."""
         rows = self._extending(given)
         if not rows:
@@ -179,7 +179,7 @@ class Listed(Space):
         return self._extending(partial) != 0
 
     def choices(self, name: str, partial: Config = _NOTHING) -> Sequence[Value]:
-        self._known(name)
+        self._checked(name)
         rows = self._extending(partial, less=name)
         return self._columns[name].values(rows) if rows else ()
 
@@ -191,8 +191,8 @@ class Listed(Space):
         """A random configuration of the list that extends `given`, every one equally likely; None when there is none."""
         if not given:
             return self._config(int(rng.integers(len(self))))
-        found = self._rows(self._extending(given))
-        return self._config(int(found[int(rng.integers(len(found)))])) if len(found) else None
+        rows = self._rows(self._extending(given))
+        return self._config(int(rows[int(rng.integers(len(rows)))])) if len(rows) else None
 
     def enumerate(self, given: Config = _NOTHING) -> Iterator[Config]:
         return (self._config(int(row)) for row in self._rows(self._extending(given)))
@@ -212,16 +212,16 @@ class Listed(Space):
         declared = super().why_not(partial)
         if declared:
             return declared
-        kept = partial
+        conflict = partial
         for name in partial:  # drop what the contradiction does not need
-            less = kept.without(name)
+            less = conflict.without(name)
             if not self._extending(less):
-                kept = less
-        culprits = ", ".join(f"{name}={value!r}" for name, value in kept.items())
+                conflict = less
+        culprits = ", ".join(f"{name}={value!r}" for name, value in conflict.items())
         return [f"None of the {len(self):,} listed configurations has {culprits}."]
 
     def mask(self, structure: Config) -> dict[str, Sequence[Value]]:
-        rows = self._given(structure)
+        rows = self._rows_extending(structure)
         return {
             name: self._columns[name].values(rows) for name in self.dense if name not in structure and rows & self._columns[name].active
         }
@@ -236,7 +236,7 @@ class Listed(Space):
         Raises:
             SpaceError: `given` cannot be completed.
         """
-        rows = self._given(given)
+        rows = self._rows_extending(given)
         target = self._target(wanted, given)
         exact = self._row_of.get(target.tobytes())
         if exact is not None and rows >> exact & 1:
@@ -245,22 +245,22 @@ class Listed(Space):
         nearest = _first_least(self._distances(target, where, given))
         return self._config(nearest if where is None else int(where[nearest]))
 
-    def _target(self, wanted: Mapping[str, Value], given: Config) -> NDArray[np.int64]:
+    def _target(self, target: Mapping[str, Value], given: Config) -> NDArray[np.int64]:
         """Positions of what is wanted, completed by defaults, whether or not it is in the list."""
-        found = np.full(len(self._compiled.knobs), INACTIVE, dtype=np.int64)
+        positions = np.full(len(self._compiled.knobs), INACTIVE, dtype=np.int64)
         values: dict[int, Any] = {}
         for index, knob in enumerate(self._compiled.knobs):
             values[index] = UNDEFINED
             condition = self._compiled.conditions[index]
             if knob.name not in given and not (condition.value if condition.constant else evaluate(condition, values)):
                 continue
-            wish = given[knob.name] if knob.name in given else wanted.get(knob.name, knob.default)
+            wish = given[knob.name] if knob.name in given else target.get(knob.name, knob.default)
             position = knob.position(wish)
             if position is None:
                 position = knob.position(knob.nearest(wish)) or 0
-            found[index] = position
+            positions[index] = position
             values[index] = knob.values[position]
-        return found
+        return positions
 
     def _distances(
         self, target: NDArray[np.int64], rows: NDArray[np.int64] | None, alike: Mapping[str, Value] = _NOTHING
@@ -289,7 +289,7 @@ class Listed(Space):
         if row is None:
             return mask.neighbours(self, config)
         distances = self._distances(self._positions[row], None)
-        found: dict[Config, None] = {}
+        neighbours: dict[Config, None] = {}
         for name, column in self._columns.items():
             if name not in config:
                 continue
@@ -297,12 +297,12 @@ class Listed(Space):
             rows = self._extending(around)
             for value in mask.moves(column.knob, config[name], column.values(rows)):
                 if name in self._gates:  # other knobs come and go with it
-                    found[self.project(config, around.extend({name: value}))] = None
+                    neighbours[self.project(config, around.extend({name: value}))] = None
                 else:
                     having = self._rows(rows & column.having(column.knob.position(value)))
-                    found[self._config(int(having[_first_least(distances[having])]))] = None
-        found.pop(config, None)
-        return list(found)
+                    neighbours[self._config(int(having[_first_least(distances[having])]))] = None
+        neighbours.pop(config, None)
+        return list(neighbours)
 
     def pin(self, given: Config) -> Listed:
         return super().pin(given).among(self.enumerate(given))
@@ -315,11 +315,13 @@ class Listed(Space):
         """
         narrower = super().constrain(*constraints)
         further = narrower._compiled.rules[len(self.constraints) :]
-        kept = np.flatnonzero(np.all([self._truths(rule, self._positions) for rule in further], axis=0)) if further else range(len(self))
-        if not len(kept):
+        satisfying = (
+            np.flatnonzero(np.all([self._truths(rule, self._positions) for rule in further], axis=0)) if further else range(len(self))
+        )
+        if not len(satisfying):
             rule = f"none of the {len(self):,} listed configurations satisfies all of it"
             raise SpaceError([Fault(field=constraint.text, rule=rule) for constraint in narrower.constraints[len(self.constraints) :]])
-        return narrower.among(self._config(int(row)) for row in kept)
+        return narrower.among(self._config(int(row)) for row in satisfying)
 
 
 def _first_least(distances: NDArray[np.float64]) -> int:

@@ -9,42 +9,42 @@ from typing import TYPE_CHECKING
 from autoscout.core.config import Config, Value
 from autoscout.space.compile import Compiled
 from autoscout.space.knobs import Knob
-from autoscout.space.solver import State
+from autoscout.space.solver import SolverState
 
 if TYPE_CHECKING:
     from autoscout.space.space import Space
 
 
-def nearest(compiled: Compiled, states: list[State], wanted: Mapping[str, Value], given: Config) -> Config:
-    """Complete feasible `states` knob by knob, ancestors first, each as near to `wanted` as can still be completed."""
-    found: dict[int, int] = {}
+def nearest(compiled: Compiled, states: list[SolverState], target: Mapping[str, Value], given: Config) -> Config:
+    """Complete feasible `states` knob by knob, ancestors first, each as near to `target` as can still be completed."""
+    positions: dict[int, int] = {}
     solver = compiled.solver
     for index, (knob, component) in enumerate(zip(compiled.knobs, compiled.component_of, strict=True)):
         if component < 0 or index not in states[component].pending:
             continue
         state = states[component]
-        value = knob.nearest(wanted.get(knob.name, knob.default), solver.support_values(state, index))
+        value = knob.nearest(target.get(knob.name, knob.default), solver.support_values(state, index))
         position = knob.position(value)
         assert position is not None, "a supported value is a value"
         after = solver.step(state, index, position)
         assert after is not None, "a supported value can be set"
         states[component] = after
-        found[index] = position
-    return compiled.config(given, found)
+        positions[index] = position
+    return compiled.config(given, positions)
 
 
 def neighbours(space: Space, config: Config) -> list[Config]:
     """All valid configurations that differ from `config` in one move of one knob, and in what that move makes necessary."""
-    found: dict[Config, None] = {}
+    nearby: dict[Config, None] = {}
     for name, knob in space.knobs.items():
         if name not in config:
             continue
         around = config.only(space.ancestors(name))
         values = space.choices(name, around)
         for value in moves(knob, config[name], values):
-            found[space.project(config, around.extend({name: value}))] = None
-    found.pop(config, None)
-    return list(found)
+            nearby[space.project(config, around.extend({name: value}))] = None
+    nearby.pop(config, None)
+    return list(nearby)
 
 
 def moves(knob: Knob, value: Value, values: Sequence[Value]) -> list[Value]:

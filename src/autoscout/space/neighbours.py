@@ -49,9 +49,9 @@ def mutate(space: Space, config: Config, rng: np.random.Generator, given: Config
         others = options(space, config, name, given)
         if others:
             value = pick(space.knobs[name], config[name], others, rng)
-            found = changed(space, config, name, value, given)
-            if found is not None and found != config:
-                return found
+            mutant = changed(space, config, name, value, given)
+            if mutant is not None and mutant != config:
+                return mutant
     return None
 
 

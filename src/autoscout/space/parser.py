@@ -6,7 +6,7 @@ the functions of `FUNCTIONS`.
 
 This is Python's grammar but for the names, so Python parses it. Before that, `_mask` replaces every name, number and text by
 a placeholder of the same length, which keeps the columns, and refuses every word and sign that is not in the language. What
-Python sees is placeholders, brackets and operators; `_Reader` takes the nodes of its tree that have a meaning here.
+Python sees is placeholders, brackets and operators; `_ExpressionReader` takes the nodes of its tree that have a meaning here.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def parse(text: str) -> Syntax:
         raise _misplaced(text, start, error) from error
     except (MemoryError, RecursionError) as error:  # what CPython's parser raises for deep nesting
         raise _too_deep(text, 0) from error
-    reader = _Reader(text, masked, start, leaves)
+    reader = _ExpressionReader(text, masked, start, leaves)
     return reader.no_list(reader.read(tree, MAX_CHAIN))
 
 
@@ -120,8 +120,8 @@ def value_text(value: Value) -> str:
 def refuse(text: str, at: int, rule: str, fix: str = "") -> SpaceError:
     """The error for a part of an expression, naming its column from 1."""
     start = max(0, at - 60)
-    shown = f"{'...' if start else ''}{text[start : at + 60]}{'...' if at + 60 < len(text) else ''}"
-    return SpaceError(Fault(rule=f"column {at + 1}: {rule}", value=f"`{shown}`", fix=fix))
+    excerpt = f"{'...' if start else ''}{text[start : at + 60]}{'...' if at + 60 < len(text) else ''}"
+    return SpaceError(Fault(rule=f"column {at + 1}: {rule}", value=f"`{excerpt}`", fix=fix))
 
 
 def _mask(text: str) -> tuple[str, dict[int, Syntax]]:
@@ -210,7 +210,7 @@ def _number(digits: str, at: int, text: str) -> Value:
 
 
 @dataclass(frozen=True)
-class _Reader:
+class _ExpressionReader:
     """Python's tree of a masked expression -> ours."""
 
     text: str

@@ -1,6 +1,6 @@
 """What is still open after some knobs are set, and whether it can be completed.
 
-A `State` is the question that a partial assignment leaves: the undecided knobs with what is left of their conditions, and
+A `SolverState` is the question that a partial assignment leaves: the undecided knobs with what is left of their conditions, and
 what is left of the constraints. Equal questions are one state however they were reached, every answer is kept on the state,
 and a question that falls apart into independent parts is answered part by part. So look-ahead is exact, yet costs a
 few dictionary look-ups once warm, and the product of the domains is never listed.
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from autoscout.core.config import Value
 from autoscout.space.algebra import ACTIVE, INACTIVE, LOGIC, Node, Table, evaluate, predicate_of
-from autoscout.space.interval import Interval, bounded, interval
+from autoscout.space.interval import Interval, has_bounds, interval
 from autoscout.space.values import Picked
 from autoscout.space.vector import as_array, satisfying
 
@@ -29,7 +29,7 @@ _LEAF = 4  # values tested one by one at the end of a bisection
 _MANY = 32  # values from which on it pays to learn from an example which of them can be completed
 
 
-class State:
+class SolverState:
     """One open question. Made by a `Solver` only; compare by identity."""
 
     __slots__ = ("branch", "count", "cumulative", "feasible", "parts", "pending", "rules", "steps", "supports", "values")
@@ -41,8 +41,8 @@ class State:
 
     def forget(self) -> None:
         """Drop every remembered answer."""
-        self.steps: dict[tuple[int, int], State | None] = {}
-        self.parts: tuple[State, ...] | None = None
+        self.steps: dict[tuple[int, int], SolverState | None] = {}
+        self.parts: tuple[SolverState, ...] | None = None
         self.feasible: bool | None = None
         self.count: int | None = None
         self.branch: tuple[int, Sequence[int]] | None = None
@@ -51,7 +51,7 @@ class State:
         self.values: dict[int, Sequence[Value]] = {}
 
 
-def ask_in_turn(state: State, answer: Callable[[State], Iterator[State]]) -> None:
+def ask_in_turn(state: SolverState, answer: Callable[[SolverState], Iterator[SolverState]]) -> None:
     """Run `answer` on a state and on every state it yields, without recursion: components may have hundreds of knobs."""
     stack = [answer(state)]
     while stack:
@@ -76,7 +76,7 @@ class Solver:
         self.table = Table(domains)
         self._ascending = ascending
         self._preferred = preferred
-        self._states: dict[object, State] = {}
+        self._states: dict[object, SolverState] = {}
         self._unary: dict[Node, Sequence[int]] = {}
         self._dividing: dict[tuple[int, int], Sequence[int]] = {}
         self._everything: dict[int, tuple[Value, ...]] = {}
@@ -85,7 +85,7 @@ class Solver:
         self.effort = 0  # undecided variables over all steps taken so far: about two microseconds each
         self.patience = QUICK_WORK  # for counting before a draw
 
-    def root(self, conditions: Mapping[int, Node], rules: Iterable[Node]) -> State | None:
+    def root(self, conditions: Mapping[int, Node], rules: Iterable[Node]) -> SolverState | None:
         """The question before anything is set; None when it contradicts itself at sight."""
         pending = dict(conditions)
         events = []
@@ -96,7 +96,7 @@ class Solver:
                     del pending[index]
         return self._settle(pending, list(rules), events)
 
-    def step(self, state: State, index: int, position: int) -> State | None:
+    def step(self, state: SolverState, index: int, position: int) -> SolverState | None:
         """The question once variable `index` takes the value at `position`, or is known to be ACTIVE but still open.
 
         None when that breaks something at sight.
@@ -120,7 +120,7 @@ class Solver:
         state.steps[key] = after
         return after
 
-    def _settle(self, pending: dict[int, Node], rules: Sequence[Node], events: list[tuple[int, int]]) -> State | None:
+    def _settle(self, pending: dict[int, Node], rules: Sequence[Node], events: list[tuple[int, int]]) -> SolverState | None:
         """Fill in the events and everything that follows from them about which knobs are active."""
         self.effort += len(pending) + 1
         fill = self.table.fill
@@ -129,26 +129,26 @@ class Solver:
         while events or first:
             index, position = events.pop() if events else (0, None)
             bit = 1 << index if position is not None else 0
-            kept: list[Node] = []
+            undecided: list[Node] = []
             for rule in open_rules:
                 if not rule.variables & bit and not first:
-                    kept.append(rule)
+                    undecided.append(rule)
                     continue
                 for part in self._split(fill(rule, index, position) if position is not None else rule):
                     if not part.constant:
-                        kept.append(part)
+                        undecided.append(part)
                     elif not part.value:
                         return None
             for other, condition in list(pending.items()):
                 if condition.variables & bit and position is not None:
-                    left = fill(condition, index, position)
-                    if not left.constant or left.value is True:
-                        pending[other] = left
+                    filled = fill(condition, index, position)
+                    if not filled.constant or filled.value is True:
+                        pending[other] = filled
                     else:
                         del pending[other]
-                    if left.constant:
-                        events.append((other, ACTIVE if left.value is True else INACTIVE))
-            open_rules, first = kept, False
+                    if filled.constant:
+                        events.append((other, ACTIVE if filled.value is True else INACTIVE))
+            open_rules, first = undecided, False
         return self._intern(pending, open_rules)
 
     def _split(self, rule: Node) -> Iterable[Node]:
@@ -159,7 +159,7 @@ class Solver:
             return [self.table.make(rule.op, (arg,)) for arg in rule.args[0].args]
         return (rule,)
 
-    def _intern(self, pending: dict[int, Node], rules: Iterable[Node]) -> State:
+    def _intern(self, pending: dict[int, Node], rules: Iterable[Node]) -> SolverState:
         listed = tuple(sorted(set(rules), key=lambda node: node.number))
         items = tuple(sorted(pending.items(), key=lambda item: item[0]))
         key = (items, listed)
@@ -168,7 +168,7 @@ class Solver:
             if len(self._states) > MAX_STATES or len(self.table) > MAX_NODES:
                 self.forget()
             self.work += 1
-            state = self._states[key] = State(items, listed)
+            state = self._states[key] = SolverState(items, listed)
         return state
 
     def forget(self) -> None:
@@ -179,13 +179,13 @@ class Solver:
         self._unary.clear()
         self.table.forget()
 
-    def parts(self, state: State) -> tuple[State, ...]:
+    def parts(self, state: SolverState) -> tuple[SolverState, ...]:
         """The independent questions that a state consists of, in the order of their first variable."""
         if state.parts is None:
             state.parts = self._parts(state)
         return state.parts
 
-    def _parts(self, state: State) -> tuple[State, ...]:
+    def _parts(self, state: SolverState) -> tuple[SolverState, ...]:
         groups: list[int] = []
         masks = [rule.variables for rule in state.rules]
         masks += [condition.variables | 1 << index for index, condition in state.pending.items()]
@@ -208,20 +208,20 @@ class Solver:
             for mask in groups
         )
 
-    def part_of(self, state: State, index: int) -> State:
+    def part_of(self, state: SolverState, index: int) -> SolverState:
         """The independent part that variable `index` belongs to."""
         for part in self.parts(state):
             if index in part.pending:
                 return part
         raise KeyError(index)
 
-    def feasible(self, state: State) -> bool:
+    def feasible(self, state: SolverState) -> bool:
         """Whether the state can be completed."""
         if state.feasible is None:
             ask_in_turn(state, self._search)
         return bool(state.feasible)
 
-    def _search(self, state: State) -> Iterator[State]:
+    def _search(self, state: SolverState) -> Iterator[SolverState]:
         """Find out whether a state is feasible, asking for other states first by yielding them."""
         parts = self.parts(state)
         if len(parts) != 1 or parts[0] is not state:
@@ -248,49 +248,49 @@ class Solver:
                     return
         state.feasible = False
 
-    def _leads(self, part: State, index: int, position: int) -> bool:
+    def _can_lead(self, part: SolverState, index: int, position: int) -> bool:
         after = self.step(part, index, position)
         return after is not None and self.feasible(after)
 
-    def possible(self, state: State, index: int) -> bool:
+    def is_possible(self, state: SolverState, index: int) -> bool:
         """Whether some completion of a feasible state gives `index` a value."""
         condition = state.pending.get(index)
         if condition is None or condition is self.table.true:
             return condition is not None
-        return self._leads(self.part_of(state, index), index, ACTIVE)
+        return self._can_lead(self.part_of(state, index), index, ACTIVE)
 
-    def support(self, state: State, index: int) -> Sequence[int]:
+    def support(self, state: SolverState, index: int) -> Sequence[int]:
         """Positions of the values of `index` with which a feasible state can be completed, ascending."""
         if index not in state.pending:
             return ()
         part = self.part_of(state, index)
-        found = part.supports.get(index)
-        if found is None:
+        positions = part.supports.get(index)
+        if positions is None:
             allowed = self.allowed(part, index)
             if len(part.pending) == 1 or (not part.rules and part.pending[index] is self.table.true):
-                found = allowed
+                positions = allowed
             else:
-                found = self._supported(part, index, allowed)
-            part.supports[index] = found
-        return found
+                positions = self._supported(part, index, allowed)
+            part.supports[index] = positions
+        return positions
 
-    def _supported(self, part: State, index: int, allowed: Sequence[int]) -> Sequence[int]:
+    def _supported(self, part: SolverState, index: int, allowed: Sequence[int]) -> Sequence[int]:
         if len(allowed) < _MANY:
-            return tuple(position for position in allowed if self._leads(part, index, position))
+            return tuple(position for position in allowed if self._can_lead(part, index, position))
         certain: set[int] = set()
         fruitful = 4
         for position in chain((allowed[0], allowed[-1]), allowed):
             if position in certain:
                 continue
-            if self._leads(part, index, position):
+            if self._can_lead(part, index, position):
                 certain.add(position)
                 if fruitful:
-                    known = len(certain)
+                    before = len(certain)
                     certain |= self._like(part, index, position)
-                    fruitful = 4 if len(certain) > known else fruitful - 1
+                    fruitful = 4 if len(certain) > before else fruitful - 1
         return allowed if len(certain) == len(allowed) else tuple(sorted(certain))
 
-    def _like(self, part: State, index: int, position: int) -> set[int]:
+    def _like(self, part: SolverState, index: int, position: int) -> set[int]:
         """Positions of `index` that an example with the one at `position` shows to be completable in the same way."""
         example = self.example(part, index, position)
         table = self.table
@@ -298,22 +298,22 @@ class Solver:
         for other, condition in part.pending.items():
             rules.append(condition if other in example else table.make("not", (condition,)))
         fixed = [(other, example.get(other, INACTIVE)) for other in part.pending if other != index]
-        found: set[int] | None = None
+        alike: set[int] | None = None
         for rule in rules:
-            left = table.fill(rule, index, ACTIVE)
+            filled = table.fill(rule, index, ACTIVE)
             for other, value in fixed:
-                left = table.fill(left, other, value)
-            if left.constant:
-                if not left.value:
+                filled = table.fill(filled, other, value)
+            if filled.constant:
+                if not filled.value:
                     return set()
             else:
-                satisfied = self._satisfying(left, index)
-                found = set(satisfied) if found is None else found.intersection(satisfied)
-        return set(range(len(self.domains[index]))) if found is None else found
+                satisfied = self._satisfying(filled, index)
+                alike = set(satisfied) if alike is None else alike.intersection(satisfied)
+        return set(range(len(self.domains[index]))) if alike is None else alike
 
-    def example(self, state: State, index: int, position: int) -> dict[int, int]:
+    def example(self, state: SolverState, index: int, position: int) -> dict[int, int]:
         """One completion of a feasible state in which `index` takes the value at `position`, which must be possible."""
-        found = {index: position}
+        positions = {index: position}
         after = self.step(state, index, position)
         waiting = [after] if after is not None else []
         while waiting:
@@ -322,49 +322,49 @@ class Solver:
                 preferred = self._preferred[chosen]
                 single = len(part.pending) == 1
                 for candidate in chain((preferred,) if preferred in allowed else (), allowed):
-                    if single or self._leads(part, chosen, candidate):
-                        found[chosen] = candidate
+                    if single or self._can_lead(part, chosen, candidate):
+                        positions[chosen] = candidate
                         following = self.step(part, chosen, candidate)
                         waiting += [following] if following is not None else []
                         break
-        return found
+        return positions
 
-    def support_values(self, state: State, index: int) -> Sequence[Value]:
+    def support_values(self, state: SolverState, index: int) -> Sequence[Value]:
         """The values at `support`; a tuple unless they are very many."""
         if index not in state.pending:
             return ()
         part = self.part_of(state, index)
-        found = part.values.get(index)
-        if found is None:
+        values = part.values.get(index)
+        if values is None:
             positions = self.support(part, index)
             domain = self.domains[index]
             if len(positions) > MANY_VALUES:
-                found = Picked(domain, positions)
+                values = Picked(domain, positions)
             elif len(positions) == len(domain):
-                found = self._everything.setdefault(index, tuple(domain))
+                values = self._everything.setdefault(index, tuple(domain))
             else:
-                found = tuple(domain[position] for position in positions)
-            part.values[index] = found
-        return found
+                values = tuple(domain[position] for position in positions)
+            part.values[index] = values
+        return values
 
-    def branch(self, part: State) -> tuple[int, Sequence[int]]:
+    def branch(self, part: SolverState) -> tuple[int, Sequence[int]]:
         """The variable to decide next, with the values its own rules leave: the active one with the fewest."""
         if part.branch is None:
             true = self.table.true
-            found: tuple[int, Sequence[int]] | None = None
+            narrowest: tuple[int, Sequence[int]] | None = None
             for index, condition in part.pending.items():
                 if condition is true:
                     allowed = self.allowed(part, index)
-                    if found is None or len(allowed) < len(found[1]):
-                        found = (index, allowed)
-            assert found is not None, "conditions without a circle leave at least one active variable"
-            part.branch = found
+                    if narrowest is None or len(allowed) < len(narrowest[1]):
+                        narrowest = (index, allowed)
+            assert narrowest is not None, "conditions without a circle leave at least one active variable"
+            part.branch = narrowest
         return part.branch
 
-    def allowed(self, state: State, index: int) -> Sequence[int]:
+    def allowed(self, state: SolverState, index: int) -> Sequence[int]:
         """Positions that break no rule which reads `index` alone, and divide what a product with others must come to."""
         mask = 1 << index
-        found: Sequence[int] | None = None
+        positions: Sequence[int] | None = None
         for rule in state.rules:
             if rule.variables == mask:
                 one = self._satisfying(rule, index)
@@ -372,27 +372,27 @@ class Solver:
                 one = self._divisors(index, multiple)
             else:
                 continue
-            found = one if found is None else _both(found, one)
-        return range(len(self.domains[index])) if found is None else found
+            positions = one if positions is None else _both(positions, one)
+        return range(len(self.domains[index])) if positions is None else positions
 
     def _divisors(self, index: int, multiple: int) -> Sequence[int]:
-        found = self._dividing.get((index, multiple))
-        if found is None:
+        divisors = self._dividing.get((index, multiple))
+        if divisors is None:
             domain = self.domains[index]
-            found = tuple(position for position, value in enumerate(domain) if value and multiple % value == 0)  # type: ignore[operator]
-            self._dividing[index, multiple] = found
-        return found
+            divisors = tuple(position for position, value in enumerate(domain) if value and multiple % value == 0)  # type: ignore[operator]
+            self._dividing[index, multiple] = divisors
+        return divisors
 
     def _satisfying(self, rule: Node, index: int) -> Sequence[int]:
-        found = self._unary.get(rule)
-        if found is None:
-            found = self._unary[rule] = self._tested(rule, index)
-        return found
+        positions = self._unary.get(rule)
+        if positions is None:
+            positions = self._unary[rule] = self._tested(rule, index)
+        return positions
 
     def _tested(self, rule: Node, index: int) -> Sequence[int]:
         domain = self.domains[index]
         if rule.total and self._ascending[index] and len(domain) > 2 * _LEAF:
-            if _smooth(rule):
+            if _is_smooth(rule):
                 return self._bisect(rule, index)
             if (listed := satisfying(rule, self._array(index))) is not None:
                 return tuple(listed)
@@ -403,7 +403,7 @@ class Solver:
     def _bisect(self, rule: Node, index: int) -> Sequence[int]:
         """Positions of the ascending domain at which the rule holds; bounds decide most stretches at once."""
         domain = self.domains[index]
-        found: list[range] = []
+        stretches: list[range] = []
         waiting = [(0, len(domain))]
         while waiting:
             start, stop = waiting.pop()
@@ -419,11 +419,11 @@ class Solver:
             else:
                 hits = (range(at, at + 1) for at in range(start, stop) if evaluate(rule, {index: domain[at]}))
             for hit in hits:
-                if found and found[-1].stop == hit.start:
-                    found[-1] = range(found[-1].start, hit.stop)
+                if stretches and stretches[-1].stop == hit.start:
+                    stretches[-1] = range(stretches[-1].start, hit.stop)
                 else:
-                    found.append(hit)
-        return found[0] if len(found) == 1 else tuple(chain.from_iterable(found))
+                    stretches.append(hit)
+        return stretches[0] if len(stretches) == 1 else tuple(chain.from_iterable(stretches))
 
     def _array(self, index: int) -> NDArray[Any]:
         array = self._arrays.get(index)
@@ -437,25 +437,25 @@ def _both(one: Sequence[int], other: Sequence[int]) -> Sequence[int]:
     if isinstance(one, range) and isinstance(other, range):
         return range(max(one.start, other.start), min(one.stop, other.stop))
     fewer, more = (one, other) if len(one) <= len(other) else (other, one)
-    kept = more if isinstance(more, range) else set(more)
-    return tuple(position for position in fewer if position in kept)
+    selection = more if isinstance(more, range) else set(more)
+    return tuple(position for position in fewer if position in selection)
 
 
 def _divided(rule: Node, index: int) -> int:
     """A whole number that variable `index` must divide if the rule (`x * y == 64`, `64 % (x * y) == 0`) is to hold; 0: none."""
     if rule.op != "eq" or not rule.args[1].constant:
         return 0
-    left, right = rule.args[0], rule.args[1].value
-    if left.op == "mod" and right == 0 and left.args[0].constant:
-        right, left = left.args[0].value, left.args[1]
-    if left.op != "mul" or not left.whole or not isinstance(right, int):
+    product, number = rule.args[0], rule.args[1].value
+    if product.op == "mod" and number == 0 and product.args[0].constant:
+        number, product = product.args[0].value, product.args[1]
+    if product.op != "mul" or not product.whole or not isinstance(number, int):
         return 0
-    return right if any(arg.op == "sure variable" and arg.value == index for arg in left.args) else 0
+    return number if any(arg.op == "sure variable" and arg.value == index for arg in product.args) else 0
 
 
-def _smooth(node: Node) -> bool:
+def _is_smooth(node: Node) -> bool:
     """Whether bounds decide the node on most stretches of its variable; remainders go up and down all the time."""
-    return not node.args or (node.op != "mod" and bounded(node.op) and all(_smooth(arg) for arg in node.args))
+    return not node.args or (node.op != "mod" and has_bounds(node.op) and all(_is_smooth(arg) for arg in node.args))
 
 
 def _bound(node: Node, within: Interval) -> Interval | None:
@@ -464,5 +464,5 @@ def _bound(node: Node, within: Interval) -> Interval | None:
         return node.bound
     if node.op in ("variable", "sure variable"):
         return within
-    found = interval(node.op, [_bound(arg, within) for arg in node.args], all(arg.whole for arg in node.args))
-    return found if found is not None or node.op not in LOGIC else (0, 1)
+    bound = interval(node.op, [_bound(arg, within) for arg in node.args], all(arg.whole for arg in node.args))
+    return bound if bound is not None or node.op not in LOGIC else (0, 1)

@@ -21,7 +21,7 @@ from autoscout.space.constraint import Constraint, Rule
 from autoscout.space.counting import QUICK_EFFORT, Count, OutOfWork, count, draw, estimate, walk
 from autoscout.space.knobs import Knob
 from autoscout.space.mask import nearest, neighbours
-from autoscout.space.solver import QUICK_WORK, State
+from autoscout.space.solver import QUICK_WORK, SolverState
 
 if TYPE_CHECKING:
     from autoscout.space.listed import Listed
@@ -96,13 +96,13 @@ class Space:
 
     def parents(self, name: str) -> tuple[str, ...]:
         """The knobs that the condition of `name` reads."""
-        return self._compiled.parents[self._known(name)]
+        return self._compiled.parents[self._checked(name)]
 
     def ancestors(self, name: str) -> frozenset[str]:
         """All knobs that decide, directly or not, whether `name` is active."""
-        return tree.ancestors(self._known(name), self._compiled.parents)
+        return tree.ancestors(self._checked(name), self._compiled.parents)
 
-    def _known(self, name: str) -> str:
+    def _checked(self, name: str) -> str:
         if name not in self.knobs:
             raise SpaceError(Fault(field=name, rule="there is no such knob", fix=suggestion(name, self.knobs)))
         return name
@@ -119,7 +119,7 @@ class Space:
         }
         return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
 
-    def _after(self, partial: Mapping[str, Value]) -> list[State]:
+    def _after(self, partial: Mapping[str, Value]) -> list[SolverState]:
         """The states after a partial assignment that must be completable."""
         states = self._compiled.states(partial)
         if states is None:
@@ -140,7 +140,7 @@ class Space:
         Empty when the knob is inactive under `partial` or when `partial` cannot be completed at all. A value that
         `partial` already gives to `name` is left out of account.
         """
-        self._known(name)
+        self._checked(name)
         states = self._compiled.states(partial.without(name) if name in partial else partial)
         if states is None:
             return ()
@@ -156,10 +156,10 @@ class Space:
         states = self._compiled.states(partial)
         if states is None:
             return ()
-        possible = self._solver.possible
-        return tuple(name for index, name, state in self._open(states) if possible(state, index))
+        is_possible = self._solver.is_possible
+        return tuple(name for index, name, state in self._open(states) if is_possible(state, index))
 
-    def _open(self, states: list[State]) -> Iterator[tuple[int, str, State]]:
+    def _open(self, states: list[SolverState]) -> Iterator[tuple[int, str, SolverState]]:
         """The knobs that `states` leave open, with the state of their component, in dependency order."""
         for index, (knob, component) in enumerate(zip(self._compiled.knobs, self._compiled.component_of, strict=True)):
             if component >= 0 and index in states[component].pending:
@@ -174,11 +174,11 @@ class Space:
         states = self._compiled.states(given)
         if states is None:
             return None
-        found: dict[int, int] = {}
+        positions: dict[int, int] = {}
         for state in states:
             if state.pending:
-                draw(self._solver, state, rng, found)
-        return self._compiled.config(given, found)
+                draw(self._solver, state, rng, positions)
+        return self._compiled.config(given, positions)
 
     def enumerate(self, given: Config = _NOTHING) -> Iterator[Config]:
         """All valid configurations that extend `given`, lazily, in the order of the knobs and their values."""
@@ -187,8 +187,8 @@ class Space:
             return
         make = self._compiled.config
         order = [(component, index) for index, component in enumerate(self._compiled.component_of) if component >= 0]
-        for found in walk(self._solver, states, order):
-            yield make(given, found)
+        for positions in walk(self._solver, states, order):
+            yield make(given, positions)
 
     def count(self, limit: int = 10_000_000, given: Config = _NOTHING) -> Count:
         """How many valid configurations there are.
@@ -202,11 +202,11 @@ class Space:
         total, exact = 1, True
         for number, state in enumerate(states):
             if state.pending:
-                found = self._count_one(state, limit, number)
-                total, exact = total * found.value, exact and found.exact
+                count = self._count_one(state, limit, number)
+                total, exact = total * count.value, exact and count.exact
         return Count(total, exact)
 
-    def _count_one(self, state: State, limit: int, number: int) -> Count:
+    def _count_one(self, state: SolverState, limit: int, number: int) -> Count:
         try:
             return Count(count(self._solver, state, QUICK_WORK, QUICK_EFFORT), exact=True)
         except OutOfWork:
@@ -239,11 +239,11 @@ class Space:
     def mask(self, structure: Config) -> dict[str, Sequence[Value]]:
         """M(s): the dense knobs that are (or may become) active under a structure, with the values they can still take."""
         states = self._after(structure)
-        found: dict[str, Sequence[Value]] = {}
+        mask: dict[str, Sequence[Value]] = {}
         for index, name, state in self._open(states):
             if not self.knobs[name].sparse and (values := self._solver.support_values(state, index)):
-                found[name] = values
-        return found
+                mask[name] = values
+        return mask
 
     def project(self, wanted: Mapping[str, Value], given: Config = _NOTHING) -> Config:
         """A valid configuration that extends `given` and is near `wanted`.
@@ -277,11 +277,11 @@ class Space:
         ]
         return Space(knobs, (*self.constraints, *active), dict(self.facts))
 
-    def reaching(self, *wanted: Mapping[str, Value]) -> Space:
+    def reaching(self, *targets: Mapping[str, Value]) -> Space:
         """The space in which ordered knobs have these values too, as far as they lie between values of theirs: what somebody runs today
         need not be on a grid."""
         knobs = dict(self.knobs)
-        for name, value in (item for values in wanted for item in values.items()):
+        for name, value in (item for values in targets for item in values.items()):
             if name in knobs:
                 knobs[name] = knobs[name].reaching(value)
         if all(knobs[name] is self.knobs[name] for name in knobs):
@@ -291,8 +291,8 @@ class Space:
     def rest(self, names: Iterable[str]) -> Space:
         """The space in which these knobs keep their default wherever they are active."""
         default = self.default()
-        kept = {name: self.knobs[name].only(default.get(name, self.knobs[name].default)) for name in names}
-        return Space([kept.get(name, self.knobs[name]) for name in self.declared], self.constraints, dict(self.facts))
+        resting = {name: self.knobs[name].only(default.get(name, self.knobs[name].default)) for name in names}
+        return Space([resting.get(name, self.knobs[name]) for name in self.declared], self.constraints, dict(self.facts))
 
     def constrain(self, *constraints: str | Callable[..., Any] | Constraint) -> Space:
         """This space with further constraints."""

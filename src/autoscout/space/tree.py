@@ -13,14 +13,14 @@ def order(names: Sequence[str], parents: Mapping[str, Sequence[str]]) -> tuple[s
     Raises:
         SpaceError: conditions go round in a circle; the fault names it.
     """
-    found: list[str] = []
+    ordered: list[str] = []
     done: set[str] = set()
     for name in names:
-        _visit(name, parents, done, found)
-    return tuple(found)
+        _visit(name, parents, done, ordered)
+    return tuple(ordered)
 
 
-def _visit(start: str, parents: Mapping[str, Sequence[str]], done: set[str], found: list[str]) -> None:
+def _visit(start: str, parents: Mapping[str, Sequence[str]], done: set[str], ordered: list[str]) -> None:
     path: list[str] = []
     stack: list[tuple[str, bool]] = [(start, False)]
     while stack:
@@ -28,7 +28,7 @@ def _visit(start: str, parents: Mapping[str, Sequence[str]], done: set[str], fou
         if leaving:
             path.pop()
             done.add(name)
-            found.append(name)
+            ordered.append(name)
         elif name in path:
             raise _cycle([*path[path.index(name) :], name])
         elif name not in done:
@@ -50,11 +50,11 @@ def _cycle(circle: Sequence[str]) -> SpaceError:
 
 def ancestors(name: str, parents: Mapping[str, Sequence[str]]) -> frozenset[str]:
     """Everything that the activity of `name` depends on, directly or not."""
-    found: set[str] = set()
+    above: set[str] = set()
     open_names = list(parents[name])
     while open_names:
         parent = open_names.pop()
-        if parent not in found:
-            found.add(parent)
+        if parent not in above:
+            above.add(parent)
             open_names.extend(parents[parent])
-    return frozenset(found)
+    return frozenset(above)

@@ -102,7 +102,7 @@ def logarithmic(low: float, high: float, base: float | None, points: int | None)
     return _tidy([*spread, high], low, high)
 
 
-def on_grid(values: Sequence[Value], default: float) -> bool:
+def is_on_grid(values: Sequence[Value], default: float) -> bool:
     """Whether `default` is one of the values of a lazy range."""
     if isinstance(values, Steps):
         return values.find(float(default)) is not None
@@ -130,8 +130,8 @@ def _tidy(spread: Sequence[float], low: float, high: float) -> tuple[Value, ...]
     """Whole numbers when both ends are; else twelve significant digits, which hides the rounding of the ratios."""
     if isinstance(low, int) and isinstance(high, int):
         return tuple(sorted({min(high, max(low, round(value))) for value in spread}))
-    found = sorted({float(f"{value:.12g}") for value in spread[1:-1] if low < value < high} | {float(low), float(high)})
-    return tuple(found)
+    values = sorted({float(f"{value:.12g}") for value in spread[1:-1] if low < value < high} | {float(low), float(high)})
+    return tuple(values)
 
 
 def _digits(value: float) -> int:

@@ -34,10 +34,10 @@ def satisfying(rule: Node, domain: NDArray[Any]) -> list[int] | None:
     """Positions of `domain` at which a total rule of one variable holds; None when that cannot be told this way."""
     if not rule.total:
         return None
-    found = _value(rule, domain)
-    if found is None:
+    truth = _value(rule, domain)
+    if truth is None:
         return None
-    holds = np.broadcast_to(np.asarray(found) != 0, domain.shape)
+    holds = np.broadcast_to(np.asarray(truth) != 0, domain.shape)
     return np.nonzero(holds)[0].tolist()
 
 
@@ -81,13 +81,13 @@ def _logic(op: str, args: list[Any]) -> Any:
     """Truth as 0 and 1 in 64 bits, so that sums of comparisons count them."""
     if op in ("and", "or"):
         truths = [np.asarray(arg) != 0 for arg in args]
-        found = reduce(np.logical_and if op == "and" else np.logical_or, truths)
+        result = reduce(np.logical_and if op == "and" else np.logical_or, truths)
     elif op == "not":
-        found = np.asarray(args[0]) == 0
+        result = np.asarray(args[0]) == 0
     elif op == "in":
-        found = reduce(np.logical_or, [np.equal(args[0], item) for item in args[1:]], np.zeros(np.shape(args[0]), dtype=bool))
+        result = reduce(np.logical_or, [np.equal(args[0], item) for item in args[1:]], np.zeros(np.shape(args[0]), dtype=bool))
     elif op in _ELEMENTWISE:
-        found = _ELEMENTWISE[op](*args)
+        result = _ELEMENTWISE[op](*args)
     else:
         return None
-    return np.asarray(found, dtype=np.int64)
+    return np.asarray(result, dtype=np.int64)

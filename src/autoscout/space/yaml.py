@@ -78,10 +78,10 @@ def read_space(source: Path | str | Mapping[str, Any], facts: Mapping[str, Value
 
 def space_from_item(root: Item, facts: Mapping[str, Value] | None = None) -> Space:
     """A space from a located value of a document (see `autoscout.common.document`)."""
-    return _Reader(root, facts or {}).space()
+    return _SpaceReader(root, facts or {}).space()
 
 
-class _Reader:
+class _SpaceReader:
     def __init__(self, root: Item, facts: Mapping[str, Value]) -> None:
         self.root = root
         self.faults: list[Fault] = []
@@ -107,15 +107,15 @@ class _Reader:
             raise SpaceError([self._placed(fault) for fault in error.faults]) from error
 
     def _facts(self) -> dict[str, Value]:
-        found: dict[str, Value] = {}
+        facts: dict[str, Value] = {}
         entries = self.block["facts"].entries(self.faults) if "facts" in self.block else {}
         for name, item in entries.items():
             value = self._value(item)
             if isinstance(value, (bool, int, float, str)):
-                found[name] = value
+                facts[name] = value
             else:
                 self.faults.append(item.fault("a fact must be a number, text, true or false"))
-        return found
+        return facts
 
     def _value(self, item: Item) -> Any:
         try:
@@ -129,85 +129,85 @@ class _Reader:
         field = f"knobs.{name}"
         self.items[field] = item
         if isinstance(item.node, yaml.SequenceNode):
-            given: dict[str, Item] = {"values": item}
+            entries: dict[str, Item] = {"values": item}
         elif isinstance(item.node, yaml.ScalarNode) and item.node.value == "bool":
-            given = {"type": item}
+            entries = {"type": item}
         else:
-            given = item.entries(self.faults)
-            self.faults += unknown_keys(given, KNOB_KEYS)
-        for key, part in given.items():
+            entries = item.entries(self.faults)
+            self.faults += unknown_keys(entries, KNOB_KEYS)
+        for key, part in entries.items():
             self.items[f"{field}.{key}"] = part
-        values = {key: self._value(part) for key, part in given.items() if key in KNOB_KEYS}
-        self._kinds(item, given, values)
+        values = {key: self._value(part) for key, part in entries.items() if key in KNOB_KEYS}
+        self._kinds(item, entries, values)
         if len(self.faults) > before:
             return None
         try:
-            return self._made(name, given, values)
+            return self._build(name, entries, values)
         except AutoScoutError as error:
             self.faults += [self._placed(fault) for fault in error.faults]
             return None
 
-    def _kinds(self, owner: Item, given: Mapping[str, Item], values: Mapping[str, Any]) -> None:
+    def _kinds(self, owner: Item, entries: Mapping[str, Item], values: Mapping[str, Any]) -> None:
         """Faults for settings of the wrong kind, and for settings that exclude each other."""
         for key, (kinds, words) in _KINDS.items():
             if key in values and not isinstance(values[key], kinds):
-                self.faults.append(given[key].fault(f"must be {words}"))
-        form = [key for key in ("values", "range") if key in given]
+                self.faults.append(entries[key].fault(f"must be {words}"))
+        form = [key for key in ("values", "range") if key in entries]
         kind = values.get("type")
         if "type" in values and kind not in TYPES:
-            self.faults.append(given["type"].fault(f"a type must be one of {', '.join(TYPES)}", suggestion(str(kind), TYPES)))
+            self.faults.append(entries["type"].fault(f"a type must be one of {', '.join(TYPES)}", suggestion(str(kind), TYPES)))
         elif len(form) == 2:
-            self.faults.append(given["range"].fault("values and range exclude each other", "Keep one", shown=False))
+            self.faults.append(entries["range"].fault("values and range exclude each other", "Keep one", shown=False))
         elif kind == "bool" and form:
-            self.faults.append(given[form[0]].fault("a bool has no values or range of its own", "Remove one of the two", shown=False))
+            self.faults.append(entries[form[0]].fault("a bool has no values or range of its own", "Remove one of the two", shown=False))
         elif not form and kind != "bool" and isinstance(owner.node, yaml.MappingNode):
             rule = "a knob needs values, a range, or type: bool"
             self.faults.append(owner.fault(rule, "Write values: [1, 2] or range: [1, 64]", shown=False))
 
-    def _made(self, name: str, given: Mapping[str, Item], values: dict[str, Any]) -> Knob:
+    def _build(self, name: str, entries: Mapping[str, Item], values: dict[str, Any]) -> Knob:
         common: dict[str, Any] = {key: values[key] for key in ("unit", "restart", "help", "sparse") if key in values}
         if "when" in values:
             common["when"] = str(values["when"])
         kind = values.get("type")
         if kind == "bool":
-            self._only(given, ())
+            self._only(entries, ())
             return Flag(name, **common, **{key: values[key] for key in ("default",) if key in values})
         if "range" in values:
-            return self._range(name, given, values, common)
+            return self._range(name, entries, values, common)
         listed = values["values"]
         if not isinstance(listed, list):
-            raise SpaceError(given["values"].fault("values must be a list", "Write [a, b]"))
+            raise SpaceError(entries["values"].fault("values must be a list", "Write [a, b]"))
         numeric = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in listed)
         if "default" in values:
             common["default"] = values["default"]
         if kind == "choice" or not numeric or not listed:
-            self._only(given, ())
+            self._only(entries, ())
             return Choice(name, listed, **common)
-        self._only(given, ("log",))
+        self._only(entries, ("log",))
         converted = [as_fraction(value) for value in listed] if kind == "float" else listed
         return Grid(name, values=converted, log=values.get("log", False), **common)
 
-    def _only(self, given: Mapping[str, Item], allowed: Sequence[str]) -> None:
+    def _only(self, entries: Mapping[str, Item], allowed: Sequence[str]) -> None:
         faults = [
-            given[key].fault(f"{key} needs a range", "Remove it, or write range: [low, high]", shown=False)
+            entries[key].fault(f"{key} needs a range", "Remove it, or write range: [low, high]", shown=False)
             for key in RANGE_KEYS[1:]
-            if key in given and key not in allowed
+            if key in entries and key not in allowed
         ]
         if faults:
             raise SpaceError(faults)
 
-    def _range(self, name: str, given: Mapping[str, Item], values: dict[str, Any], common: dict[str, Any]) -> Knob:
+    def _range(self, name: str, entries: Mapping[str, Item], values: dict[str, Any], common: dict[str, Any]) -> Knob:
         ends = values["range"]
         if not isinstance(ends, list) or len(ends) != 2:
-            raise SpaceError(given["range"].fault("a range has two ends", "Write range: [low, high]"))
-        low, high = (self._number(end, given["range"]) for end in ends)
+            raise SpaceError(entries["range"].fault("a range has two ends", "Write range: [low, high]"))
+        low, high = (self._number(end, entries["range"]) for end in ends)
         if values.get("type") == "float":
             low, high = (as_fraction(end) for end in (low, high))
         if values.get("type") == "choice":
-            raise SpaceError(given["type"].fault("a range is not a choice", "Remove the type, or set sparse: true"))
+            raise SpaceError(entries["type"].fault("a range is not a choice", "Remove the type, or set sparse: true"))
         for key in ("step", "base", "default"):
             if key in values:
-                values[key] = self._number(values[key], given[key])
+                values[key] = self._number(values[key], entries[key])
         common |= {key: values[key] for key in ("step", "log", "base", "points", "default") if key in values}
         return Grid(name, low, high, **common)
 
@@ -220,13 +220,13 @@ class _Reader:
             node = build(value, table, {name: table.constant(fact) for name, fact in self.facts.items()})
         except SpaceError as error:
             raise SpaceError([replace(fault, where=item.place, field=item.field) for fault in error.faults]) from error
-        found = node.value
-        if isinstance(found, bool) or not isinstance(found, (int, float)) or not math.isfinite(found):
+        number = node.value
+        if isinstance(number, bool) or not isinstance(number, (int, float)) or not math.isfinite(number):
             raise SpaceError(item.fault(f"`{value}` must come to a number", shown=False))
-        return found
+        return number
 
     def _constraints(self) -> list[Constraint]:
-        found: list[Constraint] = []
+        constraints: list[Constraint] = []
         items = self.block["constraints"].items(self.faults) if "constraints" in self.block else []
         for number, item in enumerate(items):
             self.items[f"constraints[{number}]"] = item
@@ -242,12 +242,12 @@ class _Reader:
             if not isinstance(rule, str) or not isinstance(why, str) or not isinstance(strict, bool):
                 self.faults.append(item.fault("a constraint is an expression, or {rule: expression, why: text}", shown=False))
                 continue
-            found.append(Constraint(rule, why=why, strict=strict, where=entries["rule"].place))
-        return found
+            constraints.append(Constraint(rule, why=why, strict=strict, where=entries["rule"].place))
+        return constraints
 
     def _among(self, knobs: Mapping[str, Knob]) -> list[dict[str, Value]]:
         """The listed configurations; a whole number stands for the fraction where a knob holds fractions."""
-        found: list[dict[str, Value]] = []
+        configs: list[dict[str, Value]] = []
         self.items["among"] = self.block["among"]
         for number, item in enumerate(self.block["among"].items(self.faults)):
             self.items[f"among[{number}]"] = item
@@ -262,20 +262,20 @@ class _Reader:
                     config[name] = float(value)
                 else:
                     config[name] = value
-            found.append(config)
-        return found
+            configs.append(config)
+        return configs
 
     def _expressions(self, constraints: Sequence[Constraint], texts: Collection[Value]) -> None:
         """Syntax, unknown names and circles, so that they are reported together with the faults of knobs."""
-        known = [*self.declared, *self.facts]
+        names = [*self.declared, *self.facts]
         parents: dict[str, list[str]] = {name: [] for name in self.declared}
         for name in self.declared:
             item = self.items.get(f"knobs.{name}.when")
             if item is not None and isinstance(item.node, yaml.ScalarNode):
-                read = self._names(item.node.value, item.place, item.field, known, texts)
+                read = self._names(item.node.value, item.place, item.field, names, texts)
                 parents[name] = [other for other in read if other in parents]
         for number, constraint in enumerate(constraints):
-            self._names(str(constraint.rule), constraint.where, self.items[f"constraints[{number}]"].field, known, texts)
+            self._names(str(constraint.rule), constraint.where, self.items[f"constraints[{number}]"].field, names, texts)
         for name in self.declared:
             if name in self.facts:
                 self.faults.append(self.declared[name].fault("a knob and a fact must not share a name", "Rename one", shown=False))
@@ -284,16 +284,16 @@ class _Reader:
         except SpaceError as error:
             self.faults += [self._placed(fault) for fault in error.faults]
 
-    def _names(self, text: str, place: str, field: str, known: Sequence[str], texts: Collection[Value]) -> list[str]:
+    def _names(self, text: str, place: str, field: str, declared: Sequence[str], texts: Collection[Value]) -> list[str]:
         try:
             names = list(parse(text).names())
         except SpaceError as error:
             self.faults += [replace(fault, where=place, field=field) for fault in error.faults]
             return []
         for name, at in names:
-            if name not in known:
+            if name not in declared:
                 rule = f"column {at + 1}: {name!r} is neither a knob nor a fact"
-                self.faults.append(Fault(where=place, field=field, value=f"`{text}`", rule=rule, fix=meant(name, known, texts)))
+                self.faults.append(Fault(where=place, field=field, value=f"`{text}`", rule=rule, fix=meant(name, declared, texts)))
         return [name for name, _ in names]
 
     def _placed(self, fault: Fault) -> Fault:

@@ -110,9 +110,9 @@ class MemoryStore:
 
     def act(self, study: str, action: Action) -> Action:
         with self._lock:
-            kept = self._shelf(study).actions
-            kept.append(replace(action, number=len(kept), at_s=self._clock.now_s(), answer=""))
-            return kept[-1]
+            actions = self._shelf(study).actions
+            actions.append(replace(action, number=len(actions), at_s=self._clock.now_s(), answer=""))
+            return actions[-1]
 
     def actions(self, study: str) -> list[Action]:
         with self._lock:
@@ -120,9 +120,9 @@ class MemoryStore:
 
     def answer(self, study: str, number: int, text: str) -> None:
         with self._lock:
-            kept = self._shelf(study).actions
-            if 0 <= number < len(kept):
-                kept[number] = replace(kept[number], answer=text)
+            actions = self._shelf(study).actions
+            if 0 <= number < len(actions):
+                actions[number] = replace(actions[number], answer=text)
 
     def pulses(self) -> dict[str, Pulse]:
         with self._lock:
@@ -131,7 +131,7 @@ class MemoryStore:
                 name: Pulse(
                     trials=sum(map(len, shelf.batches)),
                     actions=(len(shelf.actions), sum(bool(action.answer) for action in shelf.actions)),
-                    workers=tuple(claim.worker for claim in shelf.claims.values() if not claim.stale(now_s)),
+                    workers=tuple(claim.worker for claim in shelf.claims.values() if not claim.is_stale(now_s)),
                 )
                 for name, shelf in self._shelves.items()
             }

@@ -19,7 +19,7 @@ from autoscout.core.trial import DEFAULT_AGAIN, Proposal, Trial
 DUE = (0.0, 1 / 3, 2 / 3)
 """Share of the budget, of whatever is bounded, after which the default is measured again."""
 
-DEAR = 0.05
+MAX_COST_SHARE = 0.05
 """Share of the time of a budget above which a measurement is too expensive to be repeated before the final."""
 
 
@@ -34,7 +34,7 @@ def repeats(baseline: Config, trials: Sequence[Trial], used: float, budget: Budg
     """
     costs_s = [trial.measurement.cost_s for trial in trials if trial.config == baseline and trial.ok]
     time_s = min((bound for bound in (budget.wall_s, budget.cost_s) if bound is not None), default=math.inf)
-    if not costs_s or costs_s[0] > DEAR * time_s:
+    if not costs_s or costs_s[0] > MAX_COST_SHARE * time_s:
         return []
     due = sum(used >= mark for mark in DUE)
     return [Proposal(config=baseline, origin=Origin(by=By.DEFAULT), repeat=DEFAULT_AGAIN - number) for number in range(due)]

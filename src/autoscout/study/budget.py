@@ -10,7 +10,7 @@ from autoscout.core.task import Budget
 from autoscout.core.trial import SAVED, Status, Trial
 
 SEARCHED = 3
-"""The time of so many trials is the search's, however long the final: the default, another one, and what starting them takes."""
+"""The time of this many trials is the search's, however long the final: the default, another one, and what starting them takes."""
 
 REFUSED = 3
 """Configurations, the default among them: refused in the same words, it is the command or the model that is wrong, not the settings."""

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from autoscout.core import plugins
 from autoscout.core.config import Config
 from autoscout.core.errors import AutoScoutError, ConfigError, Fault, StoreError
-from autoscout.core.history import ALIKE, Past, recall
+from autoscout.core.history import MIN_SIMILARITY, Past, recall
 from autoscout.core.log import logger
 from autoscout.core.protocols import LearnsFromPast, NeedsNoTrials, Simulator, Store, StudyRecord, TakesPredictions
 from autoscout.core.seeds import stream
@@ -66,7 +66,7 @@ class StartingPoint:
             if record is not None:
                 return cls.from_record(setup, record) if remembers else cls.from_record(setup, record)._without_past()
             if remembers:
-                similar = recall(store, setup.task, STUDIES, exclude=(setup.name,), least=ALIKE, fidelity=setup.fidelity)
+                similar = recall(store, setup.task, STUDIES, exclude=(setup.name,), least=MIN_SIMILARITY, fidelity=setup.fidelity)
         past = _chosen((*similar, *_from_other_stores(setup))) if remembers else ()
         if setup.campaign.simulate.simulator != AUTO:
             return cls(past=past, simulator=named, use=use)

@@ -65,9 +65,9 @@ class TaskSuite:
     def test_strange_parts_are_refused_together(self, backend: Backend, given: Mapping[str, Any]) -> None:
         workload = {**given.get("workload", {}), "no_such_field": 1, "nor_this_one": 2}
         error = refusal(backend, {**given, "workload": workload, "no_such_part": {}})
-        told = str(error)
+        message = str(error)
         assert error.exit_code == 2
-        assert all(name in told for name in ("no_such_field", "nor_this_one", "no_such_part")), "all faults at once"
+        assert all(name in message for name in ("no_such_field", "nor_this_one", "no_such_part")), "all faults at once"
 
     def test_wrong_types_are_refused(self, backend: Backend, given: Mapping[str, Any]) -> None:
         for value in ("text", 3, ["list"]):
@@ -121,7 +121,7 @@ class LaunchSuite:
             json.dumps(_content(launch), allow_nan=False)
             assert all(isinstance(word, str) and "\x00" not in word for word in launch.argv)
             assert all(isinstance(name, str) and isinstance(value, str) for name, value in launch.env.items())
-            assert all(_inside(name) for name in (*launch.files, *launch.outputs)), "nothing outside the launch's own folder"
+            assert all(_is_inside(name) for name in (*launch.files, *launch.outputs)), "nothing outside the launch's own folder"
             assert launch.limit_s is None or launch.limit_s > 0
             assert launch.resources.cpus >= 0
             assert launch.resources.gpus >= 0
@@ -140,8 +140,8 @@ class OutcomeSuite:
         task = backend.task(given)
         outputs = backend.render(backend.space(task).default(), task, seed=1).outputs
         for text in NONSENSE:
-            for left in ({}, dict.fromkeys(outputs, text)):
-                done = backend.parse(Completed(returncode=0, stdout=text, stderr=text, outputs=left, wall_s=1.0), task)
+            for files in ({}, dict.fromkeys(outputs, text)):
+                done = backend.parse(Completed(returncode=0, stdout=text, stderr=text, outputs=files, wall_s=1.0), task)
                 assert done.status is not Status.OK, f"took {text[:60]!r} for a measurement"
                 self.check(done)
 
@@ -150,8 +150,8 @@ class OutcomeSuite:
         outputs = backend.render(backend.space(task).default(), task, seed=1).outputs
         for returncode in (1, 2, 3, 127, 137, 139, 255, -6, -9, -11, None):
             for text in NONSENSE[:8]:
-                for left in ({}, dict.fromkeys(outputs, text)):
-                    done = backend.parse(Completed(returncode=returncode, stderr=text, outputs=left, error=text), task)
+                for files in ({}, dict.fromkeys(outputs, text)):
+                    done = backend.parse(Completed(returncode=returncode, stderr=text, outputs=files, error=text), task)
                     assert done.status.failed, f"exit code {returncode} gave {done.status}"
                     self.check(done)
 
@@ -185,7 +185,7 @@ class ExportSuite:
             files = backend.export(config, task)
             assert files["run.sh"].startswith("#!"), "run.sh says who runs it"
             assert all(isinstance(text, str) and text for text in files.values())
-            assert all(_inside(name) for name in files), "nothing outside the hand-over folder"
+            assert all(_is_inside(name) for name in files), "nothing outside the hand-over folder"
             assert files == backend.export(config, task), "the same configuration, the same files"
 
     def test_every_knob_reaches_the_files(self, backend: Backend, given: Mapping[str, Any]) -> None:
@@ -205,13 +205,13 @@ class BackendSuite(TaskSuite, SpaceSuite, LaunchSuite, OutcomeSuite, ExportSuite
 
 def example(kind: type) -> dict[str, Any]:
     """The description that a backend brings for this suite."""
-    found = kind.example() if issubclass(kind, HasExample) else None
+    description = kind.example() if issubclass(kind, HasExample) else None
     advice = (
         "write `@classmethod def example(cls)` that returns a small task description, such as {'workload': {'model': 'tiny'}}, "
         "which `task` accepts and whose launches run here in seconds without special hardware"
     )
-    assert isinstance(found, Mapping), f"{kind.__name__} brings no example: {advice}"
-    return dict(found)
+    assert isinstance(description, Mapping), f"{kind.__name__} brings no example: {advice}"
+    return dict(description)
 
 
 def refusal(backend: Backend, given: Mapping[str, Any]) -> ConfigError:
@@ -232,18 +232,18 @@ def configs(backend: Backend, task: Task) -> Iterator[Config]:
     space = backend.space(task)
     yield space.default()
     assert isinstance(space, Space)
-    random, seen = stream(0, "backend suite"), {space.default()}
+    random, distinct = stream(0, "backend suite"), {space.default()}
     for _ in range(CONFIGS):
         config = space.sample(random)
-        if config is not None and config not in seen:
-            seen.add(config)
+        if config is not None and config not in distinct:
+            distinct.add(config)
             yield config
 
 
 def _with(space: Space, name: str, value: Any) -> Config | None:
     """A valid configuration with one knob set and the others near their defaults; None when that value is never valid."""
-    given = Config({name: value})
-    return space.project(space.default(), given) if space.feasible(given) else None
+    pinned = Config({name: value})
+    return space.project(space.default(), pinned) if space.feasible(pinned) else None
 
 
 def _content(launch: Launch) -> dict[str, Any]:
@@ -251,6 +251,6 @@ def _content(launch: Launch) -> dict[str, Any]:
     return {"argv": list(launch.argv), "files": dict(launch.files), "env": dict(launch.env), "call": repr(launch.call)}
 
 
-def _inside(name: str) -> bool:
+def _is_inside(name: str) -> bool:
     path = PurePosixPath(name)
     return bool(path.parts) and not path.is_absolute() and ".." not in path.parts

@@ -58,9 +58,9 @@ STAY = "time.sleep(3600)\n"
 
 def build(kind: Any, folder: Path, slots: int = 1) -> Any:
     """An executor as a study builds it: told those of `folder` and `slots` that its options declare; quick to kill where it can be told."""
-    wanted, offered = options_type(kind), {"folder": folder, "slots": slots, "grace_s": 0.5}
+    options, offered = options_type(kind), {"folder": folder, "slots": slots, "grace_s": 0.5}
     names = option_names(kind)
-    return kind() if wanted is None else kind(options=wanted(**{name: value for name, value in offered.items() if name in names}))
+    return kind() if options is None else kind(options=options(**{name: value for name, value in offered.items() if name in names}))
 
 
 def python(code: str, *arguments: object, **launch: Any) -> Launch:
@@ -216,7 +216,7 @@ class ProcessSuite:
 class StopSuite:
     """Limits, cancelling, closing, and that nothing is left behind."""
 
-    def alive(self, pid: int) -> bool:
+    def is_alive(self, pid: int) -> bool:
         """Whether a process of a launch still runs; override where launches run on other machines."""
         try:
             os.kill(pid, 0)
@@ -256,21 +256,21 @@ class StopSuite:
     def test_children_do_not_outlive_their_command(self, executor: Executor, tmp_path: Path) -> None:
         completed = finish(executor, shell('sleep 3600 & echo $! > "$PID_FILE"', env={"PID_FILE": str(tmp_path / "pid")}))
         assert completed.returncode == 0
-        assert not self.alive(int((tmp_path / "pid").read_text()))
+        assert not self.is_alive(int((tmp_path / "pid").read_text()))
 
     def test_children_that_left_the_session_do_not_either(self, executor: Executor, tmp_path: Path) -> None:
         completed = finish(executor, python(ESCAPE, tmp_path / "pid"))
         assert completed.returncode == 0, completed.log_tail
-        assert not self.alive(int((tmp_path / "pid").read_text()))
+        assert not self.is_alive(int((tmp_path / "pid").read_text()))
 
     def test_a_stubborn_child_that_left_the_session_is_killed(self, executor: Executor, tmp_path: Path) -> None:
         job = executor.submit(python(IGNORE_TERM + ESCAPE + STAY, tmp_path / "pid"))
         wait_for((tmp_path / "pid").exists, "the child has left")
         pid = int((tmp_path / "pid").read_text())
-        assert self.alive(pid)
+        assert self.is_alive(pid)
         job.cancel()
         assert job.result(PATIENCE_S).cancelled
-        assert not self.alive(pid)
+        assert not self.is_alive(pid)
 
     def test_cancel_twice_and_after_the_end(self, executor: Executor, tmp_path: Path) -> None:
         job = executor.submit(shell('touch "$READY"; sleep 3600', env={"READY": str(tmp_path / "ready")}))
@@ -309,7 +309,7 @@ class StopSuite:
         wait_for((tmp_path / "pid0").exists, "the first one runs")
         executor.close()
         assert all(job.result(PATIENCE_S).cancelled for job in jobs)
-        assert not any(self.alive(int(path.read_text())) for path in tmp_path.glob("pid?"))
+        assert not any(self.is_alive(int(path.read_text())) for path in tmp_path.glob("pid?"))
         executor.close()
         assert refusal(executor, python("pass")), "a closed executor took a launch"
 

@@ -122,14 +122,14 @@ def finished(proposals: Sequence[Proposal], seed: int = 0) -> list[Trial]:
 
 def live(searcher: Searcher, batches: int = BATCHES, width: int = WIDTH) -> list[list[Trial]]:
     """A short life: ask and tell; the batches that were told."""
-    told = []
+    trials = []
     for _ in range(batches):
         batch = finished(searcher.ask(width))
         if not batch:
             break
         searcher.tell(batch)
-        told.append(batch)
-    return told
+        trials.append(batch)
+    return trials
 
 
 def configs(proposals: Sequence[Proposal] | Sequence[Trial]) -> list[Config]:
@@ -139,14 +139,14 @@ def configs(proposals: Sequence[Proposal] | Sequence[Trial]) -> list[Config]:
 
 def partials(space: Space) -> list[Config]:
     """Some partial configurations that can be completed: single values of every knob, and half of the default."""
-    found = []
+    configs = []
     for name, knob in space.knobs.items():
         for value in dict.fromkeys((knob.values[-1], knob.default)):
             if space.feasible(Config({name: value})):
-                found.append(Config({name: value}))
+                configs.append(Config({name: value}))
     default = space.default()
     half = list(default)[: max(1, len(default) // 2)]
-    return [*found, default.only(half)]
+    return [*configs, default.only(half)]
 
 
 class SearcherSuite:
@@ -162,13 +162,13 @@ class SearcherSuite:
 
     def test_proposals_are_valid_distinct_and_new(self, make: Make, space: Space) -> None:
         searcher = make(space, TASK, 1)
-        seen: set[Config] = set()
+        earlier: set[Config] = set()
         for batch in live(searcher, batches=8):
             assert 0 < len(batch) <= WIDTH
             for config in configs(batch):
                 assert space.check(config) == [], f"{config} is not valid"
-                assert config not in seen, f"{config} was proposed twice"
-                seen.add(config)
+                assert config not in earlier, f"{config} was proposed twice"
+                earlier.add(config)
 
     def test_proposals_are_first_looks(self, make: Make, space: Space) -> None:
         for batch in live(make(space, TASK, 0), batches=2):
@@ -194,19 +194,19 @@ class SearcherSuite:
     def test_a_life_under_given(self, make: Make, space: Space) -> None:
         given = partials(space)[0]
         searcher = make(space, TASK, 3)
-        seen: set[Config] = set()
+        earlier: set[Config] = set()
         for _ in range(4):
             batch = finished(searcher.ask(2, given))
-            assert all(config.extends(given) and config not in seen for config in configs(batch))
-            seen.update(configs(batch))
+            assert all(config.extends(given) and config not in earlier for config in configs(batch))
+            earlier.update(configs(batch))
             searcher.tell(batch)
 
     def test_pending_is_not_proposed_again(self, make: Make, space: Space) -> None:
         searcher = make(space, TASK, 4)
-        told = [config for batch in live(searcher, batches=1) for config in configs(batch)]
+        earlier = [config for batch in live(searcher, batches=1) for config in configs(batch)]
         pending = searcher.ask(WIDTH)
         more = searcher.ask(WIDTH, pending=pending)
-        assert not set(configs(more)) & {*configs(pending), *told}
+        assert not set(configs(more)) & {*configs(pending), *earlier}
 
     def test_pending_from_elsewhere_is_respected(self, make: Make, space: Space) -> None:
         elsewhere = Proposal(config=space.default(), origin=Origin(by="somebody else"))
@@ -250,15 +250,15 @@ class SearcherSuite:
 
     def test_every_point_of_a_life_can_be_resumed(self, make: Make, space: Space) -> None:
         searcher = make(space, TASK, 10)
-        told: list[list[Trial]] = []
+        trials: list[list[Trial]] = []
         for _ in range(4):
             fresh = make(space, TASK, 10)
-            for batch in told:
+            for batch in trials:
                 fresh.tell(batch)
             asked = searcher.ask(2)
             assert fresh.ask(2) == asked
-            told.append(finished(asked))
-            searcher.tell(told[-1])
+            trials.append(finished(asked))
+            searcher.tell(trials[-1])
 
     def test_order_within_a_batch_does_not_matter(self, make: Make, space: Space) -> None:
         one, other = make(space, TASK, 11), make(space, TASK, 11)
@@ -299,11 +299,11 @@ class SearcherSuite:
 
     def test_a_life_of_failures(self, make: Make, space: Space) -> None:
         searcher = make(space, TASK, 14)
-        seen: set[Config] = set()
+        earlier: set[Config] = set()
         for status in (Status.OOM_START, Status.CRASHED, Status.TIMEOUT, Status.INVALID):
             asked = searcher.ask(2)
-            assert all(space.check(config) == [] and config not in seen for config in configs(asked))
-            seen.update(configs(asked))
+            assert all(space.check(config) == [] and config not in earlier for config in configs(asked))
+            earlier.update(configs(asked))
             searcher.tell([Trial(proposal=proposal, measurement=Measurement(status=status)) for proposal in asked])
 
     def test_a_stopped_trial_is_no_answer(self, make: Make, space: Space) -> None:
@@ -322,28 +322,28 @@ class SearcherSuite:
         # One that looks at the first goal only passes as well: a study tells it one loss made of all.
         several = replace(TASK, objective=Objective(metric="time_s", also=(Goal(metric="memory_gb", direction=Direction.MAXIMIZE),)))
         searcher, again = make(space, several, 22), make(space, several, 22)
-        seen: list[Config] = []
+        earlier: list[Config] = []
         for batch in live(searcher):
-            assert all(space.check(config) == [] and config not in seen for config in configs(batch))
-            seen += configs(batch)
+            assert all(space.check(config) == [] and config not in earlier for config in configs(batch))
+            earlier += configs(batch)
             again.tell(batch)
         assert again.ask(WIDTH) == searcher.ask(WIDTH), "told trials alone must decide, also with several goals"
 
     def test_two_workers_out_of_step(self, make: Make, space: Space) -> None:
         searcher = make(space, TASK, 17)
         pending: list[Proposal] = searcher.ask(2)
-        told: list[Trial] = []
+        trials: list[Trial] = []
         for step in range(6):
             if not pending:
                 break
             done = finished([pending.pop(step % len(pending))])
             searcher.tell(done)
-            told += done
+            trials += done
             fresh = make(space, TASK, 17)
-            fresh.tell(told)
+            fresh.tell(trials)
             more = searcher.ask(1, pending=pending)
             assert fresh.ask(1, pending=pending) == more, "a killed study must continue as if it had not been killed"
-            assert not set(configs(more)) & {*configs(pending), *configs(told)}
+            assert not set(configs(more)) & {*configs(pending), *configs(trials)}
             pending += more
 
     # --- the end -----------------------------------------------------------------------------------------------
@@ -353,16 +353,16 @@ class SearcherSuite:
             space = SPACES[name]()
             everything = set(space.enumerate())
             searcher = make(space, TASK, 18)
-            seen: list[Config] = []
+            proposed: list[Config] = []
             for _ in range(4 * len(everything) + 4):
                 batch = finished(searcher.ask(2))
                 if not batch:
                     break
-                seen += configs(batch)
+                proposed += configs(batch)
                 searcher.tell(batch)
             assert searcher.ask(1) == [], "nothing is left, and that must be said"
-            assert len(seen) == len(set(seen)) <= len(everything)
-            assert not self.covers or set(seen) == everything
+            assert len(proposed) == len(set(proposed)) <= len(everything)
+            assert not self.covers or set(proposed) == everything
 
     def test_more_is_asked_for_than_there_is(self, make: Make) -> None:
         space = SPACES["tiny"]()
@@ -372,9 +372,9 @@ class SearcherSuite:
 
     def test_the_last_one_is_pending(self, make: Make) -> None:
         space = SPACES["tiny"]()
-        *told, last = (Proposal(config=config) for config in space.enumerate())
+        *others, last = (Proposal(config=config) for config in space.enumerate())
         searcher = make(space, TASK, 20)
-        searcher.tell(finished(told))
+        searcher.tell(finished(others))
         assert searcher.ask(3, pending=[last]) == []
         assert not self.covers or configs(searcher.ask(3)) == [last.config]
 

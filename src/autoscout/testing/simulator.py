@@ -68,12 +68,12 @@ def example(kind: type) -> tuple[Space, Task]:
 
 def configs(space: Space) -> list[Config]:
     """The default and some random valid configurations, all different."""
-    random, found = stream(0, "simulator suite"), [space.default()]
+    random, distinct = stream(0, "simulator suite"), [space.default()]
     for _ in range(10 * CONFIGS):
         config = space.sample(random)
-        if config is not None and config not in found and len(found) < CONFIGS:
-            found.append(config)
-    return found
+        if config is not None and config not in distinct and len(distinct) < CONFIGS:
+            distinct.append(config)
+    return distinct
 
 
 def measured(space: Space, task: Task, fidelity: Fidelity = Fidelity.MEASURED) -> list[Trial]:
@@ -104,7 +104,7 @@ def check(prediction: Prediction, count: int) -> None:
         assert ((values >= 0) & (values <= 1)).all(), f"{part} is between 0 and 1"
 
 
-def same(one: Prediction, other: Prediction) -> bool:
+def is_same(one: Prediction, other: Prediction) -> bool:
     """Whether two predictions agree, but for the last digits of sums in another order."""
     return all(np.allclose(getattr(one, part), getattr(other, part), rtol=1e-9, atol=1e-12, equal_nan=True) for part in PARTS)
 
@@ -134,31 +134,31 @@ class PredictSuite:
             together = simulator.predict(asked, task)
             for place, config in enumerate(asked):
                 alone = simulator.predict([config], task)
-                assert same(alone, _row(together, place)), f"{config} gets another answer in company"
+                assert is_same(alone, _row(together, place)), f"{config} gets another answer in company"
 
     def test_predicting_changes_nothing(self, make: Make, space: Space, task: Task) -> None:
         for simulator in (make(), self.fitted(make, space, task)):
             asked, before = configs(space), json.dumps(task.to_json(), sort_keys=True)
             first = simulator.predict(asked, task)
             simulator.predict(asked[::-1], task)
-            assert same(simulator.predict(asked, task), first)
+            assert is_same(simulator.predict(asked, task), first)
             assert json.dumps(task.to_json(), sort_keys=True) == before, "the task is only read"
 
     def test_two_of_a_kind_agree(self, make: Make, space: Space, task: Task) -> None:
         asked = configs(space)
-        assert same(make().predict(asked, task), make().predict(asked, Task.from_json(task.to_json())))
-        assert same(self.fitted(make, space, task).predict(asked, task), self.fitted(make, space, task).predict(asked, task))
+        assert is_same(make().predict(asked, task), make().predict(asked, Task.from_json(task.to_json())))
+        assert is_same(self.fitted(make, space, task).predict(asked, task), self.fitted(make, space, task).predict(asked, task))
 
     def test_other_knobs_are_ignored(self, make: Make, space: Space, task: Task) -> None:
         for simulator in (make(), self.fitted(make, space, task)):
             asked = configs(space)
             more = [config.extend({"no_such_knob_anywhere": 3, "nor_this_one": "text"}) for config in asked]
-            assert same(simulator.predict(more, task), simulator.predict(asked, task))
+            assert is_same(simulator.predict(more, task), simulator.predict(asked, task))
 
     def test_it_pickles(self, make: Make, space: Space, task: Task) -> None:
         for simulator in (make(), self.fitted(make, space, task)):
             before = simulator.predict(configs(space), task)
-            assert same(pickle.loads(pickle.dumps(simulator)).predict(configs(space), task), before)
+            assert is_same(pickle.loads(pickle.dumps(simulator)).predict(configs(space), task), before)
 
     def fitted(self, make: Make, space: Space, task: Task) -> Simulator:
         """A simulator that has learned from some trials."""
@@ -183,7 +183,7 @@ class FitSuite:
         one, other = make(), make()
         one.fit(measured(space, task, Fidelity.SIMULATED), task)
         other.fit([], task)
-        assert same(one.predict(configs(space), task), other.predict(configs(space), task))
+        assert is_same(one.predict(configs(space), task), other.predict(configs(space), task))
 
     def test_a_longer_list_replaces_a_shorter_one(self, make: Make, space: Space, task: Task) -> None:
         trials = [*measured(space, task), *failed(space)]
@@ -191,9 +191,9 @@ class FitSuite:
         for count in (0, 1, len(trials) // 2, len(trials)):
             often.fit(trials[:count], task)
         once.fit(trials, task)
-        assert same(often.predict(configs(space), task), once.predict(configs(space), task))
+        assert is_same(often.predict(configs(space), task), once.predict(configs(space), task))
         often.fit([], task)
-        assert same(often.predict(configs(space), task), make().predict(configs(space), task)), "told nothing, it knows nothing"
+        assert is_same(often.predict(configs(space), task), make().predict(configs(space), task)), "told nothing, it knows nothing"
 
 
 class AbilitySuite:
@@ -235,8 +235,8 @@ def _trial(config: Config, task: Task, value: float, fidelity: Fidelity = Fideli
 
 
 def _row(prediction: Prediction, place: int) -> Prediction:
-    value, spread, feasible, known = (getattr(prediction, part)[place : place + 1] for part in PARTS)
-    return Prediction(value=value, spread=spread, feasible=feasible, known=known)
+    value, spread, feasible, nearness = (getattr(prediction, part)[place : place + 1] for part in PARTS)
+    return Prediction(value=value, spread=spread, feasible=feasible, known=nearness)
 
 
-__all__ = ["SimulatorSuite", "check", "configs", "example", "failed", "measured", "same"]
+__all__ = ["SimulatorSuite", "check", "configs", "example", "failed", "is_same", "measured"]

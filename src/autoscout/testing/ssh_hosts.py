@@ -32,9 +32,9 @@ def missing() -> str:
     if os.geteuid() != 0:
         return "SSH HOSTS NOT TESTED: only root can give each of them a network of its own"
     probe = f"as{os.getpid()}p"
-    made = subprocess.run(["ip", "netns", "add", probe], env={"PATH": _PATH}, capture_output=True, text=True, check=False)
-    if made.returncode:
-        return f"SSH HOSTS NOT TESTED: no network namespaces: {made.stderr.strip()[:200]}"
+    result = subprocess.run(["ip", "netns", "add", probe], env={"PATH": _PATH}, capture_output=True, text=True, check=False)
+    if result.returncode:
+        return f"SSH HOSTS NOT TESTED: no network namespaces: {result.stderr.strip()[:200]}"
     subprocess.run(["ip", "netns", "del", probe], env={"PATH": _PATH}, check=False)
     return ""
 
@@ -71,7 +71,7 @@ class SshHosts:
         return f"ssh -F none -p {PORT} -i {self.folder}/key -l {getpass.getuser()} {listed}"
 
     def hostfile(self, slots: int) -> Path:
-        """A file that lists them, each with so many slots."""
+        """A file that lists them, each with `slots` slots."""
         path = self.folder / f"hosts-{slots}"
         path.write_text("".join(f"{name} slots={slots}\n" for name in self.names))
         return path
@@ -122,7 +122,7 @@ class SshHosts:
                 preexec_fn=functools.partial(processes.die_with_parent, os.getpid()),  # noqa: PLW1509 tests start it before any thread
             )
         deadline_s = time.monotonic() + START_S
-        while not _answers(name):
+        while not _is_up(name):
             if self._daemons[name].poll() is not None or time.monotonic() > deadline_s:
                 raise RuntimeError(f"sshd on {name} does not answer:\n{(self.folder / f'{name}.log').read_text()[-2000:]}")
             time.sleep(0.05)
@@ -184,7 +184,7 @@ class SshHosts:
             raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
 
 
-def _answers(name: str) -> bool:
+def _is_up(name: str) -> bool:
     try:
         socket.create_connection((name, PORT), timeout=1.0).close()
     except OSError:

@@ -125,7 +125,7 @@ class StoreSuite:
         written = store.append("study", [trial(0), trial(1)])
         store.close()
         other = self.again(store)
-        assert [found.name for found in other.studies()] == ["study"]
+        assert [study.name for study in other.studies()] == ["study"]
         assert list(other.batches("study")) == [written]
 
     # --- studies -----------------------------------------------------------------------------------------------
@@ -143,8 +143,8 @@ class StoreSuite:
         bigger = replace(task(), budget=Budget(trials=50, wall_s=3600.0))
         changed = record(task=bigger, space="fedc9876", spec={"name": "study", "space": ["tp"]})
         assert store.open(changed).task.budget == bigger.budget
-        (found,) = self.again(store).studies()
-        assert (found.task, found.space, found.spec) == (bigger, "fedc9876", changed.spec)
+        (stored,) = self.again(store).studies()
+        assert (stored.task, stored.space, stored.spec) == (bigger, "fedc9876", changed.spec)
         assert len(list(trials_of(store, "study"))) == 1, "trials of the old space stay"
 
     def test_open_refuses_another_task(self, store: Store) -> None:
@@ -162,20 +162,20 @@ class StoreSuite:
 
     def test_open_refuses_what_cannot_be_kept(self, store: Store) -> None:
         bad = [record(name=name) for name in ("", "  ", "x" * 201, "line\nbreak", "nul\0")] + [record(spec={"bad": object()})]
-        for given in bad:
-            _raised(ConfigError, partial(store.open, given))
+        for unusable in bad:
+            _raised(ConfigError, partial(store.open, unusable))
         assert store.studies() == []
 
     def test_names_may_be_any_text(self, store: Store) -> None:
         for name in ("a b/c", "größe 量", "'; DROP TABLE autoscout_trials; --", "x" * 200, "%_\\"):
             store.open(record(name=name))
             store.append(name, [trial(0)])
-            assert [found.study for found in trials_of(store, name)] == [name]
+            assert [each.study for each in trials_of(store, name)] == [name]
 
     def test_studies_are_listed_newest_first(self, store: Store) -> None:
         for name, created_s in (("old", 10.0), ("new", 30.0), ("middle", 20.0)):
             store.open(record(name=name, created_s=created_s))
-        assert [found.name for found in store.studies()] == ["new", "middle", "old"]
+        assert [study.name for study in store.studies()] == ["new", "middle", "old"]
 
     def test_unknown_studies_are_refused(self, store: Store) -> None:
         store.open(record(name="known"))
@@ -299,8 +299,8 @@ class StoreSuite:
     def test_finished_proposals_cannot_be_claimed(self, store: Store) -> None:
         store.open(record())
         store.append("study", [trial(0), trial(1, fidelity=Fidelity.SIMULATED)])
-        wanted = [proposal(0), proposal(1), proposal(2)]
-        assert store.claim("study", wanted, "a", LEASE_S) == [proposal(2)]
+        proposals = [proposal(0), proposal(1), proposal(2)]
+        assert store.claim("study", proposals, "a", LEASE_S) == [proposal(2)]
         assert store.claim("study", [proposal(1, repeat=-1)], "a", LEASE_S) == [proposal(1, repeat=-1)], "a recheck is another look"
 
     def test_an_aborted_trial_only_gives_its_claim_back(self, store: Store) -> None:
@@ -340,17 +340,17 @@ class StoreSuite:
 
     def test_claims_race(self, store: Store) -> None:
         store.open(record())
-        wanted = [proposal(x) for x in range(12)]
+        proposals = [proposal(x) for x in range(12)]
 
         def work(me: int) -> list[Proposal]:
             mine = self.again(store) if me % 2 else store
-            got = [found for p in (wanted if me % 3 else wanted[::-1]) for found in mine.claim("study", [p], f"worker-{me}", LEASE_S)]
+            got = [each for p in (proposals if me % 3 else proposals[::-1]) for each in mine.claim("study", [p], f"worker-{me}", LEASE_S)]
             if mine is not store:
                 mine.close()
             return got
 
-        got = [found for part in _together(8, work) for found in part]
-        assert sorted(p.config.canonical for p in got) == sorted(p.config.canonical for p in wanted), "each to exactly one worker"
+        got = [each for part in _together(8, work) for each in part]
+        assert sorted(p.config.canonical for p in got) == sorted(p.config.canonical for p in proposals), "each to exactly one worker"
 
     def test_appends_race(self, store: Store) -> None:
         store.open(record())
@@ -358,12 +358,12 @@ class StoreSuite:
         def work(me: int) -> list[Trial]:
             mine = self.again(store) if me % 2 else store
             batches = [[trial(100), trial(step)] if me % 2 else [trial(1000 + 1000 * me + step)] for step in range(10)]
-            got = [found for batch in batches for found in mine.append("study", batch)]
+            got = [each for batch in batches for each in mine.append("study", batch)]
             if mine is not store:
                 mine.close()
             return got
 
-        acknowledged = [found for part in _together(6, work) for found in part]
+        acknowledged = [each for part in _together(6, work) for each in part]
         stored = list(trials_of(store, "study"))
         assert sorted(t.number for t in acknowledged) == list(range(len(acknowledged)))
         assert sorted(acknowledged, key=lambda t: t.number) == stored
@@ -377,7 +377,7 @@ class StoreSuite:
             return store.open(record(name=f"study {me % 2}"))
 
         opened = _together(8, work)
-        assert len({found.created_s for found in opened if found.name == "study 0"}) == 1
+        assert len({each.created_s for each in opened if each.name == "study 0"}) == 1
         assert len(store.studies()) == 2
 
     # --- history -----------------------------------------------------------------------------------------------
@@ -391,9 +391,9 @@ class StoreSuite:
         assert (first.number, first.at_s > 0, first.answer) == (0, True, "")
         store.act("study", Action(kind=ActionKind.BUDGET, budget={"trials": 9}))
         store.answer("study", 0, "refused")
-        found = self.again(store).actions("study")
-        assert [(action.kind, action.answer) for action in found] == [(ActionKind.TRY, "refused"), (ActionKind.BUDGET, "")]
-        assert (found[0].config, found[0].reason, found[1].budget) == (Config(x=3), "why not", {"trials": 9})
+        actions = self.again(store).actions("study")
+        assert [(action.kind, action.answer) for action in actions] == [(ActionKind.TRY, "refused"), (ActionKind.BUDGET, "")]
+        assert (actions[0].config, actions[0].reason, actions[1].budget) == (Config(x=3), "why not", {"trials": 9})
         assert store.actions("other") == []
         _raised(StoreError, lambda: store.act("nobody", Action(kind=ActionKind.STOP)))
 
@@ -415,12 +415,12 @@ class StoreSuite:
         store.open(record(name="other metric", task=replace(task(), objective=Objective(metric="energy_j"))))
         store.open(record(name="other system", task=replace(task(), system="megatron")))
         store.append("near", [trial(3), trial(1), trial(2, metrics={"time_s": 0.1, "memory_gb": 99.0}), trial(0, status=Status.TIMEOUT)])
-        found = similar(store, task(), limit=2)
-        assert [study.name for _, study in found] == ["same", "near"]
-        assert [round(alike, 3) for alike, _ in found] == [1.0, 0.875]
+        studies = similar(store, task(), limit=2)
+        assert [study.name for _, study in studies] == ["same", "near"]
+        assert [round(alike, 3) for alike, _ in studies] == [1.0, 0.875]
         assert [study.name for _, study in similar(store, task(), exclude=["same"])] == ["near", "far"]
-        assert best_of(store, found[0][1]) is None
-        best = best_of(store, found[1][1])
+        assert best_of(store, studies[0][1]) is None
+        best = best_of(store, studies[1][1])
         assert best is not None
         assert best.config == proposal(1).config, "failures and broken limits do not win"
 

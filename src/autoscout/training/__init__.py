@@ -9,8 +9,8 @@
         loss = train_step(batch)
         training.step(loss=loss, tokens=batch.numel())
 
-Inside a trial run `trial`, `watch`, `steady`, `losses`, `gpt`, `parallel` and `builtin`. They need nothing but the standard library, and
-PyTorch for the last three, so that they run wherever a user trains.
+Inside a trial run `trial`, `runner`, `steps`, `protocol`, `gpt` and `builtin`. They need nothing but the standard library, and PyTorch for
+the last two and the turns of `protocol`, so that they run wherever a user trains.
 """
 
 from autoscout.training.hook import CONFIG, STEPS, config, memory_gib, peak_memory_gib, report, stage, step

@@ -1,18 +1,88 @@
-"""What the training backends have in common."""
+"""What the training backends have in common: the base classes, and the launch of a trial."""
 
 from __future__ import annotations
 
+import json
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
 
+from autoscout.common.outcome import is_number
 from autoscout.common.templates import canonical
 from autoscout.core.config import Config
-from autoscout.core.launch import Completed
+from autoscout.core.launch import Completed, Launch, Resources
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Measurement
 from autoscout.space import Space
+from autoscout.training.hardware import local_processes
 from autoscout.training.outcome import outcome
+from autoscout.training.protocol import FAILED, HOSTFILE, INPUT, PROGRAM, RESULT, STAGE
+from autoscout.training.workload import TrainingWorkload
+
+
+def training_launch(
+    *,
+    argv: Sequence[str],
+    ranks: int,
+    config: Mapping[str, Any],
+    workload: TrainingWorkload,
+    hardware: Mapping[str, Any],
+    reference: Mapping[str, Any],
+    name: str,
+    env: Mapping[str, str] | None = None,
+    cwd: str = "",
+    files: Mapping[str, str] | None = None,
+    depths: Sequence[int] = (),
+    layers: int = 0,
+) -> Launch:
+    """The launch.
+
+    Args:
+        argv: Command of one process, or of a launcher when `ranks` is 0; `{folder}` in it is the folder of the trial.
+        ranks: Processes to start.
+        config: What they find in `$AUTOSCOUT_CONFIG`.
+        workload: How long to measure.
+        hardware: `device`, `processes`, `cores`.
+        reference: `key` of the losses to compare with, and whether this run is their `own` default.
+        name: Of the configuration.
+        env: Further variables.
+        cwd: Where the processes run; the folder of the trial when empty.
+        files: Further files for that folder.
+        depths: Two depths to measure the built-in model at, instead of its own `layers`.
+        layers: To extrapolate to.
+    """
+    plan = workload.plan
+    trial = {
+        "argv": list(argv),
+        "ranks": ranks,
+        "env": dict(env or {}),
+        "cwd": cwd,
+        "config": dict(config),
+        "plan": {name: getattr(plan, name) for name in ("warm_up", "least", "most", "settled", "enough_s")},
+        "loss_steps": workload.loss_steps,
+        "hang_s": workload.hang_s,
+        "max_loss_gap": workload.max_loss_gap,
+        "reference": dict(reference),
+        "depths": list(depths),
+        "layers": layers,
+    }
+    on_gpu = hardware["device"] == "cuda"
+    return Launch(
+        argv=(sys.executable, "-m", PROGRAM, INPUT),
+        files={INPUT: json.dumps(trial, indent=1, sort_keys=True) + "\n", **_hostfile(hardware), **(files or {})},
+        resources=Resources(cpus=int(hardware["cores"]), gpus=local_processes(hardware) if on_gpu else 0),
+        limit_s=workload.limit_s,
+        outputs=(RESULT, STAGE),
+        name=name,
+    )
+
+
+def _hostfile(hardware: Mapping[str, Any]) -> dict[str, str]:
+    """The hosts in the form that launchers read, where the task names any; `{hostfile}` in a command is its path."""
+    hosts = hardware.get("hosts") or {}
+    return {HOSTFILE: "".join(f"{host} slots={slots}\n" for host, slots in hosts.items())} if hosts else {}
 
 
 class TrainingBackend(ABC):
@@ -39,10 +109,74 @@ class TrainingBackend(ABC):
         return outcome(completed, task.objective.metric)
 
 
-def near(space: Space, values: Mapping[str, Any]) -> Config | None:
+def nearest_config(space: Space, values: Mapping[str, Any]) -> Config | None:
     """The default with some knobs changed, as far as the space allows; None where it has no such values."""
-    known = Config({name: value for name, value in values.items() if name in space.knobs and value in space.knobs[name]})
-    return space.project({**space.default(), **known}, known) if known and space.feasible(known) else None
+    knobs = Config({name: value for name, value in values.items() if name in space.knobs and value in space.knobs[name]})
+    return space.project({**space.default(), **knobs}, knobs) if knobs and space.feasible(knobs) else None
 
 
-__all__ = ["TrainingBackend", "near"]
+class SharedProcess(TrainingBackend):
+    """Several configurations in one launch.
+
+    Every one of them builds its model anew from the same weights; a failure costs the others a fresh start and nothing else. What is
+    compiled stays with a process, so such configurations get one of their own, as do a user's script and two depths.
+    """
+
+    soft: ClassVar[frozenset[str]]
+    """Knobs that a running process can change."""
+
+    @abstractmethod
+    def render(self, config: Config, task: Task, seed: int) -> Launch:
+        """The launch of one configuration."""
+
+    def process_of(self, config: Config, task: Task) -> Config | None:
+        compiles = config.get("compile", "off") != "off" or config.get("torch_compile", False)
+        if compiles or task.workload.get("command") or task.workload.get("depths"):
+            return None
+        return Config({name: value for name, value in config.items() if name not in self.soft})
+
+    def render_together(self, configs: Sequence[Config], task: Task, seed: int) -> Launch:
+        launches = [self.render(config, task, seed) for config in configs]
+        trials = [json.loads(launch.files[INPUT]) for launch in launches]
+        turns = [{name: one[name] for name in ("config", "reference")} for one in trials]
+        first = launches[0]
+        return replace(
+            first,
+            files={**first.files, INPUT: json.dumps({**trials[0], "turns": turns}, indent=1, sort_keys=True) + "\n"},
+            limit_s=sum(launch.limit_s or 0.0 for launch in launches) or None,
+        )
+
+    def divide(self, completed: Completed, count: int) -> list[Completed | None]:
+        turns = _turns(completed.outputs.get(RESULT, ""))[:count]
+        taken = [float(turn["took_s"]) for turn in turns]
+        whole_s = max(completed.wall_s, sum(taken))
+        parts: list[Completed | None] = []
+        for turn, took_s in zip(turns, taken, strict=True):
+            outputs = {RESULT: json.dumps(turn), STAGE: str(turn.get("stage", ""))}
+            parts.append(
+                replace(
+                    completed,
+                    returncode=FAILED if "failure" in turn else 0,
+                    stdout="",
+                    stderr=str(turn.get("log", "")),
+                    outputs=outputs,
+                    wall_s=took_s,
+                    cpu_s=completed.cpu_s * took_s / whole_s if whole_s else 0.0,
+                    timed_out=False,
+                    out_of_memory=False,
+                    cancelled=False,
+                )
+            )
+        if len(parts) < count:  # the one that was under way when the launch ended
+            outputs = {name: text for name, text in completed.outputs.items() if name != RESULT}
+            parts.append(replace(completed, outputs=outputs, wall_s=max(0.0, completed.wall_s - sum(taken))))
+        return [*parts, *([None] * (count - len(parts)))]
+
+
+def _turns(text: str) -> list[Mapping[str, Any]]:
+    """What the trial program has written of each configuration; nothing of what cannot be read."""
+    try:
+        turns = json.loads(text or "{}").get("turns", [])
+        return [turn for turn in turns if is_number(turn["took_s"])]
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
+        return []

@@ -16,40 +16,38 @@ import torch
 from torch import distributed
 
 from autoscout import training
-from autoscout.training.depths import VARIABLE
-from autoscout.training.gpt import GPT, Data
-from autoscout.training.parallel import Layout, build, close
-from autoscout.training.turns import Turns
+from autoscout.training.gpt import GPT, Data, ProcessGrid, build, close
+from autoscout.training.protocol import DEPTH, Turns
 
 RATE = 1e-3  # of AdamW, its default
-SAID = 10  # every how many steps a run outside a trial tells its loss
+STEPS_PER_LINE = 10  # every how many steps a run outside a trial tells its loss
 
 
 def main(path: str, steps: str = "") -> int:
     """Train for as many steps as the file or the caller says; every step is reported."""
-    given, turns = json.loads(Path(path).read_text()), Turns()
+    work, turns = json.loads(Path(path).read_text()), Turns()
     for knobs in turns:
-        train(given, knobs, int(steps or given["steps"]), turns)
+        train(work, knobs, int(steps or work["steps"]), turns)
     close()
     return 0
 
 
-def train(given: Mapping[str, Any], knobs: dict[str, Any], count: int, turns: Turns) -> None:
+def train(work: Mapping[str, Any], knobs: dict[str, Any], count: int, turns: Turns) -> None:
     """One configuration, from the same weights and data as every other."""
-    shape, device = built_shape(given), given["device"]
+    shape, device = built_shape(work), work["device"]
     here = start(knobs, device)
     training.stage("building")
-    layout = Layout.make(knobs, device)
-    torch.manual_seed(given["seed"])
+    layout = ProcessGrid.make(knobs, device)
+    torch.manual_seed(work["seed"])
     with torch.device(here):
         model = GPT(shape, knobs)
-    batch = int(given["global_batch"])
+    batch = int(work["global_batch"])
     own = slice(layout.rank("dp") * (batch // layout.dp), (layout.rank("dp") + 1) * (batch // layout.dp))
     if layout.pp > 1:
         knobs["micro_batches"] = batch // layout.dp // int(knobs["micro_batch"])
     parameters, step = build(model, knobs, layout, device)
     optimizer = adamw(parameters, str(knobs.get("optimizer", "auto")))
-    data = Data(shape, batch, given["seed"], count, here)
+    data = Data(shape, batch, work["seed"], count, here)
     counts = layout.rank("tp") == 0 and layout.rank("pp") == layout.pp - 1
     training.stage("training")
     for number in range(count):
@@ -62,19 +60,19 @@ def train(given: Mapping[str, Any], knobs: dict[str, Any], count: int, turns: Tu
         rows = batch // layout.dp if counts else 0
         training.step(loss=loss, tokens=rows * shape["sequence"], samples=rows)
         say(number, loss if counts and layout.rank("dp") == 0 else None)
-        if turns.over(here):
+        if turns.is_over(here):
             return
 
 
 def say(number: int, loss: float | None) -> None:
     """Tell a person how it goes, where nobody counts the steps; None on a process that leaves it to another."""
-    if loss is not None and number % SAID == 0 and not os.environ.get(training.STEPS):
+    if loss is not None and number % STEPS_PER_LINE == 0 and not os.environ.get(training.STEPS):
         print(f"step {number}: loss {loss:.4f}", flush=True)
 
 
-def built_shape(given: Mapping[str, Any]) -> dict[str, int]:
+def built_shape(work: Mapping[str, Any]) -> dict[str, int]:
     """The model's shape, with as many layers as this run is to build."""
-    return {**given["shape"], "layers": int(os.environ.get(VARIABLE) or given["shape"]["layers"])}
+    return {**work["shape"], "layers": int(os.environ.get(DEPTH) or work["shape"]["layers"])}
 
 
 def start(knobs: Mapping[str, Any], device: str) -> str:

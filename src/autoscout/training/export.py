@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autoscout.core.launch import Launch
-from autoscout.training.files import INPUT
-from autoscout.training.launch import PROGRAM
-from autoscout.training.machine import local_processes
+from autoscout.training.hardware import local_processes
+from autoscout.training.protocol import INPUT, PROGRAM
 
 SETTINGS = "settings.json"
 REAL_STEPS = 1000  # of the built-in model, when it is trained for its own sake

@@ -36,10 +36,10 @@ _RSS_UNIT = 1.0 if sys.platform == "darwin" else 1024.0  # bytes that ru_maxrss 
 def config() -> dict[str, Any]:
     """The settings to train with, by knob; empty where `$AUTOSCOUT_CONFIG` is not set."""
     text = os.environ.get(CONFIG, "")
-    found = json.loads(text) if text.strip() else {}
-    if not isinstance(found, dict):
+    settings = json.loads(text) if text.strip() else {}
+    if not isinstance(settings, dict):
         raise ValueError(f"${CONFIG} must hold a JSON object, not {text[:80]!r}")
-    return found
+    return settings
 
 
 def step(*, loss: Any = None, tokens: float = 0, samples: float = 0) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from autoscout.common.outcome import failure, informative_line, is_number, plain_text
 from autoscout.core.launch import Completed
 from autoscout.core.trial import Measurement, Status
-from autoscout.training.files import RESULT, STAGE, STARTING
+from autoscout.training.protocol import RESULT, STAGE, STARTING
 
 _NO_MEMORY = re.compile(
     r"CUDA out of memory|OutOfMemoryError|HIP out of memory|CUDA error: out of memory|CUBLAS_STATUS_ALLOC_FAILED|std::bad_alloc"
@@ -48,7 +48,7 @@ def outcome(completed: Completed, metric: str) -> Measurement:
     if completed.cancelled or completed.timed_out or completed.out_of_memory:
         return _by_executor(completed, stage)
     if isinstance(result, Mapping) and "failure" in result:
-        return _told(result, completed)
+        return _reported_failure(result, completed)
     if completed.returncode != 0:
         return _crash("", stage, completed)
     if not isinstance(result, Mapping):
@@ -58,15 +58,15 @@ def outcome(completed: Completed, metric: str) -> Measurement:
 
 
 def _by_executor(completed: Completed, stage: str) -> Measurement:
-    found = failure(completed)
-    assert found is not None
+    ending = failure(completed)
+    assert ending is not None
     if completed.out_of_memory and not completed.cancelled:
         return _failed(_no_memory(stage), f"killed for memory while {stage or 'starting'}", completed)
     if completed.timed_out and not completed.cancelled:
-        said = informative_line(completed.log_tail)
-        reason = f"still {stage or 'starting'} after {completed.wall_s:.0f} s{f'; it said: {said}' if said else ''}"
+        last_line = informative_line(completed.log_tail)
+        reason = f"still {stage or 'starting'} after {completed.wall_s:.0f} s{f'; it said: {last_line}' if last_line else ''}"
         return _failed(Status.TIMEOUT, reason, completed)
-    return found
+    return ending
 
 
 def _read(text: str | None) -> Any:
@@ -78,7 +78,7 @@ def _read(text: str | None) -> Any:
         return text
 
 
-def _told(result: Mapping[str, Any], completed: Completed) -> Measurement:
+def _reported_failure(result: Mapping[str, Any], completed: Completed) -> Measurement:
     """A failure that the trial program noticed."""
     kind, reason, stage = str(result["failure"]), str(result.get("reason", "")), str(result.get("stage", ""))
     if kind == "ended" and result.get("returncode") == -signal.SIGKILL:  # nobody but a kernel short of memory kills a rank alone
@@ -127,7 +127,7 @@ def _metrics(result: Mapping[str, Any], metric: str, completed: Completed) -> Me
         return _failed(Status.WRONG_OUTPUT, f"reported no {metric}: give {unit}= to every call of training.step", completed)
     if metrics["step_ms"] <= 0:
         return _failed(Status.WRONG_OUTPUT, "reported a step that took no time", completed)
-    found = Measurement(
+    measurement = Measurement(
         status=Status.OK,
         metrics={str(name): float(value) for name, value in metrics.items()},
         samples={str(name): tuple(map(float, values)) for name, values in samples.items()},
@@ -135,9 +135,9 @@ def _metrics(result: Mapping[str, Any], metric: str, completed: Completed) -> Me
     )
     bounds = result.get("bounds")
     if not isinstance(bounds, Mapping):
-        return found
+        return measurement
     best = {str(name): float(value) for name, value in bounds.items() if is_number(value)}
-    return replace(found, status=Status.BOUNDED, bounds=best, reason=str(result.get("reason", ""))[:500])
+    return replace(measurement, status=Status.BOUNDED, bounds=best, reason=str(result.get("reason", ""))[:500])
 
 
 def _no_memory(stage: str) -> Status:

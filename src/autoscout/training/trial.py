@@ -20,23 +20,32 @@ from typing import Any
 from autoscout.common.folders import write_whole
 from autoscout.common.processes import begin_program
 from autoscout.core.to_beat import ToBeat
-from autoscout.training import losses as learning
-from autoscout.training.depths import VARIABLE, extrapolated
-from autoscout.training.files import FAILED, INPUT, RESULT, STAGE, TFLOPS, TURNS
-from autoscout.training.steady import Plan, enough, warm_up_steps
-from autoscout.training.watch import CLOCK, Run, durations
+from autoscout.training.protocol import DEPTH, FAILED, INPUT, RESULT, STAGE, TFLOPS, TURNS
+from autoscout.training.runner import CLOCK, TrainingRun, durations
+from autoscout.training.steps import (
+    FIRST_STEPS,
+    ReferenceRun,
+    StepPlan,
+    extrapolated,
+    has_enough_steps,
+    loss_fault,
+    recall_reference,
+    remember_reference,
+    warm_up_steps,
+    work_fault,
+)
 
 POLL_S = 0.05
 TOGETHER_S = 0.5  # ranks that lose a partner fail within this time of it; the cause is looked for among all of them
 HANG_STEPS = 20  # a step that takes this many times the median of those before it will not end
-SHORT = 4  # steps after the warm-up that tell what a step takes; two tell that a run is far behind
+MIN_JUDGED_STEPS = 4  # steps after the warm-up that tell what a step takes; two tell that a run is far behind
 WORK = ("tokens", "samples")
 STAGE_S = 1.0  # between two looks at how far it came
 
 Steps = Sequence[Sequence[Mapping[str, Any]]]
 
 
-class Failed(Exception):  # noqa: N818 - a result
+class TrialFailed(Exception):  # noqa: N818 - a result
     """The run ended early; `kind` is a status, or `ended` where the log must tell."""
 
     def __init__(self, kind: str, reason: str, *, rank: int = 0, returncode: int = 0) -> None:
@@ -44,45 +53,45 @@ class Failed(Exception):  # noqa: N818 - a result
         self.kind, self.rank, self.returncode = kind, rank, returncode
 
 
-def measure(given: Mapping[str, Any], run: Run, to_beat: ToBeat | None) -> dict[str, Any]:
+def measure(trial: Mapping[str, Any], run: TrainingRun, to_beat: ToBeat | None) -> dict[str, Any]:
     """Watch a run until enough is known.
 
     Raises:
         Failed: a process failed, hangs, or learns something else than the default.
     """
-    plan = Plan(**given["plan"])
-    stopped = watch(given, run, plan, to_beat)
+    plan = StepPlan(**trial["plan"])
+    stopped = watch(trial, run, plan, to_beat)
     steps = run.steps()
     taken = durations(steps, run.began_s)
     if stopped:
-        return {**summary(given, steps, taken, plan), **stopped}
+        return {**summary(trial, steps, taken, plan), **stopped}
     if len(taken) < plan.warm_up + 1:
-        raise Failed("wrong_output", f"ended after {len(taken)} steps; at least {plan.warm_up + 1} must be reported")
+        raise TrialFailed("wrong_output", f"ended after {len(taken)} steps; at least {plan.warm_up + 1} must be reported")
     curve = loss_curve(steps)
-    own, key, tokens = given["reference"]["own"], given["reference"]["key"], worked(steps, "tokens")
-    reference = learning.Reference() if own else learning.recall(key)
-    why = learning.other_work(tokens, reference.tokens) or learning.wrong(curve, reference.losses, given["max_loss_gap"])
+    own, key, tokens = trial["reference"]["own"], trial["reference"]["key"], worked(steps, "tokens")
+    reference = ReferenceRun() if own else recall_reference(key)
+    why = work_fault(tokens, reference.tokens) or loss_fault(curve, reference.losses, trial["max_loss_gap"])
     if why:
-        raise Failed("wrong_output", why)
+        raise TrialFailed("wrong_output", why)
     if own:
-        learning.remember(key, learning.Reference([loss for loss in curve if loss is not None], tokens))
-    return summary(given, steps, taken, plan)
+        remember_reference(key, ReferenceRun([loss for loss in curve if loss is not None], tokens))
+    return summary(trial, steps, taken, plan)
 
 
-def watch(given: Mapping[str, Any], run: Run, plan: Plan, to_beat: ToBeat | None) -> dict[str, Any]:
+def watch(trial: Mapping[str, Any], run: TrainingRun, plan: StepPlan, to_beat: ToBeat | None) -> dict[str, Any]:
     """Return once the steps suffice, the run has ended by itself, or it cannot win any more: then with its bounds, and why."""
     moved_s = looked_s = CLOCK.span_s()
-    count, least = 0, int(given["loss_steps"])
+    count, least = 0, int(trial["loss_steps"])
     while True:
-        over = run.ended()  # before the last look, which then misses nothing
+        over = run.has_ended()  # before the last look, which then misses nothing
         run.look()
         steps = run.steps()
         taken = durations(steps, run.began_s)
         if (failed := run.broken()) is not None:
             CLOCK.sleep(TOGETHER_S)
             rank, code = run.broken() or failed
-            raise Failed("ended", f"rank {rank} ended with {said(code)} after {len(steps)} steps", rank=rank, returncode=code)
-        if over or (len(steps) >= least and enough(taken, plan)):
+            raise TrialFailed("ended", f"rank {rank} ended with {exit_words(code)} after {len(steps)} steps", rank=rank, returncode=code)
+        if over or (len(steps) >= least and has_enough_steps(taken, plan)):
             return {}
         if to_beat is not None and len(steps) > max(count, plan.warm_up + 1):
             bounds = _reachable(to_beat, steps, taken, plan)
@@ -92,37 +101,39 @@ def watch(given: Mapping[str, Any], run: Run, plan: Plan, to_beat: ToBeat | None
         if len(steps) > count:
             count, moved_s = len(steps), now_s
         usual_s = statistics.median(taken[1:]) if len(taken) > 1 else math.inf
-        if now_s - moved_s > max(given["hang_s"], HANG_STEPS * usual_s):
-            raise Failed("timeout", f"no step for {now_s - moved_s:.0f} s after {len(steps)} steps, where one took {usual_s:.3g} s before")
+        if now_s - moved_s > max(trial["hang_s"], HANG_STEPS * usual_s):
+            raise TrialFailed(
+                "timeout", f"no step for {now_s - moved_s:.0f} s after {len(steps)} steps, where one took {usual_s:.3g} s before"
+            )
         if now_s - looked_s > STAGE_S:
             looked_s = now_s
             Path(STAGE).write_text(f"{run.stage}\n")
         CLOCK.sleep(POLL_S)
 
 
-def _reachable(to_beat: ToBeat, steps: Steps, taken: Sequence[float], plan: Plan) -> dict[str, float]:
+def _reachable(to_beat: ToBeat, steps: Steps, taken: Sequence[float], plan: StepPlan) -> dict[str, float]:
     """The best that the metrics are likely to reach.
 
     While there are hardly any steps to judge by, twice as good as the best of them: one step alone may have compiled something.
     """
-    seen = rates(steps, taken, plan.warm_up)
-    if len(steps) >= plan.warm_up + SHORT:
-        return to_beat.likely(seen)
-    return {name: 2 * max(values) if name.endswith("_per_s") else min(values) / 2 for name, values in seen.items()}
+    per_step = rates(steps, taken, plan.warm_up)
+    if len(steps) >= plan.warm_up + MIN_JUDGED_STEPS:
+        return to_beat.likely(per_step)
+    return {name: 2 * max(values) if name.endswith("_per_s") else min(values) / 2 for name, values in per_step.items()}
 
 
 def loss_curve(steps: Steps) -> list[float | None]:
     """The loss of each step: the mean over what those who know it trained on; None where it is not finite. Empty when nobody knows."""
     curve: list[float | None] = []
     for reports in steps:
-        known = [report for report in reports if "loss" in report]
-        if not known:
+        losses = [report for report in reports if "loss" in report]
+        if not losses:
             return []
-        if any(report["loss"] is None for report in known):
+        if any(report["loss"] is None for report in losses):
             curve.append(None)
             continue
-        weights = [float(report.get("tokens", 0.0)) for report in known]
-        curve.append(statistics.fmean([report["loss"] for report in known], weights if sum(weights) else None))
+        weights = [float(report.get("tokens", 0.0)) for report in losses]
+        curve.append(statistics.fmean([report["loss"] for report in losses], weights if sum(weights) else None))
     return curve
 
 
@@ -133,15 +144,15 @@ def worked(steps: Steps, name: str) -> list[float]:
 
 def rates(steps: Steps, taken: Sequence[float], cut: int) -> dict[str, list[float]]:
     """Time and throughput of every step after the first `cut`."""
-    found = {"step_ms": [1000 * duration for duration in taken[cut:]]}
+    values = {"step_ms": [1000 * duration for duration in taken[cut:]]}
     for name in WORK:
         amounts = worked(steps, name)[cut:]
         if sum(amounts):
-            found[f"{name}_per_s"] = [amount / duration for amount, duration in zip(amounts, taken[cut:], strict=True)]
-    return found
+            values[f"{name}_per_s"] = [amount / duration for amount, duration in zip(amounts, taken[cut:], strict=True)]
+    return values
 
 
-def summary(given: Mapping[str, Any], steps: Steps, taken: Sequence[float], plan: Plan) -> dict[str, Any]:
+def summary(trial: Mapping[str, Any], steps: Steps, taken: Sequence[float], plan: StepPlan) -> dict[str, Any]:
     """Metrics of the steps after the warm-up, and what the trial spent."""
     cut = warm_up_steps(taken, plan.warm_up)
     rest = list(taken[cut:])
@@ -155,9 +166,9 @@ def summary(given: Mapping[str, Any], steps: Steps, taken: Sequence[float], plan
     counted = [float(report["tflops"]) for reports in steps[cut:] for report in reports if "tflops" in report]
     metrics |= {TFLOPS: statistics.fmean(counted)} if counted else {}
     curve = loss_curve(steps)
-    at = min(len(curve), int(given["loss_steps"]))
+    at = min(len(curve), int(trial["loss_steps"]))
     if at:
-        window = [loss for loss in curve[max(0, at - learning.FIRST) : at] if loss is not None]
+        window = [loss for loss in curve[max(0, at - FIRST_STEPS) : at] if loss is not None]
         metrics["loss_after"] = statistics.fmean(window)
     return {
         "metrics": metrics,
@@ -169,7 +180,7 @@ def summary(given: Mapping[str, Any], steps: Steps, taken: Sequence[float], plan
     }
 
 
-def said(code: int) -> str:
+def exit_words(code: int) -> str:
     """An exit code for people."""
     if code >= 0:
         return f"exit code {code}"
@@ -179,22 +190,22 @@ def said(code: int) -> str:
         return f"signal {-code}"
 
 
-def _measured(given: Mapping[str, Any], runs: list[Run]) -> dict[str, Any]:
+def _measured(trial: Mapping[str, Any], runs: list[TrainingRun]) -> dict[str, Any]:
     """One run, or one at each of two depths of the model; the last of `runs` is under way."""
-    if not given["depths"]:
-        runs.append(Run(given, Path.cwd()))
-        return measure(given, runs[-1], ToBeat.here())
+    if not trial["depths"]:
+        runs.append(TrainingRun(trial, Path.cwd()))
+        return measure(trial, runs[-1], ToBeat.here())
     results = []
-    for depth in given["depths"]:
-        reference = {**given["reference"], "key": f"{given['reference']['key']}-{depth}"}
-        shallow = {**given, "env": {**given["env"], VARIABLE: str(depth)}, "reference": reference}
-        runs.append(Run(shallow, Path.cwd()))
+    for depth in trial["depths"]:
+        reference = {**trial["reference"], "key": f"{trial['reference']['key']}-{depth}"}
+        shallow = {**trial, "env": {**trial["env"], DEPTH: str(depth)}, "reference": reference}
+        runs.append(TrainingRun(shallow, Path.cwd()))
         results.append(measure(shallow, runs[-1], None))  # what is to beat is a figure of the whole model
         runs[-1].end()
-    return extrapolated(results, given["depths"], given["layers"])
+    return extrapolated(results, trial["depths"], trial["layers"])
 
 
-def _in_turn(given: Mapping[str, Any], runs: list[Run]) -> dict[str, Any]:
+def _in_turn(trial: Mapping[str, Any], runs: list[TrainingRun]) -> dict[str, Any]:
     """Several configurations in as few starts as possible, each kept as soon as it is known.
 
     After a failure the others get fresh processes. What fails in processes that others have used is tried again first in fresh ones: what
@@ -202,29 +213,29 @@ def _in_turn(given: Mapping[str, Any], runs: list[Run]) -> dict[str, Any]:
     """
     results: list[dict[str, Any]] = []
     ended_s = CLOCK.span_s()
-    while rest := given["turns"][len(results) :]:
-        env = {**given["env"], TURNS: json.dumps([turn["config"] for turn in rest])}
-        runs.append(Run({**given, "env": env}, Path.cwd()))
+    while rest := trial["turns"][len(results) :]:
+        env = {**trial["env"], TURNS: json.dumps([turn["config"] for turn in rest])}
+        runs.append(TrainingRun({**trial, "env": env}, Path.cwd()))
         first_s = 0.0  # until the first step of this start
         for number, turn in enumerate(rest):
             try:
-                result = measure({**given, **turn}, runs[-1], ToBeat.here())
+                result = measure({**trial, **turn}, runs[-1], ToBeat.here())
                 first_s = first_s or result["spent"]["start_s"]
                 result["spent"]["saved_s"] = max(0.0, first_s - result["spent"]["start_s"])
-            except Failed as error:
+            except TrialFailed as error:
                 if number:
                     break
                 result = {**_failure(error, runs[-1]), "log": runs[-1].log(error.rank)}
             ended_s, took_s = CLOCK.span_s(), CLOCK.span_s() - ended_s
             results.append({**result, "took_s": took_s})
             _write({"turns": results})
-            if "failure" in result or number + 1 == len(rest) or not runs[-1].next_turn(given["hang_s"]):
+            if "failure" in result or number + 1 == len(rest) or not runs[-1].next_turn(trial["hang_s"]):
                 break
         runs[-1].end()
     return {"turns": results}
 
 
-def _failure(error: Failed, run: Run) -> dict[str, Any]:
+def _failure(error: TrialFailed, run: TrainingRun) -> dict[str, Any]:
     return {"failure": error.kind, "reason": str(error), "returncode": error.returncode, "stage": run.stage}
 
 
@@ -234,12 +245,12 @@ def _write(result: Mapping[str, Any]) -> None:
 
 def main(path: str) -> int:
     """Measure what the file describes; the result is in `result.json` whatever happens."""
-    given = json.loads(Path(path).read_text())
+    trial = json.loads(Path(path).read_text())
     begin_program()
-    runs: list[Run] = []
+    runs: list[TrainingRun] = []
     try:
-        result = _in_turn(given, runs) if given.get("turns") else _measured(given, runs)
-    except Failed as error:
+        result = _in_turn(trial, runs) if trial.get("turns") else _measured(trial, runs)
+    except TrialFailed as error:
         _write(_failure(error, runs[-1]))
         print(runs[-1].log(error.rank), file=sys.stderr)
         print(f"{error.kind}: {error}", file=sys.stderr)

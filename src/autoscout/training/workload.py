@@ -1,22 +1,25 @@
-"""What every training workload says besides its model: how long to measure, what must not change, and the shapes of the built-in model."""
+"""What every training workload says besides its model, and the task that is made of a description."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, TypeVar, cast
 
 from pydantic import Field, FiniteFloat
 
 from autoscout.catalog.models import model as catalogued
-from autoscout.common.fields import Block, read_objective
+from autoscout.common.fields import Block, read_blocks, read_fields, read_objective, refuse_if
 from autoscout.common.suggest import suggestion
+from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
-from autoscout.core.task import Direction, Guard, Objective
-from autoscout.training.files import METRICS, TFLOPS, THROUGHPUTS
-from autoscout.training.steady import Plan
+from autoscout.core.task import Direction, Guard, Objective, Task
+from autoscout.training.hardware import Hardware, detect, one_machine
+from autoscout.training.protocol import METRICS, TFLOPS, THROUGHPUTS
+from autoscout.training.steps import StepPlan
 
 WHERE = "workload"
 LOSS = "loss_after"
@@ -29,7 +32,7 @@ CATALOGUED = {"gpt-124m": 1024, "gpt-216m": 1024, "gpt-350m": 1024, "gpt-1b": 10
 """Built-in models, with random weights: small ones for CPUs (`micro` is for tests), and shapes of the catalogue with a sequence length."""
 
 
-class Training(Block):
+class TrainingWorkload(Block):
     """How a training run is measured, whatever trains. What is 0 or empty when left out is chosen to suit model and device.
 
     Attributes:
@@ -57,8 +60,8 @@ class Training(Block):
     seed: int = Field(0, ge=0)
 
     @property
-    def plan(self) -> Plan:
-        return Plan(
+    def plan(self) -> StepPlan:
+        return StepPlan(
             warm_up=self.warm_up,
             least=self.least_steps,
             most=max(self.most_steps, self.least_steps, self.loss_steps - self.warm_up),
@@ -67,7 +70,7 @@ class Training(Block):
         )
 
 
-class BuiltIn(Training):
+class BuiltInWorkload(TrainingWorkload):
     """A built-in model and the work of one step.
 
     Attributes:
@@ -97,8 +100,8 @@ class BuiltIn(Training):
             names = (*SMALL, *CATALOGUED)
             rule = f"no built-in model has this name; there are: {', '.join(names)}"
             raise ConfigError(Fault(where=WHERE, field="model", value=repr(name), rule=rule, fix=suggestion(name, names)))
-        known = catalogued(name)
-        sizes = {"layers": known.layers, "width": known.hidden, "heads": known.heads, "vocabulary": known.vocab}
+        shape = catalogued(name)
+        sizes = {"layers": shape.layers, "width": shape.hidden, "heads": shape.heads, "vocabulary": shape.vocab}
         return {**sizes, "sequence": CATALOGUED[name]}
 
     @property
@@ -108,33 +111,33 @@ class BuiltIn(Training):
 
     @property
     def least_layers(self) -> int:
-        """Of the shallowest model that is built: what pipeline stages must be able to share."""
+        """Layers of the shallowest model that is built, which pipeline stages must be able to share."""
         return min([self.shape["layers"], *self.depths])
 
 
-Built = TypeVar("Built", bound=BuiltIn)
+Built = TypeVar("Built", bound=BuiltInWorkload)
 
 
-def fill_model(given: Built, device: str, processes: int, *, replicas: bool = True) -> tuple[Built, list[Fault]]:
+def fill_model(workload: Built, device: str, processes: int, *, replicas: bool = True) -> tuple[Built, list[Fault]]:
     """The workload with model, sequence and batch chosen, and all that is wrong with them.
 
     Args:
-        given: As it was described.
+        workload: As it was described.
         device: Of the processes.
         processes: That share a batch.
         replicas: Whether every process may hold a replica of its own, so that a batch must be divisible among all of them.
     """
-    name = given.model or ("gpt-216m" if device == "cuda" else "tiny")
+    name = workload.model or ("gpt-216m" if device == "cuda" else "tiny")
     try:
-        named = given.named_shape(name)
+        named = workload.named_shape(name)
     except ConfigError as error:
-        return given, list(error.faults)
-    whole = given.layers or named["layers"]
-    if given.depths and not (len(given.depths) == 2 and 0 < given.depths[0] < given.depths[1] <= whole):
+        return workload, list(error.faults)
+    whole = workload.layers or named["layers"]
+    if workload.depths and not (len(workload.depths) == 2 and 0 < workload.depths[0] < workload.depths[1] <= whole):
         rule = f"two ascending numbers of layers, at most the {whole} of the model"
-        return given, [Fault(where=WHERE, field="depths", value=repr(given.depths), rule=rule, fix="Example: -w depths='[2, 4]'")]
-    batch = given.global_batch or (32 if device == "cuda" else 4) * processes
-    filled = given.model_copy(update={"model": name, "global_batch": batch, "sequence": given.sequence or named["sequence"]})
+        return workload, [Fault(where=WHERE, field="depths", value=repr(workload.depths), rule=rule, fix="Example: -w depths='[2, 4]'")]
+    batch = workload.global_batch or (32 if device == "cuda" else 4) * processes
+    filled = workload.model_copy(update={"model": name, "global_batch": batch, "sequence": workload.sequence or named["sequence"]})
     if replicas and batch % processes:
         rule = f"every one of the {processes} processes must get the same share of a batch"
         return filled, [Fault(where=WHERE, field="global_batch", value=str(batch), rule=rule, fix=f"Take a multiple of {processes}")]
@@ -165,3 +168,73 @@ def loss_key(*facts: Mapping[str, Any]) -> str:
     """Names the runs whose losses may be compared: the same model, data, software and default."""
     text = json.dumps([dict(part) for part in facts], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+Kind = TypeVar("Kind", bound=TrainingWorkload)
+Reader = Callable[[Mapping[str, Any], Mapping[str, Any]], tuple[Kind, list[Fault]]]
+"""Reads a workload block, given the hardware: the workload filled up, and all that is wrong with it."""
+
+MEASURING = frozenset(TrainingWorkload.model_fields) - {"seed"}
+"""How a run is measured; nothing of it changes what is learnt."""
+
+
+def read_training_task(
+    system: str,
+    description: Mapping[str, object],
+    read: Reader[Kind],
+    packages: Sequence[str],
+    *,
+    alone: bool = False,
+    metrics: Sequence[str] = (),
+) -> Task:
+    """The task, filled up with facts of this machine.
+
+    Args:
+        system: The backend's name.
+        description: The description.
+        read: Of its workload.
+        packages: Whose versions matter.
+        alone: Take one process on a machine without GPUs, instead of two.
+        metrics: That this system reports besides those of all training.
+
+    Raises:
+        ConfigError: all faults at once; those of the hardware first, since the workload is read by it.
+    """
+    blocks = read_blocks(description)
+    hardware = detect(blocks.hardware)
+    if alone and hardware["device"] == "cpu" and "processes" not in blocks.hardware:
+        hardware["processes"] = 1
+    hardware_faults = read_fields(Hardware, hardware, "hardware")[1]
+    refuse_if([*blocks.faults, *hardware_faults] if hardware_faults else [])
+    workload, faults = read(blocks.workload, hardware)
+    objective, more = read_goal(blocks.objective, workload.max_loss_gap, metrics)
+    own = getattr(workload, "command", "") or getattr(workload, "checkout", "")
+    refuse_if([*blocks.faults, *one_machine(hardware, own), *faults, *more])
+    return Task(
+        system=system,
+        workload=workload.model_dump(),
+        hardware=hardware,
+        software={**{name: installed(name) for name in packages}, **blocks.software},
+        objective=objective,
+        budget=blocks.budget,
+    )
+
+
+def workload_of(kind: type[Kind], task: Task) -> Kind:
+    """The workload of a task that the backend made."""
+    workload: Any = kind.model_construct(**{name: task.workload[name] for name in kind.model_fields if name in task.workload})
+    return cast(Kind, workload)
+
+
+def reference(task: Task, config: Config, default: Config) -> dict[str, Any]:
+    """Which losses a run is compared with: those of the default of the same task; `own` is the default itself."""
+    facts = {name: value for name, value in task.workload.items() if name not in MEASURING and name != "depths"}
+    return {"key": loss_key(facts, task.hardware, task.software, default), "own": config == default}
+
+
+def installed(package: str) -> str:
+    """Version of a package; empty where it is not installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""

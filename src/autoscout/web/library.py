@@ -24,7 +24,7 @@ from autoscout.web.view import View
 POLL_S = 0.7
 """Seconds between two looks at the stores."""
 RESCAN_S = 4.0  # between two looks for new stores in a folder
-REST = 4.0  # a view is worked out again only when so many times the last one's seconds have passed: a huge study must not use up a core
+REST = 4.0  # a view is worked out again only when this many times the last one's seconds have passed: a huge study must not use up a core
 EAGER = 5_000
 """Trials up to which a study is read before anybody opens it."""
 

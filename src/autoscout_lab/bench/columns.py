@@ -56,12 +56,12 @@ def build(name: str, entry: Mapping[str, Any], columns: Mapping[str, Sequence[An
     if faults:
         raise ConfigError(faults)
     values = _numbers(columns[METRIC], where)
-    kept = list({config: row for row, config in reversed(list(enumerate(configs)))}.values())[::-1]  # the first of equal rows
+    distinct = list({config: row for row, config in reversed(list(enumerate(configs)))}.values())[::-1]  # the first of equal rows
     return Table(
         name,
         space,
-        [configs[row] for row in kept],
-        np.array([math.nan if values[row] is None else values[row] for row in kept], dtype=np.float64),
+        [configs[row] for row in distinct],
+        np.array([math.nan if values[row] is None else values[row] for row in distinct], dtype=np.float64),
         task_of(name, Direction.MAXIMIZE if entry.get("objective") == "max" else Direction.MINIMIZE, workload),
         unit=str(entry.get("unit", "")),
         family=str(entry.get("family", "")),
@@ -69,16 +69,16 @@ def build(name: str, entry: Mapping[str, Any], columns: Mapping[str, Sequence[An
 
 
 def _numbers(cells: Sequence[Any], where: str) -> list[float | None]:
-    found: list[float | None] = []
+    numbers: list[float | None] = []
     faults: list[Fault] = []
     for row, cell in enumerate(cells):
         try:
-            found.append(None if cell is None else float(cell))
+            numbers.append(None if cell is None else float(cell))
         except (ValueError, TypeError, OverflowError):
             faults.append(Fault(where=where, field=f"row {row}.{METRIC}", value=repr(cell), rule="must be a number, or empty"))
     if faults:
         raise ConfigError(faults)
-    return found
+    return numbers
 
 
 def _knob(item: Mapping[str, Any]) -> Knob:
@@ -106,25 +106,25 @@ def _configs(
     faults: list[Fault] = []
     configs = []
     for row in range(len(columns[METRIC])):
-        found: dict[str, Value] = {}
+        settings: dict[str, Value] = {}
         for name in order:
-            if any(parent not in found or found[parent] not in allowed for parent, allowed in conditions[name].items()):
+            if any(parent not in settings or settings[parent] not in allowed for parent, allowed in conditions[name].items()):
                 continue
             raw = columns[name][row]
             if raw not in lookups[name]:
                 faults.append(Fault(where=where, field=f"row {row}.{name}", value=repr(raw), rule="not one of the manifest's values"))
                 continue
-            found[name] = lookups[name][raw]
-        configs.append(Config(found))
+            settings[name] = lookups[name][raw]
+        configs.append(Config(settings))
     return configs, faults
 
 
 def _lookup(knob: Knob) -> dict[Any, Value]:
-    """From what a file may hold (also as text) to the value of the knob."""
-    found: dict[Any, Value] = {}
+    """Map what a file may hold (also as text) to the value of the knob."""
+    by_text: dict[Any, Value] = {}
     for value in knob.values:
-        found.setdefault(str(value), value)
-    return found | {value: value for value in knob.values}
+        by_text.setdefault(str(value), value)
+    return by_text | {value: value for value in knob.values}
 
 
 def from_rows(
@@ -143,33 +143,33 @@ def from_rows(
     with it and the others never do; where there is none, absence becomes a category of its own.
     """
     names = list(dict.fromkeys(key for row in rows for key in row))
-    seen = {key: list(dict.fromkeys((type(row[key]), row[key]) for row in rows if key in row)) for key in names}
+    by_key = {key: list(dict.fromkeys((type(row[key]), row[key]) for row in rows if key in row)) for key in names}
     knobs: list[Knob] = []
     absent: set[str] = set()
     for key in names:
-        found = [value for _, value in seen[key]]
+        options = [value for _, value in by_key[key]]
         lacking = any(key not in row for row in rows)
         condition = _condition(key, names, rows) if lacking else None
         if lacking and condition is None:
             absent.add(key)
-            found = [*found, None]
-        numeric = len(found) > 2 and all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in found)
+            options = [*options, None]
+        numeric = len(options) > 2 and all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in options)
         if numeric:
-            ascending = sorted(float(value) if any(isinstance(item, float) for item in found) else value for value in found)
+            ascending = sorted(float(value) if any(isinstance(item, float) for item in options) else value for value in options)
             knobs.append(Grid(key, values=ascending, default=ascending[(len(ascending) - 1) // 2], when=condition))
         else:
-            knobs.append(Choice(key, found, when=condition))
+            knobs.append(Choice(key, options, when=condition))
     space = Space(knobs)
     lookups = {knob.name: _lookup(knob) for knob in knobs}
     configs = [Config({key: lookups[key][row.get(key)] for key in names if key in row or key in absent}) for row in rows]
     broken = [fault for config in configs[:200] for fault in space.check(config)]
     if broken:
         raise ConfigError([Fault(where=where, rule=fault) for fault in broken[:_SHOWN]])
-    kept = list({config: row for row, config in reversed(list(enumerate(configs)))}.values())[::-1]
-    numbers = np.array([math.nan if (value := values[row]) is None else value for row in kept], dtype=np.float64)
+    distinct = list({config: row for row, config in reversed(list(enumerate(configs)))}.values())[::-1]
+    numbers = np.array([math.nan if (value := values[row]) is None else value for row in distinct], dtype=np.float64)
     direction = Direction.MAXIMIZE if maximize else Direction.MINIMIZE
-    kinds = [statuses[row] for row in kept]
-    return Table(name, space, [configs[row] for row in kept], numbers, task_of(name, direction), kinds, unit=unit)
+    kinds = [statuses[row] for row in distinct]
+    return Table(name, space, [configs[row] for row in distinct], numbers, task_of(name, direction), kinds, unit=unit)
 
 
 def _condition(key: str, names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str | None:

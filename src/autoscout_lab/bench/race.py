@@ -48,10 +48,10 @@ class Entry:
         Raises:
             ConfigError: it does not read so, the options do not fit, or packages are missing.
         """
-        name, found = read_plugin(text, "--searchers")
+        name, options = read_plugin(text, "--searchers")
         kind = plugins.get("searcher", name)
-        build_options(kind, found, where=f"searcher {text}")
-        return cls(label=text.strip(), plugin=name, options=tuple(found.items()))
+        build_options(kind, options, where=f"searcher {text}")
+        return cls(label=text.strip(), plugin=name, options=tuple(options.items()))
 
     @property
     def takes_predictions(self) -> bool:
@@ -66,8 +66,8 @@ class Entry:
     def build(self, space: Any, task: Any, seed: int) -> Any:
         """A fresh searcher."""
         kind = plugins.get("searcher", self.plugin)
-        told = {} if self.simulator is None else {"simulator": self.simulator.build()}
-        return kind(space, task, seed, build_options(kind, dict(self.options), where=f"searcher {self.label}"), **told)
+        more = {} if self.simulator is None else {"simulator": self.simulator.build()}
+        return kind(space, task, seed, build_options(kind, dict(self.options), where=f"searcher {self.label}"), **more)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,8 +106,8 @@ class Race:
 
     def runs(self) -> list[tuple[Entry, Source, int]]:
         """All of them; seeds outermost, so that a race that is cut short has compared all searchers."""
-        told = {source: [entry.informed_by(self.informants.get(source.name, "")) for entry in self.entries] for source in self.tables}
-        return [(entry, source, seed) for seed in self.seeds for source in self.tables for entry in told[source]]
+        entries = {source: [entry.informed_by(self.informants.get(source.name, "")) for entry in self.entries] for source in self.tables}
+        return [(entry, source, seed) for seed in self.seeds for source in self.tables for entry in entries[source]]
 
 
 def run_race(race: Race, progress: Callable[[Run, int, int], None] | None = None) -> list[Run]:
@@ -121,15 +121,15 @@ def run_race(race: Race, progress: Callable[[Run, int, int], None] | None = None
         All runs of the race, also those of an earlier start, in the order of `race.runs()`.
     """
     finished = {run.key: run for run in (read_runs(race.output) if race.output is not None else ())}
-    wanted = race.runs()
-    keys = [(entry.label, source.name, seed, race.budget, race.workers, entry.informed) for entry, source, seed in wanted]
-    missing = [item for item, key in zip(wanted, keys, strict=True) if key not in finished]
-    for count, run in enumerate(_all(race, missing), start=len(wanted) - len(missing) + 1):
+    runs = race.runs()
+    keys = [(entry.label, source.name, seed, race.budget, race.workers, entry.informed) for entry, source, seed in runs]
+    missing = [item for item, key in zip(runs, keys, strict=True) if key not in finished]
+    for count, run in enumerate(_all(race, missing), start=len(runs) - len(missing) + 1):
         if race.output is not None:
             _append(race.output, run)
         finished[run.key] = run
         if progress is not None:
-            progress(run, count, len(wanted))
+            progress(run, count, len(runs))
     return [finished[key] for key in keys]
 
 
@@ -205,13 +205,13 @@ def read_runs(folder: Path) -> list[Run]:
     file = folder / RUNS
     if not file.is_file():
         return []
-    found = []
+    runs = []
     *lines, rest = file.read_text(encoding="utf-8").split("\n")
     for number, line in enumerate(lines, start=1):
         try:
-            found.append(Run.from_json(json.loads(line)))
+            runs.append(Run.from_json(json.loads(line)))
         except (ValueError, TypeError, KeyError) as error:
             raise ConfigError(Fault(where=f"{file}:{number}", rule=f"not a run: {error}", fix="Remove the line")) from error
     if rest:  # a writer that was killed; without this the next line would be glued to it
         file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return found
+    return runs

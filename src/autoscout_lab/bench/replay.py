@@ -1,7 +1,7 @@
 """Replay: a searcher against a table, by rules that make figures of different searchers comparable.
 
 - The space of a table is the list of its rows, so every proposal has an answer.
-- The budget counts distinct rows. Asking for a known one costs nothing; after more than `FREE` of these in a row the run ends.
+- The budget counts distinct rows. Asking for a known one costs nothing; after more than `MAX_FREE` of these in a row the run ends.
 - A recorded failure costs one evaluation and is told as a failure.
 """
 
@@ -18,7 +18,7 @@ from autoscout.core.protocols import Searcher
 from autoscout.core.trial import Proposal, Trial
 from autoscout_lab.bench.table import Table
 
-FREE = 10
+MAX_FREE = 10
 """Proposals in a row that may be known rows."""
 
 
@@ -126,7 +126,7 @@ def replay(table: Table, searcher: Searcher, *, name: str, seed: int, budget: in
         before = cpu_s()
         pending += searcher.ask(workers - len(pending), pending=pending)
         spent += cpu_s() - before
-        if not pending or source.repeated > FREE:
+        if not pending or source.repeated > MAX_FREE:
             stopped = True
             break
         measured = len(source.order)

@@ -84,13 +84,13 @@ class Scores:
 
 def regrets(run: Run, table: Table) -> _Array:
     """Regret of the best so far after each evaluation, held at its last value up to the budget."""
-    found = np.ones(run.budget)
+    curve = np.ones(run.budget)
     best = 1.0
     for step in range(run.budget):
         if step < len(run.losses) and (loss := run.losses[step]) is not None:
             best = min(best, table.regret(loss))
-        found[step] = best
-    return found
+        curve[step] = best
+    return curve
 
 
 def evaluations_to(run: Run, table: Table, within: float) -> float:
@@ -128,7 +128,7 @@ def score(runs: Sequence[Run], tables: Mapping[str, Table]) -> Scores:
     grouped: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
         grouped.setdefault((run.searcher, run.table), []).append(run)
-    cells = {key: _Cell.of(found, tables[key[1]]) for key, found in grouped.items()}
+    cells = {key: _Cell.of(lot, tables[key[1]]) for key, lot in grouped.items()}
     budget = runs[0].budget
     areas = [[cells[searcher, name].curves.mean(axis=1) for name in names] for searcher in searchers]
     ranks, low, high = _rank_intervals(areas)
@@ -143,7 +143,7 @@ def score(runs: Sequence[Run], tables: Mapping[str, Table]) -> Scores:
         for i, searcher in enumerate(searchers)
     ]
     order = sorted(overall, key=lambda item: (item.rank, item.area))
-    return Scores(overall=tuple(order), by_table=tuple(by_table), budget=budget, seeds=max(len(found) for found in grouped.values()))
+    return Scores(overall=tuple(order), by_table=tuple(by_table), budget=budget, seeds=max(len(lot) for lot in grouped.values()))
 
 
 def _marks(budget: int) -> list[int]:
@@ -157,8 +157,8 @@ def _table_score(cell: _Cell, searcher: str, table: Table, rank: float, budget: 
         table=table.name,
         area=float(curve.mean()),
         areas={mark: float(curve[:mark].mean()) for mark in _marks(budget)},
-        evaluations_to={within: float(found.mean()) for within, found in cell.reach.items()},
-        reached={within: float((found <= budget).mean()) for within, found in cell.reach.items()},
+        evaluations_to={within: float(counts.mean()) for within, counts in cell.reach.items()},
+        reached={within: float((counts <= budget).mean()) for within, counts in cell.reach.items()},
         rank=float(rank),
         rank_low=float(rank),
         rank_high=float(rank),

@@ -20,7 +20,7 @@ from autoscout_lab.bench.table import Table
 if TYPE_CHECKING:
     from autoscout_lab.bench.race import Entry
 
-CLOSE = 0.05
+NEAR_OPTIMUM = 0.05
 """How near the optimum the comparison asks for."""
 
 
@@ -31,14 +31,14 @@ def read_plugin(text: str, where: str) -> tuple[str, dict[str, Any]]:
         ConfigError: it does not read so.
     """
     name, *parts = text.strip().split(":")
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for part in parts:
         key, equals, raw = part.partition("=")
         if not equals:
             rule, fix = "options read NAME=VALUE", f"Example: {name}:option=1"
             raise ConfigError(Fault(where=where, value=repr(text), rule=rule, fix=fix))
-        found[key.strip().replace("-", "_")] = yaml.safe_load(raw)
-    return name, found
+        options[key.strip().replace("-", "_")] = yaml.safe_load(raw)
+    return name, options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,9 +53,9 @@ class Simulated:
     def parse(cls, text: str) -> Simulated:
         """Read it, and check that there is such a simulator and that the options fit."""
         name, options = read_plugin(text, "--simulator")
-        found = cls(label=text.strip(), plugin=name, options=tuple(options.items()))
-        found.build()
-        return found
+        simulator = cls(label=text.strip(), plugin=name, options=tuple(options.items()))
+        simulator.build()
+        return simulator
 
     def build(self) -> Any:
         """A fresh simulator."""
@@ -86,14 +86,14 @@ def informants(entries: Sequence[Entry], tables: Iterable[Table]) -> dict[str, s
     """Name of a table -> the simulator that informs searchers on it without being named; tables that none understands are left out."""
     if not any(entry.takes_predictions for entry in entries):
         return {}
-    found = {table.name: find_simulator(table.space, table.task) for table in tables}
-    return {table: simulator for table, simulator in found.items() if simulator}
+    simulators = {table.name: find_simulator(table.space, table.task) for table in tables}
+    return {table: simulator for table, simulator in simulators.items() if simulator}
 
 
-def as_informants(found: Mapping[str, str], entries: Sequence[Entry]) -> str:
+def as_informants(simulators: Mapping[str, str], entries: Sequence[Entry]) -> str:
     """One line that says who is informed by what and where."""
     able = ", ".join(entry.label for entry in entries if entry.takes_predictions)
-    groups = {name: [table for table, simulator in found.items() if simulator == name] for name in dict.fromkeys(found.values())}
+    groups = {name: [table for table, simulator in simulators.items() if simulator == name] for name in dict.fromkeys(simulators.values())}
     where = "; ".join(f"by {name} on {', '.join(tables)}" for name, tables in groups.items())
     return f"{able} informed {where}; --simulator none races without"
 
@@ -115,7 +115,7 @@ def compare(runs: Sequence[Run], scores: Scores, entries: Sequence[Entry], table
                 {
                     "table": title,
                     "searchers": list(pair),
-                    "evaluations": [by_name[name].evaluations_to[CLOSE] for name in pair],
+                    "evaluations": [by_name[name].evaluations_to[NEAR_OPTIMUM] for name in pair],
                     "wasted": [float(np.mean([_wasted(run, tables[run.table]) for run in some])) for some in mine],
                     "failures": [by_name[name].failures for name in pair],
                 }
@@ -125,7 +125,7 @@ def compare(runs: Sequence[Run], scores: Scores, entries: Sequence[Entry], table
 
 def _wasted(run: Run, table: Table) -> int:
     """Failures before the run came within 5 % of the optimum."""
-    goal = table.optimum + CLOSE * abs(table.optimum)
+    goal = table.optimum + NEAR_OPTIMUM * abs(table.optimum)
     reached = next((index for index, loss in enumerate(run.losses) if loss is not None and loss <= goal), len(run.losses))
     return sum(loss is None for loss in run.losses[:reached])
 
@@ -134,8 +134,10 @@ def as_comparison(rows: Sequence[Mapping[str, Any]]) -> str:
     """The figures of `compare` for people."""
     lines = ["with and without the simulator: real evaluations to 5 % of the optimum, how many of them failed, failures of the whole run"]
     for row in rows:
-        (plain, told), (before, after), (lost, still) = row["searchers"], row["evaluations"], row["wasted"]
-        text = f"  {row['table']}: {told} {after:.1f}, {plain} {before:.1f} (ratio {after / before:.2f}); failed {still:.1f}, {lost:.1f}"
+        (plain, informed), (before, after), (lost, still) = row["searchers"], row["evaluations"], row["wasted"]
+        text = (
+            f"  {row['table']}: {informed} {after:.1f}, {plain} {before:.1f} (ratio {after / before:.2f}); failed {still:.1f}, {lost:.1f}"
+        )
         if None not in row["failures"]:
             text += f"; {100 * row['failures'][1]:.1f} %, {100 * row['failures'][0]:.1f} %"
         lines.append(text)

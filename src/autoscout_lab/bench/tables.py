@@ -52,15 +52,15 @@ def find_tables(target: str, only: Iterable[str] = ()) -> list[Source]:
     Raises:
         ConfigError: nothing is there, or a wanted name is not.
     """
-    found = _on_disk(Path(target))
-    wanted = list(only)
-    missing = [name for name in wanted if name not in {source.name for source in found}]
-    if missing or not found:
-        known = ", ".join(source.name for source in found) or "none"
-        rule = f"no such table; there are: {known}" if missing else "no tables here"
+    sources = _on_disk(Path(target))
+    names = list(only)
+    missing = [name for name in names if name not in {source.name for source in sources}]
+    if missing or not sources:
+        listed = ", ".join(source.name for source in sources) or "none"
+        rule = f"no such table; there are: {listed}" if missing else "no tables here"
         fix = "Give a folder with manifest.json, T4 JSON files or a trials.jsonl"
         raise ConfigError(Fault(where=target, value=", ".join(missing), rule=rule, fix=fix))
-    return [source for source in found if not wanted or source.name in wanted]
+    return [source for source in sources if not names or source.name in names]
 
 
 def _on_disk(path: Path) -> list[Source]:
@@ -69,15 +69,15 @@ def _on_disk(path: Path) -> list[Source]:
     if path.is_dir() and (path / JOURNAL).is_file():
         return [Source(name=path.name, path=str(path / JOURNAL), kind="trials")]
     files = sorted(path.iterdir()) if path.is_dir() else [path] if path.is_file() else []
-    found = []
+    sources = []
     for file in files:
         if file.name.endswith(_ENDINGS):
-            found.append(Source(name=file.name.split(".")[0], path=str(file), kind="t4"))
+            sources.append(Source(name=file.name.split(".")[0], path=str(file), kind="t4"))
         elif file.name.endswith(".jsonl"):
-            found.append(Source(name=file.stem, path=str(file), kind="trials"))
+            sources.append(Source(name=file.stem, path=str(file), kind="trials"))
         elif file.is_dir() and (file / JOURNAL).is_file():
-            found.append(Source(name=file.name, path=str(file / JOURNAL), kind="trials"))
-    return found
+            sources.append(Source(name=file.name, path=str(file / JOURNAL), kind="trials"))
+    return sources
 
 
 @lru_cache(maxsize=32)
@@ -99,16 +99,16 @@ def _read_json(path: Path) -> Any:
 
 def _manifest(folder: Path) -> dict[str, dict[str, Any]]:
     """The entries of a manifest, by the names of their tables."""
-    found = load_json(folder / MANIFEST)
+    entries = load_json(folder / MANIFEST)
     faults: list[Fault] = []
-    for name, entry in found.items() if isinstance(found, dict) else [("", None)]:
+    for name, entry in entries.items() if isinstance(entries, dict) else [("", None)]:
         params = entry.get("params") if isinstance(entry, dict) else None
         if not isinstance(params, list) or not all(_is_param(item) for item in params):
             rule = "must map names of tables to {params: [{name, kind, values}, ...]}"
             faults.append(Fault(where=str(folder / MANIFEST), field=name, value=repr(entry), rule=rule))
     if faults:
         raise ConfigError(faults)
-    return found  # type: ignore[no-any-return]
+    return entries  # type: ignore[no-any-return]
 
 
 def _is_param(item: object) -> bool:
@@ -139,11 +139,11 @@ def _from_manifest(folder: Path, name: str) -> Table:
 
 def _facts(described: Mapping[str, Any]) -> dict[str, object]:
     """A task of `tasks.json`, its sections flattened into facts besides: those are compared between tasks, sections are for simulators."""
-    found: dict[str, object] = {}
+    facts: dict[str, object] = {}
     for key, value in described.items():
-        found |= {str(inner): item for inner, item in value.items()} if isinstance(value, Mapping) else {}
-        found[key] = dict(value) if isinstance(value, Mapping) else value
-    return found
+        facts |= {str(inner): item for inner, item in value.items()} if isinstance(value, Mapping) else {}
+        facts[key] = dict(value) if isinstance(value, Mapping) else value
+    return facts
 
 
 def _from_t4(path: Path, name: str) -> Table:
@@ -202,13 +202,13 @@ def _from_trials(path: Path, name: str) -> Table:
     best: dict[str, tuple[int, Any]] = {}
     trials = read_trials(path)
     for trial in trials:  # the most trusted answer to each configuration, the first of equals
-        known = best.get(trial.config.canonical)
-        if trial.measurement.status is not Status.ABORTED and (known is None or trial.measurement.fidelity > known[0]):
+        earlier = best.get(trial.config.canonical)
+        if trial.measurement.status is not Status.ABORTED and (earlier is None or trial.measurement.fidelity > earlier[0]):
             best[trial.config.canonical] = (int(trial.measurement.fidelity), trial)
-    kept = [trial for _, trial in best.values()]
+    trusted = [trial for _, trial in best.values()]
     if metric is None:
-        metric = next((key for trial in kept for key in trial.measurement.metrics), "value")
-    rows = [trial.config for trial in kept]
-    values = [trial.measurement.metrics.get(metric) if trial.ok else None for trial in kept]
-    statuses = [trial.measurement.status for trial in kept]
+        metric = next((key for trial in trusted for key in trial.measurement.metrics), "value")
+    rows = [trial.config for trial in trusted]
+    values = [trial.measurement.metrics.get(metric) if trial.ok else None for trial in trusted]
+    statuses = [trial.measurement.status for trial in trusted]
     return _columns.from_rows(name, rows, values, statuses, where=str(path), maximize=direction == "maximize", unit=str(metric))

@@ -76,12 +76,12 @@ def formula(syntax: Syntax, knobs: Mapping[str, Knob], facts: Mapping[str, Value
     names = list(dict.fromkeys(name for name, _ in syntax.names() if name in knobs))
 
     def counts(values: Mapping[str, Any]) -> bool:
-        found = compute("and", [value_of(syntax, {**facts, **values})])
-        truth = found if positive else compute("not", [found])
+        value = compute("and", [value_of(syntax, {**facts, **values})])
+        truth = value if positive else compute("not", [value])
         return truth is False or truth is FAILED if violated else truth is True
 
     conditional = any(knobs[name].when is not None for name in names)
-    if conditional and _reads_absence(syntax) and (syntax.op != "active" or counts({})):
+    if conditional and _can_read_absence(syntax) and (syntax.op != "active" or counts({})):
         raise CannotSayError("it depends on a knob being inactive")
     return table(names, counts, knobs, _comparison(syntax, names, positive != violated))
 
@@ -115,7 +115,7 @@ def table(
 
 def junction(every: bool, parts: Sequence[Formula]) -> Formula:
     """And (or or) of parts: decided where it can be, flattened, sets of the same knob merged."""
-    kept: list[Formula] = []
+    others: list[Formula] = []
     sets: dict[str, tuple[Value, ...]] = {}
     for part in itertools.chain.from_iterable(
         part.parts if isinstance(part, Junction) and part.every == every else (part,) for part in parts
@@ -125,12 +125,12 @@ def junction(every: bool, parts: Sequence[Formula]) -> Formula:
                 return not every
         elif isinstance(part, Among):
             sets[part.name] = _merged(every, sets[part.name], part.values) if part.name in sets else part.values
-        elif part not in kept:
-            kept.append(part)
+        elif part not in others:
+            others.append(part)
     if every and any(not values for values in sets.values()):
         return False
-    kept = [*(Among(name, values) for name, values in sets.items()), *kept]
-    return kept[0] if len(kept) == 1 else Junction(every, tuple(kept)) if kept else every
+    others = [*(Among(name, values) for name, values in sets.items()), *others]
+    return others[0] if len(others) == 1 else Junction(every, tuple(others)) if others else every
 
 
 def _merged(every: bool, one: Sequence[Value], other: Sequence[Value]) -> tuple[Value, ...]:
@@ -147,9 +147,9 @@ def _among(knob: Knob, values: tuple[Value, ...]) -> Formula:
     return True if len(values) == len(knob.values) and knob.when is None else Among(knob.name, values)
 
 
-def _reads_absence(syntax: Syntax) -> bool:
+def _can_read_absence(syntax: Syntax) -> bool:
     """Whether the expression can come out as something definite although a knob in it is inactive."""
-    return syntax.op in ("active", "if", "and", "or", "not") or any(_reads_absence(arg) for arg in syntax.args)
+    return syntax.op in ("active", "if", "and", "or", "not") or any(_can_read_absence(arg) for arg in syntax.args)
 
 
 def _comparison(syntax: Syntax, names: Sequence[str], positive: bool) -> Formula | None:

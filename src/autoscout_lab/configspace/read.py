@@ -54,8 +54,8 @@ class _Import:
         conditions = self._conditions_texts()
         knobs = []
         for number, item in enumerate(self.data["hyperparameters"]):
-            place = f"hyperparameters[{number}]"
-            knob = self._guarded(place, lambda item: self._knob(item, conditions), item)
+            field = f"hyperparameters[{number}]"
+            knob = self._guarded(field, lambda item: self._knob(item, conditions), item)
             if knob is not None:
                 knobs.append(knob)
         if self.own is not None:
@@ -79,33 +79,33 @@ class _Import:
         return meta if isinstance(meta, Mapping) and meta.get("digest") == digest(self.data) else None
 
     def _forbiddens(self) -> list[Constraint]:
-        found = []
+        constraints = []
         for number, item in enumerate(self._list("forbiddens")):
             text = self._guarded(f"forbiddens[{number}]", self._forbidden, item)
             if text:
-                found.append(Constraint(f"not ({text})"))
-        return found
+                constraints.append(Constraint(f"not ({text})"))
+        return constraints
 
     def _list(self, name: str) -> list[Any]:
-        found = self.data.get(name) or []
-        if not isinstance(found, list):
-            self.faults.append(Fault(where=self.where, field=name, value=repr(found), rule="must be a list"))
+        items = self.data.get(name) or []
+        if not isinstance(items, list):
+            self.faults.append(Fault(where=self.where, field=name, value=repr(items), rule="must be a list"))
             return []
-        return found
+        return items
 
-    def _guarded(self, place: str, read: Callable[[Any], Read], item: Any) -> Read | None:
+    def _guarded(self, field: str, read: Callable[[Any], Read], item: Any) -> Read | None:
         """What `read` makes of a part of the file; None, and a fault, where the part is not what ConfigSpace writes."""
         try:
             return read(item)
         except KeyError as error:
-            self.faults.append(Fault(where=self.where, field=place, rule=f"lacks the key {error}"))
+            self.faults.append(Fault(where=self.where, field=field, rule=f"lacks the key {error}"))
         except (SpaceError, ConfigError) as error:
-            self.faults += [Fault(where=self.where, field=place, rule=fault.rule, value=fault.value) for fault in error.faults]
+            self.faults += [Fault(where=self.where, field=field, rule=fault.rule, value=fault.value) for fault in error.faults]
         except RecursionError:
-            self.faults.append(Fault(where=self.where, field=place, rule="nested too deep"))
+            self.faults.append(Fault(where=self.where, field=field, rule="nested too deep"))
         except (TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
             rule = f"is not what ConfigSpace writes there: {error}"
-            self.faults.append(Fault(where=self.where, field=place, value=repr(item), rule=rule, fix="Write it with ConfigSpace again"))
+            self.faults.append(Fault(where=self.where, field=field, value=repr(item), rule=rule, fix="Write it with ConfigSpace again"))
         return None
 
     def _conditions_texts(self) -> dict[str, str]:
@@ -113,13 +113,15 @@ class _Import:
             if isinstance(item, Mapping) and item.get("type") == "ordinal":
                 sequence = item.get("sequence")
                 self.ordinals[str(item.get("name"))] = sequence if isinstance(sequence, list) else []
-        found: dict[str, list[str]] = {}
+        texts_by_child: dict[str, list[str]] = {}
         for number, item in enumerate(self._list("conditions")):
             text = self._guarded(f"conditions[{number}]", self._condition, item)
             child = self._guarded(f"conditions[{number}]", _child, item) if text else None
             if text and child:
-                found.setdefault(child, []).append(text)
-        return {child: " and ".join(f"({text})" for text in texts) if len(texts) > 1 else texts[0] for child, texts in found.items()}
+                texts_by_child.setdefault(child, []).append(text)
+        return {
+            child: " and ".join(f"({text})" for text in texts) if len(texts) > 1 else texts[0] for child, texts in texts_by_child.items()
+        }
 
     def _condition(self, item: Mapping[str, Any]) -> str:
         kind = item["type"]
@@ -194,14 +196,14 @@ class _Import:
         low, high = item["lower"], item["upper"]
         if low is None or high is None:
             raise ConfigError(Fault(rule=f"{name!r} has no bounds, and a space is finite"))
-        given: dict[str, Any] = dict(common)
+        options: dict[str, Any] = dict(common)
         if default is not None:
-            given["default"] = default
+            options["default"] = default
         if whole:
-            return Grid(name, int(low), int(high), step=int(item.get("q") or 1), log=bool(item.get("log")), **given)
+            return Grid(name, int(low), int(high), step=int(item.get("q") or 1), log=bool(item.get("log")), **options)
         if item.get("q"):
-            return Grid(name, float(low), float(high), step=float(item["q"]), log=bool(item.get("log")), **given)
-        return Grid(name, float(low), float(high), points=self.points, log=bool(item.get("log")), **given)
+            return Grid(name, float(low), float(high), step=float(item["q"]), log=bool(item.get("log")), **options)
+        return Grid(name, float(low), float(high), points=self.points, log=bool(item.get("log")), **options)
 
 
 def digest(data: Mapping[str, Any]) -> str:

@@ -96,14 +96,14 @@ def _hyperparameter(knob: Knob, default: Value) -> dict[str, Any]:
         own["restart"] = False
     if knob.sparse == isinstance(knob, Grid):
         own["sparse"] = knob.sparse
-    if knob.log and not _plain_range(knob):
+    if knob.log and not _is_plain_range(knob):
         own["log"] = True
     if default != knob.default or type(default) is not type(knob.default):
         own["default"] = knob.default  # ConfigSpace refuses a space whose defaults break a clause, so it gets valid ones
     meta = {META: own} if own else None
     if len(knob.values) == 1:
         return {"type": "constant", "name": knob.name, "value": knob.values[0], "meta": meta}
-    if _plain_range(knob):
+    if _is_plain_range(knob):
         ends = {"lower": knob.values[0], "upper": knob.values[-1]}
         return {"type": "uniform_int", "name": knob.name, **ends, "default_value": default, "log": knob.log, "meta": meta}
     if isinstance(knob, Grid):
@@ -112,19 +112,19 @@ def _hyperparameter(knob: Knob, default: Value) -> dict[str, Any]:
     return {"type": "categorical", "name": knob.name, "choices": values, "weights": None, "default_value": default, "meta": meta}
 
 
-def _plain_range(knob: Knob) -> bool:
+def _is_plain_range(knob: Knob) -> bool:
     return isinstance(knob.values, range) and knob.values.step == 1 and len(knob.values) > 1
 
 
-def _condition(found: Formula, child: str) -> dict[str, Any]:
-    if isinstance(found, Junction):
-        parts = [_condition(part, child) for part in found.parts]
-        return {"type": "AND" if found.every else "OR", "child": child, "conditions": parts}
-    if isinstance(found, Among):
-        if len(found.values) == 1:
-            return {"type": "EQ", "child": child, "parent": found.name, "value": found.values[0]}
-        return {"type": "IN", "child": child, "parent": found.name, "values": list(found.values)}
-    raise CannotSayError(f"it compares {found}")
+def _condition(condition: Formula, child: str) -> dict[str, Any]:
+    if isinstance(condition, Junction):
+        parts = [_condition(part, child) for part in condition.parts]
+        return {"type": "AND" if condition.every else "OR", "child": child, "conditions": parts}
+    if isinstance(condition, Among):
+        if len(condition.values) == 1:
+            return {"type": "EQ", "child": child, "parent": condition.name, "value": condition.values[0]}
+        return {"type": "IN", "child": child, "parent": condition.name, "values": list(condition.values)}
+    raise CannotSayError(f"it compares {condition}")
 
 
 def _forbiddens(constraint: Constraint, knobs: Mapping[str, Knob], facts: Mapping[str, Value]) -> list[dict[str, Any]]:
@@ -132,15 +132,15 @@ def _forbiddens(constraint: Constraint, knobs: Mapping[str, Knob], facts: Mappin
     if constraint.strict and any(knobs[name].when is not None for name in names):
         raise CannotSayError("it demands that knobs are active")
     if isinstance(constraint.rule, str):
-        found = formula(parse(constraint.rule), knobs, facts, violated=True)
+        violation = formula(parse(constraint.rule), knobs, facts, violated=True)
     elif all(name in knobs or name in facts for name in constraint.names()):
         function, reads = constraint.rule, constraint.names()
-        found = table(names, lambda values: not function(*({**facts, **values}[name] for name in reads)), knobs)
+        violation = table(names, lambda values: not function(*({**facts, **values}[name] for name in reads)), knobs)
     else:
-        found = False  # reads a knob that is never active
-    if found is True:
+        violation = False  # reads a knob that is never active
+    if violation is True:
         raise CannotSayError("it forbids everything")
-    return _clauses(found)
+    return _clauses(violation)
 
 
 def _unlisted(space: Listed, knobs: Mapping[str, Knob]) -> list[dict[str, Any]]:
@@ -150,18 +150,18 @@ def _unlisted(space: Listed, knobs: Mapping[str, Knob]) -> list[dict[str, Any]]:
     return _clauses(table(list(knobs), lambda values: not space.feasible(Config(values)), knobs))
 
 
-def _clauses(found: Formula) -> list[dict[str, Any]]:
-    parts = found.parts if isinstance(found, Junction) and not found.every else (found,) if found else ()
+def _clauses(clauses: Formula) -> list[dict[str, Any]]:
+    parts = clauses.parts if isinstance(clauses, Junction) and not clauses.every else (clauses,) if clauses else ()
     return [_clause(part) for part in parts]
 
 
-def _clause(found: Formula) -> dict[str, Any]:
-    if isinstance(found, Junction):
-        return {"type": "AND" if found.every else "OR", "clauses": [_clause(part) for part in found.parts]}
-    if isinstance(found, Among):
-        if len(found.values) == 1:
-            return {"type": "EQUALS", "name": found.name, "value": found.values[0]}
-        return {"type": "IN", "name": found.name, "values": list(found.values)}
-    if isinstance(found, Related):
-        return {"type": _RELATIONS[found.sign], "left": found.left, "right": found.right}
+def _clause(clause: Formula) -> dict[str, Any]:
+    if isinstance(clause, Junction):
+        return {"type": "AND" if clause.every else "OR", "clauses": [_clause(part) for part in clause.parts]}
+    if isinstance(clause, Among):
+        if len(clause.values) == 1:
+            return {"type": "EQUALS", "name": clause.name, "value": clause.values[0]}
+        return {"type": "IN", "name": clause.name, "values": list(clause.values)}
+    if isinstance(clause, Related):
+        return {"type": _RELATIONS[clause.sign], "left": clause.left, "right": clause.right}
     raise CannotSayError("it forbids everything")

@@ -33,8 +33,8 @@ def table(path: Path) -> dict[str, dict[str, str]]:
 
 def in_order(trace: Trace, path: Path) -> Trace:
     """Jobs that arrive together in the order of a table; those it does not name come last."""
-    place = {job: number for number, job in enumerate(table(path))}
-    rank = np.asarray([place.get(job, len(place)) for job in trace.job_id.tolist()])
+    position = {job: number for number, job in enumerate(table(path))}
+    rank = np.asarray([position.get(job, len(position)) for job in trace.job_id.tolist()])
     return trace.take(np.lexsort((rank, trace.submit_s)))
 
 

@@ -15,7 +15,7 @@ from autoscout.core.errors import require
 from autoscout.core.seeds import number
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.learning.answers import Told
+from autoscout.learning.answers import AnswerSet
 from autoscout.space import Knob, Space
 from autoscout_lab.search._shared.adapter import FEW_TRIES, Flat, history, in_turn, propose
 
@@ -57,7 +57,7 @@ class AxSearcher:
         self._space = space
         self._seed = seed
         self._options = options or AxOptions()
-        self._told = Told(space, task.objective)
+        self._trials = AnswerSet(space, task.objective)
         self._flat = Flat(space)
         self._past: Any = None  # a client that is told and never asked
         self._inside: list[tuple[Config, float]] = []  # what it was told
@@ -71,10 +71,10 @@ class AxSearcher:
 
             set_ax_logger_levels(logging.ERROR)
             draw = in_turn(lambda: self._suggestions(given, pending))
-            return propose("ax", n, self._space, self._seed, self._told, given, pending, draw, FEW_TRIES)
+            return propose("ax", n, self._space, self._seed, self._trials, given, pending, draw, FEW_TRIES)
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        self._told.add(trials)
+        self._trials.add(trials)
 
     def _suggestions(self, given: Config, pending: Sequence[Proposal]) -> Iterator[Mapping[str, Value]]:
         """What a client that has heard all that was told wants next; nothing more once Ax itself gives up."""
@@ -83,14 +83,14 @@ class AxSearcher:
         from ax.utils.common.random import with_rng_seed
 
         fixed = {key: value for key, value in self._flat.positions(given).items() if self._flat.names[key] in given} or None
-        told = history(self._told)
-        if len(told) < self._options.startup:
-            yield from islice(self._spread(fixed), len(told) + len(pending), None)
-        client = self._asked(told)
+        past = history(self._trials)
+        if len(past) < self._options.startup:
+            yield from islice(self._spread(fixed), len(past) + len(pending), None)
+        client = self._asked(past)
         for proposal in pending:
             if not self._space.check(proposal.config):
                 client.attach_trial(self._flat.positions(proposal.config))
-        seed = number(self._seed, "ax", self._told.count) % 2**31
+        seed = number(self._seed, "ax", self._trials.count) % 2**31
         while True:
             try:
                 with with_rng_seed(seed):
@@ -111,13 +111,13 @@ class AxSearcher:
                 return
             yield self._flat.values(suggestion)
 
-    def _asked(self, told: list[tuple[Config, float]]) -> Any:
+    def _asked(self, past: list[tuple[Config, float]]) -> Any:
         """A client to be asked: a copy, since Ax remembers what it was asked for, with a strategy that has forgotten its fits."""
-        if self._past is None or told[: len(self._inside)] != self._inside:
+        if self._past is None or past[: len(self._inside)] != self._inside:
             self._past, self._inside = self._client(), []
-        for config, loss in told[len(self._inside) :]:
+        for config, loss in past[len(self._inside) :]:
             self._past.complete_trial(self._past.attach_trial(self._flat.positions(config)), raw_data={_METRIC: loss})
-        self._inside = told
+        self._inside = past
         client = copy.deepcopy(self._past)
         client.configure_generation_strategy(method=self._options.method, initialization_budget=0)
         return client

@@ -16,7 +16,7 @@ from autoscout.core.origin import Origin
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.learning.answers import Answer, Told, finite_losses
+from autoscout.learning.answers import Answer, AnswerSet, finite_losses
 from autoscout.learning.gaussian import Beliefs, Process, Scales
 from autoscout.space import Space
 from autoscout.space.encode import Encoder, Floats, Rows, gates
@@ -67,7 +67,7 @@ class CherrypickSearcher:
         self._space = space
         self._seed = seed
         self._options = options or CherrypickOptions()
-        self._told = Told(space, task.objective)
+        self._trials = AnswerSet(space, task.objective)
         self._encoder = Encoder(space)
         self._process = Process(self._encoder, _PLAIN)
         self._pools: dict[Config, list[Config]] = {}
@@ -76,25 +76,25 @@ class CherrypickSearcher:
     def ask(self, n: int, given: Config = _NOTHING, pending: Sequence[Proposal] = ()) -> list[Proposal]:
         if n < 1 or not self._space.feasible(given):
             return []
-        taken = self._told.taken(pending)
+        taken = self._trials.taken(pending)
         waiting = [proposal.config for proposal in pending]
-        found: list[Proposal] = []
-        for place in range(len(pending), len(pending) + n):
-            config, expected = self._next(place, given, taken, waiting)
+        proposals: list[Proposal] = []
+        for index in range(len(pending), len(pending) + n):
+            config, expected = self._next(index, given, taken, waiting)
             if config is None:
                 break
             taken.add(config)
             waiting.append(config)
-            notes = {"round": self._told.count, "place": place, **({} if expected is None else {"expected": round(expected, 6)})}
-            found.append(Proposal(config=config, origin=Origin(by="cherrypick", notes=notes)))
-        return found
+            notes = {"round": self._trials.count, "place": index, **({} if expected is None else {"expected": round(expected, 6)})}
+            proposals.append(Proposal(config=config, origin=Origin(by="cherrypick", notes=notes)))
+        return proposals
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        self._told.add(trials)
+        self._trials.add(trials)
 
-    def _next(self, place: int, given: Config, taken: set[Config], waiting: Sequence[Config]) -> tuple[Config | None, float | None]:
-        answers = self._told.answers()
-        rng = stream(self._seed, "cherrypick", self._told.count, place)
+    def _next(self, index: int, given: Config, taken: set[Config], waiting: Sequence[Config]) -> tuple[Config | None, float | None]:
+        answers = self._trials.answers()
+        rng = stream(self._seed, "cherrypick", self._trials.count, index)
         if len(answers) + len(waiting) < self._options.start or not any(math.isfinite(answer.loss) for answer in answers):
             default = self._space.project(self._space.default(), given)
             if not answers and not waiting and default not in taken:
@@ -103,14 +103,14 @@ class CherrypickSearcher:
         candidates = self._candidates(rng, answers, given, taken)
         if not candidates:
             return fresh(self._space, rng, given, taken), None
-        gains, scale = self._gains(answers, [config for config in waiting if self._known(config)], candidates)
+        gains, scale = self._gains(answers, [config for config in waiting if self._is_valid(config)], candidates)
         chosen = int(np.argmax(gains))
         expected = float(gains[chosen]) * scale  # on the logarithm of the cost, so a share of it
         if self._options.stop and len(answers) >= self._options.at_least and expected < self._options.stop:
             return None, None
         return candidates[chosen], expected
 
-    def _known(self, config: Config) -> bool:
+    def _is_valid(self, config: Config) -> bool:
         return not self._space.check(config)
 
     def _candidates(self, rng: np.random.Generator, answers: Sequence[Answer], given: Config, taken: set[Config]) -> list[Config]:
@@ -124,19 +124,19 @@ class CherrypickSearcher:
             self._pools[given] = listed
         best = sorted(answers, key=lambda answer: (answer.loss, answer.age))[:5]
         near = (mutate(self._space, answer.config, rng, given) for answer in best for _ in range(10))
-        found = dict.fromkeys([*self._pools[given], *(config for config in near if config is not None and config.extends(given))])
-        return [config for config in found if config not in taken]
+        candidates = dict.fromkeys([*self._pools[given], *(config for config in near if config is not None and config.extends(given))])
+        return [config for config in candidates if config not in taken]
 
     def _gains(self, answers: Sequence[Answer], waiting: Sequence[Config], candidates: Sequence[Config]) -> tuple[Floats, float]:
         """Expected improvement of the candidates, in units of the returned scale."""
         values, scale = _targets(answers)
-        known = self._encoder.rows(answer.config for answer in answers)
+        rows = self._encoder.rows(answer.config for answer in answers)
         self._process.scales = self._fit(answers)
-        self._process.condition(known, values)
+        self._process.condition(rows, values)
         if waiting:
             more = self._encoder.rows(waiting)
             values = np.concatenate([values, self._process.predict(more)[0]])
-            self._process.condition(Rows.join([known, more]), values)
+            self._process.condition(Rows.join([rows, more]), values)
         mean, deviation = self._process.predict(self._encoder.rows(candidates))
         return expected_improvement(mean, deviation, float(values.min())), scale
 

@@ -13,7 +13,7 @@ from autoscout.core.errors import require
 from autoscout.core.seeds import number
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.learning.answers import Told
+from autoscout.learning.answers import AnswerSet
 from autoscout.space import Space
 from autoscout_lab.search._shared.adapter import FEW_TRIES, Flat, history, in_turn, propose
 
@@ -57,9 +57,9 @@ class OpenboxSearcher:
         self._space = space
         self._seed = seed
         self._options = options or OpenboxOptions()
-        self._told = Told(space, task.objective)
+        self._trials = AnswerSet(space, task.objective)
         self._flat = Flat(space)
-        self._known: Any = None
+        self._translated_space: Any = None
         self._translations: dict[Config, Any] = {}
 
     def ask(self, n: int, given: Config = _NOTHING, pending: Sequence[Proposal] = ()) -> list[Proposal]:
@@ -67,10 +67,10 @@ class OpenboxSearcher:
             return []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return propose("openbox", n, self._space, self._seed, self._told, given, pending, in_turn(self._suggestions), FEW_TRIES)
+            return propose("openbox", n, self._space, self._seed, self._trials, given, pending, in_turn(self._suggestions), FEW_TRIES)
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        self._told.add(trials)
+        self._trials.add(trials)
 
     def _suggestions(self) -> Iterator[Mapping[str, Value]]:
         """What a fresh advisor wants after hearing all that was told."""
@@ -78,8 +78,8 @@ class OpenboxSearcher:
             return
         from openbox import Advisor, Observation
 
-        told = history(self._told)
-        started = len(told) >= self._options.startup  # until then every advisor must have the same start in mind
+        past = history(self._trials)
+        started = len(past) >= self._options.startup  # until then every advisor must have the same start in mind
         with tempfile.TemporaryDirectory() as folder:
             advisor = Advisor(
                 self._declared(),
@@ -87,34 +87,34 @@ class OpenboxSearcher:
                 surrogate_type=self._options.surrogate,
                 rand_prob=self._options.random,
                 output_dir=folder,
-                random_state=number(self._seed, "openbox", self._told.count if started else 0) % 2**31,
+                random_state=number(self._seed, "openbox", self._trials.count if started else 0) % 2**31,
                 logger_kwargs={"level": "ERROR", "logdir": None, "force_init": True},
             )
-            for config, loss in told:
+            for config, loss in past:
                 advisor.update_observation(Observation(config=self._translated(config), objectives=[loss]))
             while True:
                 yield self._flat.values(dict(advisor.get_suggestion()))
 
     def _declared(self) -> Any:
         """The space in OpenBox's words."""
-        if self._known is None:
+        if self._translated_space is None:
             from openbox import space as declared
 
-            self._known = declared.Space()
+            self._translated_space = declared.Space()
             for key, knob in self._flat.knobs.items():
-                places = range(len(knob.values))
-                self._known.add_variable(
-                    declared.Int(key, 0, places[-1]) if knob.ordered else declared.Categorical(key, list(map(str, places)))
+                indices = range(len(knob.values))
+                self._translated_space.add_variable(
+                    declared.Int(key, 0, indices[-1]) if knob.ordered else declared.Categorical(key, list(map(str, indices)))
                 )
-        return self._known
+        return self._translated_space
 
     def _translated(self, config: Config) -> Any:
         """A configuration in OpenBox's words."""
         if config not in self._translations:
             from openbox import space as declared
 
-            places = self._flat.positions(config)
-            values = {key: place if self._flat.knobs[key].ordered else str(place) for key, place in places.items()}
+            indices = self._flat.positions(config)
+            values = {key: index if self._flat.knobs[key].ordered else str(index) for key, index in indices.items()}
             self._translations[config] = declared.Configuration(self._declared(), values=values)
         return self._translations[config]
 

@@ -18,7 +18,7 @@ from autoscout.core.errors import require
 from autoscout.core.seeds import number, stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.learning.answers import Told
+from autoscout.learning.answers import AnswerSet
 from autoscout.space import Space
 from autoscout_lab.configspace import write_configspace
 from autoscout_lab.search._shared.adapter import history, propose
@@ -67,19 +67,19 @@ class SmacSearcher:
         self._space = space
         self._seed = seed
         self._options = options or SmacOptions()
-        self._told = Told(space, task.objective)
-        self._known: Any = None
+        self._trials = AnswerSet(space, task.objective)
+        self._translated_space: Any = None
 
     def ask(self, n: int, given: Config = _NOTHING, pending: Sequence[Proposal] = ()) -> list[Proposal]:
         if n < 1:
             return []
         suggestions: Iterator[Mapping[str, Value]] | None = None
 
-        def draw(place: int, attempt: int) -> Mapping[str, Value] | None:
+        def draw(index: int, attempt: int) -> Mapping[str, Value] | None:
             nonlocal suggestions
-            rng = stream(self._seed, "smac", self._told.count, place, attempt)
-            known = len(self._told.answers())
-            early = known < _LEAST or known + place < self._options.startup
+            rng = stream(self._seed, "smac", self._trials.count, index, attempt)
+            trials = len(self._trials.answers())
+            early = trials < _LEAST or trials + index < self._options.startup
             if early or (attempt == 0 and rng.random() < self._options.random):
                 return self._space.sample(rng, given)
             if suggestions is None:
@@ -91,13 +91,13 @@ class SmacSearcher:
         # SMAC's forest starts a pool of threads for every prediction, which costs more than the prediction
         with warnings.catch_warnings(), parallel_config(backend="sequential"):
             warnings.simplefilter("ignore")
-            return propose("smac", n, self._space, self._seed, self._told, given, pending, draw)
+            return propose("smac", n, self._space, self._seed, self._trials, given, pending, draw)
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        self._told.add(trials)
+        self._trials.add(trials)
 
     def _configspace(self) -> Any:
-        if self._known is None:
+        if self._translated_space is None:
             from ConfigSpace import ConfigurationSpace
 
             text = write_configspace(self._space).text
@@ -106,33 +106,33 @@ class SmacSearcher:
             with tempfile.TemporaryDirectory() as folder:
                 file = Path(folder) / "space.json"
                 file.write_text(text)
-                self._known = _drawn_lean(ConfigurationSpace.from_json(file))
-        return self._known
+                self._translated_space = _drawn_lean(ConfigurationSpace.from_json(file))
+        return self._translated_space
 
-    def _suggestions(self, wanted: int) -> list[Mapping[str, Value]]:
+    def _suggestions(self, count: int) -> list[Mapping[str, Value]]:
         """The configurations with the best acquisition after a forest was grown from all that was told."""
         from smac import HyperparameterOptimizationFacade as Facade
         from smac import Scenario
         from smac.utils.configspace import convert_configurations_to_array
 
         space = self._configspace()
-        told = history(self._told)
-        configs = [_known_as(config, space) for config, _ in told]
-        costs = _scaled(np.array([loss for _, loss in told]))
-        seed = number(self._seed, "smac", self._told.count) % 2**31
+        past = history(self._trials)
+        configs = [_known_as(config, space) for config, _ in past]
+        costs = _scaled(np.array([loss for _, loss in past]))
+        seed = number(self._seed, "smac", self._trials.count) % 2**31
         space.seed(seed)  # SMAC draws from the space, which has a generator of its own
         scenario = Scenario(space, deterministic=True, n_trials=100_000, seed=seed)
         model, gain = Facade.get_model(scenario), Facade.get_acquisition_function(scenario)
         search = Facade.get_acquisition_maximizer(scenario, challengers=self._options.challengers)
         _start_in_order(search)
-        _grow_lean(model, len(told))
+        _grow_lean(model, len(past))
         rows = convert_configurations_to_array(configs)
         model.train(rows, costs.reshape(-1, 1))
         best = int(np.argmin(costs))
         gain.update(model=model, eta=float(costs[best]), incumbent_array=rows[best], num_data=len(costs), X=rows)
         search.acquisition_function = gain
-        found = search.maximize(previous_configs=configs)
-        return [{name: _plain(value) for name, value in dict(config).items()} for config in islice(found, _SUGGESTIONS * wanted)]
+        candidates = search.maximize(previous_configs=configs)
+        return [{name: _plain(value) for name, value in dict(config).items()} for config in islice(candidates, _SUGGESTIONS * count)]
 
 
 def _drawn_lean(space: Any) -> Any:
@@ -196,9 +196,9 @@ def _grow_lean(model: Any, leaves: int) -> None:
 
 
 def _plain(value: Any) -> Value:
-    """Without numpy's own types."""
-    found: Value = value.item() if isinstance(value, np.generic) else value
-    return found
+    """Convert numpy's scalars to Python's."""
+    plain: Value = value.item() if isinstance(value, np.generic) else value
+    return plain
 
 
 __all__ = ["SmacSearcher"]

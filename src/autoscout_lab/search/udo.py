@@ -14,7 +14,7 @@ from autoscout.core.origin import Origin
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.learning.answers import Answer, Told
+from autoscout.learning.answers import Answer, AnswerSet
 from autoscout.space import Space
 from autoscout.space.neighbours import fresh, mutate
 
@@ -70,45 +70,45 @@ class UdoSearcher:
         self._space = space
         self._seed = seed
         self._options = options or UdoOptions()
-        self._told = Told(space, task.objective)
+        self._trials = AnswerSet(space, task.objective)
         self._heavy = _heavy(space, self._options.heavy)
         self._light = tuple(name for name in space.knobs if name not in self._heavy)
 
     def ask(self, n: int, given: Config = _NOTHING, pending: Sequence[Proposal] = ()) -> list[Proposal]:
         if n < 1 or not self._space.feasible(given):
             return []
-        taken = self._told.taken(pending)
-        rewards = _rewards(self._told.answers())
+        taken = self._trials.taken(pending)
+        rewards = _rewards(self._trials.answers())
         upper = self._upper(rewards, pending)
-        found: list[tuple[Config, str]] = []
+        proposals: list[tuple[Config, str]] = []
         current = self._current(given)
-        for place in range(len(pending), len(pending) + n):
-            rng = stream(self._seed, "udo", self._told.count, place)
+        for index in range(len(pending), len(pending) + n):
+            rng = stream(self._seed, "udo", self._trials.count, index)
             config, why = self._next(rng, rewards, upper, current, given, taken)
             if config is None:
                 break
             taken.add(config)
-            found.append((config, why))
+            proposals.append((config, why))
             # a virtual visit without reward spreads the proposals of one batch
             _visit(upper, [config.get(name) for name in self._heavy if name in config], 0.0)
             current = None if self._options.delay > 1 else self._setting(config)
         return [
-            Proposal(config=config, origin=self._origin(why, len(pending) + place))
-            for place, (config, why) in enumerate(self._in_order(found))
+            Proposal(config=config, origin=self._origin(why, len(pending) + index))
+            for index, (config, why) in enumerate(self._in_order(proposals))
         ]
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        self._told.add(trials)
+        self._trials.add(trials)
 
-    def _origin(self, why: str, place: int) -> Origin:
-        return Origin(by="udo", notes={"round": self._told.count, "place": place, "level": why})
+    def _origin(self, why: str, index: int) -> Origin:
+        return Origin(by="udo", notes={"round": self._trials.count, "place": index, "level": why})
 
     def _setting(self, config: Config) -> Config:
         return config.only(self._heavy)
 
     def _current(self, given: Config) -> Config | None:
         """The heavy setting that is set up now, when it has not had all its light steps yet."""
-        answers = self._told.answers()
+        answers = self._trials.answers()
         if not answers or not self._light:
             return None
         setting = self._setting(answers[-1].config)
@@ -122,14 +122,14 @@ class UdoSearcher:
 
     def _upper(self, rewards: Sequence[tuple[Answer, float]], pending: Sequence[Proposal]) -> _Node:
         best: dict[Config, float] = {}
-        seen: dict[Config, int] = {}
+        counts: dict[Config, int] = {}
         for answer, reward in rewards:
             setting = self._setting(answer.config)
             best[setting] = max(best.get(setting, 0.0), reward)
-            seen[setting] = seen.get(setting, 0) + 1
+            counts[setting] = counts.get(setting, 0) + 1
         root = _Node()
         for setting, reward in best.items():
-            times = math.ceil(seen[setting] / self._options.light_steps)  # how often it was set up
+            times = math.ceil(counts[setting] / self._options.light_steps)  # how often it was set up
             _visit(root, [setting[name] for name in self._heavy if name in setting], reward, times)
         for proposal in pending:
             _visit(root, [proposal.config[name] for name in self._heavy if name in proposal.config], 0.0)
@@ -174,7 +174,7 @@ class UdoSearcher:
         return fresh(self._space, rng, setting, taken)
 
     def _walk(self, rng: np.random.Generator, root: _Node, names: Sequence[str], given: Config) -> Config:
-        """From the root to a leaf: children never seen first, else by the upper confidence bound; below the tree by chance."""
+        """Walk from the root to a leaf: unvisited children first, else the highest upper confidence bound; below the tree at random."""
         partial, node = given, root
         for name in names:
             choices = [partial[name]] if name in partial else list(self._space.choices(name, partial))
@@ -190,31 +190,31 @@ class UdoSearcher:
         # with many values seeing each once would never end: new ones are added as the node is visited more (progressive widening)
         if unseen and (len(node.children) < 2 or len(node.children) <= 1.5 * math.sqrt(node.visits)):
             return unseen[int(rng.integers(len(unseen)))]
-        seen = [value for value in choices if value in node.children]
+        visited = [value for value in choices if value in node.children]
         logarithm = math.log(1 + node.visits)
         bounds = []
-        for value in seen:
+        for value in visited:
             child = node.children[value]
             bounds.append(child.total / child.visits + self._options.exploration * math.sqrt(logarithm / child.visits))
-        return seen[int(np.argmax(bounds))]
+        return visited[int(np.argmax(bounds))]
 
-    def _in_order(self, found: Sequence[tuple[Config, str]]) -> list[tuple[Config, str]]:
+    def _in_order(self, proposals: Sequence[tuple[Config, str]]) -> list[tuple[Config, str]]:
         """Next always the one whose heavy setting differs least from the one before."""
-        left = list(found)
-        ordered: list[tuple[Config, str]] = left[:1]
-        del left[:1]
-        while left:
+        rest = list(proposals)
+        ordered: list[tuple[Config, str]] = rest[:1]
+        del rest[:1]
+        while rest:
             before = self._setting(ordered[-1][0])
-            nearest = min(range(len(left)), key=lambda index: (_changes(before, self._setting(left[index][0])), index))
-            ordered.append(left.pop(nearest))
+            nearest = min(range(len(rest)), key=lambda index: (_changes(before, self._setting(rest[index][0])), index))
+            ordered.append(rest.pop(nearest))
         return ordered
 
 
 def _heavy(space: Space, named: Sequence[str]) -> tuple[str, ...]:
-    wanted = set(named) or {name for name, knob in space.knobs.items() if knob.restart}
-    if not wanted or len(wanted) == len(space.knobs):
-        wanted = set(space.sparse) or set(space.knobs)
-    return tuple(name for name in space.knobs if name in wanted)
+    heavy = set(named) or {name for name, knob in space.knobs.items() if knob.restart}
+    if not heavy or len(heavy) == len(space.knobs):
+        heavy = set(space.sparse) or set(space.knobs)
+    return tuple(name for name in space.knobs if name in heavy)
 
 
 def _rewards(answers: Sequence[Answer]) -> list[tuple[Answer, float]]:

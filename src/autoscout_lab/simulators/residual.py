@@ -53,8 +53,8 @@ class ResidualModel:
     @classmethod
     def example(cls) -> tuple[SpaceLike, Task]:
         """That of the simulator which it corrects unless told otherwise."""
-        found: tuple[SpaceLike, Task] = plugins.get("simulator", ResidualOptions().base).example()
-        return found
+        pair: tuple[SpaceLike, Task] = plugins.get("simulator", ResidualOptions().base).example()
+        return pair
 
     @property
     def knobs(self) -> frozenset[str]:
@@ -65,7 +65,7 @@ class ResidualModel:
         if self._trees is None or not configs:
             return plain
         inputs = self._columns.matrix(configs)
-        near = self._nearness.known(inputs)
+        near = self._nearness.of(inputs)
         gate = np.clip((near - self.options.reach) / (1.0 - self.options.reach), 0.0, 1.0)
         value = plain.value * np.exp(gate * self._trees.predict(inputs))
         spread = plain.spread * (1.0 - 0.5 * gate)

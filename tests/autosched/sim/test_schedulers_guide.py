@@ -6,7 +6,7 @@ from pathlib import Path
 
 from autoscout.core import plugins
 
-GUIDE = Path(__file__).resolve().parents[3] / "docs" / "guides" / "schedulers.md"
+GUIDE = Path(__file__).resolve().parents[3] / "docs" / "autosched" / "simulate.md"
 
 
 def test_every_scheduler_is_in_the_guide() -> None:

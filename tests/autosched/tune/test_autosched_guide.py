@@ -10,7 +10,7 @@ import pytest
 
 from autosched.tune.modes import MODES
 
-GUIDE = Path(__file__).resolve().parents[3] / "docs" / "guides" / "autosched.md"
+GUIDE = Path(__file__).resolve().parents[3] / "docs" / "autosched" / "loop.md"
 
 
 def test_python_of_the_guide(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,8 @@ from autoscout.load import others, plan
 from autoscout.load import outcome as serving
 from autoscout.load.plan import Plan
 from autoscout.load.workload import read_talks, read_trace
-from autoscout.training import files
 from autoscout.training import outcome as training
+from autoscout.training.protocol import RESULT
 
 DEEP = "[" * 100_000
 HUGE = 10**400
@@ -76,7 +76,7 @@ GOOD: dict[str, Any] = {"metrics": {"step_ms": 3.5, "peak_mem_gib": 1.0}, "sampl
 )
 def test_broken_results_of_a_trial_are_wrong_output(left: str) -> None:
     served = serving.outcome(Completed(returncode=0, outputs={plan.RESULT: left}))
-    trained = training.outcome(Completed(returncode=0, outputs={files.RESULT: left}), "step_ms")
+    trained = training.outcome(Completed(returncode=0, outputs={RESULT: left}), "step_ms")
     assert (served.status, trained.status) == (Status.WRONG_OUTPUT, Status.WRONG_OUTPUT)
 
 

@@ -354,7 +354,9 @@ def test_knobs_may_be_used_only_in_conditions_or_constraints() -> None:
     space = Space(
         [Choice("mode", ["a", "b"]), Choice("x", [1, 2], when="mode == 'a'"), Choice("dp", [1, 2, 4])], ["dp * 2 >= x or mode == 'b'"]
     )
-    CommandBackend(space).task({"workload": {"command": "true [{x}]"}})
+    backend = CommandBackend(space)
+    task = backend.task({"workload": {"command": "true [{x}]"}})
+    assert set(backend.space(task).knobs) == {"mode", "x", "dp"}
 
 
 def test_reserved_words_are_not_knobs() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from autoscout.backends.command.sources import Check, Run, Source, UnreadableError, calculate, documents
+from autoscout.backends.command.sources import CommandRun, MetricSource, OutputCheck, UnreadableError, calculate, documents
 from autoscout.backends.command.workload import read_workload, try_workload
 from autoscout.core.errors import Fault
 
@@ -16,14 +16,14 @@ def faults_of(**workload: Any) -> list[Fault]:
     return try_workload({"command": "true", **workload})[1]
 
 
-def read(spec: Any, run: Run, name: str = "tps") -> float:
+def read(spec: Any, run: CommandRun, name: str = "tps") -> float:
     workload = read_workload({"command": "true", "metrics": {name: spec}})
     assert read_workload(workload.to_json()) == workload, "what is written back must read the same"
     return workload.metrics[name].read(name, run)[0]
 
 
 def test_json_from_the_last_line_of_a_chatty_program() -> None:
-    run = Run(stdout='starting\n{"tps": 1}\nnoise {"tps": 9}\n{"tps": 2.5, "nested": {"a": [1, {"b": 7}]}}\nbye\n')
+    run = CommandRun(stdout='starting\n{"tps": 1}\nnoise {"tps": 9}\n{"tps": 2.5, "nested": {"a": [1, {"b": 7}]}}\nbye\n')
     assert read({"json": "tps"}, run) == 2.5
     assert read("json:nested.a.1.b", run) == 7
     assert read({"json": "nested.a.-1.b"}, run) == 7
@@ -32,21 +32,21 @@ def test_json_from_the_last_line_of_a_chatty_program() -> None:
 
 
 def test_pretty_printed_json_and_json_lines() -> None:
-    assert read("json:a.b", Run(stdout='log\n{\n  "a": {\n    "b": 3\n  }\n}\n')) == 3
+    assert read("json:a.b", CommandRun(stdout='log\n{\n  "a": {\n    "b": 3\n  }\n}\n')) == 3
     lines = "\n".join(f'{{"step_ms": {value}}}' for value in (100, 10, 12, 11))
-    run = Run(outputs={"steps.jsonl": lines})
+    run = CommandRun(outputs={"steps.jsonl": lines})
     assert read({"json": "step_ms", "file": "steps.jsonl", "pick": "median", "skip": 1}, run) == 11
     assert read("json:steps.jsonl#step_ms", run) == 11
-    assert read({"json": "v", "file": "r.json"}, Run(outputs={"r.json": '{"v": "1,234.5"}'})) == 1234.5
+    assert read({"json": "v", "file": "r.json"}, CommandRun(outputs={"r.json": '{"v": "1,234.5"}'})) == 1234.5
 
 
 def test_keys_that_contain_dots() -> None:
-    assert read("json:a.b.c", Run(stdout='{"a.b": {"c": 1}}')) == 1
-    assert read("json:a.b", Run(stdout='{"a.b": 2, "a": {"b": 1}}')) == 2
+    assert read("json:a.b.c", CommandRun(stdout='{"a.b": {"c": 1}}')) == 1
+    assert read("json:a.b", CommandRun(stdout='{"a.b": 2, "a": {"b": 1}}')) == 2
 
 
 def test_regular_expressions() -> None:
-    run = Run(stdout="step 1 time 5.0\nstep 2 time 3.0\n", stderr="step 3 time 4.0\n")
+    run = CommandRun(stdout="step 1 time 5.0\nstep 2 time 3.0\n", stderr="step 3 time 4.0\n")
     assert read("regex:time ([0-9.]+)", run) == 4.0
     assert read({"regex": r"time ([0-9.]+)", "stream": "stdout"}, run) == 3.0
     assert read({"regex": r"step (\d+) time (?P<value>[0-9.]+)", "pick": "max"}, run) == 5.0
@@ -57,26 +57,26 @@ def test_regular_expressions() -> None:
 
 
 def test_wall_time() -> None:
-    assert read("wall", Run(wall_s=1.5)) == 1.5
-    assert read({"wall": True, "scale": 1000}, Run(wall_s=1.5)) == 1500
+    assert read("wall", CommandRun(wall_s=1.5)) == 1.5
+    assert read({"wall": True, "scale": 1000}, CommandRun(wall_s=1.5)) == 1500
 
 
 @pytest.mark.parametrize(
     ("spec", "run", "why"),
     [
-        ("json:tps", Run(stdout="no json here"), "was not found"),
-        ("json:tps", Run(stdout='{"tps": NaN}'), "is nan"),
-        ("json:tps", Run(stdout='{"tps": Infinity}'), "is inf"),
-        ("json:tps", Run(stdout='{"tps": null}'), "not a number"),
-        ("json:tps", Run(stdout='{"tps": true}'), "not a number"),
-        ("json:tps", Run(stdout='{"tps": "fast"}'), "not a number"),
-        ("json:r.json#tps", Run(), "r.json was not written to the trial folder"),
-        ("json:r.json#tps", Run(outputs={"r.json": "{broken"}), "was not found"),
-        ("regex:time (\\S+)", Run(stdout="time soon"), "not a number"),
-        ({"regex": "time (\\S+)", "skip": 2}, Run(stdout="time 1\ntime 2"), "after skipping 2 of 2"),
+        ("json:tps", CommandRun(stdout="no json here"), "was not found"),
+        ("json:tps", CommandRun(stdout='{"tps": NaN}'), "is nan"),
+        ("json:tps", CommandRun(stdout='{"tps": Infinity}'), "is inf"),
+        ("json:tps", CommandRun(stdout='{"tps": null}'), "not a number"),
+        ("json:tps", CommandRun(stdout='{"tps": true}'), "not a number"),
+        ("json:tps", CommandRun(stdout='{"tps": "fast"}'), "not a number"),
+        ("json:r.json#tps", CommandRun(), "r.json was not written to the trial folder"),
+        ("json:r.json#tps", CommandRun(outputs={"r.json": "{broken"}), "was not found"),
+        ("regex:time (\\S+)", CommandRun(stdout="time soon"), "not a number"),
+        ({"regex": "time (\\S+)", "skip": 2}, CommandRun(stdout="time 1\ntime 2"), "after skipping 2 of 2"),
     ],
 )
-def test_garbage_is_unreadable(spec: Any, run: Run, why: str) -> None:
+def test_garbage_is_unreadable(spec: Any, run: CommandRun, why: str) -> None:
     with pytest.raises(UnreadableError, match=re.escape(why)):
         read(spec, run)
 
@@ -86,11 +86,11 @@ def test_deep_nesting_does_not_crash() -> None:
 
 
 def test_all_numbers_of_an_object() -> None:
-    source = Source(json="")
-    run = Run(stdout='{"a": 1, "b": 2.5, "name": "x", "flag": true, "bad": NaN, "list": [1]}')
+    source = MetricSource(json="")
+    run = CommandRun(stdout='{"a": 1, "b": 2.5, "name": "x", "flag": true, "bad": NaN, "list": [1]}')
     assert source.read_all(run) == {"a": 1.0, "b": 2.5}
     with pytest.raises(UnreadableError):
-        source.read_all(Run(stdout="[1]"))
+        source.read_all(CommandRun(stdout="[1]"))
 
 
 @pytest.mark.parametrize(
@@ -124,14 +124,14 @@ def test_several_faults_of_one_source_together() -> None:
     assert [fault.field for fault in faults] == ["metrics.tps.regex", "metrics.tps.pick", "metrics.tps.scale"]
 
 
-def check(spec: Any, run: Run, **metrics: float) -> str:
+def check(spec: Any, run: CommandRun, **metrics: float) -> str:
     workload = read_workload({"command": "true", "check": spec})
     assert read_workload(workload.to_json()) == workload
     return workload.checks[0].broken(run, metrics)
 
 
 def test_checks() -> None:
-    run = Run(stdout='PASS\n{"ok": true, "rows": 10}', outputs={"log.txt": "all fine"})
+    run = CommandRun(stdout='PASS\n{"ok": true, "rows": 10}', outputs={"log.txt": "all fine"})
     assert check("PASS", run) == ""
     assert "does not occur" in check("VERIFIED", run)
     assert "occurs" in check({"regex": "PASS", "absent": True}, run)
@@ -160,4 +160,4 @@ def test_expressions_cannot_run_code() -> None:
 
 
 def test_a_check_without_anything_holds_nothing_back() -> None:
-    assert Check(regex=re.compile("")).broken(Run(), {}) == ""
+    assert OutputCheck(regex=re.compile("")).broken(CommandRun(), {}) == ""

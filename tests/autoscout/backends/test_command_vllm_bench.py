@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from autoscout.backends.command.vllm_bench import completed
+from autoscout.backends.command.backend import with_saved_result
 from autoscout.cli.tune import space_block
 from autoscout.study.campaign import build_campaign
 from autoscout.study.setup import prepare
@@ -50,15 +50,15 @@ def test_a_sweep_is_tuned_with_its_own_strings(tmp_path: Path, points: Any) -> N
 
 def test_what_is_written_stays() -> None:
     own = {"serve": f"{SERVE} --port 9", "bench": f"{BENCH} --port 9 --metric-percentiles 42"}
-    made = completed(own)
+    made = with_saved_result(own)
     assert made["serve"] == own["serve"]
     assert "50,90" not in made["bench"]
     assert "health" not in made
-    assert completed(made) == made, "a task that was filled up is a good description of itself"
+    assert with_saved_result(made) == made, "a task that was filled up is a good description of itself"
     for other in (
         {"serve": SERVE, "bench": "other --model M"},
         {"bench": BENCH},
         {**own, "metrics": {"x": "json:x"}},
         {"serve": SERVE, "bench": "'"},
     ):
-        assert completed(other) == other
+        assert with_saved_result(other) == other

@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -54,12 +55,8 @@ def lines(engine: str) -> str:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_command_lines_change_only_on_purpose(engine: str) -> None:
-    path = GOLDEN / f"{engine}.txt"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(lines(engine))
-    assert lines(engine) == path.read_text(), f"If the change is meant, delete {path} and run this test again"
+def test_command_lines_change_only_on_purpose(engine: str, check_recorded: Callable[[Path, str], None]) -> None:
+    check_recorded(GOLDEN / f"{engine}.txt", lines(engine))
 
 
 @pytest.mark.parametrize("engine", ENGINES)

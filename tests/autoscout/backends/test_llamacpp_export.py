@@ -10,7 +10,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -182,7 +182,7 @@ def test_flags_are_those_of_the_engine() -> None:
     assert xllamacpp.__version__
 
 
-def test_rendered_files_are_as_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rendered_files_are_as_recorded(monkeypatch: pytest.MonkeyPatch, check_recorded: Callable[[Path, str], None]) -> None:
     monkeypatch.setattr(sys, "executable", "/usr/bin/python3")
     task = fixed_task(cache_dir="/var/cache/autoscout")
     config = config_of(task, parallel=8, omp_wait_policy="passive", kv_unified=True)
@@ -192,12 +192,8 @@ def test_rendered_files_are_as_recorded(monkeypatch: pytest.MonkeyPatch) -> None
         "\n".join([launch.name, " ".join(launch.argv), *map(str, sorted(launch.env.items())), str(launch.limit_s)]) + "\n"
     )
     rendered |= {f"best.{name}": text for name, text in BACKEND.export(config, task).items() if name in ("run.sh", "llama-server.sh")}
-    missing = [name for name in rendered if not (GOLDEN / name).exists()]
-    for name in missing:
-        (GOLDEN / name).write_text(rendered[name])
-    assert not missing, f"recorded {missing} in tests/golden/llamacpp: read them, and commit them if they are right"
     for name, text in rendered.items():
-        assert (GOLDEN / name).read_text() == text, f"if the change is meant, delete tests/golden/llamacpp/{name} and run this test again"
+        check_recorded(GOLDEN / name, text)
 
 
 def test_a_port_that_is_taken(tmp_path: Path) -> None:

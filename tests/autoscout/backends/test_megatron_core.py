@@ -20,7 +20,7 @@ from megatron_checkout import make_checkout
 import autoscout
 from autoscout.backends.megatron import MegatronBackend
 from autoscout.backends.megatron.settings import core_file
-from autoscout.backends.megatron.workload import Workload
+from autoscout.backends.megatron.workload import MegatronWorkload
 from autoscout.core.config import Config
 from autoscout.core.task import Task
 from autoscout.core.trial import Measurement, Status
@@ -111,7 +111,7 @@ def refused(config: Config, task: Task) -> str:
     from autoscout.backends.megatron.model import transformer_config
 
     backend = MegatronBackend()
-    workload = Workload.model_construct(**dict(task.workload))
+    workload = MegatronWorkload.model_construct(**dict(task.workload))
     file = json.loads(core_file(config, backend.table(task), workload))
     for name in ("attention_backend", "moe_permute_fusion"):  # need Transformer Engine itself
         file["TransformerConfig"].pop(name, None)

@@ -6,6 +6,7 @@ import json
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -135,10 +136,8 @@ def launches(launched: dict[str, tuple[Task, Config]]) -> str:
     return "\n".join(told).replace(sys.executable, "python")
 
 
-def test_launches_change_only_on_purpose(launched: dict[str, tuple[Task, Config]]) -> None:
-    if not GOLDEN.exists():
-        GOLDEN.write_text(launches(launched))
-    assert launches(launched) == GOLDEN.read_text(), f"If the change is meant, delete {GOLDEN} and run this test again"
+def test_launches_change_only_on_purpose(launched: dict[str, tuple[Task, Config]], check_recorded: Callable[[Path, str], None]) -> None:
+    check_recorded(GOLDEN, launches(launched))
 
 
 @pytest.mark.parametrize("this", LAUNCHES, ids=lambda this: this[0])

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from autosched.sim.metrics import METRICS as SCHEDULING
-from autoscout.backends.command.goal import ALWAYS
+from autoscout.backends.command.backend import COMMON_METRICS
 from autoscout.backends.llamacpp.workload import METRICS as LLAMACPP
 from autoscout.common.derived import DERIVED
 from autoscout.load.plan import METRICS as SERVING
 from autoscout.report.meanings import LATENCIES, MEANINGS, STATISTICS, meaning
-from autoscout.training.files import METRICS as TRAINING
-from autoscout.training.files import TFLOPS
+from autoscout.training.protocol import METRICS as TRAINING
+from autoscout.training.protocol import TFLOPS
 
 GROUPS = {
     "Serving": {*SERVING, *LLAMACPP},
     "Training": {*TRAINING, TFLOPS},
-    "Any program": set(ALWAYS),
+    "Any program": set(COMMON_METRICS),
     "Cost and energy, where they can be worked out": set(DERIVED),
     "Cluster schedulers, simulated": set(SCHEDULING),
 }

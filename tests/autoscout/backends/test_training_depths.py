@@ -10,7 +10,7 @@ from autoscout.backends.pytorch import PyTorchBackend
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
 from autoscout.core.trial import Fidelity
-from autoscout.training.depths import extrapolated
+from autoscout.training.steps import extrapolated
 
 CPU = {"device": "cpu", "gpus": 0, "processes": 4, "cores": 4, "native_bf16": False, "memory_gb": 16.0}
 SPENT = {"start_s": 1.0, "warm_up_s": 2.0, "measure_s": 3.0}

@@ -14,7 +14,7 @@ import pytest
 from training_running import measured, run_trial
 
 from autoscout.core.trial import Status
-from autoscout.training.extensions import clear_locks, extensions_folder
+from autoscout.training.runner import clear_locks, extensions_folder
 
 LIKE_PYTORCH = "import os; lock = os.open({path!r}, os.O_CREAT | os.O_EXCL)"
 PYTORCH = "from torch.utils.file_baton import FileBaton; baton = FileBaton({path!r}); assert baton.try_acquire()"

@@ -178,12 +178,12 @@ def test_a_peak_of_memory_is_forgotten_between_two_configurations() -> None:
     import torch
 
     from autoscout import training
-    from autoscout.training.turns import forgotten
+    from autoscout.training.protocol import reset_memory
 
     large = torch.ones(100 * 2**20)  # 0.4 GiB
     before = training.peak_memory_gib()
     del large
-    assert forgotten()
+    assert reset_memory()
     assert training.peak_memory_gib() < before - 0.2
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autoscout.training.steady import Plan, enough, half_width, warm_up_steps
+from autoscout.training.steps import StepPlan, half_width, has_enough_steps, warm_up_steps
 
-PLAN = Plan(warm_up=2, least=4, most=20, settled=0.02, enough_s=1000.0)
+PLAN = StepPlan(warm_up=2, least=4, most=20, settled=0.02, enough_s=1000.0)
 
 
 def test_slow_first_steps_are_dropped() -> None:
@@ -35,16 +35,16 @@ def test_the_mean_of_the_rest_is_that_of_the_steady_part() -> None:
 
 
 def test_settled_steps_are_enough_and_noisy_ones_are_not() -> None:
-    assert enough([9.0, 1.0, *[1.0] * 4], PLAN)
-    assert not enough([9.0, 1.0, 1.0, 3.0, 1.0, 3.0, 1.0, 3.0], PLAN)
-    assert not enough([9.0, 1.0, 1.0], PLAN), "too few to tell"
+    assert has_enough_steps([9.0, 1.0, *[1.0] * 4], PLAN)
+    assert not has_enough_steps([9.0, 1.0, 1.0, 3.0, 1.0, 3.0, 1.0, 3.0], PLAN)
+    assert not has_enough_steps([9.0, 1.0, 1.0], PLAN), "too few to tell"
 
 
 def test_measuring_ends_in_any_case() -> None:
     noisy = [9.0, 1.0, *[1.0, 3.0] * 10]
-    assert enough(noisy, PLAN), "as many steps as there may be"
-    hurried = Plan(warm_up=2, least=4, most=20, settled=0.02, enough_s=5.0)
-    assert enough([9.0, 1.0, 1.0, 3.0, 1.0, 3.0], hurried)
+    assert has_enough_steps(noisy, PLAN), "as many steps as there may be"
+    hurried = StepPlan(warm_up=2, least=4, most=20, settled=0.02, enough_s=5.0)
+    assert has_enough_steps([9.0, 1.0, 1.0, 3.0, 1.0, 3.0], hurried)
 
 
 def test_width_of_few_values_is_unknown() -> None:

@@ -16,8 +16,8 @@ import autoscout
 from autoscout.core.journal import decode
 from autoscout.core.launch import Completed
 from autoscout.core.trial import Measurement, Trial
-from autoscout.training.files import INPUT, RESULT, STAGE
 from autoscout.training.outcome import outcome
+from autoscout.training.protocol import INPUT, RESULT, STAGE
 
 SCRIPT = textwrap.dedent(
     """

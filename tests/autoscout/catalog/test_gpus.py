@@ -21,9 +21,9 @@ def test_narrow_types_fall_back_to_what_the_gpu_has() -> None:
 
 def test_a_mixed_cluster_is_read() -> None:
     mixed = cluster("8xA100-80+4xA40")
-    assert mixed.mixed
+    assert mixed.is_mixed
     assert mixed.gpus == 12
-    assert not cluster("16x H100").mixed
+    assert not cluster("16x H100").is_mixed
 
 
 def test_all_faults_of_a_cluster_come_at_once() -> None:

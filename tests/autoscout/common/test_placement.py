@@ -34,7 +34,7 @@ def test_layers_go_to_stages_by_the_share_of_their_gpus() -> None:
     assert stages.kinds[:, 0].tolist() == [0, 0, 1]
     assert stages.layers.tolist() == [11, 11, 6]
     assert stages.micro_batches.tolist() == [24]
-    assert stages.crosses
+    assert stages.has_mixed_neighbours
     assert stages.together == np.inf
 
 
@@ -44,7 +44,7 @@ def test_micro_batches_go_to_replicas_by_the_share_of_their_gpus() -> None:
     assert replicas.replicas.tolist() == [8, 4]
     assert replicas.micro_batches.tolist() == [10, 5]  # 9.6 and 4.8 on average
     assert replicas.together == 4
-    assert not replicas.crosses
+    assert not replicas.has_mixed_neighbours
 
 
 def test_stages_next_to_each_other_keep_a_replica_on_one_kind() -> None:
@@ -53,7 +53,7 @@ def test_stages_next_to_each_other_keep_a_replica_on_one_kind() -> None:
     assert inner.replicas.tolist() == [4, 2]
     assert inner.layers.tolist() == [14, 14]
     assert inner.micro_batches.tolist() == [22, 5]  # 21.3 and 5.3 on average
-    assert not inner.crosses
+    assert not inner.has_mixed_neighbours
 
 
 def test_a_stage_with_both_kinds_gets_what_their_mean_deserves() -> None:

@@ -144,7 +144,9 @@ def test_the_picture_has_a_part_for_every_share(tmp_path: Path) -> None:
 
 
 def test_names_cannot_break_the_picture() -> None:
-    ElementTree.fromstring(breakdown_svg({"<a>&": 1.0, "b": 2.0}, 'x="<y>"'))
+    root = ElementTree.fromstring(breakdown_svg({"<a>&": 1.0, "b": 2.0}, 'x="<y>"'))
+    text = " ".join(root.itertext())
+    assert all(name in text for name in ("<a>&", "b", 'x="<y>"'))
 
 
 def test_those_that_likely_fit_come_first_then_the_closest() -> None:

@@ -17,7 +17,7 @@ from autoscout.core.errors import LaunchError
 from autoscout.core.launch import Completed, Launch, Tenant
 from autoscout.core.task import Task
 from autoscout.core.trial import Measurement, Proposal, Status
-from autoscout.evaluate.profiler import NEVER_QUIET, Profiler, ProfilerOptions
+from autoscout.evaluate.profiler import MAX_NOISY_TRIALS, Profiler, ProfilerOptions
 
 FOUR = ProfilerOptions(dirty_repeats=0, per_process=4)
 
@@ -205,10 +205,10 @@ def test_a_shared_launch_that_went_well_ends_a_row_of_spoiled_ones() -> None:
         return served(launch) if len(json.loads(launch.files["xs"])) > 1 else spoiled
 
     profiler = Profiler(Sharing(), Machine(taken), task(), Behaviours(), FOUR, VirtualClock())
-    for _ in range(NEVER_QUIET):
+    for _ in range(MAX_NOISY_TRIALS):
         assert [one.status for one in profiler.evaluate([proposal(3)])] == [Status.ABORTED]
         assert all(one.ok for one in profiler.evaluate([proposal(4), proposal(5)]))
-    for _ in range(NEVER_QUIET - 1):
+    for _ in range(MAX_NOISY_TRIALS - 1):
         profiler.evaluate([proposal(3)])
     with pytest.raises(LaunchError, match="others used its GPUs"):
         profiler.evaluate([proposal(3)])

@@ -15,11 +15,10 @@ import pytest
 from autoscout.core.launch import Completed, Launch, Resources
 from autoscout.execute._shared.allocation import Share
 from autoscout.execute._shared.remote.agent import Hello
-from autoscout.execute._shared.remote.asked import Asked
 from autoscout.execute._shared.remote.channel import Channel, Lost, agent_command
 from autoscout.execute._shared.remote.messages import BEAT, DONE, Reader, encode
-from autoscout.execute._shared.remote.rendezvous import place_environment, with_hostfile
-from autoscout.execute._shared.remote.trial import Attempts, RemoteTrial
+from autoscout.execute._shared.remote.order import LaunchOrder
+from autoscout.execute._shared.remote.trial import Attempts, RemoteTrial, rank_environment, with_hostfile
 from autoscout.execute._shared.supervisor.client import LaunchSettings
 
 NEVER = threading.Event()
@@ -50,7 +49,7 @@ def test_an_agent_runs_a_launch_whatever_the_shell_says_first(channel: Channel, 
     assert hello is not None
     assert hello.cores >= 1
     assert not hello.sees
-    channel.begin(Asked(launch=Launch(argv=("echo here; exit 3",), shell=True), settings=settings(tmp_path)))
+    channel.begin(LaunchOrder(launch=Launch(argv=("echo here; exit 3",), shell=True), settings=settings(tmp_path)))
     completed = channel.result(NEVER, 0.5, packed=False)
     assert (completed.returncode, completed.stdout) == (3, "here\n")
 
@@ -65,7 +64,7 @@ def test_a_client_that_cannot_connect_says_why() -> None:
 def test_what_somebody_else_ends_is_lost_and_not_cancelled(channel: Channel, tmp_path: Path) -> None:
     channel.hello(NEVER, 60)
     channel.begin(
-        Asked(
+        LaunchOrder(
             launch=Launch(argv=('echo $PPID > "$WHERE/supervisor"; sleep 3600',), shell=True, env={"WHERE": str(tmp_path)}),
             settings=settings(tmp_path),
         )
@@ -78,7 +77,7 @@ def test_what_somebody_else_ends_is_lost_and_not_cancelled(channel: Channel, tmp
 
 
 def test_machines_of_a_launch_are_told_where_to_meet() -> None:
-    told = place_environment(1, ["a", "b"], 1234, 8)
+    told = rank_environment(1, ["a", "b"], 1234, 8)
     assert told["NODE_RANK"] == told["PET_NODE_RANK"] == "1"
     assert (told["MASTER_ADDR"], told["PET_MASTER_PORT"], told["NNODES"]) == ("a", "1234", "2")
     assert with_hostfile(Launch(), ["a", "b"], 8).files["hostfile"] == "a slots=8\nb slots=8\n"
@@ -116,6 +115,6 @@ class Here:
 @pytest.mark.slow
 def test_a_machine_is_not_lost_while_another_one_of_its_launch_starts_slowly(tmp_path: Path) -> None:
     launch = Launch(argv=("echo $NODE_RANK of $NNODES",), shell=True, resources=Resources(nodes=2), name="both")
-    asked = Asked(launch=launch, settings=settings(tmp_path))
-    done = RemoteTrial(asked, Share(), Here({"first": 0.0, "second": 7.0}, 5.0), Attempts(most=1), 60.0).run()
+    order = LaunchOrder(launch=launch, settings=settings(tmp_path))
+    done = RemoteTrial(order, Share(), Here({"first": 0.0, "second": 7.0}, 5.0), Attempts(most=1), 60.0).run()
     assert (done.returncode, done.stdout, done.machine) == (0, "0 of 2\n", "first,second"), done.error

@@ -1,4 +1,4 @@
-"""The example of docs/guides/executors.md runs as it is."""
+"""The example of docs/reference/executors.md runs as it is."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "executors.md"
+GUIDE = Path(__file__).parents[3] / "docs" / "reference" / "executors.md"
 
 
 def test_from_python() -> None:

@@ -15,7 +15,7 @@ import pytest
 from _killed_study import kill_and_resume
 from autoscout.core.errors import ClusterError, ConfigError, LaunchError
 from autoscout.core.launch import Completed, Launch, Resources
-from autoscout.execute._shared.remote.nodes import Node, NodePool
+from autoscout.execute._shared.remote.nodes import ClusterNode, NodePool
 from autoscout.execute.hosts.executor import HostsExecutor
 from autoscout.execute.hosts.machines import Machines
 from autoscout.execute.hosts.options import HostsOptions
@@ -89,7 +89,7 @@ def test_options_are_checked_all_at_once(tmp_path: Path) -> None:
 
 
 def test_a_machine_on_which_every_trial_is_disturbed_is_drained_while_another_is_quiet(tmp_path: Path) -> None:
-    pool = NodePool(2, [Node(name=name, cores=2, gpus=0) for name in ("a", "b")], "the test")
+    pool = NodePool(2, [ClusterNode(name=name, cores=2, gpus=0) for name in ("a", "b")], "the test")
     machines = Machines(HostsOptions(hostfile="unused"), {"a": 1, "b": 1}, pool, tmp_path / "trials", lambda: None)
     disturbed = Completed(returncode=0, conditions={"cpu_pressure": 0.9, "other_cpu_share": 0.9})
     for completed in (disturbed, disturbed, Completed(returncode=0), disturbed, disturbed):

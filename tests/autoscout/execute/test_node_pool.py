@@ -10,11 +10,11 @@ import pytest
 from autoscout.core.launch import Completed, Launch, Resources
 from autoscout.execute._shared.allocation import Share
 from autoscout.execute._shared.queue import JobQueue, Requeue
-from autoscout.execute._shared.remote.nodes import Node, NodePool, choose_kind, node_faults
+from autoscout.execute._shared.remote.nodes import ClusterNode, NodePool, choose_kind, node_faults
 
 
 def pool(count: int = 2, gpus: int = 8, slots: int = 300) -> NodePool:
-    return NodePool(slots, [Node(name=f"m{number}", cores=16, gpus=gpus, slots=8) for number in range(count)], "the test")
+    return NodePool(slots, [ClusterNode(name=f"m{number}", cores=16, gpus=gpus, slots=8) for number in range(count)], "the test")
 
 
 def gpus(count: int, nodes: int = 1) -> Resources:
@@ -68,7 +68,7 @@ def test_the_impossible_is_refused_with_the_reason(resources: Resources, field: 
 
 
 def test_resources_of_two_machines_do_not_add_up() -> None:
-    nodes = [Node(name="a", cores=16, gpus=0), Node(name="b", cores=1, gpus=1)]
+    nodes = [ClusterNode(name="a", cores=16, gpus=0), ClusterNode(name="b", cores=1, gpus=1)]
     faults = node_faults(nodes, Resources(cpus=4, gpus=1), "launch x", "the cluster")
     assert [fault.rule for fault in faults] == ["no machine of the cluster has all of it together"]
 
@@ -84,7 +84,7 @@ def test_resources_of_two_machines_do_not_add_up() -> None:
     ],
 )
 def test_of_several_kinds_the_one_with_most_that_fits_is_used(kinds: dict[str, tuple[str, int]], chosen: object) -> None:
-    nodes = [Node(name=name, cores=4, gpus=count, kind=kind) for name, (kind, count) in kinds.items()]
+    nodes = [ClusterNode(name=name, cores=4, gpus=count, kind=kind) for name, (kind, count) in kinds.items()]
     assert choose_kind(nodes, gpus(2)) == chosen
 
 
@@ -159,7 +159,7 @@ def test_a_launch_whose_machine_was_lost_runs_before_those_that_came_later() -> 
 
         def stop(self) -> None: ...
 
-    queue = JobQueue(NodePool(1, [Node(name="m", cores=1, gpus=0)], "the test"), "test")
+    queue = JobQueue(NodePool(1, [ClusterNode(name="m", cores=1, gpus=0)], "the test"), "test")
     jobs = [queue.submit(Launch(argv=("true",), name=name), lambda _, name=name: Run(name)) for name in ("first", "second")]
     assert [job.result(30).returncode for job in jobs] == [0, 0]
     assert order == ["first", "first", "second"]

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from autoscout.execute._shared.supervisor import client
-from autoscout.execute._shared.supervisor.contention import Counters, conditions
+from autoscout.execute._shared.supervisor.contention import MachineCounters, conditions
 from autoscout.execute._shared.supervisor.logs import BoundedLog, tail
-from autoscout.execute._shared.supervisor.program import killed_for_memory
+from autoscout.execute._shared.supervisor.program import is_memory_kill
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 
@@ -29,7 +29,7 @@ linux_only = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
     ],
 )
 def test_when_the_kernel_killed_for_memory(code: int, strange: int, before: int | None, after: int | None, answer: bool) -> None:
-    assert killed_for_memory(code, strange, before, after) is answer
+    assert is_memory_kill(code, strange, before, after) is answer
 
 
 def test_a_log_within_its_bounds_is_kept_as_it_is(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_full_disk_does_not_stop_the_process() -> None:
 
 
 def test_conditions_are_shares() -> None:
-    before = Counters(cores=(0, 1), stall_us={"cpu": 1e6, "memory": 0.0}, busy_ticks=1000, load_1min=0.5)
+    before = MachineCounters(cores=(0, 1), stall_us={"cpu": 1e6, "memory": 0.0}, busy_ticks=1000, load_1min=0.5)
     ticks = os.sysconf("SC_CLK_TCK")
     after = replace(before, stall_us={"cpu": 3e6, "memory": 0.0}, busy_ticks=1000 + 6 * ticks, load_1min=1.5)
     seen = conditions(before, after, wall_s=4.0, cpu_s=2.0)
@@ -86,16 +86,16 @@ def test_conditions_are_shares() -> None:
 
 
 def test_what_a_system_does_not_tell_is_left_out() -> None:
-    before = Counters(cores=(0,), stall_us={}, busy_ticks=None, load_1min=None)
+    before = MachineCounters(cores=(0,), stall_us={}, busy_ticks=None, load_1min=None)
     assert conditions(before, before, wall_s=1.0, cpu_s=0.5) == {"cores": 1.0, "cpu_share": 0.5}
 
 
 @linux_only
 def test_counters_are_read_from_this_machine() -> None:
-    counters = Counters.read(None)
+    counters = MachineCounters.read(None)
     assert counters.cores == tuple(sorted(os.sched_getaffinity(0)))
     assert counters.busy_ticks is not None
-    assert Counters.read([99999]).busy_ticks is None
+    assert MachineCounters.read([99999]).busy_ticks is None
 
 
 def test_the_supervisor_needs_nothing_but_the_standard_library() -> None:

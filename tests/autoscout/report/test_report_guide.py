@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "report.md"
+GUIDE = Path(__file__).parents[3] / "docs" / "reference" / "report.md"
 
 
 def test_the_example_of_the_guide(tmp_path: Path) -> None:

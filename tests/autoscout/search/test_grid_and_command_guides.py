@@ -21,16 +21,16 @@ from autoscout.study.plugin_options import build_options
 from autoscout.study.setup import prepare
 from autoscout.study.start import StartingPoint
 
-GUIDES = Path(__file__).parents[3] / "docs" / "guides"
+DOCS = Path(__file__).parents[3] / "docs"
 
 
-def blocks(guide: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", (GUIDES / guide).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", (DOCS / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("guide", ["command.md", "grid.md"])
-def test_the_campaigns_are_complete(guide: str) -> None:
-    whole = [data for block in blocks(guide, "yaml") if "system" in (data := yaml.safe_load(block))]
+@pytest.mark.parametrize("page", ["guides/command.md", "reference/searchers.md"])
+def test_the_campaigns_are_complete(page: str) -> None:
+    whole = [data for block in blocks(page, "yaml") if "system" in (data := yaml.safe_load(block))]
     assert whole
     for data in whole:
         setup = prepare(Campaign.model_validate(data))
@@ -38,7 +38,7 @@ def test_the_campaigns_are_complete(guide: str) -> None:
 
 
 def test_the_sort_example_measures_and_refuses_the_wrong_answer(tmp_path: Path) -> None:
-    setup = prepare(Campaign.model_validate(yaml.safe_load(blocks("command.md", "yaml")[0])))
+    setup = prepare(Campaign.model_validate(yaml.safe_load(blocks("guides/command.md", "yaml")[0])))
     wrong = setup.baseline.extend(compare="--dictionary-order")
     with LocalExecutor() as executor:
         for config, status in ((setup.baseline, Status.OK), (wrong, Status.WRONG_OUTPUT)):
@@ -47,7 +47,7 @@ def test_the_sort_example_measures_and_refuses_the_wrong_answer(tmp_path: Path) 
 
 
 def test_the_vllm_example_leaves_flags_out_and_finds_its_result() -> None:
-    data = yaml.safe_load(blocks("servers.md", "yaml")[1])
+    data = yaml.safe_load(blocks("reference/command.md", "yaml")[0])
     data["workload"]["find_program"] = False  # no engine is needed to read it
     setup = prepare(Campaign.model_validate({"system": "command", **data}))
     launch = setup.backend.render(setup.baseline.extend(max_num_seqs=64), setup.task, 1)
@@ -58,7 +58,7 @@ def test_the_vllm_example_leaves_flags_out_and_finds_its_result() -> None:
 
 
 def test_the_rules_example_reads_as_options() -> None:
-    data = yaml.safe_load(blocks("grid.md", "yaml")[1])
+    data = yaml.safe_load(blocks("reference/searchers.md", "yaml")[1])
     options = build_options(GridSearcher, data["search"]["options"], "search.options")
     assert isinstance(options, GridOptions)
     assert options.rules[0].holds({"zero_optimization": {"offload_optimizer": {"device": "cpu"}}, "train_micro_batch_size_per_gpu": 8})
@@ -66,15 +66,15 @@ def test_the_rules_example_reads_as_options() -> None:
 
 
 def test_the_python_prints_what_it_says() -> None:
-    for block in blocks("grid.md", "python"):
+    for block in blocks("reference/searchers.md", "python"):
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
-            exec(compile(block, "grid.md", "exec"), {})
+            exec(compile(block, "reference/searchers.md", "exec"), {})
         assert out.getvalue().split() == re.findall(r"# (\S+)$", block, re.MULTILINE)
 
 
 def test_the_number_of_trials_in_the_staged_example() -> None:
-    setup = prepare(Campaign.model_validate(yaml.safe_load(blocks("grid.md", "yaml")[0])))
+    setup = prepare(Campaign.model_validate(yaml.safe_load(blocks("reference/searchers.md", "yaml")[0])))
     search = build_searcher(setup, StartingPoint())
     counts: dict[int, int] = {}
     while asked := search.ask(3):

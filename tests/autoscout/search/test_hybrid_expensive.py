@@ -8,7 +8,7 @@ import pytest
 
 from autoscout.core.config import Config
 from autoscout.core.trial import EXPENSIVE_S, Measurement, Proposal, Status, Trial
-from autoscout.learning.answers import Told
+from autoscout.learning.answers import AnswerSet
 from autoscout.search.hybrid import HybridSearcher
 from autoscout.space import Choice, Flag, Grid, Space
 from autoscout.testing.searcher import TASK
@@ -54,7 +54,7 @@ def bounded(x: int, bound: float, so_far: float | None = None) -> Trial:
 
 
 def test_a_bounded_answer_is_an_estimate_that_is_no_better_than_its_bound() -> None:
-    told = Told(Space([Grid("x", 0, 9)]), TASK.objective)
+    told = AnswerSet(Space([Grid("x", 0, 9)]), TASK.objective)
     told.add([answer(Config(x=0), 1.0, 10.0), answer(Config(x=1), 3.0), answer(Config(x=2), 5.0)])
     told.add([bounded(3, 2.0), bounded(4, 2.0, 2.5), bounded(5, 2.0, 1.5), bounded(6, 9.0)])
     losses = {trial.config["x"]: (trial.loss, trial.bounded) for trial in told.answers()}
@@ -67,7 +67,7 @@ def test_a_bounded_answer_is_an_estimate_that_is_no_better_than_its_bound() -> N
 
 
 def test_an_answer_that_was_measured_to_its_end_replaces_a_bound() -> None:
-    told = Told(Space([Grid("x", 0, 9)]), TASK.objective)
+    told = AnswerSet(Space([Grid("x", 0, 9)]), TASK.objective)
     again = answer(Config(x=3), 1.9)
     told.add([bounded(3, 2.0), Trial(proposal=Proposal(config=Config(x=3), repeat=1), measurement=again.measurement)])
     told.add([Trial(proposal=Proposal(config=Config(x=3), repeat=2), measurement=again.measurement)])
@@ -76,6 +76,6 @@ def test_an_answer_that_was_measured_to_its_end_replaces_a_bound() -> None:
 
 
 def test_a_bound_on_a_limit_alone_is_a_broken_limit() -> None:
-    told = Told(Space([Grid("x", 0, 9)]), TASK.objective)
+    told = AnswerSet(Space([Grid("x", 0, 9)]), TASK.objective)
     told.add([Trial(proposal=Proposal(config=Config(x=1)), measurement=Measurement(status=Status.BOUNDED, bounds={"p95_ms": 1e9}))])
     assert [math.isinf(one.loss) for one in told.answers()] == [True]

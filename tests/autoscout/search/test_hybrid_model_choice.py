@@ -14,7 +14,7 @@ from autoscout.core.protocols import Prediction
 from autoscout.core.seeds import stream
 from autoscout.core.task import Objective, Task
 from autoscout.core.trial import Measurement, Proposal, Status, Trial
-from autoscout.learning.answers import Told
+from autoscout.learning.answers import AnswerSet
 from autoscout.learning.gaussian import Process
 from autoscout.search.hybrid import HybridSearcher
 from autoscout.search.hybrid.model_choice import ChosenSurrogate
@@ -94,7 +94,7 @@ def search(searcher: HybridSearcher, most: int) -> list[Trial]:
 
 
 def guarded(model: Model, configs: Sequence[Config], options: HybridOptions | None = None) -> ChosenSurrogate:
-    encoder, told = Encoder(SPACE), Told(SPACE, TASK.objective)
+    encoder, told = Encoder(SPACE), AnswerSet(SPACE, TASK.objective)
     found = ChosenSurrogate(Prior(encoder, model, TASK), encoder, 0, options or HybridOptions(), {})
     told.add([trial_of(config) for config in configs])
     found.fit(told.answers())

@@ -16,9 +16,9 @@ from autoscout.core.origin import Origin
 from autoscout.core.seeds import stream
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
 from autoscout.learning.answers import Answer
-from autoscout.search.hybrid_paper.known import Known, costs
 from autoscout.search.hybrid_paper.orchestrator import Arm, Quad
-from autoscout.search.hybrid_paper.rounds import CELLS, WEAK, Course, Round, Turn, progress
+from autoscout.search.hybrid_paper.rounds import CELLS, SIMULATED_WEIGHT, Course, Round, Turn, progress
+from autoscout.search.hybrid_paper.scores import Scores, costs
 from autoscout.search.hybrid_paper.searcher import HybridPaperOptions, HybridPaperSearcher
 from autoscout.search.hybrid_paper.tournament import halve, stage
 from autoscout.search.hybrid_paper.uct import Tree
@@ -132,16 +132,16 @@ def test_every_iteration_of_the_tournament_is_one_evaluation_of_the_tree_whose_t
 def test_the_tree_with_the_larger_cumulative_reward_stays() -> None:
     one, other, third = Config(x=1), Config(x=2), Config(x=3)
     past = Course((Turn(0, 0, (0, 1), one), Turn(1, 1, (0, 1), other)))
-    known = Known(answers({one: 2.0, other: 1.0, third: 3.0}), switched=True)
-    assert past.alive(2, 1, known) == (1,)
-    assert past.alive(2, 0, known) == (0, 1)
+    scores = Scores(answers({one: 2.0, other: 1.0, third: 3.0}), switched=True)
+    assert past.alive(2, 1, scores) == (1,)
+    assert past.alive(2, 0, scores) == (0, 1)
 
 
 def test_what_was_eliminated_stays_so_when_ranks_change() -> None:
     one, other, third = Config(x=1), Config(x=2), Config(x=3)
     past = Course((Turn(0, 0, (0, 1, 2), one), Turn(1, 1, (0, 1, 2), other), Turn(3, 1, (0, 1), third)))
-    known = Known(answers({one: 9.0, other: 8.0, third: 1.0}), switched=True)
-    assert past.alive(3, 1, known) == (0, 1), "as the turns of that round say, though tree 0 is now worst"
+    scores = Scores(answers({one: 9.0, other: 8.0, third: 1.0}), switched=True)
+    assert past.alive(3, 1, scores) == (0, 1), "as the turns of that round say, though tree 0 is now worst"
 
 
 def test_the_winner_is_the_tree_of_the_main_loop_for_good() -> None:
@@ -163,7 +163,8 @@ def test_a_study_may_go_on_with_another_k(before: int, after: int) -> None:
         trials = run(HybridPaperSearcher(SPACE, TASK, 0, HybridPaperOptions(orderings=before)), told)
         searcher = HybridPaperSearcher(SPACE, TASK, 0, HybridPaperOptions(orderings=after))
         searcher.tell(trials)
-        run(searcher, 12)
+        configs = [trial.config for trial in [*trials, *run(searcher, 12)]]
+        assert len(set(configs)) == len(configs), "none is measured twice"
 
 
 def test_past_winners_enter_first() -> None:
@@ -301,35 +302,35 @@ def cells(bb: float, bc: float, cb: float, cc: float) -> tuple[dict[str, Config]
 
 def test_credit_is_the_difference_of_differences() -> None:
     grid, losses = cells(10.0, 8.0, 9.0, 6.0)
-    known = Known(answers(losses), switched=True)
+    scores = Scores(answers(losses), switched=True)
     for arm in Arm:
-        (pull,) = progress([Round(0, arm, 0, None, grid)], known, ()).pulls
+        (pull,) = progress([Round(0, arm, 0, None, grid)], scores, ()).pulls
         assert pull.gain == pytest.approx(Quad(bb=10.0, bc=8.0, cb=9.0, cc=6.0).gain(arm))
         assert pull.weight == 1.0
 
 
 def test_an_open_grid_is_expected_to_earn_the_average() -> None:
     grid, losses = cells(10.0, 8.0, 9.0, 6.0)
-    known = Known(answers(losses), switched=True)
+    scores = Scores(answers(losses), switched=True)
     later = Round(1, Arm.SPARSE, 0, None, {name: Config(later=name) for name in CELLS})
-    done, waiting = progress([Round(0, Arm.SPARSE, 0, None, grid), later], known, ()).pulls
+    done, waiting = progress([Round(0, Arm.SPARSE, 0, None, grid), later], scores, ()).pulls
     assert waiting.gain == done.gain
 
 
 def test_after_the_switch_simulated_credit_is_a_weak_prior() -> None:
     grid, losses = cells(10.0, 8.0, 9.0, 6.0)
     entry = Round(0, Arm.SPARSE, 0, None, grid)
-    (before,) = progress([entry], Known(answers({}, losses), switched=False), ()).pulls
-    (after,) = progress([entry], Known(answers({Config(real=1): 99.0}, losses), switched=True), ()).pulls
-    assert (before.weight, after.weight) == (1.0, WEAK)
+    (before,) = progress([entry], Scores(answers({}, losses), switched=False), ()).pulls
+    (after,) = progress([entry], Scores(answers({Config(real=1): 99.0}, losses), switched=True), ()).pulls
+    assert (before.weight, after.weight) == (1.0, SIMULATED_WEIGHT)
     assert before.gain == after.gain
 
 
 def test_rewards_compare_only_what_the_same_instrument_answered() -> None:
     guesses = {Config(x=1): 0.1, Config(x=2): 0.2}
-    known = Known(answers({Config(x=3): 50.0, Config(x=4): 60.0}, guesses), switched=True)
-    assert known.reward(Config(x=3)) == known.reward(Config(x=1)) == 1.0
-    assert known.incumbent(Config()) == Config(x=3), "what was measured comes first"
+    scores = Scores(answers({Config(x=3): 50.0, Config(x=4): 60.0}, guesses), switched=True)
+    assert scores.reward(Config(x=3)) == scores.reward(Config(x=1)) == 1.0
+    assert scores.incumbent(Config()) == Config(x=3), "what was measured comes first"
 
 
 def test_while_simulators_answer_their_best_is_the_base() -> None:

@@ -8,8 +8,8 @@ import pytest
 from autoscout.core.config import Config
 from autoscout.core.seeds import stream
 from autoscout.search.hybrid_paper.dense import DenseState, Move, propose
-from autoscout.search.hybrid_paper.known import rewards
 from autoscout.search.hybrid_paper.orchestrator import Arm, Pull, Quad, choose
+from autoscout.search.hybrid_paper.scores import rewards
 from autoscout.search.hybrid_paper.tournament import halve, legal, orderings, stage
 from autoscout.space import Choice, Flag, Grid, Space
 

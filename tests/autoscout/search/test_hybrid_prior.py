@@ -11,7 +11,7 @@ from autoscout.core.config import Config
 from autoscout.core.protocols import Prediction
 from autoscout.core.task import Direction, Objective, Task
 from autoscout.core.trial import Measurement, Proposal, Status, Trial
-from autoscout.learning.answers import Told
+from autoscout.learning.answers import AnswerSet
 from autoscout.search.hybrid import HybridSearcher
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.prior import InformedSurrogate, Prior
@@ -153,9 +153,9 @@ def test_few_measurements_correct_a_constant_factor() -> None:
     model = InformedSurrogate(Prior(encoder, Model(5.0), task_of()), encoder, 0, HybridOptions(), {})
     searcher = HybridSearcher(SPACE, task_of())
     searcher.tell([trial_of(Proposal(config=config)) for config in list(SPACE.enumerate())[:8] if fits(config)])
-    model.fit(searcher._told.answers())
+    model.fit(searcher._trials.answers())
     mean, spread = model.predict(encoder.rows([BEST]))
-    told = [answer.loss for answer in searcher._told.answers() if not answer.failed]
+    told = [answer.loss for answer in searcher._trials.answers() if not answer.failed]
     assert np.exp(mean * np.std(np.log(told)) + np.mean(np.log(told)))[0] == pytest.approx(10.0, rel=0.1)
     assert spread[0] > 0.0
 
@@ -172,7 +172,7 @@ def test_where_the_simulator_has_no_answer_the_middle_is_assumed() -> None:
 
 
 def test_what_ran_and_what_failed_correct_the_odds() -> None:
-    encoder, told = Encoder(SPACE), Told(SPACE, task_of().objective)
+    encoder, told = Encoder(SPACE), AnswerSet(SPACE, task_of().objective)
     model = InformedSurrogate(Prior(encoder, Model(upside_down=True), task_of()), encoder, 0, HybridOptions(), {})
     configs = list(SPACE.enumerate())
     pair = encoder.rows([configs[0], Config(kind="a", batch=16, queue=6, only="one")])

@@ -85,7 +85,7 @@ def test_neighbours_of_the_best_come_first_when_the_model_expects_nothing() -> N
 
 
 def test_every_third_step_is_given_away_while_the_model_expects_something(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuning, "GAIN", 0.0)
+    monkeypatch.setattr(tuning, "MIN_GAIN", 0.0)
     late = [proposer(proposal) for proposal in tries(smooth, steps=60)[40:]]
     assert late.count("stalled") in (6, 7)
     assert late.count("acquisition") == len(late) - late.count("stalled")
@@ -95,7 +95,7 @@ MANY = Space([Choice("way", list("abcdefgh")), Grid("x", 1, 40, default=20)])
 
 
 def test_looks_go_to_what_was_seldom_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuning, "GAIN", 0.0)
+    monkeypatch.setattr(tuning, "MIN_GAIN", 0.0)
     searcher = HybridSearcher(MANY, TASK, seed=3)
     known = [Config({"way": way, "x": x}) for way in "abcdef" for x in range(1, 41, 2 if way == "a" else 13)]
     for number, config in enumerate(known):
@@ -107,7 +107,7 @@ def test_looks_go_to_what_was_seldom_tried(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_no_look_goes_where_the_only_trial_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuning, "GAIN", 0.0)
+    monkeypatch.setattr(tuning, "MIN_GAIN", 0.0)
     searcher = HybridSearcher(MANY, TASK, seed=3)
     known = [Config({"way": way, "x": x}) for way in "abcdef" for x in range(1, 41, 2 if way == "a" else 13)]
     for number, config in enumerate([*known, Config({"way": "g", "x": 20}), Config({"way": "h", "x": 20})]):

@@ -27,9 +27,9 @@ class AsksTwice(_Mutant):
         return super().ask(1, given, pending) * n
 
 
-class ForgetsTheTold(_Mutant):
+class ForgetsTrials(_Mutant):
     def tell(self, trials: Sequence[Trial]) -> None:
-        self._told += len(trials)
+        self._count += len(trials)
 
 
 class IgnoresGiven(_Mutant):
@@ -45,15 +45,15 @@ class IgnoresPending(_Mutant):
 class Remembers(_Mutant):
     def ask(self, n: int, given: Config = Config(), pending: Sequence[Proposal] = ()) -> list[Proposal]:
         found = super().ask(n, given, pending)
-        self._told += 1
+        self._count += 1
         return found
 
 
 class CountsBatches(_Mutant):
     def tell(self, trials: Sequence[Trial]) -> None:
-        before = self._told
+        before = self._count
         super().tell(trials)
-        self._told = before + 1
+        self._count = before + 1
 
 
 class MindsTheOrder(_Mutant):
@@ -85,7 +85,7 @@ class NeverEnds(_Mutant):
 
 class GivesUpEarly(_Mutant):
     def ask(self, n: int, given: Config = Config(), pending: Sequence[Proposal] = ()) -> list[Proposal]:
-        return super().ask(n, given, pending) if self._told < 6 else []
+        return super().ask(n, given, pending) if self._count < 6 else []
 
 
 class TrustsEveryTrial(_Mutant):
@@ -103,7 +103,7 @@ class KnowsOnlyThisSpace(_Mutant):
 
 CATCHES: dict[type[_Mutant], Callable[[SearcherSuite, Callable[[Space, Task, int], Searcher], Space], None]] = {
     AsksTwice: SearcherSuite.test_proposals_are_valid_distinct_and_new,
-    ForgetsTheTold: SearcherSuite.test_proposals_are_valid_distinct_and_new,
+    ForgetsTrials: SearcherSuite.test_proposals_are_valid_distinct_and_new,
     ProposesNonsense: SearcherSuite.test_proposals_are_valid_distinct_and_new,
     OverfillsTheOrder: SearcherSuite.test_nothing_is_asked_for,
     IgnoresGiven: SearcherSuite.test_proposals_extend_given,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from autoscout.simulators.training.constants import TrainingConstants
-from autoscout.simulators.training.job import Layout, TrainingJob
+from autoscout.simulators.training.job import ParallelLayout, TrainingJob
 
 PLAIN = TrainingConstants(
     gemm_scale=1.0,
@@ -30,7 +30,7 @@ PLAIN = TrainingConstants(
 """No losses at all: only arithmetic and links are left."""
 
 
-def job(layout: Layout | None = None, **changes: Any) -> TrainingJob:
+def job(layout: ParallelLayout | None = None, **changes: Any) -> TrainingJob:
     """Four layers of hidden size 1024 on GPUs with 1e12 FLOP/s, endless memory rate, 1e9 bytes/s between them."""
     values: dict[str, Any] = {
         "layers": 4.0,
@@ -50,7 +50,7 @@ def job(layout: Layout | None = None, **changes: Any) -> TrainingJob:
         "moe_layers": 0.0,
         "sequence": 1024.0,
         "global_batch": 8.0,
-        "layout": layout or Layout(),
+        "layout": layout or ParallelLayout(),
         "gemm_flops": 1e12,
         "flops": 1e12,
         "gemm_share": 1.0,

@@ -153,7 +153,7 @@ def test_every_row_that_is_left_out_is_named_and_nothing_is_written_that_is_no_n
 @pytest.mark.skipif(not GROUND_TRUTH.is_dir(), reason="the ground-truth tables are not there")
 def test_shipped_constants_hold_on_the_single_node_table() -> None:
     given = {"ar": 0, "attention": "torch", "norm_fused": 1, "gradient_bytes": 2.0, "zero": 0, "vocab": 50257, "vocab_multiple": 1}
-    table = read_training_table(GROUND_TRUTH / "train_vtrain_a100_1node.csv", given=given)
+    table = read_training_table(GROUND_TRUTH / "train_vtrain_a100_1node.csv", columns=given)
     shipped = training_calibration("megatron-deepspeed")
     formula = step_time(table.job, shipped.constants).total_s
     measured_shapes = step_time(table.job, shipped.constants, shipped.shapes.factor(table.job)).total_s

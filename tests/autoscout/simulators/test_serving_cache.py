@@ -15,7 +15,7 @@ from autoscout.core.task import Direction, Limit, Objective, Task
 from autoscout.simulators.serving.calibration import serving_calibration
 from autoscout.simulators.serving.cost import exchange_s, step_cost
 from autoscout.simulators.serving.job import ServingJob, model_serving_fields
-from autoscout.simulators.serving.loop import EngineLimits, Request, serve
+from autoscout.simulators.serving.loop import EngineLimits, SimulatedRequest, serve
 from autoscout.simulators.serving.model import ServingModel
 
 
@@ -51,7 +51,7 @@ def test_more_requests_than_the_cache_holds_never_cost_throughput(system: str) -
 
 
 def test_room_is_kept_for_what_admitted_requests_will_write() -> None:
-    requests = [Request(input_tokens=1000, output_tokens=1000)] * 40
+    requests = [SimulatedRequest(input_tokens=1000, output_tokens=1000)] * 40
     cost = step_cost(job(), serving_calibration().constants)
     kept = serve(requests, cost, EngineLimits(cache_tokens=10_000, kept_share=1.0), concurrency=40)
     greedy = serve(requests, cost, EngineLimits(cache_tokens=10_000, kept_share=0.0), concurrency=40)
@@ -62,7 +62,7 @@ def test_room_is_kept_for_what_admitted_requests_will_write() -> None:
 
 
 def test_an_evicted_request_waits_until_there_is_head_room() -> None:
-    requests = [Request(input_tokens=1000, output_tokens=500)] * 20
+    requests = [SimulatedRequest(input_tokens=1000, output_tokens=500)] * 20
     cost = step_cost(job(), serving_calibration().constants)
     tight, roomy = (
         serve(requests, cost, EngineLimits(cache_tokens=8_000, kept_share=0.0, free_share=share), concurrency=20) for share in (0.0, 0.1)
@@ -71,7 +71,7 @@ def test_an_evicted_request_waits_until_there_is_head_room() -> None:
 
 
 def test_one_prediction_is_bounded_in_work() -> None:
-    requests = [Request(input_tokens=1, output_tokens=2)] * 200_000
+    requests = [SimulatedRequest(input_tokens=1, output_tokens=2)] * 200_000
     begun = time.process_time()
     served = serve(requests, step_cost(job(), serving_calibration().constants), EngineLimits(), concurrency=1)
     assert time.process_time() - begun < 5.0

@@ -15,7 +15,7 @@ from autoscout.core.trial import Measurement, Proposal, Status, Trial
 from autoscout.simulators.serving.calibration import serving_calibration
 from autoscout.simulators.serving.cost import StepCost, step_cost
 from autoscout.simulators.serving.job import ServingConstants, ServingJob, bytes_per_weight, model_serving_fields
-from autoscout.simulators.serving.loop import EngineLimits, Request, serve
+from autoscout.simulators.serving.loop import EngineLimits, SimulatedRequest, serve
 from autoscout.simulators.serving.model import ServingModel
 from autoscout.simulators.serving.step import cache_tokens, decode_step, prefill_token_s, running_requests, token_interval_s
 
@@ -62,7 +62,7 @@ def job(name: str = "llama-3.1-8b", **changes: float) -> ServingJob:
 
 
 def test_one_request_alone() -> None:
-    served = serve([Request(input_tokens=10, output_tokens=4)], BARE, EngineLimits())
+    served = serve([SimulatedRequest(input_tokens=10, output_tokens=4)], BARE, EngineLimits())
     assert served.first_token_s.tolist() == [1.0]  # the prompt's step gives the first token
     assert served.total_s.tolist() == [4.0]
     assert served.interval_s.tolist() == [1.0]
@@ -70,14 +70,14 @@ def test_one_request_alone() -> None:
 
 
 def test_a_long_prompt_takes_several_chunks() -> None:
-    served = serve([Request(input_tokens=10, output_tokens=1)], BARE, EngineLimits(max_step_tokens=4))
+    served = serve([SimulatedRequest(input_tokens=10, output_tokens=1)], BARE, EngineLimits(max_step_tokens=4))
     assert served.first_token_s.tolist() == [3.0]  # 4 + 4 + 2
-    whole = serve([Request(input_tokens=10, output_tokens=1)], BARE, EngineLimits(max_step_tokens=4, chunked=False))
+    whole = serve([SimulatedRequest(input_tokens=10, output_tokens=1)], BARE, EngineLimits(max_step_tokens=4, chunked=False))
     assert whole.first_token_s.tolist() == [1.0]
 
 
 def test_the_second_request_waits_for_a_place() -> None:
-    two = [Request(input_tokens=1, output_tokens=3), Request(input_tokens=1, output_tokens=3)]
+    two = [SimulatedRequest(input_tokens=1, output_tokens=3), SimulatedRequest(input_tokens=1, output_tokens=3)]
     served = serve(two, BARE, EngineLimits(max_requests=1))
     assert served.first_token_s.tolist() == [1.0, 4.0]
     assert served.total_s.tolist() == [3.0, 6.0]
@@ -85,20 +85,22 @@ def test_the_second_request_waits_for_a_place() -> None:
 
 def test_arrivals_join_the_running_batch() -> None:
     served = serve(
-        [Request(input_tokens=1, output_tokens=10), Request(input_tokens=1, output_tokens=2, arrival_s=2.5)], BARE, EngineLimits()
+        [SimulatedRequest(input_tokens=1, output_tokens=10), SimulatedRequest(input_tokens=1, output_tokens=2, arrival_s=2.5)],
+        BARE,
+        EngineLimits(),
     )
     assert served.first_token_s[1] == pytest.approx(4.0 - 2.5)  # the step from 3 to 4
     assert served.total_s.tolist() == [10.0, 2.5]
 
 
 def test_a_closed_loop_keeps_its_concurrency() -> None:
-    served = serve([Request(input_tokens=1, output_tokens=5)] * 6, BARE, EngineLimits(), concurrency=2)
+    served = serve([SimulatedRequest(input_tokens=1, output_tokens=5)] * 6, BARE, EngineLimits(), concurrency=2)
     assert served.finished_s == 15.0
     assert served.total_s == pytest.approx([5.0] * 6)
 
 
 def test_a_full_cache_sends_the_youngest_back() -> None:
-    two = [Request(input_tokens=4, output_tokens=6), Request(input_tokens=4, output_tokens=6)]
+    two = [SimulatedRequest(input_tokens=4, output_tokens=6), SimulatedRequest(input_tokens=4, output_tokens=6)]
     roomy = serve(two, BARE, EngineLimits(cache_tokens=100))
     tight = serve(two, BARE, EngineLimits(cache_tokens=13, kept_share=0.0))
     assert roomy.preemptions == 0
@@ -110,7 +112,9 @@ def test_a_full_cache_sends_the_youngest_back() -> None:
 
 def test_a_request_that_can_never_fit_is_not_served() -> None:
     served = serve(
-        [Request(input_tokens=50, output_tokens=2), Request(input_tokens=2, output_tokens=2)], BARE, EngineLimits(cache_tokens=20)
+        [SimulatedRequest(input_tokens=50, output_tokens=2), SimulatedRequest(input_tokens=2, output_tokens=2)],
+        BARE,
+        EngineLimits(cache_tokens=20),
     )
     assert math.isnan(served.total_s[0])
     assert np.isfinite(served.total_s[1])
@@ -118,7 +122,7 @@ def test_a_request_that_can_never_fit_is_not_served() -> None:
 
 def test_steps_taken_together_cost_what_they_cost_one_by_one() -> None:
     cost = replace(BARE, host_s=0.0, cache_token_s=1.0)
-    served = serve([Request(input_tokens=10, output_tokens=5)], cost, EngineLimits())
+    served = serve([SimulatedRequest(input_tokens=10, output_tokens=5)], cost, EngineLimits())
     # contexts of the four decode steps: 11, 12, 13, 14
     assert served.total_s[0] == pytest.approx(11 + 12 + 13 + 14)
 
@@ -145,7 +149,7 @@ def test_more_tokens_touch_more_experts() -> None:
 def test_the_loop_and_the_closed_form_agree_in_steady_state() -> None:
     constants = serving_calibration().constants
     one = job(batch=16.0, input_tokens=512.0, output_tokens=256.0)
-    served = serve([Request(input_tokens=512, output_tokens=256)] * 160, step_cost(one, constants), EngineLimits(), concurrency=16)
+    served = serve([SimulatedRequest(input_tokens=512, output_tokens=256)] * 160, step_cost(one, constants), EngineLimits(), concurrency=16)
     assert float(np.mean(served.interval_s)) == pytest.approx(float(token_interval_s(one, constants)), rel=0.15)
 
 

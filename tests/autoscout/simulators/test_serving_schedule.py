@@ -11,12 +11,11 @@ from autoscout.catalog.gpus import gpu, gpu_fields
 from autoscout.catalog.models import model
 from autoscout.core.config import Config
 from autoscout.core.task import Objective, Task
-from autoscout.simulators.serving.calibration import serving_calibration
+from autoscout.simulators.serving.calibration import replay, serving_calibration
 from autoscout.simulators.serving.cost import step_cost
 from autoscout.simulators.serving.job import ServingConstants, ServingJob, model_serving_fields
-from autoscout.simulators.serving.loop import EngineLimits, Request, serve
+from autoscout.simulators.serving.loop import EngineLimits, SimulatedRequest, serve
 from autoscout.simulators.serving.model import ServingModel, ServingOptions
-from autoscout.simulators.serving.replay import replay
 from autoscout.simulators.serving.step import decode_step, token_interval_s, waited_share
 
 VLLM, SGLANG = 0.0, 1.0
@@ -38,7 +37,7 @@ def job(name: str = "qwen3-32b", **changes: float) -> ServingJob:
 
 
 def test_stopping_for_prompts_keeps_equal_requests_in_step() -> None:
-    constants, requests = serving_calibration().constants, [Request(input_tokens=2048, output_tokens=128)] * 192
+    constants, requests = serving_calibration().constants, [SimulatedRequest(input_tokens=2048, output_tokens=128)] * 192
     cost = step_cost(job(), constants)
     mixed = serve(requests, cost, EngineLimits(), concurrency=32)
     stopping = serve(requests, cost, EngineLimits(mixed=False), concurrency=32)
@@ -51,8 +50,8 @@ def test_stopping_for_prompts_keeps_equal_requests_in_step() -> None:
 def test_unequal_requests_fall_out_of_step() -> None:
     cost = step_cost(job(), serving_calibration().constants)
     lengths = np.random.default_rng(3).integers(96, 160, size=192).tolist()
-    requests = [Request(input_tokens=2048, output_tokens=length) for length in lengths]
-    equal = serve([Request(input_tokens=2048, output_tokens=128)] * 192, cost, EngineLimits(mixed=False), concurrency=32)
+    requests = [SimulatedRequest(input_tokens=2048, output_tokens=length) for length in lengths]
+    equal = serve([SimulatedRequest(input_tokens=2048, output_tokens=128)] * 192, cost, EngineLimits(mixed=False), concurrency=32)
     unequal = serve(requests, cost, EngineLimits(mixed=False), concurrency=32)
     assert np.mean(unequal.first_token_s) < 0.5 * np.mean(equal.first_token_s)
 

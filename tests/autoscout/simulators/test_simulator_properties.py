@@ -12,12 +12,11 @@ from _questions import ask, question
 
 from autoscout.catalog.gpus import gpu, gpu_fields
 from autoscout.catalog.models import model
-from autoscout.simulators.serving.calibration import serving_calibration
+from autoscout.simulators.serving.calibration import replay, serving_calibration
 from autoscout.simulators.serving.job import ServingJob, model_serving_fields
-from autoscout.simulators.serving.replay import replay
 from autoscout.simulators.serving.step import cache_tokens, decode_step, running_requests, token_interval_s
 from autoscout.simulators.training.calibration import training_calibration
-from autoscout.simulators.training.job import Layout, TrainingJob, hardware_fields, model_fields
+from autoscout.simulators.training.job import ParallelLayout, TrainingJob, hardware_fields, model_fields
 from autoscout.simulators.training.step import step_time
 
 CONSTANTS = serving_calibration().constants
@@ -58,7 +57,7 @@ def test_more_memory_never_holds_fewer_requests() -> None:
 @pytest.mark.parametrize("better", ["flops", "gemm_flops", "memory_rate", "bus_rate", "nic_rate"])
 @pytest.mark.parametrize("stack", ["megatron-core", "fsdp", "megatron-deepspeed", "default"])
 def test_faster_hardware_never_trains_slower(better: str, stack: str) -> None:
-    layout = Layout(tp=4.0, pp=4.0, dp=8.0, micro_batch=2.0, sequence_parallel=1.0, zero=1.0)
+    layout = ParallelLayout(tp=4.0, pp=4.0, dp=8.0, micro_batch=2.0, sequence_parallel=1.0, zero=1.0)
     fields = {**model_fields(model("llama-3.1-70b")), **hardware_fields(gpu("H100"))}
     job = TrainingJob(**fields, sequence=4096.0, global_batch=512.0, layout=layout)
     faster = replace(job, **{better: 1.5 * getattr(job, better)})

@@ -1,4 +1,4 @@
-"""The Python examples of the guide to simulators run."""
+"""The Python examples of the pages on simulators run."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "simulators.md"
-EXAMPLES = re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
+DOCS = Path(__file__).parents[3] / "docs"
+PAGES = (DOCS / "guides" / "estimate.md", DOCS / "reference" / "simulators.md")
+EXAMPLES = [code for page in PAGES for code in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)]
 
 
 @pytest.mark.parametrize(("program", "words"), list(zip(EXAMPLES, ("s per step", "simulated"), strict=True)), ids=("estimate", "ensemble"))

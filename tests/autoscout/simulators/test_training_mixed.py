@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from _jobs import ATTENTION_FLOP, LINEAR_FLOP, LOGITS_FLOP, PLAIN
 
-from autoscout.catalog.gpus import Cluster, Gpu
+from autoscout.catalog.gpus import Cluster, GpuKind
 from autoscout.catalog.models import ModelShape
 from autoscout.core.config import Config
 from autoscout.core.seeds import stream
@@ -23,7 +23,7 @@ from autoscout.simulators.training.mixed import MixedAnswer, mixed_step
 from autoscout.simulators.training.read import TrainingTask, read_layout
 
 SHAPE = ModelShape(name="toy", layers=4, hidden=1024, heads=8, kv_heads=8, head_size=128, ffn=4096, gated=False, vocab=1024, tied=True)
-FAST = Gpu(
+FAST = GpuKind(
     name="Fast-1",
     bf16_tflops=2.0,
     memory_gb=80,
@@ -42,7 +42,7 @@ LAYER_FLOP = 3 * LINEAR_FLOP + 3.5 * ATTENTION_FLOP
 """Forward and backward of one layer, one sequence."""
 
 
-def asked(*groups: tuple[Gpu, int], configs: list[dict[str, Any]], batch: float = 8.0) -> MixedAnswer:
+def asked(*groups: tuple[GpuKind, int], configs: list[dict[str, Any]], batch: float = 8.0) -> MixedAnswer:
     reading = TrainingTask(shape=SHAPE, cluster=Cluster(groups=groups), sequence=1024.0, global_batch=batch, fixed={})
     layout = read_layout(configs, {}, float(reading.cluster.gpus), zero=0.0)
     return mixed_step(reading, configs, layout, TrainingCalibration(name="by hand", constants=PLAIN), MEMORY)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from _blocks import ROOT, blocks
 from _studies import campaign, tuned
 from autoscout import minimize
 from autoscout.cli.main import app
@@ -20,6 +21,7 @@ from autoscout.core.protocols import StudyRecord
 from autoscout.study.folder import Folder
 from autoscout.study.start import StartingPoint, _chosen
 
+STORE_GUIDE = ROOT / "docs" / "guides" / "store.md"
 SPACE = {"block": [16, 32, 64, 128, 256, 512], "tile": range(1, 17), "fused": bool}
 
 
@@ -117,14 +119,16 @@ def test_the_command_line_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     common = ["tune", "virtual", "--hardware", "gpus=32xA100-80", "--store", str(tmp_path / "all.db"), "-o", str(tmp_path), "--dry-run"]
     told = CliRunner().invoke(app, [*common, "-e", "new"])
     assert "Warm start from 6 trials of study old (similarity 0." in told.output
+    (step,) = [step for block in blocks(STORE_GUIDE) if block.language == "console" for step in block.steps]
+    assert not step.differs(told.output)
     assert "Warm start" not in CliRunner().invoke(app, [*common, "-e", "new", "--no-warm-start"]).output
 
 
 def test_the_example_of_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
-    page = (Path(__file__).parents[3] / "docs" / "guides" / "hybrid.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "guides" / "python.md").read_text()
     (code,) = re.findall(r"```python\n(from autoscout import minimize.*?)```", page, flags=re.DOTALL)
-    exec(compile(code, "hybrid.md", "exec"), {})
+    exec(compile(code, "python.md", "exec"), {})
     assert "8 trials of study gemm-4096 (similarity 0.92)" in capsys.readouterr().out
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-GUIDE = (ROOT / "docs" / "guides" / "benchmark.md").read_text()
+GUIDE = (ROOT / "docs" / "lab" / "benchmark.md").read_text()
 
 
 def test_the_python_example(tmp_path: Path) -> None:

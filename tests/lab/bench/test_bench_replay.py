@@ -11,7 +11,7 @@ from autoscout.core.origin import Origin
 from autoscout.core.trial import Proposal, Status, Trial
 from autoscout.search.random import RandomSearcher
 from autoscout_lab.bench import Replay, replay
-from autoscout_lab.bench.replay import FREE, Run
+from autoscout_lab.bench.replay import MAX_FREE, Run
 
 
 class Stubborn:
@@ -62,7 +62,7 @@ def test_known_rows_cost_nothing_and_end_a_run_that_asks_for_nothing_else() -> N
     searcher = Stubborn([Config(x=1, y=1, c="p"), Config(x=2, y=1, c="p")])
     run = replay(square(), searcher, name="stubborn", seed=0, budget=5)
     assert len(run.losses) == 2
-    assert run.known == FREE + 1
+    assert run.known == MAX_FREE + 1
     assert run.stopped
 
 

@@ -18,14 +18,14 @@ from autoscout.core.protocols import Searcher
 from autoscout.core.seeds import stream
 from autoscout.core.task import Objective, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
-from autoscout.learning.answers import Told, finite_losses
+from autoscout.learning.answers import AnswerSet, finite_losses
 from autoscout.search.coordinate import CoordinateSearcher
 from autoscout.search.evolution import EvolutionOptions, EvolutionSearcher
 from autoscout.space import Choice, Flag, Grid, Space
 from autoscout.space.neighbours import fresh, mutate
 from autoscout_lab.search._shared.adapter import history, propose
 from autoscout_lab.search.cherrypick import CherrypickOptions, CherrypickSearcher
-from autoscout_lab.search.metis.cost import Model, Plan, find_parts
+from autoscout_lab.search.metis.cost import MetisPlan, Model, find_parts
 from autoscout_lab.search.metis.searcher import MetisOptions, MetisSearcher
 from autoscout_lab.search.udo import UdoOptions, UdoSearcher
 
@@ -72,8 +72,8 @@ def test_a_bowl_is_found_by_more_than_chance(name: str) -> None:
 # --- what is remembered -------------------------------------------------------------------------------------------
 
 
-def told(*trials: Trial) -> Told:
-    memory = Told(BOWL, TASK.objective)
+def told(*trials: Trial) -> AnswerSet:
+    memory = AnswerSet(BOWL, TASK.objective)
     memory.add(trials)
     return memory
 
@@ -102,7 +102,7 @@ def test_predictions_and_foreign_configurations_teach_nothing() -> None:
     odd = Trial(proposal=Proposal(config=Config(z=1)), measurement=Measurement(status=Status.OK, metrics={"time_s": 0.1}))
     memory = told(odd, trial_at(1, 1.0, 0, Fidelity.PREDICTED))
     assert memory.answers() == []
-    assert len(memory.seen) == 2
+    assert len(memory.configs) == 2
 
 
 # --- moves --------------------------------------------------------------------------------------------------------
@@ -241,9 +241,11 @@ def test_a_plan_that_ran_out_of_memory_prunes_larger_ones() -> None:
 def test_a_plan_costs_what_it_should() -> None:
     model = Model.of({"layers": 40, "hidden": 5120, "gpus": 64, "seq_len": 2048, "global_batch": 64})
     assert model.parameters == pytest.approx(12 * 40 * 5120**2 + 32000 * 5120)
-    assert Plan(tp=2).memory_gb(model) < Plan(tp=1).memory_gb(model) < Plan(mbs=4).memory_gb(model)
-    assert Plan(pp=8, dp=8, mbs=8).step_s(model) > Plan(pp=8, dp=8, mbs=1).step_s(model), "one micro batch fills one stage at a time"
-    assert Plan(tp=16, dp=4).step_s(model) > Plan(tp=8, dp=8).step_s(model), "tensor parallelism across nodes"
+    assert MetisPlan(tp=2).memory_gb(model) < MetisPlan(tp=1).memory_gb(model) < MetisPlan(mbs=4).memory_gb(model)
+    assert MetisPlan(pp=8, dp=8, mbs=8).step_s(model) > MetisPlan(pp=8, dp=8, mbs=1).step_s(model), (
+        "one micro batch fills one stage at a time"
+    )
+    assert MetisPlan(tp=16, dp=4).step_s(model) > MetisPlan(tp=8, dp=8).step_s(model), "tensor parallelism across nodes"
 
 
 def test_a_knob_of_a_plan_can_be_named() -> None:
@@ -279,14 +281,14 @@ def test_plans_on_two_kinds_of_gpu_are_balanced_by_their_speed() -> None:
     assert {trial.config["recompute"] for trial in trials} == {False}
     first = trials[0].config
     assert (first["a100"], first["a40"]) == (8, 4), "twelve GPUs are faster than eight"
-    equally = Plan(pp=3, dp=4, counts=(8, 4), shares=(1, 1)).step_s(Model.of({"global_batch": 96}, task.workload, task.hardware))
-    by_speed = Plan(pp=3, dp=4, counts=(8, 4), shares=(1, 0.4)).step_s(Model.of({"global_batch": 96}, task.workload, task.hardware))
+    equally = MetisPlan(pp=3, dp=4, counts=(8, 4), shares=(1, 1)).step_s(Model.of({"global_batch": 96}, task.workload, task.hardware))
+    by_speed = MetisPlan(pp=3, dp=4, counts=(8, 4), shares=(1, 0.4)).step_s(Model.of({"global_batch": 96}, task.workload, task.hardware))
     assert by_speed < 0.7 * equally
 
 
 def test_the_smaller_gpus_of_a_plan_limit_it() -> None:
     model = Model.of({"global_batch": 96}, {"model": "llama-3.2-3b"}, {"gpus": "8xA100-80+4xA40"})
-    replicas, alone = Plan(dp=12, counts=(8, 4), shares=(1, 1)), Plan(dp=8, counts=(8, 0), shares=(1, 1))
+    replicas, alone = MetisPlan(dp=12, counts=(8, 4), shares=(1, 1)), MetisPlan(dp=8, counts=(8, 0), shares=(1, 1))
     assert replicas.memory_gb(model) > 1.4 * alone.memory_gb(model), "the same copy takes more of an A40"
 
 
@@ -294,7 +296,7 @@ def test_the_smaller_gpus_of_a_plan_limit_it() -> None:
 
 
 def test_a_tuner_that_repeats_itself_is_moved_on() -> None:
-    memory = Told(BOWL, TASK.objective)
+    memory = AnswerSet(BOWL, TASK.objective)
     wish = {"x": 3.2, "y": 5, "c": "q"}
     (first,) = propose("stuck", 1, BOWL, 0, memory, Config(), [], lambda place, attempt: wish)
     assert first.config == Config(x=3, y=5, c="q")

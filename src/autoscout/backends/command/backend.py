@@ -11,21 +11,20 @@ from typing import Any, ClassVar
 
 from autoscout.backends.command.check import check, missing
 from autoscout.backends.command.driver import RESULT
-from autoscout.backends.command.export import script
 from autoscout.backends.command.files import mentioned, write_file
-from autoscout.backends.command.goal import read_objective
 from autoscout.backends.command.outcome import outcome
 from autoscout.backends.command.sources import calculate
-from autoscout.backends.command.template import Scope, plain
-from autoscout.backends.command.vllm_bench import completed
-from autoscout.backends.command.workload import IN_FOLDER, Command, Workload, fault, read_workload, try_workload
+from autoscout.backends.command.template import RUNTIME, Piece, Scope, plain, quoted
+from autoscout.backends.command.workload import IN_FOLDER, Command, CommandWorkload, fault, read_workload, try_workload
+from autoscout.common import fields
 from autoscout.common.fields import read_blocks, refuse_if
+from autoscout.common.suggest import nearest
 from autoscout.common.templates import canonical
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import ConfigError, Fault, SpaceError
 from autoscout.core.launch import Completed, Launch, Resources
 from autoscout.core.names import Names
-from autoscout.core.task import Direction, Task
+from autoscout.core.task import Direction, Objective, Task
 from autoscout.core.to_beat import ToBeat
 from autoscout.core.trial import Measurement
 from autoscout.space import Space
@@ -34,6 +33,15 @@ from autoscout.space.yaml import read_space
 
 PLAN = "autoscout-plan.json"
 GRACE_S = 10.0  # what a server gets between the request to stop and the kill
+COMMON_METRICS = ("wall_s", "peak_mem_gib")
+"""Metrics that every command has."""
+SERVER_PORT = 8000
+"""Where a server listens when the caller does not set PORT."""
+VLLM_BENCH = ["vllm", "bench", "serve"]
+SAVE_FLAGS = "--save-result --result-dir {folder} --result-filename bench.json"
+PERCENTILE_FLAGS = "--percentile-metrics ttft,tpot,itl,e2el --metric-percentiles 50,90,95,99"
+BENCH_METRICS = {"*": {"json": "", "file": "bench.json"}}
+HEALTH_URL = "http://127.0.0.1:{port}/health"
 
 
 class CommandBackend:
@@ -52,7 +60,7 @@ class CommandBackend:
     def __init__(self, space: Space | Mapping[str, Any] | None = None) -> None:
         self._space = space if isinstance(space, Space) else None
         self._block = space if isinstance(space, Mapping) else None
-        self._read: dict[str, Workload] = {}  # by the text of the workload; both are caches and change nothing
+        self._read: dict[str, CommandWorkload] = {}  # by the text of the workload; both are caches and change nothing
         self._spaces: dict[str, Space] = {}
 
     @classmethod
@@ -69,7 +77,7 @@ class CommandBackend:
 
     def task(self, given: Mapping[str, object]) -> Task:
         blocks = read_blocks(given, also=("space",))
-        written = completed({name: value for name, value in blocks.workload.items() if name != "facts"})
+        written = with_saved_result({name: value for name, value in blocks.workload.items() if name != "facts"})
         if given.get("space") is not None:
             written["space"] = given["space"]
         workload, wrong = try_workload(written)
@@ -118,7 +126,7 @@ class CommandBackend:
         env = {"AUTOSCOUT_FOLDER": IN_FOLDER, "AUTOSCOUT_SEED": str(seed), **env}
         files = self._files(config, task, workload, scope)
         argv, shell = _argv(workload, scope), workload.run.line is not None
-        if workload.driven:
+        if workload.has_driver:
             files[PLAN] = json.dumps(_plan(workload, scope, env), indent=2)
             argv, shell = (sys.executable, "-m", "autoscout.backends.command.driver", PLAN), False
         return Launch(
@@ -128,7 +136,7 @@ class CommandBackend:
             env=env,
             resources=_resources(workload, scope),
             limit_s=workload.limit_s,
-            outputs=(*workload.outputs, *((RESULT,) if workload.driven else ())),
+            outputs=(*workload.outputs, *((RESULT,) if workload.has_driver else ())),
             name=Names(self._knobs(config, task, workload)).name(config),
         )
 
@@ -137,7 +145,7 @@ class CommandBackend:
         workload = self._workload(task)
         source = workload.metrics.get(to_beat.metric)
         wall = source.wall if source is not None else to_beat.metric == "wall_s"
-        if workload.driven or not wall or to_beat.value is None or to_beat.direction is not Direction.MINIMIZE:
+        if workload.has_driver or not wall or to_beat.value is None or to_beat.direction is not Direction.MINIMIZE:
             return None
         return to_beat.value / (source.scale if source is not None else 1.0)
 
@@ -149,16 +157,16 @@ class CommandBackend:
         scope = self._scope(config, task, workload, seed=0)
         files = self._files(config, task, workload, scope)
         if workload.serve is None:
-            return {**files, "run.sh": script(workload, workload.run, scope)}
-        return {**files, "run.sh": script(workload, workload.serve, scope), "bench_run.sh": script(workload, workload.run, scope)}
+            return {**files, "run.sh": run_script(workload, workload.run, scope)}
+        return {**files, "run.sh": run_script(workload, workload.serve, scope), "bench_run.sh": run_script(workload, workload.run, scope)}
 
-    def _workload(self, task: Task) -> Workload:
+    def _workload(self, task: Task) -> CommandWorkload:
         text = canonical(task.workload)
         if text not in self._read:
             self._read[text] = read_workload(task.workload)
         return self._read[text]
 
-    def _known_space(self, task: Task, workload: Workload) -> Space | None:
+    def _known_space(self, task: Task, workload: CommandWorkload) -> Space | None:
         block = workload.space if workload.space is not None else self._block
         if self._space is not None or block is None:
             return self._space
@@ -167,22 +175,22 @@ class CommandBackend:
             self._spaces[text] = read_space(block, _facts(task))
         return self._spaces[text]
 
-    def _knobs(self, config: Config, task: Task, workload: Workload) -> tuple[str, ...]:
+    def _knobs(self, config: Config, task: Task, workload: CommandWorkload) -> tuple[str, ...]:
         """All knobs there are, also those that are inactive in `config`."""
         space = self._known_space(task, workload)
         return tuple(space.knobs) if space is not None else tuple(config)
 
-    def _scope(self, config: Config, task: Task, workload: Workload, seed: int) -> Scope:
+    def _scope(self, config: Config, task: Task, workload: CommandWorkload, seed: int) -> Scope:
         space = self._known_space(task, workload)
         knobs = self._knobs(config, task, workload)
         used = mentioned(workload, knobs)
         facts = {**(space.facts if space is not None else {}), **_facts(task)}
-        given = {name: value for name, value in config.items() if value is not None}  # null: the program's own default
-        return Scope(values={**facts, "seed": seed, **given}, flags=tuple(name for name in knobs if name not in used and name != LABEL))
+        values = {name: value for name, value in config.items() if value is not None}  # null: the program's own default
+        return Scope(values={**facts, "seed": seed, **values}, flags=tuple(name for name in knobs if name not in used and name != LABEL))
 
-    def _files(self, config: Config, task: Task, workload: Workload, scope: Scope) -> dict[str, str]:
-        known = {*self._knobs(config, task, workload), *scope.values}
-        return {name: write_file(name, content, scope.values, known) for name, content in workload.files.items()}
+    def _files(self, config: Config, task: Task, workload: CommandWorkload, scope: Scope) -> dict[str, str]:
+        names = {*self._knobs(config, task, workload), *scope.values}
+        return {name: write_file(name, content, scope.values, names) for name, content in workload.files.items()}
 
 
 def _facts(task: Task) -> dict[str, Value]:
@@ -191,7 +199,7 @@ def _facts(task: Task) -> dict[str, Value]:
     return {name: value for name, value in merged.items() if isinstance(value, (bool, int, float, str))}
 
 
-def _argv(workload: Workload, scope: Scope) -> tuple[str, ...]:
+def _argv(workload: CommandWorkload, scope: Scope) -> tuple[str, ...]:
     if workload.run.line is not None:
         line = workload.run.line.shell(scope)
         return (line if workload.cwd == IN_FOLDER else f"cd {shlex.quote(workload.cwd)} || exit 126\n{line}",)
@@ -199,7 +207,7 @@ def _argv(workload: Workload, scope: Scope) -> tuple[str, ...]:
     return words if workload.cwd == IN_FOLDER else ("/bin/sh", "-c", 'cd "$0" && exec "$@"', workload.cwd, *words)
 
 
-def _plan(workload: Workload, scope: Scope, env: Mapping[str, str]) -> dict[str, Any]:
+def _plan(workload: CommandWorkload, scope: Scope, env: Mapping[str, str]) -> dict[str, Any]:
     """What the driver does, as data."""
     url = workload.health.url.text_or_none(scope) if workload.health.url else None
     return {
@@ -224,16 +232,105 @@ def _plain_command(command: Command, scope: Scope) -> dict[str, Any]:
     return {"argv": [plain(word) for word in command.words(scope)]}
 
 
-def _resources(workload: Workload, scope: Scope) -> Resources:
-    found: dict[str, Any] = {}
+def _resources(workload: CommandWorkload, scope: Scope) -> Resources:
+    amounts: dict[str, Any] = {}
     for name, amount in workload.resources.given.items():
         try:
             number = calculate(amount, scope.values) if isinstance(amount, str) else amount
         except SpaceError:
             continue  # it reads a knob that has no value
         if number is not None:
-            found[name] = number if name == "memory_gb" else int(number)
-    return Resources(**found)
+            amounts[name] = number if name == "memory_gb" else int(number)
+    return Resources(**amounts)
+
+
+def read_objective(data: Mapping[str, Any], workload: CommandWorkload) -> tuple[Objective, CommandWorkload, list[Fault]]:
+    """The objective, and the workload with a lone metric given its name.
+
+    Without a goal the only metric counts, or else the wall time.
+    """
+    faults: list[Fault] = []
+    named = [name for name in workload.metrics if name not in ("", "*")]
+    first = str(fields.as_list(data.get("metrics") or "")[0]).partition(":")[0].strip()
+    metric = str(data.get("metric") or first or (named[0] if len(named) == 1 and "" not in workload.metrics else ""))
+    if not metric and (named or "*" in workload.metrics):
+        fix = f"There are: {', '.join([*named, *COMMON_METRICS])}"
+        faults.append(Fault(where="goal", field="metric", rule="which of the metrics is to be improved?", fix=fix))
+    if (lone := workload.metrics.get("")) is not None:
+        name = metric or ("wall_s" if lone.wall else "")
+        workload = workload.model_copy(update={"metrics": {key or name: source for key, source in workload.metrics.items()}})
+        if not name:
+            fix = "Write goal: {metric: NAME}, or metrics: {NAME: ...}"
+            faults.append(Fault(where="goal", field="metric", rule="what is the number called?", fix=fix))
+    names = {*workload.metrics, *COMMON_METRICS} - {""}
+    objective, wrong = fields.read_objective(data, metrics=None if "*" in names else names, default=metric or "wall_s")
+    return objective, workload, [*faults, *(one if workload.metrics else _with_source(one) for one in wrong)]
+
+
+def _with_source(fault: Fault) -> Fault:
+    """A fault of a command that is not said to print anything: what is missing is where the metric is found."""
+    name = fault.value.strip("'")
+    if fault.rule != fields.NO_METRIC or nearest(name, COMMON_METRICS):
+        return fault
+    return replace(fault, fix=f"Say where it is printed, such as -w 'metrics.{name}=regex:{name} ([0-9.]+)'")
+
+
+def run_script(workload: CommandWorkload, command: Command, scope: Scope) -> str:
+    """`run.sh` for one of the workload's commands; its files are next to it, so that the folder may be moved or copied.
+
+    A command that does not run in that folder changes to the one in which it was measured, or to WORKDIR.
+    """
+    lines = ["#!/bin/sh", f'{RUNTIME["folder"]}="$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)" || exit 1', f"export {RUNTIME['folder']}"]
+    templates = [*workload.env.values(), *command.templates]
+    if any("port" in template.names for template in templates):
+        lines += [f'{RUNTIME["port"]}="${{PORT:-{SERVER_PORT}}}"', f"export {RUNTIME['port']}"]
+    for name, template in workload.env.items():
+        words = template.words(scope)
+        if words:
+            lines.append(f"export {name}={_value(words)}")
+    if workload.cwd == IN_FOLDER:
+        lines.append(f'cd "${RUNTIME["folder"]}" || exit 1')
+    else:
+        lines.append(f'[ -n "${{WORKDIR:-}}" ] || WORKDIR={shlex.quote(workload.cwd)}  # where it was measured')
+        lines.append('CDPATH= cd -- "$WORKDIR" || exit 1')
+    if command.line is not None:
+        lines.append(command.line.shell(scope))
+    else:
+        lines.append(" ".join(["exec", *(quoted(word) for word in command.words(scope))]))
+    return "\n".join(lines) + "\n"
+
+
+def _value(words: list[tuple[Piece, ...]]) -> str:
+    joined: list[Piece] = []
+    for position, word in enumerate(words):
+        joined += [" ", *word] if position else word
+    return quoted(joined)
+
+
+def with_saved_result(workload: Mapping[str, Any]) -> dict[str, Any]:
+    """The workload with what vLLM's own sweep adds to it, so that its strings work here unchanged.
+
+    `vllm bench serve` saves its result, the metrics are read from there, and server and load share a port.
+
+    Anything that is written down already stays as it is; other benchmarks are left alone.
+    """
+    serve, bench = workload.get("serve"), workload.get("bench")
+    if not isinstance(bench, str) or not isinstance(serve, str) or "metrics" in workload:
+        return dict(workload)
+    try:
+        words, started = shlex.split(bench), shlex.split(serve)
+    except ValueError:
+        return dict(workload)
+    if words[:3] != VLLM_BENCH or "--save-result" in words:
+        return dict(workload)
+    more = [SAVE_FLAGS] if "--metric-percentiles" in words or "--percentile-metrics" in words else [SAVE_FLAGS, PERCENTILE_FLAGS]
+    changed = {**workload, "metrics": BENCH_METRICS}
+    if not any(word.split("=")[0] in ("--port", "--base-url") for word in (*words, *started)):
+        more.append("--port {port}")
+        host = "" if any(word.split("=")[0] == "--host" for word in started) else " --host 127.0.0.1"  # vLLM listens to the whole world
+        changed["serve"] = f"{serve.strip()}{host} --port {{port}}"
+        changed.setdefault("health", HEALTH_URL)
+    return {**changed, "bench": " ".join([bench.strip(), *more])}
 
 
 __all__ = ["CommandBackend"]

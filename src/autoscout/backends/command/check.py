@@ -12,7 +12,7 @@ from typing import Any
 from autoscout.backends.command.files import mentioned, text_names
 from autoscout.backends.command.sources import calculate
 from autoscout.backends.command.template import HELPERS, RESERVED, RUNTIME, Scope, Slot, Template, slot_words, unwritable
-from autoscout.backends.command.workload import IN_FOLDER, Command, Workload, fault
+from autoscout.backends.command.workload import IN_FOLDER, Command, CommandWorkload, fault
 from autoscout.common.suggest import nearest, suggestion
 from autoscout.common.templates import holes, resolve
 from autoscout.core.config import Value
@@ -26,22 +26,22 @@ _SHELL_WORDS = re.compile(
 LISTED = 100  # values of a knob that are tried one by one
 
 
-def check(workload: Workload, space: Space, facts: Mapping[str, Value]) -> list[Fault]:
+def check(workload: CommandWorkload, space: Space, facts: Mapping[str, Value]) -> list[Fault]:
     """Everything about the workload that does not fit the space."""
     facts = {**space.facts, **facts}
-    known = {*space.knobs, *facts, *RESERVED}
+    names = {*space.knobs, *facts, *RESERVED}
     taken = [name for name in space.knobs if name in RESERVED]
     faults = [fault("space", f"a knob must not be called {name}: templates use that word for something else") for name in taken]
     for field, template in workload.templates():
-        faults += _template(field, template, space, known)
+        faults += _template(field, template, space, names)
     for field, command in workload.commands.items():
         faults += _holes(field, command, space)
     for name, content in workload.files.items():
-        faults += _file(f"files.{name}", content, known)
+        faults += _file(f"files.{name}", content, names)
     return [*faults, *_resources(workload, space, facts), *_output_names(workload), *_unused(workload, space)]
 
 
-def missing(workload: Workload) -> list[Fault]:
+def missing(workload: CommandWorkload) -> list[Fault]:
     """Faults for a folder or programs that are not on this machine; nothing is said about words the shell must work out first."""
     faults: list[Fault] = []
     if workload.cwd != IN_FOLDER and not Path(workload.cwd).is_dir():
@@ -77,25 +77,25 @@ def _holes(field: str, command: Command, space: Space) -> Iterator[Fault]:
     """Slots that would stay empty for some configurations, and optional parts that never are."""
     for name in sorted(command.bare):
         knob = space.knobs.get(name)
-        if knob is not None and _may_lack_value(knob):
+        if knob is not None and _can_lack_value(knob):
             form = f"[... {{{name}}}]" if command.line is not None else f"a nested list around {{{name}}}"
             fix = f"Write {form}, {{{name}:flag}}, or {{{name}|value}} for that case"
             when = f"has no value unless {knob.when}" if knob.when is not None else "may be null, which means not given"
             yield fault(field, f"{name} {when}, so its slot would stay empty", f"{{{name}}}", fix)
     for names in command.line.segments if command.line is not None else ():
-        if not any(_may_lack_value(space.knobs[name]) for name in names if name in space.knobs):
+        if not any(_can_lack_value(space.knobs[name]) for name in names if name in space.knobs):
             rule = f"the part in [ ] around {', '.join(sorted(names))} can never be left out: all of it always has a value"
             yield fault(field, rule, fix="For brackets write [[ ]]")
 
 
-def _may_lack_value(knob: Knob) -> bool:
+def _can_lack_value(knob: Knob) -> bool:
     return knob.when is not None or None in knob
 
 
-def _template(field: str, template: Template, space: Space, known: set[str]) -> Iterator[Fault]:
+def _template(field: str, template: Template, space: Space, names: set[str]) -> Iterator[Fault]:
     for slot in template.slots:
-        if slot.name not in known:
-            fix = f"{suggestion(slot.name, known)} Write {{{{{slot.name}}}}} to keep the text as it is"
+        if slot.name not in names:
+            fix = f"{suggestion(slot.name, names)} Write {{{{{slot.name}}}}} to keep the text as it is"
             yield fault(field, "unknown name in a slot", f"{{{slot.name}}}", fix)
         elif (knob := space.knobs.get(slot.name)) is not None:
             if slot.helper == "switch" and not all(isinstance(value, bool) for value in _ends(knob)):
@@ -136,35 +136,35 @@ def _ends(knob: Knob) -> tuple[Value, ...]:
     return tuple(value for value in listed if value is not None)
 
 
-def _file(field: str, content: Any, known: set[str]) -> Iterator[Fault]:
+def _file(field: str, content: Any, vocabulary: set[str]) -> Iterator[Fault]:
     if isinstance(content, str):
         names = text_names(content)
         # Other braces and dollars belong to the file's own language.
-        strange = [name for name in names if name not in known and nearest(name, known, most=1, cutoff=0.85)]
+        strange = [name for name in names if name not in vocabulary and nearest(name, vocabulary, most=1, cutoff=0.85)]
     else:
         names = holes(content)
-        strange = [name for name in names if resolve(name, known) is None]
+        strange = [name for name in names if resolve(name, vocabulary) is None]
     for name in sorted(strange):
-        yield fault(field, "unknown name in a slot", name, suggestion(name, known - set(RUNTIME)))
+        yield fault(field, "unknown name in a slot", name, suggestion(name, vocabulary - set(RUNTIME)))
     for name in sorted(names & (set(RUNTIME) | {"flags"})):
         fix = "Write paths relative to the file" if name == "folder" else "Pass it on the command line"
         yield fault(field, f"{name} is not known when files are written", name, fix)
 
 
-def _resources(workload: Workload, space: Space, facts: Mapping[str, Value]) -> Iterator[Fault]:
+def _resources(workload: CommandWorkload, space: Space, facts: Mapping[str, Value]) -> Iterator[Fault]:
     values = {**facts, **{name: knob.nearest(knob.default, _ends(knob)) for name, knob in space.knobs.items() if _ends(knob)}}
     for name, amount in workload.resources.given.items():
         if isinstance(amount, str):
             try:
-                found = calculate(amount, values)
+                number = calculate(amount, values)
             except SpaceError as error:
                 yield fault(f"resources.{name}", error.faults[0].rule, amount, error.faults[0].fix)
                 continue
-            if not isinstance(found, (int, float)) or isinstance(found, bool):
+            if not isinstance(number, (int, float)) or isinstance(number, bool):
                 yield fault(f"resources.{name}", "must come to a number", amount)
 
 
-def _output_names(workload: Workload) -> Iterator[Fault]:
+def _output_names(workload: CommandWorkload) -> Iterator[Fault]:
     """A result file would be written where all trials write theirs when its command does not even know the folder of the trial.
 
     The name may come apart from the folder, as in `--result-dir {folder} --result-filename bench.json`.
@@ -178,7 +178,7 @@ def _output_names(workload: Workload) -> Iterator[Fault]:
                 yield fault("command", rule, fix=f"Write {{folder}}/{name}, or set cwd: '{{folder}}'")
 
 
-def _unused(workload: Workload, space: Space) -> Iterator[Fault]:
+def _unused(workload: CommandWorkload, space: Space) -> Iterator[Fault]:
     used = mentioned(workload, space.knobs)
     if any("flags" in command.names for command in workload.commands.values()):
         return

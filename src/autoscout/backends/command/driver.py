@@ -54,7 +54,7 @@ class Driver:
                 with timed(spent, "start_s"):
                     self.result["failure"] = self._serve()
             for number in range(-self.plan["warmups"], self.plan["repeats"]):
-                if self.result["failure"] or any(run["returncode"] != 0 for run in self.result["runs"]) or self._lost():
+                if self.result["failure"] or any(run["returncode"] != 0 for run in self.result["runs"]) or self._is_lost():
                     break
                 with timed(spent, "warm_up_s" if number < 0 else "measure_s"):
                     self._bench(number)
@@ -102,7 +102,7 @@ class Driver:
                 if self.server is not None and self.server.poll() is not None:
                     self.result["failure"] = "server_ended"
                     self._end([process.pid, *descendants(process.pid)])
-                elif number >= 0 and self._lost(CLOCK.span_s() - began_s):
+                elif number >= 0 and self._is_lost(CLOCK.span_s() - began_s):
                     self._end([process.pid, *descendants(process.pid)])
                     process.wait()
                     return
@@ -122,7 +122,7 @@ class Driver:
         if number >= 0 and process.returncode == 0 and self.metrics is not None:
             self.samples.append(self.metrics.of(run))
 
-    def _lost(self, elapsed_s: float | None = None) -> bool:
+    def _is_lost(self, elapsed_s: float | None = None) -> bool:
         """Whether the trial cannot win any more: by its runs so far, and by one that has taken this long already."""
         if self.metrics is None:
             return False
@@ -169,18 +169,18 @@ class _Metrics:
     """Reads the metrics of a run; what cannot be read says nothing."""
 
     def __init__(self, sources: dict[str, Any]) -> None:
-        from autoscout.backends.command.sources import Source  # takes a moment to import, and most trials need it not
+        from autoscout.backends.command.sources import MetricSource  # takes a moment to import, and most trials need it not
 
-        self._sources = {name: Source.model_validate(source) for name, source in sources.items()}
+        self._sources = {name: MetricSource.model_validate(source) for name, source in sources.items()}
 
     def of(self, run: dict[str, Any]) -> dict[str, float]:
-        from autoscout.backends.command.sources import Run, UnreadableError
+        from autoscout.backends.command.sources import CommandRun, UnreadableError
 
-        found, left = {"wall_s": float(run["wall_s"])}, Run(**run)
+        metrics, output = {"wall_s": float(run["wall_s"])}, CommandRun(**run)
         for name, source in self._sources.items():
             with contextlib.suppress(UnreadableError):
-                found |= source.read_all(left) if name == "*" else {name: source.read(name, left)[0]}
-        return found
+                metrics |= source.read_all(output) if name == "*" else {name: source.read(name, output)[0]}
+        return metrics
 
     def after(self, elapsed_s: float) -> dict[str, float]:
         """The least that metrics of time can be of a run that has taken this long."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from autoscout.backends.command.workload import Workload
+from autoscout.backends.command.workload import CommandWorkload
 from autoscout.common.templates import as_text, fill, holes, resolve
 from autoscout.core.config import Value
 
@@ -22,31 +22,31 @@ TEXT_HOLE = re.compile(
 
 def text_names(text: str) -> set[str]:
     """Every name in a place where a slot could be; whether it is one depends on whether the name is known."""
-    found = (match["slot"] or match["braced"] or match["name"] for match in TEXT_HOLE.finditer(text))
-    return {name for name in found if name}
+    matches = (match["slot"] or match["braced"] or match["name"] for match in TEXT_HOLE.finditer(text))
+    return {name for name in matches if name}
 
 
-def mentioned(workload: Workload, known: Iterable[str]) -> set[str]:
+def mentioned(workload: CommandWorkload, vocabulary: Iterable[str]) -> set[str]:
     """All knobs and facts that some template of the workload mentions."""
-    known = set(known)
+    vocabulary = set(vocabulary)
     names = set(workload.run.names) | (workload.serve.names if workload.serve else set())
     for template in workload.env.values():
         names |= template.names
     for content in workload.files.values():
-        names |= text_names(content) if isinstance(content, str) else {resolve(name, known) or name for name in holes(content)}
-    return names & known
+        names |= text_names(content) if isinstance(content, str) else {resolve(name, vocabulary) or name for name in holes(content)}
+    return names & vocabulary
 
 
-def write_file(name: str, content: Any, values: Mapping[str, Value], known: Iterable[str]) -> str:
+def write_file(name: str, content: Any, values: Mapping[str, Value], names: Iterable[str]) -> str:
     """The text of one file.
 
-    In text, a line that mentions an inactive knob (`known`, but without a value) is left out; in sections, the entry is.
+    In text, a line that mentions an inactive knob (`names`, but without a value) is left out; in sections, the entry is.
     Names nobody knows are left alone in text, since many file formats use braces and dollars themselves.
     """
     if isinstance(content, str):
-        known = set(known)
+        names = set(names)
         text = content[1:] if content.startswith("@@") else content  # one @ at the start would name a file to take the text from
-        lines = (_line(line, values, known) for line in text.splitlines(keepends=True))
+        lines = (_line(line, values, names) for line in text.splitlines(keepends=True))
         return "".join(line for line in lines if line is not None)
     filled = fill(content, values)
     if name.endswith(".json"):
@@ -54,12 +54,12 @@ def write_file(name: str, content: Any, values: Mapping[str, Value], known: Iter
     return yaml.safe_dump(filled, sort_keys=False)
 
 
-def _line(line: str, values: Mapping[str, Value], known: set[str]) -> str | None:
+def _line(line: str, values: Mapping[str, Value], names: set[str]) -> str | None:
     out, at = [], 0
     for match in TEXT_HOLE.finditer(line):
-        kept = match["escaped"] or match["paid"]
+        literal = match["escaped"] or match["paid"]
         name = match["slot"] or match["braced"] or match["name"]
-        if (kept or name) not in known:
+        if (literal or name) not in names:
             continue
         if name and name not in values:
             return None

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from autoscout.backends.command.driver import RESULT
-from autoscout.backends.command.sources import Run, UnreadableError
-from autoscout.backends.command.workload import Workload
+from autoscout.backends.command.sources import CommandRun, UnreadableError
+from autoscout.backends.command.workload import CommandWorkload
 from autoscout.common.outcome import informative_line, plain_text
 from autoscout.common.signs import INVALID_PATTERNS, OOM_PATTERNS, matches, telling_line
 from autoscout.core.launch import Completed
@@ -20,13 +20,13 @@ _KILLED = (-9, 137)
 _NOT_FOUND = (126, 127)
 
 
-def outcome(completed: Completed, workload: Workload) -> Measurement:
+def outcome(completed: Completed, workload: CommandWorkload) -> Measurement:
     """The measurement behind a finished launch."""
-    runs, server, told, more = _runs(completed, workload)
+    runs, server, event, more = _runs(completed, workload)
     texts = [server.get("log", ""), completed.error, *(run.stream("both") for run in runs)]
     if not runs and not server:
         texts += [completed.stdout, completed.stderr]
-    status, reason = _failure(completed, workload, runs, server, told, plain_text("\n".join(text for text in texts if text)))
+    status, reason = _failure(completed, workload, runs, server, event, plain_text("\n".join(text for text in texts if text)))
     metrics: dict[str, float] = {}
     samples: dict[str, tuple[float, ...]] = {}
     bounds = more.get("bounds") or {}
@@ -41,7 +41,7 @@ def outcome(completed: Completed, workload: Workload) -> Measurement:
         except UnreadableError as error:
             status, reason = Status.WRONG_OUTPUT, str(error)
             if any(pattern.search(text) for text in texts for pattern in (*OOM_PATTERNS, *workload.oom_patterns)):
-                status, reason = _oom(workload, runs, server, told), f"ended without its metric after running out of memory: {error}"
+                status, reason = _oom(workload, runs, server, event), f"ended without its metric after running out of memory: {error}"
         else:
             broken = [why for run in runs for check in workload.checks if (why := check.broken(run, metrics))]
             if broken:
@@ -59,10 +59,10 @@ def outcome(completed: Completed, workload: Workload) -> Measurement:
     )
 
 
-def _runs(completed: Completed, workload: Workload) -> tuple[list[Run], dict[str, Any], str, dict[str, Any]]:
+def _runs(completed: Completed, workload: CommandWorkload) -> tuple[list[CommandRun], dict[str, Any], str, dict[str, Any]]:
     """The runs, the server's state, what the driver said went wrong, and all that it left."""
-    if not workload.driven:
-        alone = Run(
+    if not workload.has_driver:
+        alone = CommandRun(
             stdout=completed.stdout,
             stderr=completed.stderr,
             outputs=completed.outputs,
@@ -72,14 +72,14 @@ def _runs(completed: Completed, workload: Workload) -> tuple[list[Run], dict[str
         return [alone], {}, "", {}
     try:
         data = json.loads(completed.outputs.get(RESULT, ""))
-        runs = [Run(**run) for run in data["runs"]]
+        runs = [CommandRun(**run) for run in data["runs"]]
         return runs, dict(data["server"]), str(data["failure"]), data
     except (ValueError, KeyError, TypeError):
         return [], {}, "", {}  # killed before it could write, or never started
 
 
 def _failure(
-    completed: Completed, workload: Workload, runs: list[Run], server: Mapping[str, Any], told: str, text: str
+    completed: Completed, workload: CommandWorkload, runs: list[CommandRun], server: Mapping[str, Any], event: str, text: str
 ) -> tuple[Status | None, str]:
     """The kind of failure and its reason; None when the command claims success."""
     if completed.cancelled:
@@ -88,29 +88,31 @@ def _failure(
         return Status.TIMEOUT, f"did not end in time and was stopped after {completed.wall_s:.3g} s"
     codes = [run.returncode for run in runs] or [completed.returncode]
     code = next((code for code in codes if code != 0), 0)
-    if told in ("server_died", "server_ended"):
+    if event in ("server_died", "server_ended"):
         code = server.get("returncode") or 1
-    if code == 0 and not completed.out_of_memory and not told and (runs or not workload.driven):
+    if code == 0 and not completed.out_of_memory and not event and (runs or not workload.has_driver):
         return None, ""
     patterns = (*workload.oom_patterns, *OOM_PATTERNS)
     if completed.out_of_memory or code in _KILLED or matches(patterns, text):
-        return _oom(workload, runs, server, told), telling_line(patterns, text) or f"killed for memory (exit code {code})"
+        return _oom(workload, runs, server, event), telling_line(patterns, text) or f"killed for memory (exit code {code})"
     refusals = (*workload.invalid_patterns, *INVALID_PATTERNS)
     if matches(refusals, text) or (code == 2 and re.search(r"^usage:", text, re.MULTILINE | re.IGNORECASE)):
         return Status.INVALID, telling_line(refusals, text) or informative_line(text)
-    if told == "start_timeout":
+    if event == "start_timeout":
         return Status.TIMEOUT, f"the server was not up after {workload.start_limit_s:g} s"
-    why = informative_line(completed.error or _said(runs, server, told) or text)
+    why = informative_line(completed.error or _said(runs, server, event) or text)
     if completed.returncode is None and not runs:
         return Status.CRASHED, f"could not be started: {why}"
-    what = "the server ended" if told in ("server_died", "server_ended") else "the command was not found" if code in _NOT_FOUND else "ended"
+    what = (
+        "the server ended" if event in ("server_died", "server_ended") else "the command was not found" if code in _NOT_FOUND else "ended"
+    )
     return Status.CRASHED, f"{what} with exit code {code}: {why}" if why else f"{what} with exit code {code}"
 
 
-def _oom(workload: Workload, runs: list[Run], server: Mapping[str, Any], told: str) -> Status:
+def _oom(workload: CommandWorkload, runs: list[CommandRun], server: Mapping[str, Any], event: str) -> Status:
     """While starting, or under load: by the server's health, else the `ready` pattern, else whether a number came out already."""
     if server:
-        return Status.OOM_START if told in ("server_died", "start_timeout") else Status.OOM_RUN
+        return Status.OOM_START if event in ("server_died", "start_timeout") else Status.OOM_RUN
     if workload.ready is not None:
         return Status.OOM_RUN if any(workload.ready.search(run.stream("both")) for run in runs) else Status.OOM_START
     for name, source in workload.metrics.items():
@@ -124,7 +126,7 @@ def _oom(workload: Workload, runs: list[Run], server: Mapping[str, Any], told: s
     return Status.OOM_START
 
 
-def _so_far(workload: Workload, runs: list[Run]) -> tuple[dict[str, float], dict[str, tuple[float, ...]]]:
+def _so_far(workload: CommandWorkload, runs: list[CommandRun]) -> tuple[dict[str, float], dict[str, tuple[float, ...]]]:
     """The metrics of the runs before one that was stopped, as far as there are any."""
     try:
         return _measure(workload, runs) if runs else ({}, {})
@@ -132,29 +134,29 @@ def _so_far(workload: Workload, runs: list[Run]) -> tuple[dict[str, float], dict
         return {}, {}
 
 
-def _measure(workload: Workload, runs: list[Run]) -> tuple[dict[str, float], dict[str, tuple[float, ...]]]:
+def _measure(workload: CommandWorkload, runs: list[CommandRun]) -> tuple[dict[str, float], dict[str, tuple[float, ...]]]:
     """All metrics: the median over the runs, with the values behind it as samples."""
-    found: dict[str, list[float]] = {}
+    by_metric: dict[str, list[float]] = {}
     within: dict[str, tuple[float, ...]] = {}
     for name, source in workload.metrics.items():
         for run in runs:
             if name == "*":
                 for key, value in source.read_all(run).items():
-                    found.setdefault(key, []).append(value)
+                    by_metric.setdefault(key, []).append(value)
             else:
                 value, behind = source.read(name, run)
                 within[name] = behind if source.pick in ("mean", "median") else ()
-                found.setdefault(name, []).append(value)
-    found.setdefault("wall_s", [run.wall_s for run in runs])
-    metrics = {name: statistics.median(values) for name, values in found.items()}
-    samples = {name: tuple(values) for name, values in found.items() if len(values) > 1}
+                by_metric.setdefault(name, []).append(value)
+    by_metric.setdefault("wall_s", [run.wall_s for run in runs])
+    metrics = {name: statistics.median(values) for name, values in by_metric.items()}
+    samples = {name: tuple(values) for name, values in by_metric.items() if len(values) > 1}
     if len(runs) == 1:
         samples.update({name: values for name, values in within.items() if len(values) > 1})
     return metrics, samples
 
 
-def _said(runs: list[Run], server: Mapping[str, Any], told: str) -> str:
+def _said(runs: list[CommandRun], server: Mapping[str, Any], event: str) -> str:
     """What the part that failed wrote: the server, or the run that did not end well."""
-    if told in ("server_died", "server_ended"):
+    if event in ("server_died", "server_ended"):
         return str(server.get("log", ""))
     return next((run.stream("both") for run in runs if run.returncode != 0), "")

@@ -66,12 +66,12 @@ class Tracker:
         self._nested = False  # between escaped backquotes inside backquotes
 
     @property
-    def plain(self) -> bool:
+    def is_plain(self) -> bool:
         """Whether a word may begin here: no quotes, comment or here-document around."""
         return self._top.kind in ("command", "paren", "backquote")
 
     @property
-    def quoted(self) -> bool:
+    def is_literal(self) -> bool:
         """Whether everything is literal here, a dollar sign too."""
         return self._top.kind in ("single", "ansi", "literal")
 

@@ -47,7 +47,7 @@ class UnreadableError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class CommandRun:
     """What one run of the command left behind."""
 
     stdout: str = ""
@@ -94,7 +94,7 @@ InnerPath = Annotated[str, PlainValidator(inner_path)]
 Expression = Annotated[str, AfterValidator(_expression)]
 
 
-class Source(Block):
+class MetricSource(Block):
     """Where one metric comes from; exactly one of `json`, `regex` and `wall` is set."""
 
     json_path: str | None = Field(None, alias="json")  # dotted; empty for the whole document
@@ -123,9 +123,9 @@ class Source(Block):
         raise Refused("is not a source of a metric", _SOURCE_FIX)
 
     @model_validator(mode="after")
-    def _one(self) -> Source:
-        given = {"json": self.json_path is not None, "regex": self.regex is not None, "wall": self.wall}
-        chosen = [kind for kind, there in given.items() if there]
+    def _one(self) -> MetricSource:
+        kinds = {"json": self.json_path is not None, "regex": self.regex is not None, "wall": self.wall}
+        chosen = [kind for kind, there in kinds.items() if there]
         if len(chosen) != 1:
             raise Refused(f"takes one source, not {' and '.join(chosen)}" if chosen else "says nowhere to look", _SOURCE_FIX)
         if self.wall and self.model_fields_set - {"wall", "scale"}:
@@ -141,61 +141,51 @@ class Source(Block):
         if self.regex is not None and self.regex.groups > 1 and not {name, "value"} & set(self.regex.groupindex):
             yield ".regex", "has several groups; one must be named", f"Write (?P<value>...) or (?P<{name}>...)"
 
-    def read(self, name: str, run: Run) -> tuple[float, tuple[float, ...]]:
+    def read(self, name: str, run: CommandRun) -> tuple[float, tuple[float, ...]]:
         """The metric and the values behind it.
 
         Raises:
             UnreadableError: there is no such number in the output.
         """
-        found = [value * self.scale for value in self._values(name, run)]
-        kept = found[self.skip :]
-        if not kept:
-            counted = f" after skipping {self.skip} of {len(found)}" if found else ""
+        values = [value * self.scale for value in self._values(name, run)]
+        rest = values[self.skip :]
+        if not rest:
+            counted = f" after skipping {self.skip} of {len(values)}" if values else ""
             raise UnreadableError(f"metric {name}: {self._sought()} was not found{counted}")
-        strange = [value for value in kept if not math.isfinite(value)]
+        strange = [value for value in rest if not math.isfinite(value)]
         if strange:
             raise UnreadableError(f"metric {name} is {strange[0]}")
-        return PICKS[self.pick](kept), tuple(kept)
+        return PICKS[self.pick](rest), tuple(rest)
 
-    def read_all(self, run: Run) -> dict[str, float]:
+    def read_all(self, run: CommandRun) -> dict[str, float]:
         """For the metric named `*`: every finite number at the top of the last JSON document."""
-        document = self._documents(run)[-1:]
-        found = _follow(document[0], self.json_path or "") if document else None
-        if not isinstance(found, Mapping):
+        document = list(documents(text_of(run, self.file, self.stream)))[-1:]
+        data = _follow(document[0], self.json_path or "") if document else None
+        if not isinstance(data, Mapping):
             raise UnreadableError(f"{self._sought()} was not found, or is no object")
-        numbers = {str(key): float(value) for key, value in found.items() if _is_number(value) and math.isfinite(value)}
+        numbers = {str(key): float(value) for key, value in data.items() if _is_number(value) and math.isfinite(value)}
         return {key: value * self.scale for key, value in numbers.items()}
 
-    def _values(self, name: str, run: Run) -> Iterator[float]:
+    def _values(self, name: str, run: CommandRun) -> Iterator[float]:
         if self.wall:
             yield run.wall_s
         elif self.regex is not None:
             group = next((group for group in (name, "value") if group in self.regex.groupindex), 1 if self.regex.groups else 0)
-            for match in self.regex.finditer(self._text(run)):
+            for match in self.regex.finditer(text_of(run, self.file, self.stream)):
                 if match[group] is not None:
                     yield _number(match[group], name)
         else:
-            for document in self._documents(run):
-                found = _follow(document, self.json_path or "")
-                if found is not _MISSING:
-                    yield _number(found, name)
-
-    def _text(self, run: Run) -> str:
-        if not self.file:
-            return run.stream(self.stream)
-        if self.file not in run.outputs:
-            raise UnreadableError(f"{self.file} was not written to the trial folder; the command must write {{folder}}/{self.file}")
-        return run.outputs[self.file]
-
-    def _documents(self, run: Run) -> list[Any]:
-        return list(documents(self._text(run)))
+            for document in documents(text_of(run, self.file, self.stream)):
+                value = _follow(document, self.json_path or "")
+                if value is not _MISSING:
+                    yield _number(value, name)
 
     def _sought(self) -> str:
-        place = self.file or ("the output" if self.stream == "both" else self.stream)
-        return f"`{self.regex.pattern}` in {place}" if self.regex else f"JSON value `{self.json_path}` in {place}"
+        origin = self.file or ("the output" if self.stream == "both" else self.stream)
+        return f"`{self.regex.pattern}` in {origin}" if self.regex else f"JSON value `{self.json_path}` in {origin}"
 
 
-class Check(Block):
+class OutputCheck(Block):
     """Something that must hold of a run that claims success; a bare text is a regular expression."""
 
     regex: Pattern | None = None
@@ -211,7 +201,7 @@ class Check(Block):
         return {"regex": value} if isinstance(value, str) else value
 
     @model_validator(mode="after")
-    def _one(self) -> Check:
+    def _one(self) -> OutputCheck:
         kinds = [self.regex is not None, bool(self.expression), self.json_path is not None]
         if sum(kinds) != 1 or ("equals" in self.model_fields_set) != kinds[2]:
             fix = "Write {regex: PASS}, {expression: accuracy >= 0.9} or {json: ok, equals: true}"
@@ -222,20 +212,34 @@ class Check(Block):
     def _plain(self, usual: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return {**usual(self), **({"equals": self.equals} if self.json_path is not None else {})}
 
-    def broken(self, run: Run, metrics: Mapping[str, float]) -> str:
+    def broken(self, run: CommandRun, metrics: Mapping[str, float]) -> str:
         """Why it does not hold; empty when it does."""
-        source = Source.model_construct(json_path=self.json_path, regex=self.regex, file=self.file)
         if self.expression:
             return _broken_expression(self.expression, metrics)
         try:
-            if self.regex is not None:
-                found = self.regex.search(source._text(run)) is not None
-                return "" if found != self.absent else f"`{self.regex.pattern}` {'occurs' if found else 'does not occur'} in the output"
-            values = [_follow(document, self.json_path or "") for document in source._documents(run)]
+            text = text_of(run, self.file)
         except UnreadableError as error:
             return str(error)
+        if self.regex is not None:
+            occurs = self.regex.search(text) is not None
+            return "" if occurs != self.absent else f"`{self.regex.pattern}` {'occurs' if occurs else 'does not occur'} in the output"
+        values = [_follow(document, self.json_path or "") for document in documents(text)]
         last = next((value for value in reversed(values) if value is not _MISSING), None)
-        return "" if last == self.equals and isinstance(last, bool) == isinstance(self.equals, bool) else f"`{self.json_path}` is {last!r}"
+        holds = last == self.equals and isinstance(last, bool) == isinstance(self.equals, bool)  # 1 is not true
+        return "" if holds else f"`{self.json_path}` is {last!r}"
+
+
+def text_of(run: CommandRun, file: str, stream: str = "both") -> str:
+    """What a run wrote to a file of its folder, or said on its streams where none is named.
+
+    Raises:
+        UnreadableError: there is no such file.
+    """
+    if not file:
+        return run.stream(stream)
+    if file not in run.outputs:
+        raise UnreadableError(f"{file} was not written to the trial folder; the command must write {{folder}}/{file}")
+    return run.outputs[file]
 
 
 def calculate(expression: str, values: Mapping[str, Value]) -> Any:
@@ -254,8 +258,8 @@ def _broken_expression(expression: str, metrics: Mapping[str, float]) -> str:
         held = calculate(expression, metrics)
     except SpaceError as error:
         return f"check {error}"
-    shown = ", ".join(f"{name} is {value:g}" for name, value in metrics.items() if name in expression)
-    return "" if held else f"`{expression}` does not hold ({shown})"
+    values = ", ".join(f"{name} is {value:g}" for name, value in metrics.items() if name in expression)
+    return "" if held else f"`{expression}` does not hold ({values})"
 
 
 def documents(text: str) -> Iterator[Any]:
@@ -289,8 +293,8 @@ def _follow(document: Any, path: str) -> Any:
             return document[path]
         cuts = [position for position, letter in enumerate(path) if letter == "."]
         for cut in reversed(cuts):
-            if path[:cut] in document and (found := _follow(document[path[:cut]], path[cut + 1 :])) is not _MISSING:
-                return found
+            if path[:cut] in document and (value := _follow(document[path[:cut]], path[cut + 1 :])) is not _MISSING:
+                return value
     if isinstance(document, list):
         head, _, rest = path.partition(".")
         if re.fullmatch(r"-?\d+", head) and -len(document) <= int(head) < len(document):

@@ -34,7 +34,7 @@ EXPANDED = "{folder}"
 """What executors replace wherever it is in a command; a value that holds this text is written in two pieces."""
 
 VALUE = "AUTOSCOUT_VALUE_"
-"""Variables that carry values to places that no quoting reaches."""
+"""Variables that carry values to positions that no quoting reaches."""
 
 RESERVED = (*RUNTIME, "seed", "flags")
 HELPERS = ("flag", "switch", "int", "onoff", "yesno", "python")
@@ -51,7 +51,7 @@ _DOUBLE = re.compile(r"\[\[(?=[^\s\[])([^\[\]]*\{[^\[\]]*)\]\](?=\s|$)")
 
 @dataclass(frozen=True)
 class Slot:
-    """A place for a value, and how the shell line around it lets a value be written."""
+    """A position for a value, and how the shell line around it lets a value be written."""
 
     name: str
     spec: str = ""
@@ -63,7 +63,7 @@ class Slot:
         return self.spec.partition("=")[0]
 
     @property
-    def optional(self) -> bool:
+    def is_optional(self) -> bool:
         """Whether it renders to something sensible when its knob has no value."""
         return self.fallback is not None or self.helper in ("flag", "switch") or self.name == "flags"
 
@@ -117,7 +117,7 @@ class Template:
     @property
     def bare(self) -> set[str]:
         """Names that must have a value whenever the template is rendered."""
-        return {node.name for node in self.nodes if isinstance(node, Slot) and not node.optional}
+        return {node.name for node in self.nodes if isinstance(node, Slot) and not node.is_optional}
 
     @property
     def segments(self) -> Iterator[set[str]]:
@@ -127,17 +127,17 @@ class Template:
                 yield {inner.name for inner in node.nodes if isinstance(inner, Slot)}
 
     def shell(self, scope: Scope) -> str:
-        """As a line for the shell, every value written for the place it is in.
+        """Write it as a line for the shell, each value quoted as its position needs.
 
         Raises:
-            ConfigError: a value cannot be passed unchanged in its place.
+            ConfigError: a value cannot be passed unchanged at its position.
         """
         variables: list[str] = []
         line = "".join(_shell(node, scope, variables) for node in self.nodes)
         return "".join(f"{VALUE}{number}={_word(text)}\n" for number, text in enumerate(variables, 1)) + line
 
     def words(self, scope: Scope) -> list[tuple[Piece, ...]]:
-        """As arguments: one, none when a slot has no value, or what `flag`, `switch` and `{flags}` expand to."""
+        """Its arguments: one, none when a slot has no value, or what `flag`, `switch` and `{flags}` expand to."""
         if len(self.nodes) == 1 and isinstance(self.nodes[0], Slot):
             return [(word,) for word in slot_words(self.nodes[0], scope) or ()]
         pieces: list[Piece] = []
@@ -149,7 +149,7 @@ class Template:
         return [tuple(pieces)]
 
     def text_or_none(self, scope: Scope) -> str | None:
-        """As the value of a variable: None when a slot has no value."""
+        """Its text as the value of a variable; None when a slot has no value."""
         words = self.words(scope)
         return " ".join(plain(word) for word in words) if words else None
 
@@ -168,7 +168,7 @@ def _read(text: str, tracker: Tracker | None, *, parts: bool = True) -> tuple[li
     at = 0
     while at < len(text):
         letter = text[at]
-        opening = parts and tracker is not None and tracker.plain and letter == "[" and (at == 0 or text[at - 1].isspace())
+        opening = parts and tracker is not None and tracker.is_plain and letter == "[" and (at == 0 or text[at - 1].isspace())
         if opening and (double := _DOUBLE.match(text, at)) and _SLOT.search(double[1]):
             inner, wrong = _read(f"[{double[1]}]", tracker, parts=False)
             nodes += inner
@@ -179,7 +179,7 @@ def _read(text: str, tracker: Tracker | None, *, parts: bool = True) -> tuple[li
             nodes.append(Segment(tuple(node for node in _merge(inner) if not isinstance(node, Segment))))
             faults += wrong
             at = segment.end()
-        elif text.startswith("${", at) and (tracker is None or tracker.quoted or _VARIABLE.match(text, at)):
+        elif text.startswith("${", at) and (tracker is None or tracker.is_literal or _VARIABLE.match(text, at)):
             end = text.find("}", at) + 1 or len(text)
             nodes.append(text[at:end])
             if text[at:end] == "${folder}":
@@ -236,7 +236,7 @@ def slot_words(slot: Slot, scope: Scope) -> list[Piece] | None:
             return [Variable(slot.name)]
         if slot.fallback is not None:
             return [slot.fallback]
-        return [] if slot.optional else None
+        return [] if slot.is_optional else None
     value = scope.values[slot.name]
     if slot.helper == "flag":
         return list(option(slot.name, value, slot.spec.partition("=")[2]))
@@ -314,7 +314,7 @@ def _word(text: str) -> str:
 
 
 def unwritable(text: str, spot: Spot) -> str:
-    """Why a text cannot be passed unchanged in a place that takes plain words only; empty when it can."""
+    """Why a text cannot be passed unchanged at a position that takes plain words only; empty when it can."""
     if spot.words_only and (shlex.quote(text) != text or text in spot.delimiter):
         return f"cannot be passed unchanged {spot.words_only}: the shell would read it"
     return ""

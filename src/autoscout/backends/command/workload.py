@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, PlainValidator, ValidationInfo, model_validator
 
-from autoscout.backends.command.sources import Check, Pattern, Source, inner_path
+from autoscout.backends.command.sources import MetricSource, OutputCheck, Pattern, inner_path
 from autoscout.backends.command.template import RUNTIME, Piece, Scope, Template, parse
 from autoscout.common.document import load, load_json, read_text
 from autoscout.common.fields import Block, Refused, as_list, read_fields, refuse_if, shown
@@ -55,12 +55,12 @@ class Command:
 
     def words(self, scope: Scope) -> list[tuple[Piece, ...]]:
         """The arguments, for a command that was written as a list."""
-        found: list[tuple[Piece, ...]] = []
+        arguments: list[tuple[Piece, ...]] = []
         for group, nested in zip(self.groups, self.nested, strict=True):
-            needed = {slot.name for template in group for slot in template.slots if not slot.optional}
+            needed = {slot.name for template in group for slot in template.slots if not slot.is_optional}
             if not (nested and needed - set(scope.values) - set(RUNTIME)):
-                found.extend(word for template in group for word in template.words(scope))
-        return found
+                arguments.extend(word for template in group for word in template.words(scope))
+        return arguments
 
 
 def _command(value: Any) -> Command:
@@ -127,7 +127,7 @@ Line = Annotated[Command, PlainValidator(_command), PlainSerializer(lambda comma
 Patterns = Annotated[list[Pattern], BeforeValidator(as_list)]
 
 
-class Health(Block):
+class CommandHealth(Block):
     """How to know that a server is up: a URL that answers, a pattern in its log, or its port."""
 
     url: Text | None = None
@@ -139,7 +139,7 @@ class Health(Block):
         return {"url" if value.startswith("http") else "log": value} if isinstance(value, str) else value
 
 
-class Needs(Block):
+class CommandResources(Block):
     """What one run occupies."""
 
     cpus: Annotated[int | str, PlainValidator(partial(_amount, least=1, whole=True))] | None = None
@@ -152,7 +152,7 @@ class Needs(Block):
         return {name: amount for name, amount in self if amount is not None}
 
 
-class Workload(Block):
+class CommandWorkload(Block):
     """Everything the backend needs to know about a program."""
 
     command: Line | None = None
@@ -161,15 +161,15 @@ class Workload(Block):
     cwd: Annotated[str, AfterValidator(_folder)] = Field(default_factory=lambda: _folder("."))  # before files, which need it
     env: dict[str, Text] = Field({})
     files: dict[str, Annotated[Any, PlainValidator(_content)]] = Field({})  # text, or a tree with $holes
-    metrics: Annotated[dict[str, Source], BeforeValidator(_named_sources)] = Field({})
-    checks: Annotated[list[Check], BeforeValidator(as_list)] = Field([])
+    metrics: Annotated[dict[str, MetricSource], BeforeValidator(_named_sources)] = Field({})
+    checks: Annotated[list[OutputCheck], BeforeValidator(as_list)] = Field([])
     ready: Pattern | None = None
-    health: Health = Health()
+    health: CommandHealth = CommandHealth()
     oom_patterns: Patterns = Field([])
     invalid_patterns: Patterns = Field([])
     limit_s: float | None = Field(None, gt=0)
     start_limit_s: float = Field(600.0, gt=0)
-    resources: Needs = Needs()
+    resources: CommandResources = CommandResources()
     repeats: int = Field(1, ge=1)
     warmups: int = Field(0, ge=0)
     find_program: bool = True
@@ -183,8 +183,8 @@ class Workload(Block):
     @property
     def commands(self) -> dict[str, Command]:
         """The commands there are, by the name of their field."""
-        found = {"serve": self.serve, "bench": self.bench, "command": self.command}
-        return {name: command for name, command in found.items() if command is not None}
+        by_field = {"serve": self.serve, "bench": self.bench, "command": self.command}
+        return {name: command for name, command in by_field.items() if command is not None}
 
     def templates(self) -> Iterator[tuple[str, Template]]:
         """Every template with the field it is in."""
@@ -201,12 +201,12 @@ class Workload(Block):
         return tuple(dict.fromkeys(name for name in named if name))
 
     @property
-    def driven(self) -> bool:
+    def has_driver(self) -> bool:
         """Whether the launch needs the driver: a server, several runs, or a free port."""
         uses_port = "port" in self.run.names or any("port" in template.names for template in self.env.values())
         return self.serve is not None or self.repeats > 1 or self.warmups > 0 or uses_port
 
-    def with_flags(self) -> Workload:
+    def with_flags(self) -> CommandWorkload:
         """This workload with `{flags}` at the end of its server or command, unless that is more than one plain command."""
         command = self.serve or self.run
         if isinstance(command.raw, list):
@@ -224,7 +224,7 @@ class Workload(Block):
         return {**self.model_dump(mode="json", by_alias=True, exclude_defaults=True), "cwd": self.cwd}
 
 
-def read_workload(raw: Mapping[str, Any]) -> Workload:
+def read_workload(raw: Mapping[str, Any]) -> CommandWorkload:
     """Read a workload.
 
     Raises:
@@ -235,8 +235,8 @@ def read_workload(raw: Mapping[str, Any]) -> Workload:
     return workload
 
 
-def try_workload(raw: Mapping[str, Any]) -> tuple[Workload, list[Fault]]:
-    """As much of a workload as can be read, and what is wrong with the rest."""
+def try_workload(raw: Mapping[str, Any]) -> tuple[CommandWorkload, list[Fault]]:
+    """Read as much of a workload as possible; gives it with the faults of the rest."""
     data: dict[str, Any] = {}
     faults: list[Fault] = []
     for key, value in raw.items():
@@ -244,11 +244,11 @@ def try_workload(raw: Mapping[str, Any]) -> tuple[Workload, list[Fault]]:
         if name in data:
             faults.append(fault(str(key), f"is the same field as {name}; only one may be given"))
         data[name] = value
-    workload, found = read_fields(Workload, data, WHERE)
-    workload = workload or Workload()
-    faults += [*found, *_rules(workload, [name for name in ("command", "serve", "bench") if data.get(name)])]
+    workload, field_faults = read_fields(CommandWorkload, data, WHERE)
+    workload = workload or CommandWorkload()
+    faults += [*field_faults, *_rules(workload, [name for name in ("command", "serve", "bench") if data.get(name)])]
     named = _named_sources(data.get("metrics") or {})
-    unread = {str(name): Source(wall=True) for name in (named if isinstance(named, Mapping) else ()) if name not in workload.metrics}
+    unread = {str(name): MetricSource(wall=True) for name in (named if isinstance(named, Mapping) else ()) if name not in workload.metrics}
     files = {_plain_path(name): content for name, content in workload.files.items()}
     return workload.model_copy(update={"metrics": {**unread, **workload.metrics}, "files": files}), faults
 
@@ -262,10 +262,10 @@ def _plain_path(name: str) -> str:
     return str(PurePosixPath(name.removeprefix("{folder}/")))
 
 
-def _rules(workload: Workload, given: list[str]) -> Iterator[Fault]:
+def _rules(workload: CommandWorkload, fields: list[str]) -> Iterator[Fault]:
     """What concerns several fields, or names and not values."""
-    if given not in (["command"], ["serve", "bench"]):
-        rule = f"takes `command`, or `serve` with `bench`, not {' and '.join(given) or 'none of them'}"
+    if fields not in (["command"], ["serve", "bench"]):
+        rule = f"takes `command`, or `serve` with `bench`, not {' and '.join(fields) or 'none of them'}"
         yield fault("command", rule, fix="Write command: 'program --batch {batch}', or both serve and bench")
     for field, template in workload.templates():
         for rule in template.faults:
@@ -287,7 +287,7 @@ def _rules(workload: Workload, given: list[str]) -> Iterator[Fault]:
             rule = f"sections can be written as {', '.join(STRUCTURED)} only"
             yield fault(f"files.{name}", rule, fix="Rename it, or give its text")
     health = [name for name, value in workload.health if value is not None]
-    if len(health) > 1 or (health and "serve" not in given):
+    if len(health) > 1 or (health and "serve" not in fields):
         yield fault("health", "takes a url or a log pattern, and only next to serve")
     if workload.serve is not None and not health and "port" not in workload.serve.names:
         fix = "Write health: http://127.0.0.1:{port}/health, or a pattern of its log"

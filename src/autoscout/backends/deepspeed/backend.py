@@ -11,16 +11,16 @@ from typing import Any, ClassVar
 
 from autoscout.backends.deepspeed.settings import FILE, OUR_OWN, STAGES, TEMPLATE, ds_config
 from autoscout.backends.deepspeed.space import build_space
-from autoscout.backends.deepspeed.workload import Workload, read_workload
+from autoscout.backends.deepspeed.workload import DeepSpeedWorkload, read_workload
 from autoscout.core.config import Config
 from autoscout.core.launch import Launch
 from autoscout.core.names import Names
 from autoscout.core.task import Task
 from autoscout.space import Space
-from autoscout.training.backend import TrainingBackend
+from autoscout.training.backend import TrainingBackend, training_launch
 from autoscout.training.export import REAL_STEPS, export_files
-from autoscout.training.launch import HOSTFILE, WORK, training_launch
-from autoscout.training.task import read_training_task, reference, workload_of
+from autoscout.training.protocol import HOSTFILE, WORK
+from autoscout.training.workload import read_training_task, reference, workload_of
 
 PORT = "29500"  # where processes meet, DeepSpeed's default
 WORKER = "autoscout.backends.deepspeed.worker"
@@ -43,12 +43,12 @@ class DeepSpeedBackend(TrainingBackend):
         return read_training_task("deepspeed", given, read_workload, self.requires)
 
     def load(self, task: Task) -> str:
-        workload = workload_of(Workload, task)
+        workload = workload_of(DeepSpeedWorkload, task)
         what = workload.command or f"the built-in model {workload.model}"
         return f"Steps of training {what} over {workload.global_batch} sequences, the same for every configuration."
 
     def build_space(self, task: Task) -> Space:
-        return build_space(workload_of(Workload, task), task.hardware)
+        return build_space(workload_of(DeepSpeedWorkload, task), task.hardware)
 
     def search(self, task: Task, space: Space) -> tuple[str, Mapping[str, Any]] | None:
         """DeepSpeed's own way, a grid in stages, where the budget suffices for it."""
@@ -60,11 +60,11 @@ class DeepSpeedBackend(TrainingBackend):
                 sizes[number] *= len(space.knobs[name].values)
         if not stages or task.budget.trials is None or sum(sizes) > task.budget.trials:
             return None
-        known = {**TEMPLATE, **OUR_OWN}
-        return "grid", {"stages": stages, "template": _only(known, space)}
+        template = {**TEMPLATE, **OUR_OWN}
+        return "grid", {"stages": stages, "template": _only(template, space)}
 
     def render(self, config: Config, task: Task, seed: int) -> Launch:  # noqa: ARG002 - losses are compared, so the data stay the same
-        workload = workload_of(Workload, task)
+        workload = workload_of(DeepSpeedWorkload, task)
         work = {
             "shape": {} if workload.command else workload.shape,
             "device": task.hardware["device"],
@@ -90,7 +90,7 @@ class DeepSpeedBackend(TrainingBackend):
         )
 
     def export(self, config: Config, task: Task) -> Mapping[str, str]:
-        workload, launch = workload_of(Workload, task), self.render(config, task, seed=0)
+        workload, launch = workload_of(DeepSpeedWorkload, task), self.render(config, task, seed=0)
         processes = int(task.hardware["processes"])
         if workload.command:
             command = " ".join(_shell_word(word.replace("{port}", PORT)) for word in workload.argv)
@@ -113,38 +113,38 @@ class DeepSpeedBackend(TrainingBackend):
         )
 
     def _file(self, config: Mapping[str, Any], task: Task) -> str:
-        workload = workload_of(Workload, task)
-        found = ds_config(
+        workload = workload_of(DeepSpeedWorkload, task)
+        settings = ds_config(
             config,
             global_batch=workload.global_batch,
             processes=int(task.hardware["processes"]),
             nvme_path=workload.nvme_path,
             base=workload.base,
         )
-        return json.dumps(found, indent=2, sort_keys=True) + "\n"
+        return json.dumps(settings, indent=2, sort_keys=True) + "\n"
 
 
 def _only(template: Mapping[str, Any], space: Space) -> dict[str, Any]:
     """The template without holes that the space does not fill."""
     from autoscout.common.templates import holes
 
-    found: dict[str, Any] = {}
+    filled: dict[str, Any] = {}
     for name, part in template.items():
         if isinstance(part, Mapping):
             if inner := _only(part, space):
-                found[name] = inner
+                filled[name] = inner
         elif all(hole in space.knobs for hole in holes(part)):
-            found[name] = part
-    return found
+            filled[name] = part
+    return filled
 
 
 def _shell_word(word: str) -> str:
     """A word of the user's command for a shell, with files next to the script in place of `{ds_config}` and `{hostfile}`."""
-    beside = {"{ds_config}": FILE, "{hostfile}": HOSTFILE}
-    parts = re.split("(" + "|".join(map(re.escape, beside)) + ")", word)
-    return "".join(f'"$here/{beside[part]}"' if part in beside else shlex.quote(part) for part in parts if part) or "''"
+    local_files = {"{ds_config}": FILE, "{hostfile}": HOSTFILE}
+    parts = re.split("(" + "|".join(map(re.escape, local_files)) + ")", word)
+    return "".join(f'"$here/{local_files[part]}"' if part in local_files else shlex.quote(part) for part in parts if part) or "''"
 
 
 def _environment(config: Mapping[str, Any], task: Task) -> dict[str, str]:
-    found = {"DS_ACCELERATOR": "cpu"} if task.hardware["device"] == "cpu" else {}
-    return {**found, **({"OMP_NUM_THREADS": str(config["threads"])} if "threads" in config else {})}
+    variables = {"DS_ACCELERATOR": "cpu"} if task.hardware["device"] == "cpu" else {}
+    return {**variables, **({"OMP_NUM_THREADS": str(config["threads"])} if "threads" in config else {})}

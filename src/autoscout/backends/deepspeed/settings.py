@@ -84,8 +84,8 @@ def ds_config(config: Mapping[str, Any], *, global_batch: int, processes: int, n
 
 def _over(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
     """`top` over `base`, section by section."""
-    found = dict(base)
+    merged = dict(base)
     for name, value in top.items():
-        below = found.get(name)
-        found[name] = _over(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
-    return found
+        below = merged.get(name)
+        merged[name] = _over(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+    return merged

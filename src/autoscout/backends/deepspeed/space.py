@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from autoscout.backends.deepspeed.workload import Workload
+from autoscout.backends.deepspeed.workload import DeepSpeedWorkload
 from autoscout.space import Choice, Constraint, Flag, Grid, Space
 from autoscout.space.knobs import Knob
-from autoscout.training.machine import thread_counts
+from autoscout.training.hardware import thread_counts
 
 BUCKETS = [500_000, 5_000_000, 50_000_000, 500_000_000]  # elements; the last is DeepSpeed's default
 THRESHOLDS = [10_000, 100_000, 1_000_000]
 LIVE = [100_000_000, 1_000_000_000, 10_000_000_000]
 
 
-def build_space(workload: Workload, hardware: Mapping[str, Any]) -> Space:
+def build_space(workload: DeepSpeedWorkload, hardware: Mapping[str, Any]) -> Space:
     """The space for one task."""
     knobs = [*_zero(), *_offload(workload, hardware), *_batch(workload, hardware), *_compute(workload, hardware)]
     facts = {"processes": int(hardware["processes"]), "global_batch": workload.global_batch}
@@ -52,28 +52,28 @@ def _zero() -> Iterable[Knob]:
     )
 
 
-def _offload(workload: Workload, hardware: Mapping[str, Any]) -> Iterable[Knob]:
+def _offload(workload: DeepSpeedWorkload, hardware: Mapping[str, Any]) -> Iterable[Knob]:
     """Only where there is a device to take the load off."""
     if hardware["device"] != "cuda":
         return
-    places = ["none", "cpu", *(["nvme"] if workload.nvme_path else [])]
-    yield Choice("offload_optimizer", places, when="zero_stage >= 1", help="where the optimizer's states live and are updated")
-    yield Choice("offload_param", places, when="zero_stage == 3", help="where parameters wait until they are needed")
+    devices = ["none", "cpu", *(["nvme"] if workload.nvme_path else [])]
+    yield Choice("offload_optimizer", devices, when="zero_stage >= 1", help="where the optimizer's states live and are updated")
+    yield Choice("offload_param", devices, when="zero_stage == 3", help="where parameters wait until they are needed")
 
 
-def _batch(workload: Workload, hardware: Mapping[str, Any]) -> Iterable[Knob]:
+def _batch(workload: DeepSpeedWorkload, hardware: Mapping[str, Any]) -> Iterable[Knob]:
     share = workload.global_batch // int(hardware["processes"])
     sizes = [size for size in range(1, share + 1) if share % size == 0]
     help = "sequences computed at once by a process; the rest of its share is accumulated"
     yield Grid("micro_batch", values=sizes, default=share, log=True, help=help)
 
 
-def _compute(workload: Workload, hardware: Mapping[str, Any]) -> Iterable[Knob]:
+def _compute(workload: DeepSpeedWorkload, hardware: Mapping[str, Any]) -> Iterable[Knob]:
     on_gpu = hardware["device"] == "cuda"
     precisions = ["fp32", *(["bf16"] if hardware["native_bf16"] else []), *(["fp16"] if on_gpu else [])]
     if len(precisions) > 1:
         yield Choice("precision", precisions, help="of weights and products; the optimizer keeps fp32")
-    if on_gpu and not workload.own_optimizer:
+    if on_gpu and not workload.has_optimizer:
         yield Choice(
             "optimizer", ["deepspeed", "torch"], help="whose AdamW: DeepSpeed's fused kernel, which is compiled once, or PyTorch's"
         )

@@ -11,15 +11,14 @@ import torch
 
 from autoscout import training
 from autoscout.training.builtin import built_shape, say
-from autoscout.training.gpt import GPT, Data
-from autoscout.training.parallel import close
+from autoscout.training.gpt import GPT, Data, close
 
 
 def main(path: str, ds_config: str, steps: str = "") -> int:
     """Train for as many steps as the file or the caller says; every step is reported."""
-    given, knobs = json.loads(Path(path).read_text()), training.config()
+    work, knobs = json.loads(Path(path).read_text()), training.config()
     settings = json.loads(Path(ds_config).read_text())
-    shape, device = built_shape(given), given["device"]
+    shape, device = built_shape(work), work["device"]
     if device == "cpu":
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
     import deepspeed
@@ -32,13 +31,13 @@ def main(path: str, ds_config: str, steps: str = "") -> int:
     here = f"cuda:{os.environ['LOCAL_RANK']}" if device == "cuda" else "cpu"
     if device == "cuda":
         torch.cuda.set_device(here)
-    torch.manual_seed(given["seed"])
+    torch.manual_seed(work["seed"])
     model = GPT(shape, knobs)
     engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=settings)
-    batch, micro = int(given["global_batch"]), int(settings["train_micro_batch_size_per_gpu"])
+    batch, micro = int(work["global_batch"]), int(settings["train_micro_batch_size_per_gpu"])
     share = batch // world
-    count = int(steps or given["steps"])
-    data = Data(shape, batch, given["seed"], count, here)
+    count = int(steps or work["steps"])
+    data = Data(shape, batch, work["seed"], count, here)
     training.stage("training")
     for number in range(count):
         tokens, targets = (part[rank * share : (rank + 1) * share] for part in data.step(number))

@@ -12,10 +12,10 @@ from pydantic import Field
 from autoscout.common.document import load_json
 from autoscout.common.fields import read_fields
 from autoscout.core.errors import ConfigError, Fault
-from autoscout.training.workload import WHERE, BuiltIn, fill_model
+from autoscout.training.workload import WHERE, BuiltInWorkload, fill_model
 
 
-class Workload(BuiltIn):
+class DeepSpeedWorkload(BuiltInWorkload):
     """What is trained.
 
     Attributes:
@@ -40,42 +40,42 @@ class Workload(BuiltIn):
         return self.ds_config if isinstance(self.ds_config, dict) else {}
 
     @property
-    def own_optimizer(self) -> bool:
+    def has_optimizer(self) -> bool:
         return "optimizer" in self.base
 
 
-def read_workload(data: Mapping[str, Any], hardware: Mapping[str, Any]) -> tuple[Workload, list[Fault]]:
+def read_workload(data: Mapping[str, Any], hardware: Mapping[str, Any]) -> tuple[DeepSpeedWorkload, list[Fault]]:
     """The workload filled up to suit the machine, and all that is wrong with it."""
-    read, faults = read_fields(Workload, data, WHERE)
-    given = read or Workload()
-    base, wrong = _base(given)
+    read, faults = read_fields(DeepSpeedWorkload, data, WHERE)
+    workload = read or DeepSpeedWorkload()
+    base, wrong = _base(workload)
     faults += wrong
-    given = given.model_copy(update={"ds_config": base})
+    workload = workload.model_copy(update={"ds_config": base})
     own = base.get("train_batch_size")
-    if not given.global_batch and isinstance(own, int) and not isinstance(own, bool):
-        given = given.model_copy(update={"global_batch": own})
+    if not workload.global_batch and isinstance(own, int) and not isinstance(own, bool):
+        workload = workload.model_copy(update={"global_batch": own})
     processes = int(hardware.get("processes", 1))
-    if given.command:
-        filled = given.model_copy(update={"cwd": str(Path(given.cwd or ".").expanduser().absolute())})
+    if workload.command:
+        filled = workload.model_copy(update={"cwd": str(Path(workload.cwd or ".").expanduser().absolute())})
         return filled, [*faults, *_command(filled, processes)]
-    made, wrong = fill_model(given, str(hardware.get("device")), processes)
-    return made, [*faults, *wrong]
+    complete, wrong = fill_model(workload, str(hardware.get("device")), processes)
+    return complete, [*faults, *wrong]
 
 
-def _base(given: Workload) -> tuple[dict[str, Any], list[Fault]]:
+def _base(workload: DeepSpeedWorkload) -> tuple[dict[str, Any], list[Fault]]:
     """The user's file of DeepSpeed."""
-    if isinstance(given.ds_config, dict):
-        return given.ds_config, []
+    if isinstance(workload.ds_config, dict):
+        return workload.ds_config, []
     try:
-        found = load_json(Path(given.ds_config).expanduser())
+        data = load_json(Path(workload.ds_config).expanduser())
     except ConfigError as error:
         return {}, list(error.faults)
-    if not isinstance(found, dict):
-        return {}, [Fault(where=given.ds_config, rule="a DeepSpeed file holds one JSON object")]
-    return found, []
+    if not isinstance(data, dict):
+        return {}, [Fault(where=workload.ds_config, rule="a DeepSpeed file holds one JSON object")]
+    return data, []
 
 
-def _command(workload: Workload, processes: int) -> list[Fault]:
+def _command(workload: DeepSpeedWorkload, processes: int) -> list[Fault]:
     def fault(field: str, rule: str, fix: str = "") -> Fault:
         return Fault(where=WHERE, field=field, value=repr(getattr(workload, field)), rule=rule, fix=fix)
 
@@ -83,13 +83,13 @@ def _command(workload: Workload, processes: int) -> list[Fault]:
         words = workload.argv
     except ValueError as error:
         return [fault("command", f"cannot be read as a command: {error}")]
-    found = []
+    faults = []
     if not any("{ds_config}" in word for word in words):
         fix = "Example: --train-cmd 'deepspeed --master_port {port} train.py --deepspeed_config {ds_config}'"
-        found.append(fault("command", "must take DeepSpeed's file: {ds_config} is its path", fix))
+        faults.append(fault("command", "must take DeepSpeed's file: {ds_config} is its path", fix))
     if not Path(workload.cwd).is_dir():
-        found.append(fault("cwd", "must be a folder that exists"))
+        faults.append(fault("cwd", "must be a folder that exists"))
     if workload.global_batch < processes or workload.global_batch % processes:
         rule = f"every configuration does the same work: say how many sequences a step has, a multiple of the {processes} processes"
-        found.append(fault("global_batch", rule, "Give global_batch, or train_batch_size in your DeepSpeed file"))
-    return found
+        faults.append(fault("global_batch", rule, "Give global_batch, or train_batch_size in your DeepSpeed file"))
+    return faults

@@ -7,20 +7,20 @@ import sys
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from autoscout.backends.finetune.settings import lora_arguments, trainer_arguments
 from autoscout.backends.finetune.space import build_space
-from autoscout.backends.finetune.workload import RANDOM, Workload, read_workload
+from autoscout.backends.finetune.workload import RANDOM, FinetuneWorkload, read_workload
 from autoscout.core.config import Config
 from autoscout.core.launch import Launch
 from autoscout.core.names import Names
 from autoscout.core.task import Task
 from autoscout.space import Space
+from autoscout.training.backend import SharedProcess, training_launch
 from autoscout.training.export import REAL_STEPS, export_files, torchrun
-from autoscout.training.launch import WORK, training_launch
-from autoscout.training.task import read_training_task, reference, workload_of
-from autoscout.training.together import SharedProcess
+from autoscout.training.protocol import WORK
+from autoscout.training.workload import read_training_task, reference, workload_of
 
 WORKER = "autoscout.backends.finetune.worker"
+OPTIMIZERS = {"fused": "adamw_torch_fused", "foreach": "adamw_torch", "loop": "adamw_torch"}
 
 
 class FinetuneBackend(SharedProcess):
@@ -42,23 +42,23 @@ class FinetuneBackend(SharedProcess):
         return read_training_task("finetune", given, read_workload, self.requires, alone=True)
 
     def load(self, task: Task) -> str:
-        workload = workload_of(Workload, task)
+        workload = workload_of(FinetuneWorkload, task)
         kind = f"LoRA adapters of rank {workload.rank} on" if workload.method == "lora" else "all parameters of"
         return f"Steps of training {kind} {workload.model} over {workload.global_batch} examples, the same for every configuration."
 
     def build_space(self, task: Task) -> Space:
-        return build_space(workload_of(Workload, task), task.hardware)
+        return build_space(workload_of(FinetuneWorkload, task), task.hardware)
 
     def hints(self, task: Task) -> tuple[Config, ...]:
         """Packing, and half precision where the hardware has it."""
         space = self.space(task)
         half = {"precision": "bf16"} if "precision" in space.knobs and "bf16" in space.knobs["precision"] else {}
-        wanted = [Config({"batching": "pack", **half}), Config({"batching": "sort"})]
-        found = [space.project({**space.default(), **values}, values) for values in wanted if space.feasible(values)]
-        return tuple(config for config in found if config != space.default())
+        candidates = [Config({"batching": "pack", **half}), Config({"batching": "sort"})]
+        configs = [space.project({**space.default(), **values}, values) for values in candidates if space.feasible(values)]
+        return tuple(config for config in configs if config != space.default())
 
     def render(self, config: Config, task: Task, seed: int) -> Launch:  # noqa: ARG002 - losses are compared, so the data stay the same
-        workload = workload_of(Workload, task)
+        workload = workload_of(FinetuneWorkload, task)
         work = {
             "model": workload.model,
             "random": RANDOM.get(workload.model, {}),
@@ -83,7 +83,7 @@ class FinetuneBackend(SharedProcess):
         )
 
     def export(self, config: Config, task: Task) -> Mapping[str, str]:
-        workload, processes = workload_of(Workload, task), int(task.hardware["processes"])
+        workload, processes = workload_of(FinetuneWorkload, task), int(task.hardware["processes"])
         files = {"training_arguments.json": _json(trainer_arguments(config, workload, processes))}
         if workload.method == "lora":
             files["lora.json"] = _json(lora_arguments(config, workload))
@@ -108,3 +108,31 @@ def _json(data: Mapping[str, Any]) -> str:
 
 def _environment(config: Mapping[str, Any]) -> dict[str, str]:
     return {"OMP_NUM_THREADS": str(config["threads"])} if "threads" in config else {}
+
+
+def trainer_arguments(config: Mapping[str, Any], workload: FinetuneWorkload, processes: int) -> dict[str, Any]:
+    """Fields of `TrainingArguments`, and of TRL's `SFTConfig` where examples are packed."""
+    micro = int(config["micro_batch"])
+    arguments: dict[str, Any] = {
+        "per_device_train_batch_size": micro,
+        "gradient_accumulation_steps": max(1, workload.global_batch // processes // micro),
+        "gradient_checkpointing": bool(config["gradient_checkpointing"]),
+        "bf16": str(config.get("precision", "")).startswith("bf16"),
+        "optim": OPTIMIZERS[str(config["optimizer"])],
+        "torch_compile": bool(config.get("torch_compile", False)),
+    }
+    if config.get("precision") == "tf32":
+        arguments["tf32"] = True
+    if config["batching"] == "sort":
+        arguments["train_sampling_strategy"] = "group_by_length"
+    if config["batching"] == "pack":
+        arguments |= {"packing": True, "max_length": workload.length}
+    return arguments
+
+
+def lora_arguments(config: Mapping[str, Any], workload: FinetuneWorkload) -> dict[str, Any]:
+    """Fields of peft's `LoraConfig`."""
+    rank = int(config.get("lora_rank", workload.rank))
+    targets = config.get("lora_targets", workload.targets)
+    listed = targets if isinstance(targets, list) or targets == "all-linear" else str(targets).split(",")
+    return {"r": rank, "lora_alpha": 2 * rank, "target_modules": listed, "task_type": "CAUSAL_LM"}

@@ -24,7 +24,7 @@ def rows(examples: Sequence[list[int]], how: str, length: int) -> list[Row]:
     packed: list[Row] = []
     room: list[int] = []
     for example in longest_first:  # first fit, longest first: at most 11/9 of the fewest rows, and 6/9 more
-        at = next((number for number, left in enumerate(room) if left >= len(example)), None)
+        at = next((number for number, space in enumerate(room) if space >= len(example)), None)
         if at is None:
             packed.append([example])
             room.append(length - len(example))
@@ -34,9 +34,9 @@ def rows(examples: Sequence[list[int]], how: str, length: int) -> list[Row]:
     return packed
 
 
-def micro_batches(made: Sequence[Row], size: int) -> list[list[Row]]:
+def micro_batches(rows: Sequence[Row], size: int) -> list[list[Row]]:
     """The rows in groups of at most `size`."""
-    return [list(made[start : start + size]) for start in range(0, len(made), size)]
+    return [list(rows[start : start + size]) for start in range(0, len(rows), size)]
 
 
 def targets(examples: Sequence[list[int]]) -> int:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from autoscout.backends.finetune.workload import ROWS, Workload
+from autoscout.backends.finetune.workload import ROWS, FinetuneWorkload
 from autoscout.space import Choice, Constraint, Flag, Grid, Space
 from autoscout.space.knobs import Knob
-from autoscout.training.machine import thread_counts
+from autoscout.training.hardware import thread_counts
 
 RANKS = [4, 8, 16, 32, 64]
 
 
-def build_space(workload: Workload, hardware: Mapping[str, Any]) -> Space:
+def build_space(workload: FinetuneWorkload, hardware: Mapping[str, Any]) -> Space:
     """The space for one task."""
     knobs = [*_batch(workload, hardware), *_compute(workload, hardware), *(_adapters(workload) if workload.free_lora else ())]
     names = {knob.name for knob in knobs}
@@ -21,7 +21,7 @@ def build_space(workload: Workload, hardware: Mapping[str, Any]) -> Space:
     return Space(knobs, rules if "torch_compile" in names else [], facts={"processes": int(hardware["processes"])})
 
 
-def _batch(workload: Workload, hardware: Mapping[str, Any]) -> Iterable[Knob]:
+def _batch(workload: FinetuneWorkload, hardware: Mapping[str, Any]) -> Iterable[Knob]:
     share = workload.global_batch // int(hardware["processes"])
     sizes = [size for size in range(1, share + 1) if share % size == 0]
     usual = max(size for size in sizes if size <= ROWS)
@@ -38,7 +38,7 @@ def _batch(workload: Workload, hardware: Mapping[str, Any]) -> Iterable[Knob]:
         yield Flag("defer_sync", default=True, help="exchange gradients once per step, not with every micro-batch")
 
 
-def _compute(workload: Workload, hardware: Mapping[str, Any]) -> Iterable[Knob]:
+def _compute(workload: FinetuneWorkload, hardware: Mapping[str, Any]) -> Iterable[Knob]:
     on_gpu = hardware["device"] == "cuda"
     precisions = ["fp32", *(["tf32"] if on_gpu else [])]
     if hardware["native_bf16"]:
@@ -56,10 +56,10 @@ def _compute(workload: Workload, hardware: Mapping[str, Any]) -> Iterable[Knob]:
             yield Grid("threads", values=counts, default=usual, log=True, help="threads of every process (OMP_NUM_THREADS)")
 
 
-def _adapters(workload: Workload) -> Iterable[Knob]:
+def _adapters(workload: FinetuneWorkload) -> Iterable[Knob]:
     if workload.method != "lora":
         return
     yield Grid("lora_rank", values=sorted({*RANKS, workload.rank}), default=workload.rank, log=True, help="rank of the adapters")
     usual = workload.targets if isinstance(workload.targets, str) else ",".join(workload.targets)
-    places = list(dict.fromkeys([usual, "all-linear", "q_proj,v_proj", "q_proj,k_proj,v_proj,o_proj"]))
-    yield Choice("lora_targets", places, help="modules that get adapters")
+    choices = list(dict.fromkeys([usual, "all-linear", "q_proj,v_proj", "q_proj,k_proj,v_proj,o_proj"]))
+    yield Choice("lora_targets", choices, help="modules that get adapters")

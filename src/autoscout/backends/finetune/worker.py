@@ -17,8 +17,8 @@ from torch.nn import functional
 from autoscout import training
 from autoscout.backends.finetune.batching import Row, micro_batches, rows, targets
 from autoscout.training.builtin import adamw, say, start
-from autoscout.training.parallel import close
-from autoscout.training.turns import Turns
+from autoscout.training.gpt import close
+from autoscout.training.protocol import Turns
 
 IGNORED = -100  # a label without a loss, PyTorch's default
 RATE = 2e-4
@@ -26,21 +26,21 @@ RATE = 2e-4
 
 def main(path: str, steps: str = "", keep: str = "") -> int:
     """Train for as many steps as the file or the caller says, and save the result where a folder is given."""
-    given, turns = json.loads(Path(path).read_text()), Turns()
+    work, turns = json.loads(Path(path).read_text()), Turns()
     for knobs in turns:
-        train(given, knobs, int(steps or given["steps"]), turns, keep)
+        train(work, knobs, int(steps or work["steps"]), turns, keep)
     close()
     return 0
 
 
-def train(given: Mapping[str, Any], knobs: Mapping[str, Any], count: int, turns: Turns, keep: str) -> None:
+def train(work: Mapping[str, Any], knobs: Mapping[str, Any], count: int, turns: Turns, keep: str) -> None:
     """One configuration, from the same weights and examples as every other."""
-    device = given["device"]
+    device = work["device"]
     here = start(knobs, device)
     training.stage("building")
-    torch.manual_seed(given["seed"])
+    torch.manual_seed(work["seed"])
     with torch.device(here):  # random weights are made where they are used
-        model = build(given, knobs).to(here)
+        model = build(work, knobs).to(here)
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     model.train()
     wrapped: Any = torch.nn.parallel.DistributedDataParallel(model) if world > 1 else model
@@ -49,75 +49,75 @@ def train(given: Mapping[str, Any], knobs: Mapping[str, Any], count: int, turns:
     optimizer = adamw([parameter for parameter in model.parameters() if parameter.requires_grad], str(knobs["optimizer"]))
     for group in optimizer.param_groups:
         group["lr"] = RATE
-    examples = load_examples(given)
-    share = int(given["global_batch"]) // world
+    examples = load_examples(work)
+    share = int(work["global_batch"]) // world
     training.stage("training")
     for number in range(count):
         whole = [examples[(number * share * world + at) % len(examples)] for at in range(share * world)]
-        loss = step(wrapped, whole, whole[rank * share : (rank + 1) * share], given, knobs, here, world)
+        loss = step(wrapped, whole, whole[rank * share : (rank + 1) * share], work, knobs, here, world)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         if device == "cuda":
             torch.cuda.synchronize()
         training.step(loss=loss, tokens=targets(whole[rank * share : (rank + 1) * share]), samples=share)
         say(number, loss if rank == 0 else None)
-        if turns.over(here):
+        if turns.is_over(here):
             return
     if keep and rank == 0:
         model.save_pretrained(keep)
 
 
-def build(given: Mapping[str, Any], knobs: Mapping[str, Any]) -> Any:
+def build(work: Mapping[str, Any], knobs: Mapping[str, Any]) -> Any:
     """The model, with adapters where they are wanted."""
     from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig
 
     attention = str(knobs["attention"])
     half = knobs.get("precision") == "bf16-base"
-    if given["random"]:
-        config = LlamaConfig(**given["random"], max_position_embeddings=int(given["length"]))
+    if work["random"]:
+        config = LlamaConfig(**work["random"], max_position_embeddings=int(work["length"]))
         model = AutoModelForCausalLM.from_config(config, attn_implementation=attention)
-    elif any(Path(given["model"]).glob("*.safetensors")) or any(Path(given["model"]).glob("*.bin")):
+    elif any(Path(work["model"]).glob("*.safetensors")) or any(Path(work["model"]).glob("*.bin")):
         model = AutoModelForCausalLM.from_pretrained(
-            given["model"], attn_implementation=attention, local_files_only=True, dtype=torch.float32
+            work["model"], attn_implementation=attention, local_files_only=True, dtype=torch.float32
         )
     else:
-        model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(given["model"]), attn_implementation=attention)
+        model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(work["model"]), attn_implementation=attention)
     model.config.use_cache = False
     if half:
         model = model.to(torch.bfloat16)
-    if given["lora"]:
+    if work["lora"]:
         from peft import LoraConfig, get_peft_model
 
-        torch.manual_seed(given["seed"])
-        model = get_peft_model(model, LoraConfig(**given["lora"]), autocast_adapter_dtype=True)
+        torch.manual_seed(work["seed"])
+        model = get_peft_model(model, LoraConfig(**work["lora"]), autocast_adapter_dtype=True)
     if knobs["gradient_checkpointing"]:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         model.enable_input_require_grads()
     return model
 
 
-def load_examples(given: Mapping[str, Any]) -> list[list[int]]:
+def load_examples(work: Mapping[str, Any]) -> list[list[int]]:
     """Token numbers of every example, in an order that is the same for all configurations."""
-    length, draw = int(given["length"]), random.Random(given["seed"])
-    if not given["examples"]:
-        words = int((given["random"] or {}).get("vocab_size", 256))
-        sizes = [min(length, max(4, int(draw.lognormvariate(0, 0.7) * length / 4))) for _ in range(int(given["global_batch"]) * 8)]
+    length, draw = int(work["length"]), random.Random(work["seed"])
+    if not work["examples"]:
+        words = int((work["random"] or {}).get("vocab_size", 256))
+        sizes = [min(length, max(4, int(draw.lognormvariate(0, 0.7) * length / 4))) for _ in range(int(work["global_batch"]) * 8)]
         return [[min(words - 1, int(draw.paretovariate(0.7))) for _ in range(size)] for size in sizes]
-    lines = [json.loads(line) for line in Path(given["examples"]).read_text().splitlines() if line.strip()]
+    lines = [json.loads(line) for line in Path(work["examples"]).read_text().splitlines() if line.strip()]
     if any("input_ids" not in line for line in lines):
         from transformers import AutoTokenizer
 
-        tokenizer = AutoTokenizer.from_pretrained(given["model"], local_files_only=True)
+        tokenizer = AutoTokenizer.from_pretrained(work["model"], local_files_only=True)
         lines = [line if "input_ids" in line else {"input_ids": tokenizer(line["text"])["input_ids"]} for line in lines]
-    found = [list(line["input_ids"])[:length] for line in lines]
-    return [example for example in found if len(example) > 1]
+    examples = [list(line["input_ids"])[:length] for line in lines]
+    return [example for example in examples if len(example) > 1]
 
 
 def step(
     model: Any,
     whole: Sequence[list[int]],
     own: Sequence[list[int]],
-    given: Mapping[str, Any],
+    work: Mapping[str, Any],
     knobs: Mapping[str, Any],
     here: str,
     world: int,
@@ -126,7 +126,7 @@ def step(
     # Every predicted token of the whole step weighs the same, however examples are batched; DDP takes the mean over processes.
     scale, predicted = world / targets(whole), targets(own)
     autocast = str(knobs.get("precision", "")).startswith("bf16")
-    batches = micro_batches(rows(own, str(knobs["batching"]), int(given["length"])), int(knobs["micro_batch"]))
+    batches = micro_batches(rows(own, str(knobs["batching"]), int(work["length"])), int(knobs["micro_batch"]))
     total = torch.zeros((), device=here)
     for number, batch in enumerate(batches):
         ids, labels, extra = rectangle(batch, here, packed=knobs["batching"] == "pack")
@@ -146,7 +146,7 @@ def rectangle(batch: Sequence[Row], here: str, *, packed: bool) -> tuple[torch.T
     width = max(sum(map(len, row)) for row in batch)
     ids = torch.zeros(len(batch), width, dtype=torch.long)
     labels = torch.full((len(batch), width), IGNORED)
-    places = torch.zeros(len(batch), width, dtype=torch.long)
+    positions = torch.zeros(len(batch), width, dtype=torch.long)
     owner = torch.full((len(batch), width), -1)
     for number, row in enumerate(batch):
         at = 0
@@ -154,13 +154,13 @@ def rectangle(batch: Sequence[Row], here: str, *, packed: bool) -> tuple[torch.T
             span = slice(at, at + len(example))
             ids[number, span] = torch.tensor(example)
             labels[number, at : at + len(example) - 1] = torch.tensor(example[1:])
-            places[number, span] = torch.arange(len(example))
+            positions[number, span] = torch.arange(len(example))
             owner[number, span] = which
             at += len(example)
     if not packed:
         return ids.to(here), labels.to(here), {"attention_mask": (owner >= 0).long().to(here)}
     same = (owner[:, :, None] == owner[:, None, :]) & torch.ones(width, width, dtype=torch.bool).tril()
-    return ids.to(here), labels.to(here), {"attention_mask": same[:, None].to(here), "position_ids": places.to(here)}
+    return ids.to(here), labels.to(here), {"attention_mask": same[:, None].to(here), "position_ids": positions.to(here)}
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from pydantic import Field
 from autoscout.common.fields import read_fields
 from autoscout.common.suggest import suggestion
 from autoscout.core.errors import Fault
-from autoscout.training.workload import WHERE, Training
+from autoscout.training.workload import WHERE, TrainingWorkload
 
 RANDOM: dict[str, dict[str, int]] = {
     "random-micro": {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 256},
@@ -31,7 +31,7 @@ LENGTH = {"random-micro": 48, "random": 256}  # longest example; 1,024 for all o
 ROWS = 8  # `per_device_train_batch_size` of the Trainer
 
 
-class Workload(Training):
+class FinetuneWorkload(TrainingWorkload):
     """What is fine-tuned.
 
     Attributes:
@@ -55,18 +55,18 @@ class Workload(Training):
     free_lora: bool = False
 
 
-def read_workload(data: Mapping[str, Any], hardware: Mapping[str, Any]) -> tuple[Workload, list[Fault]]:
+def read_workload(data: Mapping[str, Any], hardware: Mapping[str, Any]) -> tuple[FinetuneWorkload, list[Fault]]:
     """The workload filled up to suit the machine, and all that is wrong with it."""
-    read, faults = read_fields(Workload, data, WHERE)
-    given = read or Workload()
-    name = given.model or ("random-300m" if hardware["device"] == "cuda" else "random")
+    read, faults = read_fields(FinetuneWorkload, data, WHERE)
+    workload = read or FinetuneWorkload()
+    name = workload.model or ("random-300m" if hardware["device"] == "cuda" else "random")
     processes = int(hardware["processes"])
-    filled = given.model_copy(
+    filled = workload.model_copy(
         update={
             "model": name if name in RANDOM else str(Path(name).expanduser().absolute()),
-            "examples": str(Path(given.examples).expanduser().absolute()) if given.examples else "",
-            "length": given.length or LENGTH.get(name, 1024),
-            "global_batch": given.global_batch or (4 * ROWS if hardware["device"] == "cuda" else ROWS) * processes,
+            "examples": str(Path(workload.examples).expanduser().absolute()) if workload.examples else "",
+            "length": workload.length or LENGTH.get(name, 1024),
+            "global_batch": workload.global_batch or (4 * ROWS if hardware["device"] == "cuda" else ROWS) * processes,
         }
     )
     faults += [*_model(filled.model), *_examples(filled.examples)]
@@ -82,8 +82,8 @@ def _model(name: str) -> list[Fault]:
         return []
     path = Path(name) / "config.json"
     try:
-        known = json.loads(path.read_text())
-        if isinstance(known, dict) and "model_type" in known:
+        data = json.loads(path.read_text())
+        if isinstance(data, dict) and "model_type" in data:
             return []
         rule = "its config.json must be that of a Hugging Face model, with a model_type"
     except (OSError, ValueError) as error:

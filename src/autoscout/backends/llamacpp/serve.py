@@ -119,7 +119,7 @@ def _watched() -> threading.Thread:
     """A thread that ends the process by SIGINT or SIGTERM.
 
     All other threads, those of the engine too, leave these to it: the engine sets handlers of its own, some time after it began to
-    listen, and they wait for good for the thread that they have interrupted.
+    listen, and they wait forever for the thread that they have interrupted.
     """
     numbers = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, numbers)

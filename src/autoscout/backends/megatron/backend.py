@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from autoscout.backends.megatron import pretrain
 from autoscout.backends.megatron.settings import FILE, OVERLAP, arguments, core_file, overlap_file
 from autoscout.backends.megatron.space import build_space, defaults
-from autoscout.backends.megatron.workload import Workload, read_workload
+from autoscout.backends.megatron.workload import MegatronWorkload, read_workload
 from autoscout.common.fields import refuse_if
 from autoscout.common.suggest import suggestion
 from autoscout.core.config import Config
@@ -25,14 +25,11 @@ from autoscout.core.task import Task
 from autoscout.engines.space import ALL, resting
 from autoscout.engines.table import EngineTable, table_for
 from autoscout.space import Space
-from autoscout.training.backend import TrainingBackend, near
+from autoscout.training.backend import TrainingBackend, nearest_config, training_launch
 from autoscout.training.export import REAL_STEPS, export_files, torchrun
-from autoscout.training.files import TFLOPS
-from autoscout.training.launch import WORK, training_launch
-from autoscout.training.machine import local_processes
-from autoscout.training.outside import environment
-from autoscout.training.task import read_training_task, reference, workload_of
-from autoscout.training.workload import WHERE
+from autoscout.training.hardware import local_processes, outside_environment
+from autoscout.training.protocol import TFLOPS, WORK
+from autoscout.training.workload import WHERE, read_training_task, reference, workload_of
 
 WORKER = "autoscout.backends.megatron.worker"
 FOLLOWER = "autoscout.backends.megatron.pretrain"
@@ -57,7 +54,7 @@ class MegatronBackend(TrainingBackend):
 
     def task(self, given: Mapping[str, object]) -> Task:
         task = read_training_task("megatron", given, _read, ("torch", CORE), metrics=(TFLOPS,))
-        workload, knobs = workload_of(Workload, task), self.space(task).knobs
+        workload, knobs = workload_of(MegatronWorkload, task), self.space(task).knobs
         refuse_if(
             [
                 Fault(where=WHERE, field="free", value=repr(name), rule="there is no such knob", fix=suggestion(name, knobs))
@@ -68,7 +65,7 @@ class MegatronBackend(TrainingBackend):
         return task
 
     def load(self, task: Task) -> str:
-        workload = workload_of(Workload, task)
+        workload = workload_of(MegatronWorkload, task)
         shape = workload.shape
         how = f"{workload.script} of {workload.checkout}" if workload.checkout else "megatron-core's own model and schedules"
         return (
@@ -81,25 +78,25 @@ class MegatronBackend(TrainingBackend):
         return table_for("megatron", str(task.workload.get("core_version") or task.software.get(CORE) or ""))
 
     def build_space(self, task: Task) -> Space:
-        return build_space(self.table(task), workload_of(Workload, task), task.hardware)
+        return build_space(self.table(task), workload_of(MegatronWorkload, task), task.hardware)
 
     def resting(self, task: Task) -> tuple[str, ...]:
         """Knobs that a study leaves at their default unless they are set."""
-        return resting(self.table(task), self.space(task), free=workload_of(Workload, task).free, allow_lossy=True)
+        return resting(self.table(task), self.space(task), free=workload_of(MegatronWorkload, task).free, allow_lossy=True)
 
     def hints(self, task: Task) -> tuple[Config, ...]:
         """What Megatron's own guides turn on first: the distributed optimizer with overlap, and the smallest other layouts."""
         space, processes = self.space(task), int(task.hardware["processes"])
         sharded = {"distributed_optimizer": True, "overlap_grad_reduce": True, "overlap_param_gather": True}
-        wanted: list[dict[str, Any]] = [{"recompute": "selective", "attention": "sdpa"}, {"micro_batch": 4, "attention": "sdpa"}]
+        candidates: list[dict[str, Any]] = [{"recompute": "selective", "attention": "sdpa"}, {"micro_batch": 4, "attention": "sdpa"}]
         if processes > 1:
             half = max(1, processes // 2)
-            wanted = [sharded, {"tp": 2, "dp": half, "sequence_parallel": True}, {"pp": 2, "dp": half}]
-        found = [near(space, values) for values in wanted]
-        return tuple(dict.fromkeys(config for config in found if config is not None and config != space.default()))
+            candidates = [sharded, {"tp": 2, "dp": half, "sequence_parallel": True}, {"pp": 2, "dp": half}]
+        configs = [nearest_config(space, values) for values in candidates]
+        return tuple(dict.fromkeys(config for config in configs if config is not None and config != space.default()))
 
     def render(self, config: Config, task: Task, seed: int) -> Launch:  # noqa: ARG002 - losses are compared, so the data stay the same
-        workload, table = workload_of(Workload, task), self.table(task)
+        workload, table = workload_of(MegatronWorkload, task), self.table(task)
         common: dict[str, Any] = {
             "config": dict(config),
             "workload": workload,
@@ -139,7 +136,7 @@ class MegatronBackend(TrainingBackend):
         )
 
     def export(self, config: Config, task: Task) -> Mapping[str, str]:
-        workload, launch = workload_of(Workload, task), self.render(config, task, seed=0)
+        workload, launch = workload_of(MegatronWorkload, task), self.render(config, task, seed=0)
         common: dict[str, Any] = {"config": config, "hardware": task.hardware, "launch": launch, "env": _environment(config, task)}
         if not workload.checkout:
             return export_files(
@@ -162,9 +159,9 @@ class MegatronBackend(TrainingBackend):
         )
 
     def _words(self, config: Config, task: Task, steps: str) -> list[str]:
-        workload = workload_of(Workload, task)
-        found = arguments(config, self.table(task), workload, defaults(workload, task.hardware))
-        return [workload.script, *(word.replace("{steps}", steps) for word in found)]
+        workload = workload_of(MegatronWorkload, task)
+        words = arguments(config, self.table(task), workload, defaults(workload, task.hardware))
+        return [workload.script, *(word.replace("{steps}", steps) for word in words)]
 
     def _name(self, config: Config, task: Task) -> str:
         """What differs from the default; all knobs would not fit a name."""
@@ -174,12 +171,12 @@ class MegatronBackend(TrainingBackend):
         return Names(space.knobs).name(changed) if changed else "default"
 
 
-def _read(data: Mapping[str, Any], hardware: Mapping[str, Any]) -> tuple[Workload, list[Fault]]:
+def _read(data: Mapping[str, Any], hardware: Mapping[str, Any]) -> tuple[MegatronWorkload, list[Fault]]:
     """The workload, with the version of megatron-core that a checkout says it is."""
-    found, faults = read_workload(data, hardware)
-    if found.checkout and not found.core_version:
-        found = found.model_copy(update={"core_version": checkout_version(Path(found.checkout))})
-    return found, faults
+    workload, faults = read_workload(data, hardware)
+    if workload.checkout and not workload.core_version:
+        workload = workload.model_copy(update={"core_version": checkout_version(Path(workload.checkout))})
+    return workload, faults
 
 
 def checkout_version(folder: Path) -> str:
@@ -191,7 +188,7 @@ def checkout_version(folder: Path) -> str:
     return ""
 
 
-def _launcher(workload: Workload, task: Task) -> list[str]:
+def _launcher(workload: MegatronWorkload, task: Task) -> list[str]:
     """The command that starts the processes: on this machine, or on all nodes of the allocation that the trial runs in."""
     nodes, local = int(task.hardware.get("nodes", 1)), local_processes(task.hardware)
     if workload.launcher:
@@ -204,7 +201,7 @@ def _launcher(workload: Workload, task: Task) -> list[str]:
     return ["srun", "--nodes", str(nodes), "--ntasks-per-node", "1", *start, *meet]
 
 
-def _shell(workload: Workload, task: Task, words: list[str]) -> str:
+def _shell(workload: MegatronWorkload, task: Task, words: list[str]) -> str:
     """The launch as shell text, with files next to the script."""
     nodes, local = int(task.hardware.get("nodes", 1)), local_processes(task.hardware)
     if workload.launcher:
@@ -214,8 +211,8 @@ def _shell(workload: Workload, task: Task, words: list[str]) -> str:
         address = '--master-addr "${MASTER_ADDR:-127.0.0.1}" --master-port "${MASTER_PORT:-' + PORT + '}"'
         start = " ".join(filter(None, [f'"$PYTHON" -m torch.distributed.run --nproc-per-node {local}', meet, address]))
     lines = _lines(words[1:])
-    shown = [f'--tp-comm-overlap-cfg "$here/{OVERLAP}"' if line.startswith("--tp-comm-overlap-cfg") else line for line in lines]
-    return " \\\n    ".join([start, shlex.quote(words[0]), *shown])
+    quoted = [f'--tp-comm-overlap-cfg "$here/{OVERLAP}"' if line.startswith("--tp-comm-overlap-cfg") else line for line in lines]
+    return " \\\n    ".join([start, shlex.quote(words[0]), *quoted])
 
 
 def _lines(words: list[str]) -> list[str]:
@@ -231,9 +228,9 @@ def _lines(words: list[str]) -> list[str]:
 
 def _environment(config: Mapping[str, Any], task: Task) -> dict[str, str]:
     """Variables of a configuration. Megatron demands one connection where communication must start in the order of the computation."""
-    found = environment(config)
+    variables = outside_environment(config)
     if task.hardware["device"] == "cpu":
-        found["TORCHDYNAMO_DISABLE"] = "1"  # megatron-core compiles small functions, which takes longer than a trial on a processor
+        variables["TORCHDYNAMO_DISABLE"] = "1"  # megatron-core compiles small functions, which takes longer than a trial on a processor
     elif max(int(config.get("tp", 1)), int(config.get("cp", 1))) > 1:
-        found["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
-    return found
+        variables["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
+    return variables

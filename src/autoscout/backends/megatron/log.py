@@ -40,7 +40,7 @@ def iteration(line: str) -> Iteration | None:
     match = _ITERATION.search(line)
     if match is None:
         return None
-    entries = {found["name"].strip(): found["value"] for found in _ENTRY.finditer(match["rest"])}
+    entries = {entry["name"].strip(): entry["value"] for entry in _ENTRY.finditer(match["rest"])}
     elapsed_ms = _number(entries.get("elapsed time per iteration (ms)"))
     if elapsed_ms is None or elapsed_ms <= 0:
         return None

@@ -41,10 +41,10 @@ class TorchNorm:
 
     def __new__(cls, config: TransformerConfig, hidden_size: int, eps: float = 1e-5, **_: Any) -> Any:
         kind = torch.nn.RMSNorm if config.normalization == "RMSNorm" else torch.nn.LayerNorm
-        made = kind(hidden_size, eps=eps)
-        for parameter in made.parameters():
+        norm = kind(hidden_size, eps=eps)
+        for parameter in norm.parameters():
             parameter.sequence_parallel = config.sequence_parallel  # type: ignore[attr-defined] # its gradients are summed over the parts
-        return made
+        return norm
 
 
 def transformer_config(settings: Mapping[str, Any], layers: int) -> TransformerConfig:
@@ -130,5 +130,5 @@ def _whole_name(model: GPTModel, config: TransformerConfig, name: str, *, tied: 
         at = words.index("local_experts") + 1
         local = int(config.num_moe_experts) // parallel_state.get_expert_model_parallel_world_size()
         words[at] = str(parallel_state.get_expert_model_parallel_rank() * local + int(words[at]))
-    found = ".".join(words)
-    return "embedding.word_embeddings.weight" if tied and found == "output_layer.weight" else found
+    whole = ".".join(words)
+    return "embedding.word_embeddings.weight" if tied and whole == "output_layer.weight" else whole

@@ -51,7 +51,7 @@ def _type(asked: Callable[..., Any]) -> Callable[..., Any]:
     """`tensor.type()` names the CUDA type, by which megatron-core sorts parameters by precision; conversions stay as they are."""
 
     def answered(self: Any, *args: Any, **more: Any) -> Any:
-        found = asked(self, *args, **more)
-        return found.replace("torch.", "torch.cuda.", 1) if isinstance(found, str) else found
+        kind = asked(self, *args, **more)
+        return kind.replace("torch.", "torch.cuda.", 1) if isinstance(kind, str) else kind
 
     return answered

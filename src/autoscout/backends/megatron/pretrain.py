@@ -22,7 +22,7 @@ from autoscout.training import hook
 FILE = "run.json"
 
 
-def follow(lines: Iterable[str], given: dict[str, Any], out: TextIO) -> None:
+def follow(lines: Iterable[str], run: dict[str, Any], out: TextIO) -> None:
     """Report every iteration that the lines tell about.
 
     A step ends when its line is read; later ones end as long after the one before as Megatron itself says that they took, since lines of
@@ -33,37 +33,37 @@ def follow(lines: Iterable[str], given: dict[str, Any], out: TextIO) -> None:
         out.write(line)
         out.flush()
         memory_gib = max(memory_gib, peak_memory_gib(line) or 0.0)
-        found = iteration(line)
-        if found is None:
+        reading = iteration(line)
+        if reading is None:
             continue
-        ended_s = ended_s + found.elapsed_ms / 1000 if ended_s else time.monotonic()
-        samples = found.samples or int(given["global_batch"])
-        step: dict[str, Any] = {"at_s": ended_s, "tokens": samples * int(given["sequence"]), "samples": samples, "mem_gib": memory_gib}
-        if given["memory_gib"]:
-            step["mem_total_gib"] = float(given["memory_gib"])
-        if found.tflops is not None:
-            step["tflops"] = found.tflops
-        if found.loss is not None or found.broken:
-            step["loss"] = None if found.broken else found.loss
+        ended_s = ended_s + reading.elapsed_ms / 1000 if ended_s else time.monotonic()
+        samples = reading.samples or int(run["global_batch"])
+        step: dict[str, Any] = {"at_s": ended_s, "tokens": samples * int(run["sequence"]), "samples": samples, "mem_gib": memory_gib}
+        if run["memory_gib"]:
+            step["mem_total_gib"] = float(run["memory_gib"])
+        if reading.tflops is not None:
+            step["tflops"] = reading.tflops
+        if reading.loss is not None or reading.broken:
+            step["loss"] = None if reading.broken else reading.loss
         hook.report(step)
 
 
 def main(path: str, *more: str) -> int:
     """Start the script, follow it to its end and leave with its exit code."""
-    given = json.loads(Path(path).read_text())
+    run = json.loads(Path(path).read_text())
     folder = str(Path(path).resolve().parent)
-    known = {"{folder}": folder, "{host}": socket.gethostname(), "{port}": os.environ.get("MASTER_PORT", "29500")}
+    values = {"{folder}": folder, "{host}": socket.gethostname(), "{port}": os.environ.get("MASTER_PORT", "29500")}
     argv = []
-    for word in (*given["argv"], *more):
-        for name, value in known.items():
+    for word in (*run["argv"], *more):
+        for name, value in values.items():
             word = word.replace(name, value)
         argv.append(word)
     hook.stage("building")
     with subprocess.Popen(
-        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", cwd=given["cwd"]
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", cwd=run["cwd"]
     ) as process:
         assert process.stdout is not None
-        follow(process.stdout, given, sys.stdout)
+        follow(process.stdout, run, sys.stdout)
     if process.returncode < 0:
         os.kill(os.getpid(), -process.returncode)  # end as it did, so that whoever waits sees the signal
     return process.returncode

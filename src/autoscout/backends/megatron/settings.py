@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from autoscout.backends.megatron.workload import Workload
+from autoscout.backends.megatron.workload import MegatronWorkload
 from autoscout.catalog.models import ModelShape
 from autoscout.core.config import Value
 from autoscout.engines.space import default_of
@@ -40,33 +40,33 @@ DATA_FLAGS = ("--data-path", "--data-args-path", "--train-data-path", "--per-spl
 
 def core_settings(config: Mapping[str, Any], table: EngineTable, shape: ModelShape) -> dict[str, Any]:
     """Fields of megatron-core for the knobs of a configuration."""
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for name, value in config.items():
         row = table.knobs.get(name)
         if row is not None and not row.key:
-            found[row.setting] = value
+            settings[row.setting] = value
     precision = str(config.get("precision", "fp32"))
-    found |= {"bf16": precision in ("bf16", "fp8"), "fp16": precision == "fp16"}
+    settings |= {"bf16": precision in ("bf16", "fp8"), "fp16": precision == "fp16"}
     if precision == "fp8":
-        found["fp8"] = "hybrid"
-    found["params_dtype"] = DTYPES[precision]
+        settings["fp8"] = "hybrid"
+    settings["params_dtype"] = DTYPES[precision]
     if int(config.get("pp", 1)) > 1:
-        found["pipeline_dtype"] = DTYPES[precision]
-        found["batch_p2p_comm"] = not config.get("overlap_p2p_comm", False)
-    if found.get("recompute_granularity") == "none":
-        found["recompute_granularity"] = None
-    if "recompute_modules" in found:
-        found["recompute_modules"] = str(found["recompute_modules"]).split("+")
-    if found.get("virtual_pipeline_model_parallel_size") == 1:
-        found["virtual_pipeline_model_parallel_size"] = None
+        settings["pipeline_dtype"] = DTYPES[precision]
+        settings["batch_p2p_comm"] = not config.get("overlap_p2p_comm", False)
+    if settings.get("recompute_granularity") == "none":
+        settings["recompute_granularity"] = None
+    if "recompute_modules" in settings:
+        settings["recompute_modules"] = str(settings["recompute_modules"]).split("+")
+    if settings.get("virtual_pipeline_model_parallel_size") == 1:
+        settings["virtual_pipeline_model_parallel_size"] = None
     in_bf16 = bool(config.get("grad_reduce_in_bf16", False))
-    found["grad_reduce_in_fp32"] = precision in ("bf16", "fp8") and not in_bf16  # as Megatron-LM has it
+    settings["grad_reduce_in_fp32"] = precision in ("bf16", "fp8") and not in_bf16  # as Megatron-LM has it
     for name in ("bucket_size", *(("attention_backend",) if "attention" in config else ())):
-        found.pop(name, None)
+        settings.pop(name, None)
     if "bucket_mb" in config:
-        wide = precision == "fp32" or found["grad_reduce_in_fp32"]
-        found["bucket_size"] = int(config["bucket_mb"]) * 1_000_000 // (4 if wide else 2)
-    return {**model_settings(shape), **found}
+        wide = precision == "fp32" or settings["grad_reduce_in_fp32"]
+        settings["bucket_size"] = int(config["bucket_mb"]) * 1_000_000 // (4 if wide else 2)
+    return {**model_settings(shape), **settings}
 
 
 def has_biases(shape: ModelShape) -> bool:
@@ -76,7 +76,7 @@ def has_biases(shape: ModelShape) -> bool:
 
 def model_settings(shape: ModelShape) -> dict[str, Any]:
     """Fields of megatron-core for a model; without dropout, so that losses can be compared."""
-    found: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "num_layers": shape.layers,
         "hidden_size": shape.hidden,
         "ffn_hidden_size": shape.ffn,
@@ -90,22 +90,22 @@ def model_settings(shape: ModelShape) -> dict[str, Any]:
         "attention_dropout": 0.0,
     }
     if shape.experts:
-        found |= {"num_moe_experts": shape.experts, "moe_router_topk": shape.active_experts, "moe_ffn_hidden_size": shape.expert_ffn}
+        settings |= {"num_moe_experts": shape.experts, "moe_router_topk": shape.active_experts, "moe_ffn_hidden_size": shape.expert_ffn}
         if shape.active_experts == 1:
-            found["moe_router_pre_softmax"] = True  # megatron-core asks for it where one expert is chosen
+            settings["moe_router_pre_softmax"] = True  # megatron-core asks for it where one expert is chosen
         if shape.shared_ffn:
-            found["moe_shared_expert_intermediate_size"] = shape.shared_ffn
+            settings["moe_shared_expert_intermediate_size"] = shape.shared_ffn
         if shape.dense_layers:
-            found["moe_layer_freq"] = [0] * shape.dense_layers + [1] * (shape.layers - shape.dense_layers)
-    return found
+            settings["moe_layer_freq"] = [0] * shape.dense_layers + [1] * (shape.layers - shape.dense_layers)
+    return settings
 
 
-def core_file(config: Mapping[str, Any], table: EngineTable, workload: Workload) -> str:
+def core_file(config: Mapping[str, Any], table: EngineTable, workload: MegatronWorkload) -> str:
     """The file that the runner reads: arguments of megatron-core's classes, and what goes with them."""
-    found = core_settings(config, table, workload.architecture)
-    found |= {"optimizer": "adam", "lr": RATE, "initial_loss_scale": LOSS_SCALE}
+    settings = core_settings(config, table, workload.architecture)
+    settings |= {"optimizer": "adam", "lr": RATE, "initial_loss_scale": LOSS_SCALE}
     data: dict[str, Any] = {
-        owner: {name: value for name, value in sorted(found.items()) if owner in table.flags[name].of} for owner in CLASSES
+        owner: {name: value for name, value in sorted(settings.items()) if owner in table.flags[name].of} for owner in CLASSES
     }
     data |= {
         "micro_batch_size": int(config["micro_batch"]),
@@ -128,7 +128,7 @@ def overlap_file(config: Mapping[str, Any]) -> dict[str, str]:
     return {OVERLAP: yaml.safe_dump(entries, sort_keys=False)}
 
 
-def arguments(config: Mapping[str, Any], table: EngineTable, workload: Workload, own: Mapping[str, Value]) -> list[str]:
+def arguments(config: Mapping[str, Any], table: EngineTable, workload: MegatronWorkload, own: Mapping[str, Value]) -> list[str]:
     """Words for Megatron-LM's training script: the model, the work and what differs from what it does by itself.
 
     `{folder}` stands for the folder with the files of the configuration, `{steps}` for the number of iterations.
@@ -139,10 +139,10 @@ def arguments(config: Mapping[str, Any], table: EngineTable, workload: Workload,
         for name, value in config.items()
         if name in table.knobs and (table.knobs[name].always or value != default_of(table.knobs[name], table, own))
     }
-    found = core_settings({**changed, "precision": config.get("precision", "fp32")}, table, shape)
+    settings = core_settings({**changed, "precision": config.get("precision", "fp32")}, table, shape)
     words = _shape_words(shape, workload)
     skipped = {"params_dtype", "pipeline_dtype", "batch_p2p_comm", "grad_reduce_in_fp32", "data_parallel_size"}
-    for name, value in found.items():
+    for name, value in settings.items():
         if name in skipped or value is None:
             continue
         if name == "bias_activation_fusion" and value is False:
@@ -159,7 +159,7 @@ def arguments(config: Mapping[str, Any], table: EngineTable, workload: Workload,
         words.append("--grad-reduce-in-bf16")
     if config.get("bucket_count"):
         words += ["--ddp-num-buckets", str(config["bucket_count"])]
-    if found["fp16"]:
+    if settings["fp16"]:
         words += ["--initial-loss-scale", str(int(LOSS_SCALE))]
     if overlap_file(config):
         words += ["--tp-comm-overlap-cfg", f"{{folder}}/{OVERLAP}"]
@@ -175,8 +175,8 @@ def _switch(name: str, value: bool, table: EngineTable) -> list[str]:
     return [table.flags[name].flag] if value else []
 
 
-def _shape_words(shape: ModelShape, workload: Workload) -> list[str]:
-    """Of the model, what megatron-core's classes do not hold."""
+def _shape_words(shape: ModelShape, workload: MegatronWorkload) -> list[str]:
+    """Words for what megatron-core's classes do not hold of the model."""
     length = str(workload.shape["sequence"])
     words = ["--seq-length", length, "--max-position-embeddings", length]
     words += ["--position-embedding-type", "rope" if shape.gated else "learned_absolute"]
@@ -185,10 +185,10 @@ def _shape_words(shape: ModelShape, workload: Workload) -> list[str]:
     return [*words, *([] if shape.tied else ["--untie-embeddings-and-output-weights"])]
 
 
-def _run_words(workload: Workload) -> list[str]:
-    """Of the run: batch, data, and a line of the log for every iteration."""
-    given = shlex.split(workload.arguments)
-    named = {word.partition("=")[0] for word in given}
+def _run_words(workload: MegatronWorkload) -> list[str]:
+    """Words for batch and data, and for a line of the log for every iteration."""
+    extra = shlex.split(workload.arguments)
+    named = {word.partition("=")[0] for word in extra}
     words = ["--global-batch-size", str(workload.global_batch), "--train-iters", "{steps}"]
     if "--lr" not in named:
         words += ["--lr", f"{LARGE_RATE:g}", "--lr-decay-style", "constant"]
@@ -197,7 +197,7 @@ def _run_words(workload: Workload) -> list[str]:
         if "--tokenizer-type" not in named:
             words += ["--tokenizer-type", "NullTokenizer", "--vocab-size", str(workload.architecture.vocab)]
     words += ["--seed", str(workload.seed + 1), "--log-interval", "1", "--log-throughput", "--eval-iters", "0"]
-    return [*words, *given]
+    return [*words, *extra]
 
 
 __all__ = ["CLASSES", "FILE", "OVERLAP", "arguments", "core_file", "core_settings", "has_biases", "model_settings", "overlap_file"]

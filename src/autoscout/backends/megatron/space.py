@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from autoscout.backends.megatron.settings import has_biases
-from autoscout.backends.megatron.workload import Workload
+from autoscout.backends.megatron.workload import MegatronWorkload
 from autoscout.catalog.gpus import gpu
 from autoscout.catalog.models import ModelShape
 from autoscout.core.config import Value
@@ -15,8 +15,7 @@ from autoscout.engines.space import build_space as table_space
 from autoscout.engines.space import offered
 from autoscout.engines.table import EngineTable
 from autoscout.space import Space
-from autoscout.training.machine import local_processes
-from autoscout.training.outside import outside
+from autoscout.training.hardware import local_processes, outside_knobs
 
 DEGREES = ("tp", "pp", "dp", "cp", "ep", "expert_tp", "virtual_stages")
 STATE_BYTES = 18  # of a parameter in mixed precision: 2 for the weight, 4 for its gradient, 12 for the optimizer
@@ -24,18 +23,18 @@ ROOM = 0.7  # share of a GPU's memory that these may take in the layout to begin
 BYTES_PER_GB = 2**30  # makers' gigabytes of memory are binary ones
 
 
-def build_space(table: EngineTable, workload: Workload, hardware: Mapping[str, Any]) -> Space:
+def build_space(table: EngineTable, workload: MegatronWorkload, hardware: Mapping[str, Any]) -> Space:
     """The space for one task."""
-    known = facts(table, workload, hardware)
-    made = table_space(table, known, defaults(workload, hardware))
-    more = [knob for knob in outside(hardware) if knob.name not in made.knobs]
-    return Space([*made.knobs.values(), *more], made.constraints, facts=dict(made.facts))
+    names = facts(table, workload, hardware)
+    space = table_space(table, names, defaults(workload, hardware))
+    more = [knob for knob in outside_knobs(hardware) if knob.name not in space.knobs]
+    return Space([*space.knobs.values(), *more], space.constraints, facts=dict(space.facts))
 
 
-def facts(table: EngineTable, workload: Workload, hardware: Mapping[str, Any]) -> dict[str, Value]:
+def facts(table: EngineTable, workload: MegatronWorkload, hardware: Mapping[str, Any]) -> dict[str, Value]:
     """What knobs and rules may read; a knob that is not offered is one of them, at the value that leaves it out."""
     shape, on_gpu = workload.architecture, hardware["device"] == "cuda"
-    known: dict[str, Value] = {
+    values: dict[str, Value] = {
         "processes": int(hardware["processes"]),
         "gpu": on_gpu,
         "native_bf16": bool(hardware["native_bf16"]),
@@ -55,11 +54,11 @@ def facts(table: EngineTable, workload: Workload, hardware: Mapping[str, Any]) -
         "global_batch": workload.global_batch,
         **({} if workload.checkout else {"vocab": shape.vocab}),
     }
-    present = {row.name for row in offered(table, known)}
+    present = {row.name for row in offered(table, values)}
     left_out: dict[str, Value] = {name: 1 if name in DEGREES else False for name in table.knobs if name not in present}
     if "precision" in left_out:
         left_out["precision"] = "fp32"
-    return {**known, **left_out}
+    return {**values, **left_out}
 
 
 def _has_fp8(hardware: Mapping[str, Any]) -> bool:
@@ -69,7 +68,7 @@ def _has_fp8(hardware: Mapping[str, Any]) -> bool:
         return False
 
 
-def defaults(workload: Workload, hardware: Mapping[str, Any]) -> dict[str, Value]:
+def defaults(workload: MegatronWorkload, hardware: Mapping[str, Any]) -> dict[str, Value]:
     """What a study begins with where Megatron has no default of its own, or one that nobody trains with.
 
     Half precision on GPUs, since every recipe of Megatron-LM sets it; as few tensor and then pipeline parallel processes as hold the

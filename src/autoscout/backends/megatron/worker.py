@@ -16,14 +16,13 @@ from torch import distributed
 
 from autoscout import training
 from autoscout.training.builtin import built_shape, say, start
-from autoscout.training.gpt import Data
-from autoscout.training.parallel import close
+from autoscout.training.gpt import Data, close
 
 
 def main(path: str, core: str, steps: str = "") -> int:
     """Train for as many steps as the file or the caller says; every step is reported."""
-    given, settings = json.loads(Path(path).read_text()), json.loads(Path(core).read_text())
-    shape, device = built_shape(given), given["device"]
+    work, settings = json.loads(Path(path).read_text()), json.loads(Path(core).read_text())
+    shape, device = built_shape(work), work["device"]
     here = start(training.config(), device)
     if not distributed.is_initialized():
         distributed.init_process_group("nccl" if device == "cuda" else "gloo")
@@ -32,9 +31,9 @@ def main(path: str, core: str, steps: str = "") -> int:
 
         redirect()
     training.stage("building")
-    run = MegatronRun(settings, shape, int(given["seed"]))
-    count, batch = int(steps or given["steps"]), int(given["global_batch"])
-    data = Data(shape, batch, given["seed"], count, here)
+    run = MegatronRun(settings, shape, int(work["seed"]))
+    count, batch = int(steps or work["steps"]), int(work["global_batch"])
+    data = Data(shape, batch, work["seed"], count, here)
     own = run.share(batch)
     training.stage("training")
     for number in range(count):
@@ -86,8 +85,8 @@ class MegatronRun:
         from megatron.core.distributed import finalize_model_grads
 
         def each(name: str) -> Any:
-            found = [getattr(part, name) for part in self.parts]
-            return found if len(found) > 1 else found[0]
+            members = [getattr(part, name) for part in self.parts]
+            return members if len(members) > 1 else members[0]
 
         self.config.grad_scale_func = self.optimizer.scale_loss
         self.config.finalize_model_grads_func = finalize_model_grads
@@ -127,8 +126,8 @@ class MegatronRun:
 def _forward(feed: Iterator[tuple[torch.Tensor, torch.Tensor]], part: Any) -> tuple[Any, Any]:
     """The forward pass of one micro-batch through one part, and how its output becomes a loss."""
     tokens, targets = next(feed)
-    places = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
-    return part(tokens, places, None, labels=targets), _loss
+    positions = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
+    return part(tokens, positions, None, labels=targets), _loss
 
 
 def _loss(output: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:

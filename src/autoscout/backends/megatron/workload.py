@@ -13,7 +13,7 @@ from pydantic import Field
 from autoscout.catalog.models import ModelShape, model
 from autoscout.common.fields import read_fields
 from autoscout.core.errors import ConfigError, Fault
-from autoscout.training.workload import CATALOGUED, SMALL, WHERE, BuiltIn, fill_model
+from autoscout.training.workload import CATALOGUED, SMALL, WHERE, BuiltInWorkload, fill_model
 
 SEQUENCE = 4096  # tokens of a sequence, for models that are not built-in ones
 
@@ -26,7 +26,7 @@ EXPERTS: dict[str, dict[str, Any]] = {
 SEQUENCES = {**{name: shape["sequence"] for name, shape in SMALL.items()}, "micro-moe": 32, "tiny-moe": 128, **CATALOGUED}
 
 
-class Workload(BuiltIn):
+class MegatronWorkload(BuiltInWorkload):
     """What is trained.
 
     Attributes:
@@ -50,13 +50,13 @@ class Workload(BuiltIn):
 
     @classmethod
     def named_shape(cls, name: str) -> dict[str, Any]:
-        found = architecture(name)
-        return {**asdict(found), "vocabulary": found.vocab, "sequence": SEQUENCES.get(name, SEQUENCE)}
+        shape = architecture(name)
+        return {**asdict(shape), "vocabulary": shape.vocab, "sequence": SEQUENCES.get(name, SEQUENCE)}
 
     @property
     def architecture(self) -> ModelShape:
-        found = architecture(self.model)
-        return replace(found, layers=self.layers) if self.layers else found
+        shape = architecture(self.model)
+        return replace(shape, layers=self.layers) if self.layers else shape
 
 
 def architecture(name: str) -> ModelShape:
@@ -66,61 +66,63 @@ def architecture(name: str) -> ModelShape:
         ConfigError: nobody knows it, or it has parts that this backend does not build.
     """
     if name in SMALL:
-        known = SMALL[name]
-        layers, hidden, heads, vocab = (known[part] for part in ("layers", "width", "heads", "vocabulary"))
+        sizes = SMALL[name]
+        layers, hidden, heads, vocab = (sizes[part] for part in ("layers", "width", "heads", "vocabulary"))
         return ModelShape(name=name, layers=layers, hidden=hidden, heads=heads, vocab=vocab, gated=False)
     if name in EXPERTS:
         return ModelShape(name=name, **EXPERTS[name])
-    found = model(name)
-    if found.kv_width != 2 * found.kv_heads * found.head_size or found.attention_layers != found.layers:
+    shape = model(name)
+    if shape.kv_width != 2 * shape.kv_heads * shape.head_size or shape.attention_layers != shape.layers:
         rule = "latent attention and layers without attention are not built by this backend"
         fix = "Tune your own script with the backend pytorch"
         raise ConfigError(Fault(where=WHERE, field="model", value=repr(name), rule=rule, fix=fix))
-    return found
+    return shape
 
 
-def read_workload(data: Mapping[str, Any], hardware: Mapping[str, Any]) -> tuple[Workload, list[Fault]]:
+def read_workload(data: Mapping[str, Any], hardware: Mapping[str, Any]) -> tuple[MegatronWorkload, list[Fault]]:
     """The workload filled up to suit the machine, and all that is wrong with it."""
-    read, faults = read_fields(Workload, data, WHERE)
-    given = read or Workload()
-    if given.checkout:
-        given = given.model_copy(update={"checkout": str(Path(given.checkout).expanduser().absolute())})
-    engine = bool(given.checkout) if given.transformer_engine is None else given.transformer_engine
-    given = given.model_copy(update={"transformer_engine": engine})
-    made, wrong = fill_model(given, str(hardware.get("device")), int(hardware.get("processes", 1)), replicas=False)
-    return made, [*faults, *wrong, *_checkout(made, hardware), *_runner(made, data)]
+    read, faults = read_fields(MegatronWorkload, data, WHERE)
+    workload = read or MegatronWorkload()
+    if workload.checkout:
+        workload = workload.model_copy(update={"checkout": str(Path(workload.checkout).expanduser().absolute())})
+    engine = bool(workload.checkout) if workload.transformer_engine is None else workload.transformer_engine
+    workload = workload.model_copy(update={"transformer_engine": engine})
+    filled, wrong = fill_model(workload, str(hardware.get("device")), int(hardware.get("processes", 1)), replicas=False)
+    return filled, [*faults, *wrong, *_checkout(filled, hardware), *_runner(filled, data)]
 
 
-def _checkout(given: Workload, hardware: Mapping[str, Any]) -> list[Fault]:
-    if not given.checkout:
+def _checkout(workload: MegatronWorkload, hardware: Mapping[str, Any]) -> list[Fault]:
+    if not workload.checkout:
         return []
 
     def fault(field: str, value: object, rule: str, fix: str = "") -> Fault:
         return Fault(where=WHERE, field=field, value=repr(value), rule=rule, fix=fix)
 
-    found = []
-    if not Path(given.checkout, given.script).is_file():
-        found.append(
-            fault("checkout", given.checkout, f"must be a folder with {given.script}", "git clone https://github.com/NVIDIA/Megatron-LM")
+    faults = []
+    if not Path(workload.checkout, workload.script).is_file():
+        faults.append(
+            fault(
+                "checkout", workload.checkout, f"must be a folder with {workload.script}", "git clone https://github.com/NVIDIA/Megatron-LM"
+            )
         )
     if hardware.get("device") != "cuda":
-        found.append(fault("checkout", given.checkout, "Megatron-LM trains on GPUs", "Leave it out, or give --gpus"))
-    if given.depths:
-        found.append(fault("depths", given.depths, "belongs to the built-in runner", "Leave the checkout out, or use -w layers=4"))
+        faults.append(fault("checkout", workload.checkout, "Megatron-LM trains on GPUs", "Leave it out, or give --gpus"))
+    if workload.depths:
+        faults.append(fault("depths", workload.depths, "belongs to the built-in runner", "Leave the checkout out, or use -w layers=4"))
     for field in ("arguments", "launcher"):
         try:
-            shlex.split(getattr(given, field))
+            shlex.split(getattr(workload, field))
         except ValueError as error:
-            found.append(fault(field, getattr(given, field), f"cannot be read as words of a command: {error}"))
-    return found
+            faults.append(fault(field, getattr(workload, field), f"cannot be read as words of a command: {error}"))
+    return faults
 
 
-def _runner(given: Workload, data: Mapping[str, Any]) -> list[Fault]:
+def _runner(workload: MegatronWorkload, data: Mapping[str, Any]) -> list[Fault]:
     """What goes with a checkout only."""
-    if given.checkout:
+    if workload.checkout:
         return []
     stray = [name for name in ("arguments", "launcher", "core_version") if data.get(name)]
-    if given.transformer_engine:
+    if workload.transformer_engine:
         stray.append("transformer_engine")
     rule = "belongs to a checkout of Megatron-LM; the built-in runner takes none"
     return [Fault(where=WHERE, field=name, value=repr(data[name]), rule=rule, fix="Give checkout") for name in stray]

@@ -9,18 +9,17 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from autoscout.backends.pytorch.space import build_space
-from autoscout.backends.pytorch.workload import Workload, own_space, read_workload
+from autoscout.backends.pytorch.workload import PyTorchWorkload, own_space, read_workload
 from autoscout.core.config import Config
 from autoscout.core.launch import Launch
 from autoscout.core.names import Names
 from autoscout.core.task import Task
 from autoscout.space import Space
-from autoscout.training.backend import near
+from autoscout.training.backend import SharedProcess, nearest_config, training_launch
 from autoscout.training.export import REAL_STEPS, export_files, torchrun
-from autoscout.training.launch import WORK, training_launch
-from autoscout.training.outside import environment, outside
-from autoscout.training.task import read_training_task, reference, workload_of
-from autoscout.training.together import SharedProcess
+from autoscout.training.hardware import outside_environment, outside_knobs
+from autoscout.training.protocol import WORK
+from autoscout.training.workload import read_training_task, reference, workload_of
 
 WORKER = "autoscout.training.builtin"
 
@@ -44,7 +43,7 @@ class PyTorchBackend(SharedProcess):
         return read_training_task("pytorch", given, read_workload, self.requires)
 
     def load(self, task: Task) -> str:
-        workload = workload_of(Workload, task)
+        workload = workload_of(PyTorchWorkload, task)
         if workload.command:
             return f"Training steps of your own script, started anew for every measurement: {workload.command}"
         shape = workload.shape
@@ -54,38 +53,38 @@ class PyTorchBackend(SharedProcess):
         )
 
     def build_space(self, task: Task) -> Space:
-        workload = workload_of(Workload, task)
+        workload = workload_of(PyTorchWorkload, task)
         return self._own(workload, task.hardware) if workload.command else build_space(workload, task.hardware)
 
-    def _own(self, workload: Workload, hardware: Mapping[str, Any]) -> Space:
+    def _own(self, workload: PyTorchWorkload, hardware: Mapping[str, Any]) -> Space:
         """The script's knobs, and those that need nothing of it."""
         declared = own_space(workload, {name: hardware[name] for name in ("processes", "cores", "gpus")})
-        more = [knob for knob in outside(hardware) if knob.name not in declared.knobs]
+        more = [knob for knob in outside_knobs(hardware) if knob.name not in declared.knobs]
         return Space([*declared.knobs.values(), *more], declared.constraints, facts=declared.facts)
 
     def hints(self, task: Task) -> tuple[Config, ...]:
         """One configuration of every family, and on a GPU what most people turn on first."""
-        workload, space = workload_of(Workload, task), self.space(task)
+        workload, space = workload_of(PyTorchWorkload, task), self.space(task)
         if workload.command:
             return ()
         fast = {"precision": "bf16", "optimizer": "fused"}
-        wanted: list[dict[str, Any]] = []
+        candidates: list[dict[str, Any]] = []
         if task.hardware["device"] == "cuda":
-            wanted += [{**fast, "compile": "default"}, fast]
+            candidates += [{**fast, "compile": "default"}, fast]
         if int(task.hardware["processes"]) > 1:
             several = int(task.hardware["processes"])
-            wanted += [{"dp": several, "data_parallel": "fsdp2"}, {"tp": several}, {"pp": several, "schedule": "1f1b"}]
-        found = [near(space, values) for values in wanted]
-        return tuple(dict.fromkeys(config for config in found if config is not None and config != space.default()))
+            candidates += [{"dp": several, "data_parallel": "fsdp2"}, {"tp": several}, {"pp": several, "schedule": "1f1b"}]
+        configs = [nearest_config(space, values) for values in candidates]
+        return tuple(dict.fromkeys(config for config in configs if config is not None and config != space.default()))
 
     def render(self, config: Config, task: Task, seed: int) -> Launch:  # noqa: ARG002 - losses are compared, so the data stay the same
-        workload = workload_of(Workload, task)
+        workload = workload_of(PyTorchWorkload, task)
         common: dict[str, Any] = {
             "config": dict(config),
             "workload": workload,
             "hardware": task.hardware,
             "reference": reference(task, config, self.space(task).default()),
-            "env": environment(config),
+            "env": outside_environment(config),
             "name": Names(self.space(task).knobs).name(config),
         }
         if workload.command:
@@ -107,7 +106,7 @@ class PyTorchBackend(SharedProcess):
         )
 
     def export(self, config: Config, task: Task) -> Mapping[str, str]:
-        workload, launch = workload_of(Workload, task), self.render(config, task, seed=0)
+        workload, launch = workload_of(PyTorchWorkload, task), self.render(config, task, seed=0)
         if workload.command:
             notes = ["Runs your training script with the settings found; it reads them with autoscout.training.config()."]
             command = shlex.join(_filled(workload, config))
@@ -116,7 +115,7 @@ class PyTorchBackend(SharedProcess):
                 config=config,
                 hardware=task.hardware,
                 launch=launch,
-                env=environment(config),
+                env=outside_environment(config),
                 cwd=workload.cwd,
                 notes=notes,
             )
@@ -125,12 +124,12 @@ class PyTorchBackend(SharedProcess):
             config=config,
             hardware=task.hardware,
             launch=launch,
-            env=environment(config),
+            env=outside_environment(config),
             notes=["Trains the built-in model; STEPS changes for how long. Your own script reads the same settings: see the guide."],
         )
 
 
-def _filled(workload: Workload, config: Mapping[str, Any]) -> list[str]:
+def _filled(workload: PyTorchWorkload, config: Mapping[str, Any]) -> list[str]:
     """The user's command with the values of knobs in place of `{knob}`."""
     words = workload.argv
     for name, value in config.items():

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from autoscout.backends.pytorch.workload import Workload
+from autoscout.backends.pytorch.workload import PyTorchWorkload
 from autoscout.space import Choice, Constraint, Flag, Grid, Space
 from autoscout.space.knobs import Knob
-from autoscout.training.outside import outside
+from autoscout.training.hardware import outside_knobs
 
 BUCKETS_MB = [1, 5, 10, 25, 50, 100, 250]
 CHUNKS = [1, 2, 4, 8, 16]
 
 
-def build_space(workload: Workload, hardware: Mapping[str, Any]) -> Space:
+def build_space(workload: PyTorchWorkload, hardware: Mapping[str, Any]) -> Space:
     """The space for one task."""
     shape, processes = {**workload.shape, "layers": workload.least_layers}, int(hardware["processes"])
     on_gpu = hardware["device"] == "cuda"
@@ -23,7 +23,7 @@ def build_space(workload: Workload, hardware: Mapping[str, Any]) -> Space:
         *(_layout(shape, processes) if several else ()),
         *_batch(workload, processes),
         *_compute(workload, hardware, several=several),
-        *outside(hardware),
+        *outside_knobs(hardware),
     ]
     facts = {"processes": processes, "global_batch": workload.global_batch, "heads": shape["heads"], "layers": shape["layers"]}
     return Space(knobs, _constraints(workload, several=several, on_gpu=on_gpu), facts=facts)
@@ -48,7 +48,7 @@ def _layout(shape: Mapping[str, int], processes: int) -> Iterable[Knob]:
     yield Choice("schedule", ["1f1b", "gpipe", "interleaved"], when="pp > 1", help="order of micro-batches in the pipeline")
 
 
-def _batch(workload: Workload, processes: int) -> Iterable[Knob]:
+def _batch(workload: PyTorchWorkload, processes: int) -> Iterable[Knob]:
     batch = workload.global_batch
     sizes = _divisors(batch)
     help = "sequences computed at once by a process; the rest of its share is accumulated"
@@ -58,7 +58,7 @@ def _batch(workload: Workload, processes: int) -> Iterable[Knob]:
         yield Flag("defer_sync", when=when, help="exchange gradients once per step, not with every micro-batch (no_sync)")
 
 
-def _compute(workload: Workload, hardware: Mapping[str, Any], *, several: bool) -> Iterable[Knob]:
+def _compute(workload: PyTorchWorkload, hardware: Mapping[str, Any], *, several: bool) -> Iterable[Knob]:
     on_gpu = hardware["device"] == "cuda"
     precisions = ["fp32", *(["tf32"] if on_gpu else []), *(["bf16"] if hardware["native_bf16"] else [])]
     if len(precisions) > 1:
@@ -81,7 +81,7 @@ def _compute(workload: Workload, hardware: Mapping[str, Any], *, several: bool) 
         yield Choice("compile_scope", ["model", "block"], when="compile != 'off'", help="compile the whole model, or every layer by itself")
 
 
-def _constraints(workload: Workload, *, several: bool, on_gpu: bool) -> list[Constraint]:
+def _constraints(workload: PyTorchWorkload, *, several: bool, on_gpu: bool) -> list[Constraint]:
     """What PyTorch refuses."""
     rules = []
     if several:

@@ -14,10 +14,10 @@ from autoscout.common.fields import read_fields
 from autoscout.core.errors import Fault, SpaceError
 from autoscout.space import Space
 from autoscout.space.yaml import space_from_item
-from autoscout.training.workload import WHERE, BuiltIn, fill_model
+from autoscout.training.workload import WHERE, BuiltInWorkload, fill_model
 
 
-class Workload(BuiltIn):
+class PyTorchWorkload(BuiltInWorkload):
     """What is trained.
 
     Attributes:
@@ -39,23 +39,23 @@ class Workload(BuiltIn):
         return shlex.split(self.command)
 
 
-def read_workload(data: Mapping[str, Any], hardware: Mapping[str, Any]) -> tuple[Workload, list[Fault]]:
+def read_workload(data: Mapping[str, Any], hardware: Mapping[str, Any]) -> tuple[PyTorchWorkload, list[Fault]]:
     """The workload filled up to suit the machine, and all that is wrong with it."""
-    read, faults = read_fields(Workload, data, WHERE)
-    given = read or Workload()
+    read, faults = read_fields(PyTorchWorkload, data, WHERE)
+    workload = read or PyTorchWorkload()
     on_gpu = hardware.get("device") == "cuda"
-    if given.command:
-        filled = given.model_copy(update={"cwd": str(Path(given.cwd or ".").expanduser().absolute()), "compile": False})
+    if workload.command:
+        filled = workload.model_copy(update={"cwd": str(Path(workload.cwd or ".").expanduser().absolute()), "compile": False})
         return filled, [*faults, *_command(filled), *_knobs(filled)]
-    stray = [name for name in ("knobs", "constraints", "cwd") if getattr(given, name) and "command" not in data]
+    stray = [name for name in ("knobs", "constraints", "cwd") if getattr(workload, name) and "command" not in data]
     rule = "belongs to a script of your own, which the field command names"
     faults += [Fault(where=WHERE, field=name, rule=rule, fix="Give command, or --train-cmd") for name in stray]
-    filled = given.model_copy(update={"compile": on_gpu if given.compile is None else given.compile})
-    made, wrong = fill_model(filled, str(hardware.get("device")), int(hardware.get("processes", 1)))
-    return made, [*faults, *wrong]
+    filled = workload.model_copy(update={"compile": on_gpu if workload.compile is None else workload.compile})
+    complete, wrong = fill_model(filled, str(hardware.get("device")), int(hardware.get("processes", 1)))
+    return complete, [*faults, *wrong]
 
 
-def own_space(workload: Workload, facts: Mapping[str, Any]) -> Space:
+def own_space(workload: PyTorchWorkload, facts: Mapping[str, Any]) -> Space:
     """The knobs that the user's script reads.
 
     Raises:
@@ -65,7 +65,7 @@ def own_space(workload: Workload, facts: Mapping[str, Any]) -> Space:
     return space_from_item(from_plain(block, WHERE), dict(facts))
 
 
-def _command(workload: Workload) -> list[Fault]:
+def _command(workload: PyTorchWorkload) -> list[Fault]:
     try:
         words = workload.argv
     except ValueError as error:
@@ -75,7 +75,7 @@ def _command(workload: Workload) -> list[Fault]:
     return [] if words else [Fault(where=WHERE, field="command", value=repr(workload.command), rule="must not be empty")]
 
 
-def _knobs(workload: Workload) -> list[Fault]:
+def _knobs(workload: PyTorchWorkload) -> list[Fault]:
     if not workload.knobs:
         fix = "Example: -w knobs='{micro_batch: [1, 2, 4, 8]}', and in the script: autoscout.training.config()"
         return [Fault(where=WHERE, field="knobs", rule="name the knobs that your script reads", fix=fix)]

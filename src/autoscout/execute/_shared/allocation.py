@@ -57,7 +57,7 @@ class Pool:
     """How often others may start before an earlier launch; after that something is kept free for it."""
 
     def order(self, waiting: Sequence[Waiting]) -> Sequence[Waiting]:
-        """In which order those who wait are looked at."""
+        """Order in which waiting launches are considered."""
         return waiting
 
     @property
@@ -73,19 +73,19 @@ class Pool:
             ("resources.nodes", resources.nodes, 1, "machine", True),
             ("resources.memory_gb", resources.memory_gb or 0.0, self._memory_gb or 0.0, "GB of memory", self._memory_gb is not None),
         ]
-        found = [
+        excess = [
             Fault(
                 where=where,
                 field=field,
-                value=f"{wanted:g}",
+                value=f"{amount:g}",
                 rule=f"this executor has {there:.4g} {unit}",
                 fix="Ask for less, give the executor more, or exclude such configurations from the space",
             )
-            for field, wanted, there, unit, bounded in checks
-            if bounded and wanted > there
+            for field, amount, there, unit, bounded in checks
+            if bounded and amount > there
         ]
-        return found + [
-            Fault(where=where, field=field, value=f"{wanted:g}", rule="must not be negative") for field, wanted, *_ in checks if wanted < 0
+        return excess + [
+            Fault(where=where, field=field, value=f"{amount:g}", rule="must not be negative") for field, amount, *_ in checks if amount < 0
         ]
 
     def take(self, resources: Resources) -> Share | None:

@@ -81,7 +81,7 @@ def call_outcome(folder: Path) -> CallOutcome:
 
 
 def unpacked(completed: Completed) -> Completed:
-    """With the value itself in place of the packed one; only the caller's process is sure to know its class."""
+    """Unpack the value; only the caller's process is sure to know its class."""
     if completed.value is None:
         return completed
     try:
@@ -91,7 +91,7 @@ def unpacked(completed: Completed) -> Completed:
 
 
 def main(folder: Path) -> int:
-    """In the new process: run the call and leave its result."""
+    """Run the call in the new process and leave its result."""
     preparation, packed = pickle.loads((folder / CALL).read_bytes())
     value: Any = None
     error = ""

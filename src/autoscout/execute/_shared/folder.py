@@ -22,19 +22,19 @@ log = logger(__name__)
 def launch_faults(launch: Launch) -> list[Fault]:
     """What makes a launch impossible to start anywhere."""
     where = f"launch {launch.name}".strip()
-    found: list[Fault] = []
+    faults: list[Fault] = []
     if bool(launch.argv) == (launch.call is not None):
-        found.append(Fault(where=where, rule="a launch has either argv or call", fix="Set exactly one of them"))
+        faults.append(Fault(where=where, rule="a launch has either argv or call", fix="Set exactly one of them"))
     if any("\0" in part for part in (*launch.argv, *launch.env, *launch.env.values())):
-        found.append(Fault(where=where, rule="arguments and environment must not contain a zero character"))
+        faults.append(Fault(where=where, rule="arguments and environment must not contain a zero character"))
     for field, paths in (("files", launch.files), ("outputs", launch.outputs)):
         for text in paths:
             path = PurePosixPath(text)
             if not text or path.is_absolute() or ".." in path.parts or path == PurePosixPath():
-                found.append(Fault(where=where, field=field, value=repr(text), rule="must be a path inside the launch's own folder"))
+                faults.append(Fault(where=where, field=field, value=repr(text), rule="must be a path inside the launch's own folder"))
     if launch.limit_s is not None and launch.limit_s <= 0:
-        found.append(Fault(where=where, field="limit_s", value=f"{launch.limit_s:g}", rule="a limit must be above zero"))
-    return found
+        faults.append(Fault(where=where, field="limit_s", value=f"{launch.limit_s:g}", rule="a limit must be above zero"))
+    return faults
 
 
 def make_folder(parent: Path, name: str) -> Path:
@@ -69,8 +69,8 @@ def expand(text: str, folder: Path) -> str:
 
 
 def read_outputs(folder: Path, launch: Launch, limit_bytes: int) -> dict[str, str]:
-    """Those of the launch's outputs that exist, as text."""
-    found: dict[str, str] = {}
+    """Texts of the launch's outputs that exist."""
+    texts: dict[str, str] = {}
     for name in launch.outputs:
         path = folder / name
         try:
@@ -79,10 +79,10 @@ def read_outputs(folder: Path, launch: Launch, limit_bytes: int) -> dict[str, st
             if path.stat().st_size > limit_bytes:
                 log.warning("%s is larger than %d bytes and is not brought back", path, limit_bytes)
                 continue
-            found[name] = path.read_text(encoding="utf-8", errors="replace")
+            texts[name] = path.read_text(encoding="utf-8", errors="replace")
         except OSError as error:
             log.warning("%s cannot be read: %s", path, error)
-    return found
+    return texts
 
 
 def dispose_folder(folder: Path, completed: Completed, keep: str) -> bool:

@@ -15,11 +15,11 @@ notices = logger(NOTICES)
 
 
 class Patience:
-    """One for all launches of an executor: each reason is said once in a while, however many launches wait for it."""
+    """Repeats each reason for waiting at most once in a while, however many launches of an executor wait for it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._told_s: dict[str, float] = {}
+        self._notices_s: dict[str, float] = {}
 
     def tell(self, waited_s: float, kind: str, say: Callable[[], str]) -> None:
         """Say what is waited for; `say` is asked only when something is to be said.
@@ -31,7 +31,7 @@ class Patience:
         """
         now_s = time.monotonic()
         with self._lock:
-            if waited_s < FIRST_S or now_s < self._told_s.get(kind, -REMIND_S) + REMIND_S:
+            if waited_s < FIRST_S or now_s < self._notices_s.get(kind, -REMIND_S) + REMIND_S:
                 return
-            self._told_s[kind] = now_s
+            self._notices_s[kind] = now_s
         notices.warning("%s", say())

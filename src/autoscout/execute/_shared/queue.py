@@ -20,7 +20,7 @@ class Requeue(Exception):  # noqa: N818 - no error: the launch waits again
     """Raised by a run whose machine was lost: the launch is to run once more, before those that came later."""
 
 
-class Run(Protocol):
+class LaunchRun(Protocol):
     """One launch on its share of the machine."""
 
     def run(self) -> Completed:
@@ -33,7 +33,7 @@ class Run(Protocol):
 class QueuedJob:
     """A launch that waits, runs or has ended."""
 
-    def __init__(self, queue: JobQueue, launch: Launch, prepare: Callable[[Share], Run]) -> None:
+    def __init__(self, queue: JobQueue, launch: Launch, prepare: Callable[[Share], LaunchRun]) -> None:
         self.launch = launch
         self.overtaken = 0
         self._queue = queue
@@ -41,7 +41,7 @@ class QueuedJob:
         self._ended = threading.Event()
         self._lock = threading.Lock()
         self._cancelled = False
-        self._run: Run | None = None
+        self._run: LaunchRun | None = None
         self._completed: Completed | None = None
 
     def done(self) -> bool:
@@ -107,7 +107,7 @@ class JobQueue:
         self._running: dict[QueuedJob, threading.Thread] = {}
         self._closed = False
 
-    def submit(self, launch: Launch, prepare: Callable[[Share], Run]) -> QueuedJob:
+    def submit(self, launch: Launch, prepare: Callable[[Share], LaunchRun]) -> QueuedJob:
         """Queue a launch; `prepare` is called once its share is known."""
         refuse_while_reimporting()
         faults = self._pool.faults(launch.resources, f"launch {launch.name}".strip())

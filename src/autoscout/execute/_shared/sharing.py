@@ -15,7 +15,7 @@ from autoscout.core.launch import Completed, Launch, Tenant
 from autoscout.core.log import NOTICES, logger
 from autoscout.execute._shared.allocation import Share
 from autoscout.execute._shared.executor import Checks, LaunchOptions
-from autoscout.execute._shared.queue import Run
+from autoscout.execute._shared.queue import LaunchRun
 from autoscout.execute._shared.supervisor.client import sweep_orphans
 from autoscout.execute._shared.tenants import MOST_TENANTS, Watch, foreign, own_processes, tenants
 
@@ -41,7 +41,7 @@ class GpuSharing:
     wait_s: float  # how long to wait for other people's processes
     shared: bool  # whether to run next to them after that, instead of refusing
     settle_s: float = 0.0  # how long to wait for a finished launch's memory to come back
-    told_s: dict[Reasons, float] = field(default_factory=dict)  # what was said to the person who waits, and when
+    notices_s: dict[Reasons, float] = field(default_factory=dict)  # what was said to the person who waits, and when
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,17 +84,17 @@ class OnGpus:
         make: Given the share with the GPUs it got, and descriptors that keep the lease while they are open, what runs the launch.
     """
 
-    def __init__(self, launch: Launch, share: Share, sharing: GpuSharing, make: Callable[[Share, Sequence[int]], Run]) -> None:
+    def __init__(self, launch: Launch, share: Share, sharing: GpuSharing, make: Callable[[Share, Sequence[int]], LaunchRun]) -> None:
         self._launch = launch
         self._share = share
         self._sharing = sharing
         self._make = make
         self._lock = threading.Lock()
         self._stopped = threading.Event()
-        self._run: Run | None = None
+        self._run: LaunchRun | None = None
         own = present_gpus(launch.env) if any(name in launch.env for name in VISIBLE_GPUS) else sharing.gpus
-        self._wanted = tuple(dict.fromkeys([*(gpu for gpu in share.gpus if gpu in own), *own]))
-        self._count = min(launch.resources.gpus, len(self._wanted))
+        self._gpus = tuple(dict.fromkeys([*(gpu for gpu in share.gpus if gpu in own), *own]))
+        self._count = min(launch.resources.gpus, len(self._gpus))
 
     def stop(self) -> None:
         with self._lock:
@@ -106,7 +106,7 @@ class OnGpus:
     def run(self) -> Completed:
         sweep_orphans()  # what a killed AutoScout left on the GPUs is nobody's tenant
         if not self._count:
-            return self._watched(Lease(()), (), self._wanted)
+            return self._watched(Lease(()), (), self._gpus)
         taken = self._take()
         if isinstance(taken, Completed):
             return taken
@@ -118,13 +118,13 @@ class OnGpus:
 
     def _take(self) -> tuple[Lease, tuple[Tenant, ...]] | Completed:
         """Lease as many GPUs as the launch needs, those that nobody else uses; or how it ended instead."""
-        found = named(self._wanted, read_gpus())
-        machine_names = {gpu: found[gpu].uuid if gpu in found else gpu for gpu in self._wanted}
+        readings = named(self._gpus, read_gpus())
+        machine_names = {gpu: readings[gpu].uuid if gpu in readings else gpu for gpu in self._gpus}
         deadline_s: float | None = None  # for other tenants: waiting for a lease does not count
         with Ticket(self._count, machine_names, self._sharing.what, lease_folder()) as ticket:
             while not self._stopped.is_set():
                 ours = own_processes()
-                taken = {gpu: tenants(gpu, reading, ours) for gpu, reading in named(self._wanted, read_gpus()).items()}
+                taken = {gpu: tenants(gpu, reading, ours) for gpu, reading in named(self._gpus, read_gpus()).items()}
                 overdue = deadline_s is not None and time.monotonic() >= deadline_s
                 choice = _Choice(self._count, taken, share=overdue and self._sharing.shared)
                 lease = ticket.take(choice)
@@ -145,8 +145,8 @@ class OnGpus:
         reasons = {f"GPU {gpu}, held by {who}": (gpu, who.pid) for gpu, who in holders.items()}
         reasons |= {f"{each}": (gpu, each.pid) for gpu, there in taken.items() if gpu not in holders for each in there}
         key, now_s = frozenset(reasons.values()), time.monotonic()
-        if reasons and now_s >= self._sharing.told_s.get(key, -REMIND_S) + REMIND_S:
-            self._sharing.told_s[key] = now_s
+        if reasons and now_s >= self._sharing.notices_s.get(key, -REMIND_S) + REMIND_S:
+            self._sharing.notices_s[key] = now_s
             notices.warning("waiting for %s", "; ".join(list(reasons)[:MOST_TENANTS]))
 
     def _refused(self, taken: dict[str, tuple[Tenant, ...]]) -> Completed:

@@ -41,20 +41,20 @@ def foreign(gpu: Gpu, ours: Collection[int]) -> list[GpuProcess]:
 
 
 def tenants(name: str, gpu: Gpu, ours: Collection[int]) -> tuple[Tenant, ...]:
-    """Those who take this GPU while nothing of ours runs on it; none when it is free enough."""
+    """Processes that occupy this GPU while nothing of ours runs on it; none when it is free enough."""
     listed = foreign(gpu, ours)
     listed_gb = sum(process.memory_gb for process in listed)
     own_gb = sum(process.memory_gb for process in gpu.processes) - listed_gb
     hidden_gb = max(0.0, gpu.used_gb - own_gb - listed_gb)
     present = bool(listed) or hidden_gb > PRESENT_MEMORY * gpu.total_gb
-    known = [process.utilisation for process in listed if process.utilisation is not None]
-    load = sum(known) if listed and len(known) == len(listed) else gpu.utilisation
+    loads = [process.utilisation for process in listed if process.utilisation is not None]
+    load = sum(loads) if listed and len(loads) == len(listed) else gpu.utilisation
     if listed_gb + hidden_gb <= TENANT_MEMORY * gpu.total_gb and not (present and load > TENANT_LOAD):
         return ()
-    found = [Tenant(pid=each.pid, name=each.name, gpu=name, memory_gb=round(each.memory_gb, 3)) for each in listed]
+    others = [Tenant(pid=each.pid, name=each.name, gpu=name, memory_gb=round(each.memory_gb, 3)) for each in listed]
     if hidden_gb > PRESENT_MEMORY * gpu.total_gb:
-        found.append(Tenant(pid=0, name=HIDDEN, gpu=name, memory_gb=round(hidden_gb, 3)))
-    return tuple(sorted(found, key=lambda tenant: -tenant.memory_gb))
+        others.append(Tenant(pid=0, name=HIDDEN, gpu=name, memory_gb=round(hidden_gb, 3)))
+    return tuple(sorted(others, key=lambda tenant: -tenant.memory_gb))
 
 
 class Watch:
@@ -117,12 +117,12 @@ class Watch:
             return {}  # a GPU that can no longer be read
         hidden_gb = sum(tenant.memory_gb for tenant in self._before if not tenant.pid)
         during = self._samples[:-1] or self._samples  # the last one was taken after the end, to see who is still there
-        found = {"gpu_utilisation": round(fmean(gpu.utilisation for sample in during for gpu in sample.values()), 4)}
+        values = {"gpu_utilisation": round(fmean(gpu.utilisation for sample in during for gpu in sample.values()), 4)}
         by_sample = [[each for gpu in sample.values() for each in gpu.processes if self._is_foreign(each)] for sample in self._samples]
-        found["gpu_other_memory_gb"] = round(max(sum((each.memory_gb for each in one), 0.0) for one in by_sample) + hidden_gb, 3)
+        values["gpu_other_memory_gb"] = round(max(sum((each.memory_gb for each in one), 0.0) for one in by_sample) + hidden_gb, 3)
         if all(each.utilisation is not None for one in by_sample for each in one):
-            found["gpu_other_share"] = round(min(1.0, max(sum((each.utilisation or 0.0 for each in one), 0.0) for one in by_sample)), 4)
-        return found | self._energy(during)
+            values["gpu_other_share"] = round(min(1.0, max(sum((each.utilisation or 0.0 for each in one), 0.0) for one in by_sample)), 4)
+        return values | self._energy(during)
 
     def _energy(self, during: Sequence[Mapping[str, Gpu]]) -> dict[str, float]:
         """Watts while the GPUs worked, and joules of the whole launch; nothing where the hardware does not report power.
@@ -145,15 +145,15 @@ class Watch:
         return None if first is None or gpu.energy_j is None else gpu.energy_j - first
 
     def disturbed_by(self) -> tuple[Tenant, ...]:
-        """Those who held so much memory on a GPU that a failure may be their doing, the largest first."""
+        """Tenants that held enough memory on a GPU to explain a failure, the largest first."""
         most: dict[tuple[str, int], Tenant] = {(tenant.gpu, tenant.pid): tenant for tenant in self._before}
         totals: dict[str, float] = {}
         for sample in self._samples:
             for name, gpu in sample.items():
                 totals[name] = gpu.total_gb
                 for each in gpu.processes:
-                    known = most.get((name, each.pid))
-                    if self._is_foreign(each) and (known is None or known.memory_gb < each.memory_gb):
+                    largest = most.get((name, each.pid))
+                    if self._is_foreign(each) and (largest is None or largest.memory_gb < each.memory_gb):
                         tenant = Tenant(pid=each.pid, name=each.name, gpu=name, memory_gb=round(each.memory_gb, 3))
                         most[name, each.pid] = tenant
         held: dict[str, float] = {}

@@ -13,9 +13,9 @@ from autoscout.core.protocols import Job
 from autoscout.execute._shared.allocation import Share
 from autoscout.execute._shared.call import pack_call, refuse_while_reimporting
 from autoscout.execute._shared.executor import QueuedExecutor, check_launch
-from autoscout.execute._shared.queue import Run
-from autoscout.execute._shared.remote.asked import Asked
+from autoscout.execute._shared.queue import LaunchRun
 from autoscout.execute._shared.remote.nodes import NodePool
+from autoscout.execute._shared.remote.order import LaunchOrder
 from autoscout.execute._shared.remote.trial import Attempts, RemoteTrial
 from autoscout.execute.hosts.machines import HELLO_S, Machines, OnHosts, remote_folder
 from autoscout.execute.hosts.options import HostsOptions
@@ -44,19 +44,19 @@ class HostsExecutor(QueuedExecutor):
         packed = None if launch.call is None else pack_call(launch.call, launch.name)
         self._machines.begin()
         sharing = self.options.sharing(()) if launch.resources.gpus else None
-        asked = Asked(launch=replace(launch, call=None), settings=self._settings, packed=packed, sharing=sharing)
+        order = LaunchOrder(launch=replace(launch, call=None), settings=self._settings, packed=packed, sharing=sharing)
         attempts = Attempts(most=self.options.attempts)
-        return self._queue.submit(launch, lambda share: self._prepare(asked, share, attempts))
+        return self._queue.submit(launch, lambda share: self._prepare(order, share, attempts))
 
     def close(self) -> None:
         self._queue.close()
         self._machines.close()
         super().close()
 
-    def _prepare(self, asked: Asked, share: Share, attempts: Attempts) -> Run:
-        if not all(self._machines.shares_folder(part.machine) for part in share.parts):
-            asked = replace(asked, settings=replace(asked.settings, folder=remote_folder(self.options) / "trials"))
-        return RemoteTrial(asked, share, OnHosts(self._machines, self._settings.folder), attempts, HELLO_S)
+    def _prepare(self, order: LaunchOrder, share: Share, attempts: Attempts) -> LaunchRun:
+        if not all(self._machines.has_shared_folder(part.machine) for part in share.parts):
+            order = replace(order, settings=replace(order.settings, folder=remote_folder(self.options) / "trials"))
+        return RemoteTrial(order, share, OnHosts(self._machines, self._settings.folder), attempts, HELLO_S)
 
 
 def _read(path: str | Path) -> str:

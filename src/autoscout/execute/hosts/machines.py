@@ -20,7 +20,7 @@ from autoscout.core.log import NOTICES, logger
 from autoscout.execute._shared.allocation import Share
 from autoscout.execute._shared.remote.agent import Hello
 from autoscout.execute._shared.remote.channel import Channel, Lost, agent_command
-from autoscout.execute._shared.remote.nodes import Node, NodePool
+from autoscout.execute._shared.remote.nodes import ClusterNode, NodePool
 from autoscout.execute.hosts.options import HostsOptions
 
 HELLO_S = 60.0  # how long a machine may take to answer
@@ -79,7 +79,7 @@ class Machines:
         self._closed.set()
         self._token.unlink(missing_ok=True)
 
-    def shares_folder(self, host: str) -> bool:
+    def has_shared_folder(self, host: str) -> bool:
         """Whether the machine sees the folder of the trials."""
         return self.hellos[host].sees if self.options.shared is None else self.options.shared
 
@@ -96,7 +96,7 @@ class Machines:
 
     def judge(self, host: str, completed: Completed) -> None:
         """Drain a machine on which one trial after the other is disturbed, while there are others."""
-        disturbed = Cleanliness().dirty(completed.conditions)
+        disturbed = Cleanliness().is_dirty(completed.conditions)
         self._noisy[host] = self._noisy.get(host, 0) + 1 if disturbed else 0
         others = [node.name for node in self._pool.nodes if node.name != host and node.name not in self._pool.drained]
         if self._noisy[host] >= NOISY_IN_A_ROW and any(not self._noisy.get(other) for other in others):
@@ -104,7 +104,7 @@ class Machines:
             self.lost(host, f"the last {NOISY_IN_A_ROW} trials there were disturbed by other work")
 
     def _ask(self, hosts: Iterable[str]) -> dict[str, str]:
-        """Those that answer are used; the others are drained, and returned with the reason."""
+        """Ask machines what they are: those that answer are used, the others are drained and returned with the reason."""
         problems: dict[str, str] = {}
 
         def one(host: str) -> None:
@@ -150,11 +150,11 @@ class Machines:
         if done.returncode:
             raise Lost(f"{host}: {shlex.join(command)}: {done.stderr.strip()[-500:]}")
 
-    def _node(self, host: str, hello: Hello) -> Node:
+    def _node(self, host: str, hello: Hello) -> ClusterNode:
         slots = self._slots[host]
         cores = self.options.cpus if self.options.cpus is not None else hello.cores
         gpus = slots if self.options.gpus else 0
-        return Node(name=host, cores=cores, gpus=gpus, memory_gb=hello.memory_gb, slots=slots, kind=hello.kind)
+        return ClusterNode(name=host, cores=cores, gpus=gpus, memory_gb=hello.memory_gb, slots=slots, kind=hello.kind)
 
     def _choose_kind(self) -> None:
         """Use equal machines only, where the user wants that."""
@@ -197,7 +197,7 @@ class OnHosts:
 
     def ended(self, part: Share, completed: Completed) -> Completed:
         self._machines.judge(part.machine, completed)
-        if not completed.folder or self._machines.shares_folder(part.machine):
+        if not completed.folder or self._machines.has_shared_folder(part.machine):
             return completed
         here = self._folder / Path(completed.folder).name
         try:

@@ -21,9 +21,9 @@ from autoscout.execute._shared.call import pack_call, refuse_while_reimporting
 from autoscout.execute._shared.executor import QueuedExecutor, check_launch
 from autoscout.execute._shared.patience import Patience
 from autoscout.execute._shared.remote.agent import Hello
-from autoscout.execute._shared.remote.asked import Asked
 from autoscout.execute._shared.remote.channel import Channel, Lost
-from autoscout.execute._shared.remote.nodes import Node, node_faults
+from autoscout.execute._shared.remote.nodes import ClusterNode, node_faults
+from autoscout.execute._shared.remote.order import LaunchOrder
 from autoscout.execute._shared.remote.trial import Attempts, RemoteTrial
 from autoscout.execute.kubernetes.manifest import LABEL, code_map, job, quantity, results_folder
 from autoscout.execute.kubernetes.options import KubernetesOptions
@@ -66,12 +66,12 @@ class KubernetesExecutor(QueuedExecutor):
             if faults:
                 raise LaunchError(faults)
         inside = replace(self._settings, folder=results_folder(self._study, uuid.uuid4().hex[:8]))
-        asked = Asked(launch=replace(launch, call=None), settings=inside, packed=packed)
+        order = LaunchOrder(launch=replace(launch, call=None), settings=inside, packed=packed)
         attempts = Attempts(most=self.options.attempts)
         return self._queue.submit(
             launch,
             lambda share: RemoteTrial(
-                asked, share, OwnPods(self.options, self._study, launch.resources, self._patience), attempts, HELLO_S
+                order, share, OwnPods(self.options, self._study, launch.resources, self._patience), attempts, HELLO_S
             ),
         )
 
@@ -148,22 +148,22 @@ def delete(options: KubernetesOptions, *what: str) -> None:
         log.warning("%s could not be deleted: %s", " ".join(what), error)
 
 
-def cluster_nodes(options: KubernetesOptions) -> list[Node]:
+def cluster_nodes(options: KubernetesOptions) -> list[ClusterNode]:
     """The machines that take trials."""
     selector = [f"--selector={','.join(f'{key}={value}' for key, value in options.node_selector.items())}"] if options.node_selector else []
-    found: list[Node] = []
+    nodes: list[ClusterNode] = []
     for item in ask(options, "get", "nodes", *selector, "--output=json").get("items", []):
         there = item["status"].get("allocatable", {})
         if not item["spec"].get("unschedulable"):
-            found.append(
-                Node(
+            nodes.append(
+                ClusterNode(
                     name=item["metadata"]["name"],
                     cores=int(quantity(there.get("cpu", "0"))),
                     gpus=int(quantity(there.get(options.gpu_resource, "0"))),
                     memory_gb=quantity(there.get("memory", "0")) / 1024**3,
                 )
             )
-    return found
+    return nodes
 
 
 def _why(pods: list[dict[str, Any]]) -> str:

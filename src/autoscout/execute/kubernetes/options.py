@@ -60,5 +60,5 @@ class KubernetesOptions(LaunchOptions):
 
     def command(self, *arguments: str) -> list[str]:
         """A command of kubectl."""
-        place = [f"--namespace={self.namespace}"] if self.namespace else []
-        return [*shlex.split(self.kubectl), *place, *arguments]
+        namespace = [f"--namespace={self.namespace}"] if self.namespace else []
+        return [*shlex.split(self.kubectl), *namespace, *arguments]

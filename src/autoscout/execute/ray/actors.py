@@ -12,24 +12,24 @@ from typing import Any
 
 from autoscout.core.launch import Completed, Resources
 from autoscout.core.trial import MACHINE_PROBE
-from autoscout.execute._shared.queue import Run
-from autoscout.execute._shared.remote.asked import Asked
+from autoscout.execute._shared.queue import LaunchRun
+from autoscout.execute._shared.remote.order import LaunchOrder
 from autoscout.execute._shared.remote.speed import probe_s
 from autoscout.execute.ray.options import RayOptions
 
 
 class Worker:
-    """In the actor: launches under their supervisor, one after the other."""
+    """Runs launches under their supervisor inside an actor, one after the other."""
 
     def __init__(self) -> None:
-        self._run: Run | None = None
+        self._run: LaunchRun | None = None
         if not _is_users_own(
             "OMP_NUM_THREADS"
         ):  # Ray sets it to the CPUs of the actor; the trial's share of the machine says what is right
             os.environ.pop("OMP_NUM_THREADS", None)
 
-    def prepare(self, asked: Asked) -> None:
-        self._run = asked.run()
+    def prepare(self, order: LaunchOrder) -> None:
+        self._run = order.run()
 
     def run(self) -> Completed:
         import ray
@@ -55,12 +55,12 @@ class Actors:
         self.options = options
         self._lock = threading.Lock()
         self._idle: dict[Resources, list[Any]] = {}
-        self._wanted: dict[Resources, int] = {}
+        self._demand: dict[Resources, int] = {}
 
     def take(self, resources: Resources) -> Any:
         """An actor with these resources, perhaps one for which Ray still has to find room; see `claim` and `started`."""
         with self._lock:
-            self._wanted[resources] = self._wanted.get(resources, 0) + 1
+            self._demand[resources] = self._demand.get(resources, 0) + 1
         actor = self.claim(resources)
         if actor is not None:
             return actor
@@ -76,15 +76,15 @@ class Actors:
     def started(self, resources: Resources) -> None:
         """Whoever took or claimed an actor has one that runs."""
         with self._lock:
-            self._wanted[resources] -= 1
+            self._demand[resources] -= 1
 
     def give(self, resources: Resources, actor: Any) -> None:
         """An actor that is not needed any more."""
         import ray
 
         with self._lock:
-            others_wait = any(count > 0 for wanted, count in self._wanted.items() if wanted != resources)
-            mine_wait = self._wanted.get(resources, 0) > 0
+            others_wait = any(count > 0 for other, count in self._demand.items() if other != resources)
+            mine_wait = self._demand.get(resources, 0) > 0
             keep = mine_wait or not others_wait
             if keep:
                 self._idle.setdefault(resources, []).append(actor)
@@ -94,7 +94,7 @@ class Actors:
     def make_room(self, resources: Resources) -> None:
         """End idle actors with other resources, unless somebody waits for one of them."""
         with self._lock:
-            spare = [wanted for wanted in self._idle if wanted != resources and not self._wanted.get(wanted)]
+            spare = [other for other in self._idle if other != resources and not self._demand.get(other)]
         self._end(spare)
 
     def dismiss(self) -> None:
@@ -114,12 +114,12 @@ class Actors:
     def _new(self, resources: Resources) -> Any:
         import ray
 
-        asked: dict[str, Any] = {"memory": int(resources.memory_gb * 1024**3)} if resources.memory_gb else {}
+        options: dict[str, Any] = {"memory": int(resources.memory_gb * 1024**3)} if resources.memory_gb else {}
         if self.options.gpu_type and resources.gpus:
-            asked["accelerator_type"] = self.options.gpu_type
+            options["accelerator_type"] = self.options.gpu_type
         if self.options.resources:
-            asked["resources"] = dict(self.options.resources)
-        kind = ray.remote(Worker).options(num_cpus=resources.cpus, num_gpus=resources.gpus, max_concurrency=2, max_restarts=0, **asked)
+            options["resources"] = dict(self.options.resources)
+        kind = ray.remote(Worker).options(num_cpus=resources.cpus, num_gpus=resources.gpus, max_concurrency=2, max_restarts=0, **options)
         return kind.remote()
 
 

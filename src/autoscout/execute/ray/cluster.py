@@ -125,17 +125,17 @@ def _start(ray: Any, options: RayOptions) -> None:
 
 def _refuse_silent(address: str) -> None:
     """Ray ends the whole process when nothing answers at an address, so this looks first."""
-    place = address.removeprefix("ray://")
-    if address == "auto":
+    endpoint = address.removeprefix("ray://")
+    if endpoint == "auto":
         with contextlib.suppress(OSError):  # where `ray start` leaves the address of its cluster
-            place = Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir()), "ray", "ray_current_cluster").read_text().strip()
-    error = _refusal(place)
+            endpoint = Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir()), "ray", "ray_current_cluster").read_text().strip()
+    error = _refusal(endpoint)
     if error is not None:
         raise unreachable(address, error)
 
 
-def _refusal(place: str) -> OSError | None:
-    host, colon, port = place.rpartition(":")
+def _refusal(endpoint: str) -> OSError | None:
+    host, colon, port = endpoint.rpartition(":")
     if colon and port.isdigit():
         try:
             socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_S).close()

@@ -17,8 +17,8 @@ from autoscout.execute._shared.call import pack_call, refuse_while_reimporting, 
 from autoscout.execute._shared.executor import QueuedExecutor, check_launch
 from autoscout.execute._shared.patience import Patience
 from autoscout.execute._shared.queue import Requeue
-from autoscout.execute._shared.remote.asked import Asked
-from autoscout.execute._shared.remote.nodes import Node, choose_kind, node_faults
+from autoscout.execute._shared.remote.nodes import ClusterNode, choose_kind, node_faults
+from autoscout.execute._shared.remote.order import LaunchOrder
 from autoscout.execute._shared.remote.trial import Attempts
 from autoscout.execute._shared.supervisor.client import STUCK_S
 from autoscout.execute.ray.actors import Actors
@@ -63,9 +63,9 @@ class RayExecutor(QueuedExecutor):
         if faults:
             raise LaunchError(faults)
         bare = replace(launch, call=None)  # the call travels packed: only the process that runs it needs its code
-        asked = Asked(launch=bare, settings=self._settings, packed=packed, sharing=self.options.sharing(()))
+        order = LaunchOrder(launch=bare, settings=self._settings, packed=packed, sharing=self.options.sharing(()))
         attempts = Attempts(most=self.options.attempts)
-        return self._queue.submit(launch, lambda _: _Trial(asked, self._actors, head, attempts, self._patience))
+        return self._queue.submit(launch, lambda _: _Trial(order, self._actors, head, attempts, self._patience))
 
     def close(self) -> None:
         self._queue.close()
@@ -99,30 +99,30 @@ class RayExecutor(QueuedExecutor):
             return []
         return node_faults(ray_nodes(self.options, launch.resources), launch.resources, where, "the Ray cluster")
 
-    def _choose_kind(self, wanted: Resources) -> None:
+    def _choose_kind(self, resources: Resources) -> None:
         """Use GPUs of one type only, where there are several and the user named none."""
         with self._connecting:
-            if not wanted.gpus or self.options.gpu_type or self.options.kinds == "any":
+            if not resources.gpus or self.options.gpu_type or self.options.kinds == "any":
                 return
-            chosen = choose_kind(ray_nodes(self.options, wanted), wanted)
+            chosen = choose_kind(ray_nodes(self.options, resources), resources)
             if chosen is not None:
                 best, others = chosen
                 notices.warning("trials run on GPUs of one type, %s; not used: %s", best, ", ".join(others))
                 self.options = self._actors.options = replace(self.options, gpu_type=best)
 
 
-def ray_nodes(options: RayOptions, wanted: Resources) -> list[Node]:
+def ray_nodes(options: RayOptions, resources: Resources) -> list[ClusterNode]:
     """The machines of the cluster that are there now and have what the options ask for such a launch."""
     import ray
 
     listed: Any = ray.nodes  # untyped in some releases
-    needed = [*options.resources, *([f"{GPU_TYPE}{options.gpu_type}"] if options.gpu_type and wanted.gpus else [])]
-    found: list[Node] = []
+    needed = [*options.resources, *([f"{GPU_TYPE}{options.gpu_type}"] if options.gpu_type and resources.gpus else [])]
+    nodes: list[ClusterNode] = []
     for node in listed():
         there = node["Resources"]
         if node["Alive"] and all(name in there for name in needed):
-            found.append(
-                Node(
+            nodes.append(
+                ClusterNode(
                     name=node["NodeID"],
                     cores=int(there.get("CPU", 0)),
                     gpus=int(there.get("GPU", 0)),
@@ -130,14 +130,14 @@ def ray_nodes(options: RayOptions, wanted: Resources) -> list[Node]:
                     kind=",".join(sorted(name.removeprefix(GPU_TYPE) for name in there if name.startswith(GPU_TYPE))),
                 )
             )
-    return found
+    return nodes
 
 
 class _Trial:
-    """On our side: one launch on one of our actors."""
+    """One launch on one of our actors, as this process sees it."""
 
-    def __init__(self, asked: Asked, actors: Actors, head: Head, attempts: Attempts, patience: Patience) -> None:
-        self._asked = asked
+    def __init__(self, order: LaunchOrder, actors: Actors, head: Head, attempts: Attempts, patience: Patience) -> None:
+        self._order = order
         self._actors = actors
         self._head = head
         self._attempts = attempts
@@ -152,7 +152,7 @@ class _Trial:
 
         if self._stopped.is_set():
             return Completed(returncode=None, cancelled=True)
-        resources = self._asked.launch.resources
+        resources = self._order.launch.resources
         actor = self._actors.take(resources)
         answered: Completed | None = None
         try:
@@ -176,21 +176,21 @@ class _Trial:
         self._attempts.reasons.append(said)
         if len(self._attempts.reasons) >= self._attempts.most:
             return Completed(returncode=-signal.SIGKILL, error=f"{said} ({len(self._attempts.reasons)} times)")
-        notices.warning("launch %s runs again: %s", self._asked.launch.name, said[:300])
+        notices.warning("launch %s runs again: %s", self._order.launch.name, said[:300])
         raise Requeue from error
 
     def _prepared(self, ray: Any, actor: Any) -> Any:
         """The actor that will run the launch: the one that was asked for, or one that became idle while that one waited for room."""
-        started_s, resources = time.monotonic(), self._asked.launch.resources
+        started_s, resources = time.monotonic(), self._order.launch.resources
         try:
-            prepared = actor.prepare.remote(self._asked)
+            prepared = actor.prepare.remote(self._order)
             while not ray.wait([prepared], timeout=LOOK_S)[0]:
                 if self._stopped.is_set() or self._head.gone.is_set():
                     return actor
                 idle = self._actors.claim(resources)
                 if idle is not None:
                     ray.kill(actor)
-                    actor, prepared = idle, idle.prepare.remote(self._asked)
+                    actor, prepared = idle, idle.prepare.remote(self._order)
                 else:
                     self._actors.make_room(resources)
                 self._patience.tell(time.monotonic() - started_s, "room", self._say)
@@ -200,10 +200,8 @@ class _Trial:
             self._actors.started(resources)
 
     def _say(self) -> str:
-        wanted = self._asked.launch.resources
-        return (
-            f"launch {self._asked.launch.name} waits for a machine of the Ray cluster with {wanted.cpus} CPUs and {wanted.gpus} GPUs free"
-        )
+        name, resources = self._order.launch.name, self._order.launch.resources
+        return f"launch {name} waits for a machine of the Ray cluster with {resources.cpus} CPUs and {resources.gpus} GPUs free"
 
     def _wait(self, ray: Any, actor: Any) -> Completed | None:
         """What the actor answers; None when it was cancelled before it had a machine, or does not answer any more."""
@@ -216,11 +214,11 @@ class _Trial:
                 return None
             if self._stopped.is_set() and give_up_s is None:
                 actor.stop.remote()
-                give_up_s = time.monotonic() + self._asked.settings.grace_s + STUCK_S
+                give_up_s = time.monotonic() + self._order.settings.grace_s + STUCK_S
             if give_up_s is not None and time.monotonic() > give_up_s:
                 return None
         completed: Completed = ray.get(result)
-        return unpacked(completed) if self._asked.packed is not None else completed
+        return unpacked(completed) if self._order.packed is not None else completed
 
 
 __all__ = ["RayExecutor"]

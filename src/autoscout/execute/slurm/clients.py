@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 
 from autoscout.core.errors import Fault, LaunchError
-from autoscout.execute._shared.remote.nodes import Node
+from autoscout.execute._shared.remote.nodes import ClusterNode
 
 CLIENT_S = 60.0
 """How long a question to Slurm may take: its controller is slow when thousands of jobs are submitted."""
@@ -37,7 +37,7 @@ def ask(*command: str) -> str:
     return done.stdout
 
 
-def controller_answers() -> bool:
+def is_controller_up() -> bool:
     """Whether the controller of the cluster is there."""
     try:
         return " UP" in ask("scontrol", "ping")
@@ -51,23 +51,23 @@ def leftover_jobs() -> list[tuple[str, str]]:
     return [(job, comment) for job, name, comment in rows if name.startswith("autoscout-")]
 
 
-def partition_nodes(partition: str, gpu_type: str, constraint: str) -> list[Node]:
+def partition_nodes(partition: str, gpu_type: str, constraint: str) -> list[ClusterNode]:
     """The nodes of a partition that are not down for long; all partitions when it is empty."""
     which = [f"--partition={partition}"] if partition else []
-    found: dict[str, Node] = {}
+    nodes: dict[str, ClusterNode] = {}
     plain = re.fullmatch(r"[\w.-]+", constraint) is not None
     for line in ask("sinfo", "--noheader", "--Node", *which, "--format=%N|%c|%m|%G|%f").splitlines():
         name, cpus, memory_mb, devices, features = line.split("|", 4)
         if plain and constraint not in features.split(","):
             continue
-        found[name] = Node(
+        nodes[name] = ClusterNode(
             name=name,
             cores=int(cpus.rstrip("+")),
             gpus=gpu_count(devices, gpu_type),
             memory_gb=float(memory_mb.rstrip("+")) / 1024,
             kind=",".join(sorted(set(re.findall(r"gpu:([A-Za-z][\w.-]*)", devices)))),
         )
-    return list(found.values())
+    return list(nodes.values())
 
 
 def gpu_count(devices: str, gpu_type: str) -> int:
@@ -82,20 +82,20 @@ def gpu_count(devices: str, gpu_type: str) -> int:
 
 def granted_gpus(job: str) -> dict[str, tuple[str, ...]]:
     """The numbers of the GPUs that a job has on each of its nodes."""
-    found: dict[str, tuple[str, ...]] = {}
+    gpus: dict[str, tuple[str, ...]] = {}
     for nodes, devices in re.findall(r"Nodes=(\S+) CPU_IDs=\S+ Mem=\S+ GRES=(\S+)", ask("scontrol", "show", "job", "--details", job)):
         numbers = [number for ranges in re.findall(r"gpu\S*?\(IDX:([\d,-]+)\)", devices) for number in expanded(ranges)]
-        found |= dict.fromkeys(ask("scontrol", "show", "hostnames", nodes).split(), tuple(numbers))
-    return found
+        gpus |= dict.fromkeys(ask("scontrol", "show", "hostnames", nodes).split(), tuple(numbers))
+    return gpus
 
 
 def expanded(ranges: str) -> list[str]:
     """`0-2,5` as 0, 1, 2, 5."""
-    found: list[str] = []
+    numbers: list[str] = []
     for part in ranges.split(","):
         first, _, last = part.partition("-")
-        found += map(str, range(int(first), int(last or first) + 1))
-    return found
+        numbers += map(str, range(int(first), int(last or first) + 1))
+    return numbers
 
 
 def _fault(command: Sequence[str], reason: str) -> LaunchError:

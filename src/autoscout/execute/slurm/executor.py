@@ -17,13 +17,13 @@ from autoscout.execute._shared.allocation import Share, SlotPool
 from autoscout.execute._shared.call import pack_call, refuse_while_reimporting
 from autoscout.execute._shared.executor import QueuedExecutor, check_launch
 from autoscout.execute._shared.patience import Patience
-from autoscout.execute._shared.queue import Run
-from autoscout.execute._shared.remote.asked import Asked
-from autoscout.execute._shared.remote.nodes import Node, NodePool, choose_kind, node_faults
-from autoscout.execute._shared.remote.trial import Attempts, Place, RemoteTrial
+from autoscout.execute._shared.queue import LaunchRun
+from autoscout.execute._shared.remote.nodes import ClusterNode, NodePool, choose_kind, node_faults
+from autoscout.execute._shared.remote.order import LaunchOrder
+from autoscout.execute._shared.remote.trial import Attempts, RemoteTrial, TrialMachines
 from autoscout.execute.slurm.clients import ask, leftover_jobs, partition_nodes
+from autoscout.execute.slurm.jobs import HeldAllocation, OnAllocation, OwnJob
 from autoscout.execute.slurm.options import SlurmOptions
-from autoscout.execute.slurm.places import Held, OnHeld, OwnJob
 
 NODES_S = 30.0  # how long a list of nodes is good for
 HELLO_S = 300.0  # how long a step may take to start on nodes that are ours already
@@ -46,13 +46,13 @@ class SlurmExecutor(QueuedExecutor):
         self.options = options or SlurmOptions()
         self._name = f"autoscout-{uuid.uuid4().hex[:10]}"
         self._patience = Patience()
-        holds = self.options.mode == "allocation"
-        pool = NodePool(self.options.slots, self._held_nodes(), "the allocation") if holds else SlotPool(self.options.slots)
+        can_hold = self.options.mode == "allocation"
+        pool = NodePool(self.options.slots, self._held_nodes(), "the allocation") if can_hold else SlotPool(self.options.slots)
         super().__init__(self.options, pool, "slurm")
-        self._held = Held(self.options, self._name, self._patience) if holds else None
+        self._held = HeldAllocation(self.options, self._name, self._patience) if can_hold else None
         self._checking = threading.Lock()
         self._checked: set[Resources] = set()
-        self._nodes: tuple[float, list[Node]] | None = None
+        self._nodes: tuple[float, list[ClusterNode]] | None = None
         self._swept = False
 
     def submit(self, launch: Launch) -> Job:
@@ -60,9 +60,9 @@ class SlurmExecutor(QueuedExecutor):
         check_launch(launch)
         packed = None if launch.call is None else pack_call(launch.call, launch.name)
         self._check(launch)
-        asked = Asked(launch=replace(launch, call=None), settings=self._settings, packed=packed)
+        order = LaunchOrder(launch=replace(launch, call=None), settings=self._settings, packed=packed)
         attempts = Attempts(most=self.options.attempts)
-        return self._queue.submit(launch, lambda share: self._prepare(asked, share, attempts))
+        return self._queue.submit(launch, lambda share: self._prepare(order, share, attempts))
 
     def close(self) -> None:
         self._queue.close()
@@ -70,36 +70,36 @@ class SlurmExecutor(QueuedExecutor):
             self._held.close()
         super().close()
 
-    def _prepare(self, asked: Asked, share: Share, attempts: Attempts) -> Run:
-        own = OwnJob(self.options, asked.launch.resources, self._name, self._patience)
-        place: Place = own if self._held is None else OnHeld(self._held)
-        return RemoteTrial(asked, share, place, attempts, HELLO_S)
+    def _prepare(self, order: LaunchOrder, share: Share, attempts: Attempts) -> LaunchRun:
+        own = OwnJob(self.options, order.launch.resources, self._name, self._patience)
+        machines: TrialMachines = own if self._held is None else OnAllocation(self._held)
+        return RemoteTrial(order, share, machines, attempts, HELLO_S)
 
-    def _held_nodes(self) -> list[Node]:
+    def _held_nodes(self) -> list[ClusterNode]:
         held = self.options.held()
         return [
-            Node(name=str(number), cores=held.cpus, gpus=held.gpus, memory_gb=held.memory_gb, slots=self.options.slots)
+            ClusterNode(name=str(number), cores=held.cpus, gpus=held.gpus, memory_gb=held.memory_gb, slots=self.options.slots)
             for number in range(held.nodes)
         ]
 
     def _check(self, launch: Launch) -> None:
         """Refuse what Slurm would refuse or keep waiting for ever; once for each size of launch."""
-        wanted = self.options.held() if self._held is not None else launch.resources
+        resources = self.options.held() if self._held is not None else launch.resources
         partition = f"the partition {self.options.partition}" if self.options.partition else "the Slurm cluster"
         with self._checking:
             if not self._swept:
                 self._sweep()
                 self._swept = True
-            if wanted.gpus and not self.options.gpu_type and self.options.kinds == "one":
-                self._choose_kind(wanted)
+            if resources.gpus and not self.options.gpu_type and self.options.kinds == "one":
+                self._choose_kind(resources)
             faults = node_faults(self._partition(), launch.resources, f"launch {launch.name}".strip(), partition)
             if self._held is not None:
-                faults = faults or node_faults(self._partition(), wanted, "executor slurm", partition)
+                faults = faults or node_faults(self._partition(), resources, "executor slurm", partition)
             if faults:
                 raise LaunchError(faults)
-            if wanted in self._checked:
+            if resources in self._checked:
                 return
-            flags = self.options.asks(wanted)
+            flags = self.options.asks(resources)
             try:
                 ask("sbatch", "--test-only", *flags, "--wrap=true")
             except LaunchError as error:
@@ -107,11 +107,11 @@ class SlurmExecutor(QueuedExecutor):
                 raise LaunchError(
                     Fault(where="executor slurm", field="options", value=" ".join(flags), rule=error.faults[0].rule, fix=fix)
                 ) from error
-            self._checked.add(wanted)
+            self._checked.add(resources)
 
-    def _choose_kind(self, wanted: Resources) -> None:
+    def _choose_kind(self, resources: Resources) -> None:
         """Use GPUs of one type only, where there are several and the user named none."""
-        chosen = choose_kind(self._partition(), wanted)
+        chosen = choose_kind(self._partition(), resources)
         if chosen is None:
             return
         best, others = chosen
@@ -121,7 +121,7 @@ class SlurmExecutor(QueuedExecutor):
         if self._held is not None:
             self._held.options = self.options
 
-    def _partition(self) -> list[Node]:
+    def _partition(self) -> list[ClusterNode]:
         now_s = time.monotonic()
         if self._nodes is None or now_s > self._nodes[0] + NODES_S:
             self._nodes = now_s, partition_nodes(self.options.partition, self.options.gpu_type, self.options.constraint)

@@ -66,7 +66,7 @@ class Granted:
         return time.monotonic() - self._granted_s if self._granted_s else 0.0
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """Whether it has ended: its walltime, preemption, a node that failed, or somebody's scancel."""
         return self._ended.is_set()
 

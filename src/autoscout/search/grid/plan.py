@@ -102,19 +102,19 @@ class Plan:
         self._order = tuple(name for name in space.knobs if name in needed and name not in fixed)
         self._base = base
         self._experiments = experiments
-        self._found: list[Experiment] = []
+        self._listed: list[Experiment] = []
         self._rest = self._distinct(self._walk(fixed, 0) if space.feasible(fixed) else iter(()))
 
     def __iter__(self) -> Iterator[Experiment]:
         """All experiments; what was worked out once is remembered."""
         position = 0
         while True:
-            if position == len(self._found):
+            if position == len(self._listed):
                 more = list(islice(self._rest, 1))
                 if not more:
                     return
-                self._found += more
-            yield self._found[position]
+                self._listed += more
+            yield self._listed[position]
             position += 1
 
     def _walk(self, partial: Config, depth: int) -> Iterator[Config]:
@@ -140,9 +140,9 @@ class Plan:
         return list(dict.fromkeys(knob.nearest(value, choices) for value in self._candidates[name]))
 
     def _distinct(self, configs: Iterable[Config]) -> Iterator[Experiment]:
-        seen: set[str] = set()
+        identities: set[str] = set()
         for config in configs:
             identity = self._experiments.identity(config)
-            if identity not in seen and self._experiments.allows(config):
-                seen.add(identity)
+            if identity not in identities and self._experiments.allows(config):
+                identities.add(identity)
                 yield identity, config

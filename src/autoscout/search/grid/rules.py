@@ -33,10 +33,10 @@ class Rule:
     def __post_init__(self) -> None:
         faults = []
         for part, paths in (("when", self.when or {}), ("need", self.need)):
-            for path, wanted in paths.items():
-                if isinstance(wanted, Mapping) and (len(wanted) != 1 or next(iter(wanted)) not in TESTS):
+            for path, test in paths.items():
+                if isinstance(test, Mapping) and (len(test) != 1 or next(iter(test)) not in TESTS):
                     rule = f"a test is a value, a list of values, or one of: {', '.join(TESTS)}"
-                    faults.append(Fault(where=f"rule {self.name}", field=f"{part}.{path}", value=repr(wanted), rule=rule))
+                    faults.append(Fault(where=f"rule {self.name}", field=f"{part}.{path}", value=repr(test), rule=rule))
         if not self.need:
             faults.append(
                 Fault(where=f"rule {self.name}", field="need", rule="a rule needs something", fix="Example: {optimizer.type: adam}")
@@ -51,8 +51,8 @@ class Rule:
 
     def holds(self, tree: Mapping[str, Any]) -> bool:
         """Whether a configuration keeps the rule."""
-        applies = all(_matches(_at(tree, path), wanted) for path, wanted in (self.when or {}).items())
-        return not applies or all(_matches(_at(tree, path), wanted) for path, wanted in self.need.items())
+        applies = all(_matches(_at(tree, path), test) for path, test in (self.when or {}).items())
+        return not applies or all(_matches(_at(tree, path), test) for path, test in self.need.items())
 
 
 def _at(tree: Any, path: str) -> Any:
@@ -61,26 +61,26 @@ def _at(tree: Any, path: str) -> Any:
         if path in tree:
             return tree[path]
         for cut in (position for position, letter in enumerate(path) if letter == "."):
-            if path[:cut] in tree and (found := _at(tree[path[:cut]], path[cut + 1 :])) is not _MISSING:
-                return found
+            if path[:cut] in tree and (value := _at(tree[path[:cut]], path[cut + 1 :])) is not _MISSING:
+                return value
     return _MISSING
 
 
-def _matches(found: Any, wanted: Any) -> bool:
-    if isinstance(wanted, Mapping):
-        test, argument = next(iter(wanted.items()))
-        if test == "present":
-            return (found is not _MISSING and found is not None) == bool(argument)
-        if test == "not":
-            return not _matches(found, argument)
-        if isinstance(found, bool) or not isinstance(found, (int, float)):
+def _matches(value: Any, test: Any) -> bool:
+    if isinstance(test, Mapping):
+        kind, argument = next(iter(test.items()))
+        if kind == "present":
+            return (value is not _MISSING and value is not None) == bool(argument)
+        if kind == "not":
+            return not _matches(value, argument)
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
             return False
-        return bool(found >= argument if test == "min" else found <= argument)
-    if isinstance(wanted, Sequence) and not isinstance(wanted, str):
-        return any(_matches(found, item) for item in wanted)
-    if isinstance(found, str) and isinstance(wanted, str):
-        return found.lower() == wanted.lower()
-    return isinstance(found, bool) == isinstance(wanted, bool) and bool(found == wanted)
+        return bool(value >= argument if kind == "min" else value <= argument)
+    if isinstance(test, Sequence) and not isinstance(test, str):
+        return any(_matches(value, item) for item in test)
+    if isinstance(value, str) and isinstance(test, str):
+        return value.lower() == test.lower()
+    return isinstance(value, bool) == isinstance(test, bool) and bool(value == test)
 
 
 _NATIVE = (

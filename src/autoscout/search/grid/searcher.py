@@ -87,8 +87,8 @@ class GridSearcher:
         knobs = space.knobs
         self._candidates = {name: _candidates(name, self._options, space) for name in knobs}
         rules = {**BUILT_IN, **{rule.name: rule for rule in self._options.rules}}
-        kept = [rule for name, rule in rules.items() if name not in self._options.without_rules]
-        self._experiments = Experiments(self._options.template, kept, space.facts)
+        enforced = [rule for name, rule in rules.items() if name not in self._options.without_rules]
+        self._experiments = Experiments(self._options.template, enforced, space.facts)
         self._stages = self._options.stages or (tuple(knobs),)
         self._names = Names(knobs)
         self._plans: dict[tuple[frozenset[str], Config, Config], list[Experiment] | Plan] = {}
@@ -100,9 +100,9 @@ class GridSearcher:
         waiting = {self._experiments.identity(proposal.config) for proposal in pending} - self._losses.keys()
         for stage, plan in self._stages_of(given):
             free = (config for identity, config in plan if identity not in self._losses and identity not in waiting)
-            found = list(islice(free, n))
-            if found or any(identity in waiting for identity, _ in plan):
-                return [Proposal(config=config, origin=self._origin(stage, config)) for config in found]
+            configs = list(islice(free, n))
+            if configs or any(identity in waiting for identity, _ in plan):
+                return [Proposal(config=config, origin=self._origin(stage, config)) for config in configs]
         return []
 
     def tell(self, trials: Sequence[Trial]) -> None:
@@ -153,8 +153,8 @@ class GridSearcher:
         best: tuple[int, float, int] | None = None
         winner = None
         for position, (identity, config) in enumerate(plan):
-            told = self._losses.get(identity, {})
-            measured = {fidelity: losses for fidelity, losses in told.items() if fidelity > Fidelity.PREDICTED}
+            answers = self._losses.get(identity, {})
+            measured = {fidelity: losses for fidelity, losses in answers.items() if fidelity > Fidelity.PREDICTED}
             if not measured:
                 continue
             fidelity = max(measured)
@@ -186,10 +186,10 @@ def _check(options: GridOptions, space: Space) -> None:
                 faults.append(
                     Fault(where="grid", field=f"values.{name}", value=repr(value), rule="the knob does not take this value", fix=fix)
                 )
-    known = {*space.knobs, *space.facts}
+    names = {*space.knobs, *space.facts}
     for name in sorted(holes(options.template)) if options.template is not None else ():
-        if resolve(name, known) is None:
-            faults.append(Fault(where="grid", field="template", value=f"${name}", rule="no such knob", fix=suggestion(name, known)))
+        if resolve(name, names) is None:
+            faults.append(Fault(where="grid", field="template", value=f"${name}", rule="no such knob", fix=suggestion(name, names)))
     if faults:
         raise ConfigError(faults)
 

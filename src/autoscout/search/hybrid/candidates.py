@@ -31,14 +31,14 @@ class Candidates:
         self._seed = seed
         self._given = given
         self._neighbours: dict[Config, tuple[list[Config], Rows]] = {}
-        found: list[Config] = []
-        self.whole = space.count(limit=tuning.LISTED, given=given).value <= 4 * tuning.LISTED  # it may be an estimate
+        configs: list[Config] = []
+        self.whole = space.count(limit=tuning.MAX_LISTED, given=given).value <= 4 * tuning.MAX_LISTED  # it may be an estimate
         if self.whole:
-            found = list(islice(space.enumerate(given), tuning.LISTED + 1))
-            self.whole = len(found) <= tuning.LISTED
+            configs = list(islice(space.enumerate(given), tuning.MAX_LISTED + 1))
+            self.whole = len(configs) <= tuning.MAX_LISTED
         if not self.whole:
-            found = drawn(space, stream(seed, "hybrid", "candidates", given.canonical), given)
-        self.configs: Sequence[Config] = found
+            configs = drawn(space, stream(seed, "hybrid", "candidates", given.canonical), given)
+        self.configs: Sequence[Config] = configs
         self.rows = encoder.rows(self.configs)
         self._index = {config: row for row, config in enumerate(self.configs)}
 
@@ -49,8 +49,8 @@ class Candidates:
     def around(self, config: Config) -> tuple[list[Config], Rows]:
         """The neighbours of a configuration that extend `given`."""
         if config not in self._neighbours:
-            found = [other for other in self._space.neighbours(config) if other.extends(self._given)]
-            self._neighbours[config] = (found, self._encoder.rows(found))
+            neighbours = [other for other in self._space.neighbours(config) if other.extends(self._given)]
+            self._neighbours[config] = (neighbours, self._encoder.rows(neighbours))
         return self._neighbours[config]
 
     def free(self, taken: Iterable[Config]) -> NDArray[np.int64]:
@@ -68,10 +68,10 @@ class Candidates:
             step: Names the draw.
         """
         rows = self.free(taken)
-        if self.whole and len(rows) <= tuning.WEIGHED:
+        if self.whole and len(rows) <= tuning.RANDOM_CANDIDATES:
             return [self.configs[row] for row in rows], self.rows.take(rows)
         rng = stream(self._seed, "hybrid", "weighed", step)
-        some = rng.choice(rows, size=min(len(rows), tuning.WEIGHED), replace=False)
+        some = rng.choice(rows, size=min(len(rows), tuning.RANDOM_CANDIDATES), replace=False)
         if self.whole:
             some = np.unique(np.concatenate([some, *(self._close(rows, config, rng) for config in good)]))
             return [self.configs[row] for row in some], self.rows.take(some)
@@ -91,7 +91,7 @@ class Candidates:
         """All rows one knob away from a configuration, whatever the size of the step, and some two knobs away."""
         apart = (self.rows.codes[rows] != self._encoder.codes(config)).sum(1)
         two = rows[apart == 2]
-        if len(two) > (some := tuning.WEIGHED // tuning.GOOD):
+        if len(two) > (some := tuning.RANDOM_CANDIDATES // tuning.BEST_CONFIGS):
             two = rng.choice(two, size=some, replace=False)
         return np.concatenate([rows[apart == 1], two])
 
@@ -99,11 +99,11 @@ class Candidates:
 def drawn(space: Space, rng: np.random.Generator, given: Config) -> list[Config]:
     """Random configurations, none twice, from all branches of the space alike."""
     first = gates(space)
-    found = (spread(space, rng, given, first) for _ in range(tuning.LISTED // 4))
-    return list(dict.fromkeys(config for config in found if config is not None))
+    draws = (spread(space, rng, given, first) for _ in range(tuning.MAX_LISTED // 4))
+    return list(dict.fromkeys(config for config in draws if config is not None))
 
 
 def apart(encoder: Encoder, rows: Rows, configs: Sequence[Config]) -> NDArray[np.int64]:
     """In how many knobs each row differs from the most similar of some configurations of this space."""
-    found: NDArray[np.int64] = np.min([(rows.codes != encoder.codes(config)).sum(1) for config in configs], axis=0)
-    return found
+    distances: NDArray[np.int64] = np.min([(rows.codes != encoder.codes(config)).sum(1) for config in configs], axis=0)
+    return distances

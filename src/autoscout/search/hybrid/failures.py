@@ -31,15 +31,15 @@ class Risk:
 
     def values(self, model: Surrogate, mean: Floats, deviation: Floats, chance: Floats) -> Floats:
         """Expected improvement, weighed by the chance of success; what may well fail comes last once the budget of failures is spent."""
-        found = weighed(model, mean, deviation, chance)
-        safe = chance >= max(tuning.SAFE, 1.0 - self.rate)
-        return np.where(safe, found, 1e-120 * found) if self.spent and safe.any() else found
+        values = weighed(model, mean, deviation, chance)
+        safe = chance >= max(tuning.MIN_SUCCESS_CHANCE, 1.0 - self.rate)
+        return np.where(safe, values, 1e-120 * values) if self.spent and safe.any() else values
 
 
 def weighed(model: Surrogate, mean: Floats, deviation: Floats, chance: Floats) -> Floats:
     """Expected improvement times a power of the chance of success: early failures teach a boundary, late ones only cost."""
-    found: Floats = model.improvement(mean, deviation) * chance ** (1.0 + len(model.rows) / tuning.CAUTION)
-    return found
+    values: Floats = model.improvement(mean, deviation) * chance ** (1.0 + len(model.rows) / tuning.SUCCESS_EXPONENT_SCALE)
+    return values
 
 
 def risk(model: Surrogate, answers: Sequence[Answer], step: int, sample: Rows | None) -> Risk:
@@ -52,8 +52,8 @@ def risk(model: Surrogate, answers: Sequence[Answer], step: int, sample: Rows | 
         sample: Random rows whose chances give the rate; None: the first trials do, which were not chosen to work.
     """
     if sample is None:
-        first = answers[: tuning.EARLY]
+        first = answers[: tuning.EARLY_TRIALS]
         rate = (sum(answer.failed for answer in first) + 0.5) / (len(first) + 1.0)
     else:
-        rate = max(1e-3, model.failing(sample) * (1.0 - (1.0 - tuning.FOREWARNED) * model.believed))
-    return Risk(rate, model.failures > 1.0 + rate * (tuning.LESSONS * rate + tuning.DARING * step))
+        rate = max(1e-3, model.failing(sample) * (1.0 - (1.0 - tuning.SIMULATED_RATE_FACTOR) * model.believed))
+    return Risk(rate, model.failures > 1.0 + rate * (tuning.INITIAL_FAILURE_BUDGET * rate + tuning.LONG_RUN_FAILURE_SHARE * step))

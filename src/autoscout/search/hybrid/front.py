@@ -22,7 +22,7 @@ from autoscout.search.hybrid.surrogate import Memory, Surrogate
 from autoscout.search.hybrid.warm import Belief
 from autoscout.space.encode import Encoder, Floats, Rows
 
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(tuning.REACHES)
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(tuning.QUADRATURE_NODES)
 
 
 class FrontSurrogate(Surrogate):
@@ -41,7 +41,7 @@ class FrontSurrogate(Surrogate):
         self._models = models
         self._reference: Floats = np.zeros(len(models))
         self._directions = _directions(len(models))
-        self._reached: Floats = np.zeros(tuning.DIRECTIONS)
+        self._reached: Floats = np.zeros(tuning.FRONT_DIRECTIONS)
 
     def fit(self, answers: Sequence[Answer], pending: Sequence[Config] = ()) -> None:
         for goal, model in enumerate(self._models):
@@ -53,7 +53,7 @@ class FrontSurrogate(Surrogate):
             return
         front = points[on_front(points)]
         worst, best = front.max(axis=0), front.min(axis=0)
-        self._reference = worst + tuning.MARGIN * (worst - best) + tuning.MARGIN
+        self._reference = worst + tuning.REFERENCE_MARGIN * (worst - best) + tuning.REFERENCE_MARGIN
         if pending:  # what is under way counts as it is predicted, so that parallel proposals spread
             front = np.concatenate([front, self.predict(self._encoder.rows(pending))[0]])
         self._reached = self._reaches(front).max(axis=0)
@@ -61,12 +61,12 @@ class FrontSurrogate(Surrogate):
 
     def _reaches(self, points: Floats) -> Floats:
         """How far each point reaches from the reference in each direction."""
-        found: Floats = np.maximum(((self._reference - points)[:, None, :] / self._directions).min(axis=2), 0.0)
-        return found
+        reaches: Floats = np.maximum(((self._reference - points)[:, None, :] / self._directions).min(axis=2), 0.0)
+        return reaches
 
     def predict(self, rows: Rows) -> tuple[Floats, Floats]:
-        found = [model.predict(rows) for model in self._models]
-        return np.stack([mean for mean, _ in found], axis=1), np.stack([spread for _, spread in found], axis=1)
+        predictions = [model.predict(rows) for model in self._models]
+        return np.stack([mean for mean, _ in predictions], axis=1), np.stack([spread for _, spread in predictions], axis=1)
 
     def chance(self, rows: Rows) -> Floats:
         return self._models[0].chance(rows)
@@ -75,9 +75,9 @@ class FrontSurrogate(Surrogate):
         """Expected growth of the hypervolume: over directions, the integral of the chance to reach farther than the front."""
         goals = len(self._models)
         spread = np.maximum(deviation, 1e-9)
-        found = np.zeros(len(mean))
+        growth = np.zeros(len(mean))
         for direction, reached in zip(self._directions, self._reached, strict=True):
-            farthest = ((self._reference - mean + tuning.FAR * spread) / direction).min(axis=1)
+            farthest = ((self._reference - mean + tuning.QUADRATURE_LIMIT * spread) / direction).min(axis=1)
             nearby = reached + 0.1 * (spread / direction).min(axis=1)  # keeps an order among those that hardly reach it
             half = 0.5 * (np.maximum(farthest, nearby) - reached)
             reach = reached + half[:, None] * (1.0 + _NODES)
@@ -85,8 +85,8 @@ class FrontSurrogate(Surrogate):
             for goal in range(goals):
                 level = self._reference[goal] - mean[:, goal]
                 chance *= ndtr((level[:, None] - direction[goal] * reach) / spread[:, goal, None])
-            found += half * (chance * goals * reach ** (goals - 1) * _WEIGHTS).sum(axis=1)
-        return found / len(self._directions)
+            growth += half * (chance * goals * reach ** (goals - 1) * _WEIGHTS).sum(axis=1)
+        return growth / len(self._directions)
 
 
 def _directions(goals: int) -> Floats:
@@ -94,7 +94,7 @@ def _directions(goals: int) -> Floats:
     ratio = 1.5
     for _ in range(40):
         ratio = (1.0 + ratio) ** (1.0 / (goals + 1.0))  # the root of x ** (goals + 1) == x + 1
-    shares = (0.5 + np.arange(1, tuning.DIRECTIONS + 1)[:, None] * ratio ** -np.arange(1.0, goals + 1.0)) % 1.0
+    shares = (0.5 + np.arange(1, tuning.FRONT_DIRECTIONS + 1)[:, None] * ratio ** -np.arange(1.0, goals + 1.0)) % 1.0
     drawn = ndtri(0.5 + 0.5 * shares)  # the size of normal numbers, which know no preferred direction
     return np.asarray(drawn / np.linalg.norm(drawn, axis=1, keepdims=True))
 
@@ -102,7 +102,7 @@ def _directions(goals: int) -> Floats:
 def leaders(answers: Sequence[Answer]) -> list[Answer]:
     """The front of what worked, measured answers only where there are any, in the order in which its points cover most."""
     worked = [answer for answer in answers if not answer.failed]
-    known = [answer for answer in worked if answer.measured] or worked
-    if not known:
+    contenders = [answer for answer in worked if answer.measured] or worked
+    if not contenders:
         return []
-    return [known[row] for row in choose(np.array([answer.losses for answer in known]), len(known))]
+    return [contenders[row] for row in choose(np.array([answer.losses for answer in contenders]), len(contenders))]

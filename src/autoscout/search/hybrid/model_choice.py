@@ -31,25 +31,25 @@ class ChosenSurrogate(Surrogate):
         self._informed = InformedSurrogate(prior, encoder, seed, options, memory)
         self._plain = Surrogate(encoder, seed, options, nothing, memory)
         self._chosen: Surrogate = self._informed
-        self.trust = tuning.TRUST
+        self.trust = tuning.MAX_SIMULATOR_WEIGHT
 
     def fit(self, answers: Sequence[Answer], pending: Sequence[Config] = ()) -> None:
         for model in (self._informed, self._plain):
             model.fit(answers, pending)
-        known = sorted(answers, key=lambda answer: answer.key)
-        self._chosen = self._informed if self._ahead(known) + tuning.CREDIT > 0.0 else self._plain
+        ordered = sorted(answers, key=lambda answer: answer.key)
+        self._chosen = self._informed if self._ahead(ordered) + tuning.MAX_LEAD > 0.0 else self._plain
         chosen = self._chosen
         self.rows, self.targets, self.best = chosen.rows, chosen.targets, chosen.best
         self.failures, self.unit = self._informed.failures, chosen.unit
         if len(self._plain.evidence):
-            gap = np.clip(self._informed.evidence - self._plain.evidence, -tuning.CREDIT, tuning.CREDIT)
-            self.trust = tuning.TRUST * float(logistic(np.array(gap.sum() + tuning.CREDIT)))
+            gap = np.clip(self._informed.evidence - self._plain.evidence, -tuning.MAX_LEAD, tuning.MAX_LEAD)
+            self.trust = tuning.MAX_SIMULATOR_WEIGHT * float(logistic(np.array(gap.sum() + tuning.MAX_LEAD)))
         self.believed = self.trust * self._informed.holds
         self.others = (self._plain,) if chosen is self._informed else ()
 
-    def _ahead(self, known: Sequence[Answer]) -> float:
+    def _ahead(self, answers: Sequence[Answer]) -> float:
         """By how much the informed model is more likely than the plain one, in nats."""
-        losses = np.array([answer.loss for answer in known if not answer.failed])
+        losses = np.array([answer.loss for answer in answers if not answer.failed])
         if len(losses) < tuning.PRIOR_TRIALS:
             return 0.0
         scale, values = ruler(losses)
@@ -58,12 +58,12 @@ class ChosenSurrogate(Surrogate):
         rows, level, spread = self._informed.left_out
         _, plain, rough = self._plain.left_out
         if len(plain) > len(losses):  # it was given failures as slow trials
-            worked = np.array([not answer.failed for answer in known])
+            worked = np.array([not answer.failed for answer in answers])
             plain, rough = plain[worked], rough[worked]
         targets = scale.targets(values)[rows]
         mine = _likelihood(targets, scale.targets(level), spread * scale.slope(level))
         gap = mine - _likelihood(targets, plain[rows], rough[rows])
-        return float(np.clip(gap, -tuning.CREDIT, tuning.CREDIT).sum())
+        return float(np.clip(gap, -tuning.MAX_LEAD, tuning.MAX_LEAD).sum())
 
     def predict(self, rows: Rows) -> tuple[Floats, Floats]:
         return self._chosen.predict(rows)
@@ -76,6 +76,6 @@ class ChosenSurrogate(Surrogate):
 
 def _likelihood(targets: Floats, mean: Floats, spread: Floats) -> Floats:
     """Logarithm of a normal density."""
-    variance = spread**2 + tuning.ROUGH**2
-    found: Floats = -0.5 * ((targets - mean) ** 2 / variance + np.log(variance))
-    return found
+    variance = spread**2 + tuning.MIN_PREDICTION_ERROR**2
+    likelihood: Floats = -0.5 * ((targets - mean) ** 2 / variance + np.log(variance))
+    return likelihood

@@ -31,7 +31,7 @@ class Prior:
     def __init__(self, encoder: Encoder, simulator: Simulator, task: Task) -> None:
         self._encoder, self._simulator, self._task = encoder, simulator, task
         self._sign = 1.0 if task.objective.direction is Direction.MINIMIZE else -1.0
-        self._known: dict[bytes, tuple[float, float, float]] = {}
+        self._predictions: dict[bytes, tuple[float, float, float]] = {}
         self._favourites: dict[Config, list[Config]] = {}
         space = encoder.space
         self._values = [space.knobs[name].values for name in encoder.names]
@@ -41,13 +41,13 @@ class Prior:
         """Logarithm of the loss (NaN where the simulator has no answer), standard deviation of its error, log odds to run."""
         codes = np.ascontiguousarray(rows.codes)
         keys = [row.tobytes() for row in codes]
-        new = {key: index for index, key in enumerate(keys) if key not in self._known}
+        new = {key: index for index, key in enumerate(keys) if key not in self._predictions}
         if new:
             self._ask(list(new), [self._config(codes[index]) for index in new.values()])
-        found = np.array([self._known[key] for key in keys]).reshape(-1, 3)
-        return found[:, 0], found[:, 1], found[:, 2]
+        predictions = np.array([self._predictions[key] for key in keys]).reshape(-1, 3)
+        return predictions[:, 0], predictions[:, 1], predictions[:, 2]
 
-    def answers(self) -> bool:
+    def can_answer(self) -> bool:
         """Whether the simulator predicts this metric at all: for the default, or one of a few others."""
         space, rng = self._encoder.space, stream(0, "hybrid", "prior answers")
         drawn = (space.sample(rng) for _ in range(8))
@@ -62,10 +62,10 @@ class Prior:
         with np.errstate(divide="ignore", invalid="ignore"):
             level = np.where(answer.value > 0, self._sign * np.log(answer.value), np.nan)
         # Far from its calibration data a simulator's word about its own error means nothing.
-        spread = np.maximum(answer.spread, tuning.FLOOR) + tuning.BIAS * (1.0 - answer.known)
+        spread = np.maximum(answer.spread, tuning.MIN_SIMULATOR_ERROR) + tuning.BIAS_DEVIATION * (1.0 - answer.known)
         chance = np.clip(answer.feasible, 1e-6, 1.0 - 1e-6)
-        odds = np.clip(np.log(chance / (1.0 - chance)), -tuning.ODDS_LIMIT, tuning.ODDS_LIMIT)
-        self._known.update(zip(keys, zip(level.tolist(), spread.tolist(), odds.tolist(), strict=True), strict=True))
+        odds = np.clip(np.log(chance / (1.0 - chance)), -tuning.MAX_MEMORY_ODDS, tuning.MAX_MEMORY_ODDS)
+        self._predictions.update(zip(keys, zip(level.tolist(), spread.tolist(), odds.tolist(), strict=True), strict=True))
 
     def _config(self, codes: Codes) -> Config:
         active = {
@@ -86,7 +86,7 @@ class Prior:
         configs = drawn(self._encoder.space, rng, given)
         level, _, odds = self.predict(self._encoder.rows(configs))
         cost = np.where(np.isnan(level), np.inf, level) + np.logaddexp(0.0, -odds)  # the loss over the chance to run
-        return [configs[index] for index in np.argsort(cost, kind="stable")[: tuning.WEIGHED]]
+        return [configs[index] for index in np.argsort(cost, kind="stable")[: tuning.RANDOM_CANDIDATES]]
 
 
 class InformedSurrogate(Surrogate):
@@ -104,12 +104,12 @@ class InformedSurrogate(Surrogate):
         self._centre, self.unit, self._bias, self._error, self._corrected = 0.0, 1.0, 0.0, 1.0, False
 
     def fit(self, answers: Sequence[Answer], pending: Sequence[Config] = ()) -> None:
-        known = sorted(answers, key=lambda answer: answer.key)
-        worked = [answer for answer in known if not answer.failed]
-        self.failures = len(known) - len(worked)
+        ordered = sorted(answers, key=lambda answer: answer.key)
+        worked = [answer for answer in ordered if not answer.failed]
+        self.failures = len(ordered) - len(worked)
         self.rows = self._encoder.rows(answer.config for answer in worked)
         if self._options.failures:
-            self._fit_odds(*witnesses(self._encoder, known))
+            self._fit_odds(*witnesses(self._encoder, ordered))
         self._level(np.array([answer.loss for answer in worked]))
         self._correct(self._encoder.rows(pending))
 
@@ -129,7 +129,7 @@ class InformedSurrogate(Surrogate):
         self._holds(level[good], self._logs[good], trust)
         level = self._scaled(level)
         wrong = self._logs[good] - level[good]
-        self._bias = float(wrong.sum()) / (len(wrong) + (trust / tuning.BIAS) ** 2) if len(wrong) else 0.0
+        self._bias = float(wrong.sum()) / (len(wrong) + (trust / tuning.BIAS_DEVIATION) ** 2) if len(wrong) else 0.0
         rest = wrong - self._bias
         squares = tuning.PRIOR_TRIALS + float(rest @ rest) / trust**2
         self._error = float(np.sqrt(squares / (tuning.PRIOR_TRIALS + len(rest))))  # in units of the simulator's own spread
@@ -154,9 +154,9 @@ class InformedSurrogate(Surrogate):
         if not len(level):
             return
         self._middle = float(level.mean())
-        apart, found = level - self._middle, logs - logs.mean()
+        apart, measured = level - self._middle, logs - logs.mean()
         weight = trust**2  # the share is expected to be 1 with a standard deviation of 1
-        self.holds = float(np.clip((weight + apart @ found) / (weight + apart @ apart), 0.0, 1.0))
+        self.holds = float(np.clip((weight + apart @ measured) / (weight + apart @ apart), 0.0, 1.0))
 
     def _scaled(self, level: Floats) -> Floats:
         return self._middle + self.holds * (level - self._middle)
@@ -166,12 +166,12 @@ class InformedSurrogate(Surrogate):
         level = self._scaled(level)
         reach = self._error * spread
         mean, deviation = self._process.predict(rows) if self._corrected else (np.zeros(len(rows)), np.ones(len(rows)))
-        found = level + self._bias + reach * mean
-        blind = np.isnan(found)
+        expected = level + self._bias + reach * mean
+        blind = np.isnan(expected)
         centre = self._centre
         if not len(self._logs) and not blind.all():
-            centre = float(np.median(found[~blind]))  # nothing ran yet: better than the middle is what counts as an improvement
-        return np.where(blind, 0.0, (found - centre) / self.unit), np.where(blind, 1.0, reach * deviation / self.unit)
+            centre = float(np.median(expected[~blind]))  # nothing ran yet: better than the middle is what counts as an improvement
+        return np.where(blind, 0.0, (expected - centre) / self.unit), np.where(blind, 1.0, reach * deviation / self.unit)
 
     def _fit_odds(self, rows: Rows, labels: Floats) -> None:
         """Correct the simulator's log odds by what ran and what failed, after scaling them by the most likely share of them.
@@ -181,7 +181,7 @@ class InformedSurrogate(Surrogate):
         odds = self.prior.predict(rows)[2]
         shares = np.linspace(0.0, 1.0, 21)
         signed = np.where(labels > 0, 1.0, -1.0) * odds
-        likelihood = -np.logaddexp(0.0, -signed[:, None] * shares).sum(axis=0) - 0.5 * ((1.0 - shares) / tuning.BIAS) ** 2
+        likelihood = -np.logaddexp(0.0, -signed[:, None] * shares).sum(axis=0) - 0.5 * ((1.0 - shares) / tuning.BIAS_DEVIATION) ** 2
         self._share = float(shares[int(np.argmax(likelihood))])
         if len(rows):
             self._odds.fit(rows, labels, self._share * odds)

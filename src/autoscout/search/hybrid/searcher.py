@@ -10,15 +10,15 @@ from autoscout.core.config import Config
 from autoscout.core.protocols import Simulator
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.learning.answers import Answer, Told
+from autoscout.learning.answers import Answer, AnswerSet
 from autoscout.search.hybrid.candidates import Candidates
 from autoscout.search.hybrid.front import FrontSurrogate, leaders
 from autoscout.search.hybrid.model_choice import ChosenSurrogate
 from autoscout.search.hybrid.options import HybridOptions
 from autoscout.search.hybrid.prior import Prior
 from autoscout.search.hybrid.proposers import PROPOSERS, start
-from autoscout.search.hybrid.state import State
-from autoscout.search.hybrid.stop import finished
+from autoscout.search.hybrid.state import SearchState
+from autoscout.search.hybrid.stop import is_finished
 from autoscout.search.hybrid.surrogate import Memory, Surrogate
 from autoscout.search.hybrid.warm import Belief
 from autoscout.space import Space
@@ -49,7 +49,7 @@ class HybridSearcher:
         self._seed = seed
         self._options = options or HybridOptions()
         self._encoder = Encoder(space)
-        self._told = Told(space, task.objective)
+        self._trials = AnswerSet(space, task.objective)
         self._belief = Belief(space, self._encoder, self._options.past)
         self._several = task.objective.several
         self._priors = [self._prior_of(simulator, replace(task, objective=task.objective.only(goal))) for goal in task.objective.goals]
@@ -62,10 +62,10 @@ class HybridSearcher:
         if simulator is None:
             return None
         prior = Prior(self._encoder, simulator, task)
-        return prior if not self._several or prior.answers() else None
+        return prior if not self._several or prior.can_answer() else None
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        self._told.add(trials)
+        self._trials.add(trials)
 
     def ask(self, n: int, given: Config = _NOTHING, pending: Sequence[Proposal] = ()) -> list[Proposal]:
         if n < 1 or not self._space.feasible(given):
@@ -73,25 +73,25 @@ class HybridSearcher:
         if given not in self._pools:
             self._pools[given] = Candidates(self._space, self._encoder, self._seed, given)
         waiting = [proposal.config for proposal in pending]
-        found: list[Proposal] = []
-        while len(found) < n:
+        proposals: list[Proposal] = []
+        while len(proposals) < n:
             proposal = self._propose(given, waiting)
             if proposal is None:
                 break
-            found.append(proposal)
+            proposals.append(proposal)
             waiting.append(proposal.config)
-        return found
+        return proposals
 
     def _propose(self, given: Config, waiting: Sequence[Config]) -> Proposal | None:
         state = self._state(given, waiting)
         first = start.propose(state)
-        if first is not None or not state.weighed[0] or finished(state):
+        if first is not None or not state.weighed[0] or is_finished(state):
             return first
-        return next((found for propose in PROPOSERS if (found := propose(state)) is not None), None)
+        return next((proposal for propose in PROPOSERS if (proposal := propose(state)) is not None), None)
 
-    def _state(self, given: Config, waiting: Sequence[Config]) -> State:
-        answers = self._told.answers()
-        return State(
+    def _state(self, given: Config, waiting: Sequence[Config]) -> SearchState:
+        answers = self._trials.answers()
+        return SearchState(
             space=self._space,
             encoder=self._encoder,
             options=self._options,
@@ -100,8 +100,8 @@ class HybridSearcher:
             pool=self._pools[given],
             answers=answers,
             waiting=waiting,
-            taken={*self._told.seen, *waiting},
-            told=self._told.count,
+            taken={*self._trials.configs, *waiting},
+            trials=self._trials.count,
             remembered=self._belief.best if self._priors[0] is None else (),
             prior=self._priors[0],
             fit=lambda: self._model(answers, waiting),

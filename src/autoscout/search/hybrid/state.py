@@ -20,7 +20,7 @@ from autoscout.space.encode import Encoder, Floats, Rows
 
 
 @dataclass
-class State:
+class SearchState:
     """One step of a search.
 
     Attributes:
@@ -33,7 +33,7 @@ class State:
         answers: What is known, oldest first.
         waiting: What is under way.
         taken: What must not be proposed.
-        told: How many trials were told.
+        trials: How many trials there are.
         remembered: The best configurations of similar past studies.
         prior: A simulator's predictions; None without one.
         fit: Fits the model; called at most once.
@@ -50,7 +50,7 @@ class State:
     answers: Sequence[Answer]
     waiting: Sequence[Config]
     taken: set[Config]
-    told: int
+    trials: int
     remembered: Sequence[Config]
     prior: Prior | None
     fit: Callable[[], Surrogate]
@@ -68,23 +68,25 @@ class State:
         return self.space.project(self.space.default(), self.given)
 
     @cached_property
-    def careful(self) -> bool:
+    def is_careful(self) -> bool:
         """Whether the default works and a trial of it is expensive: then the search begins around it."""
-        known = next((answer for answer in self.answers if answer.config == self.home), None)
-        return known is not None and not known.failed and known.cost_s >= EXPENSIVE_S
+        default = next((answer for answer in self.answers if answer.config == self.home), None)
+        return default is not None and not default.failed and default.cost_s >= EXPENSIVE_S
 
     @cached_property
     def good(self) -> list[Config]:
         """The best configurations, measured ones first; with several goals, of the front."""
         if self.front is not None:
-            return [answer.config for answer in self.front[: tuning.GOOD]]
+            return [answer.config for answer in self.front[: tuning.BEST_CONFIGS]]
         worked = [answer for answer in self.answers if not answer.failed]
-        return [answer.config for answer in sorted(worked, key=lambda item: (not item.measured, item.loss, item.key))[: tuning.GOOD]]
+        return [
+            answer.config for answer in sorted(worked, key=lambda item: (not item.measured, item.loss, item.key))[: tuning.BEST_CONFIGS]
+        ]
 
     @cached_property
     def weighed(self) -> tuple[list[Config], Rows]:
         """The candidates of this step."""
-        configs, rows = self.pool.weigh(self.taken, self.good, self.told + len(self.waiting))
+        configs, rows = self.pool.weigh(self.taken, self.good, self.trials + len(self.waiting))
         for prior in (self.prior, *self.other_priors):
             if prior is not None and not self.pool.whole:
                 configs, rows = prior.widen(configs, rows, self.taken, self.given, self.seed)

@@ -27,10 +27,10 @@ class Success:
         evidence: Logarithm of the chance that each outcome had before it was known, given all others.
     """
 
-    def __init__(self, encoder: Encoder, slope: float = tuning.SLOPE) -> None:
+    def __init__(self, encoder: Encoder, slope: float = tuning.SLOPE_DEVIATION) -> None:
         self._encoder = encoder
         self._slope = slope
-        self._length = tuning.LENGTH * np.sqrt(max(1, len(encoder.names)))
+        self._length = tuning.LENGTH_SCALE * np.sqrt(max(1, len(encoder.names)))
         self._rows = encoder.rows(())
         self._pull: Floats = np.zeros(0)
         self._root: Floats = np.zeros(0)
@@ -48,18 +48,18 @@ class Success:
         """Chance of each row, averaged over what the boundary may be, given the log odds that were expected of it."""
         cross = self._kernel(rows, self._rows)
         reduced = (cross * self._root) @ self._whiten.T
-        prior = tuning.LEVEL**2 + tuning.BEND**2 + self._slope**2 * ((rows.plain - self._encoder.middle) ** 2).sum(1)
+        prior = tuning.LEVEL_DEVIATION**2 + tuning.BEND_DEVIATION**2 + self._slope**2 * ((rows.plain - self._encoder.middle) ** 2).sum(1)
         variance = np.maximum(prior - (reduced**2).sum(1), 1e-9)
         return logistic((expected + cross @ self._pull) / np.sqrt(1.0 + np.pi / 8.0 * variance))
 
     def _kernel(self, one: Rows, other: Rows) -> Floats:
-        left, right = one.plain - self._encoder.middle, other.plain - self._encoder.middle
-        products = left @ right.T
-        squares = (left**2).sum(1)[:, None] + (right**2).sum(1)[None, :] - 2.0 * products
+        rows, columns = one.plain - self._encoder.middle, other.plain - self._encoder.middle
+        products = rows @ columns.T
+        squares = (rows**2).sum(1)[:, None] + (columns**2).sum(1)[None, :] - 2.0 * products
         root = np.sqrt(5.0 * np.maximum(squares, 0.0)) / self._length
         bent = (1.0 + root + root**2 / 3.0) * np.exp(-root)
-        found: Floats = tuning.LEVEL**2 + self._slope**2 * products + tuning.BEND**2 * bent
-        return found
+        kernel: Floats = tuning.LEVEL_DEVIATION**2 + self._slope**2 * products + tuning.BEND_DEVIATION**2 * bent
+        return kernel
 
 
 def labelled(encoder: Encoder, bad: Sequence[Config], good: Sequence[Config]) -> tuple[Rows, Floats]:
@@ -83,7 +83,7 @@ def boundary(kernel: Floats, labels: Floats, expected: Floats) -> tuple[Floats, 
     """
     latent = expected.copy()
     eye = np.eye(len(labels))
-    for _ in range(tuning.NEWTON):
+    for _ in range(tuning.NEWTON_STEPS):
         chance = logistic(latent)
         weight = np.maximum(chance * (1.0 - chance), 1e-9)
         root = np.sqrt(weight)
@@ -100,11 +100,11 @@ def left_out(kernel: Floats, labels: Floats, expected: Floats, pull: Floats, roo
     within = np.diag(kernel) - ((whiten @ (root[:, None] * kernel)) ** 2).sum(0)
     variance = 1.0 / np.maximum(1.0 / np.maximum(within, 1e-9) - root**2, 1e-9)
     odds = (expected + kernel @ pull - variance * pull) / np.sqrt(1.0 + np.pi / 8.0 * variance)
-    found: Floats = -np.logaddexp(0.0, np.where(labels > 0, -odds, odds))
-    return found
+    logs: Floats = -np.logaddexp(0.0, np.where(labels > 0, -odds, odds))
+    return logs
 
 
 def logistic(odds: Floats) -> Floats:
     """Chances of log odds."""
-    found: Floats = 1.0 / (1.0 + np.exp(-np.clip(odds, -500.0, 500.0)))
-    return found
+    chances: Floats = 1.0 / (1.0 + np.exp(-np.clip(odds, -500.0, 500.0)))
+    return chances

@@ -67,17 +67,17 @@ class Surrogate:
             answers: What is known.
             pending: What is under way; it is believed to come out as predicted, so that parallel proposals spread.
         """
-        known = sorted(answers, key=lambda answer: answer.key)
-        worked = [answer for answer in known if not answer.failed]
+        ordered = sorted(answers, key=lambda answer: answer.key)
+        worked = [answer for answer in ordered if not answer.failed]
         if not self._options.failures and worked:
             # The plain way, for comparison: a failure is as slow as the slowest that worked.
             worst = max(answer.loss for answer in worked)
-            worked = [replace(answer, loss=worst) if answer.failed else answer for answer in known]
+            worked = [replace(answer, loss=worst) if answer.failed else answer for answer in ordered]
         self.rows = self._encoder.rows(answer.config for answer in worked)
-        self.failures = len(known) - len(worked)
+        self.failures = len(ordered) - len(worked)
         losses = np.array([answer.loss for answer in worked])
         if self._options.failures:
-            self._fit_success(known)
+            self._fit_success(ordered)
         if len(worked) < 2:
             self.targets = np.zeros(len(worked))
             return
@@ -118,19 +118,19 @@ class Surrogate:
             self._memory[key] = process.fit(rows.take(subset), standardise(losses[subset])[0])
         return self._memory[key]
 
-    def _fit_success(self, known: Sequence[Answer]) -> None:
-        rows, labels = witnesses(self._encoder, known)
+    def _fit_success(self, answers: Sequence[Answer]) -> None:
+        rows, labels = witnesses(self._encoder, answers)
         if not labels.all():
             self._success = Success(self._encoder)
-            self._success.fit(rows, labels, np.full(len(rows), tuning.ODDS))
+            self._success.fit(rows, labels, np.full(len(rows), tuning.PRIOR_ODDS))
 
     def chance(self, rows: Rows) -> Floats:
         """Chance that each row works."""
-        return np.ones(len(rows)) if self._success is None else self._success.chance(rows, np.full(len(rows), tuning.ODDS))
+        return np.ones(len(rows)) if self._success is None else self._success.chance(rows, np.full(len(rows), tuning.PRIOR_ODDS))
 
     def failing(self, rows: Rows) -> float:
         """Share of some rows that is expected to fail."""
-        some = rows.take(np.arange(0, len(rows), 1 + len(rows) // tuning.WEIGHED))
+        some = rows.take(np.arange(0, len(rows), 1 + len(rows) // tuning.RANDOM_CANDIDATES))
         return float(np.mean(1.0 - self.chance(some))) if len(rows) else 0.0
 
     def predict(self, rows: Rows) -> tuple[Floats, Floats]:
@@ -142,8 +142,8 @@ class Surrogate:
 
     def improvement(self, mean: Floats, deviation: Floats) -> Floats:
         """Expected improvement of predictions over the best target."""
-        found: Floats = expected_improvement(mean, deviation, self.best)
-        return found
+        improvement: Floats = expected_improvement(mean, deviation, self.best)
+        return improvement
 
     @property
     def evidence(self) -> Floats:
@@ -151,11 +151,11 @@ class Surrogate:
         return np.zeros(0) if self._success is None else self._success.evidence
 
 
-def witnesses(encoder: Encoder, known: Sequence[Answer]) -> tuple[Rows, Floats]:
+def witnesses(encoder: Encoder, answers: Sequence[Answer]) -> tuple[Rows, Floats]:
     """What the chance of success is learnt from: failures, and the best that worked, for their surroundings matter."""
-    failed = [answer.config for answer in known if answer.failed]
-    worked = sorted((answer for answer in known if not answer.failed), key=lambda answer: (answer.loss, answer.key))
-    return labelled(encoder, failed[: tuning.WITNESSES], [answer.config for answer in worked[: tuning.WITNESSES]])
+    failed = [answer.config for answer in answers if answer.failed]
+    worked = sorted((answer for answer in answers if not answer.failed), key=lambda answer: (answer.loss, answer.key))
+    return labelled(encoder, failed[: tuning.MAX_ROWS], [answer.config for answer in worked[: tuning.MAX_ROWS]])
 
 
 def representative(losses: Floats, most: int) -> NDArray[np.int64]:

@@ -41,7 +41,7 @@ class Ruler:
     def slope(self, values: Floats) -> Floats:
         """How much the target grows with the value there."""
         plain = np.maximum((values - self.centre) / self.deviation, 0.0)
-        return (1.0 - np.tanh(plain / tuning.TAIL) ** 2) / self.unit
+        return (1.0 - np.tanh(plain / tuning.TARGET_TAIL) ** 2) / self.unit
 
 
 def ruler(losses: Floats) -> tuple[Ruler, Floats]:
@@ -54,7 +54,7 @@ def ruler(losses: Floats) -> tuple[Ruler, Floats]:
     centre, plain = float(values.mean()), max(float(values.std()), 1e-12)
     deviation = plain
     if logarithmic:
-        worth = tuning.USUAL_TRIALS * max(1.0 - len(losses) / tuning.EARLY, 0.02)
+        worth = tuning.USUAL_TRIALS * max(1.0 - len(losses) / tuning.EARLY_TRIALS, 0.02)
         deviation = math.sqrt((len(losses) * plain**2 + worth * tuning.USUAL_DEVIATION**2) / (len(losses) + worth))
     drawn = _drawn((values - centre) / deviation)
     scale = max(float(drawn.std()) * deviation / plain, 1e-12)
@@ -63,9 +63,9 @@ def ruler(losses: Floats) -> tuple[Ruler, Floats]:
 
 def standardise(losses: Floats) -> tuple[Floats, float]:
     """Targets, and what one unit of them is worth at the good end."""
-    found, values = ruler(losses)
-    return found.targets(values), found.unit
+    scale, values = ruler(losses)
+    return scale.targets(values), scale.unit
 
 
 def _drawn(plain: Floats) -> Floats:
-    return np.where(plain > 0.0, tuning.TAIL * np.tanh(plain / tuning.TAIL), plain)
+    return np.where(plain > 0.0, tuning.TARGET_TAIL * np.tanh(plain / tuning.TARGET_TAIL), plain)

@@ -4,86 +4,90 @@ A number may stay only while the search gets worse without it: `python -m benchm
 """
 
 # --- which configurations are compared ---------------------------------------------------------------------------------------------------
-LISTED = 12_000
+MAX_LISTED = 12_000
 """Configurations: a space of at most this many is listed whole; of a larger one a quarter of this many are drawn."""
-WEIGHED = 450
-"""Configurations that are drawn at random for the model at every step; WEIGHED / GOOD more from two knobs away of each good one."""
-GOOD = 4
+RANDOM_CANDIDATES = 450
+"""Configurations that are drawn at random for the model at every step; RANDOM_CANDIDATES / BEST_CONFIGS more lie two knobs away from each
+good one."""
+BEST_CONFIGS = 4
 """Configurations: how many of the best have their neighbours weighed."""
 
-FEW = 2
+FIRST_CHANGES = 2
 """Knobs: the first proposals change at most this many of the default's where a trial is expensive and the default works."""
 
 # --- losses as targets -------------------------------------------------------------------------------------------------------------------
-TAIL = 1.5
-"""Standard deviations: target = TAIL * tanh(z / TAIL) for z > 0, because how slow the slow ones are says nothing about the fast ones."""
+TARGET_TAIL = 1.5
+"""Standard deviations: target = TARGET_TAIL * tanh(z / TARGET_TAIL) for z > 0, because how slow the slow ones are says nothing about the
+fast ones."""
 USUAL_DEVIATION = 0.5
 """Of the logarithm of a loss: the standard deviation that is expected at first."""
 USUAL_TRIALS = 3.0
-"""Trials: worth of that expectation, USUAL_TRIALS * (1 - trials / EARLY); the first trials that work are often alike."""
-EARLY = 20
+"""Trials: worth of that expectation, USUAL_TRIALS * (1 - trials / EARLY_TRIALS); the first trials that work are often alike."""
+EARLY_TRIALS = 20
 """Trials: the first this many were not chosen to work; a search does not end for its failures before three times as many."""
 SIMULATED_NOISE = 0.25
 """Squared standard deviations of the target: added variance of a simulated answer where there are measurements too."""
 
-# --- chance of success: log odds = ODDS + level + slope * knobs + bend(knobs) ------------------------------------------------------------
-ODDS = 1.5
+# --- chance of success: log odds = PRIOR_ODDS + level + slope * knobs + bend(knobs) ------------------------------------------------------
+PRIOR_ODDS = 1.5
 """Log odds to work that are expected of any configuration: 4 in 5."""
-LEVEL = 2.0
+LEVEL_DEVIATION = 2.0
 """Log odds: standard deviation of the level."""
-SLOPE = 6.0
+SLOPE_DEVIATION = 6.0
 """Log odds: standard deviation of the change along one knob from end to end."""
-BEND = 1.5
+BEND_DEVIATION = 1.5
 """Log odds: standard deviation of what is not a straight line."""
-LENGTH = 0.5
-"""Length scale of the bend, where a knob is 1 long: LENGTH * sqrt(knobs)."""
-NEWTON = 12
+LENGTH_SCALE = 0.5
+"""Length scale of the bend, where a knob is 1 long: LENGTH_SCALE * sqrt(knobs)."""
+NEWTON_STEPS = 12
 """Steps of Newton's method at most."""
-WITNESSES = 60
+MAX_ROWS = 60
 """Failures, and successes, that the chance is learned from, and trials of a past study: the cost of a step must stay bounded."""
 
 # --- failures have a budget --------------------------------------------------------------------------------------------------------------
-CAUTION = 40.0
-"""Successes: a candidate is worth improvement * chance ** (1 + successes / CAUTION)."""
-SAFE = 0.65
-"""Chance of success: candidates below max(SAFE, 1 - rate) come last once the budget of failures is spent."""
-LESSONS = 40.0
-"""Trials to learn from: the budget is 1 + rate * (LESSONS * rate + DARING * steps) failures; `rate` is that of random candidates."""
-DARING = 0.08
-"""Share of the failures of random candidates that are affordable in the long run, see LESSONS."""
-FOREWARNED = 0.4
+SUCCESS_EXPONENT_SCALE = 40.0
+"""Successes: a candidate is worth improvement * chance ** (1 + successes / SUCCESS_EXPONENT_SCALE)."""
+MIN_SUCCESS_CHANCE = 0.65
+"""Chance of success: candidates below max(MIN_SUCCESS_CHANCE, 1 - rate) come last once the budget of failures is spent."""
+INITIAL_FAILURE_BUDGET = 40.0
+"""Trials to learn from: the budget is 1 + rate * (INITIAL_FAILURE_BUDGET * rate + LONG_RUN_FAILURE_SHARE * steps) failures, where `rate` is
+the failure rate of random candidates."""
+LONG_RUN_FAILURE_SHARE = 0.08
+"""Share of the failures of random candidates that are affordable in the long run, see INITIAL_FAILURE_BUDGET."""
+SIMULATED_RATE_FACTOR = 0.4
 """Factor on `rate` while a simulator of memory is fully believed: its failures teach less."""
 
 # --- when the model has nothing more to say ----------------------------------------------------------------------------------------------
-GAIN = 0.01
+MIN_GAIN = 0.01
 """Share of the best loss: an expected gain below it is no reason to follow the model."""
-STALLED = 9
+STALLED_AFTER = 9
 """Answers in a row that were no better before structures are tried that were seldom tried."""
-TURNS = 3
+STALLED_INTERVAL = 3
 """Steps from one such try to the next."""
 
 # --- simulators and past studies ---------------------------------------------------------------------------------------------------------
 PRIOR_TRIALS = 4.0
 """Trials: worth of what was expected before there were any, and trials from which on a simulator and the plain model are compared."""
-BIAS = 0.3
+BIAS_DEVIATION = 0.3
 """Standard deviation expected of what is wrong with a simulator everywhere: the logarithm of its factor; the share of its log odds."""
-FLOOR = 0.05
+MIN_SIMULATOR_ERROR = 0.05
 """Of a logarithm: no simulator is believed to be more exact."""
-ODDS_LIMIT = 4.0
+MAX_MEMORY_ODDS = 4.0
 """Log odds beyond which a simulator's word about memory is not believed: 1 in 55."""
-CREDIT = 2.0
+MAX_LEAD = 2.0
 """Nats by which the plain model must be ahead before a simulator is dropped; also the most that a single trial can count."""
-TRUST = 0.95
+MAX_SIMULATOR_WEIGHT = 0.95
 """Weight of a simulator's word about memory at most; the rest is the plain model's."""
-ROUGH = 0.2
+MIN_PREDICTION_ERROR = 0.2
 """Standard deviation of a target below which no prediction counts as more exact when models are compared."""
 
 # --- several goals -----------------------------------------------------------------------------------------------------------------------
-DIRECTIONS = 64
+FRONT_DIRECTIONS = 64
 """Directions from the reference in which the reach of the front is followed."""
-REACHES = 12
+QUADRATURE_NODES = 12
 """Distances along each direction at which the chance to reach farther is integrated."""
-FAR = 5.0
+QUADRATURE_LIMIT = 5.0
 """Standard deviations above the mean where that integral ends."""
-MARGIN = 0.2
-"""Reference = worst of the front + MARGIN * (worst - best) + MARGIN, in targets; at its ends these would count for nothing."""
+REFERENCE_MARGIN = 0.2
+"""Reference = worst of the front + REFERENCE_MARGIN * (worst - best) + REFERENCE_MARGIN, in targets; without a margin the ends of the front
+would count for nothing."""

@@ -28,15 +28,15 @@ class Belief:
         self._processes: list[tuple[float, Process]] = []
         for study in past:
             worked = [(trial.loss, self._fitted(space, trial)) for trial in study.trials if trial.loss is not None]
-            known = sorted((pair for pair in worked if pair[1] is not None), key=lambda pair: pair[0])
-            if not known:
+            successes = sorted((pair for pair in worked if pair[1] is not None), key=lambda pair: pair[0])
+            if not successes:
                 continue
-            self.best += [config for _, config in known[:2] if config is not None]
-            if len(known) >= tuning.PRIOR_TRIALS:
-                rows = encoder.rows(config for _, config in known if config is not None)
-                targets, _ = standardise(np.array([loss for loss, _ in known]))
+            self.best += [config for _, config in successes[:2] if config is not None]
+            if len(successes) >= tuning.PRIOR_TRIALS:
+                rows = encoder.rows(config for _, config in successes if config is not None)
+                targets, _ = standardise(np.array([loss for loss, _ in successes]))
                 process = Process(encoder)
-                some = np.arange(0, len(known), max(1, len(known) // tuning.WITNESSES))
+                some = np.arange(0, len(successes), max(1, len(successes) // tuning.MAX_ROWS))
                 process.fit(rows.take(some), targets[some])
                 process.condition(rows, targets)
                 self._processes.append((study.similarity, process))
@@ -56,8 +56,8 @@ class Belief:
     def expect(self, rows: Rows) -> Floats:
         """Mean expectation, shrunk to 0 where the past knows nothing."""
         total = sum(weight for weight, _ in self._processes)
-        found = np.zeros(len(rows))
+        expectation = np.zeros(len(rows))
         for weight, process in self._processes:
             mean, spread = process.predict(rows)
-            found += weight / max(total, 1e-9) * mean / (1.0 + spread**2)
-        return found
+            expectation += weight / max(total, 1e-9) * mean / (1.0 + spread**2)
+        return expectation

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from autoscout.core.config import Config, Value
 from autoscout.space import Space
 
-LONGEST = 16
+MAX_STEP = 16
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class DenseState:
         """After a success, the same direction with a longer step; after a failure, the other direction later, and the next knob now."""
         index = names.index(move.knob)
         if success:
-            steps = {**self.steps, move.knob: min(LONGEST, 2 * move.step)}
+            steps = {**self.steps, move.knob: min(MAX_STEP, 2 * move.step)}
             return replace(self, current=index, directions={**self.directions, move.knob: move.direction}, steps=steps)
         return DenseState(
             current=(index + 1) % len(names),
@@ -71,9 +71,9 @@ def propose(space: Space, state: DenseState, base: Config, names: Sequence[str])
             wish = _moved(values, base[name], direction * step)
             if wish is None:
                 continue
-            found = space.project(base, structure.extend({name: wish}))
-            if found != base:
-                return Move(name, direction, step), found
+            candidate = space.project(base, structure.extend({name: wish}))
+            if candidate != base:
+                return Move(name, direction, step), candidate
     return None
 
 

@@ -28,15 +28,15 @@ class Quad:
     def gain(self, arm: Arm) -> float:
         """The arm's marginal improvement relative to the base, free of what the other arm contributed.
 
-        Bounded to [-1, 1]: one absurd measurement must not decide the bandit for good.
+        Bounded to [-1, 1]: one absurd measurement must not decide the bandit permanently.
         """
         if self.bb <= 0:
             return 0.0
         if arm is Arm.SPARSE:
-            found = ((self.bb - self.cb) + (self.bc - self.cc)) / (2 * self.bb)
+            gain = ((self.bb - self.cb) + (self.bc - self.cc)) / (2 * self.bb)
         else:
-            found = ((self.bb - self.bc) + (self.cb - self.cc)) / (2 * self.bb)
-        return max(-1.0, min(1.0, found))
+            gain = ((self.bb - self.bc) + (self.cb - self.cc)) / (2 * self.bb)
+        return max(-1.0, min(1.0, gain))
 
 
 class Pull(NamedTuple):

@@ -8,12 +8,12 @@ from typing import Any
 
 from autoscout.core.config import Config
 from autoscout.search.hybrid_paper.dense import DenseState, Move
-from autoscout.search.hybrid_paper.known import Known
 from autoscout.search.hybrid_paper.orchestrator import Arm, Pull, Quad
+from autoscout.search.hybrid_paper.scores import Scores
 from autoscout.search.hybrid_paper.tournament import halve, stage
 
 CELLS = ("bb", "bc", "cb", "cc")
-WEAK = 0.25
+SIMULATED_WEIGHT = 0.25
 """How far a simulated iteration counts in the bandit once the real system answers."""
 
 
@@ -117,7 +117,7 @@ class Course:
                 turns[turn.number] = min(turn, turns.get(turn.number, turn), key=repr)
         return Course(tuple(turns[number] for number in sorted(turns)), tuple(rounds[number] for number in sorted(rounds)))
 
-    def alive(self, trees: int, number: int, known: Known) -> tuple[int, ...]:
+    def alive(self, trees: int, number: int, scores: Scores) -> tuple[int, ...]:
         """The trees in round `number` of the tournament: as its turns wrote down, or the better half of the round before.
 
         Rewards are ranks and change with every trial; what was eliminated stays so, because it was written down.
@@ -128,17 +128,17 @@ class Course:
             for place, turn in zip(places, self.turns, strict=True)
             if place is not None and turn.alive and max(turn.alive) < trees
         }
-        found = tuple(range(trees))
+        trees_alive = tuple(range(trees))
         for step in range(number + 1):
             if step in written:
-                found = written[step]
+                trees_alive = written[step]
             elif step > 0:
-                totals = dict.fromkeys(found, 0.0)
+                totals = dict.fromkeys(trees_alive, 0.0)
                 for place, turn in zip(places, self.turns, strict=True):
                     if place is not None and place.number < step and turn.tree in totals:
-                        totals[turn.tree] += known.reward(turn.config)
-                found = halve(found, totals)
-        return found
+                        totals[turn.tree] += scores.reward(turn.config)
+                trees_alive = halve(trees_alive, totals)
+        return trees_alive
 
 
 @dataclass(frozen=True)
@@ -158,30 +158,30 @@ class Progress:
     point: Config | None
 
 
-def progress(rounds: Sequence[Round], known: Known, dense_names: Sequence[str]) -> Progress:
-    """Replay the rounds over known costs. A grid with open cells is expected to earn its arm what the arm earned on average."""
+def progress(rounds: Sequence[Round], scores: Scores, dense_names: Sequence[str]) -> Progress:
+    """Replay the rounds with the costs that are known. A grid with open cells counts as the average gain of its arm."""
     pulls: list[Pull] = []
     earned: dict[Arm, list[float]] = {arm: [] for arm in Arm}
     state, structure, point = DenseState(), None, None
     for entry in rounds:
-        cost = {cell: found for cell in CELLS if (found := known.cost(entry.cells[cell])) is not None}
+        cost = {cell: value for cell in CELLS if (value := scores.cost(entry.cells[cell])) is not None}
         # Cells must have been answered by the same instrument, or its bias would be the arm's credit.
-        fair = len(cost) == len(CELLS) and len({known.real(entry.cells[cell]) for cell in CELLS}) == 1
+        fair = len(cost) == len(CELLS) and len({scores.is_real(entry.cells[cell]) for cell in CELLS}) == 1
         past = earned[entry.arm]
         gain = Quad(**cost).gain(entry.arm) if fair else sum(past) / len(past) if past else 0.0
         if fair:
             past.append(gain)
-        pulls.append(Pull(entry.arm, gain, 1.0 if not known.switched or known.real(entry.cells["bb"]) else WEAK))
-        if entry.arm is Arm.SPARSE and known.works(entry.cells["cb"]):
+        pulls.append(Pull(entry.arm, gain, 1.0 if not scores.switched or scores.is_real(entry.cells["bb"]) else SIMULATED_WEIGHT))
+        if entry.arm is Arm.SPARSE and scores.has_worked(entry.cells["cb"]):
             structure = entry.cells["cb"]
-        if entry.move is not None and known.works(entry.cells["bc"]):
+        if entry.move is not None and scores.has_worked(entry.cells["bc"]):
             point = entry.cells["bc"]
         if entry.arm is Arm.DENSE and entry.move is not None and entry.move.knob in dense_names:
-            state = state.after(entry.move, _better(cost), dense_names)
+            state = state.after(entry.move, _is_better(cost), dense_names)
     return Progress(tuple(pulls), state, structure, point)
 
 
-def _better(cost: Mapping[str, float]) -> bool:
+def _is_better(cost: Mapping[str, float]) -> bool:
     """Whether the dense candidate improved on the base point in either structure; one that is still open has not."""
     far = float("inf")
     return cost.get("bc", far) < cost.get("bb", far) or cost.get("cc", far) < min(cost.get("bb", far), cost.get("cb", far))

@@ -13,11 +13,11 @@ from autoscout.core.origin import By, Origin
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Fidelity, Proposal, Status, Trial
-from autoscout.learning.answers import Told
+from autoscout.learning.answers import AnswerSet
 from autoscout.search.hybrid_paper.dense import Move, propose
-from autoscout.search.hybrid_paper.known import Known
 from autoscout.search.hybrid_paper.orchestrator import Arm, choose
 from autoscout.search.hybrid_paper.rounds import CELLS, Course, Progress, Round, Turn, progress
+from autoscout.search.hybrid_paper.scores import Scores
 from autoscout.search.hybrid_paper.tournament import orderings, stage
 from autoscout.search.hybrid_paper.uct import Tree
 from autoscout.space import Space
@@ -88,17 +88,17 @@ class HybridPaperSearcher:
         self._space = space
         self._seed = seed
         self._options = options or HybridPaperOptions()
-        self._told = Told(space, task.objective)
+        self._trials = AnswerSet(space, task.objective)
         winners = (*self._options.first, *(order for study in self._options.past if (order := _ordering(study))))
         entered = orderings(space, self._options.orderings, stream(seed, _BY, "orderings"), winners)
         self._trees = [Tree(space, ordering) for ordering in (entered if self._options.tournament else (space.sparse,))]
         self._course = Course()
         self._switched = False
         self._valid: dict[Config, bool] = {}
-        self._last: tuple[object, Known] | None = None
+        self._last: tuple[object, Scores] | None = None
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        self._told.add(trials)
+        self._trials.add(trials)
         stored = [trial for trial in trials if trial.measurement.status is not Status.ABORTED]
         self._course = self._course.and_also((trial.proposal.origin.flat for trial in stored), _BY)
         for trial in stored:
@@ -108,19 +108,21 @@ class HybridPaperSearcher:
     def ask(self, n: int, given: Config = _NOTHING, pending: Sequence[Proposal] = ()) -> list[Proposal]:
         if n < 1 or not self._space.feasible(given):
             return []
-        desk = Desk(self._known(), self._told.seen, given, self._course.and_also((item.origin.flat for item in pending), _BY), pending)
-        base = desk.known.incumbent(given) or self._space.project(self._space.default(), given)
+        desk = Desk(
+            self._scores(), self._trials.configs, given, self._course.and_also((item.origin.flat for item in pending), _BY), pending
+        )
+        base = desk.scores.incumbent(given) or self._space.project(self._space.default(), given)
         self._open(desk)
         self._finish(desk, n)
         self._play(desk, n, base)
         before = -1
-        while before < len(desk.found) < n and (entry := self._plan(desk, base)) is not None:
-            before = len(desk.found)
+        while before < len(desk.proposals) < n and (entry := self._plan(desk, base)) is not None:
+            before = len(desk.proposals)
             desk.course = Course(desk.course.turns, (*desk.course.rounds, entry))
             self._finish(desk, n)
-        if len(desk.found) < n:
+        if len(desk.proposals) < n:
             self._by_chance(desk, n)
-        return desk.found[:n]
+        return desk.proposals[:n]
 
     def _open(self, desk: Desk) -> None:
         """Before the algorithm begins, and only with `past`: the default, and what was best on similar tasks."""
@@ -131,25 +133,25 @@ class HybridPaperSearcher:
         for wish in (self._space.default(), *wishes):
             desk.propose(self._space.project(wish, desk.given), {"arm": "start"})
 
-    def _known(self) -> Known:
-        answers = self._told.answers()
-        if self._last is None or self._last[0] is not answers or self._last[1].switched != self._real:
-            self._last = (answers, Known(answers, self._real))
+    def _scores(self) -> Scores:
+        answers = self._trials.answers()
+        if self._last is None or self._last[0] is not answers or self._last[1].switched != self._is_real:
+            self._last = (answers, Scores(answers, self._is_real))
         return self._last[1]
 
     @property
-    def _real(self) -> bool:
+    def _is_real(self) -> bool:
         """Whether the real system answers the search: it has answered us, or there are no simulators."""
-        return self._switched or all(answer.simulated is None for answer in self._told.answers())
+        return self._switched or all(answer.simulated is None for answer in self._trials.answers())
 
     def _finish(self, desk: Desk, n: int) -> None:
         """Propose the cells of begun grids that are neither known nor under way."""
         for entry in desk.course.rounds:
             for cell in CELLS:
-                if len(desk.found) < n and not desk.taken(entry.cells[cell]) and self._allowed(entry.cells[cell], desk.given):
+                if len(desk.proposals) < n and not desk.is_taken(entry.cells[cell]) and self._is_allowed(entry.cells[cell], desk.given):
                     desk.propose(entry.cells[cell], entry.origin(cell))
 
-    def _allowed(self, config: Config, given: Config) -> bool:
+    def _is_allowed(self, config: Config, given: Config) -> bool:
         if config not in self._valid:
             self._valid[config] = not self._space.check(config)
         return self._valid[config] and config.extends(given)
@@ -159,11 +161,11 @@ class HybridPaperSearcher:
         trees = len(self._trees)
         if trees < 2 or desk.course.rounds or self._options.dense_only:
             return
-        if not desk.known.configs:
+        if not desk.scores.configs:
             desk.propose(base, {"arm": "start"})
         number = desk.course.turns[-1].number + 1 if desk.course.turns else 0
-        while len(desk.found) < n and (place := stage(trees, number)) is not None:
-            alive = desk.course.alive(trees, place.number, desk.known)
+        while len(desk.proposals) < n and (place := stage(trees, number)) is not None:
+            alive = desk.course.alive(trees, place.number, desk.scores)
             tree = alive[min(place.place, len(alive) - 1)]
             structure = self._descend(desk, tree, base, ("turn", number))
             if structure is not None:
@@ -177,12 +179,12 @@ class HybridPaperSearcher:
         if desk.course.rounds:
             return min(desk.course.rounds[0].tree, len(self._trees) - 1)
         halvings = (len(self._trees) - 1).bit_length()
-        return desk.course.alive(len(self._trees), halvings, desk.known)[0]
+        return desk.course.alive(len(self._trees), halvings, desk.scores)[0]
 
     def _plan(self, desk: Desk, base: Config) -> Round | None:
         """Lines 10-11 and 25-26: the next grid; None when neither arm has anything new."""
         number = desk.course.rounds[-1].number + 1 if desk.course.rounds else 0
-        so_far = progress(desk.course.rounds, desk.known, self._space.dense)
+        so_far = progress(desk.course.rounds, desk.scores, self._space.dense)
         tree = self._winner(desk)
         for arm in self._arms(number, so_far):
             structure, moved = self._candidates(desk, base, so_far, arm, tree, number)
@@ -195,7 +197,7 @@ class HybridPaperSearcher:
                 "cb": self._space.project(base, structure),
                 "cc": self._space.project(point, structure),
             }
-            if not all(desk.taken(config) for config in cells.values()):
+            if not all(desk.is_taken(config) for config in cells.values()):
                 return Round(number, arm, tree, None if moved is None else moved[0], cells, self._trees[tree].ordering)
         return None
 
@@ -229,10 +231,10 @@ class HybridPaperSearcher:
         """The next step of the coordinate search; known ones failed, or the base would have moved."""
         state, names = so_far.dense, self._space.dense
         for _ in range(2 * len(names) + 1):
-            found = propose(self._space, state, base, names)
-            if found is None or (not desk.taken(found[1]) and found[1].extends(desk.given)):
-                return found
-            state = state.after(found[0], False, names)
+            step = propose(self._space, state, base, names)
+            if step is None or (not desk.is_taken(step[1]) and step[1].extends(desk.given)):
+                return step
+            state = state.after(step[0], False, names)
         return None
 
     def _last_point(self, base: Config, so_far: Progress) -> Config:
@@ -243,16 +245,16 @@ class HybridPaperSearcher:
 
     def _descend(self, desk: Desk, tree: int, base: Config, why: tuple[str, int]) -> Config | None:
         """A structure that is new with the base's dense point; None when the tree leads to known ones only."""
-        grown, known, given = self._trees[tree], desk.known, desk.given
-        rows = [row for row, config in enumerate(known.configs) if config.extends(given)]
-        count = grown.count([known.configs[row] for row in rows], known.rewards[rows], desk.waiting)
+        branches, scores, given = self._trees[tree], desk.scores, desk.given
+        rows = [row for row, config in enumerate(scores.configs) if config.extends(given)]
+        count = branches.count([scores.configs[row] for row in rows], scores.rewards[rows], desk.waiting)
         rng = stream(self._seed, _BY, *why)
         for _ in range(_TRIES):
-            structure = grown.descend(count, rng, given, self._options.uct)
+            structure = branches.descend(count, rng, given, self._options.uct)
             config = self._space.project(base, structure)
-            if not desk.taken(config):
+            if not desk.is_taken(config):
                 return structure
-            count.visit(grown.path(config))
+            count.visit(branches.path(config))
         return None
 
     def _by_chance(self, desk: Desk, n: int) -> None:
@@ -265,38 +267,38 @@ class HybridPaperSearcher:
         if self._options.sparse_only:
             rest = (space.project(default, structure) for structure in self._trees[0].structures(given))
         else:
-            rng = stream(self._seed, _BY, "chance", len(desk.seen), len(desk.waiting))
-            for _ in range(20 * (n - len(desk.found))):
+            rng = stream(self._seed, _BY, "chance", len(desk.configs), len(desk.waiting))
+            for _ in range(20 * (n - len(desk.proposals))):
                 config = space.sample(rng, given)
-                if config is not None and len(desk.found) < n:
+                if config is not None and len(desk.proposals) < n:
                     desk.propose(config, {"arm": "chance"})
         for config in rest:
-            if len(desk.found) >= n:
+            if len(desk.proposals) >= n:
                 break
             desk.propose(config, {"arm": "chance"})
 
 
 class Desk:
-    """One ask: what is known, under way and found so far."""
+    """One ask: the scores so far, what is under way, and the proposals."""
 
-    def __init__(self, known: Known, seen: set[Config], given: Config, course: Course, pending: Sequence[Proposal]) -> None:
-        self.known, self.seen, self.given, self.course = known, seen, given, course
+    def __init__(self, scores: Scores, configs: set[Config], given: Config, course: Course, pending: Sequence[Proposal]) -> None:
+        self.scores, self.configs, self.given, self.course = scores, configs, given, course
         self.waiting = {proposal.config: None for proposal in pending}
-        self.found: list[Proposal] = []
+        self.proposals: list[Proposal] = []
 
-    def taken(self, config: Config) -> bool:
-        return config in self.seen or config in self.waiting
+    def is_taken(self, config: Config) -> bool:
+        return config in self.configs or config in self.waiting
 
     def propose(self, config: Config, why: dict[str, Any]) -> None:
-        if not self.taken(config):
+        if not self.is_taken(config):
             self.waiting[config] = None
-            self.found.append(Proposal(config=config, origin=Origin(by=_BY, notes=why)))
+            self.proposals.append(Proposal(config=config, origin=Origin(by=_BY, notes=why)))
 
 
 def _ordering(study: Past) -> tuple[str, ...]:
     """The ordering that won the tournament of a past study by this searcher; empty where there was none."""
-    found = study.last.get("ordering")
-    return tuple(map(str, found)) if isinstance(found, list) else ()
+    names = study.last.get("ordering")
+    return tuple(map(str, names)) if isinstance(names, list) else ()
 
 
 __all__ = ["HybridPaperSearcher"]

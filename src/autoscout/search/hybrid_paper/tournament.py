@@ -63,15 +63,15 @@ def orderings(space: Space, count: int, rng: np.random.Generator, first: Sequenc
     there are no more.
     """
     names = space.sparse
-    found: dict[Ordering, None] = {}
+    distinct: dict[Ordering, None] = {}
     for wish in first:
-        found[legal(space, wish)] = None
-    found[legal(space, sorted(names, key=lambda name: -len(space.knobs[name].values)))] = None
+        distinct[legal(space, wish)] = None
+    distinct[legal(space, sorted(names, key=lambda name: -len(space.knobs[name].values)))] = None
     for _ in range(20 * count):
-        if len(found) >= count:
+        if len(distinct) >= count:
             break
-        found[legal(space, [names[index] for index in rng.permutation(len(names))])] = None
-    return tuple(found)[:count]
+        distinct[legal(space, [names[index] for index in rng.permutation(len(names))])] = None
+    return tuple(distinct)[:count]
 
 
 def legal(space: Space, wish: Sequence[str]) -> Ordering:
@@ -79,9 +79,9 @@ def legal(space: Space, wish: Sequence[str]) -> Ordering:
     sparse = set(space.sparse)
     queue = [*dict.fromkeys(name for name in wish if name in sparse)]
     queue += [name for name in space.sparse if name not in queue]
-    found: list[str] = []
+    placed: list[str] = []
     while queue:
-        name = next(name for name in queue if space.ancestors(name) & sparse <= set(found))
-        found.append(name)
+        name = next(name for name in queue if space.ancestors(name) & sparse <= set(placed))
+        placed.append(name)
         queue.remove(name)
-    return tuple(found)
+    return tuple(placed)

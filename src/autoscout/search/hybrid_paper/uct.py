@@ -39,11 +39,11 @@ class Tree:
     def path(self, config: Config) -> list[int]:
         """The nodes that a configuration lies below, from the root down."""
         if config not in self._paths:
-            found = [0]
+            nodes = [0]
             for name in self.ordering:
                 if name in config:
-                    found.append(self._child(found[-1], name, config[name]))
-            self._paths[config] = found
+                    nodes.append(self._child(nodes[-1], name, config[name]))
+            self._paths[config] = nodes
         return self._paths[config]
 
     def _child(self, node: int, name: str, value: Value) -> int:
@@ -53,7 +53,7 @@ class Tree:
             self._children.append({})
         return self._children[node][edge]
 
-    def count(self, configs: Sequence[Config], rewards: Floats, unpaid: Iterable[Config] = ()) -> Count:
+    def count(self, configs: Sequence[Config], rewards: Floats, unpaid: Iterable[Config] = ()) -> Visits:
         """Visits and rewards of all nodes.
 
         Args:
@@ -68,9 +68,9 @@ class Tree:
         waiting = np.fromiter(chain.from_iterable(more), dtype=np.int64)
         earned = np.repeat(rewards, [len(path) for path in paths])
         visits = np.bincount(nodes, minlength=size) + np.bincount(waiting, minlength=size)
-        return Count(visits.tolist(), np.bincount(nodes, earned, size).tolist())
+        return Visits(visits.tolist(), np.bincount(nodes, earned, size).tolist())
 
-    def descend(self, count: Count, rng: np.random.Generator, given: Config, exploration: float) -> Config:
+    def descend(self, count: Visits, rng: np.random.Generator, given: Config, exploration: float) -> Config:
         """Selection by UCT, expansion of one child, and a random completion of the structure.
 
         Returns:
@@ -89,7 +89,7 @@ class Tree:
             if choices:
                 place = count.select(nodes, node, rng, exploration)
                 node, partial = nodes[place], partial.extend({name: choices[place]})
-                inside = count.seen(node) > 0  # a child without a visit is the one that is expanded
+                inside = count.visits(node) > 0  # a child without a visit is the one that is expanded
         return partial
 
     def _branch(self, given: Config, node: int, name: str, partial: Config) -> tuple[Sequence[Value], list[int]]:
@@ -115,14 +115,14 @@ class Tree:
             yield from self._below(partial, names[1:])
 
 
-class Count:
+class Visits:
     """How often each node was visited, and what that earned."""
 
     def __init__(self, visits: list[int], earned: list[float]) -> None:
         self._visits = visits
         self._earned = earned
 
-    def seen(self, node: int) -> int:
+    def visits(self, node: int) -> int:
         return self._visits[node] if node < len(self._visits) else 0
 
     def visit(self, path: Iterable[int]) -> None:
@@ -136,9 +136,9 @@ class Count:
 
     def select(self, nodes: Sequence[int], parent: int, rng: np.random.Generator, exploration: float) -> int:
         """The place of the child to go to: one that nobody visited, else the largest upper confidence bound."""
-        fresh = [place for place, node in enumerate(nodes) if not self.seen(node)]
+        fresh = [place for place, node in enumerate(nodes) if not self.visits(node)]
         if fresh:
             return fresh[int(rng.integers(len(fresh)))]
-        width = 2.0 * math.log(max(1, self.seen(parent)))
+        width = 2.0 * math.log(max(1, self.visits(parent)))
         bounds = [self._earned[node] / self._visits[node] + exploration * math.sqrt(width / self._visits[node]) for node in nodes]
         return bounds.index(max(bounds))

@@ -24,24 +24,24 @@ def read_calibration(path: str | Path, kind: str) -> dict[str, Any]:
 
 
 def check_constants(
-    data: Mapping[str, Any], known: Mapping[str, Collection[str]], where: str, numbers: Collection[str] = (), more: Iterable[Fault] = ()
+    data: Mapping[str, Any], blocks: Mapping[str, Collection[str]], where: str, numbers: Collection[str] = (), more: Iterable[Fault] = ()
 ) -> None:
     """Refuse constants that the simulator does not have, and what is no number; all faults come at once.
 
     Args:
         data: What the file holds.
-        known: Names of the constants by block.
+        blocks: Names of the constants by block.
         where: The file.
         numbers: Names outside the blocks that hold a number where they are given.
         more: Faults that the caller found itself.
     """
     faults = list(more)
-    for block, names in known.items():
-        given = data.get(block, {})
-        if not isinstance(given, Mapping):
-            faults.append(Fault(where=where, field=block, value=repr(given), rule="must map constants to numbers"))
+    for block, names in blocks.items():
+        constants = data.get(block, {})
+        if not isinstance(constants, Mapping):
+            faults.append(Fault(where=where, field=block, value=repr(constants), rule="must map constants to numbers"))
             continue
-        for name, value in given.items():
+        for name, value in constants.items():
             if name not in names:
                 faults.append(Fault(where=where, field=f"{block}.{name}", rule=f"unknown constant; there are: {', '.join(sorted(names))}"))
             elif not is_number(value):

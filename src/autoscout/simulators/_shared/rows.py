@@ -86,12 +86,12 @@ def positive(row: Mapping[str, Any], name: str) -> float:
     if cell is None or cell == "":
         return math.nan
     try:
-        found = float(cell)
+        value = float(cell)
     except (TypeError, ValueError):
-        found = math.nan
-    if not 0.0 < found < math.inf:
+        value = math.nan
+    if not 0.0 < value < math.inf:
         raise ConfigError(Fault(where="row", field=name, value=repr(cell), rule="must be a positive number"))
-    return found
+    return value
 
 
 __all__ = ["RowReport", "csv_rows", "positive"]

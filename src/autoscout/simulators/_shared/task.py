@@ -49,15 +49,16 @@ def first_given(facts: Mapping[str, Any], *names: str) -> Any:
     return next((facts[name] for name in names if facts.get(name) not in (None, "")), None)
 
 
-def read_model(given: Any) -> ModelShape:
+def read_model(description: Any) -> ModelShape:
     """A model by name, by the path of its config.json, or by its shape."""
-    if isinstance(given, ModelShape):
-        return given
-    if isinstance(given, Mapping):
-        return model_from(given)
-    if isinstance(given, str):
-        return model(given)
-    raise ConfigError(Fault(where="task", field="workload.model", value=repr(given), rule="name a model, a config.json, or give its shape"))
+    if isinstance(description, ModelShape):
+        return description
+    if isinstance(description, Mapping):
+        return model_from(description)
+    if isinstance(description, str):
+        return model(description)
+    rule = "name a model, a config.json, or give its shape"
+    raise ConfigError(Fault(where="task", field="workload.model", value=repr(description), rule=rule))
 
 
 def read_cluster(facts: Mapping[str, Any], count: int | None = None) -> Cluster:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -15,13 +16,14 @@ import yaml
 from numpy.typing import NDArray
 
 from autoscout.common.stats import mape, spread_of
+from autoscout.core import seeds
 from autoscout.core.errors import Fault
 from autoscout.learning.fit import fit_positive
 from autoscout.simulators._shared.calibration import check_constants, mape_of, read_calibration
 from autoscout.simulators.serving.cost import step_cost
-from autoscout.simulators.serving.job import ServingConstants
-from autoscout.simulators.serving.replay import replay
-from autoscout.simulators.serving.step import token_interval_s
+from autoscout.simulators.serving.job import KEPT_SHARE, PROMPTS_FIRST, ServingConstants, ServingJob
+from autoscout.simulators.serving.loop import EngineLimits, SimulatedRequest, serve
+from autoscout.simulators.serving.step import cache_tokens, token_interval_s
 from autoscout.simulators.serving.tables import ServingTable, serving_rows
 
 PRIORS: dict[str, tuple[float, float, float, float]] = {
@@ -50,20 +52,24 @@ PRIORS: dict[str, tuple[float, float, float, float]] = {
 """Prior of each constant: (value, standard deviation of its logarithm, lower bound, upper bound).
 
 Shares of a kernel's nominal rate are known well, host times hardly: without the priors a table of few models could not separate them."""
-FIRST = {
+FIRST_PRIORS = {
     "vllm_first_s": (0.002, 0.3, 1e-3, 0.5),
     "sglang_first_s": (0.1, 1.0, 1e-3, 0.5),
     "trtllm_first_s": (0.1, 1.0, 1e-3, 0.5),
     "expert_first_s": (3e-4, 0.3, 1e-5, 5e-3),
 }
 """The same for constants that only the time to the first token shows; an idle vLLM server is known to add a few milliseconds."""
-START = ServingConstants(**{name: prior[0] for name, prior in (PRIORS | FIRST).items()})
-SAMPLE = 300  # rows that are replayed for those: enough for four numbers, in seconds
-ROWS = 10.0  # a row of a model with n rows has the weight sqrt(min(1, ROWS / n)): its rows come from few campaigns and share their settings
-FEW = 20  # weight of the shipped spread, in rows: with this many the table's own errors count as much
+START = ServingConstants(**{name: prior[0] for name, prior in (PRIORS | FIRST_PRIORS).items()})
+MAX_REPLAYED_ROWS = 300  # rows that are replayed for those: enough for four numbers, in seconds
+FULL_WEIGHT_ROWS = 10.0
+"""A row of a model with n rows has the weight sqrt(min(1, FULL_WEIGHT_ROWS / n)): its rows come from few campaigns and share settings."""
+SHIPPED_SPREAD_ROWS = 20  # weight of the shipped spread, in rows: with this many the table's own errors count as much
 NOISE = 0.15  # log error of a run that the model explains
 FIRST_CAP = 0.3  # the same for the time to the first token
-CAP = 0.07  # a log error e counts as CAP * sqrt(log(1 + (e / CAP)^2)): tables hold runs under settings that their columns do not say
+INTERVAL_CAP = 0.07
+"""A log error e counts as CAP * sqrt(log(1 + (e / CAP)^2)): tables hold runs under settings that their columns do not say."""
+ROUNDS = 6
+"""Requests per client: benchmark tools send a few to ten; all begin at once, and of that beginning the mean keeps a part."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,16 +102,16 @@ def fit_serving(table: ServingTable, chosen: NDArray[np.bool_] | None = None, st
     def error(constants: ServingConstants) -> NDArray[np.float64]:
         return np.asarray(np.log(token_interval_s(job, constants) / measured))
 
-    return _fit_first(table, mask, _fitted(error, _weights(table, rows), PRIORS, start, CAP))
+    return _fit_first(table, mask, _fitted(error, _weights(table, rows), PRIORS, start, INTERVAL_CAP))
 
 
 def _fit_first(table: ServingTable, mask: NDArray[np.bool_], start: ServingConstants) -> ServingConstants:
     rows = np.flatnonzero(mask & np.isfinite(table.ttft_s))
-    rows = rows[:: max(1, -(-len(rows) // SAMPLE))]
+    rows = rows[:: max(1, -(-len(rows) // MAX_REPLAYED_ROWS))]
     if not len(rows):
         return start
     job, measured = serving_rows(table.job, rows), table.ttft_s[rows]
-    nothing = replace(start, **dict.fromkeys(FIRST, 0.0))
+    nothing = replace(start, **dict.fromkeys(FIRST_PRIORS, 0.0))
     steps_s = replay(job, nothing).first_token_s
     good = np.isfinite(steps_s)
     job, rows = serving_rows(job, good), rows[good]
@@ -114,13 +120,13 @@ def _fit_first(table: ServingTable, mask: NDArray[np.bool_], start: ServingConst
     def error(constants: ServingConstants) -> NDArray[np.float64]:
         return np.asarray(np.log((steps_s + step_cost(job, constants).first_s) / measured))
 
-    return _fitted(error, _weights(table, rows), FIRST, start, FIRST_CAP)
+    return _fitted(error, _weights(table, rows), FIRST_PRIORS, start, FIRST_CAP)
 
 
 def _weights(table: ServingTable, rows: NDArray[Any]) -> NDArray[np.float64]:
     models = np.array(table.models)[rows].tolist()
     counts = Counter(models)
-    return np.array([np.sqrt(min(1.0, ROWS / counts[model])) / NOISE for model in models])
+    return np.array([np.sqrt(min(1.0, FULL_WEIGHT_ROWS / counts[model])) / NOISE for model in models])
 
 
 def _fitted(
@@ -133,7 +139,7 @@ def _fitted(
     """The constants named in `priors` that make the capped log errors small, beginning at `start`."""
     names = list(priors)
     begin = np.array([getattr(start, name) for name in names])
-    _, width, low, high = (np.array([priors[name][place] for name in names]) for place in range(4))
+    _, width, low, high = (np.array([priors[name][index] for name in names]) for index in range(4))
     begin = np.clip(begin, low, high)
 
     def residual(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -164,8 +170,8 @@ def models_left_out(table: ServingTable, families: Sequence[str], *, loop: bool 
         constants, job = fit_serving(table, ~held, start), serving_rows(table.job, held)
         tpot_s[held] = token_interval_s(job, constants)
         if loop:
-            seen = replay(job, constants)
-            loop_tpot_s[held], loop_ttft_s[held] = seen.interval_s, seen.first_token_s
+            replayed = replay(job, constants)
+            loop_tpot_s[held], loop_ttft_s[held] = replayed.interval_s, replayed.first_token_s
     return LeftOut(tpot_s=tpot_s, loop_tpot_s=loop_tpot_s, loop_ttft_s=loop_ttft_s)
 
 
@@ -180,7 +186,7 @@ def calibrate_serving(
     unseen = models_left_out(table, families, loop=True, start=begin)
     good = np.isfinite(unseen.tpot_s) & np.isfinite(table.tpot_s)
     shipped = ServingCalibration(name=name) if start else serving_calibration()
-    found = replace(
+    calibration = replace(
         shipped,
         name=name,
         constants=fit_serving(table, start=begin),
@@ -191,19 +197,19 @@ def calibrate_serving(
         gpus=tuple(sorted({str(row["system"]) for row in table.rows})),
     )
     if not good.any():
-        return found
+        return calibration
     errors, experts = np.log(unseen.tpot_s[good] / table.tpot_s[good]), table.job.experts[good] > 0
     first = np.log(unseen.loop_ttft_s / table.ttft_s)
     first = first[np.isfinite(first)]
     kinds: dict[str, Any] = {}
     for word, part in (("spread", errors[~experts]), ("expert_spread", errors[experts]), ("first_spread", first)):
         if len(part):
-            kinds[word] = _shrunk(part, getattr(found, word), 0.0 if start else FEW)
+            kinds[word] = _shrunk(part, getattr(calibration, word), 0.0 if start else SHIPPED_SPREAD_ROWS)
     for word, part in (("margin", errors), ("first_margin", first)):
-        if start or len(part) >= FEW:
+        if start or len(part) >= SHIPPED_SPREAD_ROWS:
             kinds[word] = _margin(part)
     error = float(np.round(mape(unseen.tpot_s[good], table.tpot_s[good]), 3))
-    return replace(found, rows=int(good.sum()), mape=error, **kinds)
+    return replace(calibration, rows=int(good.sum()), mape=error, **kinds)
 
 
 def _shrunk(errors: NDArray[np.float64], before: float, weight: float) -> float:
@@ -255,6 +261,45 @@ def _from_json(data: Mapping[str, Any], where: str) -> ServingCalibration:
 def _shipped() -> ServingCalibration:
     data = yaml.safe_load(files("autoscout.simulators.serving").joinpath("calibrations.yaml").read_text())
     return _from_json(data, "calibrations.yaml")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replayed:
+    """Means over the requests of each row, in seconds."""
+
+    first_token_s: NDArray[np.float64]
+    interval_s: NDArray[np.float64]
+
+
+def replay(job: ServingJob, constants: ServingConstants) -> Replayed:
+    """What clients in a closed loop would see of each row: `batch` clients per replica, the engine's usual limits."""
+    rows = [_row(ServingJob(**values), constants) for values in _rows(job)]
+    return Replayed(first_token_s=np.array([one[0] for one in rows]), interval_s=np.array([one[1] for one in rows]))
+
+
+def _rows(job: ServingJob) -> list[dict[str, float]]:
+    columns = {item.name: np.asarray(getattr(job, item.name), dtype=float).tolist() for item in fields(ServingJob)}
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def _row(job: ServingJob, constants: ServingConstants) -> tuple[float, float]:
+    clients = max(1, round(job.batch))
+    capacity = float(cache_tokens(job))
+    if capacity < job.input_tokens + job.output_tokens:  # the run exists: its weights or cache must be smaller than we think
+        capacity = math.inf
+    engine = int(job.engine)
+    limits = EngineLimits(max_requests=clients, cache_tokens=capacity, kept_share=KEPT_SHARE[engine], mixed=not PROMPTS_FIRST[engine])
+    draw = seeds.stream(0, "replay")
+    lengths = draw.uniform(1.0 - job.length_spread, 1.0 + job.length_spread, size=(max(8, ROUNDS * clients), 2))
+    inputs, outputs = (
+        np.maximum(1, lengths[:, 0] * job.input_tokens).astype(int),
+        np.maximum(2, lengths[:, 1] * job.output_tokens).astype(int),
+    )
+    requests = [
+        SimulatedRequest(input_tokens=one, output_tokens=other) for one, other in zip(inputs.tolist(), outputs.tolist(), strict=True)
+    ]
+    served = serve(requests, step_cost(job, constants), limits, clients)
+    return float(np.nanmean(served.first_token_s)), float(np.nanmean(served.interval_s))
 
 
 __all__ = [

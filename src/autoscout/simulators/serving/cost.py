@@ -8,7 +8,7 @@ import numpy as np
 
 from autoscout.simulators.serving.job import ENGINES, Array, ServingConstants, ServingJob
 
-FEW_ROWS = 256
+MAX_NARROW_ROWS = 256
 """Tokens of a step up to which products have too few rows to reach the rate of long prompts: two tiles of 128."""
 
 
@@ -36,7 +36,7 @@ class StepCost:
     first_s: Array = 0.0  # of a request's way to its first step and back, next to the steps of others
 
     def plain(self) -> StepCost:
-        """The same as numbers, for a loop; fields must be single values."""
+        """These costs as plain numbers, for a loop; fields must be single values."""
         return StepCost(**{item.name: float(getattr(self, item.name)) for item in fields(self)})
 
     def step_s(self, decoding: int, context: float, prompt_tokens: int, prompt_work: float) -> float:
@@ -53,7 +53,7 @@ class StepCost:
 
     def answers_s(self, count: Array) -> Array:
         """Seconds that linear layers compute for one token of each of `count` requests: products of many rows run as fast as prompts'."""
-        few = count if isinstance(count, int) and count <= FEW_ROWS else np.minimum(count, FEW_ROWS)
+        few = count if isinstance(count, int) and count <= MAX_NARROW_ROWS else np.minimum(count, MAX_NARROW_ROWS)
         return few * self.dense_token_s + (count - few) * self.large_token_s
 
     def prompt_s(self, context: Array) -> Array:
@@ -79,14 +79,14 @@ def step_cost(job: ServingJob, constants: ServingConstants) -> StepCost:
     bus = group_rate(job)
     hop = 2.0 * job.hidden * (job.pp - 1.0)
     dense = 2.0 * job.dense_params / ranks
-    kept = job.kv_width * job.kv_bytes * job.attention_layers / np.minimum(job.tp, job.kv_shards)
+    cache_bytes = job.kv_width * job.kv_bytes * job.attention_layers / np.minimum(job.tp, job.kv_shards)
     return StepCost(
         # with pipeline stages a token passes all of them, one after another
         dense_read_s=job.dense_params * job.weight_bytes / ranks / (rate * narrow_share(job.weight_bytes, constants)) * job.pp,
         dense_token_s=dense / answers * job.pp,
         large_token_s=np.minimum(dense / prompts, dense / answers) * job.pp,
         prompt_token_s=(dense - 2.0 * job.head_params / ranks) / prompts,
-        cache_token_s=kept / (job.memory_rate * constants.cache_scale),
+        cache_token_s=cache_bytes / (job.memory_rate * constants.cache_scale),
         attention_s=4.0 * job.heads * job.head_size * job.attention_layers / ranks / (job.flops * constants.attention_share),
         expert_read_s=routed / shards / expert_rate * job.pp,
         expert_token_s=chosen / answers * job.pp,
@@ -120,9 +120,9 @@ def exchange_s(job: ServingJob, scale: float) -> Array:
     return np.maximum(inside_s, across_s)  # both kinds of links carry at once
 
 
-def _met(places: Array, choices: Array) -> Array:
-    """Chance that one of `places` is among `choices` even draws."""
-    return 1.0 - (1.0 - 1.0 / places) ** np.maximum(1.0, choices)
+def _met(options: Array, choices: Array) -> Array:
+    """Chance that one of `options` is among `choices` even draws."""
+    return 1.0 - (1.0 - 1.0 / options) ** np.maximum(1.0, choices)
 
 
 def _linear_flops(job: ServingJob, reduced_share: float) -> Array:
@@ -139,7 +139,7 @@ def engine_s(job: ServingJob, constants: ServingConstants) -> Array:
 
 
 def narrow_share(weight_bytes: Array, constants: ServingConstants) -> Array:
-    """Of the memory rate that weights of this width reach."""
+    """Share of the memory rate that weights of this width reach."""
     return np.where(np.asarray(weight_bytes) < 2.0, constants.reduced_memory, 1.0)
 
 

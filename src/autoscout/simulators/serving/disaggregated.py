@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autoscout.simulators.serving.cost import StepCost
-from autoscout.simulators.serving.loop import EngineLimits, Request, Served, serve
+from autoscout.simulators.serving.loop import EngineLimits, Served, SimulatedRequest, serve
 
 Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pool:
+class ServingPool:
     """Replicas that do the same."""
 
     cost: StepCost
@@ -23,7 +23,7 @@ class Pool:
     replicas: int
 
 
-def serve_apart(requests: Sequence[Request], prompts: Pool, answers: Pool, travel_s: float) -> Served:
+def serve_apart(requests: Sequence[SimulatedRequest], prompts: ServingPool, answers: ServingPool, travel_s: float) -> Served:
     """Serve requests at their arrival times; each cache takes `travel_s` from one pool to the other. Requests take turns at replicas."""
     count = len(requests)
     arrivals = np.array([request.arrival_s for request in requests])
@@ -33,8 +33,8 @@ def serve_apart(requests: Sequence[Request], prompts: Pool, answers: Pool, trave
     order = np.argsort(np.where(np.isfinite(ready_s), ready_s, np.inf), kind="stable").tolist()
     reached = [number for number in order if np.isfinite(ready_s[number])]
     decoding = replace(answers, limits=replace(answers.limits, cached=True), cost=replace(answers.cost, first_s=0.0))
-    left = [replace(request, arrival_s=float(ready_s[number])) for number, request in enumerate(requests)]
-    _, more_s, gaps = _pooled(left, decoding, reached)
+    decodes = [replace(request, arrival_s=float(ready_s[number])) for number, request in enumerate(requests)]
+    _, more_s, gaps = _pooled(decodes, decoding, reached)
     total_s = ready_s + more_s - arrivals
     outputs = np.array([float(request.output_tokens) for request in requests])
     good = np.isfinite(total_s)
@@ -50,7 +50,7 @@ def serve_apart(requests: Sequence[Request], prompts: Pool, answers: Pool, trave
     )
 
 
-def _pooled(requests: Sequence[Request], pool: Pool, order: Sequence[int]) -> tuple[Vector, Vector, tuple[Vector, Vector]]:
+def _pooled(requests: Sequence[SimulatedRequest], pool: ServingPool, order: Sequence[int]) -> tuple[Vector, Vector, tuple[Vector, Vector]]:
     """(first token, end) of each request from its arrival, and gaps between tokens; nan where it was not served."""
     first_s, end_s = np.full(len(requests), np.nan), np.full(len(requests), np.nan)
     gaps, tokens = [np.zeros(0)], [np.zeros(0)]
@@ -65,4 +65,4 @@ def _pooled(requests: Sequence[Request], pool: Pool, order: Sequence[int]) -> tu
     return first_s, end_s, (np.concatenate(gaps), np.concatenate(tokens))
 
 
-__all__ = ["Pool", "serve_apart"]
+__all__ = ["ServingPool", "serve_apart"]

@@ -17,12 +17,12 @@ WEIGHT_ONLY |= {"int8_wo": 1.0, "w8a16": 1.0}
 NARROW = {"w8a8": "fp8", "int8": "fp8", "fp8_block": "fp8", "modelopt": "fp8", "modelopt_fp4": "fp4", "w4afp8": "fp8"}
 """Further names of formats that are computed with as they are."""
 LENGTH_SPREAD = 0.1
-"""By which the lengths of requests vary where nothing is said: load generators draw them from 0.8 to 1 of the longest."""
+"""Relative variation of the lengths of requests where a task names none: load generators draw them from 0.8 to 1 of the longest."""
 ENGINES = ("vllm", "sglang", "trtllm")
 PROMPTS_FIRST = (False, True, False)
 """Engines that run waiting prompts in steps of their own, with all decoding at a halt, unless they are told to mix."""
 KEPT_SHARE = (0.7, 0.7, 1.0)
-"""Of the tokens that admitted requests still have to write, for which room in the cache is kept when another one is admitted.
+"""Share of the tokens still to be written for which the cache keeps room when another request is admitted.
 
 SGLang begins at 0.7, TensorRT-LLM never evicts. vLLM keeps a hundredth of the cache free, and evicts; it is taken to do as SGLang."""
 

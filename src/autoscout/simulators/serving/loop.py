@@ -22,7 +22,7 @@ MOST_ROUNDS = 40_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class SimulatedRequest:
     """What a client asks for; `arrival_s` is ignored in a closed loop."""
 
     input_tokens: int
@@ -72,7 +72,7 @@ class _Running:
 
 
 @dataclass
-class _State:
+class LoopState:
     now_s: float = 0.0
     steps: int = 0
     waiting: deque[_Running] = field(default_factory=deque)
@@ -97,7 +97,7 @@ class _State:
         return self.owed - self.steps * len(self.decoding) + sum(one.remaining for one in self.filling)
 
 
-def serve(requests: Sequence[Request], cost: StepCost, limits: EngineLimits, concurrency: int | None = None) -> Served:
+def serve(requests: Sequence[SimulatedRequest], cost: StepCost, limits: EngineLimits, concurrency: int | None = None) -> Served:
     """Run all requests: at their arrival times, or `concurrency` at a time (each finish lets the next one in)."""
     loop = _Loop(requests, cost, limits, concurrency)
     loop.run()
@@ -105,12 +105,12 @@ def serve(requests: Sequence[Request], cost: StepCost, limits: EngineLimits, con
 
 
 class _Loop:
-    def __init__(self, requests: Sequence[Request], cost: StepCost, limits: EngineLimits, concurrency: int | None) -> None:
+    def __init__(self, requests: Sequence[SimulatedRequest], cost: StepCost, limits: EngineLimits, concurrency: int | None) -> None:
         self._requests, self._cost, self._limits = requests, cost.plain(), limits
         order = range(len(requests)) if concurrency else sorted(range(len(requests)), key=lambda number: requests[number].arrival_s)
         self._coming = deque(order)
         self._closed = concurrency is not None
-        self._state = _State()
+        self._state = LoopState()
         self._first = np.full(len(requests), np.nan)
         self._end = np.full(len(requests), np.nan)
         self._arrived = np.zeros(len(requests))
@@ -198,8 +198,8 @@ class _Loop:
         budget = max(1, limits.max_step_tokens - decoding)
         prompt_tokens, prompt_work = 0, 0.0
         for one in state.filling:
-            left = one.prompt - one.done
-            part = min(left, budget) if limits.chunked else left
+            rest = one.prompt - one.done
+            part = min(rest, budget) if limits.chunked else rest
             prompt_tokens += part
             prompt_work += part * (one.done + part / 2.0)
             one.done += part
@@ -234,7 +234,7 @@ class _Loop:
         heapq.heappush(state.finish, (state.steps + one.remaining, state.entries, one))
 
     def _decode_steps(self) -> None:
-        """As many pure decode steps as pass before anything changes."""
+        """Take all pure decode steps that pass before anything changes."""
         state = self._state
         count = len(state.decoding)
         until = self._next_finish() - state.steps
@@ -311,4 +311,4 @@ class _Loop:
         self._next()
 
 
-__all__ = ["EngineLimits", "Request", "Served", "serve"]
+__all__ = ["EngineLimits", "Served", "SimulatedRequest", "serve"]

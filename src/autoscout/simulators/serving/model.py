@@ -17,17 +17,17 @@ from autoscout.core.task import Direction, Objective, Task
 from autoscout.core.trial import Fidelity, Trial
 from autoscout.simulators.serving.calibration import ServingCalibration, serving_calibration
 from autoscout.simulators.serving.cost import StepCost, step_cost
-from autoscout.simulators.serving.disaggregated import Pool, serve_apart
+from autoscout.simulators.serving.disaggregated import ServingPool, serve_apart
 from autoscout.simulators.serving.job import LENGTH_SPREAD, ServingConstants
-from autoscout.simulators.serving.loop import EngineLimits, Request, Served, serve
-from autoscout.simulators.serving.read import KNOBS, Deployment, ServingTask, deployment, read_serving_task
+from autoscout.simulators.serving.loop import EngineLimits, Served, SimulatedRequest, serve
+from autoscout.simulators.serving.read import KNOBS, ServingTask, SimulatedDeployment, read_deployment, read_serving_task
 from autoscout.simulators.serving.step import cache_tokens, prefill_token_s, running_requests, token_interval_s
 from autoscout.space import Choice, Grid, Space
 
 PERCENTILES = {"mean": None, "median": 50.0, "p50": 50.0, "p75": 75.0, "p90": 90.0, "p95": 95.0, "p99": 99.0}
 
 PROBES = 8  # rates that are tried for a capacity; half of the distance on a log scale each, from the rate of a busy server downwards
-LITTLE = 12  # rates that are tried for as many requests in flight as there are clients
+CLIENT_PROBES = 12  # rates that are tried for as many requests in flight as there are clients
 PROBE_REQUESTS = 100  # that a replica is sent at each of them, at least
 MOST_BUSY = 256  # requests in flight of a server that is as busy as it can be
 QUEUE_MS = 10_000.0  # a wait for the first token that means a growing queue, where no limit is stricter
@@ -81,11 +81,11 @@ class ServingModel:
     def predict(self, configs: Sequence[Config], task: Task) -> Prediction:
         metric = task.objective.metric
         answers = [self.metrics(config, task) for config in configs]
-        scale = 1.0 / self._scale if _rate(metric) else self._scale
+        scale = 1.0 / self._scale if _is_rate(metric) else self._scale
         value = np.array([answer.get(metric, np.nan) for answer in answers]) * scale
         feasible = np.array([answer["feasible"] for answer in answers])
-        known = np.full(len(answers), self._known(task))
-        return Prediction(value=value, spread=self._spread(task) * (2.0 - known), feasible=feasible, known=known)
+        confidence = np.full(len(answers), self._known(task))
+        return Prediction(value=value, spread=self._spread(task) * (2.0 - confidence), feasible=feasible, known=confidence)
 
     def fit(self, trials: Sequence[Trial], task: Task) -> None:
         """Learn one scale of all times from measured trials."""
@@ -99,7 +99,7 @@ class ServingModel:
             if trial.ok and trial.measurement.fidelity is Fidelity.MEASURED and value > 0:
                 guess = self.metrics(trial.config, task).get(metric, 0.0)
                 if guess > 0:
-                    ratios.append((guess / value) if _rate(metric) else (value / guess))
+                    ratios.append((guess / value) if _is_rate(metric) else (value / guess))
         if ratios:
             self._scale = float(np.exp(np.median(np.log(ratios)) * len(ratios) / (len(ratios) + 0.3)))
 
@@ -110,20 +110,20 @@ class ServingModel:
         if key not in self._memory:
             if len(self._memory) > 20_000:
                 self._memory.clear()
-            self._memory[key] = self._simulate(deployment(config, reading), reading)
+            self._memory[key] = self._simulate(read_deployment(config, reading), reading)
         return self._memory[key]
 
     def served(self, config: Config, task: Task) -> Served:
         """The requests of one replica, as clients would see them."""
         reading = self._read(task)
-        return self._run(deployment(config, reading), reading)
+        return self._run(read_deployment(config, reading), reading)
 
     def busy_rate(self, config: Config, task: Task) -> float:
         """Requests per second with all hands busy; nan where the weights do not fit."""
         reading = self._read(task)
-        found = deployment(config, reading)
-        holds = found.fits and _room(found, reading) >= reading.input_tokens + reading.output_tokens
-        return busy_rate(found, reading, self._calibration.constants) if holds else math.nan
+        deployment = read_deployment(config, reading)
+        holds = deployment.fits and _room(deployment, reading) >= reading.input_tokens + reading.output_tokens
+        return busy_rate(deployment, reading, self._calibration.constants) if holds else math.nan
 
     def _read(self, task: Task) -> ServingTask:
         if self._seen is None or self._seen[0] is not task:
@@ -140,42 +140,42 @@ class ServingModel:
     def _known(self, task: Task) -> float:
         reading = self._read(task)
         gpu = reading.cluster.groups[0][0].name.lower()
-        seen = any(gpu in name.lower().replace("_sxm", "") or name.lower().replace("_sxm", "") == gpu for name in self._calibration.gpus)
-        return (1.0 if seen else 0.6) if self._calibration.rows else 0.25
+        is_listed = any(gpu in name.lower().replace("_sxm", "") for name in self._calibration.gpus)
+        return (1.0 if is_listed else 0.6) if self._calibration.rows else 0.25
 
-    def _simulate(self, found: Deployment, reading: ServingTask) -> dict[str, float]:
-        capacity, need = _room(found, reading), reading.input_tokens + reading.output_tokens
-        if not found.fits or capacity < need:
-            return {"feasible": 0.0 if not found.fits or capacity <= 0 else 0.1}
+    def _simulate(self, deployment: SimulatedDeployment, reading: ServingTask) -> dict[str, float]:
+        capacity, need = _room(deployment, reading), reading.input_tokens + reading.output_tokens
+        if not deployment.fits or capacity < need:
+            return {"feasible": 0.0 if not deployment.fits or capacity <= 0 else 0.1}
         # Room in the cache and requests at once beyond all that is ever sent change nothing: no second run for them.
         most = max(reading.requests, MOST_BUSY)
-        limits = replace(found.limits, max_requests=min(found.limits.max_requests, most))
-        key = (found.job, limits, found.replicas, min(capacity, most * need), found.prompts)
+        limits = replace(deployment.limits, max_requests=min(deployment.limits.max_requests, most))
+        key = (deployment.job, limits, deployment.replicas, min(capacity, most * need), deployment.prompts)
         if key not in self._runs:
-            self._runs[key] = self._answer(found, reading)
+            self._runs[key] = self._answer(deployment, reading)
         values = self._runs[key]
         room = np.log(capacity / need)
         return {**values, "feasible": float(1.0 / (1.0 + np.exp(-4.0 * room - 1.0))), "cache_tokens": capacity}
 
-    def _answer(self, found: Deployment, reading: ServingTask) -> dict[str, float]:
+    def _answer(self, deployment: SimulatedDeployment, reading: ServingTask) -> dict[str, float]:
         if reading.capacity:
-            return self._capacity(found, reading)
-        return self._summary(self._run(found, reading), found, reading)
+            return self._capacity(deployment, reading)
+        return self._summary(self._run(deployment, reading), deployment, reading)
 
-    def _run(self, found: Deployment, reading: ServingTask) -> Served:
-        if found.prompts is not None:
-            return self._run_apart(found, found.prompts, reading)
-        cost, limits = self._engine(found)
+    def _run(self, deployment: SimulatedDeployment, reading: ServingTask) -> Served:
+        if deployment.prompts is not None:
+            return self._run_apart(deployment, deployment.prompts, reading)
+        cost, limits = self._engine(deployment)
         # the replicas share the load evenly: one of them represents all
-        requests = self._requests(reading, max(8, -(-reading.requests // found.replicas)), found.replicas)
-        concurrency = None if reading.request_rate is not None else max(1, -(-(reading.concurrency or 1) // found.replicas))
+        requests = self._requests(reading, max(8, -(-reading.requests // deployment.replicas)), deployment.replicas)
+        concurrency = None if reading.request_rate is not None else max(1, -(-(reading.concurrency or 1) // deployment.replicas))
         return serve(requests, cost, limits, concurrency)
 
-    def _engine(self, found: Deployment) -> tuple[StepCost, EngineLimits]:
-        limits = replace(found.limits, cache_tokens=float(cache_tokens(found.job, found.memory_share)))
-        return step_cost(found.job, self._calibration.constants), limits
+    def _engine(self, deployment: SimulatedDeployment) -> tuple[StepCost, EngineLimits]:
+        limits = replace(deployment.limits, cache_tokens=float(cache_tokens(deployment.job, deployment.memory_share)))
+        return step_cost(deployment.job, self._calibration.constants), limits
 
-    def _requests(self, reading: ServingTask, count: int, replicas: int) -> list[Request]:
+    def _requests(self, reading: ServingTask, count: int, replicas: int) -> list[SimulatedRequest]:
         draw = seeds.stream(self.options.seed, "serving")
         spread = self.options.length_spread
         lengths = draw.uniform(1.0 - spread, 1.0 + spread, size=(count, 2))
@@ -183,7 +183,7 @@ class ServingModel:
         if reading.request_rate is not None:
             arrivals = np.cumsum(draw.exponential(replicas / reading.request_rate, size=count))
         return [
-            Request(
+            SimulatedRequest(
                 input_tokens=max(1, int(reading.input_tokens * lengths[row, 0])),
                 output_tokens=max(1, int(reading.output_tokens * lengths[row, 1])),
                 arrival_s=float(arrivals[row]),
@@ -191,16 +191,16 @@ class ServingModel:
             for row in range(count)
         ]
 
-    def _run_apart(self, found: Deployment, prompts: Deployment, reading: ServingTask) -> Served:
+    def _run_apart(self, deployment: SimulatedDeployment, prompts: SimulatedDeployment, reading: ServingTask) -> Served:
         """Prompts and answers on GPUs of their own; for clients in a closed loop, the rate that keeps as many of them waiting."""
-        alike = found.alike
+        alike = deployment.alike
         pools = [
-            Pool(cost=cost, limits=limits, replicas=one.replicas // alike)
-            for one in (prompts, found)
+            ServingPool(cost=cost, limits=limits, replicas=one.replicas // alike)
+            for one in (prompts, deployment)
             for cost, limits in [self._engine(one)]
         ]
-        cache = found.job.kv_width * found.job.kv_bytes * found.job.attention_layers * reading.input_tokens
-        travel_s = cache / (found.job.nic_rate * found.job.tp)
+        cache = deployment.job.kv_width * deployment.job.kv_bytes * deployment.job.attention_layers * reading.input_tokens
+        travel_s = cache / (deployment.job.nic_rate * deployment.job.tp)
 
         def at(rate: float) -> Served:
             requests = self._requests(replace(reading, request_rate=rate), max(8, -(-reading.requests // alike)), alike)
@@ -210,14 +210,14 @@ class ServingModel:
             return at(reading.request_rate)
         clients = float(reading.concurrency or 1)
         low, high = 1e-3, 1e4
-        for _ in range(LITTLE):
+        for _ in range(CLIENT_PROBES):
             rate = math.sqrt(low * high)
             total_s = at(rate).total_s
             waiting = rate * float(np.nanmean(total_s)) if np.isfinite(total_s).any() else math.inf
             low, high = (rate, high) if waiting <= clients else (low, rate)
         return at(low)
 
-    def _summary(self, served: Served, found: Deployment, reading: ServingTask) -> dict[str, float]:
+    def _summary(self, served: Served, deployment: SimulatedDeployment, reading: ServingTask) -> dict[str, float]:
         values: dict[str, float] = {}
         times = {
             "ttft": served.first_token_s,
@@ -233,30 +233,31 @@ class ServingModel:
         values |= _gaps(served)
         finished = int(np.isfinite(served.total_s).sum())
         span_s = max(served.finished_s, 1e-9)
-        copies = found.alike  # of what was simulated
+        copies = deployment.alike  # of what was simulated
         if reading.request_rate is not None:  # a short draw of arrivals may run ahead of the rate: no server answers more than it is asked
             span_s = max(span_s, len(served.total_s) * copies / reading.request_rate)
         values["output_throughput"] = served.output_tokens / span_s * copies
         values["request_throughput"] = finished / span_s * copies
         values["total_token_throughput"] = (served.output_tokens + finished * reading.input_tokens) / span_s * copies
-        gpus = sum(one.job.tp * one.job.pp * one.replicas for one in (found, found.prompts) if one is not None)
+        gpus = sum(one.job.tp * one.job.pp * one.replicas for one in (deployment, deployment.prompts) if one is not None)
         values["output_throughput_per_gpu"] = values["output_throughput"] / max(1.0, gpus)
         values["preemptions"] = float(served.preemptions)
-        kept = self._keeping(served, reading)
-        values["request_goodput"] = values["goodput"] = float(kept.sum() / span_s * copies)
-        values["goodput_share"] = float(kept.mean())
+        on_time = self._keeping(served, reading)
+        values["request_goodput"] = values["goodput"] = float(on_time.sum() / span_s * copies)
+        values["goodput_share"] = float(on_time.mean())
         return values
 
-    def _capacity(self, found: Deployment, reading: ServingTask) -> dict[str, float]:
+    def _capacity(self, deployment: SimulatedDeployment, reading: ServingTask) -> dict[str, float]:
         """The highest rate that keeps every limit, and the metrics there; none at all where no rate does."""
-        top = 1.3 * busy_rate(found, reading, self._calibration.constants)
+        top = 1.3 * busy_rate(deployment, reading, self._calibration.constants)
         # a growing queue must have time to show: twice as many requests as are ever in flight
-        flight = float(running_requests(replace(found.job, batch=float(min(found.limits.max_requests, MOST_BUSY))), found.memory_share))
-        least = math.ceil(max(PROBE_REQUESTS, 2.0 * flight) * found.replicas)
+        busiest = replace(deployment.job, batch=float(min(deployment.limits.max_requests, MOST_BUSY)))
+        flight = float(running_requests(busiest, deployment.memory_share))
+        least = math.ceil(max(PROBE_REQUESTS, 2.0 * flight) * deployment.replicas)
 
         def probe(rate: float) -> dict[str, float] | None:
             at = replace(reading, request_rate=rate, concurrency=None, requests=max(least, reading.requests))
-            values = self._summary(self._run(found, at), found, at)
+            values = self._summary(self._run(deployment, at), deployment, at)
             limits = {"p95_ttft_ms": QUEUE_MS, **reading.limits}
             return values if all(values.get(name, math.inf) <= bound for name, bound in limits.items()) else None
 
@@ -274,32 +275,32 @@ class ServingModel:
         return keep
 
 
-def _room(found: Deployment, reading: ServingTask) -> float:
+def _room(deployment: SimulatedDeployment, reading: ServingTask) -> float:
     """Tokens of cache of a replica; 0 where those that compute prompts cannot hold one."""
-    if found.prompts is not None and cache_tokens(found.prompts.job, found.prompts.memory_share) < reading.input_tokens:
+    if deployment.prompts is not None and cache_tokens(deployment.prompts.job, deployment.prompts.memory_share) < reading.input_tokens:
         return 0.0
-    return float(cache_tokens(found.job, found.memory_share))
+    return float(cache_tokens(deployment.job, deployment.memory_share))
 
 
-def busy_rate(found: Deployment, reading: ServingTask, constants: ServingConstants) -> float:
+def busy_rate(deployment: SimulatedDeployment, reading: ServingTask, constants: ServingConstants) -> float:
     """Requests per second with as many in flight as a limit of the time between tokens allows, in closed form.
 
     No rate within the limits passes it by much. 0 where not even one request keeps the limit.
     """
     bound_s = min((limit / 1e3 for name, limit in reading.limits.items() if "tpot" in name or "itl" in name), default=math.inf)
     felt = replace(constants, together=0.0, lockstep=0.0)
-    rate, flight = 0.0, min(found.limits.max_requests, MOST_BUSY)
+    rate, flight = 0.0, min(deployment.limits.max_requests, MOST_BUSY)
     while flight >= 1 and not rate:
-        job = replace(found.job, batch=float(flight))
-        running = float(running_requests(job, found.memory_share))
+        job = replace(deployment.job, batch=float(flight))
+        running = float(running_requests(job, deployment.memory_share))
         # prompts that are computed elsewhere cost nothing here
-        at = replace(job, batch=running, input_tokens=1.0) if found.prompts is not None else replace(job, batch=running)
+        at = replace(job, batch=running, input_tokens=1.0) if deployment.prompts is not None else replace(job, batch=running)
         interval_s = float(token_interval_s(at, felt))
-        rate = found.replicas * running / (reading.output_tokens * interval_s) if interval_s <= bound_s else 0.0
+        rate = deployment.replicas * running / (reading.output_tokens * interval_s) if interval_s <= bound_s else 0.0
         flight = flight * 3 // 4
-    if found.prompts is None:
+    if deployment.prompts is None:
         return rate
-    alone = found.prompts
+    alone = deployment.prompts
     prompt_s = reading.input_tokens * float(prefill_token_s(alone.job, constants)) + float(step_cost(alone.job, constants).eager_s)
     return min(rate, alone.replicas / prompt_s)
 
@@ -331,19 +332,19 @@ def _gaps(served: Served) -> dict[str, float]:
         return {}
     order = np.argsort(served.gaps_s)
     gaps, counts = served.gaps_s[order], np.cumsum(served.gap_tokens[order])
-    found = {}
+    percentiles = {}
     for word, percent in PERCENTILES.items():
-        place = len(gaps) - 1 if percent is None else min(len(gaps) - 1, int(np.searchsorted(counts, counts[-1] * percent / 100.0)))
-        value = np.average(served.gaps_s, weights=served.gap_tokens) if percent is None else gaps[place]
-        found[f"{word}_itl_ms"] = 1e3 * float(value)
-    return found
+        index = len(gaps) - 1 if percent is None else min(len(gaps) - 1, int(np.searchsorted(counts, counts[-1] * percent / 100.0)))
+        value = np.average(served.gaps_s, weights=served.gap_tokens) if percent is None else gaps[index]
+        percentiles[f"{word}_itl_ms"] = 1e3 * float(value)
+    return percentiles
 
 
 def _parts(served: Served) -> Mapping[str, Any]:
     return {"ttft": served.first_token_s, "tpot": served.interval_s, "itl": served.interval_s, "e2e": served.total_s}
 
 
-def _rate(metric: str) -> bool:
+def _is_rate(metric: str) -> bool:
     return "throughput" in metric or "goodput" in metric or "capacity" in metric
 
 

@@ -1,4 +1,4 @@
-"""From a task and a config to a serving job, its limits and its load."""
+"""Reads a serving job, its limits and its load from a task and a config."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ def read_serving_task(task: Task) -> ServingTask:
     for name, value in (("request_rate", rate), ("concurrency", concurrency)):
         if value is not None and not number(value) > 0:
             faults.append(Fault(where="task", field=f"workload.{name}", value=repr(value), rule="must be above 0"))
-    given = first_given(facts, "requests", "num_prompts")
-    for name, value in (("concurrency", concurrency), ("requests", given)):
+    count = first_given(facts, "requests", "num_prompts")
+    for name, value in (("concurrency", concurrency), ("requests", count)):
         if value is not None and number(value) > MOST_REQUESTS:
             rule = f"at most {MOST_REQUESTS:,} requests are simulated"
             faults.append(Fault(where="task", field=f"workload.{name}", value=repr(value), rule=rule))
@@ -101,14 +101,14 @@ def read_serving_task(task: Task) -> ServingTask:
         rule = "the serving model knows replicas on one kind of GPU"
         faults.append(Fault(where="task", field="hardware.gpus", value=kinds, rule=rule, fix="Ask for each kind on its own"))
     capacity = task.objective.metric == CAPACITY
-    if rate is None and concurrency is None and given is not None:
-        concurrency = given  # all at once
+    if rate is None and concurrency is None and count is not None:
+        concurrency = count  # all at once
     if rate is None and concurrency is None and not capacity:
         faults.append(Fault(where="task", field="workload.concurrency", rule="give concurrency, or request_rate in requests per second"))
     if faults or shape is None or machines is None:
         raise ConfigError(faults)
     rounds = 4 * min(2048, int(number(concurrency))) if concurrency is not None else 0  # enough to see the steady state
-    requests = int(number(given)) if given is not None else max(200, rounds)
+    requests = int(number(count)) if count is not None else max(200, rounds)
     if rate is not None and number(rate) == float("inf") and concurrency is None:
         concurrency = requests  # all at once
     engine = str(first_given(facts, "engine") or task.system).lower().replace("-", "").replace("tensorrt", "trt")
@@ -128,7 +128,7 @@ def read_serving_task(task: Task) -> ServingTask:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Deployment:
+class SimulatedDeployment:
     """One config: the job of a replica, its engine limits, and how many replicas share the load."""
 
     job: ServingJob
@@ -136,7 +136,7 @@ class Deployment:
     memory_share: float
     replicas: int
     fits: bool
-    prompts: Deployment | None = None  # replicas that compute prompts only, on GPUs of their own
+    prompts: SimulatedDeployment | None = None  # replicas that compute prompts only, on GPUs of their own
 
     @property
     def alike(self) -> int:
@@ -144,7 +144,7 @@ class Deployment:
         return self.replicas if self.prompts is None else math.gcd(self.replicas, self.prompts.replicas)
 
 
-def deployment(config: Mapping[str, Any], reading: ServingTask) -> Deployment:
+def read_deployment(config: Mapping[str, Any], reading: ServingTask) -> SimulatedDeployment:
     """Read a config's knobs; those it leaves out take the engine's usual values."""
     values = {**reading.fixed, **config}
     apart = int(min(number(values.get("prefill_gpus")), MOST_DEGREE))
@@ -158,7 +158,7 @@ def deployment(config: Mapping[str, Any], reading: ServingTask) -> Deployment:
     return replace(answers, prompts=prompts, fits=answers.fits and prompts.fits and apart < reading.cluster.gpus)
 
 
-def _deployment(values: Mapping[str, Any], reading: ServingTask, gpus: int) -> Deployment:
+def _deployment(values: Mapping[str, Any], reading: ServingTask, gpus: int) -> SimulatedDeployment:
 
     def knob(name: str, default: Any) -> Any:
         return next((values[alias] for alias in KNOBS[name] if values.get(alias) not in (None, "")), default)
@@ -170,8 +170,8 @@ def _deployment(values: Mapping[str, Any], reading: ServingTask, gpus: int) -> D
     asked.append(int(min(number(knob("dp", world)), MOST_DEGREE)))
     replicas = max(1, asked[-1])
     spread_experts = bool(shape.experts) and number(knob("expert_parallel", 0)) > 0
-    given = str(knob("precision", "auto")).lower()  # `auto`: as the weights are published
-    precision = precision_named(shape.stored if given == "auto" else given) or "bf16"
+    format_name = str(knob("precision", "auto")).lower()  # `auto`: as the weights are published
+    precision = precision_named(shape.stored if format_name == "auto" else format_name) or "bf16"
     weight = bytes_per_weight(precision)
     together = replicas if spread_experts else 1  # attention replicas that share one set of experts
     load = reading.concurrency or 64
@@ -199,7 +199,7 @@ def _deployment(values: Mapping[str, Any], reading: ServingTask, gpus: int) -> D
         mixed=number(knob("mixed", not PROMPTS_FIRST[reading.engine])) > 0,
     )
     fits = tp * pp * replicas <= gpus and shape.heads % tp == 0 and min(asked) >= 1
-    return Deployment(job=job, limits=limits, memory_share=number(knob("memory_share", 0.9)), replicas=replicas, fits=fits)
+    return SimulatedDeployment(job=job, limits=limits, memory_share=number(knob("memory_share", 0.9)), replicas=replicas, fits=fits)
 
 
-__all__ = ["CAPACITY", "KNOBS", "Deployment", "ServingTask", "deployment", "read_serving_task"]
+__all__ = ["CAPACITY", "KNOBS", "ServingTask", "SimulatedDeployment", "read_deployment", "read_serving_task"]

@@ -48,14 +48,14 @@ def read_serving_table(path: str | Path) -> ServingTable:
 
 
 def serving_table(name: str, rows: Iterable[Mapping[str, Any]]) -> ServingTable:
-    """The same from rows in memory; rows of disaggregated runs and of unknown models are left out."""
+    """Read a table from rows in memory; rows of disaggregated runs and of unknown models are left out."""
     return _table(name, name, enumerate(rows, 1))
 
 
 def _table(name: str, where: str, rows: Iterable[tuple[int, Mapping[str, Any]]]) -> ServingTable:
     report = RowReport(name=where)
     jobs: list[dict[str, float]] = []
-    kept: list[dict[str, Any]] = []
+    good_rows: list[dict[str, Any]] = []
     groups, models, times = [], [], []
     for line, row in rows:
         try:
@@ -72,7 +72,7 @@ def _table(name: str, where: str, rows: Iterable[tuple[int, Mapping[str, Any]]])
             continue
         jobs.append(job)
         times.append(taken)
-        kept.append(dict(row))
+        good_rows.append(dict(row))
         models.append(row["model_path"].split("/")[-1])
         parts = (row["model_path"], row["system"], row["backend"], row["isl"], row["osl"], row.get("concurrency"), row.get("precision"))
         groups.append(" ".join(map(str, parts)))
@@ -85,7 +85,7 @@ def _table(name: str, where: str, rows: Iterable[tuple[int, Mapping[str, Any]]])
         ttft_s=np.array([other for _, other in times]),
         models=models,
         groups=groups,
-        rows=kept,
+        rows=good_rows,
         left_out=tuple(report.left_out),
     )
 
@@ -142,10 +142,10 @@ def _layout(booked: tuple[float, ...], moe: bool) -> tuple[float, float, float, 
 
 
 def _precision(word: str) -> str:
-    found = precision_named(word)
-    if found is None:
+    precision = precision_named(word)
+    if precision is None:
         raise ConfigError(f"unknown precision {word!r}")
-    return found
+    return precision
 
 
 def serving_rows(job: ServingJob, chosen: NDArray[Any]) -> ServingJob:

@@ -11,7 +11,7 @@ Array = Any
 """A float or a float64 array; whichever is given, the functions here answer in kind."""
 
 
-def given(condition: Array) -> bool:
+def has_any(condition: Array) -> bool:
     """Whether it holds anywhere."""
     return bool(condition.any()) if isinstance(condition, np.ndarray) else bool(condition)
 
@@ -55,4 +55,4 @@ def log2(value: Array) -> Array:
     return np.log2(value) if isinstance(value, np.ndarray) else math.log2(value)
 
 
-__all__ = ["Array", "ceil", "floor", "given", "larger", "log2", "smaller", "sqrt", "where"]
+__all__ = ["Array", "ceil", "floor", "has_any", "larger", "log2", "smaller", "sqrt", "where"]

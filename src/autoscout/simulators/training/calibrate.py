@@ -50,7 +50,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
 }
 """Bounds of each constant, in its own unit: outside them it would make up for an error elsewhere in the model."""
 
-WORTHWHILE = 0.9
+MAX_ERROR_RATIO = 0.9
 """Factors of layer shapes are used when the error on unseen workloads with them is below this share of the error without."""
 
 START = TrainingConstants(dp_overlap=0.3, element_bytes=25.0, expert_host_s=1.8e-3, layer_host_s=6e-4)
@@ -107,18 +107,18 @@ def calibrate(
     masks = _masks(tables, fold_count)
     for fold in range(fold_count):
         held = [mask[fold] if fold < len(mask) else np.zeros(len(table.step_s), bool) for mask, table in zip(masks, tables, strict=True)]
-        kept = [_without(table, mask) for table, mask in zip(tables, held, strict=True)]
-        kept = [table for table in kept if np.isfinite(table.step_s).any()]
-        if not kept:
+        others = [_without(table, mask) for table, mask in zip(tables, held, strict=True)]
+        others = [table for table in others if np.isfinite(table.step_s).any()]
+        if not others:
             continue
-        unseen = fit_constants(kept, names, start)
-        shapes = learn_shapes(_parts(kept), unseen)
+        unseen = fit_constants(others, names, start)
+        shapes = learn_shapes(_parts(others), unseen)
         for table, mask, one, other in zip(tables, held, plain, shaped, strict=True):
             if mask.any():
                 job, count = rows_of(table.job, mask), (int(mask.sum()),)
                 one[mask] = np.broadcast_to(step_time(job, unseen).total_s, count)
                 other[mask] = np.broadcast_to(step_time(job, unseen, shapes.factor(job)).total_s, count)
-    use = _error(shaped, tables) < WORTHWHILE * _error(plain, tables)
+    use = _error(shaped, tables) < MAX_ERROR_RATIO * _error(plain, tables)
     predicted = shaped if use else plain
     ratios = _ratios(predicted, tables)
     judged = len(ratios) > 0
@@ -140,14 +140,14 @@ def calibrate(
 def _stated_spread(
     tables: Sequence[TrainingTable], names: Sequence[str], start: TrainingConstants, plain: Sequence[NDArray[np.float64]]
 ) -> float:
-    """Of errors away from home: each table predicted by constants of the others, all counting the same; unseen workloads of a lone table.
+    """Spread of errors on unseen tables: each is predicted by constants of the others, all counting the same; a lone table by workload.
 
     Without factors of layer shapes: most shapes that are asked for were not measured.
     """
     parts = []
-    for place, table in enumerate(tables):
+    for index, table in enumerate(tables):
         others = [other for other in tables if other is not table]
-        guess = plain[place]
+        guess = plain[index]
         if others:
             guess = np.broadcast_to(step_time(table.job, fit_constants(others, names, start)).total_s, table.step_s.shape)
         errors = np.log(guess / table.step_s)
@@ -180,20 +180,20 @@ def _masks(tables: Sequence[TrainingTable], count: int) -> list[list[NDArray[np.
         return [folds(table.groups, count) for table in tables]
     ends = np.cumsum([len(table.groups) for table in tables])[:-1]
     together = [np.split(mask, ends) for mask in folds([group for table in tables for group in table.groups], count)]
-    return [[parts[place] for parts in together] for place in range(len(tables))]
+    return [[parts[index] for parts in together] for index in range(len(tables))]
 
 
 def calibrate_tables(
-    paths: Sequence[Path], names: Sequence[str], *, name: str, stack: str, given: Mapping[str, str], out: Path
+    paths: Sequence[Path], names: Sequence[str], *, name: str, stack: str, columns: Mapping[str, str], out: Path
 ) -> tuple[TrainingCalibration, tuple[str, ...]]:
     """Read tables, fit the named constants beginning at those of a shipped calibration, and write the result.
 
     The second part of the answer names rows that were left out.
     """
     begin = training_calibration(stack)
-    tables = [read_training_table(path, given=given) for path in paths]
+    tables = [read_training_table(path, columns=columns) for path in paths]
     made_from = ", ".join(f"{path.name} ({len(table.rows)} rows)" for path, table in zip(paths, tables, strict=True))
-    found = calibrate(
+    calibration = calibrate(
         tables,
         names,
         name=name,
@@ -203,8 +203,8 @@ def calibrate_tables(
         assumes=begin.assumes,
         spread=begin.spread,
     ).calibration
-    save_calibration(found, out)
-    return found, tuple(row for table in tables for row in table.left_out)
+    save_calibration(calibration, out)
+    return calibration, tuple(row for table in tables for row in table.left_out)
 
 
 def _without(table: TrainingTable, mask: NDArray[np.bool_]) -> TrainingTable:
@@ -216,11 +216,11 @@ def _without(table: TrainingTable, mask: NDArray[np.bool_]) -> TrainingTable:
 
 
 def _ranges(tables: Sequence[TrainingTable]) -> dict[str, tuple[float, float]]:
-    found: dict[str, list[NDArray[np.float64]]] = {}
+    columns: dict[str, list[NDArray[np.float64]]] = {}
     for table in tables:
         for name, value in features(table.job).items():
-            found.setdefault(name, []).append(np.broadcast_to(value, table.step_s.shape))
-    return {name: (float(min(part.min() for part in parts)), float(max(part.max() for part in parts))) for name, parts in found.items()}
+            columns.setdefault(name, []).append(np.broadcast_to(value, table.step_s.shape))
+    return {name: (float(min(part.min() for part in parts)), float(max(part.max() for part in parts))) for name, parts in columns.items()}
 
 
 __all__ = ["BOUNDS", "START", "Fitted", "calibrate", "calibrate_tables", "fit_constants"]

@@ -55,7 +55,7 @@ def usual(software: str, precision: str) -> dict[str, float]:
     return {**_DOES.get(name, {}), **sums}
 
 
-NEAR = 0.1
+RANGE_MARGIN = 0.1
 """Powers of two beyond the data that still count as inside."""
 
 
@@ -82,12 +82,12 @@ class TrainingCalibration:
         for name, value in features(job).items():
             low, high = self.ranges.get(name, (-np.inf, np.inf))
             if isinstance(value, np.ndarray):
-                away = away + np.maximum(0.0, np.maximum(low - value, value - high) - NEAR)
+                away = away + np.maximum(0.0, np.maximum(low - value, value - high) - RANGE_MARGIN)
             else:
-                same += max(0.0, low - value - NEAR, value - high - NEAR)
+                same += max(0.0, low - value - RANGE_MARGIN, value - high - RANGE_MARGIN)
         return np.asarray(np.exp2(-away - same), dtype=np.float64)
 
-    def covers(self, flops: float) -> bool:
+    def has_range_for(self, flops: float) -> bool:
         """Whether GPUs of about this speed made the constants."""
         low, high = self.ranges.get("flops", (-np.inf, np.inf))
         return bool(low - 0.5 <= np.log2(flops) <= high + 0.5)
@@ -134,14 +134,14 @@ def to_json(calibration: TrainingCalibration) -> dict[str, Any]:
 
 
 def _from_json(data: Mapping[str, Any], where: str) -> TrainingCalibration:
-    known = {"constants": TrainingConstants.names(), "memory": [item.name for item in fields(MemoryConstants)]}
+    names = {"constants": TrainingConstants.names(), "memory": [item.name for item in fields(MemoryConstants)]}
     assumes, ranges = data.get("assumes") or {}, data.get("ranges") or {}
     faults: list[Fault] = []
     if not isinstance(assumes, Mapping) or not all(map(is_number, assumes.values())):
         faults.append(Fault(where=where, field="assumes", value=repr(assumes), rule="must map names to numbers"))
-    if not isinstance(ranges, Mapping) or not all(_numbers(pair, 2) for pair in ranges.values()):
+    if not isinstance(ranges, Mapping) or not all(_has_numbers(pair, 2) for pair in ranges.values()):
         faults.append(Fault(where=where, field="ranges", value=repr(ranges), rule="must map names to two numbers"))
-    check_constants(data, known, where, ("spread",), faults)
+    check_constants(data, names, where, ("spread",), faults)
     return TrainingCalibration(
         name=str(data.get("name", where)),
         constants=TrainingConstants(**data.get("constants", {})),
@@ -156,14 +156,14 @@ def _from_json(data: Mapping[str, Any], where: str) -> TrainingCalibration:
     )
 
 
-def _numbers(values: object, count: int) -> bool:
+def _has_numbers(values: object, count: int) -> bool:
     return isinstance(values, (list, tuple)) and len(values) == count and all(map(is_number, values))
 
 
 def _shapes(rows: Sequence[Sequence[float]], where: str) -> LayerShapes:
     """Each row is a place and the logarithm of measured over predicted."""
     width = len(PLACE) + 1
-    if not isinstance(rows, (list, tuple)) or not all(_numbers(row, width) for row in rows):
+    if not isinstance(rows, (list, tuple)) or not all(_has_numbers(row, width) for row in rows):
         rule = f"each needs {width} numbers: {', '.join(PLACE)} and the logarithm of measured over predicted"
         raise ConfigError(Fault(where=where, field="shapes", rule=rule, fix="Write it with autoscout calibrate"))
     points = tuple(tuple(float(value) for value in row[:-1]) for row in rows)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autoscout.catalog.gpus import PRECISIONS, Cluster, Gpu, gpu_fields
+from autoscout.catalog.gpus import PRECISIONS, Cluster, GpuKind, gpu_fields
 from autoscout.catalog.models import ModelShape
-from autoscout.simulators.training.arithmetic import Array, ceil, floor, given, larger, where
+from autoscout.simulators.training.arithmetic import Array, ceil, floor, has_any, larger, where
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layout:
+class ParallelLayout:
     """How a training step is laid out over GPUs; each field a number or an array.
 
     `recompute`: share of a layer's forward that is run again (0 none, 1 full); `selective`: 1 when only the attention core is.
@@ -89,7 +89,7 @@ class TrainingJob:
 
     sequence: Array
     global_batch: Array
-    layout: Layout
+    layout: ParallelLayout
 
     gemm_flops: Array  # peak of the precision that linear layers use
     flops: Array  # bf16 peak
@@ -113,7 +113,7 @@ class TrainingJob:
         """Words of the vocabulary on one rank, padding included; engines that do not pad leave out what does not divide."""
         unit = self.layout.vocab_multiple
         padded = ceil(self.vocab / (unit * self.layout.tp)) * unit
-        return where(unit > 1.0, padded, floor(self.vocab / self.layout.tp)) if given(unit <= 1.0) else padded
+        return where(unit > 1.0, padded, floor(self.vocab / self.layout.tp)) if has_any(unit <= 1.0) else padded
 
     @property
     def micro_batches(self) -> Array:
@@ -147,11 +147,11 @@ def model_fields(shape: ModelShape) -> dict[str, float]:
     return {name: float(getattr(shape, name)) for name in (*names, *experts)} | {"ffn_matrices": 2.0 + shape.gated}
 
 
-def hardware_fields(gpu: Gpu, cluster: Cluster | None = None, precision: str = "bf16") -> dict[str, float]:
+def hardware_fields(gpu: GpuKind, cluster: Cluster | None = None, precision: str = "bf16") -> dict[str, float]:
     """The part of a job that a GPU and its cluster fill in."""
     more = {"multiprocessors": float(gpu.multiprocessors), "bus_latency_s": gpu.latency_us * 1e-6}
     more["linear_bytes"] = 2.0 if PRECISIONS.get(precision.lower(), "bf16") == "bf16" else 1.0
     return gpu_fields(gpu, cluster, precision) | more
 
 
-__all__ = ["Layout", "Stages", "TrainingJob", "hardware_fields", "model_fields"]
+__all__ = ["ParallelLayout", "Stages", "TrainingJob", "hardware_fields", "model_fields"]

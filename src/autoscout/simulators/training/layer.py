@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autoscout.simulators.training.arithmetic import Array, given, larger, smaller, sqrt, where
+from autoscout.simulators.training.arithmetic import Array, has_any, larger, smaller, sqrt, where
 from autoscout.simulators.training.constants import TrainingConstants
 from autoscout.simulators.training.job import TrainingJob
 from autoscout.simulators.training.links import collective_s, exchange_s, send_s
 
 TILE = 128.0 * 128.0
-DEEP = 4096.0
+DEPTH_OF_PEAK = 4096.0
 """Depth of the products for which the GPUs' shares of the peak hold."""
 EVEN_HEADS = 8.0
 UNEVEN_COST = 1.4
@@ -63,7 +63,7 @@ def gemm_s(rows: Array, columns: Array, inner: Array, job: TrainingJob, constant
 
 def _depth(inner: Array, constants: TrainingConstants) -> Array:
     """How much longer a product takes per FLOP than one 4096 deep."""
-    return (1.0 + constants.inner_half / inner) / (1.0 + constants.inner_half / DEEP)
+    return (1.0 + constants.inner_half / inner) / (1.0 + constants.inner_half / DEPTH_OF_PEAK)
 
 
 def dense_layer(job: TrainingJob, constants: TrainingConstants) -> LayerTime:
@@ -109,7 +109,7 @@ def _forward(
     projections_s = gemm_s(tokens, inward, job.hidden, job, constants) + gemm_s(tokens, job.hidden, width / lay.tp, job, constants)
     pairs = tokens * job.sequence * job.heads / lay.tp
     attention_s = 2.0 * pairs * job.head_size / (job.flops * constants.attention_share)  # causal: half of 4 x pairs
-    if given(job.head_size % EVEN_HEADS):
+    if has_any(job.head_size % EVEN_HEADS):
         slowed = where(job.head_size % EVEN_HEADS > 0, UNEVEN_COST, 1.0)
         attention_s, projections_s = attention_s * slowed, projections_s * slowed
     spread = where(lay.sequence_parallel > 0, lay.tp, 1.0)
@@ -133,7 +133,7 @@ def _forward(
 def _overlap(matmul_s: Array, tensor_s: Array, job: TrainingJob, constants: TrainingConstants) -> tuple[Array, Array]:
     """Tensor-parallel traffic during GEMMs: hidden up to a share of their time, at the price of the SMs it occupies."""
     lay = job.layout
-    if not given(lay.tp_overlap):
+    if not has_any(lay.tp_overlap):
         return matmul_s, tensor_s
     sms = where(lay.tp_comm_sms > 0, lay.tp_comm_sms, 16.0)
     slowed_s = matmul_s / (1.0 - smaller(0.5, sms / job.multiprocessors))
@@ -146,7 +146,7 @@ def _overlap(matmul_s: Array, tensor_s: Array, job: TrainingJob, constants: Trai
 def _ring_s(job: TrainingJob, constants: TrainingConstants, attention_s: Array) -> Array:
     """Context-parallel ring: keys and values travel while the previous block is worked on."""
     lay = job.layout
-    if not given(lay.cp > 1):
+    if not has_any(lay.cp > 1):
         return 0.0
     block = 4.0 * job.tokens * job.kv_heads * job.head_size / lay.tp
     hop_s = send_s(block, lay.tp * (lay.cp - 1.0), job, constants)
@@ -185,7 +185,7 @@ def _total(job: TrainingJob, constants: TrainingConstants, one: _Forward) -> Lay
 def _gathers_s(job: TrainingJob, constants: TrainingConstants, params: Array, forward_s: Array, rest_s: Array) -> tuple[Array, Array]:
     """ZeRO-3: gather weights before each pass, scatter gradients after it, as far as compute does not hide it."""
     lay = job.layout
-    if not given(lay.zero >= 3):
+    if not has_any(lay.zero >= 3):
         return 0.0, 0.0
     once_s = collective_s(2.0 * params, lay.dp, 1.0, lay.cp * lay.replica_stride, job, constants)
     sharded = (lay.zero >= 3) & (lay.dp > 1)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from autoscout.simulators.training.arithmetic import Array, ceil, floor, given, larger, log2, smaller, sqrt, where
+from autoscout.simulators.training.arithmetic import Array, ceil, floor, has_any, larger, log2, smaller, sqrt, where
 from autoscout.simulators.training.constants import TrainingConstants
 from autoscout.simulators.training.job import TrainingJob
 
 START_SHARE = 0.38
-"""Of the GPU's latency figure, that starts one collective: 432 NCCL runs on A100 and H100 then err by 7 to 13 %, all four kinds alike."""
+"""Share of the GPU's latency figure that starts one collective: 432 NCCL runs on A100 and H100 then err by 7 to 13 %, all four kinds."""
 BUCKET_HALF_BYTES = 4.0e6  # message size at which a ring reaches half of its plateau over a network
 
 
@@ -22,7 +22,7 @@ def collective_s(bytes_: Array, ranks: Array, rounds: float, stride: Array, job:
     carried_s = rounds * (local - 1.0) / local * bytes_ / (job.bus_rate * constants.bus_scale)
     # best cut into pieces that follow each other: S/B + a becomes (sqrt(S/B) + sqrt(a)) squared
     inside_s = where(local > 1.0, (sqrt(carried_s) + sqrt(START_SHARE * job.bus_latency_s)) ** 2, 0.0)
-    if not given(nodes > 1.0):
+    if not has_any(nodes > 1.0):
         return inside_s
     across_s = rounds * (nodes - 1.0) / nodes * (bytes_ / local) / (job.nic_rate * constants.nic_share)
     # all-reduce uses trees; for the others newer libraries do too, older ones pass every piece round a ring
@@ -38,7 +38,7 @@ def exchange_s(bytes_: Array, ranks: Array, stride: Array, job: TrainingJob, con
     local = smaller(larger(1.0, floor(job.node_gpus / stride)), ranks)
     inside_s = (local - 1.0) / ranks * bytes_ / (job.bus_rate * constants.bus_scale)
     inside_s = (sqrt(inside_s) + sqrt(START_SHARE * job.bus_latency_s)) ** 2
-    if not given(ranks > local):
+    if not has_any(ranks > local):
         return inside_s
     across_s = (ranks - local) / ranks * bytes_ / (job.nic_rate * constants.nic_share) + constants.nic_latency_s * ceil(ranks / local)
     return larger(inside_s, where(ranks > local, across_s, 0.0))  # both kinds of links carry at once

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from autoscout.simulators.training.arithmetic import Array, given, larger, smaller, where
+from autoscout.simulators.training.arithmetic import Array, has_any, larger, smaller, where
 from autoscout.simulators.training.job import Stages, TrainingJob
 from autoscout.simulators.training.step import stage_params
 
@@ -50,18 +50,18 @@ def step_memory(job: TrainingJob, constants: MemoryConstants, stages: Stages | N
     dense, experts = stage_params(job, stage_layers)
     weights, gradients, optimizer = _states(job, dense, experts)
     gathered: Array = 0.0
-    if given(lay.zero >= 3):
+    if has_any(lay.zero >= 3):
         # two layers at a time; with pipelines weights stay gathered from micro-batch to micro-batch, and gradients are summed unsharded
         layers = where(lay.pp > 1, (2.0 + lay.gradient_bytes) / 2.0 * stage_layers, 2.0)
         gathered = where(lay.zero >= 3, 2.0 * layers * (dense + experts) / larger(1.0, stage_layers), 0.0)
     flight = where(lay.pp > 1, smaller(held.micro_batches, lay.pp - held.ahead), 1.0)
-    if given(lay.virtual_stages > 1):
+    if has_any(lay.virtual_stages > 1):
         flight = flight * where(lay.virtual_stages > 1, 1.0 + (lay.pp - 1.0) / (lay.pp * lay.virtual_stages), 1.0)
-    kept, working = _layer_bytes(job, constants)
-    activations = constants.activation_scale * (stage_layers * kept * flight + working)
+    stored, working = _layer_bytes(job, constants)
+    activations = constants.activation_scale * (stage_layers * stored * flight + working)
     columns = job.vocab / where(lay.loss_parallel > 0, lay.tp, 1.0)
     logits = job.tokens * columns * constants.logit_bytes * held.last
-    peak_activations = larger(activations, logits + constants.activation_scale * (stage_layers * kept + working))  # first or last stage
+    peak_activations = larger(activations, logits + constants.activation_scale * (stage_layers * stored + working))  # first or last stage
     fixed = constants.fixed_bytes
     total = (weights + gathered + gradients + optimizer + peak_activations) * (1.0 + constants.fragment_share) + fixed
     return StepMemory(
@@ -98,7 +98,7 @@ def _states(job: TrainingJob, dense: Array, experts: Array) -> tuple[Array, Arra
 
     def sharded(bytes_each: Array, stage: float) -> Array:
         split = lay.zero >= stage
-        if not given(split):
+        if not has_any(split):
             return bytes_each * (dense + experts)
         return bytes_each * (dense * where(split, 1.0 / group, 1.0) + experts * where(split, 1.0 / expert_group, 1.0))
 
@@ -130,8 +130,8 @@ def _layer_bytes(job: TrainingJob, constants: MemoryConstants) -> tuple[Array, A
     full = selective + tokens * scores
     checkpoint = tokens * 2.0 * job.hidden / spread
     plain = where(lay.selective > 0, selective, full)
-    kept = plain + lay.recompute * (checkpoint - plain)
-    return kept, where(lay.recompute > 0, full, where(lay.selective > 0, full - selective, 0.0))
+    held = plain + lay.recompute * (checkpoint - plain)
+    return held, where(lay.recompute > 0, full, where(lay.selective > 0, full - selective, 0.0))
 
 
 __all__ = ["MemoryConstants", "StepMemory", "feasible", "spare_room", "step_memory"]

@@ -14,13 +14,13 @@ from autoscout.catalog.placement import Placement, place
 from autoscout.simulators._shared.task import number
 from autoscout.simulators.training.arithmetic import smaller
 from autoscout.simulators.training.calibration import TrainingCalibration
-from autoscout.simulators.training.job import Layout, Stages, TrainingJob
+from autoscout.simulators.training.job import ParallelLayout, Stages, TrainingJob
 from autoscout.simulators.training.memory import MemoryConstants, StepMemory, feasible, step_memory
 from autoscout.simulators.training.read import SHARE, TrainingTask, training_job
 from autoscout.simulators.training.step import Passes, StepTime, passes, sends_s, step_ends, whole_step
 
 Vector = NDArray[np.float64]
-LEAST_SHARE = 0.01
+MIN_SHARE = 0.01
 """Below this a kind is better left out."""
 
 
@@ -36,7 +36,11 @@ class MixedAnswer:
 
 
 def mixed_step(
-    reading: TrainingTask, rows: Sequence[Mapping[str, Any]], layout: Layout, calibration: TrainingCalibration, memory: MemoryConstants
+    reading: TrainingTask,
+    rows: Sequence[Mapping[str, Any]],
+    layout: ParallelLayout,
+    calibration: TrainingCalibration,
+    memory: MemoryConstants,
 ) -> MixedAnswer:
     """Predict configs on a cluster of several kinds of GPU."""
     counts = _counts(rows, reading)
@@ -46,7 +50,7 @@ def mixed_step(
     jobs = _jobs(reading, layout, places, which, used)
     one = [passes(job, calibration.constants, calibration.shapes.factor(job)) for job in jobs]
     pipeline_s, busy_s, parts = _pipelines(places, which, layout, one)
-    ends = _ends(jobs, held, one, used, np.array([place.crosses for place in places])[which], calibration)
+    ends = _ends(jobs, held, one, used, np.array([place.has_mixed_neighbours for place in places])[which], calibration)
     needs = [step_memory(job, memory, stages) for job, stages in zip(jobs, held, strict=True)]
     fits = _stack([feasible(need, job, memory) for need, job in zip(needs, jobs, strict=True)], used, np.inf)
     tight = np.argmax(_stack([need.total_bytes / job.memory_bytes for need, job in zip(needs, jobs, strict=True)], used, 0.0), axis=0)[None]
@@ -78,14 +82,14 @@ def _counts(rows: Sequence[Mapping[str, Any]], reading: TrainingTask) -> Vector:
 def shares(rows: Sequence[Mapping[str, Any]], reading: TrainingTask) -> Vector:
     """Work of a GPU of each kind, of what one of the first kind gets."""
     knobs = [f"{kind}{SHARE}" for kind in reading.cluster.knobs]
-    return np.array([[max(LEAST_SHARE, number(row.get(knob, reading.fixed.get(knob, 1.0)))) for row in rows] for knob in knobs])
+    return np.array([[max(MIN_SHARE, number(row.get(knob, reading.fixed.get(knob, 1.0)))) for row in rows] for knob in knobs])
 
 
 _PLACED = ("tp", "pp", "dp", "cp", "virtual_stages", "stages_inner")
 """What of a layout decides its placement; all but the last are degrees."""
 
 
-def _placements(reading: TrainingTask, layout: Layout, counts: Vector, parts: Vector) -> tuple[list[Placement], NDArray[np.intp]]:
+def _placements(reading: TrainingTask, layout: ParallelLayout, counts: Vector, parts: Vector) -> tuple[list[Placement], NDArray[np.intp]]:
     """The distinct placements, and which of them each config has."""
     count, kinds = counts.shape[1], len(counts)
     batches = np.ceil(reading.global_batch / np.maximum(layout.micro_batch, 1.0))
@@ -112,7 +116,7 @@ def _held(places: Sequence[Placement], which: NDArray[np.intp], kind: int) -> St
 
 
 def _jobs(
-    reading: TrainingTask, layout: Layout, places: Sequence[Placement], which: NDArray[np.intp], used: NDArray[np.bool_]
+    reading: TrainingTask, layout: ParallelLayout, places: Sequence[Placement], which: NDArray[np.intp], used: NDArray[np.bool_]
 ) -> list[TrainingJob]:
     """The job as each kind sees it: the network is as fast as the slowest kind in use, replicas of two kinds share no node."""
     jobs = [training_job(reading, layout, kind) for kind in range(len(used))]
@@ -122,7 +126,7 @@ def _jobs(
 
 
 def _pipelines(
-    places: Sequence[Placement], which: NDArray[np.intp], layout: Layout, one: Sequence[Passes]
+    places: Sequence[Placement], which: NDArray[np.intp], layout: ParallelLayout, one: Sequence[Passes]
 ) -> tuple[Vector, Vector, dict[str, Vector]]:
     """Seconds of the slowest replica's pipeline, seconds in which its ranks are busy on average, and those by part."""
     count = len(which)
@@ -157,10 +161,10 @@ def _pipelines(
 
 def _padded(tables: Sequence[NDArray[Any]]) -> Vector:
     """Tables of different sizes in one, zeros where they end."""
-    found = np.zeros((len(tables), *np.max([table.shape for table in tables], axis=0)))
+    padded = np.zeros((len(tables), *np.max([table.shape for table in tables], axis=0)))
     for number_, table in enumerate(tables):
-        found[number_, : table.shape[0], : table.shape[1]] = table
-    return found
+        padded[number_, : table.shape[0], : table.shape[1]] = table
+    return padded
 
 
 def _ends(
@@ -172,12 +176,12 @@ def _ends(
     calibration: TrainingCalibration,
 ) -> dict[str, Vector]:
     """What comes besides the passes over the layers, each by the kind in use that takes longest."""
-    found = []
+    by_kind = []
     for job, stages, part in zip(jobs, held, one, strict=True):
         apart = replace(job, node_gpus=np.where(crosses, 1.0, job.node_gpus))
         ends = step_ends(job, calibration.constants, stages, part)
-        found.append({**ends, "pipeline_s": sends_s(apart, calibration.constants, stages.micro_batches)})
-    return {name: _stack([ends[name] for ends in found], used, 0.0).max(axis=0) for name in found[0]}
+        by_kind.append({**ends, "pipeline_s": sends_s(apart, calibration.constants, stages.micro_batches)})
+    return {name: _stack([ends[name] for ends in by_kind], used, 0.0).max(axis=0) for name in by_kind[0]}
 
 
 def _stack(values: Sequence[Any], used: NDArray[np.bool_], unused: float) -> Vector:

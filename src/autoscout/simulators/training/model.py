@@ -15,7 +15,7 @@ from autoscout.core.protocols import Prediction
 from autoscout.core.task import Direction, Objective, Task
 from autoscout.core.trial import Fidelity, Trial
 from autoscout.simulators.training.calibration import TrainingCalibration, training_calibration, usual
-from autoscout.simulators.training.job import Layout
+from autoscout.simulators.training.job import ParallelLayout
 from autoscout.simulators.training.memory import StepMemory, feasible, spare_room, step_memory
 from autoscout.simulators.training.mixed import mixed_step, shares
 from autoscout.simulators.training.read import HARDWARE_KNOBS, KNOBS, TrainingTask, read_layout, read_task, training_job
@@ -47,7 +47,7 @@ class TrainingOptions:
 class TrainingAnswer:
     """Everything the model knows about n configs: the time and memory of the slowest and fullest kind of GPU."""
 
-    layout: Layout
+    layout: ParallelLayout
     time: StepTime
     memory: StepMemory
     capacity_bytes: Any
@@ -89,7 +89,7 @@ class TrainingModel:
             empty = np.zeros(0)
             return Prediction(value=empty, spread=empty, feasible=empty, known=empty)
         reading, calibration = self._read(task)
-        if task.objective.direction is Direction.MAXIMIZE and not _throughput(task.objective.metric):
+        if task.objective.direction is Direction.MAXIMIZE and not _is_throughput(task.objective.metric):
             rule = "to be maximised, and none of the throughputs that this model knows"
             raise ConfigError(Fault(where="task", field="objective.metric", value=task.objective.metric, rule=rule))
         if any(word in task.objective.metric for word in _NO_TIMES):
@@ -110,7 +110,7 @@ class TrainingModel:
             return
         prediction = self.predict([trial.config for trial in measured], task)
         _, calibration = self._read(task)
-        direction = -1.0 if _throughput(task.objective.metric) else 1.0
+        direction = -1.0 if _is_throughput(task.objective.metric) else 1.0
         ratios = [
             direction * float(np.log(value / trial.measurement.metrics[task.objective.metric]))
             for value, trial in zip(prediction.value, measured, strict=True)
@@ -130,13 +130,13 @@ class TrainingModel:
         rows = [config.to_json() for config in configs]
         fixed = {**calibration.assumes, **usual(reading.stack, reading.precision), **reading.fixed}
         layout = read_layout(rows, fixed, float(reading.cluster.gpus))
-        uneven = reading.cluster.mixed and (shares(rows, reading) != 1.0).any(axis=0)
+        uneven = reading.cluster.is_mixed and (shares(rows, reading) != 1.0).any(axis=0)
         valid = np.broadcast_to(_valid(layout, reading, uneven=uneven), (len(rows),))
         job = training_job(reading, layout)
         memory_constants = replace(calibration.memory, margin=calibration.memory.margin + self._shift)
-        if reading.cluster.mixed:
-            found = mixed_step(reading, rows, layout, calibration, memory_constants)
-            time, memory, fits, capacity, valid = found.time, found.memory, found.fits, found.capacity_bytes, valid & found.placed
+        if reading.cluster.is_mixed:
+            step = mixed_step(reading, rows, layout, calibration, memory_constants)
+            time, memory, fits, capacity, valid = step.time, step.memory, step.fits, step.capacity_bytes, valid & step.placed
         else:
             time = step_time(job, calibration.constants, calibration.shapes.factor(job))
             memory = step_memory(job, calibration.memory)
@@ -166,18 +166,18 @@ class TrainingModel:
             reading = read_task(task)
             calibration = training_calibration(self.options.stack or reading.stack, self.options.calibration or None)
             gpu = reading.cluster.groups[0][0]
-            if not (self.options.stack or self.options.calibration or calibration.covers(gpu.flops("bf16"))):
+            if not (self.options.stack or self.options.calibration or calibration.has_range_for(gpu.flops("bf16"))):
                 calibration = training_calibration("default")  # better pooled over software than never seen on such a GPU
             self._seen = (task, reading, calibration)
         return self._seen[1], self._seen[2]
 
     def _learn_memory(self, measured: Sequence[Trial], task: Task, calibration: TrainingCalibration) -> float:
         """The most likely shift of the margin under a prior of 0.3 around 0, by a grid."""
-        seen = [trial for trial in measured if trial.ok or trial.measurement.status.out_of_memory]
-        if not seen:
+        trials = [trial for trial in measured if trial.ok or trial.measurement.status.out_of_memory]
+        if not trials:
             return 0.0
-        answer = self.answer([trial.config for trial in seen], task)
-        ran = np.array([trial.ok for trial in seen])
+        answer = self.answer([trial.config for trial in trials], task)
+        ran = np.array([trial.ok for trial in trials])
         room = spare_room(answer.memory, answer.capacity_bytes, calibration.memory) - calibration.memory.margin
         shifts = np.linspace(-0.9, 0.9, 61)
         odds = 1.702 * (np.broadcast_to(room, ran.shape)[:, None] - shifts[None, :]) / calibration.memory.spread
@@ -185,7 +185,7 @@ class TrainingModel:
         return float(shifts[int(np.argmax(likelihood))])
 
 
-def _valid(layout: Layout, reading: TrainingTask, *, uneven: NDArray[np.bool_] | bool) -> NDArray[np.bool_]:
+def _valid(layout: ParallelLayout, reading: TrainingTask, *, uneven: NDArray[np.bool_] | bool) -> NDArray[np.bool_]:
     """What every engine refuses: more ranks than GPUs, heads, layers, experts or batch that do not divide.
 
     Replicas with unequal shares need whole micro-batches only, and one each.
@@ -203,7 +203,7 @@ def _valid(layout: Layout, reading: TrainingTask, *, uneven: NDArray[np.bool_] |
     return np.asarray(good, dtype=bool)
 
 
-def _throughput(metric: str) -> bool:
+def _is_throughput(metric: str) -> bool:
     return any(word in metric for word in ("tokens", "tflops", "mfu", "samples", "throughput"))
 
 
@@ -217,7 +217,7 @@ def metric_of(metric: str, step_s: Vector, reading: TrainingTask) -> Vector:
         return np.asarray(flops / (reading.cluster.groups[0][0].flops("bf16") if "mfu" in metric else 1e12))
     if "samples" in metric:
         return np.asarray(reading.global_batch / step_s * per_gpu)
-    if _throughput(metric):
+    if _is_throughput(metric):
         return np.asarray(tokens / step_s * per_gpu)
     if metric.endswith("_ms"):
         return np.asarray(step_s * 1e3)

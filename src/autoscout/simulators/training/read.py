@@ -1,4 +1,4 @@
-"""From a task and its configs, or from the rows of a table, to a `TrainingJob`."""
+"""Reads a `TrainingJob` from a task and its configs, or from the rows of a table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Task
 from autoscout.simulators._shared.task import first_given, number, read_cluster, read_model
 from autoscout.simulators.training.arithmetic import floor, larger, smaller, where
-from autoscout.simulators.training.job import Layout, TrainingJob, hardware_fields, model_fields
+from autoscout.simulators.training.job import ParallelLayout, TrainingJob, hardware_fields, model_fields
 
 KNOBS: dict[str, tuple[str, ...]] = {
     "tp": ("tp", "tensor_parallel", "tensor_model_parallel_size", "tensor_parallel_size", "tensor_parallel_degree"),
@@ -132,27 +132,27 @@ def read_task(task: Task) -> TrainingTask:
     )
 
 
-def read_layout(rows: Sequence[Mapping[str, Any]], fixed: Mapping[str, Any], gpus: float, zero: float = 1.0) -> Layout:
+def read_layout(rows: Sequence[Mapping[str, Any]], fixed: Mapping[str, Any], gpus: float, zero: float = 1.0) -> ParallelLayout:
     """Columns of a layout from configs; a knob that neither config nor task names takes the engine's usual value."""
-    given = set().union(*rows)
-    names = {field: used for field, known in KNOBS.items() if (used := [name for name in known if name in given])}
+    knobs = set().union(*rows)
+    names = {field: used for field, aliases in KNOBS.items() if (used := [name for name in aliases if name in knobs])}
     pinned = {_FIELD_OF[name]: value for name, value in fixed.items() if name in _FIELD_OF}
-    found: dict[str, Sequence[Any]] = {field: [value] * len(rows) for field, value in pinned.items() if field not in names}
+    columns: dict[str, Sequence[Any]] = {field: [value] * len(rows) for field, value in pinned.items() if field not in names}
     for field, used in names.items():
         default = pinned.get(field)
         if len(used) == 1:
-            found[field] = [row.get(used[0], default) for row in rows]
+            columns[field] = [row.get(used[0], default) for row in rows]
         else:
-            found[field] = [next((row[name] for name in used if row.get(name) is not None), default) for row in rows]
+            columns[field] = [next((row[name] for name in used if row.get(name) is not None), default) for row in rows]
     if any(row.get(KIND) in SHARDED for row in rows):
-        found["zero"] = [SHARDED.get(str(row.get(KIND)), 0.0) for row in rows]
-    return _layout(found, gpus, zero)
+        columns["zero"] = [SHARDED.get(str(row.get(KIND)), 0.0) for row in rows]
+    return _layout(columns, gpus, zero)
 
 
-def _layout(found: Mapping[str, Sequence[Any]], gpus: float, zero: float) -> Layout:
+def _layout(columns: Mapping[str, Sequence[Any]], gpus: float, zero: float) -> ParallelLayout:
     def column(field: str, default: float) -> Any:
         """A column of numbers, none negative, or one number: numbers broadcast, and cost nothing."""
-        values = found.get(field)
+        values = columns.get(field)
         if values is None:
             return default
         if len(values) == 1:
@@ -165,21 +165,21 @@ def _layout(found: Mapping[str, Sequence[Any]], gpus: float, zero: float) -> Lay
         return smaller(1.0, column(field, default))
 
     def degree(field: str) -> Any:
-        return larger(1.0, column(field, 1.0)) if field in found else 1.0
+        return larger(1.0, column(field, 1.0)) if field in columns else 1.0
 
     tp, pp, cp = degree("tp"), degree("pp"), degree("cp")
-    dp = degree("dp") if "dp" in found else larger(1.0, floor(gpus / (tp * pp * cp)))
+    dp = degree("dp") if "dp" in columns else larger(1.0, floor(gpus / (tp * pp * cp)))
     selective: Any = 0.0
     full = smaller(1.0, column("recompute", 0.0))
-    if not set(map(type, found.get("recompute", ()))) <= {bool, int, float}:
-        chosen = [float(str(value).lower() in _SELECTIVE) for value in found["recompute"]]
+    if not set(map(type, columns.get("recompute", ()))) <= {bool, int, float}:
+        chosen = [float(str(value).lower() in _SELECTIVE) for value in columns["recompute"]]
         selective = np.array(chosen) if len(chosen) > 1 else chosen[0]
         full = where(selective > 0, 0.0, full)
-    if "recompute_share" in found:
+    if "recompute_share" in columns:
         full = full * share("recompute_share", 1.0)
-    attention, fused = _kernels(found.get("attention"))
+    attention, fused = _kernels(columns.get("attention"))
     sms = column("tp_comm_sms", 0.0)
-    return Layout(
+    return ParallelLayout(
         tp=tp,
         pp=pp,
         dp=dp,
@@ -192,7 +192,7 @@ def _layout(found: Mapping[str, Sequence[Any]], gpus: float, zero: float) -> Lay
         sequence_parallel=where(tp > 1, column("sequence_parallel", 0.0), 0.0),
         recompute=full,
         selective=selective,
-        **_modules(found.get("recompute_modules")),
+        **_modules(columns.get("recompute_modules")),
         zero=column("zero", zero),
         zero_group=column("zero_group", 0.0),
         attention=attention,
@@ -206,7 +206,7 @@ def _layout(found: Mapping[str, Sequence[Any]], gpus: float, zero: float) -> Lay
         bucket_count=column("bucket_count", 0.0),
         gradient_bytes=larger(1.0, column("gradient_bytes", 4.0)),
         sum_bytes=column("sum_bytes", 0.0),
-        base_bytes=_base_bytes(found.get("base_bytes")),
+        base_bytes=_base_bytes(columns.get("base_bytes")),
         narrow_inputs=share("narrow_inputs", 0.0),
         loss_parallel=share("loss_parallel", 0.0),
         vocab_multiple=larger(1.0, column("vocab_multiple", 128.0)),
@@ -220,8 +220,8 @@ def _modules(values: Sequence[Any] | None) -> dict[str, Any]:
     if values is None:
         return {}
     words = [set(re.findall(r"[a-z_]+", str(value or "").lower())) for value in values]
-    found = {field: [float(bool(word & set(names))) for word in words] for field, names in MODULES.items()}
-    return {field: np.array(column) if len(column) > 1 else column[0] for field, column in found.items()}
+    parts = {field: [float(bool(word & set(names))) for word in words] for field, names in MODULES.items()}
+    return {field: np.array(column) if len(column) > 1 else column[0] for field, column in parts.items()}
 
 
 def _base_bytes(values: Sequence[Any] | None) -> Any:
@@ -242,8 +242,8 @@ def _kernels(values: Sequence[Any] | None) -> tuple[Any, Any]:
         return 0.0, 0.0
     if len(values) == 1:
         return _kernel(values[0])
-    known = {value: _kernel(value) for value in set(values)}
-    pairs = np.array([known[value] for value in values])
+    by_name = {value: _kernel(value) for value in set(values)}
+    pairs = np.array([by_name[value] for value in values])
     return pairs[:, 0], pairs[:, 1]
 
 
@@ -257,7 +257,7 @@ def _kernel(value: Any) -> tuple[float, float]:
     return (0.55 if "fused" in word and "unfused" not in word else 1.0), float("rms" in word)
 
 
-def training_job(reading: TrainingTask, layout: Layout, kind: int = 0) -> TrainingJob:
+def training_job(reading: TrainingTask, layout: ParallelLayout, kind: int = 0) -> TrainingJob:
     """The job on the cluster's GPUs number `kind`."""
     return TrainingJob(
         **model_fields(reading.shape),
@@ -276,9 +276,10 @@ def stacked(jobs: Sequence[TrainingJob]) -> TrainingJob:
         if item.name != "layout"
     }
     layout = {
-        item.name: np.array([float(np.asarray(getattr(job.layout, item.name)).ravel()[0]) for job in jobs]) for item in fields(Layout)
+        item.name: np.array([float(np.asarray(getattr(job.layout, item.name)).ravel()[0]) for job in jobs])
+        for item in fields(ParallelLayout)
     }
-    return TrainingJob(**plain, layout=Layout(**layout))
+    return TrainingJob(**plain, layout=ParallelLayout(**layout))
 
 
 def rows_of(job: TrainingJob, chosen: NDArray[Any]) -> TrainingJob:
@@ -288,7 +289,9 @@ def rows_of(job: TrainingJob, chosen: NDArray[Any]) -> TrainingJob:
         return value[chosen] if isinstance(value, np.ndarray) and value.ndim else value
 
     plain = {item.name: cut(getattr(job, item.name)) for item in fields(TrainingJob) if item.name != "layout"}
-    return TrainingJob(**plain, layout=Layout(**{item.name: cut(getattr(job.layout, item.name)) for item in fields(Layout)}))
+    return TrainingJob(
+        **plain, layout=ParallelLayout(**{item.name: cut(getattr(job.layout, item.name)) for item in fields(ParallelLayout)})
+    )
 
 
 __all__ = ["HARDWARE_KNOBS", "KNOBS", "SHARE", "TrainingTask", "read_layout", "read_task", "rows_of", "stacked", "training_job"]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from autoscout.simulators.training.arithmetic import Array, ceil, floor, given, larger, smaller, where
+from autoscout.simulators.training.arithmetic import Array, ceil, floor, has_any, larger, smaller, where
 from autoscout.simulators.training.constants import TrainingConstants
 from autoscout.simulators.training.job import Stages, TrainingJob
 from autoscout.simulators.training.layer import LayerTime, dense_layer, gemm_s, moe_layer
@@ -59,7 +59,7 @@ def passes(job: TrainingJob, constants: TrainingConstants, layer_factor: Array |
     plain = dense_layer(job, constants)
     layer_s, backward_s = plain.total_s, plain.backward_s
     parts = {name: getattr(plain, name) for name in _LAYER_PARTS}
-    if given(job.moe_layers):
+    if has_any(job.moe_layers):
         routed = moe_layer(job, constants)
         share = job.moe_layers / job.layers
         layer_s = layer_s + (routed.total_s - layer_s) * share
@@ -134,7 +134,7 @@ def _logits_s(job: TrainingJob, constants: TrainingConstants) -> Array:
     """Head and loss, forward and backward, one micro-batch."""
     columns = job.head_columns
     matmul_s = gemm_s(job.tokens, columns, job.hidden, job, constants)
-    if given(columns % ALIGNED):
+    if has_any(columns % ALIGNED):
         # the largest power of two that divides the width, up to 8
         unit = where(columns % 8 == 0, 8.0, where(columns % 4 == 0, 4.0, where(columns % 2 == 0, 2.0, 1.0)))
         matmul_s = matmul_s * (1.0 + constants.unaligned_cost * (ALIGNED / unit - 1.0) / (ALIGNED - 1.0))
@@ -160,13 +160,13 @@ def _data_parallel_s(
     expert_bytes = experts * lay.gradient_bytes * lay.trained_share
     total_bytes = gradient_bytes + expert_bytes
     bucket = smaller(total_bytes, 1.6e8)
-    if given(lay.bucket_mb > 0):
+    if has_any(lay.bucket_mb > 0):
         bucket = where(lay.bucket_mb > 0, lay.bucket_mb * 1e6, bucket)
-    if given(lay.bucket_count > 0):
+    if has_any(lay.bucket_count > 0):
         bucket = where(lay.bucket_count > 0, total_bytes / larger(lay.bucket_count, 1.0), bucket)
     buckets = larger(1.0, ceil(total_bytes / larger(bucket, 1.0)))
     once_s = _reduce_s(gradient_bytes, ranks, lay.replica_stride, buckets, job, constants)
-    if given(experts):
+    if has_any(experts):
         expert_ranks = larger(1.0, ranks * lay.tp / (lay.ep * lay.expert_tp))
         expert_s = _reduce_s(expert_bytes, expert_ranks, lay.ep * lay.expert_tp, buckets, job, constants)
         once_s = once_s + where(expert_ranks > 1, expert_s, 0.0)
@@ -180,7 +180,7 @@ def _reduce_s(bytes_: Array, ranks: Array, stride: Array, buckets: Array, job: T
     """All-reduce, or with sharded optimizer state: scatter gradients, then gather weights (2 bytes) in the sharing group."""
     lay = job.layout
     plain_s = buckets * collective_s(bytes_ / buckets, ranks, 2.0, stride, job, constants)
-    if not given(lay.zero > 0):
+    if not has_any(lay.zero > 0):
         return plain_s
     group = where(lay.zero_group > 0, smaller(lay.zero_group, ranks), ranks)
     gather_s = buckets * collective_s(bytes_ * 2.0 / lay.gradient_bytes / buckets, group, 1.0, stride, job, constants)

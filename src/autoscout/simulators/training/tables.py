@@ -34,27 +34,27 @@ class TrainingTable:
     left_out: tuple[str, ...] = ()  # rows that lack something: where, and what
 
 
-def read_training_table(path: str | Path, *, given: Mapping[str, Any] | None = None, zero: float = 1.0) -> TrainingTable:
+def read_training_table(path: str | Path, *, columns: Mapping[str, Any] | None = None, zero: float = 1.0) -> TrainingTable:
     """Read a CSV whose columns are knob names plus model, gpu, n_gpus, seq, gbs and one measurement.
 
     The measurement is the first of iter_ms, iter_s, step_s, tokens_s_gpu, tflops_gpu that a row fills in; a row with a
-    `status` other than ok and no time counts as one that did not run. `given` fills columns that the file lacks.
+    `status` other than ok and no time counts as one that did not run. `columns` fills columns that the file lacks.
 
     Raises:
         ConfigError: no table, times that are no positive numbers, layouts that cannot be, or no row that can be used.
     """
-    rows = [(line, {**(given or {}), **row}) for line, row in csv_rows(Path(path))]
+    rows = [(line, {**(columns or {}), **row}) for line, row in csv_rows(Path(path))]
     return _table(Path(path).stem, str(path), rows, zero)
 
 
 def table_of(name: str, rows: Iterable[Mapping[str, Any]], *, zero: float = 1.0) -> TrainingTable:
-    """The same from rows in memory."""
+    """Read a table from rows in memory."""
     return _table(name, name, list(enumerate(rows, 1)), zero)
 
 
 def _table(name: str, where: str, rows: Iterable[tuple[int, Mapping[str, Any]]], zero: float) -> TrainingTable:
     report = RowReport(name=where)
-    jobs, times, groups, kept, peaks = [], [], [], [], []
+    jobs, times, groups, good_rows, peaks = [], [], [], [], []
     for line, row in rows:
         try:
             reading, job = _read_row(row, zero)
@@ -72,7 +72,7 @@ def _table(name: str, where: str, rows: Iterable[tuple[int, Mapping[str, Any]]],
             continue
         jobs.append(job)
         times.append(step_s)
-        kept.append(dict(row))
+        good_rows.append(dict(row))
         peaks.append(peak)
         shape = reading.shape
         machines = "+".join(f"{count}x{kind.name}" for kind, count in reading.cluster.groups)
@@ -88,7 +88,7 @@ def _table(name: str, where: str, rows: Iterable[tuple[int, Mapping[str, Any]]],
         job=stacked(jobs),
         step_s=np.array(times),
         groups=groups,
-        rows=kept,
+        rows=good_rows,
         peak_bytes=np.array(peaks),
         left_out=tuple(report.left_out),
     )
@@ -173,18 +173,18 @@ def _measured_s(row: Mapping[str, Any], reading: TrainingTask) -> float:
     tokens = reading.global_batch * reading.sequence
     gpus = reading.cluster.gpus
     try:
-        found = {name: positive(row, name) for name in ("iter_ms", "iter_s", "step_s", "tokens_s_gpu", "tflops_gpu")}
+        cells = {name: positive(row, name) for name in ("iter_ms", "iter_s", "step_s", "tokens_s_gpu", "tflops_gpu")}
     except ConfigError as error:
         raise _ImpossibleError(error.faults) from error
-    if not math.isnan(found["iter_ms"]):
-        return found["iter_ms"] / 1e3
-    if not math.isnan(found["iter_s"]):
-        return found["iter_s"]
-    if not math.isnan(found["step_s"]):
-        return found["step_s"]
-    if not math.isnan(found["tokens_s_gpu"]):
-        return tokens / (found["tokens_s_gpu"] * gpus)
-    return model_flops(reading.shape, reading.sequence, tokens) / (found["tflops_gpu"] * 1e12 * gpus)
+    if not math.isnan(cells["iter_ms"]):
+        return cells["iter_ms"] / 1e3
+    if not math.isnan(cells["iter_s"]):
+        return cells["iter_s"]
+    if not math.isnan(cells["step_s"]):
+        return cells["step_s"]
+    if not math.isnan(cells["tokens_s_gpu"]):
+        return tokens / (cells["tokens_s_gpu"] * gpus)
+    return model_flops(reading.shape, reading.sequence, tokens) / (cells["tflops_gpu"] * 1e12 * gpus)
 
 
 def model_flops(shape: ModelShape, sequence: float, tokens: float) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 from autoscout.common.templates import fill, flatten, holes, unflatten
 from autoscout.core.config import Value
 from autoscout.core.errors import ConfigError, Fault, SpaceError
-from autoscout.space.interchange.source import Source, read_json, scalar
+from autoscout.space.interchange.source import Source, is_scalar, read_json
 from autoscout.space.knobs import Choice, Flag, Grid, Knob
 from autoscout.space.space import Space
 
@@ -24,19 +24,19 @@ def read_tuning_space(source: Source, facts: Mapping[str, Value] | None = None) 
         ConfigError: the file is not a nested mapping, a list is empty, a `$NAME` is unknown; all faults at once.
     """
     tree, where = _tree(source)
-    known = dict(facts or {})
+    values = dict(facts or {})
     knobs: list[Knob] = []
     faults: list[Fault] = []
     for name, leaf in flatten(tree).items():
         if not isinstance(leaf, list):
             continue
-        unknown = sorted(hole for hole in holes(leaf) if fill(f"${{{hole}}}", known) is None)
+        unknown = sorted(hole for hole in holes(leaf) if fill(f"${{{hole}}}", values) is None)
         if not leaf or unknown:
             rule = f"${unknown[0]} is not a fact" if unknown else "a list of candidates must not be empty"
             fix = f"Give a fact {unknown[0].lower()}" if unknown else "List values, or write one value without brackets"
             faults.append(Fault(where=where, field=name, value=json.dumps(leaf), rule=rule, fix=fix))
             continue
-        candidates = [item if scalar(item) else json.dumps(item, sort_keys=True) for item in fill(leaf, known)]
+        candidates = [item if is_scalar(item) else json.dumps(item, sort_keys=True) for item in fill(leaf, values)]
         try:
             knobs.append(_knob(name, list({(type(item), item): item for item in candidates}.values())))
         except SpaceError as error:
@@ -45,7 +45,7 @@ def read_tuning_space(source: Source, facts: Mapping[str, Value] | None = None) 
         faults.append(Fault(where=where, rule="no value is a list of candidates, so there is nothing to choose", fix="Write [1, 2, 4]"))
     if faults:
         raise ConfigError(faults)
-    return Space(knobs, facts=known)
+    return Space(knobs, facts=values)
 
 
 def tuning_template(source: Source) -> dict[str, Any]:

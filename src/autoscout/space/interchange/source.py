@@ -24,6 +24,6 @@ def read_json(source: Source) -> tuple[Any, str]:
     return load_json(Path(source)), str(source)
 
 
-def scalar(value: Any) -> bool:
+def is_scalar(value: Any) -> bool:
     """Whether a knob can hold the value."""
     return value is None or isinstance(value, (bool, int, float, str))

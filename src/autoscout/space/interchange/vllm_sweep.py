@@ -11,7 +11,7 @@ from autoscout.common.templates import flatten
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.space.constraint import Constraint
-from autoscout.space.interchange.source import Source, read_json, scalar
+from autoscout.space.interchange.source import Source, is_scalar, read_json
 from autoscout.space.knobs import Choice, Flag, Grid, Knob
 from autoscout.space.parser import name_text, value_text
 from autoscout.space.space import Space
@@ -31,8 +31,8 @@ def _points(source: Source) -> dict[str, dict[str, Value]]:
     if not records:
         rule = "a sweep is a list of points or a mapping from names to points"
         faults.append(Fault(where=where, rule=rule, fix='Write [{"max_num_seqs": 64}]'))
-    found: dict[str, dict[str, Value]] = {}
-    seen: set[Config] = set()
+    points: dict[str, dict[str, Value]] = {}
+    configs: set[Config] = set()
     for number, record in enumerate(records):
         if not isinstance(record, Mapping):
             faults.append(Fault(where=where, field=f"[{number}]", value=repr(record)[:80], rule="a point must map parameters to values"))
@@ -45,14 +45,14 @@ def _points(source: Source) -> dict[str, dict[str, Value]]:
             ]
             continue
         name = str(record.get(LABEL, "")) or "-".join(f"{key}={value}" for key, value in point.items()) or "default"
-        if name in found and LABEL in record:
+        if name in points and LABEL in record:
             faults.append(Fault(where=where, field=f"[{number}].{LABEL}", value=repr(name), rule="every point needs a name of its own"))
-        elif Config(point) not in seen:
-            found[name] = point
-            seen.add(Config(point))
+        elif Config(point) not in configs:
+            points[name] = point
+            configs.add(Config(point))
     if faults:
         raise ConfigError(faults)
-    return found
+    return points
 
 
 def read_sweep(source: Source) -> Space:
@@ -85,7 +85,7 @@ def read_sweep(source: Source) -> Space:
 
 def _point(record: Mapping[str, Any]) -> dict[str, Value]:
     leaves = flatten({key: value for key, value in record.items() if key != LABEL})
-    return {key.replace("-", "_"): value if scalar(value) else json.dumps(value) for key, value in leaves.items()}
+    return {key.replace("-", "_"): value if is_scalar(value) else json.dumps(value) for key, value in leaves.items()}
 
 
 def _table(points: Sequence[Mapping[str, Value]], keys: Sequence[str]) -> Space:

@@ -33,10 +33,10 @@ def slot(proposal: Proposal) -> Slot:
 
 def distinct(proposals: Sequence[Proposal]) -> dict[Slot, Proposal]:
     """The first proposal of each slot, in order."""
-    found: dict[Slot, Proposal] = {}
+    by_slot: dict[Slot, Proposal] = {}
     for proposal in proposals:
-        found.setdefault(slot(proposal), proposal)
-    return found
+        by_slot.setdefault(slot(proposal), proposal)
+    return by_slot
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +48,9 @@ class Claim:
 
     def bars(self, worker: str, now_s: float) -> bool:
         """Whether `worker` has to leave the slot alone. A worker's own claim does not: it may have lost track of it."""
-        return self.worker != worker and not self.stale(now_s)
+        return self.worker != worker and not self.is_stale(now_s)
 
-    def stale(self, now_s: float) -> bool:
+    def is_stale(self, now_s: float) -> bool:
         """Whether the claim has run out or its holder died on this machine."""
         return self.until_s <= now_s or is_gone(self.worker)
 
@@ -111,15 +111,15 @@ def _differences(stored: Task, asked: Task) -> list[tuple[str, Any, Any]]:
     old, new = _flat(stored.to_json()), _flat(asked.to_json())
     fields = [field for field in {**old, **new} if field.partition(".")[0] != "budget"]
     pairs = [(field, old.get(field, _ABSENT), new.get(field, _ABSENT)) for field in fields]
-    found = [(field, before, after) for field, before, after in pairs if _show(before) != _show(after)]
-    return found or [("task", stored.to_json(), asked.to_json())]
+    differences = [(field, before, after) for field, before, after in pairs if _show(before) != _show(after)]
+    return differences or [("task", stored.to_json(), asked.to_json())]
 
 
 def _flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    leaves: dict[str, Any] = {}
     for name, value in data.items():
-        found |= _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) and value else {f"{prefix}{name}": value}
-    return found
+        leaves |= _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) and value else {f"{prefix}{name}": value}
+    return leaves
 
 
 def _show(value: Any) -> str:

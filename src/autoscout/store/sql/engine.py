@@ -139,8 +139,8 @@ def _postgres(url: URL) -> Engine:
 
 
 def _wrong_url(target: str, rule: str) -> StoreError:
-    shown = re.sub(r"(://[^/@]*:)[^/]*@", r"\1***@", target)  # never a password in a message
-    return StoreError(Fault(where="store", value=shown, rule=rule, fix="Example: postgresql://user@host/database, or a path like store.db"))
+    url = re.sub(r"(://[^/@]*:)[^/]*@", r"\1***@", target)  # never a password in a message
+    return StoreError(Fault(where="store", value=url, rule=rule, fix="Example: postgresql://user@host/database, or a path like store.db"))
 
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()

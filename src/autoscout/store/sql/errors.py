@@ -91,8 +91,8 @@ def _is_unreachable(error: DBAPIError, state: str) -> bool:
 def _explain(error: DBAPIError) -> tuple[str, str]:
     name = _sqlite_name(error)
     if name:
-        found = [text for beginning, text in _SQLITE.items() if name.startswith(beginning)]
-        return found[0] if found else ("SQLite failed", "Please report this with the text in brackets")
+        texts = [text for beginning, text in _SQLITE.items() if name.startswith(beginning)]
+        return texts[0] if texts else ("SQLite failed", "Please report this with the text in brackets")
     state = _state(error)
     for length in (5, 2):
         if state[:length] in _POSTGRES:

@@ -157,7 +157,7 @@ def _one_to_two(connection: Connection) -> None:
         )
     connection.execute(text("DROP INDEX autoscout_trials_identity"))
     connection.execute(text("CREATE UNIQUE INDEX autoscout_trials_identity ON autoscout_trials (study_id, config, fidelity, repeat)"))
-    # Claims are promises, not results: whoever held one writes into the old tables and will be refused.
+    # Claims are reservations, not results: whoever held one writes into the old tables and will be refused.
     connection.execute(text("DROP TABLE autoscout_claims"))
     connection.execute(
         text(

@@ -61,16 +61,16 @@ def all_studies(connection: Connection, location: str) -> list[StudyRecord]:
     Raises:
         StoreError: some rows are damaged; all of them at once.
     """
-    found: list[StudyRecord] = []
+    records: list[StudyRecord] = []
     faults: list[Fault] = []
     for row in connection.execute(select(studies).order_by(studies.c.created_s.desc(), studies.c.id.desc())):
         try:
-            found.append(record(row, location))
+            records.append(record(row, location))
         except StoreError as error:
             faults += error.faults
     if faults:
         raise StoreError(faults)
-    return found
+    return records
 
 
 def insert_study(connection: Connection, values: dict[str, Any]) -> None:
@@ -81,8 +81,8 @@ def insert_study(connection: Connection, values: dict[str, Any]) -> None:
 
 def find_study(connection: Connection, name: str, location: str, lock: bool = False) -> Row[Any]:
     """The row of a study. Locked, it makes claims and appends to one study wait for each other on every database."""
-    wanted = select(studies).where(studies.c.name == name)
-    row = connection.execute(wanted.with_for_update() if lock else wanted).one_or_none()
+    query = select(studies).where(studies.c.name == name)
+    row = connection.execute(query.with_for_update() if lock else query).one_or_none()
     if row is None:
         names = connection.execute(select(studies.c.name).order_by(studies.c.id.desc())).scalars().all()
         raise unknown_study(name, names, location)
@@ -91,15 +91,15 @@ def find_study(connection: Connection, name: str, location: str, lock: bool = Fa
 
 def last_trial(connection: Connection, study_id: int) -> tuple[int, int]:
     """Number and batch of the newest trial; -1 each before the first."""
-    wanted = select(trials.c.number, trials.c.batch).where(trials.c.study_id == study_id).order_by(trials.c.number.desc()).limit(1)
-    row = connection.execute(wanted).one_or_none()
+    query = select(trials.c.number, trials.c.batch).where(trials.c.study_id == study_id).order_by(trials.c.number.desc()).limit(1)
+    row = connection.execute(query).one_or_none()
     return (-1, -1) if row is None else (row.number, row.batch)
 
 
 def lines_of(study: str, start: int) -> Select[tuple[int, str]]:
     """Number and line of a study's trials from a number on, in order."""
-    wanted = select(trials.c.number, trials.c.data).join(studies, trials.c.study_id == studies.c.id)
-    return wanted.where(studies.c.name == study, trials.c.number >= start).order_by(trials.c.number)
+    query = select(trials.c.number, trials.c.data).join(studies, trials.c.study_id == studies.c.id)
+    return query.where(studies.c.name == study, trials.c.number >= start).order_by(trials.c.number)
 
 
 def finished(connection: Connection, study_id: int, places: Iterable[Slot]) -> dict[tuple[str, str, int], str]:
@@ -166,7 +166,7 @@ def pulses(connection: Connection, now_s: float) -> dict[str, Pulse]:
         asked.setdefault(row.study_id, []).append(row.answer)
     workers: dict[int, list[str]] = {}
     for study_id, worker, until_s in connection.execute(select(claims.c.study_id, claims.c.worker, claims.c.until_s)):
-        if not Claim(worker=worker, until_s=until_s).stale(now_s):
+        if not Claim(worker=worker, until_s=until_s).is_stale(now_s):
             workers.setdefault(study_id, []).append(worker)
     return {
         name: Pulse(
@@ -179,13 +179,13 @@ def pulses(connection: Connection, now_s: float) -> dict[str, Pulse]:
 
 
 def _among(
-    connection: Connection, study_id: int, source: Table, wanted: Sequence[ColumnElement[Any]], places: Iterable[Slot]
+    connection: Connection, study_id: int, source: Table, columns: Sequence[ColumnElement[Any]], places: Iterable[Slot]
 ) -> Iterator[tuple[Any, ...]]:
     """The rows that belong to the given slots; the first two of the wanted columns must be config and repeat."""
     chosen = set(places)
     configs = sorted({config for config, _ in chosen})
     for start in range(0, len(configs), CHUNK):
         some = source.c.config.in_(configs[start : start + CHUNK])
-        for row in connection.execute(select(*wanted).where(source.c.study_id == study_id, some)):
+        for row in connection.execute(select(*columns).where(source.c.study_id == study_id, some)):
             if (row[0], row[1]) in chosen:
                 yield tuple(row)

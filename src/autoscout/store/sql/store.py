@@ -71,15 +71,15 @@ class SqlStore:
 
     def open(self, record: StudyRecord) -> StudyRecord:
         check_record(record, self.location)
-        found = self._database.write(lambda connection, _: self._join(connection, record))
+        stored = self._database.write(lambda connection, _: self._join(connection, record))
         self._opened.add(record.name)
         if self._journal:
             self._journal.heal(record.name, self._lines(record.name))
-        return found
+        return stored
 
     def claim(self, study: str, proposals: Sequence[Proposal], worker: str, lease_s: float) -> list[Proposal]:
-        wanted = distinct(proposals)
-        return self._database.write(lambda connection, _: self._take(connection, study, wanted, worker, lease_s))
+        by_slot = distinct(proposals)
+        return self._database.write(lambda connection, _: self._take(connection, study, by_slot, worker, lease_s))
 
     def append(self, study: str, trials: Sequence[Trial]) -> list[Trial]:
         stored = self._database.write(lambda connection, again: self._keep(connection, study, trials, again))
@@ -131,7 +131,7 @@ class SqlStore:
             log.info("study %r continues with another space; trials stored before stay", record.name)
         connection.execute(update(studies).where(studies.c.id == row.id).values(statements.columns(joined)))
         now_s = self._clock.now_s()
-        stale = [place for place, claim in statements.all_held(connection, row.id).items() if claim.stale(now_s)]
+        stale = [place for place, claim in statements.all_held(connection, row.id).items() if claim.is_stale(now_s)]
         statements.release(connection, row.id, stale)
         return joined
 
@@ -139,12 +139,12 @@ class SqlStore:
         study_id = statements.find_study(connection, study, self.location, lock=True).id
         return statements.insert_action(connection, study_id, replace(action, at_s=self._clock.now_s()))
 
-    def _take(self, connection: Connection, study: str, wanted: dict[Slot, Proposal], worker: str, lease_s: float) -> list[Proposal]:
+    def _take(self, connection: Connection, study: str, by_slot: dict[Slot, Proposal], worker: str, lease_s: float) -> list[Proposal]:
         study_id = statements.find_study(connection, study, self.location, lock=True).id
         now_s = self._clock.now_s()
-        finished = {(config, repeat) for config, _, repeat in statements.finished(connection, study_id, wanted)}
-        barred = {place for place, claim in statements.held(connection, study_id, wanted).items() if claim.bars(worker, now_s)}
-        granted = {place: proposal for place, proposal in wanted.items() if place not in finished | barred}
+        finished = {(config, repeat) for config, _, repeat in statements.finished(connection, study_id, by_slot)}
+        barred = {place for place, claim in statements.held(connection, study_id, by_slot).items() if claim.bars(worker, now_s)}
+        granted = {place: proposal for place, proposal in by_slot.items() if place not in finished | barred}
         statements.hold(connection, study_id, list(granted), Claim(worker=worker, until_s=now_s + lease_s))
         return list(granted.values())
 
@@ -152,19 +152,19 @@ class SqlStore:
         study_id = statements.find_study(connection, study, self.location, lock=True).id
         done = [trial for trial in batch if trial.measurement.status is not Status.ABORTED]
         places = [slot(trial.proposal) for trial in done]
-        known = statements.finished(connection, study_id, places)
+        lines = statements.finished(connection, study_id, places)
         number, last_batch = statements.last_trial(connection, study_id)
         rows: list[dict[str, Any]] = []
         stored: list[Trial] = []
         for trial in done:
             identity = (digest(trial.config), trial.measurement.fidelity.label, trial.proposal.repeat)
-            if identity in known:
-                before = self._decode(known[identity])
-                if again and _same(before, trial):  # stored by the attempt whose answer never reached us
+            if identity in lines:
+                before = self._decode(lines[identity])
+                if again and _is_same(before, trial):  # stored by the attempt whose answer never reached us
                     stored.append(before)
                 continue
             number += 1
-            line = known[identity] = encode(replace(trial, study=study, number=number, batch=last_batch + 1))
+            line = lines[identity] = encode(replace(trial, study=study, number=number, batch=last_batch + 1))
             stored.append(decode(line))
             rows.append(
                 {"study_id": study_id, "number": number, "batch": last_batch + 1, "data": line, "status": trial.measurement.status.value}
@@ -182,26 +182,26 @@ class SqlStore:
         """Page by page, so that a slow reader keeps no transaction open. Batch numbers have no gaps."""
         while True:
             span = trials.c.batch.between(after + 1, after + PAGE)
-            wanted = select(trials.c.batch, trials.c.data).where(trials.c.study_id == study_id, span).order_by(trials.c.number)
-            found: dict[int, list[Trial]] = {}
+            query = select(trials.c.batch, trials.c.data).where(trials.c.study_id == study_id, span).order_by(trials.c.number)
+            batches: dict[int, list[Trial]] = {}
             faults: list[Fault] = []
-            for batch, line in self._rows(wanted):
+            for batch, line in self._rows(query):
                 try:
-                    found.setdefault(batch, []).append(self._decode(line))
+                    batches.setdefault(batch, []).append(self._decode(line))
                 except StoreError as error:
                     faults += error.faults
             if faults:
                 raise StoreError(faults)
-            yield from found.values()
-            if len(found) < PAGE:
+            yield from batches.values()
+            if len(batches) < PAGE:
                 return
             after += PAGE
 
     def _lines(self, study: str) -> Rows:
         return lambda start: self._rows(statements.lines_of(study, start))
 
-    def _rows(self, wanted: Any) -> list[tuple[int, str]]:
-        return self._database.read(lambda connection: [(number, line) for number, line in connection.execute(wanted)])
+    def _rows(self, query: Any) -> list[tuple[int, str]]:
+        return self._database.read(lambda connection: [(number, line) for number, line in connection.execute(query)])
 
     def _decode(self, line: str) -> Trial:
         try:
@@ -210,7 +210,7 @@ class SqlStore:
             raise statements.damaged(self.location, "a stored trial cannot be read", error, line) from error
 
 
-def _same(stored: Trial, mine: Trial) -> bool:
+def _is_same(stored: Trial, mine: Trial) -> bool:
     return (stored.worker, stored.started_s, stored.finished_s) == (mine.worker, mine.started_s, mine.finished_s)
 
 

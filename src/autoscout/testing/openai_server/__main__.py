@@ -22,14 +22,14 @@ async def serve(settings: Settings) -> None:
     engine = Engine(settings)
     begun_s = CLOCK.span_s()
 
-    def healthy() -> bool:
+    def is_healthy() -> bool:
         return CLOCK.span_s() - begun_s >= settings.start_s and settings.fault != "hang_start"
 
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, (lambda: None) if settings.fault == "ignore_term" else stop.set)
-    server = await loop.create_server(lambda: Connection(engine, healthy), settings.host, settings.port, backlog=4096)
+    server = await loop.create_server(lambda: Connection(engine, is_healthy), settings.host, settings.port, backlog=4096)
     print(f"Uvicorn running on http://{settings.host}:{server.sockets[0].getsockname()[1]}", flush=True)
     if settings.fault in ("oom_start", "no_cache", "crash_start"):
         await asyncio.sleep(settings.start_s)

@@ -29,12 +29,12 @@ class Request:
     """One request on its way."""
 
     prompt: list[int]
-    wanted: int
+    max_tokens: int
     send: Callable[[int, int, bool], None]  # number of the token, token (or -1 for none), whether it is the last
     arrived_s: float
     prefill: int  # tokens of the prompt still to be computed
     cached: int = 0
-    made: int = 0
+    tokens: int = 0
     root: int = 0  # what its tokens follow from
     first_s: float = 0.0
     gone: bool = False  # the client went away
@@ -64,20 +64,20 @@ class Engine:
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []
         self._work = asyncio.Event()
-        self._seen: set[int] = set()
+        self._prefixes: set[int] = set()
         self._free_s = 0.0
 
     @property
     def held(self) -> int:
         """Tokens of KV cache in use."""
-        return sum(len(request.prompt) + request.made for request in self.running)
+        return sum(len(request.prompt) + request.tokens for request in self.running)
 
-    def submit(self, prompt: list[int], wanted: int, send: Callable[[int, int, bool], None]) -> Request:
+    def submit(self, prompt: list[int], max_tokens: int, send: Callable[[int, int, bool], None]) -> Request:
         """Queue a request; `send` gets its tokens."""
         self.counters.requests += 1
         request = Request(
             prompt=prompt,
-            wanted=wanted,
+            max_tokens=max_tokens,
             send=send,
             arrived_s=CLOCK.span_s(),
             prefill=len(prompt),
@@ -96,7 +96,7 @@ class Engine:
                 await self._work.wait()
                 self._free_s = CLOCK.span_s()
             self._misbehave()
-            if self.settings.failing("hang", self.counters.requests):
+            if self.settings.is_failing("hang", self.counters.requests):
                 await asyncio.sleep(3600)
             decoding, prefilled = self._admit()
             step_s = (
@@ -114,7 +114,7 @@ class Engine:
                     self._emit(request)
             for request in decoding:
                 self._emit(request)
-            self.running = [request for request in self.running if request.made < request.wanted]
+            self.running = [request for request in self.running if request.tokens < request.max_tokens]
 
     def _admit(self) -> tuple[list[Request], list[tuple[Request, int]]]:
         """Who decodes in this step, and who computes how much of its prompt."""
@@ -130,7 +130,7 @@ class Engine:
         held = self.held
         while self.waiting and budget > 0 and len(self.running) < settings.max_num_seqs:
             request = self.waiting[0]
-            held += len(request.prompt) + request.wanted
+            held += len(request.prompt) + request.max_tokens
             if held > settings.kv_tokens and self.running:
                 break
             self.waiting.popleft()
@@ -144,31 +144,31 @@ class Engine:
 
     def _look_up(self, request: Request) -> None:
         """Leave out what a prefix cache still has, and remember the prompt."""
-        code, known = 0, True
+        code, hit = 0, True
         for at in range(0, len(request.prompt) - BLOCK + 1, BLOCK):
             code = zlib.crc32(array("q", request.prompt[at : at + BLOCK]).tobytes(), code)
-            known = known and code in self._seen
-            if known:
+            hit = hit and code in self._prefixes
+            if hit:
                 request.cached = at + BLOCK
             else:
-                self._seen.add(code)
+                self._prefixes.add(code)
         request.cached = min(request.cached, len(request.prompt) - 1)  # the last token is always computed
         request.prefill -= request.cached
         self.counters.cached_tokens += request.cached
 
     def _emit(self, request: Request) -> None:
         counters, now_s = self.counters, CLOCK.span_s()
-        if request.made == 0:
+        if request.tokens == 0:
             request.first_s = now_s
             counters.ttft_s += now_s - request.arrived_s
             counters.input_tokens += len(request.prompt)
-        number = request.made
+        number = request.tokens
         token = self.token(request.root, number)
-        request.made += 1
+        request.tokens += 1
         counters.output_tokens += 1
-        if self.settings.failing("short", counters.requests) and request.made > 1:
-            request.made = request.wanted
-        last = request.made >= request.wanted
+        if self.settings.is_failing("short", counters.requests) and request.tokens > 1:
+            request.tokens = request.max_tokens
+        last = request.tokens >= request.max_tokens
         if last:
             counters.finished += 1
             counters.e2el_s += now_s - request.arrived_s
@@ -178,16 +178,16 @@ class Engine:
     def token(self, root: int, number: int) -> int:
         """The token with this number of an answer; -1 for none."""
         requests = self.counters.requests
-        if self.settings.failing("repeat", requests):
+        if self.settings.is_failing("repeat", requests):
             return 7
-        if self.settings.failing("empty", requests):
+        if self.settings.is_failing("empty", requests):
             return -1
-        salt = 99 if self.settings.failing("garbage", requests) else 0
+        salt = 99 if self.settings.is_failing("garbage", requests) else 0
         return (root * 2654435761 + (number + salt + 1) * 40503 * (root | 1)) % 4294967291 % self.settings.vocab_size
 
     def logprob(self, token: int, number: int) -> float:
         """The log-probability of a token of an answer, a little different in a lossy configuration."""
-        if self.settings.failing("nan", self.counters.requests):
+        if self.settings.is_failing("nan", self.counters.requests):
             return float("nan")
         value = -0.1 - (token * 31 + number * 17) % 997 / 997
         return value - 0.02 * ((token + number) % 3) if self.settings.lossy else value
@@ -201,11 +201,11 @@ class Engine:
 
     def _misbehave(self) -> None:
         requests = self.counters.requests
-        if self.settings.failing("kill", requests):
+        if self.settings.is_failing("kill", requests):
             os.kill(os.getpid(), signal.SIGKILL)
-        if self.settings.failing("oom_run", requests):
+        if self.settings.is_failing("oom_run", requests):
             die(f"(EngineCore_0 pid=7) ERROR 11-16 09:15:55 [core.py:12] {OUT_OF_MEMORY}\n{DEAD}")
-        if self.settings.failing("crash", requests):
+        if self.settings.is_failing("crash", requests):
             die('Traceback (most recent call last):\n  File "core.py", line 12, in step\nRuntimeError: an illegal step was taken')
 
 

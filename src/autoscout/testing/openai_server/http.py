@@ -19,9 +19,9 @@ REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 500: "Internal Serve
 class Connection(asyncio.Protocol):
     """One client; requests on a connection are answered one after the other."""
 
-    def __init__(self, engine: Engine, healthy: Callable[[], bool]) -> None:
+    def __init__(self, engine: Engine, is_healthy: Callable[[], bool]) -> None:
         self._engine = engine
-        self._healthy = healthy
+        self._is_healthy = is_healthy
         self._received = b""
         self._busy: Request | None = None
         self._closing = False
@@ -36,8 +36,8 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._received += data
-        head, found, rest = self._received.partition(b"\r\n\r\n")
-        if not found:
+        head, separator, rest = self._received.partition(b"\r\n\r\n")
+        if not separator:
             return
         length = int(match[1]) if (match := _LENGTH.search(head)) else 0
         if len(rest) < length:
@@ -50,8 +50,8 @@ class Connection(asyncio.Protocol):
     def _route(self, method: str, path: str, body: bytes) -> None:
         engine = self._engine
         if path in ("/health", "/ping"):
-            self._answer(200 if self._healthy() else 503, "")
-        elif not self._healthy():
+            self._answer(200 if self._is_healthy() else 503, "")
+        elif not self._is_healthy():
             self._answer(503, "starting")
         elif path == "/v1/models":
             self._answer(200, json.dumps({"object": "list", "data": [{"id": engine.settings.model, "object": "model"}]}))
@@ -67,36 +67,36 @@ class Connection(asyncio.Protocol):
         try:
             asked = json.loads(body)
             prompt = _tokens(asked["messages"] if chat else asked["prompt"], settings.vocab_size)
-            wanted = int(asked.get("max_tokens") or asked.get("max_completion_tokens") or 16)
+            max_tokens = int(asked.get("max_tokens") or asked.get("max_completion_tokens") or 16)
         except (ValueError, KeyError, TypeError) as error:
             self._error(400, f"bad request: {error!r}")
             return
         if asked.get("model") not in (settings.model, None):
             self._error(404, f"The model `{asked.get('model')}` does not exist.")
-        elif len(prompt) + wanted > settings.max_model_len:
+        elif len(prompt) + max_tokens > settings.max_model_len:
             self._error(400, f"This model's maximum context length is {settings.max_model_len} tokens.")
         elif any(not 0 <= token < settings.vocab_size for token in prompt):
             self._error(400, f"Token id {max(prompt)} is out of vocabulary")
-        elif settings.failing("error", self._engine.counters.requests):
+        elif settings.is_failing("error", self._engine.counters.requests):
             self._error(500, "internal error")
         else:
             answer = _Streamed(self, asked, chat=chat) if asked.get("stream") else _Whole(self, asked, chat=chat)
-            self._busy = answer.request = self._engine.submit(prompt, wanted, answer.token)
+            self._busy = answer.request = self._engine.submit(prompt, max_tokens, answer.token)
 
     def logprobs(self, asked: dict[str, Any], numbers: list[tuple[int, int]]) -> dict[str, Any] | None:
         """The block of a completion for these tokens, given by number; None when it was not asked for."""
         if asked.get("logprobs") in (None, False):
             return None
         engine, names = self._engine, bool(asked.get("return_tokens_as_token_ids"))
-        wanted = min(TOP, int(asked["logprobs"]))
-        told, values, top = [], [], []
+        count = min(TOP, int(asked["logprobs"]))
+        labels, values, top = [], [], []
         for number, token in numbers:
             value = engine.logprob(token, number)
-            told.append(f"token_id:{token}" if names else _text(token))
+            labels.append(f"token_id:{token}" if names else _text(token))
             values.append(value)
-            others = {f"token_id:{token + other}" if names else _text(token + other): value - other for other in range(1, wanted)}
-            top.append({told[-1]: value, **others})
-        return {"tokens": told, "token_logprobs": values, "top_logprobs": top, "text_offset": [0] * len(told)}
+            others = {f"token_id:{token + other}" if names else _text(token + other): value - other for other in range(1, count)}
+            top.append({labels[-1]: value, **others})
+        return {"tokens": labels, "token_logprobs": values, "top_logprobs": top, "text_offset": [0] * len(labels)}
 
     def write(self, data: bytes) -> None:
         """Send to the client, if it is still there."""
@@ -130,11 +130,11 @@ class _Answer(ABC):
         self.chat = chat
         self.request: Request | None = None
 
-    def usage(self, made: int) -> dict[str, Any]:
+    def usage(self, tokens: int) -> dict[str, Any]:
         assert self.request is not None
         length = len(self.request.prompt)
         details = {"cached_tokens": self.request.cached}
-        return {"prompt_tokens": length, "completion_tokens": made, "total_tokens": length + made, "prompt_tokens_details": details}
+        return {"prompt_tokens": length, "completion_tokens": tokens, "total_tokens": length + tokens, "prompt_tokens_details": details}
 
     def choice(self, text: str, *, last: bool, whole: bool) -> dict[str, Any]:
         body: dict[str, Any] = {"text": text}
@@ -162,9 +162,9 @@ class _Streamed(_Answer):
                 choice["logprobs"] = self.connection.logprobs(self.asked, [(number, token)])
             self._event({"id": "cmpl-0", "object": "text_completion", "choices": [choice]})
         if last:
-            made = 0 if token < 0 else number + 1
+            tokens = 0 if token < 0 else number + 1
             if (self.asked.get("stream_options") or {}).get("include_usage"):
-                self._event({"id": "cmpl-0", "object": "text_completion", "choices": [], "usage": self.usage(made)})
+                self._event({"id": "cmpl-0", "object": "text_completion", "choices": [], "usage": self.usage(tokens)})
             self.connection.write(_chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n")
             self.connection.done()
 

@@ -55,7 +55,7 @@ class Settings:
     fault: str
     after: int
 
-    def failing(self, name: str, requests: int) -> bool:
+    def is_failing(self, name: str, requests: int) -> bool:
         """Whether a fault is due, after this many requests."""
         return self.fault == name and requests > self.after
 
@@ -105,46 +105,48 @@ def read(arguments: list[str]) -> Settings:
     parser.add_argument(
         "--refuse", action="append", default=[], metavar="FLAG", help="a flag that this engine does not know: --refuse=--flag"
     )
-    given = [*arguments, *shlex.split(os.environ.get(EXTRA, ""))]
-    found, _ = parser.parse_known_args(given)
-    unknown = [word for word in given if word.split("=")[0] in found.refuse]
+    line = [*arguments, *shlex.split(os.environ.get(EXTRA, ""))]
+    options, _ = parser.parse_known_args(line)
+    unknown = [word for word in line if word.split("=")[0] in options.refuse]
     if unknown:
         parser.error(f"unrecognized arguments: {' '.join(unknown)}")
-    for name, least, fault in found.fault_if:
-        if float(getattr(found, name)) > least:
-            found.fault = fault
-    _check(found)
-    words = [word for word in found.words if word != "serve"]
-    model = found.served_model_name or found.model or next(iter(words), "fake")
-    lossy = found.kv_cache_dtype != "auto" or bool(found.quantization)
+    for name, least, fault in options.fault_if:
+        if float(getattr(options, name)) > least:
+            options.fault = fault
+    _check(options)
+    words = [word for word in options.words if word != "serve"]
+    model = options.served_model_name or options.model or next(iter(words), "fake")
+    lossy = options.kv_cache_dtype != "auto" or bool(options.quantization)
     return Settings(
-        host=found.host,
-        port=found.port,
+        host=options.host,
+        port=options.port,
         model=model,
-        vocab_size=found.vocab_size,
-        max_num_seqs=found.max_num_seqs,
-        max_num_batched_tokens=found.max_num_batched_tokens,
-        max_model_len=found.max_model_len,
-        kv_tokens=int(found.kv_tokens * found.gpu_memory_utilization * (2 if "fp8" in found.kv_cache_dtype else 1)),
-        prefix_caching=found.enable_prefix_caching,
+        vocab_size=options.vocab_size,
+        max_num_seqs=options.max_num_seqs,
+        max_num_batched_tokens=options.max_num_batched_tokens,
+        max_model_len=options.max_model_len,
+        kv_tokens=int(options.kv_tokens * options.gpu_memory_utilization * (2 if "fp8" in options.kv_cache_dtype else 1)),
+        prefix_caching=options.enable_prefix_caching,
         lossy=lossy,
-        start_s=found.start_s,
-        step_ms=found.step_ms / found.tensor_parallel_size,
-        sequence_us=found.sequence_us / found.tensor_parallel_size,
-        prefill_us=found.prefill_us / found.tensor_parallel_size * (0.6 if found.quantization else 1.0),
-        fault=found.fault[0],
-        after=found.fault[1],
+        start_s=options.start_s,
+        step_ms=options.step_ms / options.tensor_parallel_size,
+        sequence_us=options.sequence_us / options.tensor_parallel_size,
+        prefill_us=options.prefill_us / options.tensor_parallel_size * (0.6 if options.quantization else 1.0),
+        fault=options.fault[0],
+        after=options.fault[1],
     )
 
 
-def _check(found: argparse.Namespace) -> None:
+def _check(options: argparse.Namespace) -> None:
     """Rules of the engines that tests rely on."""
-    if found.max_num_batched_tokens < found.max_num_seqs:
-        least = f"must be greater than or equal to max_num_seqs ({found.max_num_seqs})."
-        _refuse("SchedulerConfig", f"max_num_batched_tokens ({found.max_num_batched_tokens}) {least}")
-    if found.tensor_parallel_size > found.gpus:
-        _refuse("ParallelConfig", f"World size ({found.tensor_parallel_size}) is larger than the number of available GPUs ({found.gpus})")
-    if found.fault[0] == "refuse":
+    if options.max_num_batched_tokens < options.max_num_seqs:
+        least = f"must be greater than or equal to max_num_seqs ({options.max_num_seqs})."
+        _refuse("SchedulerConfig", f"max_num_batched_tokens ({options.max_num_batched_tokens}) {least}")
+    if options.tensor_parallel_size > options.gpus:
+        _refuse(
+            "ParallelConfig", f"World size ({options.tensor_parallel_size}) is larger than the number of available GPUs ({options.gpus})"
+        )
+    if options.fault[0] == "refuse":
         _refuse("VllmConfig", "these settings do not go together")
 
 

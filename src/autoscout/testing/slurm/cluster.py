@@ -33,8 +33,8 @@ PATHS = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 def missing(accounting: bool = True) -> str:
     """Why there can be no Slurm here; empty when there can."""
-    wanted = (*PROGRAMS, *(DATABASE_PROGRAMS if accounting else ()))
-    absent = [name for name in wanted if shutil.which(name, path=_path()) is None]
+    programs = (*PROGRAMS, *(DATABASE_PROGRAMS if accounting else ()))
+    absent = [name for name in programs if shutil.which(name, path=_path()) is None]
     if not absent:
         return ""
     packages = "slurmctld slurmd slurm-client slurm-wlm-basic-plugins slurmdbd munge mariadb-server"
@@ -173,8 +173,8 @@ class SlurmCluster:
 
     def start_controller(self) -> None:
         """Start slurmctld; with the jobs it had before when it was killed."""
-        known = (self.folder / "state" / "clustername").exists()
-        self._start("slurmctld", ["slurmctld", "-D", *([] if known else ["-c"])])
+        has_state = (self.folder / "state" / "clustername").exists()
+        self._start("slurmctld", ["slurmctld", "-D", *([] if has_state else ["-c"])])
         self.wait_until(lambda: "UP" in self.run("scontrol", "ping", check=False), "slurmctld answers")
 
     def kill_controller(self) -> None:
@@ -186,13 +186,13 @@ class SlurmCluster:
         self._daemons["slurmctld"].send_signal(signal.SIGSTOP)
 
     def wake_controller(self) -> None:
-        """Have it go on."""
+        """Have it resume."""
         self._daemons["slurmctld"].send_signal(signal.SIGCONT)
 
     def logs(self) -> str:
         """The end of what the daemons said, for messages."""
-        found = sorted([*self.folder.glob("*.log"), *self.folder.glob("*.out")])
-        return "".join(f"\n--- {path.name}\n{path.read_text(errors='replace')[-1500:]}" for path in found)
+        files = sorted([*self.folder.glob("*.log"), *self.folder.glob("*.out")])
+        return "".join(f"\n--- {path.name}\n{path.read_text(errors='replace')[-1500:]}" for path in files)
 
     def wait_until(self, condition: Callable[[], bool], what: str, patience_s: float = START_S) -> None:
         """Wait for something; raises with the logs when it does not come."""
@@ -215,15 +215,15 @@ class SlurmCluster:
     def _start_database(self) -> None:
         data, user = self.folder / "mariadb", getpass.getuser()
         if not data.exists():
-            made = ["mariadb-install-db", "--no-defaults", f"--datadir={data}", f"--user={user}", "--skip-test-db"]
-            self.run(*made, "--auth-root-authentication-method=normal")
+            command = ["mariadb-install-db", "--no-defaults", f"--datadir={data}", f"--user={user}", "--skip-test-db"]
+            self.run(*command, "--auth-root-authentication-method=normal")
         here = [f"--datadir={data}", f"--socket={self._sockets}/db.sock", f"--pid-file={self.folder}/mariadb.pid", f"--user={user}"]
         small = ["--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=32M", "--innodb-lock-wait-timeout=900"]
         listen = ["--bind-address=127.0.0.1", f"--port={self._layout.ports[2]}", "--skip-grant-tables"]  # reached from this machine only
         self._start("mariadbd", ["mariadbd", "--no-defaults", *here, *small, *listen])
-        self.wait_until(lambda: _answers(self._layout.ports[2]), "the database answers")
+        self.wait_until(lambda: _is_up(self._layout.ports[2]), "the database answers")
         self._start("slurmdbd", ["slurmdbd", "-D"])
-        self.wait_until(lambda: _answers(self._layout.ports[1]), "slurmdbd answers")
+        self.wait_until(lambda: _is_up(self._layout.ports[1]), "slurmdbd answers")
         for what in (["cluster", CLUSTER], ["account", "research"], ["user", user, "account=research"]):
             self.run("sacctmgr", "--immediate", "add", *what)
 
@@ -260,7 +260,7 @@ def _free_ports(count: int) -> list[int]:
         return [probe.getsockname()[1] for probe in probes]
 
 
-def _answers(port: int) -> bool:
+def _is_up(port: int) -> bool:
     try:
         socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
     except OSError:

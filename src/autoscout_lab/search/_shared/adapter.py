@@ -13,7 +13,7 @@ from autoscout.core.config import Config, Value
 from autoscout.core.origin import Origin
 from autoscout.core.seeds import stream
 from autoscout.core.trial import Proposal
-from autoscout.learning.answers import Told, finite_losses
+from autoscout.learning.answers import AnswerSet, finite_losses
 from autoscout.space import Knob, Space
 from autoscout.space.neighbours import fresh, mutate
 
@@ -21,20 +21,28 @@ TRIES = 10
 """How often a tuner may repeat itself for one proposal."""
 
 FEW_TRIES = 3
-"""The same for tuners that take long to answer."""
+"""Tries for tuners that take long to answer."""
 
 Draw = Callable[[int, int], Mapping[str, Value] | None]
 """What the tuner wants, for a place in the batch and a try; None when it has no more to offer."""
 
 
-def history(told: Told) -> list[tuple[Config, float]]:
+def history(trials: AnswerSet) -> list[tuple[Config, float]]:
     """Configurations and finite losses, oldest first; failures at the worst value that worked."""
-    answers = told.answers()
+    answers = trials.answers()
     return [(answer.config, loss) for answer, loss in zip(answers, finite_losses(answers), strict=True)]
 
 
 def propose(
-    name: str, n: int, space: Space, seed: int, told: Told, given: Config, pending: Sequence[Proposal], draw: Draw, tries: int = TRIES
+    name: str,
+    n: int,
+    space: Space,
+    seed: int,
+    trials: AnswerSet,
+    given: Config,
+    pending: Sequence[Proposal],
+    draw: Draw,
+    tries: int = TRIES,
 ) -> list[Proposal]:
     """Up to `n` proposals: what `draw` wants, moved to the nearest valid configuration under `given`.
 
@@ -42,29 +50,29 @@ def propose(
     """
     if n < 1 or not space.feasible(given):
         return []
-    taken = told.taken(pending)
-    found: list[Proposal] = []
-    for place in range(len(pending), len(pending) + n):
-        config, how = _one(space, seed, told, given, taken, place, draw, name, tries)
+    taken = trials.taken(pending)
+    proposals: list[Proposal] = []
+    for index in range(len(pending), len(pending) + n):
+        config, how = _one(space, seed, trials, given, taken, index, draw, name, tries)
         if config is None:
             break
         taken.add(config)
-        found.append(Proposal(config=config, origin=Origin(by=name, notes={"round": told.count, "place": place, "how": how})))
-    return found
+        proposals.append(Proposal(config=config, origin=Origin(by=name, notes={"round": trials.count, "place": index, "how": how})))
+    return proposals
 
 
 def _one(
-    space: Space, seed: int, told: Told, given: Config, taken: set[Config], place: int, draw: Draw, name: str, tries: int
+    space: Space, seed: int, trials: AnswerSet, given: Config, taken: set[Config], index: int, draw: Draw, name: str, tries: int
 ) -> tuple[Config | None, str]:
     config: Config | None = None
     for attempt in range(tries):
-        wanted = draw(place, attempt)
-        if wanted is None:
+        suggestion = draw(index, attempt)
+        if suggestion is None:
             break
-        config = space.project(wanted, given)
+        config = space.project(suggestion, given)
         if config not in taken:
             return config, "model" if attempt == 0 else "again"
-    rng = stream(seed, name, told.count, place)
+    rng = stream(seed, name, trials.count, index)
     for _ in range(TRIES if config is not None else 0):
         assert config is not None
         config = mutate(space, config, rng, given) or config
@@ -77,7 +85,7 @@ def in_turn(suggestions: Callable[[], Iterator[Mapping[str, Value]]]) -> Draw:
     """Suggestions of a tuner that gives one after the other; it is built when the first is asked for."""
     started: list[Iterator[Mapping[str, Value]]] = []
 
-    def draw(place: int, attempt: int) -> Mapping[str, Value] | None:  # noqa: ARG001 - it keeps its own count
+    def draw(index: int, attempt: int) -> Mapping[str, Value] | None:  # noqa: ARG001 - it keeps its own count
         if not started:
             started.append(suggestions())
         return next(started[0], None)

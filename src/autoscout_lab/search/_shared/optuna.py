@@ -10,7 +10,7 @@ from autoscout.core.config import Config, Value
 from autoscout.core.seeds import number
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.learning.answers import Told, finite_losses
+from autoscout.learning.answers import AnswerSet, finite_losses
 from autoscout.space import Space
 from autoscout_lab.search._shared.adapter import TRIES, at, propose
 
@@ -38,7 +38,7 @@ class OptunaAdapter:
         self._seed = seed
         self._sampler = sampler
         self._tries = tries
-        self._told = Told(space, task.objective)
+        self._trials = AnswerSet(space, task.objective)
         self._study: Any = None
         self._goals = len(task.objective.goals)
         self._inside: list[tuple[Config, tuple[float, ...]]] = []
@@ -51,7 +51,7 @@ class OptunaAdapter:
 
     def tell(self, trials: Sequence[Trial]) -> None:
         """Remember them; Optuna hears of them at the next ask."""
-        self._told.add(trials)
+        self._trials.add(trials)
 
     def ask(self, n: int, given: Config, pending: Sequence[Proposal]) -> list[Proposal]:
         """Proposals of a sampler that is seeded by what was told, and told nothing else."""
@@ -61,26 +61,34 @@ class OptunaAdapter:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # experimental features are named in our own documentation
             waiting = [self._running(proposal.config) for proposal in pending if not self._space.check(proposal.config)]
-            found = propose(
-                self._name, n, self._space, self._seed, self._told, given, pending, lambda *key: self._suggestion(given, *key), self._tries
+            proposals = propose(
+                self._name,
+                n,
+                self._space,
+                self._seed,
+                self._trials,
+                given,
+                pending,
+                lambda *key: self._suggestion(given, *key),
+                self._tries,
             )
             for trial in waiting:
                 self._study.tell(trial, state=self._optuna.trial.TrialState.FAIL)  # forgotten: `pending` is an argument
-        return found
+        return proposals
 
     def _follow(self) -> None:
         """Bring the study up to what was told; from the start when the past looks different now."""
-        answers = self._told.answers()
+        answers = self._trials.answers()
         columns = [finite_losses(answers, goal) for goal in range(self._goals)]
-        wanted = [(answer.config, losses) for answer, losses in zip(answers, zip(*columns, strict=True), strict=True)]
-        if self._study is None or wanted[: len(self._inside)] != self._inside:
+        history = [(answer.config, losses) for answer, losses in zip(answers, zip(*columns, strict=True), strict=True)]
+        if self._study is None or history[: len(self._inside)] != self._inside:
             self._study = self._optuna.create_study(directions=["minimize"] * self._goals)
             self._inside = []
-        for config, losses in wanted[len(self._inside) :]:
+        for config, losses in history[len(self._inside) :]:
             params = self._params(config)
             distributions = {name: self._distributions[name] for name in params}
             self._study.add_trial(self._optuna.trial.create_trial(params=params, distributions=distributions, values=losses))
-        self._inside = wanted
+        self._inside = history
 
     def _params(self, config: Config) -> dict[str, int]:
         return {name: self._space.knobs[name].position(value) or 0 for name, value in config.items()}
@@ -99,15 +107,15 @@ class OptunaAdapter:
             self._suggested(trial, name)
         return trial
 
-    def _suggestion(self, given: Config, place: int, attempt: int) -> Mapping[str, Value]:
-        self._study.sampler = self._sampler(number(self._seed, self._name, self._told.count, place, attempt) % 2**32)
+    def _suggestion(self, given: Config, index: int, attempt: int) -> Mapping[str, Value]:
+        self._study.sampler = self._sampler(number(self._seed, self._name, self._trials.count, index, attempt) % 2**32)
         trial = self._study.ask()
         partial = given
         for name, knob in self._space.knobs.items():
             choices = self._space.choices(name, partial)
             if name in partial or not choices:
                 continue
-            wanted = at(knob, self._suggested(trial, name))
-            partial = partial.extend({name: knob.nearest(wanted, choices)})
+            value = at(knob, self._suggested(trial, name))
+            partial = partial.extend({name: knob.nearest(value, choices)})
         self._study.tell(trial, state=self._optuna.trial.TrialState.FAIL)  # what comes back is told as a trial of its own
         return partial

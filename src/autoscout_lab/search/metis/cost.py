@@ -31,12 +31,12 @@ INSIDE, OUTSIDE = 200e9, 20e9  # bytes/s between GPUs of a node, and between nod
 def find_parts(names: Iterable[str]) -> dict[str, str]:
     """Part of a plan -> the knob that sets it, by the usual names; dashes, dots and case do not matter."""
     plain = {name.lower().replace("-", "_").rsplit(".", 1)[-1]: name for name in names}
-    found = {}
+    parts = {}
     for part, aliases in ALIASES.items():
         name = next((plain[alias] for alias in aliases if alias in plain), None)
         if name is not None:
-            found[part] = name
-    return found
+            parts[part] = name
+    return parts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,25 +69,25 @@ class Model:
 
     @classmethod
     def of(cls, facts: Mapping[str, Value], workload: Mapping[str, Any] | None = None, hardware: Mapping[str, Any] | None = None) -> Model:
-        """From the facts of a task that have these names, and from the model and the GPUs that it names."""
-        given: dict[str, Any] = {}
+        """Read them from the facts of a task with these names, and from the model and the GPUs that it names."""
+        values: dict[str, Any] = {}
         for name in ("layers", "hidden", "seq_len", "vocab", "global_batch", "gpus", "gpus_per_node", "memory_gb", "flops"):
             value = facts.get(name)
             if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
-                given[name] = float(value)
+                values[name] = float(value)
         load, machines = dict(workload or {}), dict(hardware or {})
         if isinstance(load.get("sequence"), (int, float)):
-            given.setdefault("seq_len", float(load["sequence"]))
+            values.setdefault("seq_len", float(load["sequence"]))
         named, text = load.get("model"), machines.get("gpus")
         if isinstance(named, str):
             with suppress(ConfigError):  # a model that nobody knows: the facts must do
                 shape = model(named)
-                given |= {"layers": float(shape.layers), "hidden": float(shape.hidden), "vocab": float(shape.vocab), "shape": shape}
+                values |= {"layers": float(shape.layers), "hidden": float(shape.hidden), "vocab": float(shape.vocab), "shape": shape}
         if isinstance(text, str) and not text.strip().isdecimal():
             with suppress(ConfigError):  # the same for GPUs
-                found = cluster(text, machines.get("hardware_file"), nic_gbps=float(machines.get("nic_gbps") or 0.0))
-                given |= {"gpus": float(found.gpus), "memory_gb": found.groups[0][0].memory_gb, "cluster": found}
-        return cls(**given)
+                gpus = cluster(text, machines.get("hardware_file"), nic_gbps=float(machines.get("nic_gbps") or 0.0))
+                values |= {"gpus": float(gpus.gpus), "memory_gb": gpus.groups[0][0].memory_gb, "cluster": gpus}
+        return cls(**values)
 
     @property
     def parameters(self) -> float:
@@ -118,7 +118,7 @@ class Model:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class MetisPlan:
     """Degrees and micro batch; on several kinds of GPU also how many of each are used, what share of the work each gets, and the order."""
 
     tp: float = 1
@@ -172,8 +172,8 @@ class Plan:
         if self.pp == 1:
             return 0.0
         first = model.kinds[0]
-        near = self.tp * self.pp <= first.per_node and not placed.crosses
+        near = self.tp * self.pp <= first.per_node and not placed.has_mixed_neighbours
         return 4.0 * self.mbs * model.seq_len * model.hidden * 2 / (first.inside if near else first.outside)
 
 
-__all__ = ["ALIASES", "Kind", "Model", "Plan", "find_parts"]
+__all__ = ["ALIASES", "Kind", "MetisPlan", "Model", "find_parts"]

@@ -20,10 +20,10 @@ from autoscout.core.origin import Origin
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
 from autoscout.core.trial import Proposal, Trial
-from autoscout.learning.answers import Told
+from autoscout.learning.answers import AnswerSet
 from autoscout.space import Space
 from autoscout.space.neighbours import fresh
-from autoscout_lab.search.metis.cost import ALIASES, Model, Plan, find_parts
+from autoscout_lab.search.metis.cost import ALIASES, MetisPlan, Model, find_parts
 
 _NOTHING = Config()
 ORDER = "stages_inner"
@@ -63,7 +63,7 @@ class MetisSearcher:
         self._space = space
         self._seed = seed
         self._options = options or MetisOptions()
-        self._told = Told(space, task.objective)
+        self._trials = AnswerSet(space, task.objective)
         self._parts = {**find_parts(space.knobs), **{part: name for part in ALIASES if (name := getattr(self._options, part))}}
         unknown = [name for name in self._parts.values() if name not in space.knobs]
         if unknown:
@@ -78,31 +78,31 @@ class MetisSearcher:
     def ask(self, n: int, given: Config = _NOTHING, pending: Sequence[Proposal] = ()) -> list[Proposal]:
         if n < 1 or not self._space.feasible(given):
             return []
-        taken = self._told.taken(pending)
-        found: list[Proposal] = []
+        taken = self._trials.taken(pending)
+        proposals: list[Proposal] = []
         if not self._parts:
-            for place in range(len(pending), len(pending) + n):
-                rng = stream(self._seed, "metis", self._told.count, place)
+            for index in range(len(pending), len(pending) + n):
+                rng = stream(self._seed, "metis", self._trials.count, index)
                 config = fresh(self._space, rng, given, taken)
                 if config is None:
                     break
                 taken.add(config)
-                found.append(Proposal(config=config, origin=Origin(by="metis", notes={"round": self._told.count, "place": place})))
-            return found
+                proposals.append(Proposal(config=config, origin=Origin(by="metis", notes={"round": self._trials.count, "place": index})))
+            return proposals
         for estimate_s, memory_gb, config in islice(self._open(given, taken), n):
-            notes: dict[str, float] = {"round": self._told.count, "place": len(pending) + len(found)}
+            notes: dict[str, float] = {"round": self._trials.count, "place": len(pending) + len(proposals)}
             notes |= {"estimate_s": round(estimate_s, 6), "memory_gb": round(memory_gb, 3)}
-            found.append(Proposal(config=config, origin=Origin(by="metis", notes=notes)))
-        return found
+            proposals.append(Proposal(config=config, origin=Origin(by="metis", notes=notes)))
+        return proposals
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        self._told.add(trials)
+        self._trials.add(trials)
 
     def _open(self, given: Config, taken: set[Config]) -> Iterator[tuple[float, float, Config]]:
         """Plans that may be proposed: those that should fit by cost, then the others by memory."""
         plans = self._plans(given)
         needs = {config: memory_gb for _, memory_gb, config in plans}
-        failed = [needs[answer.config] for answer in self._told.answers() if math.isinf(answer.loss) and answer.config in needs]
+        failed = [needs[answer.config] for answer in self._trials.answers() if math.isinf(answer.loss) and answer.config in needs]
         limit = min([self._options.headroom * self._model.memory_gb, *(0.999 * need for need in failed)])
         free = [plan for plan in plans if plan[2] not in taken]
         yield from (plan for plan in free if plan[1] <= limit)
@@ -111,14 +111,14 @@ class MetisSearcher:
     def _plans(self, given: Config) -> list[tuple[float, float, Config]]:
         """All plans under `given`: estimated seconds, memory, and the configuration."""
         if given not in self._ranked:
-            found = {}
+            rows = {}
             order = [ORDER] if ORDER in self._space.knobs else []
             names = [name for name in (*self._counts, *self._parts.values(), *order, *self._shares) if name]
             for plan in islice(self._enumerated(given, names), self._options.plans):
                 config = self._space.project(self._space.default(), plan)
                 sized = self._sized(config)
-                found[config] = (sized.step_s(self._model), sized.memory_gb(self._model), config)
-            self._ranked[given] = sorted(found.values(), key=lambda plan: (plan[0], plan[2].key))
+                rows[config] = (sized.step_s(self._model), sized.memory_gb(self._model), config)
+            self._ranked[given] = sorted(rows.values(), key=lambda plan: (plan[0], plan[2].key))
         return self._ranked[given]
 
     def _enumerated(self, partial: Config, names: Sequence[str]) -> Iterator[Config]:
@@ -134,7 +134,7 @@ class MetisSearcher:
         if not choices:
             yield from self._enumerated(partial, names[1:])
 
-    def _sized(self, config: Config) -> Plan:
+    def _sized(self, config: Config) -> MetisPlan:
         """The plan of a configuration; a degree that no knob sets follows from the number of GPUs."""
         numbers = {}
         for part, name in self._parts.items():
@@ -147,7 +147,7 @@ class MetisSearcher:
             float(config.get(knob, kind.gpus) or 0) for knob, kind in zip(self._counts, self._model.kinds, strict=bool(self._counts))
         )
         shares = tuple(float(config.get(knob, 1.0) or 1.0) for knob in self._shares)
-        return Plan(**numbers, counts=counts, shares=shares, stages_inner=bool(config.get(ORDER)))
+        return MetisPlan(**numbers, counts=counts, shares=shares, stages_inner=bool(config.get(ORDER)))
 
 
 __all__ = ["MetisSearcher"]

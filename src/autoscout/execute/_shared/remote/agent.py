@@ -20,7 +20,7 @@ from typing import Any
 from autoscout.common.gpus import present_gpus, read_gpus
 from autoscout.core.launch import Completed
 from autoscout.execute._shared.machine import machine_cores, machine_memory_gb
-from autoscout.execute._shared.queue import Run
+from autoscout.execute._shared.queue import LaunchRun
 from autoscout.execute._shared.remote.messages import BEAT, BEAT_S, DONE, HELLO, LOST, RUN, STOP, Reader, encode
 from autoscout.execute._shared.remote.speed import probe_s
 from autoscout.execute._shared.supervisor.client import STUCK_S
@@ -67,7 +67,7 @@ class Agent:
         self._voice = threading.Lock()
         self._mouth = os.dup(1)
         os.dup2(2, 1)  # whatever else this process prints is no message
-        self._run: Run | None = None
+        self._run: LaunchRun | None = None
         self._worker: threading.Thread | None = None
         self._stopped = False
         self._why_lost = ""
@@ -113,7 +113,7 @@ class Agent:
             else:
                 self._run.stop()
 
-    def _work(self, run: Run) -> None:
+    def _work(self, run: LaunchRun) -> None:
         try:
             completed = run.run()
         except Exception:  # the other end would wait for an answer that never comes

@@ -15,8 +15,8 @@ from typing import Any
 from autoscout.core.launch import Completed
 from autoscout.execute._shared.call import unpacked
 from autoscout.execute._shared.remote.agent import Hello
-from autoscout.execute._shared.remote.asked import Asked
 from autoscout.execute._shared.remote.messages import BEAT, BEAT_S, DONE, HELLO, LOST, RUN, STOP, Reader, encode
+from autoscout.execute._shared.remote.order import LaunchOrder
 from autoscout.execute._shared.supervisor.client import PACKAGE, STUCK_S
 
 LOOK_S = 0.2  # how often somebody who waits looks whether the launch was cancelled
@@ -105,10 +105,10 @@ class Channel:
         """Let the agent know, for a moment, that somebody is here: the launch begins later."""
         self._next(silent=True)
 
-    def begin(self, asked: Asked) -> None:
+    def begin(self, order: LaunchOrder) -> None:
         """Have the agent start a launch."""
         self._heard_s = time.monotonic()
-        self._send(encode(RUN, asked))
+        self._send(encode(RUN, order))
 
     def result(self, stopped: threading.Event, grace_s: float, packed: bool) -> Completed:
         """What came of it; the launch is ended when `stopped` is set."""

@@ -34,15 +34,15 @@ class Reader:
 
     def feed(self, data: bytes) -> list[tuple[str, Any]]:
         """The messages that are complete now."""
-        found: list[tuple[str, Any]] = []
+        messages: list[tuple[str, Any]] = []
         *lines, rest = data.split(b"\n")
         for line in lines:
             message = self._message(b"".join([*self._parts, line]))
             self._parts.clear()
             if message is not None:
-                found.append(message)
+                messages.append(message)
         self._parts.append(rest)
-        return found
+        return messages
 
     @property
     def noise(self) -> str:

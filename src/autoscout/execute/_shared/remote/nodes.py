@@ -19,7 +19,7 @@ FIX = "Ask for less, give the executor more machines, or exclude such configurat
 
 
 @dataclass(frozen=True, kw_only=True)
-class Node:
+class ClusterNode:
     """One machine of a pool.
 
     Attributes:
@@ -38,28 +38,28 @@ class Node:
     slots: int = 1
     kind: str = ""
 
-    def holds(self, resources: Resources) -> bool:
+    def can_hold(self, resources: Resources) -> bool:
         """Whether such a launch, or its part on one machine, fits when nothing else runs."""
         enough_memory = self.memory_gb is None or (resources.memory_gb or 0.0) <= self.memory_gb
         return resources.cpus <= self.cores and resources.gpus <= self.gpus and enough_memory
 
 
-def choose_kind(nodes: Sequence[Node], resources: Resources) -> tuple[str, list[str]] | None:
-    """Of several kinds of GPUs the one to use, which has the most in machines that hold such a launch, and the others.
+def choose_kind(nodes: Sequence[ClusterNode], resources: Resources) -> tuple[str, list[str]] | None:
+    """The kind of GPU to use, of which most are in machines that can hold such a launch, and the other kinds.
 
     None where there is nothing to choose, or only the user can: machines with several kinds each, or without a name for theirs.
     """
     counts = Counter[str]()
     for node in nodes:
         if node.gpus:
-            counts[node.kind] += node.gpus if node.holds(resources) else 0
+            counts[node.kind] += node.gpus if node.can_hold(resources) else 0
     if len(counts) < 2 or not counts.total():
         return None
     (best, _), *others = counts.most_common()
     return None if not best or "," in best else (best, [kind or "without a type" for kind, _ in others])
 
 
-def node_faults(nodes: Sequence[Node], resources: Resources, where: str, whose: str) -> list[Fault]:
+def node_faults(nodes: Sequence[ClusterNode], resources: Resources, where: str, whose: str) -> list[Fault]:
     """Why such a launch can never run on these machines; empty when it can."""
     asked = {"cpus": float(resources.cpus), "gpus": float(resources.gpus), "memory_gb": resources.memory_gb or 0.0}
     faults = [
@@ -71,7 +71,7 @@ def node_faults(nodes: Sequence[Node], resources: Resources, where: str, whose: 
         faults.append(Fault(where=where, field="resources.nodes", value=str(resources.nodes), rule="must be at least 1"))
     if faults:
         return faults
-    fitting = [node for node in nodes if node.holds(resources)]
+    fitting = [node for node in nodes if node.can_hold(resources)]
     if len(fitting) >= resources.nodes:
         return []
     if fitting:
@@ -95,8 +95,8 @@ def node_faults(nodes: Sequence[Node], resources: Resources, where: str, whose: 
     ]
     if single:
         return single
-    wanted = ", ".join(f"{name} {amount:g}" for name, amount in asked.items() if amount)
-    return [Fault(where=where, field="resources.cpus", value=wanted, rule=f"no machine of {whose} has all of it together", fix=FIX)]
+    amounts = ", ".join(f"{name} {amount:g}" for name, amount in asked.items() if amount)
+    return [Fault(where=where, field="resources.cpus", value=amounts, rule=f"no machine of {whose} has all of it together", fix=FIX)]
 
 
 class NodePool(Pool):
@@ -116,24 +116,24 @@ class NodePool(Pool):
 
     overtaken: ClassVar[int] = 16
 
-    def __init__(self, slots: int, nodes: Iterable[Node], whose: str) -> None:
+    def __init__(self, slots: int, nodes: Iterable[ClusterNode], whose: str) -> None:
         super().__init__(slots)
         self.whose = whose
         self._guard = threading.RLock()
-        self._nodes: dict[str, Node] = {}
+        self._nodes: dict[str, ClusterNode] = {}
         self._parts: dict[str, Pool] = {}
         self._drained: dict[str, str] = {}
-        self._kept: set[str] = set()
+        self._reserved: set[str] = set()
         self._running = 0
         for node in nodes:
             self.add(node)
 
     @property
-    def nodes(self) -> tuple[Node, ...]:
+    def nodes(self) -> tuple[ClusterNode, ...]:
         with self._guard:
             return tuple(self._nodes.values())
 
-    def add(self, node: Node) -> None:
+    def add(self, node: ClusterNode) -> None:
         """A machine that may be used, new or known and used again; a known one keeps the size it had, since launches hold parts of it."""
         with self._guard:
             self._drained.pop(node.name, None)
@@ -175,7 +175,7 @@ class NodePool(Pool):
             for name in self._by_fit():
                 if len(parts) == resources.nodes:
                     break
-                part = self._parts[name].take(self._wanted(self._nodes[name], resources))
+                part = self._parts[name].take(self._part_of(self._nodes[name], resources))
                 if part is not None:
                     parts.append(replace(part, machine=name))
             if len(parts) < resources.nodes:
@@ -196,24 +196,24 @@ class NodePool(Pool):
         with self._guard:
             if self._running >= self.slots:
                 return False
-            usable = [name for name in self._by_fit() if self._nodes[name].holds(resources)]
+            usable = [name for name in self._by_fit() if self._nodes[name].can_hold(resources)]
             if len(usable) < resources.nodes:
                 return False
-            self._kept |= set(usable[-resources.nodes :])  # those with the most that is free
+            self._reserved |= set(usable[-resources.nodes :])  # those with the most that is free
             return True
 
     def let_go(self) -> None:
         with self._guard:
-            self._kept.clear()
+            self._reserved.clear()
 
     def _by_fit(self) -> list[str]:
         """Usable machines, those with the least that is free first."""
-        usable = [name for name in self._nodes if name not in self._drained and name not in self._kept]
+        usable = [name for name in self._nodes if name not in self._drained and name not in self._reserved]
         return sorted(usable, key=lambda name: self._parts[name].free)
 
-    def _wanted(self, node: Node, resources: Resources) -> Resources:
+    def _part_of(self, node: ClusterNode, resources: Resources) -> Resources:
         share = resources.gpus * node.cores // node.gpus if node.gpus else 0
         return replace(resources, cpus=max(resources.cpus, share))
 
 
-__all__ = ["KINDS", "Node", "NodePool", "choose_kind", "node_faults"]
+__all__ = ["KINDS", "ClusterNode", "NodePool", "choose_kind", "node_faults"]

@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 from autoscout.core.errors import LaunchError
-from autoscout.core.launch import Completed
+from autoscout.core.launch import Completed, Launch
 from autoscout.core.log import NOTICES, logger
 from autoscout.core.trial import MACHINE_PROBE
 from autoscout.execute._shared.allocation import Share
 from autoscout.execute._shared.queue import Requeue
 from autoscout.execute._shared.remote.agent import Hello
-from autoscout.execute._shared.remote.asked import Asked
 from autoscout.execute._shared.remote.channel import Channel, Lost
-from autoscout.execute._shared.remote.rendezvous import place_environment, with_hostfile
+from autoscout.execute._shared.remote.order import LaunchOrder
 
 Answer = TypeVar("Answer")
 
 notices = logger(NOTICES)
+HOSTFILE = "hostfile"
+"""File of a launch on several machines: one `HOST slots=N` a line, as MPI and DeepSpeed read it."""
 
 
-class Place(Protocol):
+class TrialMachines(Protocol):
     """The machines of an executor, as a trial sees them."""
 
     def take(self, share: Share, stopped: threading.Event) -> tuple[Share, ...] | None:
@@ -64,16 +65,16 @@ class RemoteTrial:
     Args:
         asked: What to run; the part for each machine is made from it.
         share: The machines.
-        place: How to reach them.
+        machines: How to reach them.
         attempts: Shared by all tries of the launch.
         hello_s: How long a machine may take to answer; None for as long as it wants.
     """
 
-    def __init__(self, asked: Asked, share: Share, place: Place, attempts: Attempts, hello_s: float | None) -> None:
-        self._asked = asked
+    def __init__(self, order: LaunchOrder, share: Share, machines: TrialMachines, attempts: Attempts, hello_s: float | None) -> None:
+        self._order = order
         self._share = share
         self._parts: tuple[Share, ...] = ()
-        self._place = place
+        self._machines = machines
         self._attempts = attempts
         self._hello_s = hello_s
         self._stopped = threading.Event()  # by whoever submitted the launch
@@ -93,25 +94,25 @@ class RemoteTrial:
             if len(self._attempts.reasons) >= self._attempts.most:
                 said = "; ".join(dict.fromkeys(self._attempts.reasons))
                 return Completed(returncode=-signal.SIGKILL, error=f"lost {len(self._attempts.reasons)} times with its machine: {said}")
-            notices.warning("launch %s runs again elsewhere: %s", self._asked.launch.name, str(error)[:300])
+            notices.warning("launch %s runs again elsewhere: %s", self._order.launch.name, str(error)[:300])
             raise Requeue from error
 
     def _try(self) -> Completed:
         with ExitStack() as stack:
-            stack.callback(self._place.give)
-            parts = self._place.take(self._share, self._stopped)
+            stack.callback(self._machines.give)
+            parts = self._machines.take(self._share, self._stopped)
             if parts is None:
                 return Completed(returncode=None, cancelled=True)
             self._parts = parts
             channels: list[Channel] = []
             for part in parts:
-                channels.append(self._place.open(part))
+                channels.append(self._machines.open(part))
                 stack.callback(channels[-1].close)
             hellos = self._hellos(channels)
             if hellos is None:
                 return Completed(returncode=None, cancelled=True)
-            for channel, asked in zip(channels, self._asks(hellos), strict=True):
-                channel.begin(asked)
+            for channel, order in zip(channels, self._orders(hellos), strict=True):
+                channel.begin(order)
             return self._joined(self._on_each(channels, self._result), hellos)
 
     def _hellos(self, channels: Sequence[Channel]) -> list[Hello] | None:
@@ -125,28 +126,28 @@ class RemoteTrial:
                 channel.linger()  # a machine that hears nothing while the others start would give up
             return hello
 
-        found = [hello for hello in self._on_each(channels, greet) if hello is not None]
-        return found if len(found) == len(channels) else None
+        hellos = [hello for hello in self._on_each(channels, greet) if hello is not None]
+        return hellos if len(hellos) == len(channels) else None
 
-    def _asks(self, hellos: Sequence[Hello]) -> list[Asked]:
+    def _orders(self, hellos: Sequence[Hello]) -> list[LaunchOrder]:
         """What each machine is asked."""
         if len(self._parts) == 1:
-            return [self._asked_on(self._parts[0])]
-        addresses = [self._place.address(part, hello) for part, hello in zip(self._parts, hellos, strict=True)]
-        per_node = max(1, self._asked.launch.resources.gpus)
-        launch = with_hostfile(self._asked.launch, addresses, per_node)
-        found: list[Asked] = []
+            return [self._order_on(self._parts[0])]
+        addresses = [self._machines.address(part, hello) for part, hello in zip(self._parts, hellos, strict=True)]
+        per_node = max(1, self._order.launch.resources.gpus)
+        launch = with_hostfile(self._order.launch, addresses, per_node)
+        orders: list[LaunchOrder] = []
         for rank, part in enumerate(self._parts):
-            told = place_environment(rank, addresses, hellos[0].port, per_node)
+            variables = rank_environment(rank, addresses, hellos[0].port, per_node)
             name = launch.name if rank == 0 else f"{launch.name}.{rank}"
-            found.append(replace(self._asked_on(part), launch=replace(launch, name=name), extra={**self._asked.extra, **told}))
-        return found
+            orders.append(replace(self._order_on(part), launch=replace(launch, name=name), extra={**self._order.extra, **variables}))
+        return orders
 
-    def _asked_on(self, part: Share) -> Asked:
-        return replace(self._asked, cores=part.cores or None, gpus=tuple(map(int, part.gpus)) or None)
+    def _order_on(self, part: Share) -> LaunchOrder:
+        return replace(self._order, cores=part.cores or None, gpus=tuple(map(int, part.gpus)) or None)
 
     def _result(self, channel: Channel) -> Completed:
-        completed = channel.result(self._enough, self._asked.settings.grace_s, self._asked.packed is not None)
+        completed = channel.result(self._enough, self._order.settings.grace_s, self._order.packed is not None)
         if completed.returncode != 0:
             self._enough.set()
         return completed
@@ -162,7 +163,7 @@ class RemoteTrial:
             except Exception as error:  # exceptions of threads are lost otherwise
                 problems[number] = error
                 if isinstance(error, Lost) and not self._stopped.is_set():
-                    self._place.lost(self._parts[number], str(error))
+                    self._machines.lost(self._parts[number], str(error))
                 self._enough.set()
 
         others = [threading.Thread(target=one, args=(number,), daemon=True) for number in range(1, len(channels))]
@@ -178,7 +179,8 @@ class RemoteTrial:
     def _joined(self, answers: Sequence[Completed], hellos: Sequence[Hello]) -> Completed:
         """One answer for all machines: the first one's, or the first failure that was not caused by ending the others."""
         ended = [
-            _placed(part, hello, self._place.ended(part, answer)) for part, hello, answer in zip(self._parts, hellos, answers, strict=True)
+            _with_machine(part, hello, self._machines.ended(part, answer))
+            for part, hello, answer in zip(self._parts, hellos, answers, strict=True)
         ]
         if self._stopped.is_set() or len(ended) == 1:
             return ended[0] if len(ended) == 1 else replace(ended[0], returncode=None, cancelled=True)
@@ -195,10 +197,28 @@ class RemoteTrial:
         )
 
 
-def _placed(part: Share, hello: Hello, completed: Completed) -> Completed:
-    """With the machine among the circumstances: its name, and how fast it was just before."""
+def _with_machine(part: Share, hello: Hello, completed: Completed) -> Completed:
+    """Add the machine's name and its speed just before the launch."""
     conditions = {**completed.conditions, MACHINE_PROBE: round(hello.probe_s, 5)}
     return replace(completed, machine=completed.machine or part.machine, conditions=conditions)
 
 
-__all__ = ["Attempts", "Place", "RemoteTrial"]
+def rank_environment(rank: int, addresses: Sequence[str], port: int, per_node: int) -> dict[str, str]:
+    """What the command on machine number `rank` is told: in words of its own, and in those that `torchrun` reads by itself."""
+    variables = {
+        "NNODES": len(addresses),
+        "NODE_RANK": rank,
+        "MASTER_ADDR": addresses[0],
+        "MASTER_PORT": port,
+        "NPROC_PER_NODE": per_node,
+    }
+    return {name: str(value) for key, value in variables.items() for name in (key, f"PET_{key}")}
+
+
+def with_hostfile(launch: Launch, addresses: Sequence[str], per_node: int) -> Launch:
+    """The launch with a hostfile among its files, unless it brings one."""
+    files: Mapping[str, str] = {HOSTFILE: "".join(f"{address} slots={per_node}\n" for address in addresses)}
+    return replace(launch, files={**files, **launch.files})
+
+
+__all__ = ["Attempts", "RemoteTrial", "TrialMachines"]

@@ -271,12 +271,12 @@ def _kill_marked(mark: str, name: str = MARK) -> int:
     killed: set[int] = set()
     deadline_s = time.monotonic() + STUCK_S
     while time.monotonic() < deadline_s:
-        found = {pid for pid, value in processes.marked(name) if value == mark and pid != os.getpid()}
-        if not found:
+        pids = {pid for pid, value in processes.marked(name) if value == mark and pid != os.getpid()}
+        if not pids:
             break
-        for pid in found:
+        for pid in pids:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
-        killed |= found
+        killed |= pids
         time.sleep(0.02)
     return len(killed)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, kw_only=True)
-class Counters:
+class MachineCounters:
     """The machine's counters at one moment; what the system does not tell is None or absent.
 
     Attributes:
@@ -29,7 +29,7 @@ class Counters:
     load_1min: float | None
 
     @classmethod
-    def read(cls, cores: Sequence[int] | None) -> Counters:
+    def read(cls, cores: Sequence[int] | None) -> MachineCounters:
         """Read them now; None counts all cores that this process may use."""
         used = tuple(cores) if cores else all_cores()
         stalls = {resource: total for resource in ("cpu", "memory") if (total := _stall_us(resource)) is not None}
@@ -39,7 +39,7 @@ class Counters:
         return cls(cores=used, stall_us=stalls, busy_ticks=_busy_ticks(used), load_1min=load)
 
 
-def conditions(before: Counters, after: Counters, wall_s: float, cpu_s: float) -> dict[str, float]:
+def conditions(before: MachineCounters, after: MachineCounters, wall_s: float, cpu_s: float) -> dict[str, float]:
     """What a trial's circumstances were between two readings; what could not be read is left out.
 
     - `cpu_pressure`, `memory_pressure`: share of the time in which something on the machine waited for it;
@@ -49,15 +49,15 @@ def conditions(before: Counters, after: Counters, wall_s: float, cpu_s: float) -
     """
     wall_s = max(wall_s, 1e-6)
     capacity_s = wall_s * len(before.cores)
-    found = {"cores": float(len(before.cores)), "cpu_share": round(cpu_s / capacity_s, 4)}
+    values = {"cores": float(len(before.cores)), "cpu_share": round(cpu_s / capacity_s, 4)}
     for resource in before.stall_us.keys() & after.stall_us.keys():
-        found[f"{resource}_pressure"] = _share((after.stall_us[resource] - before.stall_us[resource]) / 1e6, wall_s)
+        values[f"{resource}_pressure"] = _share((after.stall_us[resource] - before.stall_us[resource]) / 1e6, wall_s)
     if before.busy_ticks is not None and after.busy_ticks is not None:
         busy_s = (after.busy_ticks - before.busy_ticks) / os.sysconf("SC_CLK_TCK")
-        found["other_cpu_share"] = _share(busy_s - cpu_s, capacity_s)
+        values["other_cpu_share"] = _share(busy_s - cpu_s, capacity_s)
     if after.load_1min is not None:
-        found["load_1min"] = round(after.load_1min, 3)
-    return found
+        values["load_1min"] = round(after.load_1min, 3)
+    return values
 
 
 def all_cores() -> tuple[int, ...]:
@@ -82,7 +82,7 @@ def _stall_us(resource: str) -> float | None:
 
 def _busy_ticks(cores: Sequence[int]) -> int | None:
     """Ticks in which these cores did anything: user, nice, system, irq, softirq, steal (guest time is part of user)."""
-    wanted = {f"cpu{core}" for core in cores}
+    names = {f"cpu{core}" for core in cores}
     total = 0
     try:
         lines = Path("/proc/stat").read_text().splitlines()
@@ -90,8 +90,8 @@ def _busy_ticks(cores: Sequence[int]) -> int | None:
         return None
     for line in lines:
         name, *fields = line.split()
-        if name in wanted and len(fields) >= 8:
+        if name in names and len(fields) >= 8:
             user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, fields[:8])
             total += user + nice + system + irq + softirq + steal
-            wanted.discard(name)
-    return None if wanted else total
+            names.discard(name)
+    return None if names else total

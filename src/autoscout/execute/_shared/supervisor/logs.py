@@ -27,9 +27,9 @@ class BoundedLog:
 
     def write(self, data: bytes) -> None:
         """Take the next bytes of the stream."""
-        kept, rest = data[: self._room], data[self._room :]
-        self._room -= len(kept)
-        self._store(kept)
+        head, rest = data[: self._room], data[self._room :]
+        self._room -= len(head)
+        self._store(head)
         self._tail += rest
         if len(self._tail) > 2 * self._tail_bytes:
             self._cut()

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from autoscout.common import processes
-from autoscout.execute._shared.supervisor.contention import Counters, conditions
+from autoscout.execute._shared.supervisor.contention import MachineCounters, conditions
 from autoscout.execute._shared.supervisor.logs import BoundedLog
 
 POLL_S = 0.5  # how often memory is read when nothing depends on it
@@ -62,23 +62,23 @@ class Supervisor:
         if not self._start():
             return {"returncode": None, "error": self._error}
         cores = self._request["cores"]
-        self._started_s, before = time.monotonic(), Counters.read(cores)
+        self._started_s, before = time.monotonic(), MachineCounters.read(cores)
         why = ORPHANED
         try:
             why = self._watch()
         finally:
-            ended_s, after = self._ended_s or time.monotonic(), Counters.read(cores)
+            ended_s, after = self._ended_s or time.monotonic(), MachineCounters.read(cores)
             leftovers = self._stop(why)
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu_s, wall_s = usage.ru_utime + usage.ru_stime, ended_s - self._started_s
-        seen = conditions(before, after, wall_s, cpu_s)
+        circumstances = conditions(before, after, wall_s, cpu_s)
         if leftovers:
-            seen["leftover_processes"] = float(leftovers)
-        return {**self._outcome(why), "wall_s": wall_s, "cpu_s": cpu_s, "peak_bytes": self._peak(usage), "conditions": seen}
+            circumstances["leftover_processes"] = float(leftovers)
+        return {**self._outcome(why), "wall_s": wall_s, "cpu_s": cpu_s, "peak_bytes": self._peak(usage), "conditions": circumstances}
 
     def _outcome(self, why: str) -> dict[str, Any]:
         code = None if self._main_status is None else os.waitstatus_to_exitcode(self._main_status)
-        by_kernel = killed_for_memory(code, self._foreign_kills, self._oom_before, self._oom_after)
+        by_kernel = is_memory_kill(code, self._foreign_kills, self._oom_before, self._oom_after)
         return {
             "returncode": code if why == ENDED else None,
             "timed_out": why == TIMED_OUT,
@@ -95,12 +95,12 @@ class Supervisor:
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, self._told_to_stop)
+            signal.signal(number, self._on_stop_signal)
         self._selector.register(wake_read, selectors.EVENT_READ)
         self._wake = wake_read
         self._selector.register(0, selectors.EVENT_READ)
 
-    def _told_to_stop(self, *_: object) -> None:
+    def _on_stop_signal(self, *_: object) -> None:
         self._control += b"s"
 
     def _start(self) -> bool:
@@ -142,7 +142,7 @@ class Supervisor:
             if now_s >= deadline_s:
                 return TIMED_OUT
             if now_s >= next_s:
-                if self._over_memory():
+                if self._is_over_memory():
                     return OUT_OF_MEMORY
                 if os.getppid() != self._parent:
                     return ORPHANED
@@ -195,7 +195,7 @@ class Supervisor:
     def _family(self) -> list[int]:
         return processes.descendants(os.getpid(), group=self._main)
 
-    def _over_memory(self) -> bool:
+    def _is_over_memory(self) -> bool:
         family = self._family()
         usage = processes.usage(family)
         self._peak_bytes = max(self._peak_bytes, usage.resident)
@@ -216,12 +216,12 @@ class Supervisor:
             self._until_gone(self._request["grace_s"])
         self._killing = True
         deadline_s = time.monotonic() + STUCK_S
-        while not self._gone() and time.monotonic() < deadline_s:
+        while not self._is_gone() and time.monotonic() < deadline_s:
             family = self._family()
             self._signal(family, signal.SIGSTOP)  # so that none forks while we count
             self._signal({*family, *self._family()}, signal.SIGKILL)
             self._until_gone(0.05)
-        if not self._gone():
+        if not self._is_gone():
             stuck = ", ".join(map(str, self._family()))
             self._error = f"processes {stuck} were killed but did not go within {STUCK_S:.0f} s"
         for descriptor, log in self._logs.items():
@@ -234,13 +234,13 @@ class Supervisor:
     def _read_rest(self, descriptor: int) -> bool:
         return descriptor in self._selector.get_map() and self._read(descriptor)
 
-    def _gone(self) -> bool:
+    def _is_gone(self) -> bool:
         self._reap()
         return self._childless and not self._family()
 
     def _until_gone(self, wait_s: float) -> None:
         deadline_s = time.monotonic() + wait_s
-        while not self._gone() and time.monotonic() < deadline_s:
+        while not self._is_gone() and time.monotonic() < deadline_s:
             self._pump(min(0.05, max(0.0, deadline_s - time.monotonic())))
 
     def _signal(self, pids: Any, *numbers: signal.Signals) -> None:
@@ -272,7 +272,7 @@ class Supervisor:
                 return  # still holds a process that cannot be killed
 
 
-def killed_for_memory(code: int | None, foreign_kills: int, before: int | None, after: int | None) -> bool:
+def is_memory_kill(code: int | None, foreign_kills: int, before: int | None, after: int | None) -> bool:
     """Whether a command that ended by itself was a victim of the kernel's memory killer.
 
     The kernel counted a victim meanwhile, and something here fits: a SIGKILL that we did not send, or a command that failed
@@ -283,7 +283,7 @@ def killed_for_memory(code: int | None, foreign_kills: int, before: int | None, 
 
 
 def _become(request: Request, parent: int, streams: dict[int, int], trouble: int) -> None:
-    """In the child: turn into the command. Never returns; what goes wrong is written to `trouble`."""
+    """Turn this child into the command. Never returns; what goes wrong is written to `trouble`."""
     try:
         os.setsid()
         processes.die_with_parent(parent)

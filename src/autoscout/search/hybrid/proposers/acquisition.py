@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from autoscout.core.trial import Proposal
-from autoscout.search.hybrid.state import State
+from autoscout.search.hybrid.state import SearchState
 
 
-def propose(state: State) -> Proposal | None:
+def propose(state: SearchState) -> Proposal | None:
     """The candidate that is worth most; in a sampled space, uphill from it by single moves, because a sample seldom holds the peak."""
     best = int(np.argmax(state.values))
     config, value = state.weighed[0][best], float(state.values[best])

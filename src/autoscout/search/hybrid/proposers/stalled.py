@@ -10,22 +10,22 @@ from numpy.typing import NDArray
 from autoscout.core.trial import Proposal
 from autoscout.learning.answers import Answer
 from autoscout.search.hybrid import tuning
-from autoscout.search.hybrid.state import State
+from autoscout.search.hybrid.state import SearchState
 from autoscout.space.encode import Codes, Floats
 
 
-def propose(state: State) -> Proposal | None:
+def propose(state: SearchState) -> Proposal | None:
     """Every now and then after a row of answers that were no better: a candidate whose structure was seldom tried.
 
     A model that is wrong about a structure it has hardly seen keeps refining the one it began with. So what a candidate is worth is
     divided by the trials of its structure. Only candidates that are likely to work: a structure that hardly works is seldom tried for a
     reason.
     """
-    turn = (state.told + len(state.waiting)) % tuning.TURNS == 0  # trials, not steps: known answers would not end it
-    if not turn or fruitless(state.answers, state.front) < tuning.STALLED:
+    turn = (state.trials + len(state.waiting)) % tuning.STALLED_INTERVAL == 0  # trials, not steps: known answers would not end it
+    if not turn or fruitless(state.answers, state.front) < tuning.STALLED_AFTER:
         return None
     tried = state.encoder.rows([*(answer.config for answer in state.answers), *state.waiting])
-    safe = np.flatnonzero(state.chance >= tuning.SAFE)
+    safe = np.flatnonzero(state.chance >= tuning.MIN_SUCCESS_CHANCE)
     shares = seldom_tried(state.rows.codes[safe], tried.codes, state.encoder.sparse)
     if shares is None:
         return None

@@ -9,14 +9,14 @@ from autoscout.core.seeds import stream
 from autoscout.core.trial import Proposal
 from autoscout.search.hybrid import tuning
 from autoscout.search.hybrid.candidates import apart
-from autoscout.search.hybrid.state import State
+from autoscout.search.hybrid.state import SearchState
 from autoscout.space.encode import Rows
 
 STEPS = 12
 """Configurations: how many are left by single moves, at random, to find what changes one knob more."""
 
 
-def propose(state: State) -> Proposal | None:
+def propose(state: SearchState) -> Proposal | None:
     """The default; then what was best on similar tasks; then the farthest from all that is known.
 
     Where the default works and trials are expensive, the farthest that change few of its knobs: engines have good defaults, and far
@@ -31,32 +31,32 @@ def propose(state: State) -> Proposal | None:
     if state.prior is not None:
         return None
     rng = stream(state.seed, "hybrid", "start", state.step)
-    configs, rows = _near(state, rng) if state.careful else _anywhere(state, rng)
+    configs, rows = _near(state, rng) if state.is_careful else _anywhere(state, rng)
     if not configs:
         return None
-    known = state.encoder.rows([*(answer.config for answer in state.answers), *state.waiting]).plain
-    distances = ((rows.plain[:, None, :] - known[None, :, :]) ** 2).sum(2).min(1) if len(known) else np.zeros(len(configs))
+    points = state.encoder.rows([*(answer.config for answer in state.answers), *state.waiting]).plain
+    distances = ((rows.plain[:, None, :] - points[None, :, :]) ** 2).sum(2).min(1) if len(points) else np.zeros(len(configs))
     return state.proposal(configs[int(np.argmax(distances))], "start")
 
 
-def _anywhere(state: State, rng: np.random.Generator) -> tuple[list[Config], Rows]:
+def _anywhere(state: SearchState, rng: np.random.Generator) -> tuple[list[Config], Rows]:
     """Some candidates."""
     free = state.pool.free(state.taken)
-    drawn = rng.choice(free, size=min(len(free), tuning.WEIGHED), replace=False)
+    drawn = rng.choice(free, size=min(len(free), tuning.RANDOM_CANDIDATES), replace=False)
     return [state.pool.configs[row] for row in drawn], state.pool.rows.take(drawn)
 
 
-def _near(state: State, rng: np.random.Generator) -> tuple[list[Config], Rows]:
+def _near(state: SearchState, rng: np.random.Generator) -> tuple[list[Config], Rows]:
     """Some candidates that change few knobs of the default; where a list has none, those that change fewest."""
     free = state.pool.free(state.taken)
     if state.pool.whole:
         changes = apart(state.encoder, state.pool.rows.take(free), [state.home])
-        free = free[changes <= max(tuning.FEW, int(changes.min(initial=len(state.space.knobs))))]
-        drawn = rng.choice(free, size=min(len(free), tuning.WEIGHED), replace=False)
+        free = free[changes <= max(tuning.FIRST_CHANGES, int(changes.min(initial=len(state.space.knobs))))]
+        drawn = rng.choice(free, size=min(len(free), tuning.RANDOM_CANDIDATES), replace=False)
         return [state.pool.configs[row] for row in drawn], state.pool.rows.take(drawn)
-    found = [state.home]
-    for _ in range(tuning.FEW):
-        some = rng.choice(len(found), size=min(len(found), STEPS), replace=False)
-        found += [config for row in some for config in state.pool.around(found[row])[0]]
-    configs = [config for config in dict.fromkeys(found) if config not in state.taken]
+    nearby = [state.home]
+    for _ in range(tuning.FIRST_CHANGES):
+        some = rng.choice(len(nearby), size=min(len(nearby), STEPS), replace=False)
+        nearby += [config for row in some for config in state.pool.around(nearby[row])[0]]
+    configs = [config for config in dict.fromkeys(nearby) if config not in state.taken]
     return configs, state.encoder.rows(configs)

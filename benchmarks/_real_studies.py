@@ -10,11 +10,11 @@ from typing import Any
 from autoscout.analysis.price import foremost
 from autoscout.core.origin import Phase
 from autoscout.core.trial import Trial
+from autoscout.report.publish import publish
 from autoscout.study.assemble import Quiet, look, run
 from autoscout.study.campaign import Campaign
 from autoscout.study.folder import Folder
 from autoscout.study.outcome import Outcome
-from autoscout.study.publish import publish
 from autoscout.study.setup import prepare
 
 

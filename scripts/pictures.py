@@ -26,6 +26,7 @@ from autosched.sim.engine import simulate
 from autosched.sim.series import timeline
 from autosched.sim.simulation import Simulation
 from autosched.web.cluster_plots import gains_plot, settings_plot
+from autoscout.analysis.labels import PART_NAMES
 from autoscout.analysis.predicted import PredictedTrial, Predictions
 from autoscout.common.draw import HEIGHT, WIDTH, Scale, box, chart, label, line, picture
 from autoscout.common.markup import Markup, join, tag
@@ -33,10 +34,9 @@ from autoscout.core.config import Config
 from autoscout.core.task import Objective, Task
 from autoscout.core.trial import Measurement, Proposal, Status, Trial
 from autoscout.estimate.search import estimate
-from autoscout.learning.answers import AnswerSet
-from autoscout.report.breakdown import PART_NAMES
-from autoscout.report.plots import convergence, intervals
-from autoscout.report.predicted import predicted_plot
+from autoscout.report.sections.convergence import convergence_plot
+from autoscout.report.sections.header import intervals
+from autoscout.report.sections.predicted import predicted_plot
 from autoscout.search.hybrid import tuning
 from autoscout.search.hybrid.failures import weighed
 from autoscout.search.hybrid.options import HybridOptions
@@ -238,7 +238,7 @@ def noisy_study() -> autoscout.Outcome:
 def search_final() -> Markup:
     """Search, simplifying and final of a noisy study: the number that won the search is not the one that counts."""
     summary = noisy_study().summary
-    drawing = convergence(summary.task, summary.points, summary.default.value if summary.default else None)
+    drawing = convergence_plot(summary.task, summary.points, summary.default.value if summary.default else None)
     assert drawing is not None
     return drawing
 

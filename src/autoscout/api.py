@@ -15,6 +15,8 @@ from autoscout.common.fields import shown
 from autoscout.core.config import Value
 from autoscout.core.errors import Fault, SpaceError
 from autoscout.core.task import Direction, Limit, Objective
+from autoscout.report.cell import show_in_notebooks
+from autoscout.report.publish import publish
 from autoscout.space import Choice, Flag, Grid, Knob, Space
 from autoscout.space.yaml import write_space
 from autoscout.study.assemble import look, run
@@ -22,8 +24,10 @@ from autoscout.study.campaign import Campaign, build_campaign, read_campaign
 from autoscout.study.final import Finals
 from autoscout.study.folder import DEFAULT, Folder
 from autoscout.study.outcome import Outcome
-from autoscout.study.publish import publish
 from autoscout.study.setup import prepare
+from autoscout.study.study import Study
+
+show_in_notebooks(Outcome, Study)
 
 
 def tune(campaign: str | Path | Campaign | Mapping[str, Any], output_dir: str | Path = DEFAULT) -> Outcome:

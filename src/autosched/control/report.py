@@ -15,12 +15,11 @@ from autosched.control.ledger import STATES, Entry, Ledger
 from autosched.control.overview import MOST_POINTS
 from autosched.sim.plot import page
 from autosched.tune.explain import moment
-from autoscout.common.draw import Line, chart
+from autoscout.common.draw import Line, chart, thin
+from autoscout.common.files import write_file, write_folder
 from autoscout.core.config import Value
 from autoscout.core.errors import StoreError
 from autoscout.core.log import logger
-from autoscout.report.files import write_file, write_folder
-from autoscout.report.thin import thin
 
 log = logger(__name__)
 

@@ -12,13 +12,13 @@ from pydantic import Field, ValidationError
 from autosched.control.bounds import Bounds
 from autoscout.common.fields import faults_from
 from autoscout.core.errors import ConfigError, Fault
-from autoscout.study.campaign import Block, Duration, Scalar, read_document
+from autoscout.study.campaign import CampaignBlock, Duration, Scalar, read_document
 
 if TYPE_CHECKING:
     from autosched.control.decide import Tuning
 
 
-class BoundsBlock(Block):
+class BoundsBlock(CampaignBlock):
     """What the controller may do by itself."""
 
     ranges: dict[str, tuple[Scalar, ...]] = Field(default_factory=dict, description="knob: [least, most], or the values allowed")
@@ -33,7 +33,7 @@ class BoundsBlock(Block):
         return Bounds(**dict(self))
 
 
-class TuningBlock(Block):
+class TuningBlock(CampaignBlock):
     """How settings are looked for."""
 
     draws: int = Field(6, ge=2, le=64, description="futures that every candidate is tried on")
@@ -54,7 +54,7 @@ class TuningBlock(Block):
         return replace(tuning, back_s=self.back) if self.back else tuning
 
 
-class RollBackBlock(Block):
+class RollBackBlock(CampaignBlock):
     """When a change is taken back."""
 
     worse_than: Literal["before", "predicted"] = Field(
@@ -63,7 +63,7 @@ class RollBackBlock(Block):
     tolerance: float = Field(0.05, ge=0, lt=1, description="share by which it may be worse")
 
 
-class ServiceBlock(Block):
+class ServiceBlock(CampaignBlock):
     """The gRPC service; without this block there is none."""
 
     address: str = Field("127.0.0.1:7433", description="host:port; other hosts than this machine need tokens and TLS")
@@ -75,7 +75,7 @@ class ServiceBlock(Block):
     per_second: float = Field(50.0, gt=0, description="calls a second of one client, on average")
 
 
-class Settings(Block):
+class Settings(CampaignBlock):
     """Everything a controller is told."""
 
     cluster: str = Field(min_length=1, max_length=200, description="name of the cluster in the repository")

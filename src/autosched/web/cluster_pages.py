@@ -16,7 +16,7 @@ from autosched.web.clusters import ClusterEntry
 from autoscout.common.markup import Markup, badge, join, number_cell, table, tag
 from autoscout.common.secrets import hide_secrets
 from autoscout.common.text import show, show_number
-from autoscout.report.sections import legend, section
+from autoscout.report.elements import legend, section
 from autoscout.web.frame import document, part
 from autoscout.web.guard import Session
 

@@ -27,7 +27,7 @@ _TREES = 100
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class AblationStep:
     """One change on the way from the default to the best.
 
     Attributes:
@@ -54,7 +54,7 @@ class Step:
 class Ablation:
     """The path, and why there is none."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[AblationStep, ...]
     note: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -100,10 +100,10 @@ def _walk(
     remaining: list[str],
     check: Callable[[Config], list[str]] | None,
     seed: int,
-) -> tuple[Step, ...]:
+) -> tuple[AblationStep, ...]:
     value_of = _values(observed, default, best, seed)
     minimize = task.objective.direction is Direction.MINIMIZE
-    steps: list[Step] = []
+    steps: list[AblationStep] = []
     total = len(remaining)
     here, start = default, observed[default]
     before = start
@@ -112,7 +112,7 @@ def _walk(
         scored = [(knobs, config, *value_of(config, 1.0 - (len(remaining) - len(knobs)) / total)) for knobs, config in candidates]
         knobs, here, value, source = (min if minimize else max)(scored, key=lambda item: item[2])
         steps.append(
-            Step(
+            AblationStep(
                 knobs=knobs,
                 change=", ".join(f"{name} = {show(best[name])}" if name in best else f"{name} not used" for name in knobs),
                 value=value,

@@ -103,7 +103,7 @@ def duels(task: Task, trials: Iterable[Trial], default: Config) -> tuple[Duel, .
         origin = trial.proposal.origin
         if origin.phase in (Phase.SIMPLIFY, Phase.FINAL):
             heats.setdefault((origin.phase, origin.contenders), []).append(trial)
-    found = []
+    pairs = []
     for members in heats.values():
         configs = dict.fromkeys(trial.config for trial in members)
         changed = {config: _changed(default, config) for config in configs}
@@ -112,8 +112,8 @@ def duels(task: Task, trials: Iterable[Trial], default: Config) -> tuple[Duel, .
         noise = pooled_noise([[side[number] for number in sorted(shared)] for side in sides.values()])
         for one in configs:
             smaller = [other for other in configs if changed[other].items() < changed[one].items()]
-            found += [_duel(task, members, (one, other), (sides[one], sides[other]), noise) for other in smaller]
-    return tuple(found)
+            pairs += [_duel(task, members, (one, other), (sides[one], sides[other]), noise) for other in smaller]
+    return tuple(pairs)
 
 
 def _changed(default: Config, config: Config) -> dict[str, object]:
@@ -219,23 +219,23 @@ def contributions(
     changed = _changed(default, config)
     if gain is not None and len(changed) == 1:
         measured[next(iter(changed))] = gain
-    found = []
+    results = []
     search = [trial for trial in trials if trial.proposal.origin.phase is Phase.SEARCH]
-    seen = observations(task, trials) if exact else {}
+    observed = observations(task, trials) if exact else {}
     expected = effects(task, search, default, config, seed)
     for knob in changed:
         without = put_back(config, default, [knob])
-        if knob not in measured and config in seen and without in seen:
-            measured[knob] = compare(task, [(seen[without], seen[config])])
-        known, effect = measured.get(knob), expected.get(knob)
-        if known is not None and known.ratio is not None:
-            found.append(Contribution(knob=knob, ratio=known.ratio, low=known.low, high=known.high, source="measured"))
+        if knob not in measured and config in observed and without in observed:
+            measured[knob] = compare(task, [(observed[without], observed[config])])
+        measurement, effect = measured.get(knob), expected.get(knob)
+        if measurement is not None and measurement.ratio is not None:
+            results.append(Contribution(knob=knob, ratio=measurement.ratio, low=measurement.low, high=measurement.high, source="measured"))
         elif effect is not None and effect.logs:
             low, middle, high = np.exp(effect.mean + effect.spread * _NORMAL_95 * np.array([-1.0, 0.0, 1.0]))
-            found.append(Contribution(knob=knob, ratio=float(middle), low=float(low), high=float(high), source="predicted"))
+            results.append(Contribution(knob=knob, ratio=float(middle), low=float(low), high=float(high), source="predicted"))
         else:
-            found.append(Contribution(knob=knob))
-    return tuple(found)
+            results.append(Contribution(knob=knob))
+    return tuple(results)
 
 
 __all__ = ["Contribution", "Duel", "Effect", "compare", "contributions", "duels", "effects", "measured_gains", "put_back"]

@@ -12,7 +12,7 @@ from autoscout.core.trial import Fidelity, Trial
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
+class CurvePoint:
     """One trial on the convergence curve.
 
     Attributes:
@@ -45,14 +45,14 @@ class Point:
 
 def ordered(trials: Iterable[Trial]) -> list[Trial]:
     """Trials as they happened; predictions of a searcher's own model are left out: they are not results."""
-    kept = [trial for trial in trials if trial.measurement.fidelity is not Fidelity.PREDICTED]
-    return sorted(kept, key=lambda trial: (trial.number, trial.finished_s))
+    answers = [trial for trial in trials if trial.measurement.fidelity is not Fidelity.PREDICTED]
+    return sorted(answers, key=lambda trial: (trial.number, trial.finished_s))
 
 
-def curve(task: Task, trials: Sequence[Trial]) -> tuple[Point, ...]:
+def curve(task: Task, trials: Sequence[Trial]) -> tuple[CurvePoint, ...]:
     """The convergence curve of a study, one point per trial."""
     best: dict[Fidelity, float] = {}
-    points: list[Point] = []
+    points: list[CurvePoint] = []
     spent_s = 0.0
     steps = ordered(trials)
     elapsed_s = busy_moments(steps)
@@ -66,7 +66,7 @@ def curve(task: Task, trials: Sequence[Trial]) -> tuple[Point, ...]:
         if improved and value is not None:
             best[fidelity] = value
         points.append(
-            Point(
+            CurvePoint(
                 number=trial.number,
                 elapsed_s=elapsed_s[trial.finished_s],
                 spent_s=spent_s,
@@ -87,14 +87,14 @@ def busy_moments(trials: Sequence[Trial]) -> dict[float, float]:
     steps = sorted(
         [(trial.started_s, 1) for trial in trials] + [(trial.finished_s, -1) for trial in trials], key=lambda step: (step[0], -step[1])
     )
-    found: dict[float, float] = {}
+    moments: dict[float, float] = {}
     running, total_s, before_s = 0, 0.0, 0.0
     for moment_s, change in steps:
         total_s += moment_s - before_s if running else 0.0
         running += change
         before_s = moment_s
-        found[moment_s] = total_s
-    return found
+        moments[moment_s] = total_s
+    return moments
 
 
 def busy_s(trials: Sequence[Trial]) -> float:

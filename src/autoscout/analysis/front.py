@@ -58,7 +58,7 @@ class Reading:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
+class FrontPoint:
     """A configuration that was compared with the others.
 
     Attributes:
@@ -122,8 +122,8 @@ class Front:
     """
 
     goals: tuple[Goal, ...]
-    points: tuple[Point, ...]
-    default: Point | None
+    points: tuple[FrontPoint, ...]
+    default: FrontPoint | None
     volume: Reading
     default_volume: Reading | None
     best: Mapping[str, float]
@@ -132,7 +132,7 @@ class Front:
     exact: bool
 
     @property
-    def handed_over(self) -> tuple[Point, ...]:
+    def handed_over(self) -> tuple[FrontPoint, ...]:
         """Those that may be worth running: all that are not dominated."""
         return tuple(point for point in self.points if point.standing is not Standing.DOMINATED)
 
@@ -206,10 +206,10 @@ def find_front(
     top = max(trial.measurement.fidelity for trial in ok)
     if top is Fidelity.PREDICTED:
         return None
-    kept = [trial for trial in trials if trial.measurement.fidelity is top]
-    rows, rounds = _final_rows(objective, kept)
+    runs = [trial for trial in trials if trial.measurement.fidelity is top]
+    rows, rounds = _final_rows(objective, runs)
     if not rows:
-        rows, rounds = _search_rows(objective, kept, default_config), []
+        rows, rounds = _search_rows(objective, runs, default_config), []
     everything = np.array([objective.losses(trial.measurement) for trial in ok if trial.measurement.fidelity is top])
     return _Comparison(objective, rows, rounds, default_config, name_of, exact and not rounds).front(everything)
 
@@ -224,8 +224,8 @@ def _final_rows(objective: Objective, trials: Sequence[Trial]) -> tuple[list[_Ro
     for trial in final:
         if trial.proposal.origin.contenders == newest:
             groups.setdefault(trial.config, []).append(trial)
-    found = [_row(objective, config, group) for config, group in groups.items()]
-    rows = [row for row in found if row is not None]
+    all_rows = [_row(objective, config, group) for config, group in groups.items()]
+    rows = [row for row in all_rows if row is not None]
     shared = set.intersection(*(set(row.rounds) for row in rows)) if rows else set()
     return rows, sorted(shared)
 
@@ -294,9 +294,9 @@ class _Comparison:
             exact=self.exact,
         )
 
-    def _point(self, row: _Row, names: Mapping[Config, str]) -> Point:
+    def _point(self, row: _Row, names: Mapping[Config, str]) -> FrontPoint:
         standing, rivals = self._standing(row)
-        return Point(
+        return FrontPoint(
             config=row.config,
             name=names[row.config],
             title=self.name_of(row.config),
@@ -345,13 +345,13 @@ class _Comparison:
         """The share of the box that is covered; its interval from fronts whose points are moved by the noise of their medians."""
         losses = np.array([row.losses for row in rows])
         value = box.covered(losses)
-        known = [noise for noise in self.noise if noise is not None]
-        if len(known) < len(self.goals) or len(self.rounds) < MIN_PAIRS:
+        noises = [noise for noise in self.noise if noise is not None]
+        if len(noises) < len(self.goals) or len(self.rounds) < MIN_PAIRS:
             return Reading(value=value)
         rng = stream(0, "hypervolume")
         moved = []
         for _ in range(DRAWS):
-            steps = np.stack([self._error(noise) * rng.standard_t(noise.freedom, len(rows)) for noise in known], axis=1)
+            steps = np.stack([self._error(noise) * rng.standard_t(noise.freedom, len(rows)) for noise in noises], axis=1)
             moved.append(box.covered(losses * np.exp(steps)))
         low, high = np.quantile(moved, [0.5 - CONFIDENCE / 2.0, 0.5 + CONFIDENCE / 2.0])
         # Noise lets a front look better than it is: what it adds to the draws is taken off.
@@ -382,32 +382,32 @@ class _Box:
     worst: Floats
 
     def shares(self, losses: Floats) -> Floats:
-        found = np.zeros(losses.shape)
+        shares = np.zeros(losses.shape)
         for goal, (low, high) in enumerate(zip(self.best.tolist(), self.worst.tolist(), strict=True)):
             ratios = low * high > 0 and bool((losses[:, goal] * low > 0).all())
             low, high = (_scaled(low), _scaled(high)) if ratios else (low, high)
             values = np.sign(losses[:, goal]) * np.log(np.abs(losses[:, goal])) if ratios else losses[:, goal]
-            found[:, goal] = (values - low) / (high - low) if high > low else 0.0
-        return found
+            shares[:, goal] = (values - low) / (high - low) if high > low else 0.0
+        return shares
 
     def covered(self, losses: Floats) -> float:
-        found: float = hypervolume(self.shares(losses), np.full(losses.shape[1], BEYOND)) / BEYOND ** losses.shape[1]
-        return found
+        volume: float = hypervolume(self.shares(losses), np.full(losses.shape[1], BEYOND)) / BEYOND ** losses.shape[1]
+        return volume
 
     def reference(self) -> list[float]:
         """The losses that the hypervolume is counted from."""
-        found = []
+        point = []
         for low, high in zip(self.best.tolist(), self.worst.tolist(), strict=True):
             if low * high > 0:
                 end = _scaled(low) + BEYOND * (_scaled(high) - _scaled(low))
-                found.append(math.copysign(math.exp(math.copysign(1.0, low) * end), low))
+                point.append(math.copysign(math.exp(math.copysign(1.0, low) * end), low))
             else:
-                found.append(low + BEYOND * (high - low))
-        return found
+                point.append(low + BEYOND * (high - low))
+        return point
 
 
 def _scaled(value: float) -> float:
     return math.copysign(1.0, value) * math.log(abs(value))
 
 
-__all__ = ["Front", "Point", "Reading", "Standing", "find_front"]
+__all__ = ["Front", "FrontPoint", "Reading", "Standing", "find_front"]

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autoscout.analysis.curves import ordered
+from autoscout.analysis.labels import KnobNote
 from autoscout.common.forest import Encoder, Forest, Matrix
 from autoscout.core.config import Config
 from autoscout.core.seeds import stream
@@ -59,7 +60,7 @@ class Importance:
     """Importance of all knobs that varied, largest first.
 
     Attributes:
-        knobs: Empty when `known` is false.
+        knobs: Empty when `is_known` is false.
         unvaried: Knobs that took one value only; nothing can be said about them.
         fit: Part of the variation of unseen trials that the model explains (R squared; may be negative).
         configs: How many different configurations it learned from.
@@ -73,7 +74,7 @@ class Importance:
     note: str = ""
 
     @property
-    def known(self) -> bool:
+    def is_known(self) -> bool:
         return bool(self.knobs)
 
     def to_json(self) -> dict[str, Any]:
@@ -123,12 +124,25 @@ def knob_importance(task: Task, trials: Sequence[Trial], seed: int = 0) -> Impor
     return Importance(knobs=ranked, unvaried=unvaried, fit=fit, configs=len(configs), note=note)
 
 
+def varied_knobs(trials: Sequence[Trial], knobs: Sequence[KnobNote], importance: Importance | None) -> list[str]:
+    """Knobs that took more than one value (being inactive is one), the important ones first, then as declared."""
+    values: dict[str, set[str]] = {}
+    for trial in trials:
+        for name, setting in trial.config.items():
+            values.setdefault(name, set()).add(repr(setting))
+    everywhere = set.intersection(*(set(trial.config) for trial in trials)) if trials else set()
+    order = [*(knob.name for knob in knobs if knob.name in values), *values]
+    moving = [name for name in dict.fromkeys(order) if len(values[name]) + (name not in everywhere) > 1]
+    ranked = [knob.name for knob in importance.knobs] if importance else []
+    return [name for name in ranked if name in moving] + [name for name in moving if name not in ranked]
+
+
 def observations(task: Task, trials: Sequence[Trial]) -> dict[Config, float]:
     """The median objective of each configuration that ran, at the highest fidelity present."""
-    kept = [trial for trial in ordered(trials) if task.objective.value(trial.measurement) is not None]
-    fidelity = max((trial.measurement.fidelity for trial in kept), default=Fidelity.MEASURED)
+    successes = [trial for trial in ordered(trials) if task.objective.value(trial.measurement) is not None]
+    fidelity = max((trial.measurement.fidelity for trial in successes), default=Fidelity.MEASURED)
     gathered: dict[Config, list[float]] = {}
-    for trial in kept:
+    for trial in successes:
         if trial.measurement.fidelity is fidelity:
             gathered.setdefault(trial.config, []).append(trial.measurement.metrics[task.objective.metric])
     return {config: median(values) for config, values in gathered.items()}
@@ -156,15 +170,15 @@ def _replicate(
     shares = np.zeros((_REPLICATES, rows.shape[1]))
     fits = np.zeros(_REPLICATES)
     for replicate in range(_REPLICATES):
-        kept = rng.choice(len(rows), max(5, round(_KEPT * len(rows))), replace=False)
-        forest = Forest(rows[kept], target[kept], categorical, rng, trees=_TREES)
-        variance = float(target[kept].var()) or 1.0
-        base = _unseen_error(forest, rows[kept], target[kept])
+        sample = rng.choice(len(rows), max(5, round(_KEPT * len(rows))), replace=False)
+        forest = Forest(rows[sample], target[sample], categorical, rng, trees=_TREES)
+        variance = float(target[sample].var()) or 1.0
+        base = _unseen_error(forest, rows[sample], target[sample])
         fits[replicate] = 1.0 - base / variance
         for column in np.flatnonzero(varied):
-            members = np.flatnonzero(active[kept, column])
-            shuffled = [_shuffled(rows[kept], int(column), members, rng) for _ in range(_SHUFFLES)]
-            error = np.mean([_unseen_error(forest, changed, target[kept]) for changed in shuffled])
+            members = np.flatnonzero(active[sample, column])
+            shuffled = [_shuffled(rows[sample], int(column), members, rng) for _ in range(_SHUFFLES)]
+            error = np.mean([_unseen_error(forest, changed, target[sample]) for changed in shuffled])
             shares[replicate, column] = (error - base) / (2.0 * variance)
     return shares, fits
 

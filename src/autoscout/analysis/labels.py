@@ -61,7 +61,7 @@ def differences(default: Config, other: Config, knobs: Iterable[KnobNote] = ()) 
     """The knobs on which two configurations differ, in the order the space declares them, then by name."""
     notes: Mapping[str, KnobNote] = {knob.name: knob for knob in knobs}
     names = [*notes, *sorted((set(default) | set(other)) - set(notes))]
-    found = []
+    changes = []
     for name in names:
         before, after = name in default, name in other
         if not before and not after:
@@ -69,7 +69,7 @@ def differences(default: Config, other: Config, knobs: Iterable[KnobNote] = ()) 
         if before and after and repr(default[name]) == repr(other[name]):  # `True`, `1` and `1.0` are three values
             continue
         note = notes.get(name)
-        found.append(
+        changes.append(
             Difference(
                 knob=name,
                 default=default.get(name),
@@ -80,7 +80,7 @@ def differences(default: Config, other: Config, knobs: Iterable[KnobNote] = ()) 
                 help=note.help if note else "",
             )
         )
-    return tuple(found)
+    return tuple(changes)
 
 
 NAME_CHARS = 200
@@ -100,20 +100,20 @@ def namer(default: Config, knobs: Iterable[KnobNote] = ()) -> Callable[[Config],
         knobs: The space's knobs, in the order in which they shall appear in names.
     """
     declared = tuple(knobs)
-    known: dict[Config, str] = {}
+    names: dict[Config, str] = {}
 
     def name_of(config: Config) -> str:
-        if config not in known:
-            known[config] = _changes(differences(default, config, declared))
-        return known[config]
+        if config not in names:
+            names[config] = _changes(differences(default, config, declared))
+        return names[config]
 
     return name_of
 
 
-def _changes(found: Sequence[Difference]) -> str:
+def _changes(changes: Sequence[Difference]) -> str:
     # A knob that is not used any more follows from the others, so it is named only where nothing else is.
-    set_to = [shorten(f"{one.knob}={one.after}", NAME_CHARS) for one in found if not one.best_absent]
-    set_to = set_to or [f"without {one.knob}" for one in found]
+    set_to = [shorten(f"{one.knob}={one.after}", NAME_CHARS) for one in changes if not one.best_absent]
+    set_to = set_to or [f"without {one.knob}" for one in changes]
     length = 0
     for count, text in enumerate(set_to):
         length += len(text) + 2
@@ -130,6 +130,11 @@ def shorten(text: str, limit: int) -> str:
     return f"{text[: limit - 1 - tail]}…{text[-tail:] if tail else ''}"
 
 
+def short_worker(worker: str) -> str:
+    """Host and process of a worker, without what tells it from its namesakes."""
+    return ":".join(worker.split(":")[:2]) or "worker"
+
+
 def one_line(text: str, limit: int = 120) -> str:
     """The first line of a text that says something, without control characters, cut to `limit` characters."""
     line = next((line for line in text.splitlines() if line.strip()), "")
@@ -139,6 +144,23 @@ def one_line(text: str, limit: int = 120) -> str:
 
 SPENT_WORDS = {"start_s": "starting", "warm_up_s": "warming up", "measure_s": "measuring"}
 """What a trial spends its seconds on."""
+
+PART_NAMES = {
+    "gemm_s": "matrix products",
+    "attention_s": "attention",
+    "elementwise_s": "element-wise",
+    "recompute_s": "recomputation",
+    "host_s": "waiting for the host",
+    "tensor_parallel_s": "tensor-parallel traffic",
+    "context_parallel_s": "context-parallel traffic",
+    "expert_parallel_s": "expert-parallel traffic",
+    "sharding_s": "ZeRO-3 gathers",
+    "pipeline_s": "pipeline sends",
+    "bubble_s": "pipeline bubble",
+    "data_parallel_s": "gradient reduction",
+    "optimizer_s": "optimizer",
+}
+"""Parts of a step's predicted time."""
 
 
 def show_spent(answer: Measurement) -> str:

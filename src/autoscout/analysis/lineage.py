@@ -83,9 +83,9 @@ def lineage(task: Task, trials: Sequence[Trial], knobs: Sequence[str], depth: in
     advances = _advances(task, search)
     winners = {step.number for step in advances}
     roles = {role: [trial for trial in search if role_of(trial) == role] for role in dict.fromkeys(map(role_of, search))}
-    found = [_role(task, role, members, winners) for role, members in roles.items()]
+    parts = [_role(task, role, members, winners) for role, members in roles.items()]
     return Lineage(
-        roles=tuple(sorted(found, key=lambda role: (-role.improved, -role.proposals, role.name))),
+        roles=tuple(sorted(parts, key=lambda role: (-role.improved, -role.proposals, role.name))),
         advances=tuple(advances),
         tree=_branch(task, "all", search, list(knobs)[:depth]),
     )
@@ -105,8 +105,8 @@ def _value(task: Task, trial: Trial) -> float | None:
 
 def _best(task: Task, trials: Sequence[Trial]) -> float | None:
     losses = [(task.objective.loss(trial.measurement), trial) for trial in trials]
-    found = min(losses, key=lambda pair: pair[0], default=None)
-    return None if found is None or found[0] == float("inf") else _value(task, found[1])
+    best = min(losses, key=lambda pair: pair[0], default=None)
+    return None if best is None or best[0] == float("inf") else _value(task, best[1])
 
 
 def _role(task: Task, name: str, trials: Sequence[Trial], winners: set[int]) -> Role:
@@ -122,7 +122,7 @@ def _role(task: Task, name: str, trials: Sequence[Trial], winners: set[int]) -> 
 def _advances(task: Task, trials: Sequence[Trial]) -> list[Advance]:
     """The trials that set a new best, at the highest fidelity that any trial has."""
     top = max((trial.measurement.fidelity for trial in trials), default=None)
-    found: list[Advance] = []
+    advances: list[Advance] = []
     loss, before = float("inf"), Config()
     for trial in trials:
         value, cost = _value(task, trial), task.objective.loss(trial.measurement)
@@ -130,9 +130,9 @@ def _advances(task: Task, trials: Sequence[Trial]) -> list[Advance]:
             continue
         names = sorted({*before, *trial.config}) if before else []
         changed = {name: (before.get(name), trial.config.get(name)) for name in names if before.get(name) != trial.config.get(name)}
-        found.append(Advance(number=trial.number, value=value, changed=changed, origin=trial.proposal.origin))
+        advances.append(Advance(number=trial.number, value=value, changed=changed, origin=trial.proposal.origin))
         loss, before = cost, trial.config
-    return found
+    return advances
 
 
 def _branch(task: Task, label: str, trials: Sequence[Trial], knobs: Sequence[str]) -> Branch:

@@ -86,27 +86,27 @@ def costs(objective: Objective, default: Mapping[str, float], best: Mapping[str,
         default: Pooled metrics of the default.
         best: Pooled metrics of the configuration compared with it.
     """
-    found = []
+    worse = []
     for name in sorted(default.keys() & best.keys()):
         times = worsening(name, default[name], best[name], objective)
         if times is not None and times > 1.0 + COST_ABOVE:
-            found.append((times, Cost(metric=name, default=default[name], best=best[name], times=times if times < float("inf") else None)))
-    return tuple(cost for _, cost in sorted(found, key=lambda pair: -pair[0]))
+            worse.append((times, Cost(metric=name, default=default[name], best=best[name], times=times if times < float("inf") else None)))
+    return tuple(cost for _, cost in sorted(worse, key=lambda pair: -pair[0]))
 
 
-def foremost(found: Sequence[Cost]) -> list[Cost]:
+def foremost(values: Sequence[Cost]) -> list[Cost]:
     """The first of each metric: of `mean_ttft_ms`, `p95_ttft_ms` and the like, whichever comes first stands for all."""
-    kept: dict[str, Cost] = {}
-    for cost in found:
-        kept.setdefault(_STATISTIC.sub("", cost.metric), cost)
-    return list(kept.values())
+    by_metric: dict[str, Cost] = {}
+    for cost in values:
+        by_metric.setdefault(_STATISTIC.sub("", cost.metric), cost)
+    return list(by_metric.values())
 
 
-def costs_text(found: Sequence[Cost]) -> str:
+def costs_text(values: Sequence[Cost]) -> str:
     """`costs: p95_tpot_ms 5.8x, peak_mem_gib 1.4x`, one of each metric; empty when nothing got worse."""
-    found = foremost(found)
-    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    return f"costs: {', '.join(map(str, found[:_SHOWN]))}{more}" if found else ""
+    shortened = foremost(values)
+    more = f" and {len(shortened) - _SHOWN} more" if len(shortened) > _SHOWN else ""
+    return f"costs: {', '.join(map(str, shortened[:_SHOWN]))}{more}" if shortened else ""
 
 
 __all__ = ["COST_ABOVE", "NOTICE_ABOVE", "Cost", "costs", "costs_text", "direction_of", "foremost", "mark", "worsening"]

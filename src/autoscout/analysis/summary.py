@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from autoscout.analysis.curves import Point, busy_s, curve, ordered
+from autoscout.analysis.curves import CurvePoint, busy_s, curve, ordered
 from autoscout.analysis.front import Front, find_front
 from autoscout.analysis.gain import Gain
 from autoscout.analysis.labels import SPENT_WORDS, Difference, KnobNote, differences, namer, one_line
 from autoscout.analysis.price import Cost, costs, costs_text
-from autoscout.analysis.verdict import Finalist, Side, Verdict, decide
+from autoscout.analysis.verdict import Finalist, PooledRuns, Verdict, decide
 from autoscout.common.stats import variation
 from autoscout.core.config import Config
 from autoscout.core.guards import bind
@@ -97,8 +97,8 @@ class Summary:
     verdict: Verdict
     reason: str
     gain: Gain
-    default: Side | None
-    best: Side | None
+    default: PooledRuns | None
+    best: PooledRuns | None
     answer: Config | None
     changes: tuple[Difference, ...]
     finalists: tuple[Finalist, ...]
@@ -108,7 +108,7 @@ class Summary:
     spent: Spent
     noisy: tuple[int, ...]
     dirty: tuple[int, ...]
-    points: tuple[Point, ...]
+    points: tuple[CurvePoint, ...]
     short: tuple[int, ...] = ()
     uneven: float = 1.0
     load: str = ""
@@ -117,17 +117,17 @@ class Summary:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What makes the numbers behind the verdict less trustworthy than they look."""
-        found = []
+        texts = []
         sides = [side for side in (self.default, self.best) if side is not None]
         used = {number for side in sides for number in side.trials}
         disturbed = len(used & set(self.dirty))
         if disturbed:
-            found.append(f"{disturbed} of the {len(used)} measurements behind this were disturbed by other work on the machine")
+            texts.append(f"{disturbed} of the {len(used)} measurements behind this were disturbed by other work on the machine")
         short = len(used & set(self.short))
         if short:
-            found.append(f"{short} of the {len(used)} measurements behind this had too few requests for a percentile that counts")
+            texts.append(f"{short} of the {len(used)} measurements behind this had too few requests for a percentile that counts")
         if self.uneven > UNEVEN_ABOVE:
-            found.append(
+            texts.append(
                 f"the machines behind this are unequal: the slowest took {self.uneven:.1f} times as long for the same work as the fastest"
             )
         for title, side in (
@@ -135,12 +135,12 @@ class Summary:
             ("the best configuration" if self.verdict is Verdict.GAIN else "the contender", self.best),
         ):
             if side is not None and side.spread is not None and side.spread > NOISY_ABOVE:
-                found.append(f"{title} scatters by {side.spread:.0%} between repeats")
+                texts.append(f"{title} scatters by {side.spread:.0%} between repeats")
         bound = {limit.guard for limit in self.task.objective.limits}
         loose = [str(guard) for guard in self.task.objective.guards if str(guard) not in bound]
         if loose:
-            found.append(f"nothing to hold {', '.join(loose)} against: the default did not run or does not report it")
-        return tuple(found)
+            texts.append(f"nothing to hold {', '.join(loose)} against: the default did not run or does not report it")
+        return tuple(texts)
 
     @property
     def caveat(self) -> str:
@@ -232,16 +232,16 @@ def summarise(
         exact: Every answer is the same each time it is asked for, so that one of each tells all.
         load: How the load was produced, in one sentence.
     """
-    kept = ordered(trials)
-    task = bind(task, kept, default_config)
+    history = ordered(trials)
+    task = bind(task, history, default_config)
     knobs = tuple(knobs)
     name_of = name_of or namer(default_config, knobs)
-    decision = decide(task, kept, default_config, name_of, exact=exact)
+    decision = decide(task, history, default_config, name_of, exact=exact)
     counts: dict[str, Counter[str]] = {}
-    for trial in kept:
+    for trial in history:
         counts.setdefault(trial.measurement.fidelity.label, Counter())[trial.measurement.status.value] += 1
     return Summary(
-        study=study or next((trial.study for trial in kept if trial.study), ""),
+        study=study or next((trial.study for trial in history if trial.study), ""),
         task=task,
         verdict=decision.verdict,
         reason=decision.reason,
@@ -253,32 +253,32 @@ def summarise(
         finalists=decision.finalists,
         fidelity=decision.fidelity,
         counts=counts,
-        failures=_failures(kept),
+        failures=_failures(history),
         spent=Spent(
-            trials=len(kept),
-            wall_s=busy_s(kept),
-            cost_s=sum(trial.measurement.cost_s for trial in kept),
-            configs=len({trial.config for trial in kept}),
-            parts=_parts(kept),
-            bounded=sum(trial.measurement.status is Status.BOUNDED for trial in kept),
+            trials=len(history),
+            wall_s=busy_s(history),
+            cost_s=sum(trial.measurement.cost_s for trial in history),
+            configs=len({trial.config for trial in history}),
+            parts=_parts(history),
+            bounded=sum(trial.measurement.status is Status.BOUNDED for trial in history),
         ),
-        noisy=tuple(trial.number for trial in kept if _noisy(task, trial)),
-        dirty=tuple(trial.number for trial in kept if is_dirty(trial)),
-        short=tuple(trial.number for trial in kept if trial.measurement.conditions.get(TOO_FEW)),
-        uneven=_uneven(kept, {number for side in (decision.default, decision.best) if side is not None for number in side.trials}),
-        points=curve(task, kept),
+        noisy=tuple(trial.number for trial in history if _noisy(task, trial)),
+        dirty=tuple(trial.number for trial in history if is_dirty(trial)),
+        short=tuple(trial.number for trial in history if trial.measurement.conditions.get(TOO_FEW)),
+        uneven=_uneven(history, {number for side in (decision.default, decision.best) if side is not None for number in side.trials}),
+        points=curve(task, history),
         load=load,
-        front=find_front(task, kept, default_config, name_of, exact=exact or decision.fidelity is Fidelity.SIMULATED),
+        front=find_front(task, history, default_config, name_of, exact=exact or decision.fidelity is Fidelity.SIMULATED),
     )
 
 
 def _parts(trials: Iterable[Trial]) -> dict[str, float]:
     """Seconds by what trials spent them on."""
-    found: dict[str, float] = {}
+    parts: dict[str, float] = {}
     for trial in trials:
         for name, seconds in trial.measurement.spent.items():
-            found[name] = found.get(name, 0.0) + seconds
-    return {name: found[name] for name in SPENT if name in found}
+            parts[name] = parts.get(name, 0.0) + seconds
+    return {name: parts[name] for name in SPENT if name in parts}
 
 
 def is_dirty(trial: Trial) -> bool:
@@ -308,7 +308,7 @@ def _failures(trials: Sequence[Trial]) -> tuple[FailureGroup, ...]:
             # The same complaint about other sizes or addresses is the same failure.
             pattern = re.sub(r"0x[0-9a-fA-F]+|\d+(\.\d+)?", "#", one_line(trial.measurement.reason, 200))
             groups.setdefault((trial.measurement.status, pattern), []).append(trial)
-    found = [
+    result = [
         FailureGroup(
             status=status,
             reason=one_line(members[-1].measurement.reason, 200) or "no reason given",
@@ -317,4 +317,4 @@ def _failures(trials: Sequence[Trial]) -> tuple[FailureGroup, ...]:
         )
         for (status, _), members in groups.items()
     ]
-    return tuple(sorted(found, key=lambda group: (-len(group.trials), group.trials)))
+    return tuple(sorted(result, key=lambda group: (-len(group.trials), group.trials)))

@@ -72,7 +72,7 @@ class LimitCheck:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Side:
+class PooledRuns:
     """One configuration with its repeats pooled.
 
     Attributes:
@@ -123,7 +123,7 @@ class Side:
 class Finalist:
     """A configuration compared with the default."""
 
-    side: Side
+    side: PooledRuns
     gain: Gain
 
     @property
@@ -153,8 +153,8 @@ class Decision:
     verdict: Verdict
     reason: str
     answer: Config | None
-    default: Side | None
-    best: Side | None
+    default: PooledRuns | None
+    best: PooledRuns | None
     gain: Gain
     finalists: tuple[Finalist, ...]
     fidelity: Fidelity
@@ -172,12 +172,12 @@ def decide(
         name_of: Gives configurations their readable names.
         exact: Every answer is the same each time it is asked for, so that one of each tells all.
     """
-    kept = ordered(trials)
-    task = bind(task, kept, default_config)
+    history = ordered(trials)
+    task = bind(task, history, default_config)
     name_of = name_of or namer(default_config)
-    fidelity = max((trial.measurement.fidelity for trial in kept if trial.ok), default=Fidelity.MEASURED)
+    fidelity = max((trial.measurement.fidelity for trial in history if trial.ok), default=Fidelity.MEASURED)
     groups: dict[Config, list[Trial]] = {}
-    for trial in kept:
+    for trial in history:
         if trial.measurement.fidelity is fidelity and (trial.ok or trial.measurement.status.failed):
             groups.setdefault(trial.config, []).append(trial)
     final = any(trial.proposal.origin.phase is Phase.FINAL for group in groups.values() for trial in group)
@@ -211,7 +211,7 @@ def decide(
     )
 
 
-def _side(task: Task, config: Config, trials: Sequence[Trial], final: bool, name_of: Callable[[Config], str]) -> Side | None:
+def _side(task: Task, config: Config, trials: Sequence[Trial], final: bool, name_of: Callable[[Config], str]) -> PooledRuns | None:
     """Pool a configuration's trials: those of the final phase where it has any, else all."""
     if final and any(trial.proposal.origin.phase is Phase.FINAL for trial in trials):
         trials = [trial for trial in trials if trial.proposal.origin.phase is Phase.FINAL]
@@ -228,7 +228,7 @@ def _side(task: Task, config: Config, trials: Sequence[Trial], final: bool, name
         LimitCheck(limit=limit, value=metrics.get(limit.metric), holds=limit.holds(Measurement(status=Status.OK, metrics=metrics)))
         for limit in task.objective.limits
     )
-    return Side(
+    return PooledRuns(
         config=config,
         name=name_of(config),
         runs=len(good),
@@ -238,7 +238,7 @@ def _side(task: Task, config: Config, trials: Sequence[Trial], final: bool, name
         metrics=metrics,
         limits=checks,
         trials=tuple(trial.number for trial in trials),
-        rounds={number: median(found) for number, found in sorted(rounds.items())},
+        rounds={number: median(round_values) for number, round_values in sorted(rounds.items())},
     )
 
 
@@ -260,7 +260,7 @@ def _finalists(
     task: Task,
     groups: Mapping[Config, list[Trial]],
     default_config: Config,
-    default: Side | None,
+    default: PooledRuns | None,
     final: bool,
     name_of: Callable[[Config], str],
 ) -> tuple[Finalist, ...]:
@@ -270,12 +270,12 @@ def _finalists(
     sides = [side for config, trials in (again or contenders).items() if (side := _side(task, config, trials, final, name_of))]
     rounds = default.rounds if default else {}
     compared = sum(len(side.rounds.keys() & rounds.keys()) >= MIN_PAIRS for side in sides)
-    shown = [side for side in sides if side.value is not None or again]
-    finalists = [Finalist(side=side, gain=_gain(task, default, side, max(1, compared))) for side in shown]
+    rivals = [side for side in sides if side.value is not None or again]
+    finalists = [Finalist(side=side, gain=_gain(task, default, side, max(1, compared))) for side in rivals]
     return tuple(sorted(finalists, key=lambda finalist: _rank(task, finalist)))
 
 
-def _gain(task: Task, default: Side | None, side: Side, compared: int) -> Gain:
+def _gain(task: Task, default: PooledRuns | None, side: PooledRuns, compared: int) -> Gain:
     if default is None or default.value is None or side.value is None:
         return Gain(ratio=None)
     shared = sorted(default.rounds.keys() & side.rounds.keys())
@@ -299,7 +299,7 @@ def _rank(task: Task, finalist: Finalist) -> tuple[bool, bool, float, tuple[int,
 
 
 def _simplest(
-    task: Task, default_config: Config, default: Side | None, finalists: tuple[Finalist, ...], once: bool
+    task: Task, default_config: Config, default: PooledRuns | None, finalists: tuple[Finalist, ...], once: bool
 ) -> tuple[Finalist, ...]:
     """The finalists with the one that changes the fewest knobs, of those that cannot be told apart from the best, in front."""
     best = next((finalist for finalist in finalists if finalist.eligible), None)
@@ -320,13 +320,13 @@ def _simplest(
     return (chosen, *(finalist for finalist in finalists if finalist is not chosen))
 
 
-def _noise(sides: Sequence[Side]) -> Noise | None:
+def _noise(sides: Sequence[PooledRuns]) -> Noise | None:
     """Of single measurements, from all sides that were measured in the rounds of the first; None where too little is known."""
     rounds = sorted(sides[0].rounds)
     return pooled_noise([[side.rounds[number] for number in rounds] for side in sides if side.rounds.keys() >= set(rounds)])
 
 
-def _not_worse(task: Task, best: Side, other: Side, noise: Noise | None) -> bool:
+def _not_worse(task: Task, best: PooledRuns, other: PooledRuns, noise: Noise | None) -> bool:
     """Whether the rounds in which both ran leave open that `other` is as good as `best`."""
     shared = sorted(best.rounds.keys() & other.rounds.keys())
     one, two = ([side.rounds[number] for number in shared] for side in (best, other))
@@ -334,7 +334,7 @@ def _not_worse(task: Task, best: Side, other: Side, noise: Noise | None) -> bool
     return gain.enough and not gain.worse
 
 
-def _weigh(default: Side | None, finalists: Sequence[Finalist]) -> tuple[Verdict, str, Finalist | None]:
+def _weigh(default: PooledRuns | None, finalists: Sequence[Finalist]) -> tuple[Verdict, str, Finalist | None]:
     eligible = [finalist for finalist in finalists if finalist.eligible]
     if not eligible:
         return _without_contender(default, finalists)
@@ -362,7 +362,7 @@ def _compare(gain: Gain) -> tuple[Verdict, str]:
     return Verdict.NO_GAIN, f"not enough repeats: {plural(gain.pairs, 'pair')} of measurements in the final, {MIN_PAIRS} are needed{looks}"
 
 
-def _without_contender(default: Side | None, finalists: Sequence[Finalist]) -> tuple[Verdict, str, Finalist | None]:
+def _without_contender(default: PooledRuns | None, finalists: Sequence[Finalist]) -> tuple[Verdict, str, Finalist | None]:
     if default is not None and default.allowed:
         if finalists:
             return Verdict.NO_GAIN, "every other configuration failed or broke a limit", None
@@ -373,7 +373,7 @@ def _without_contender(default: Side | None, finalists: Sequence[Finalist]) -> t
     return Verdict.NONE, "no configuration kept the limits" if ran else "no configuration ran", None
 
 
-def _loss(task: Task, side: Side) -> float:
+def _loss(task: Task, side: PooledRuns) -> float:
     """The pooled value as a number to minimise; infinite when it never ran."""
     return task.objective.loss(Measurement(status=Status.OK, metrics=side.metrics)) if side.value is not None else math.inf
 
@@ -387,5 +387,5 @@ def _exact(better: bool, fidelity: Fidelity) -> tuple[Verdict, str]:
     return Verdict.NO_GAIN, f"nothing {'simulated' if simulated else 'measured'} better than the default"
 
 
-def _runs(side: Side) -> str:
+def _runs(side: PooledRuns) -> str:
     return plural(side.runs, "run")

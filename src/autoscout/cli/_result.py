@@ -6,10 +6,10 @@ import shlex
 
 from autoscout.cli import options
 from autoscout.core.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, EXIT_OK, StoreError
+from autoscout.report.publish import compare_predictions, facts, publish
 from autoscout.report.text import render
 from autoscout.study.budget import Stop
 from autoscout.study.outcome import Outcome
-from autoscout.study.publish import compare_predictions, facts, publish
 
 MORE = {Stop.TRIALS: " --max-trials N", Stop.WALL: " --budget TIME", Stop.COST: " --max-cost TIME"}
 """What a study that used up its budget must be given to be resumed."""

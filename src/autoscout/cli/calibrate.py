@@ -47,12 +47,14 @@ def calibrate(
                     fix="Columns: model_path, system, backend, isl, osl, concurrency, batch_size, tp_size, silicon_tpot_ms",
                 )
             )
-        found = calibrate_serving(table, table.models, name=name, made_from=f"{tables[0].name}, {len(table.rows)} rows")
-        save_serving(found, out)
+        constants = calibrate_serving(table, table.models, name=name, made_from=f"{tables[0].name}, {len(table.rows)} rows")
+        save_serving(constants, out)
         if as_json:
-            typer.echo(json.dumps({**serving_to_json(found), "out": str(out), "left_out": table.left_out}, indent=1, allow_nan=False))
+            typer.echo(json.dumps({**serving_to_json(constants), "out": str(out), "left_out": table.left_out}, indent=1, allow_nan=False))
             return
-        typer.echo(_verdict(found.rows, "error of the time between tokens on unseen models", found.mape, "models", found.spread, out))
+        typer.echo(
+            _verdict(constants.rows, "error of the time between tokens on unseen models", constants.mape, "models", constants.spread, out)
+        )
         _name_left_out(table.left_out)
         return
     columns = dict(text.partition("=")[::2] for text in given or [])

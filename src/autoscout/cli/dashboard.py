@@ -42,9 +42,9 @@ def dashboard(
             fix = "Give another --host or --port; --port 0 takes a free one"
             raise ConfigError(Fault(where="dashboard", value=f"{host}:{port}", rule=error.strerror or str(error), fix=fix)) from error
         library.start()
-        shown = f"[{host}]" if ":" in host else host
+        address = f"[{host}]" if ":" in host else host
         rights = "actions with the token" if token else "read-only"
-        words = f"{library.title}: http://{shown}:{socket.getsockname()[1]} ({rights}; Ctrl-C ends it)"
+        words = f"{library.title}: http://{address}:{socket.getsockname()[1]} ({rights}; Ctrl-C ends it)"
         options.errors.print(words, markup=False, highlight=False, soft_wrap=True)
         server.run(sockets=[socket])
     finally:

@@ -1,4 +1,7 @@
-"""The JSON documents that `--json` prints, as types: their published schema is made of these, and tests hold what is printed to it."""
+"""The JSON documents that `--json` prints, as types: their published schema is made of these, and tests hold what is printed to it.
+
+A dataclass that is printed field by field stands here itself; the models are of what is printed in another form.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +9,20 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from autoscout.analysis.contributions import Contribution
+from autoscout.analysis.curves import CurvePoint
+from autoscout.analysis.gain import Gain
+from autoscout.analysis.importance import Importance, KnobShare
+from autoscout.analysis.price import Cost
+from autoscout.analysis.summary import Spent
 from autoscout.core.config import Value
+from autoscout.core.errors import Fault
 
 Number = float | None
 
 
 class _Document(BaseModel):
     model_config = ConfigDict(extra="forbid")
-
-
-class GainDocument(_Document):
-    """How many times better than the default (1.25 = 25 % better), with its interval where there were enough pairs."""
-
-    ratio: Number
-    low: Number
-    high: Number
-    pairs: int
-    confidence: float
-    compared: int
-    method: str
 
 
 class LimitDocument(_Document):
@@ -53,17 +51,8 @@ class SideDocument(_Document):
 class FinalistDocument(SideDocument):
     """A contender of the final."""
 
-    gain: GainDocument
+    gain: Gain
     eligible: bool
-
-
-class CostDocument(_Document):
-    """A metric that got worse by more than a fifth."""
-
-    metric: str
-    default: float
-    best: float
-    times: Number
 
 
 class ChangeDocument(_Document):
@@ -87,61 +76,6 @@ class FailureDocument(_Document):
     trials: list[int]
 
 
-class SpentDocument(_Document):
-    """What the study cost."""
-
-    trials: int
-    wall_s: float
-    cost_s: float
-    configs: int
-    parts: dict[str, float]
-    bounded: int
-
-
-class PointDocument(_Document):
-    """A trial on the convergence curve."""
-
-    number: int
-    elapsed_s: float
-    spent_s: float
-    value: Number
-    best: Number
-    improved: bool
-    fidelity: str
-    status: str
-    phase: str
-    allowed: bool
-
-
-class KnobDocument(_Document):
-    """A knob's importance with a 90 % interval."""
-
-    name: str
-    share: float
-    low: float
-    high: float
-
-
-class ImportanceDocument(_Document):
-    """How much each knob matters."""
-
-    knobs: list[KnobDocument]
-    unvaried: list[str]
-    fit: float
-    configs: int
-    note: str
-
-
-class ContributionDocument(_Document):
-    """How many times worse the answer would be with this knob at its default."""
-
-    knob: str
-    ratio: Number
-    low: Number
-    high: Number
-    source: str
-
-
 class FilesDocument(_Document):
     """Where everything was written."""
 
@@ -161,8 +95,8 @@ class ResultDocument(_Document):
     reason: str
     headline: str
     warnings: list[str]
-    gain: GainDocument
-    costs: list[CostDocument]
+    gain: Gain
+    costs: list[Cost]
     default: SideDocument | None
     best: SideDocument | None
     answer: dict[str, Value] | None = Field(description="the configuration to run; null only when nothing worked")
@@ -171,14 +105,14 @@ class ResultDocument(_Document):
     fidelity: str = Field(description="measured or simulated")
     counts: dict[str, dict[str, int]]
     failures: list[FailureDocument]
-    spent: SpentDocument
+    spent: Spent
     noisy: list[int]
     dirty: list[int]
     load: str
-    points: list[PointDocument]
-    importance: ImportanceDocument | None
+    points: list[CurvePoint]
+    importance: Importance | None
     ablation: dict[str, Any] | None
-    contributions: list[ContributionDocument]
+    contributions: list[Contribution]
     front: dict[str, Any] | None = None
     predicted: dict[str, Any] | None = None
     stop: str | None = Field(default=None, description="why the study ended; null while it is under way")
@@ -203,26 +137,21 @@ class DryRunDocument(_Document):
     launches: list[LaunchDocument]
 
 
-class FaultDocument(_Document):
-    """One thing to fix."""
-
-    rule: str
-    where: str | None = None
-    field: str | None = None
-    value: str | None = None
-    fix: str | None = None
-
-
 class ErrorDocument(_Document):
     """What any verb prints with `--json` instead of its result, with exit code 2."""
 
     error: str
-    faults: list[FaultDocument]
+    faults: list[Fault]
 
 
 def documents_schema() -> dict[str, Any]:
     """The JSON Schema of what `--json` prints: a result, a dry run, or an error."""
     schema: dict[str, Any] = TypeAdapter(ResultDocument | DryRunDocument | ErrorDocument).json_schema()
+    for kind in (Gain, Cost, Spent, CurvePoint, Importance, KnobShare, Contribution):
+        definition = schema["$defs"][kind.__name__]
+        definition |= {"additionalProperties": False, "required": list(definition["properties"])}  # all of a dataclass is printed
+        definition["description"] = definition["description"].partition("\n")[0]
+    schema["$defs"]["Fault"]["additionalProperties"] = False  # what is empty is left out
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "What autoscout tune, resume and report print with --json"}
     return head | schema
 

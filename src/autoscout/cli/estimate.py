@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from autoscout.analysis.labels import PART_NAMES
 from autoscout.cli import options
 from autoscout.core import plugins
 from autoscout.core.config import Config
@@ -17,7 +18,7 @@ from autoscout.core.errors import ConfigError, Fault
 from autoscout.estimate import search
 from autoscout.estimate.pins import read_system
 from autoscout.estimate.table import settings, show
-from autoscout.report.breakdown import PART_NAMES, breakdown_svg
+from autoscout.report.breakdown import breakdown_svg
 from autoscout.simulators.serving.read import KNOBS
 from autoscout.study.folder import DEFAULT
 
@@ -59,7 +60,7 @@ def estimate(
     machines = f"{gpus.split('x', 1)[0]}x{gpu}" if gpu else gpus
     described = {"nic_gbps": nic_gbps, "node_gpus": node_gpus, "hardware_file": hardware_file}
     hardware = {name: value for name, value in described.items() if value}
-    found = search.estimate(
+    result = search.estimate(
         system,
         model=model,
         gpus=machines,
@@ -79,8 +80,8 @@ def estimate(
         allow_lossy=allow_lossy,
         disaggregated=disaggregated,
     )
-    if picture and found.candidates[0].parts:
-        best = found.candidates[0]
+    if picture and result.candidates[0].parts:
+        best = result.candidates[0]
         parts = {PART_NAMES.get(name, name): seconds for name, seconds in best.parts.items()}
         Path(picture).write_text(breakdown_svg(parts, settings(best)))
     if export is not None:
@@ -91,11 +92,11 @@ def estimate(
             "hardware": {"gpus": machines, **hardware},
             "objective": {"limits": list(slo or [])},
         }
-        write_launch(export, system, task, found.candidates[0].config)
+        write_launch(export, system, task, result.candidates[0].config)
     if as_json:
-        typer.echo(json.dumps({"system": system, "model": model, "gpus": machines, **found.to_json()}, indent=1, allow_nan=False))
+        typer.echo(json.dumps({"system": system, "model": model, "gpus": machines, **result.to_json()}, indent=1, allow_nan=False))
         return
-    show(found, Console())
+    show(result, Console())
     if export is not None:
         ours = "/" not in model and not Path(model).exists()
         more = f"; {model} is a name of AutoScout's own, start it with MODEL=ORGANISATION/NAME {export}/run.sh" if ours else ""
@@ -115,9 +116,9 @@ def write_launch(folder: Path, system: str, task: Mapping[str, object], config: 
     read = backend.task(task)
     space = backend.space(read)
     names = {alias: name for aliases in KNOBS.values() for alias in aliases for name in aliases if name in space.knobs}
-    wanted = {names[name]: value for name, value in config.items() if name in names}
+    settings = {names[name]: value for name, value in config.items() if name in names}
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in backend.export(space.project({**space.default(), **wanted}), read).items():
+    for name, text in backend.export(space.project({**space.default(), **settings}), read).items():
         (folder / name).write_text(text, encoding="utf-8")
         if name.endswith(".sh"):
             (folder / name).chmod(0o755)

@@ -45,20 +45,20 @@ def explain(
 
 
 def _one(trials: list[Trial], number: int, as_json: bool) -> None:
-    found = next((trial for trial in trials if trial.number == number), None)
-    if found is None:
-        known = f"trials run from 0 to {max((trial.number for trial in trials), default=-1)}"
-        raise ConfigError(Fault(where="--trial", value=str(number), rule=f"no such trial; {known}"))
+    chosen = next((trial for trial in trials if trial.number == number), None)
+    if chosen is None:
+        rule = f"trials run from 0 to {max((trial.number for trial in trials), default=-1)}"
+        raise ConfigError(Fault(where="--trial", value=str(number), rule=f"no such trial; {rule}"))
     if as_json:
-        options.emit(found.to_json())
+        options.emit(chosen.to_json())
         return
-    answer = found.measurement
-    typer.echo(f"#{number} proposed by {role_of(found)}: {answer.status.value} {dict(answer.metrics)}")
+    answer = chosen.measurement
+    typer.echo(f"#{number} proposed by {role_of(chosen)}: {answer.status.value} {dict(answer.metrics)}")
     for name, text in (("reason", answer.reason), ("at best", answer.bounds and dict(answer.bounds)), ("spent", show_spent(answer))):
         if text:
             typer.echo(f"{name}: {text}")
-    typer.echo("config: " + ", ".join(f"{name}={value}" for name, value in found.config.items()))
-    typer.echo("origin: " + ", ".join(f"{name}={value}" for name, value in found.proposal.origin.to_json().items()))
+    typer.echo("config: " + ", ".join(f"{name}={value}" for name, value in chosen.config.items()))
+    typer.echo("origin: " + ", ".join(f"{name}={value}" for name, value in chosen.proposal.origin.to_json().items()))
 
 
 def _text(story: Lineage, metric: str) -> str:

@@ -15,11 +15,10 @@ import typer
 import typer.main
 
 from autoscout import __version__
-from autoscout.cli._notices import show_notices
 from autoscout.cli._streams import mute
 from autoscout.cli.verbs import Verbs
 from autoscout.core.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, AutoScoutError, ConfigError, Fault
-from autoscout.core.log import logger
+from autoscout.core.log import NOTICES, logger
 
 log = logger(__name__)
 
@@ -33,8 +32,8 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(is_asked: bool) -> None:
+    if is_asked:
         typer.echo(f"autoscout {__version__}")
         raise typer.Exit
 
@@ -47,7 +46,23 @@ def _common(
     if verbose:
         logging.basicConfig(level=logging.INFO if verbose == 1 else logging.DEBUG, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     else:
-        show_notices()
+        _show_notices()
+
+
+class _Notices(logging.Handler):
+    """Prints what somebody who waits should read at once, such as who uses the GPUs a study waits for."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        from autoscout.cli import options  # on use: `--version` need not pay for it
+
+        options.errors.print(record.getMessage(), style="yellow", markup=False, highlight=False, soft_wrap=True)
+
+
+def _show_notices() -> None:
+    """Print notices on standard error, next to a progress display; calling it twice does nothing more."""
+    notices = logging.getLogger(NOTICES)
+    if not any(isinstance(handler, _Notices) for handler in notices.handlers):
+        notices.addHandler(_Notices())
 
 
 def whole_program() -> Verbs:

@@ -41,7 +41,7 @@ def assignments(texts: Iterable[str], flag: str) -> dict[str, Any]:
     Raises:
         ConfigError: one fault per flag that does not read so.
     """
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     faults: list[Fault] = []
     for text in texts:
         name, equals, raw = text.partition("=")
@@ -50,12 +50,12 @@ def assignments(texts: Iterable[str], flag: str) -> dict[str, Any]:
             faults.append(Fault(where=flag, value=repr(text), rule="must read NAME=VALUE", fix=f"Example: {flag} threads=2"))
             continue
         try:
-            found[name] = document.compose(raw, flag).value if raw.strip() else ""
+            values[name] = document.compose(raw, flag).value if raw.strip() else ""
         except ConfigError:
-            found[name] = raw
+            values[name] = raw
     if faults:
         raise ConfigError(faults)
-    return found
+    return values
 
 
 def lay_over(base: Any, top: Any) -> Any:
@@ -126,7 +126,7 @@ def shown_start(backend: Backend, config: Config, task: Task) -> dict[str, list[
 def host_facts(path: Path) -> dict[str, Any]:
     """What a hostfile says of the machine: its hosts with their slots, and the facts `gpus` and `nodes`."""
     hosts = parse_hostfile(document.read_text(path), str(path))
-    slots = {host: len(found) for host, found in hosts.items()}
+    slots = {host: len(slots) for host, slots in hosts.items()}
     return {"hosts": slots, "nodes": len(slots), "gpus": sum(slots.values())}
 
 

@@ -41,36 +41,36 @@ def profile(
     setup = prepare(options.load(target, flags))
     with tempfile.TemporaryDirectory(prefix="autoscout-profile-") as folder, interruptible() as attach:
         let_others_enter(Path(folder))
-        place = build_executor(setup, Path(folder))
+        executor = build_executor(setup, Path(folder))
         try:
-            evaluator = build_profiler(setup, place)
+            evaluator = build_profiler(setup, executor)
             stopping = attach(evaluator)
-            found: list[Measurement] = []
+            measurements: list[Measurement] = []
             for number in range(repeats):
                 if not stopping.is_set():
-                    found += evaluator.evaluate([Proposal(config=setup.baseline, origin=Origin(by=By.PROFILE), repeat=number)])
+                    measurements += evaluator.evaluate([Proposal(config=setup.baseline, origin=Origin(by=By.PROFILE), repeat=number)])
         finally:
-            place.close()
+            executor.close()
     if as_json:
-        options.emit({"config": setup.baseline.to_json(), "measurements": [answer.to_json() for answer in found]})
+        options.emit({"config": setup.baseline.to_json(), "measurements": [answer.to_json() for answer in measurements]})
     else:
-        _show(found)
+        _show(measurements)
     if stopping.is_set():
         raise typer.Exit(EXIT_INTERRUPTED)
-    if not any(answer.ok for answer in found):
+    if not any(answer.ok for answer in measurements):
         raise typer.Exit(EXIT_BAD_INPUT)
 
 
-def _show(found: list[Measurement]) -> None:
-    names = sorted({name for answer in found for name in answer.metrics})
+def _show(measurements: list[Measurement]) -> None:
+    names = sorted({name for answer in measurements for name in answer.metrics})
     table = Table(title="measured")
     table.add_column("metric")
-    for number in range(len(found)):
+    for number in range(len(measurements)):
         table.add_column(f"#{number}", justify="right")
-    table.add_row("status", *(answer.status.value for answer in found))
+    table.add_row("status", *(answer.status.value for answer in measurements))
     for name in names:
-        table.add_row(name, *(f"{answer.metrics[name]:.6g}" if name in answer.metrics else "-" for answer in found))
+        table.add_row(name, *(f"{answer.metrics[name]:.6g}" if name in answer.metrics else "-" for answer in measurements))
     options.console.print(table)
-    for answer in found:
+    for answer in measurements:
         if not answer.ok:
             options.console.print(f"{answer.status.value}: {answer.reason}\n{answer.log_tail[-2000:]}", markup=False, highlight=False)

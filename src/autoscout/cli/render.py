@@ -22,16 +22,16 @@ def render(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
     """Show the command, variables and files of one configuration."""
-    given = {**options.settings(workload, "--workload"), **options.given(model=model)}
+    facts = {**options.settings(workload, "--workload"), **options.given(model=model)}
     machine = {**options.settings(hardware, "--hardware"), **options.given(gpus=gpus)}
-    flags = {"set": options.assignments(pinned or (), "--set"), **options.given(workload=given, hardware=machine)}
+    flags = {"set": options.assignments(pinned or (), "--set"), **options.given(workload=facts, hardware=machine)}
     setup = prepare(options.load(target, flags))
     launch = setup.backend.render(setup.baseline, setup.task, setup.campaign.search.seed)
     files = setup.backend.export(setup.baseline, setup.task) if export else launch.files
     start = options.shown_start(setup.backend, setup.baseline, setup.task)
     if as_json:
-        shown = {"config": setup.baseline.to_json(), **start, "argv": list(launch.argv), "env": dict(launch.env), "files": dict(files)}
-        options.emit(shown)
+        data = {"config": setup.baseline.to_json(), **start, "argv": list(launch.argv), "env": dict(launch.env), "files": dict(files)}
+        options.emit(data)
         return
     out = options.console
     out.print(f"# {setup.baseline}", markup=False, highlight=False, soft_wrap=True)

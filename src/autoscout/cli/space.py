@@ -54,11 +54,11 @@ def count(
     target: Target, pinned: Pinned = None, model: Model = None, workload: Workload = None, hardware: Hardware = None, as_json: Json = False
 ) -> None:
     """Count the valid configurations: exactly up to ten million, an estimate above."""
-    found = _load(target, pinned, model, workload, hardware).count()
+    size = _load(target, pinned, model, workload, hardware).count()
     if as_json:
-        options.emit({"count": found.value, "exact": found.exact})
+        options.emit({"count": size.value, "exact": size.exact})
         return
-    options.console.print(str(found) if found.exact else f"{found} (estimated)", highlight=False)
+    options.console.print(str(size) if size.exact else f"{size} (estimated)", highlight=False)
 
 
 @app.command("validate")
@@ -96,8 +96,8 @@ def _load(target: str, pinned: list[str] | None, model: str | None, workload: li
         space = read_space(path)
         chosen = pins(space, options.assignments(pinned or (), "--set"))
         return space.pin(chosen) if chosen else space
-    given = {**options.settings(workload, "--workload"), **options.given(model=model)}
-    blocks = options.given(workload=given, hardware=options.settings(hardware, "--hardware"))
+    facts = {**options.settings(workload, "--workload"), **options.given(model=model)}
+    blocks = options.given(workload=facts, hardware=options.settings(hardware, "--hardware"))
     return prepare(options.load(target, {"set": options.assignments(pinned or (), "--set"), **blocks})).space
 
 

@@ -153,12 +153,12 @@ def begin(campaign: Campaign, output_dir: Path, *, dry_run: bool = False, as_jso
 
 def start(setup: Setup, folder: Folder, *, as_json: bool, show_file: bool = False) -> None:
     """Run a study and tell what came of it; ends the program with the study's exit code."""
-    known = StartingPoint.decide(setup, folder)
+    starting_point = StartingPoint.decide(setup, folder)
     if not as_json:
-        introduce(setup, folder, known, show_file=show_file)
+        introduce(setup, folder, starting_point, show_file=show_file)
     with interruptible() as attach:  # the report included: an impatient third Ctrl-C must not cost it
         with watch(setup) as progress:
-            outcome = run(setup, folder, start=known, observer=progress, attach=attach)
+            outcome = run(setup, folder, start=starting_point, observer=progress, attach=attach)
         written = publish_and_show(outcome, as_json=as_json)
     if outcome.summary.answer is None and outcome.inside:
         fix = f"Logs are in {folder.path / 'trials'}. When fixed, try `autoscout profile`, and start afresh with another --experiment-name"
@@ -174,12 +174,12 @@ def _why(outcome: Outcome) -> str:
     if not failed:
         return reason
     default = outcome.setup.baseline
-    shown = max(failed, key=lambda trial: (trial.config == default, trial.number))
-    title = "the default" if shown.config == default else f"trial #{shown.number}"
-    return f"{reason}; {title} ended {shown.measurement.status.value}: {shown.measurement.reason or 'no reason given'}"
+    failure = max(failed, key=lambda trial: (trial.config == default, trial.number))
+    title = "the default" if failure.config == default else f"trial #{failure.number}"
+    return f"{reason}; {title} ended {failure.measurement.status.value}: {failure.measurement.reason or 'no reason given'}"
 
 
-def introduce(setup: Setup, folder: Folder, known: StartingPoint, *, show_file: bool) -> None:
+def introduce(setup: Setup, folder: Folder, starting_point: StartingPoint, *, show_file: bool) -> None:
     """Say what will be tuned, how large the choice is, what is known already, and how to keep it as a file."""
     count = setup.space.count()
     objective = setup.task.objective
@@ -195,7 +195,7 @@ def introduce(setup: Setup, folder: Folder, known: StartingPoint, *, show_file: 
         highlight=False,
     )
     new = not folder.campaign.exists()  # a study that is resumed keeps what it started from
-    for sentence, flag in known.describe().items():
+    for sentence, flag in starting_point.describe().items():
         options.errors.print(sentence + f" (disable with {flag})" * new + ".", markup=False, highlight=False, soft_wrap=True)
     if 0 < setup.finals.rounds < MIN_PAIRS:
         rounds = plural(setup.finals.rounds, "round")
@@ -208,11 +208,11 @@ def introduce(setup: Setup, folder: Folder, known: StartingPoint, *, show_file: 
 def show_dry_run(setup: Setup, folder: Folder, *, as_json: bool) -> None:
     """The launches of the default and of the first proposals; nothing is started or written."""
     opening = [Proposal(config=setup.baseline, origin=Origin(by=By.DEFAULT))]
-    known = StartingPoint.decide(setup, folder)
-    proposals = [*opening, *build_searcher(setup, known).ask(DRY_PROPOSALS, setup.given, opening)]
+    starting_point = StartingPoint.decide(setup, folder)
+    proposals = [*opening, *build_searcher(setup, starting_point).ask(DRY_PROPOSALS, setup.given, opening)]
     launches = [(proposal, setup.backend.render(proposal.config, setup.task, setup.campaign.search.seed)) for proposal in proposals]
     if as_json:
-        shown = [
+        rows = [
             {
                 "config": proposal.config.to_json(),
                 **options.shown_start(setup.backend, proposal.config, setup.task),
@@ -222,9 +222,9 @@ def show_dry_run(setup: Setup, folder: Folder, *, as_json: bool) -> None:
             }
             for proposal, launch in launches
         ]
-        options.emit({"campaign": setup.spec, "folder": str(folder.path), "launches": shown})
+        options.emit({"campaign": setup.spec, "folder": str(folder.path), "launches": rows})
         return
-    introduce(setup, folder, known, show_file=True)
+    introduce(setup, folder, starting_point, show_file=True)
     for proposal, launch in launches:
         start = options.shown_start(setup.backend, proposal.config, setup.task).get("serve")
         options.console.print(f"\n# {proposal.config}", markup=False, highlight=False, soft_wrap=True)
@@ -234,10 +234,10 @@ def show_dry_run(setup: Setup, folder: Folder, *, as_json: bool) -> None:
 @contextmanager
 def watch(setup: Setup) -> Iterator[Any]:
     """The progress display for a study."""
-    from autoscout.report.progress import Progress
+    from autoscout.report.progress import ProgressDisplay
 
     workers = setup.campaign.search.workers or 1
-    with Progress(
+    with ProgressDisplay(
         setup.task,
         setup.baseline,
         console=options.errors,
@@ -245,14 +245,14 @@ def watch(setup: Setup) -> Iterator[Any]:
         final_trials=setup.finals.trials,
         final_rounds=setup.finals.rounds,
         knobs=setup.space.knobs.values(),
-    ) as shown:
-        yield shown
+    ) as progress:
+        yield progress
 
 
 @contextmanager
 def interruptible() -> Iterator[Any]:
     """Ctrl-C once: finish the trials under way; twice, SIGTERM or a lost terminal: stop them. What was measured is stored either way."""
-    stopping, left = threading.Event(), threading.Event()
+    stopping, ended = threading.Event(), threading.Event()
     evaluators: list[Evaluator] = []
     helpers: list[threading.Thread] = []  # for what a handler must not do itself: it may have interrupted code that holds locks
 
@@ -264,10 +264,10 @@ def interruptible() -> Iterator[Any]:
         options.errors.print("Finishing the trials under way; Ctrl-C again stops them. Everything measured is kept.", style="yellow")
 
     def cancel() -> None:
-        while not left.is_set():  # more than once: a trial may have been about to start
+        while not ended.is_set():  # more than once: a trial may have been about to start
             for evaluator in evaluators:
                 evaluator.cancel()
-            left.wait(CANCEL_S)
+            ended.wait(CANCEL_S)
 
     def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
         gently = number == signal.SIGINT and not stopping.is_set()
@@ -280,7 +280,7 @@ def interruptible() -> Iterator[Any]:
     try:
         yield attach
     finally:
-        left.set()
+        ended.set()
         for number, old in before.items():
             signal.signal(number, old)
         for helper in helpers:

@@ -27,11 +27,11 @@ class Verb:
     def load(self) -> Any:
         """The command, with its arguments and flags; imports its module."""
         module, attribute = self.home.split(":")
-        found = getattr(importlib.import_module(module), attribute)
-        if not isinstance(found, typer.Typer):
-            function, found = found, typer.Typer(add_completion=False)
-            found.command(self.name)(function)
-        command = typer.main.get_command(found)
+        target = getattr(importlib.import_module(module), attribute)
+        if not isinstance(target, typer.Typer):
+            function, target = target, typer.Typer(add_completion=False)
+            target.command(self.name)(function)
+        command = typer.main.get_command(target)
         command.name = self.name
         return command
 

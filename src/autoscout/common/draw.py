@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -183,3 +183,14 @@ def chart(title: str, lines: Mapping[str, Line], across: str, *, log: bool = Fal
         if not colours:
             parts.append(label(name, WIDTH - 14, _TOP + 14 * number, font_size=12, text_anchor="end", style=f"fill:{colour}"))
     return tag("g", *parts)
+
+
+def thin(count: int, most: int, keep: Iterable[int] = ()) -> list[int]:
+    """Indices of the points to draw, in order: all, or an even choice of `most` together with those to `keep`.
+
+    More than a screen has room for hide each other and slow a browser down.
+    """
+    if count <= most:
+        return list(range(count))
+    step = count / most
+    return sorted({int(step * index) for index in range(most)} | set(keep))

@@ -37,7 +37,7 @@ def deployments(reading: ServingTask, pins: Mapping[str, Value], *, lossy: bool,
         choices |= {PRECISION: ["auto", *narrow], CACHE: ["auto", "fp8"]}
     choices = {name: [pins[name]] if name in pins else values for name, values in choices.items()}
     stages = _degree(pins.get("pipeline_parallel_size"))
-    found = []
+    layouts = []
     for values in itertools.product(*choices.values()):
         knobs = dict(zip(choices, values, strict=True))
         width = _degree(knobs[TP]) * stages
@@ -48,8 +48,8 @@ def deployments(reading: ServingTask, pins: Mapping[str, Value], *, lossy: bool,
             if knobs.get(EXPERTS) is True and reading.shape.experts % (width * replicas):
                 continue  # ranks would hold different numbers of experts
             more: dict[str, Value] = {"prefill_gpus": share, "prefill_tp": knobs[TP]} if share else {}
-            found.append(Config({**knobs, DP: replicas, **more, **pins}))
-    return list(dict.fromkeys(found))
+            layouts.append(Config({**knobs, DP: replicas, **more, **pins}))
+    return list(dict.fromkeys(layouts))
 
 
 def _check(reading: ServingTask, pins: Mapping[str, Value], count: int) -> None:

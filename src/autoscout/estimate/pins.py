@@ -33,13 +33,13 @@ def read_system(name: str) -> str:
     >>> read_system("Megatron_LM")
     'megatron-lm'
     """
-    found = name.lower().replace("_", "-")
-    if found in SERVING_SYSTEMS or found in TRAINING_SYSTEMS:
-        return found
+    system = name.lower().replace("_", "-")
+    if system in SERVING_SYSTEMS or system in TRAINING_SYSTEMS:
+        return system
     training, serving = ", ".join(TRAINING_SYSTEMS), ", ".join(SERVING_SYSTEMS)
     rule = f"unknown system; for training there are: {training} (any other software); for serving: {serving}"
     raise ConfigError(
-        Fault(where="estimate", field="SYSTEM", value=repr(name), rule=rule, fix=suggestion(found, TRAINING_SYSTEMS + SERVING_SYSTEMS))
+        Fault(where="estimate", field="SYSTEM", value=repr(name), rule=rule, fix=suggestion(system, TRAINING_SYSTEMS + SERVING_SYSTEMS))
     )
 
 
@@ -97,22 +97,22 @@ def _pins(
     fixed: Mapping[str, Value], knobs: Mapping[str, tuple[str, ...]], names: Mapping[str, str], others: Iterable[str]
 ) -> dict[str, Value]:
     fields = {alias: field for field, aliases in knobs.items() for alias in aliases}
-    known = (*fields, *others)
+    pin_names = (*fields, *others)
     pins: dict[str, Value] = {}
     faults = []
-    for given, value in fixed.items():
-        field = fields.get(given, "")
-        name = names.get(field, given)
-        if given not in known:
+    for pin, value in fixed.items():
+        field = fields.get(pin, "")
+        name = names.get(field, pin)
+        if pin not in pin_names:
             usual = ", ".join(names.values())
-            fix = suggestion(given, known) if nearest(given, known) else f"The usual ones are: {usual}"
-            faults.append(Fault(where="pins (--set)", field=given, value=repr(value), rule="no such knob in this model", fix=fix))
+            fix = suggestion(pin, pin_names) if nearest(pin, pin_names) else f"The usual ones are: {usual}"
+            faults.append(Fault(where="pins (--set)", field=pin, value=repr(value), rule="no such knob in this model", fix=fix))
         elif isinstance(value, list | dict):
-            faults.append(Fault(where="pins (--set)", field=given, value=repr(value), rule="must be one number, word or yes/no"))
+            faults.append(Fault(where="pins (--set)", field=pin, value=repr(value), rule="must be one number, word or yes/no"))
         elif field in _COUNTS and not (type(value) is int and value >= 1):
-            faults.append(Fault(where="pins (--set)", field=given, value=repr(value), rule="must be a whole number of at least 1"))
+            faults.append(Fault(where="pins (--set)", field=pin, value=repr(value), rule="must be a whole number of at least 1"))
         elif name in pins and pins[name] != value:
-            faults.append(Fault(where="pins (--set)", field=given, value=repr(value), rule=f"{name} is already pinned to {pins[name]!r}"))
+            faults.append(Fault(where="pins (--set)", field=pin, value=repr(value), rule=f"{name} is already pinned to {pins[name]!r}"))
         else:
             pins[name] = value
     if faults:

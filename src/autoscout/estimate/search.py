@@ -231,14 +231,14 @@ def _divisions(cluster: Cluster, pins: Mapping[str, Value]) -> Iterator[tuple[in
     """Ways to use several kinds of GPU, as how many GPUs and the knobs that say so: some or all kinds, work in equal shares or by speed."""
     knobs, counts = cluster.knobs, {knob: count for knob, (_, count) in zip(cluster.knobs, cluster.groups, strict=True)}
     by_speed: dict[str, Value] = {f"{knob}{SHARE}": round(speed, 2) for knob, speed in zip(knobs[1:], cluster.speeds[1:], strict=True)}
-    seen: list[tuple[int, dict[str, Value]]] = []
+    divisions: list[tuple[int, dict[str, Value]]] = []
     for kinds, shares, inner in itertools.product(range(len(knobs), 0, -1), ({}, by_speed), (False, True)):
         used = {knob: int(pins[knob] or 0) if knob in pins else count * (knob in knobs[:kinds]) for knob, count in counts.items()}
         division: dict[str, Value] = {knob: count for knob, count in used.items() if count != counts[knob]}
         if sum(map(bool, used.values())) > 1:
             division |= {**shares, **({"stages_inner": True} if inner else {})}
-        if (way := (sum(used.values()), division)) not in seen:
-            seen.append(way)
+        if (way := (sum(used.values()), division)) not in divisions:
+            divisions.append(way)
             yield way
 
 
@@ -266,14 +266,14 @@ def _serving(
     values = [simulator.metrics(config, task) for config in configs]
     replicas = np.array([float(config["data_parallel_size"] or 1) for config in configs])  # fewer, larger ones come closer to fitting
     order = _order(prediction.feasible, np.where(np.isnan(prediction.value), replicas, -prediction.value))
-    shown: tuple[str, ...] = ("output_throughput", "request_throughput", "request_goodput", "goodput_share")
-    shown = ("capacity_rps",) if reading.capacity else shown  # a probe is too short for the others
-    shown += ("median_ttft_ms", "p95_ttft_ms", "median_tpot_ms", "p95_tpot_ms")
+    metrics: tuple[str, ...] = ("output_throughput", "request_throughput", "request_goodput", "goodput_share")
+    metrics = ("capacity_rps",) if reading.capacity else metrics  # a probe is too short for the others
+    metrics += ("median_ttft_ms", "p95_ttft_ms", "median_tpot_ms", "p95_tpot_ms")
     return Estimate(
         candidates=tuple(
             Candidate(
                 config=configs[row],
-                metrics={name: values[row][name] * (_factor(name, scale.factor)) for name in shown if name in values[row]},
+                metrics={name: values[row][name] * (_factor(name, scale.factor)) for name in metrics if name in values[row]},
                 parts={},
                 memory={"cache_tokens": values[row].get("cache_tokens", 0.0)},
                 feasible=float(prediction.feasible[row]),
@@ -305,12 +305,12 @@ def _promising(simulator: ServingModel, configs: Sequence[Config], task: Task) -
 
 
 def _check_limits(task: Task) -> None:
-    known = ("ttft", "tpot", "itl", "e2e")
-    rule = f"not a latency that the model predicts; it must name one of: {', '.join(known)}"
+    kinds = ("ttft", "tpot", "itl", "e2e")
+    rule = f"not a latency that the model predicts; it must name one of: {', '.join(kinds)}"
     faults = [
         Fault(where="limits (--slo)", value=repr(limit.metric), rule=rule, fix="Example: p95_ttft_ms<=500")
         for limit in task.objective.limits
-        if not any(word in limit.metric for word in known)
+        if not any(word in limit.metric for word in kinds)
     ]
     faults += [
         Fault(where="limits (--slo)", field=limit.metric, value=f"{limit.value:g}", rule="a latency has a positive upper bound")
@@ -326,15 +326,15 @@ _BATCHING = ("max_num_seqs", "max_num_batched_tokens")
 
 def _distinct(order: Sequence[int], configs: Sequence[Config], values: Sequence[Mapping[str, float]]) -> list[int]:
     """Rows without those that have the layout and the prediction of an earlier one: batching limits that this load never reaches."""
-    seen: set[tuple[object, ...]] = set()
-    found = []
+    keys: set[tuple[object, ...]] = set()
+    rows = []
     for row in order:
         layout = tuple(value for name, value in configs[row].items() if name not in _BATCHING)
         key = (*layout, *(f"{value:.4g}" for value in values[row].values()))
-        if key not in seen:
-            seen.add(key)
-            found.append(row)
-    return found
+        if key not in keys:
+            keys.add(key)
+            rows.append(row)
+    return rows
 
 
 __all__ = ["Candidate", "Estimate", "estimate"]

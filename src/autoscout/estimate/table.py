@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
+from autoscout.analysis.labels import PART_NAMES
 from autoscout.estimate.search import Candidate, Estimate
-from autoscout.report.breakdown import PART_NAMES
 
 _SHORT = {
     "tensor_parallel_size": "tp",
@@ -58,28 +58,28 @@ _SERVING = (
 )
 
 
-def show(found: Estimate, console: Console) -> None:
+def show(result: Estimate, console: Console) -> None:
     """Print the candidates, one line each, and the first one's breakdown as bars."""
-    serving = "cache_tokens" in found.candidates[0].memory
-    console.print(f"simulated: {found.compared} configurations compared, {found.fitting} likely to fit", highlight=False)
-    for warning in found.warnings:
+    serving = "cache_tokens" in result.candidates[0].memory
+    console.print(f"simulated: {result.compared} configurations compared, {result.fitting} likely to fit", highlight=False)
+    for warning in result.warnings:
         console.print(f"WARNING: {warning}", style="bold red", highlight=False)
-    console.print(f"ranked {found.ranking}\n", highlight=False)
-    metrics = [column for column in (_SERVING if serving else _TRAINING) if any(column.cell(one) != "-" for one in found.candidates)]
+    console.print(f"ranked {result.ranking}\n", highlight=False)
+    metrics = [column for column in (_SERVING if serving else _TRAINING) if any(column.cell(one) != "-" for one in result.candidates)]
     columns = [
         *metrics,
         _Column(title="cache tok" if serving else "GiB", cell=_memory, needed=2 if serving else 7),
         _Column(title="fits", cell=lambda candidate: f"{candidate.feasible:.0%}", needed=10),
         _Column(title="±", cell=lambda candidate: f"{candidate.spread:.0%}", needed=8),
     ]
-    lines, dropped = _lines(found.candidates, columns, console.width)
+    lines, dropped = _lines(result.candidates, columns, console.width)
     for line in lines:
         console.print(line, soft_wrap=True, highlight=False, markup=False)
     console.print(f"\n{_legend(serving, dropped)}", highlight=False)
-    _breakdown(found.candidates[0], console)
-    console.print(f"\nconstants from: {found.made_from}", highlight=False)
-    if found.local:
-        console.print(f"and from {found.local}", highlight=False)
+    _breakdown(result.candidates[0], console)
+    console.print(f"\nconstants from: {result.made_from}", highlight=False)
+    if result.local:
+        console.print(f"and from {result.local}", highlight=False)
 
 
 def settings(candidate: Candidate) -> str:

@@ -1,1 +1,1 @@
-"""What was found: pure functions over a task and its trials. Knows neither stores nor searchers nor backends."""
+"""Shows one study: text, page, tables, and the folder that runs the answer. Decides nothing; see `analysis`."""

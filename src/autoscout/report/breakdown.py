@@ -7,38 +7,23 @@ from collections.abc import Mapping
 from autoscout.common.draw import PALETTE, box, label, picture_file
 from autoscout.common.markup import tag
 
-PART_NAMES = {
-    "gemm_s": "matrix products",
-    "attention_s": "attention",
-    "elementwise_s": "element-wise",
-    "recompute_s": "recomputation",
-    "host_s": "waiting for the host",
-    "tensor_parallel_s": "tensor-parallel traffic",
-    "context_parallel_s": "context-parallel traffic",
-    "expert_parallel_s": "expert-parallel traffic",
-    "sharding_s": "ZeRO-3 gathers",
-    "pipeline_s": "pipeline sends",
-    "bubble_s": "pipeline bubble",
-    "data_parallel_s": "gradient reduction",
-    "optimizer_s": "optimizer",
-}
 WIDTH, BAR, ROW = 720, 36, 20
 
 
 def breakdown_svg(parts: Mapping[str, float], title: str = "") -> str:
     """One bar split by share, with a legend in seconds and percent; parts below a thousandth are left out."""
     total = sum(parts.values())
-    shown = sorted(((name, value) for name, value in parts.items() if value > 0.001 * total), key=lambda pair: -pair[1])
+    parts_s = sorted(((name, value) for name, value in parts.items() if value > 0.001 * total), key=lambda pair: -pair[1])
     items = [label(f"{title}: {total:.4g} s per step, simulated", 0, 15)]
-    left = 0.0
-    for number, (name, value) in enumerate(shown):
+    start = 0.0
+    for number, (name, value) in enumerate(parts_s):
         colour, width = PALETTE[number % len(PALETTE)], WIDTH * value / total
         top = 2 * ROW + BAR + ROW * number
-        items += [box(left, ROW + 4, width, BAR, fill=colour), box(0, top, 12, 12, fill=colour), label(name, 20, top + 11)]
+        items += [box(start, ROW + 4, width, BAR, fill=colour), box(0, top, 12, 12, fill=colour), label(name, 20, top + 11)]
         items += [label(f"{value:.4f} s", 300, top + 11), label(f"{value / total:.1%}", 400, top + 11)]
-        left += width
-    height = 3 * ROW + BAR + ROW * len(shown)
+        start += width
+    height = 3 * ROW + BAR + ROW * len(parts_s)
     return picture_file(tag("g", *items, font_size=13), width=WIDTH, height=height, title=title)
 
 
-__all__ = ["PART_NAMES", "breakdown_svg"]
+__all__ = ["breakdown_svg"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from autoscout.analysis.summary import Summary
 from autoscout.common.markup import Markup, tag
 from autoscout.common.text import plural, show_duration, show_number
@@ -15,9 +17,20 @@ def result_cell(summary: Summary) -> Markup:
     rows.append(tag("tr", tag("th", objective.metric), *(tag("td", value) for value in values)))
     rows += [tag("tr", tag("th", change.knob), tag("td", change.before), tag("td", change.after)) for change in summary.changes]
     spent = summary.spent
-    told = f"{plural(spent.trials, 'trial')} of {plural(spent.configs, 'configuration')} in {show_duration(spent.wall_s)}"
+    cost = f"{plural(spent.trials, 'trial')} of {plural(spent.configs, 'configuration')} in {show_duration(spent.wall_s)}"
     title = f"{summary.study or summary.task.system}: {summary.verdict.value}"
-    return tag("div", tag("strong", title), tag("p", summary.headline), tag("table", *rows), tag("p", tag("small", told)))
+    return tag("div", tag("strong", title), tag("p", summary.headline), tag("table", *rows), tag("p", tag("small", cost)))
 
 
-__all__ = ["result_cell"]
+class _HasSummary(Protocol):
+    @property
+    def summary(self) -> Summary: ...
+
+
+def show_in_notebooks(*classes: type[_HasSummary]) -> None:
+    """Let notebooks show objects of these classes as such a cell; the classes themselves lie below this package and know no HTML."""
+    for kind in classes:
+        kind._repr_html_ = lambda self: result_cell(self.summary)  # type: ignore[attr-defined]
+
+
+__all__ = ["result_cell", "show_in_notebooks"]

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import yaml
 
-from autoscout.analysis.front import Front, Point
+from autoscout.analysis.front import Front, FrontPoint
 from autoscout.analysis.labels import KnobNote, differences
 from autoscout.analysis.summary import Summary
 from autoscout.common.document import PlainDumper
+from autoscout.common.files import write_folder
 from autoscout.core.config import Config
-from autoscout.report.files import write_folder
 from autoscout.report.handover import diff_text, environment_text
 
 Exported = Mapping[Config, tuple[Mapping[str, str], Mapping[str, str]]]
@@ -52,7 +52,7 @@ def hand_over_front(
 def _point_files(
     summary: Summary,
     front: Front,
-    point: Point,
+    point: FrontPoint,
     files: Mapping[str, str],
     variables: Mapping[str, str],
     default_config: Config,
@@ -69,7 +69,7 @@ def _point_files(
     return content
 
 
-def _readme(summary: Summary, front: Front, point: Point, changes: str) -> str:
+def _readme(summary: Summary, front: Front, point: FrontPoint, changes: str) -> str:
     """What this point is good at, next to the default and the best of each goal."""
     lines = [f"# {' '.join(summary.task.system.split())}: {point.name}", "", f"A point of the front: {point.remark}.", ""]
     lines += ["| goal | this | default | best of the front |", "|---|---|---|---|"]

@@ -14,11 +14,11 @@ from autoscout.analysis.labels import Difference, KnobNote, differences, show_li
 from autoscout.analysis.summary import Summary
 from autoscout.analysis.verdict import Verdict
 from autoscout.common.document import PlainDumper
+from autoscout.common.files import write_folder
 from autoscout.common.text import plural, show_duration, show_gain, show_number
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.task import Task
-from autoscout.report.files import write_folder
 
 PLACES = ("{folder}", "{port}")
 """What stands in a variable for something that every launch has its own of."""
@@ -122,16 +122,16 @@ def gain_facts(summary: Summary) -> dict[str, object]:
 
 def diff_text(changes: Iterable[Difference], contributions: Sequence[Contribution] = ()) -> str:
     """Knob by knob: default, answer, unit, what the change contributes and what the knob does."""
-    known = {contribution.knob: contribution for contribution in contributions}
-    found = list(changes)
-    if not found:
+    worth_of = {contribution.knob: contribution for contribution in contributions}
+    rows = list(changes)
+    if not rows:
         return "No difference: this is the default configuration.\n"
-    wide = max(len(change.knob) for change in found)
-    old = max(len(change.before) for change in found)
+    wide = max(len(change.knob) for change in rows)
+    old = max(len(change.before) for change in rows)
     lines = []
-    for change in found:
+    for change in rows:
         unit = f" {change.unit}" if change.unit else ""
-        worth = [known[change.knob].words] if change.knob in known else []
+        worth = [worth_of[change.knob].words] if change.knob in worth_of else []
         words = "; ".join([*worth, *([_word(change.help)] if change.help else [])])
         note = f"   # {words}" if words else ""
         lines.append(f"{change.knob:<{wide}}  {change.before:>{old}} -> {change.after}{unit}{note}")

@@ -106,6 +106,6 @@ def meaning(metric: str) -> str:
     >>> meaning("p95_ttft_ms")
     'from sending a request to its first token: 95th percentile'
     """
-    if found := _LATENCY.fullmatch(metric):
-        return f"{LATENCIES[found[2]]}: {STATISTICS[found[1]]}"
+    if match := _LATENCY.fullmatch(metric):
+        return f"{LATENCIES[match[2]]}: {STATISTICS[match[1]]}"
     return next((group[metric] for group in MEANINGS.values() if metric in group), "")

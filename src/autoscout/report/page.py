@@ -4,99 +4,22 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
-from autoscout.analysis.ablation import Ablation
-from autoscout.analysis.contributions import Contribution
-from autoscout.analysis.curves import ordered
-from autoscout.analysis.importance import Importance
-from autoscout.analysis.labels import KnobNote, namer
-from autoscout.analysis.predicted import Predictions
-from autoscout.analysis.summary import Summary
 from autoscout.common.markup import Markup, clean, embedded_json, join, tag
-from autoscout.core.config import Config
-from autoscout.core.trial import Trial
-from autoscout.report.coordinates import coordinates_section, tooltips, varied_knobs
-from autoscout.report.predicted import predicted_section
-from autoscout.report.sections import (
-    comparison,
-    convergence_section,
-    environment,
-    explanation,
-    failures,
-    header,
-    how_to_run,
-    trials_table,
-)
-from autoscout.report.slices import slices_section
-from autoscout.report.timeline import timeline_section
-from autoscout.report.tradeoff import tradeoff_section
-
-MOST_ROWS = 5000
-"""Trials that the table of the page lists; all are in summary.csv."""
+from autoscout.report.sections import SECTIONS
+from autoscout.report.sections.coordinates import crossings, tooltips
+from autoscout.report.sections.header import header
+from autoscout.report.view import StudyView
 
 
-def page(
-    summary: Summary,
-    trials: Sequence[Trial],
-    default_config: Config,
-    *,
-    knobs: Iterable[KnobNote] = (),
-    importance: Importance | None = None,
-    ablation: Ablation | None = None,
-    contributions: Sequence[Contribution] = (),
-    commands: Sequence[str] = (),
-    starts: Mapping[str, str] | None = None,
-    logs: Mapping[int, str] | None = None,
-    predictions: Predictions | None = None,
-    name_of: Callable[[Config], str] | None = None,
-) -> str:
-    """The whole page.
-
-    Args:
-        summary: From `summarise`.
-        trials: The trials it was made from.
-        default_config: The engine's default.
-        knobs: The space's knobs.
-        importance: From `knob_importance`, if wanted.
-        ablation: From `ablate`, if wanted.
-        contributions: From `contributions`, if wanted.
-        commands: How to run the answer, line by line.
-        starts: What starts the system, by configuration: the command lines of the default and of the best.
-        logs: Number of a trial -> where its log lies, relative to the page.
-        predictions: What a simulator had predicted, where one was used.
-        name_of: Gives configurations their readable names.
-    """
-    kept, logs = ordered(trials), logs or {}
-    declared = tuple(knobs)
-    name_of = name_of or namer(default_config, declared)
-    varied = varied_knobs(kept, declared, importance)
-    best = summary.best.config if summary.best else None
-    drawing, lines = coordinates_section(summary, kept, varied, default_config)
-    listed = kept[-MOST_ROWS:]
-    first = len(kept) - len(listed)
-    body = tag(
-        "main",
-        header(summary),
-        how_to_run(commands if summary.answer is not None else (), starts or {}),
-        tradeoff_section(summary, kept, default_config) if summary.front else "",
-        comparison(summary, contributions),
-        "" if summary.front else tradeoff_section(summary, kept, default_config),
-        convergence_section(summary),
-        timeline_section(summary.task, kept),
-        predicted_section(predictions),
-        explanation(importance, ablation),
-        slices_section(summary.task, kept, varied, default_config, best),
-        drawing,
-        failures(summary, logs),
-        trials_table(summary.task, listed, varied, name_of, default_config, best, logs=logs, first=first) if kept else "",
-        environment(summary.task),
-        id="content",
-    )
-    told = tooltips(summary.task, dict(enumerate(kept)), name_of, varied, lines)
-    data = {"metric": clean(summary.task.objective.metric), "trials": list(told.values())}
+def page(view: StudyView) -> str:
+    """The whole page of a study."""
+    summary = view.summary
+    body = tag("main", header(summary), *(section.draw(view) for section in SECTIONS), id="content")
+    texts = tooltips(view, dict(enumerate(view.trials)), view.result.varied, crossings(view))
+    data = {"metric": clean(summary.task.objective.metric), "trials": list(texts.values())}
     return _document(summary.study or summary.task.system, body, data)
 
 

@@ -25,7 +25,7 @@ _FAILURES_SHOWN = 3
 _RUNNING_SHOWN = 6
 
 
-class Progress:
+class ProgressDisplay:
     """Watches a study and shows how it goes. Safe to call from any thread.
 
     A study that is resumed reports its old trials before its first `phase`; they count, but are not shown one by one.
@@ -66,14 +66,14 @@ class Progress:
         self._failures: deque[tuple[Trial, str]] = deque(maxlen=_FAILURES_SHOWN)
         self._phase = ""
         self._default = default_config
-        self._told = False  # that the default does not run
+        self._default_is_reported = False  # that the default does not run
         self._started_s = self._clock.span_s()
         is_live = self._console.is_terminal and not self._console.is_dumb_terminal if live is None else live
         self._closed = False
         self._drawn: RenderableType = Text("")
         self._live = Live(get_renderable=self.render, console=self._console, refresh_per_second=4) if is_live else None  # draws at once
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> ProgressDisplay:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -84,7 +84,7 @@ class Progress:
         with self._lock:
             first = not self._phase
             self._phase = name
-            found = self._tally.done
+            done = self._tally.done
             if first:
                 self._started_s = self._clock.span_s()
                 self._tally.begin()
@@ -92,7 +92,7 @@ class Progress:
         if self._live is not None and first and not self._closed:
             self._live.start()
         elif self._live is None:
-            self._say(Text(f"{name}: resumes after {plural(found, 'stored trial')}" if first and found else f"{name}"))
+            self._say(Text(f"{name}: resumes after {plural(done, 'stored trial')}" if first and done else f"{name}"))
 
     def started(self, proposal: Proposal) -> None:
         """A trial begins."""
@@ -107,8 +107,8 @@ class Progress:
             if trial.measurement.status.failed:
                 self._failures.append((trial, self._name_of(trial.config)))
             line = self._line(trial, improved) if self._live is None and self._phase else None
-            broken = trial.measurement.status.failed and trial.config == self._default and not self._told
-            self._told |= broken and bool(self._phase)
+            broken = trial.measurement.status.failed and trial.config == self._default and not self._default_is_reported
+            self._default_is_reported |= broken and bool(self._phase)
             hint = self._short_of_time(trial)
         if line is not None:
             self._say(line)

@@ -22,15 +22,15 @@ def sweep_files(trials: Iterable[Trial], knobs: Iterable[Knob]) -> dict[str, str
     runs: dict[Config, list[dict[str, Any]]] = {}
     for trial in trials:
         if trial.ok and trial.measurement.fidelity is Fidelity.MEASURED:
-            found = runs.setdefault(trial.config, [])
-            found.append({**trial.measurement.metrics, "run_number": len(found), **trial.config.to_json()})
+            rows = runs.setdefault(trial.config, [])
+            rows.append({**trial.measurement.metrics, "run_number": len(rows), **trial.config.to_json()})
     chosen = [knob.name for knob in knobs if len(knob.values) > 1]
     names, files = Names(chosen), {}
-    for config, found in runs.items():
+    for config, rows in runs.items():
         folder = f"SERVE--{names.name(config.only(chosen))}"
-        for number, run in enumerate(found):
+        for number, run in enumerate(rows):
             files[f"{folder}/run={number}.json"] = json.dumps(run, indent=4) + "\n"
-        files[f"{folder}/{SUMMARY}"] = json.dumps(found, indent=4) + "\n"
+        files[f"{folder}/{SUMMARY}"] = json.dumps(rows, indent=4) + "\n"
     return files
 
 

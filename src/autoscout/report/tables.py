@@ -13,12 +13,10 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from autoscout.analysis.ablation import Ablation
-from autoscout.analysis.contributions import Contribution
 from autoscout.analysis.curves import ordered
-from autoscout.analysis.importance import Importance
 from autoscout.analysis.labels import KnobNote, namer, one_line
-from autoscout.analysis.summary import Summary, is_dirty
+from autoscout.analysis.result import StudyResult
+from autoscout.analysis.summary import is_dirty
 from autoscout.core.config import Config
 from autoscout.core.task import Task
 from autoscout.core.trial import SPENT, Fidelity, Status, Trial
@@ -42,21 +40,21 @@ _UNITS = {"ms": "ms", "s": "s", "us": "us", "gib": "GiB", "gb": "GB", "mb": "MB"
 
 def summary_csv(task: Task, trials: Sequence[Trial], knobs: Iterable[KnobNote] = (), name_of: Callable[[Config], str] | None = None) -> str:
     """`summary.csv`: one row per trial, knobs as `knob.NAME`, metrics as `metric.NAME`, what bounded trials could reach as `bound.NAME`."""
-    kept = ordered(trials)
+    rows = ordered(trials)
     declared = list(knobs)
-    name_of = name_of or namer(kept[0].config if kept else Config(), declared)  # the default is measured first
-    used = {name for trial in kept for name in trial.config}
+    name_of = name_of or namer(rows[0].config if rows else Config(), declared)  # the default is measured first
+    used = {name for trial in rows for name in trial.config}
     names = [knob.name for knob in declared if knob.name in used]
     names += sorted(used - set(names))
-    metrics = sorted({name for trial in kept for name in trial.measurement.metrics} - {task.objective.metric})
+    metrics = sorted({name for trial in rows for name in trial.measurement.metrics} - {task.objective.metric})
     metrics.insert(0, task.objective.metric)
     fixed = ["number", "name", "key", "status", "fidelity", "phase", "repeat", "keeps_limits"]
-    bounds = sorted({name for trial in kept for name in trial.measurement.bounds})
+    bounds = sorted({name for trial in rows for name in trial.measurement.bounds})
     tail = [*(f"bound.{name}" for name in bounds), "cost_s", *SPENT, "started_s", "finished_s", "worker", "dirty", "origin", "reason"]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*fixed, *(f"metric.{name}" for name in metrics), *(f"knob.{name}" for name in names), *tail])
-    for trial in kept:
+    for trial in rows:
         answer = trial.measurement
         writer.writerow(
             [
@@ -103,25 +101,21 @@ def _harmless(text: str) -> str:
     return f"'{text}" if text[:1] in _FORMULA and not _NUMBER.fullmatch(text) else text
 
 
-def report_json(
-    summary: Summary,
-    importance: Importance | None = None,
-    ablation: Ablation | None = None,
-    contributions: Sequence[Contribution] = (),
-) -> dict[str, Any]:
+def report_json(result: StudyResult) -> dict[str, Any]:
     """Everything the page shows except the trials, as JSON."""
-    data = summary.to_json()
-    data["importance"] = importance.to_json() if importance else None
-    data["ablation"] = ablation.to_json() if ablation else None
-    data["contributions"] = [contribution.to_json() for contribution in contributions]
-    return data
+    return {
+        **result.summary.to_json(),
+        "importance": result.importance.to_json(),
+        "ablation": result.ablation.to_json() if result.ablation else None,
+        "contributions": [contribution.to_json() for contribution in result.contributions],
+    }
 
 
 def t4(task: Task, trials: Sequence[Trial]) -> dict[str, Any]:
     """The trials of the highest fidelity present, in T4; times in milliseconds as Kernel Tuner writes them."""
-    kept = [trial for trial in ordered(trials) if trial.measurement.status in _INVALIDITY]
-    fidelity = max((trial.measurement.fidelity for trial in kept), default=Fidelity.MEASURED)
-    results = [_t4_result(task, trial) for trial in kept if trial.measurement.fidelity is fidelity]
+    rows = [trial for trial in ordered(trials) if trial.measurement.status in _INVALIDITY]
+    fidelity = max((trial.measurement.fidelity for trial in rows), default=Fidelity.MEASURED)
+    results = [_t4_result(task, trial) for trial in rows if trial.measurement.fidelity is fidelity]
     return {"results": results, "schema_version": T4_VERSION}
 
 

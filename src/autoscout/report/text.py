@@ -15,7 +15,7 @@ from autoscout.analysis.importance import Importance
 from autoscout.analysis.labels import one_line, shorten, show_limit
 from autoscout.analysis.price import mark
 from autoscout.analysis.summary import Summary
-from autoscout.analysis.verdict import Side, Verdict
+from autoscout.analysis.verdict import PooledRuns, Verdict
 from autoscout.common.text import plural, show_duration, show_gain, show_number
 from autoscout.core.trial import Fidelity
 
@@ -36,7 +36,7 @@ def render(summary: Summary, importance: Importance | None = None, contributions
         parts.append(changes_table(summary, contributions))
     if sum(bool(finalist.side.rounds) for finalist in summary.finalists) > 1:
         parts.append(finalists_table(summary))
-    if importance is not None and importance.known:
+    if importance is not None and importance.is_known:
         parts.append(importance_table(importance))
     if summary.failures:
         parts.append(failures_table(summary))
@@ -106,7 +106,7 @@ def comparison_table(summary: Summary) -> Table:
     return table
 
 
-def _value(side: Side | None, name: str, value: float | None) -> Text:
+def _value(side: PooledRuns | None, name: str, value: float | None) -> Text:
     text = Text(show_number(value))
     if side and side.spread is not None and name in side.metrics and value == side.value:
         text.append(f" ± {side.spread * 100:.1f} %", style="dim")
@@ -116,11 +116,11 @@ def _value(side: Side | None, name: str, value: float | None) -> Text:
 def changes_table(summary: Summary, contributions: Sequence[Contribution] = ()) -> Table:
     """Knobs that the best configuration sets differently, and what each contributes."""
     table = Table(title="Changed knobs", title_justify="left")
-    known = {contribution.knob: str(contribution) for contribution in contributions}
-    for name in ("knob", "default", summary.contender, "unit", *(["contributes"] if known else []), "what it does"):
+    worth_of = {contribution.knob: str(contribution) for contribution in contributions}
+    for name in ("knob", "default", summary.contender, "unit", *(["contributes"] if worth_of else []), "what it does"):
         table.add_column(name, overflow="fold")
     for change in summary.changes:
-        worth = [known.get(change.knob, "")] if known else []
+        worth = [worth_of.get(change.knob, "")] if worth_of else []
         values = (shorten(text, _VALUE_CHARS) for text in (change.before, change.after))
         cells = (change.knob, *values, change.unit, *worth, one_line(change.help, 60))
         table.add_row(*map(Text, cells))
@@ -193,5 +193,5 @@ def spent_line(summary: Summary) -> Text:
 
 
 def _numbers(numbers: tuple[int, ...], limit: int = 8) -> str:
-    shown = " ".join(f"#{number}" for number in numbers[:limit])
-    return shown if len(numbers) <= limit else f"{shown} … ({len(numbers)})"
+    text = " ".join(f"#{number}" for number in numbers[:limit])
+    return text if len(numbers) <= limit else f"{text} … ({len(numbers)})"

@@ -15,8 +15,7 @@ from autoscout.common.document import Item, PlainDumper, from_plain, load, unkno
 from autoscout.common.fields import Place, Refused, as_list, faults_from, goal_faults
 from autoscout.core.config import Value
 from autoscout.core.errors import ConfigError, Fault, SpaceError
-from autoscout.core.task import Goal as OneGoal
-from autoscout.core.task import Guard, Limit
+from autoscout.core.task import Goal, Guard, Limit
 from autoscout.space import Space
 from autoscout.space.yaml import space_from_item
 
@@ -53,7 +52,7 @@ def _bound(kind: type[Limit] | type[Guard]) -> Callable[[object], str]:
 
 def _goal(value: object) -> str:
     try:
-        metric, direction = OneGoal.parse(str(value))
+        metric, direction = Goal.parse(str(value))
     except ConfigError as error:
         raise ValueError(error.faults[0].rule) from error
     return f"{metric}:{direction.value}" if direction else metric
@@ -81,13 +80,13 @@ GoalText = Annotated[str, BeforeValidator(_goal)]
 GuardText = Annotated[str, BeforeValidator(_bound(Guard))]
 
 
-class Block(BaseModel):
+class CampaignBlock(BaseModel):
     """A block of the file: unknown keys are errors, values never change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
 
-class Goal(Block):
+class GoalBlock(CampaignBlock):
     """What to improve, and the limits to keep."""
 
     metric: str | None = Field(None, min_length=1, description="metric to improve; the backend's own when left out")
@@ -99,14 +98,14 @@ class Goal(Block):
     guards: tuple[GuardText, ...] = Field((), description="limits relative to the default, such as p99_itl_ms<=1.2x")
 
     @model_validator(mode="after")
-    def _either(self) -> Goal:
+    def _either(self) -> GoalBlock:
         names = [text.partition(":")[0] for text in self.metrics]
         if names and (faults := goal_faults(self.metric, self.direction, names)):
             raise Refused(faults)
         return self
 
 
-class Bounds(Block):
+class Bounds(CampaignBlock):
     """What the study may spend; whichever runs out first ends the search."""
 
     trials: int | None = Field(None, gt=0, description="measured configurations, the default included")
@@ -115,7 +114,7 @@ class Bounds(Block):
     failures: int | None = Field(10, gt=0, description="failures in a row after which the study stops")
 
 
-class Search(Block):
+class Search(CampaignBlock):
     """Who proposes."""
 
     searcher: str = Field("hybrid", description="name of the searcher plug-in")
@@ -127,7 +126,7 @@ class Search(Block):
     learn_from: tuple[str, ...] = Field((), description="result folders, folders of them, or stores of past studies to learn from as well")
 
 
-class Simulate(Block):
+class Simulate(CampaignBlock):
     """A simulator that saves measurements."""
 
     simulator: str | None = Field(
@@ -147,14 +146,14 @@ class Simulate(Block):
         return self
 
 
-class Execute(Block):
+class Execute(CampaignBlock):
     """Where trials run."""
 
     executor: str | None = Field(None, description="name of the executor plug-in; local, or what the backend prefers, when left out")
     options: dict[str, Any] = Field(default_factory=dict, description="options of the executor")
 
 
-class FinalBlock(Block):
+class FinalBlock(CampaignBlock):
     """The final: best few against the default, again."""
 
     finalists: int | None = Field(
@@ -172,7 +171,7 @@ class FinalBlock(Block):
     simplify: bool = Field(True, description="before the final, measure which of the winner's changes the gain does not need")
 
 
-class Measure(Block):
+class Measure(CampaignBlock):
     """How carefully each trial is measured."""
 
     limit: Duration | None = Field(None, gt=0, description="wall-clock limit of one launch; the wall-clock budget when left out")
@@ -182,14 +181,14 @@ class Measure(Block):
     per_process: int = Field(1, gt=0, description="trials of the search that one process measures in turn, where the backend can")
 
 
-class Campaign(Block):
+class Campaign(CampaignBlock):
     """A whole study as a file. Every block but `system` may be left out."""
 
     system: str = Field(description="name of the backend: what is tuned")
     name: Name | None = Field(None, description="name of the study and of its result folder")
     workload: dict[str, Any] = Field(default_factory=dict, description="the load; see the backend's page")
     hardware: dict[str, Any] = Field(default_factory=dict, description="the machine; detected when left out")
-    goal: Goal = Field(default_factory=Goal)
+    goal: GoalBlock = Field(default_factory=GoalBlock)
     budget: Bounds = Field(default_factory=Bounds)
     space: dict[str, Any] | None = Field(None, description="knobs and constraints; narrows the knobs that a backend declares itself")
     set: dict[str, Scalar] = Field(default_factory=dict, description="pinned knobs")
@@ -213,8 +212,8 @@ class Campaign(Block):
         """
         if self.space is None:
             return None
-        given = {**(self.workload.get("facts") or {}), **self.hardware}
-        facts = {name: value for name, value in given.items() if isinstance(value, (bool, int, float, str))}
+        values = {**(self.workload.get("facts") or {}), **self.hardware}
+        facts = {name: value for name, value in values.items() if isinstance(value, (bool, int, float, str))}
         return space_from_item(self._space_block or from_plain(self.space, "space"), facts)
 
     def narrowing(self) -> list[str]:
@@ -283,15 +282,15 @@ def read_document(path: Path) -> tuple[Item, dict[Place, str]]:
 
 def places_of(item: Item, faults: list[Fault], path: Place = ()) -> dict[Place, str]:
     """Where every value of a document stands; keys that stand twice go to `faults`."""
-    found = {path: item.place}
+    places = {path: item.place}
     inside: dict[str | int, Item] = {}
     if isinstance(item.node, yaml.MappingNode) or not path:
         inside.update(item.entries(faults))
     elif isinstance(item.node, yaml.SequenceNode):
         inside.update(enumerate(item.items(faults)))
     for name, value in inside.items():
-        found |= places_of(value, faults, (*path, name))
-    return found
+        places |= places_of(value, faults, (*path, name))
+    return places
 
 
 def build_campaign(data: Mapping[str, Any], where: str, places: Mapping[Place, str] | None = None) -> Campaign:

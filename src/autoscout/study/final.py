@@ -66,18 +66,18 @@ def finalists(trials: Sequence[Trial], task: Task, default: Config, count: int) 
 
 def _of_front(trials: Sequence[Trial], task: Task, among: Collection[Config], count: int) -> list[Config]:
     """With several goals: points of the front that cover most of it together, the best by the first goal in front."""
-    found: dict[Config, list[tuple[float, ...]]] = {}
+    losses_of: dict[Config, list[tuple[float, ...]]] = {}
     for trial in trials:
         if trial.config in among and math.isfinite((losses := task.objective.losses(trial.measurement))[0]):
-            found.setdefault(trial.config, []).append(losses)
-    configs = sorted(found, key=lambda config: config.canonical)
+            losses_of.setdefault(trial.config, []).append(losses)
+    configs = sorted(losses_of, key=lambda config: config.canonical)
     if not configs:
         return []
-    return [configs[row] for row in choose(np.array([np.mean(found[config], axis=0) for config in configs]), count)]
+    return [configs[row] for row in choose(np.array([np.mean(losses_of[config], axis=0) for config in configs]), count)]
 
 
 def numbered(trials: Sequence[Trial], phase: Phase, contenders: tuple[str, ...], count: int) -> list[int]:
-    """The numbers of `count` rounds in which these configurations meet: those they have, then new ones that no other round has."""
+    """Round numbers for `count` rounds of these configurations: existing ones first, then fresh ones."""
     past = [trial.proposal.origin for trial in trials if trial.proposal.origin.phase in (Phase.SIMPLIFY, Phase.FINAL)]
     numbers = sorted({origin.round for origin in past if origin.phase is phase and origin.contenders == contenders})
     last = max((origin.round for origin in past), default=0)

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from autoscout.common.document import load
+from autoscout.common.files import write_file
 from autoscout.common.folders import make_folders
 from autoscout.core.errors import ConfigError, Fault, StoreError
-from autoscout.report.files import write_file
 from autoscout.study.campaign import to_yaml
 
 DEFAULT = Path("autoscout_results")
@@ -71,14 +71,14 @@ class Folder:
             ConfigError: the folder holds a study of another name.
             StoreError: it cannot be written.
         """
-        known = self.spec() if self.campaign.exists() and self.journal.exists() else None
-        if known is not None and known.get("name") != name:
+        spec = self.spec() if self.campaign.exists() and self.journal.exists() else None
+        if spec is not None and spec.get("name") != name:
             raise ConfigError(
                 Fault(
                     where=str(self.path),
                     field="name",
                     value=repr(name),
-                    rule=f"this folder holds the study {known.get('name')!r}",
+                    rule=f"this folder holds the study {spec.get('name')!r}",
                     fix="Use another --output-dir or --experiment-name; nothing was changed",
                 )
             )

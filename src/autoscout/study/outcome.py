@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from autoscout.analysis.ablation import Ablation, ablate
-from autoscout.analysis.contributions import Contribution, contributions
-from autoscout.analysis.importance import Importance, knob_importance
-from autoscout.analysis.summary import Summary, summarise
+from autoscout.analysis.ablation import Ablation
+from autoscout.analysis.contributions import Contribution
+from autoscout.analysis.frame import trials_dataframe
+from autoscout.analysis.importance import Importance
+from autoscout.analysis.result import StudyResult
+from autoscout.analysis.summary import Summary
 from autoscout.core.config import Config
 from autoscout.core.history import best
 from autoscout.core.origin import Phase
 from autoscout.core.trial import Trial
-from autoscout.report.cell import result_cell
-from autoscout.report.frame import trials_dataframe
 from autoscout.study.about import load_of
 from autoscout.study.budget import Stop
 from autoscout.study.folder import Folder
@@ -56,39 +56,43 @@ class Outcome:
         return tuple(trial for trial in self.trials if trial.number not in self.invalid and not self.setup.space.check(trial.config))
 
     @cached_property
+    def result(self) -> StudyResult:
+        """Everything that the trials show."""
+        setup = self.setup
+        return StudyResult(
+            task=setup.task,
+            trials=self.inside,
+            default_config=setup.baseline,
+            knobs=tuple(setup.space.knobs.values()),
+            study=setup.name,
+            exact=setup.deterministic,
+            load=load_of(setup),
+            check=setup.space.check,
+        )
+
+    @property
     def summary(self) -> Summary:
         """The verdict with everything it rests on."""
-        setup = self.setup
-        knobs = tuple(setup.space.knobs.values())
-        exact, load = setup.deterministic, load_of(setup)
-        return summarise(setup.task, self.inside, setup.baseline, knobs=knobs, study=setup.name, exact=exact, load=load)
+        return self.result.summary
 
-    @cached_property
+    @property
     def importance(self) -> Importance:
         """How much each knob matters."""
-        return knob_importance(self.setup.task, self.inside)
+        return self.result.importance
 
-    @cached_property
+    @property
     def ablation(self) -> Ablation | None:
         """The way from the default to the best, knob by knob; None when nothing but the default ran."""
-        found, setup = self.summary.best, self.setup
-        return ablate(setup.task, self.inside, setup.baseline, found.config, check=setup.space.check) if found else None
+        return self.result.ablation
 
-    @cached_property
+    @property
     def contributions(self) -> tuple[Contribution, ...]:
         """What each changed knob of the best configuration contributes."""
-        found, setup, gain = self.summary.best, self.setup, self.summary.gain
-        if found is None:
-            return ()
-        return contributions(self.summary.task, self.inside, setup.baseline, found.config, gain=gain, exact=setup.deterministic)
+        return self.result.contributions
 
     def trials_dataframe(self) -> pandas.DataFrame:
-        """The trials that count, as a pandas table with one row per trial; see `report.frame`."""
+        """The trials that count, as a pandas table with one row per trial; see `analysis.frame`."""
         return trials_dataframe(self.summary.task, self.inside)
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows."""
-        return result_cell(self.summary)
 
     @property
     def best(self) -> Config | None:
@@ -104,8 +108,8 @@ class Outcome:
         task, answer = self.setup.task, self.best
         trials = self._final or self.inside
         top = max((trial.measurement.fidelity for trial in trials), default=None)
-        seen = [trial for trial in trials if trial.config == answer and trial.measurement.fidelity is top]
-        values = [value for trial in seen if (value := task.objective.value(trial.measurement)) is not None]
+        runs = [trial for trial in trials if trial.config == answer and trial.measurement.fidelity is top]
+        values = [value for trial in runs if (value := task.objective.value(trial.measurement)) is not None]
         return statistics.median(values) if values else None
 
     @property

@@ -13,27 +13,27 @@ from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.plugins import option_names, options_type
 
 
-def build_options(kind: type, given: Mapping[str, Any], where: str) -> Any:
+def build_options(kind: type, values: Mapping[str, Any], where: str) -> Any:
     """The options of a plug-in from plain data; None when it takes none.
 
     Raises:
         ConfigError: unknown names, wrong types and broken rules, all at once.
     """
-    wanted = options_type(kind)
-    if wanted is None:
-        if given:
-            raise ConfigError(Fault(where=where, value=", ".join(given), rule=f"{kind.__name__} takes no options", fix="Leave them out"))
+    expected = options_type(kind)
+    if expected is None:
+        if values:
+            raise ConfigError(Fault(where=where, value=", ".join(values), rule=f"{kind.__name__} takes no options", fix="Leave them out"))
         return None
     names = option_names(kind)
     faults = [
         Fault(where=where, field=name, value=shown(value), rule="unknown option", fix=suggestion(name, names))
-        for name, value in given.items()
+        for name, value in values.items()
         if name not in names
     ]
     built = None
     try:
-        adapter: TypeAdapter[Any] = TypeAdapter(wanted)
-        built = adapter.validate_python({name: value for name, value in given.items() if name in names})
+        adapter: TypeAdapter[Any] = TypeAdapter(expected)
+        built = adapter.validate_python({name: value for name, value in values.items() if name in names})
     except ValidationError as error:
         faults += faults_from(error, where)
     except ConfigError as error:

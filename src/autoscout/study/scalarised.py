@@ -21,7 +21,7 @@ METRIC = "weighed_goals"
 class ScalarisedSearcher:
     """Asks a fresh searcher of one goal for each proposal, after telling it every trial by one weighing of the goals.
 
-    The weights are drawn from (seed, trials told, place among what is under way), so that told trials alone decide what is asked next.
+    The weights are drawn from (seed, trials told, position among what is under way), so that told trials alone decide what is asked next.
 
     Args:
         make: Builds the searcher for a task of one goal.
@@ -41,27 +41,27 @@ class ScalarisedSearcher:
         self._trials += trials
 
     def ask(self, n: int, given: Config = Config(), pending: Sequence[Proposal] = ()) -> list[Proposal]:
-        found: list[Proposal] = []
-        for place in range(len(pending), len(pending) + n):
+        batch: list[Proposal] = []
+        for position in range(len(pending), len(pending) + n):
             searcher = self._make(self._one)
-            searcher.tell(self._told(place))
-            proposals = searcher.ask(1, given, [*pending, *found])
+            searcher.tell(self._scored(position))
+            proposals = searcher.ask(1, given, [*pending, *batch])
             if not proposals:
                 break
-            found += proposals
-        return found
+            batch += proposals
+        return batch
 
-    def _told(self, place: int) -> list[Trial]:
+    def _scored(self, position: int) -> list[Trial]:
         objective = self._task.objective
         count = sum(trial.measurement.status is not Status.ABORTED for trial in self._trials)
-        weights = stream(self._seed, "weighed goals", count, place).dirichlet(np.ones(len(objective.goals)))
+        weights = stream(self._seed, "weighed goals", count, position).dirichlet(np.ones(len(objective.goals)))
         losses = np.array([objective.losses(trial.measurement) for trial in self._trials]).reshape(-1, len(objective.goals))
-        found = np.full(len(self._trials), np.inf)
+        scores = np.full(len(self._trials), np.inf)
         for fidelity in Fidelity:  # answers of different fidelity have ranges of their own
             rows = [row for row, trial in enumerate(self._trials) if trial.measurement.fidelity is fidelity]
             if rows:
-                found[rows] = 1.0 + chebyshev(losses[rows], weights)  # above zero, so that ratios make sense
-        return [_with(trial, float(loss)) for trial, loss in zip(self._trials, found, strict=True)]
+                scores[rows] = 1.0 + chebyshev(losses[rows], weights)  # above zero, so that ratios make sense
+        return [_with(trial, float(loss)) for trial, loss in zip(self._trials, scores, strict=True)]
 
 
 def _with(trial: Trial, loss: float) -> Trial:

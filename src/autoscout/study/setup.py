@@ -136,11 +136,11 @@ def prepare(campaign: Campaign, backend: Backend | None = None, searcher: type |
     task = dataclasses.replace(backend.task(_task_block(campaign)), budget=_budget(campaign))
     refuse_if([*price_faults(task), *_sharing_faults(campaign, backend)])
     space = _space(campaign, backend, task)
-    given = pins(space, campaign.set)
-    pinned = space.pin(given) if given else space
+    pinned_config = pins(space, campaign.set)
+    pinned = space.pin(pinned_config) if pinned_config else space
     campaign = campaign if searcher else _preferred(campaign, backend, task, pinned)
     searcher = searcher or plugins.get("searcher", campaign.search.searcher)
-    baseline = pinned.project(space.default(), given) if given else space.default()
+    baseline = pinned.project(space.default(), pinned_config) if pinned_config else space.default()
     first = _first(pinned, baseline, campaign.first)
     if isinstance(backend, Hints):
         hints = (config for config in backend.hints(task) if config != baseline and not pinned.check(config))
@@ -151,7 +151,7 @@ def prepare(campaign: Campaign, backend: Backend | None = None, searcher: type |
         searcher=searcher,
         task=task,
         space=pinned,
-        given=given,
+        given=pinned_config,
         baseline=baseline,
         first=first,
         name=campaign.name or f"{campaign.system}-{task.key[:8]}",
@@ -160,9 +160,9 @@ def prepare(campaign: Campaign, backend: Backend | None = None, searcher: type |
 
 def _backend(campaign: Campaign) -> Backend:
     kind: Any = plugins.get("backend", campaign.system)
-    given = {"space": campaign.declared_space()} if isinstance(kind, TakesSpace) else {}
-    made: Backend = kind(**given)
-    return made
+    arguments = {"space": campaign.declared_space()} if isinstance(kind, TakesSpace) else {}
+    backend: Backend = kind(**arguments)
+    return backend
 
 
 def _sharing_faults(campaign: Campaign, backend: Backend) -> list[Fault]:
@@ -198,41 +198,41 @@ def _space(campaign: Campaign, backend: Backend, task: Task) -> Space:
     return space.constrain(*campaign.narrowing()) if campaign.space else space
 
 
-def pins(space: Space, wanted: Mapping[str, Value], where: str = "set") -> Config:
+def pins(space: Space, values: Mapping[str, Value], where: str = "set") -> Config:
     """Pinned knobs with the names and values the space knows: `1` for a fractional knob is `1.0`, `on` for a flag is true.
 
     Raises:
         SpaceError: names and values that the space does not have, all at once.
     """
-    found: dict[str, Value] = {}
+    pinned: dict[str, Value] = {}
     faults: list[Fault] = []
-    for written, value in wanted.items():
+    for written, value in values.items():
         name = written if written in space.knobs else written.replace("-", "_")
         if name not in space.knobs:
             faults.append(Fault(where=where, field=written, rule="there is no such knob", fix=suggestion(name, space.knobs)))
             continue
         try:
-            found[name] = value if space.knobs[name].position(value) is not None else space.knobs[name].parse(str(value))
+            pinned[name] = value if space.knobs[name].position(value) is not None else space.knobs[name].parse(str(value))
         except SpaceError as error:
             faults += [dataclasses.replace(fault, where=where, field=name) for fault in error.faults]
     if faults:
         raise SpaceError(faults)
-    return Config(found)
+    return Config(pinned)
 
 
-def _first(space: Space, baseline: Config, wanted: Sequence[Mapping[str, Value]], where: str = "first") -> tuple[Config, ...]:
+def _first(space: Space, baseline: Config, settings: Sequence[Mapping[str, Value]], where: str = "first") -> tuple[Config, ...]:
     """Known-good configurations; what they leave open is as in the baseline, as far as the space allows."""
-    found: list[Config] = []
+    configs: list[Config] = []
     faults: list[Fault] = []
-    for number, values in enumerate(wanted):
+    for number, values in enumerate(settings):
         try:
-            known = pins(space, values, f"{where}[{number}]")
-            found.append(space.project({**baseline, **known}, known))
+            pinned = pins(space, values, f"{where}[{number}]")
+            configs.append(space.project({**baseline, **pinned}, pinned))
         except SpaceError as error:
             faults += error.faults
     if faults:
         raise SpaceError(faults)
-    return tuple(found)
+    return tuple(configs)
 
 
 def _task_block(campaign: Campaign) -> Mapping[str, object]:

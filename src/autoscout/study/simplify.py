@@ -97,8 +97,8 @@ def simplify(
     replay = _Replay(trials=trials, task=bind(task, trials, default), default=default, bounds=bounds, project=project, incumbent=chosen[0])
     unproven = replay.predicted(expected)
     replay.run(expected)
-    shown = not replay.todo or replay.used > 0
-    return Simplified(config=replay.incumbent, heat=replay.todo, without=replay.without(expected), unproven=() if shown else unproven)
+    is_shown = not replay.todo or replay.used > 0
+    return Simplified(config=replay.incumbent, heat=replay.todo, without=replay.without(expected), unproven=() if is_shown else unproven)
 
 
 def _halves(knobs: Sequence[str]) -> list[Group]:
@@ -152,8 +152,8 @@ class _Replay:
                 return
             again = [group for group in groups if group in self.good and group != adopted]
             split = [half for group in groups if group not in self.good and len(group) > 1 for half in _halves(group)]
-            left = [tuple(knob for knob in group if knob in self._changed()) for group in (*again, *split, *queue[len(groups) :])]
-            queue = [group for group in left if group]
+            groups_left = [tuple(knob for knob in group if knob in self._changed()) for group in (*again, *split, *queue[len(groups) :])]
+            queue = [group for group in groups_left if group]
 
     def predicted(self, expected: Mapping[str, float]) -> tuple[Config, ...]:
         """The incumbent with the fewest changes that are predicted to bring half of the gain, and with those that bring most of it."""
@@ -161,8 +161,8 @@ class _Replay:
         if self.bounds.exact or len(ranked) < 2:
             return ()
         keeps = dict.fromkeys(self._needed(ranked, expected, share) for share in (HALF, EXPLAINED))
-        found = (self._candidate(ranked[: len(ranked) - keep]) for keep in keeps if keep < len(ranked))
-        return tuple(config for config in found if config is not None)
+        candidates = (self._candidate(ranked[: len(ranked) - keep]) for keep in keeps if keep < len(ranked))
+        return tuple(config for config in candidates if config is not None)
 
     @staticmethod
     def _needed(ranked: Sequence[str], expected: Mapping[str, float], share: float) -> int:
@@ -178,9 +178,9 @@ class _Replay:
         if self.bounds.exact or len(changed) < 2:
             return ()
         heats = [trial for trial in self.trials if trial.proposal.origin.phase is Phase.SIMPLIFY]  # not the final, which this is for
-        known = measured_gains(self.task, heats, self.default, self.incumbent)
-        unknown = sorted((knob for knob in changed if knob not in known), key=lambda knob: expected.get(knob, 0.0))
-        return tuple(found for knob in unknown if (found := self._candidate([knob])) is not None)
+        gains = measured_gains(self.task, heats, self.default, self.incumbent)
+        unknown = sorted((knob for knob in changed if knob not in gains), key=lambda knob: expected.get(knob, 0.0))
+        return tuple(candidate for knob in unknown if (candidate := self._candidate([knob])) is not None)
 
     def _changed(self) -> list[str]:
         return [change.knob for change in differences(self.default, self.incumbent)]
@@ -198,12 +198,12 @@ class _Replay:
         """Rounds of a heat of this many configurations."""
         return 1 if self.bounds.exact else max(self.bounds.rounds, 1 + math.ceil(FREEDOM / (configs - 1)))
 
-    def _fits(self, wanted: int) -> int:
+    def _fits(self, size: int) -> int:
         """How many candidates of `wanted` one heat may have within the bounds."""
         if self.bounds.exact:
-            return min(1, wanted, self.bounds.trials - self.used)
-        left = self.bounds.trials - self.used
-        return max((count for count in range(1, wanted + 1) if (count + 1) * self._rounds(count + 1) <= left), default=0)
+            return min(1, size, self.bounds.trials - self.used)
+        rest = self.bounds.trials - self.used
+        return max((count for count in range(1, size + 1) if (count + 1) * self._rounds(count + 1) <= rest), default=0)
 
     def _heat(self, groups: Sequence[Group]) -> Group | None:
         """Put each group back and compare; returns the group that was adopted. What is not measured yet goes to `todo`."""
@@ -222,14 +222,14 @@ class _Replay:
 
     def _candidate(self, group: Sequence[str]) -> Config | None:
         """The incumbent with a group back at the default; None where that is not valid, changes something else, or failed before."""
-        found = self.project(put_back(self.incumbent, self.default, group))
+        candidate = self.project(put_back(self.incumbent, self.default, group))
         before, after = (
             {change.knob: (change.best_absent, change.best) for change in differences(self.default, config)}
-            for config in (self.incumbent, found)
+            for config in (self.incumbent, candidate)
         )
-        earlier = [trial for trial in self.trials if trial.config == found and trial.proposal.origin.phase is not Phase.FINAL]
+        earlier = [trial for trial in self.trials if trial.config == candidate and trial.proposal.origin.phase is not Phase.FINAL]
         failed = any(trial.measurement.status.failed for trial in earlier)  # a final keeps its finalists
-        return found if after.items() < before.items() and after and not failed else None
+        return candidate if after.items() < before.items() and after and not failed else None
 
     def _missing(self, candidates: list[Config]) -> tuple[tuple[Proposal, ...], ...]:
         """The rounds of a heat, where something of them is still to be measured."""

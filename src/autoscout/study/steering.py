@@ -46,9 +46,9 @@ class Steering:
 
     def look(self, budget: Budget) -> Budget:
         """Take in what is new, answer it, and return the budget with what was added to it."""
-        known = len(self._all)
+        count = len(self._all)
         self._all = actions_of(self.store, self.study)
-        for action in self._all[known:]:
+        for action in self._all[count:]:
             before, budget = budget, raised(budget, [action])
             said = self._heed(action, before, budget)
             if not action.answer and said and isinstance(self.store, TakesActions):
@@ -57,20 +57,20 @@ class Steering:
         self._looked = True
         return budget
 
-    def proposals(self, seen: Collection[tuple[Config, int]], valid: Collection[Config]) -> list[Proposal]:
+    def proposals(self, measured: Collection[tuple[Config, int]], valid: Collection[Config]) -> list[Proposal]:
         """What somebody asked to measure; again only where every answer was marked invalid.
 
         Args:
             seen: Configurations and repeats that are stored.
             valid: Configurations with a trial that counts.
         """
-        found = []
+        proposals = []
         for config in self.asked:
             repeat = 0
-            while config not in valid and (config, repeat) in seen:
+            while config not in valid and (config, repeat) in measured:
                 repeat -= 1
-            found.append(Proposal(config=config, origin=Origin(by=By.ASKED), repeat=repeat))
-        return found
+            proposals.append(Proposal(config=config, origin=Origin(by=By.ASKED), repeat=repeat))
+        return proposals
 
     def _heed(self, action: Action, before: Budget, after: Budget) -> str:
         """Do what one action asks; what to tell whoever asked."""

@@ -15,11 +15,11 @@ from autoscout.study.folder import STORE
 FILE = "sqlite"  # the scheme of a plain path
 
 
-def open_store(place: str | os.PathLike[str], *, create: bool = True, journal: Path | None = None) -> Store:
-    """The store at a place.
+def open_store(url: str | os.PathLike[str], *, create: bool = True, journal: Path | None = None) -> Store:
+    """The store at a path or URL.
 
     Args:
-        place: A URL whose scheme a store plug-in declares (`postgresql://user@host/database`, `memory:`), or the path of a SQLite file.
+        url: A URL whose scheme a store plug-in declares (`postgresql://user@host/database`, `memory:`), or the path of a SQLite file.
         create: Whether a store that does not exist is begun, or refused with `StoreError`.
         journal: The `trials.jsonl` that receives one line per trial; None for none.
 
@@ -27,30 +27,30 @@ def open_store(place: str | os.PathLike[str], *, create: bool = True, journal: P
         ConfigError: no store plug-in knows the scheme.
         StoreError: it cannot be opened.
     """
-    made: Store = _kind(str(place))(place, create=create, journal=journal)
-    return made
+    store: Store = _kind(str(url))(url, create=create, journal=journal)
+    return store
 
 
-def scheme_of(place: str) -> str:
+def scheme_of(url: str) -> str:
     """The scheme of a store's URL, in lower case; empty for a path."""
-    found = re.match(r"([A-Za-z][\w.-]+)(?:\+[\w.-]+)?:", place)  # one letter is a drive of Windows; +psycopg names a driver
-    return found[1].lower() if found else ""
+    match = re.match(r"([A-Za-z][\w.-]+)(?:\+[\w.-]+)?:", url)  # one letter is a drive of Windows; +psycopg names a driver
+    return match[1].lower() if match else ""
 
 
-def stores_at(place: str) -> list[str]:
-    """The stores at a place that people name: a store, a result folder, or a folder of result folders."""
-    if scheme_of(place):
-        return [place]
-    path = Path(place)
+def stores_at(url: str) -> list[str]:
+    """The stores at a path or URL that people name: a store, a result folder, or a folder of result folders."""
+    if scheme_of(url):
+        return [url]
+    path = Path(url)
     if path.is_dir():
         here = path / STORE
         return [str(here)] if here.is_file() else sorted(map(str, path.glob(f"*/{STORE}")))
-    return [place] if path.is_file() else []
+    return [url] if path.is_file() else []
 
 
-def _kind(place: str) -> Any:
-    scheme = scheme_of(place) or FILE
-    known: list[str] = []
+def _kind(url: str) -> Any:
+    scheme = scheme_of(url) or FILE
+    names: list[str] = []
     for name in plugins.available("store"):
         try:
             kind = plugins.get("store", name)
@@ -59,9 +59,9 @@ def _kind(place: str) -> Any:
         schemes = getattr(kind, "schemes", ())
         if scheme in schemes:
             return kind
-        known += schemes
-    rule = f"no store knows the scheme {scheme!r}; known: {', '.join(sorted(known))}"
-    raise ConfigError(Fault(where="store", value=without_password(place), rule=rule, fix="Give a path, or install the store's package"))
+        names += schemes
+    rule = f"no store knows the scheme {scheme!r}; known: {', '.join(sorted(names))}"
+    raise ConfigError(Fault(where="store", value=without_password(url), rule=rule, fix="Give a path, or install the store's package"))
 
 
 def without_password(url: str) -> str:
@@ -69,11 +69,11 @@ def without_password(url: str) -> str:
     return re.sub(r"(://[^:@/?#]*):[^@/?#]*@", r"\1@", re.sub(r"([?&])password=[^&#]*&?", r"\1", url)).rstrip("?&")
 
 
-def written_place(place: str) -> str:
+def written_place(url: str) -> str:
     """A store or folder as a campaign file may name it: the same from any folder, without a password."""
-    if "://" in place:
-        return without_password(place)
-    scheme, _, path = place.partition(":") if scheme_of(place) else ("", "", place)
+    if "://" in url:
+        return without_password(url)
+    scheme, _, path = url.partition(":") if scheme_of(url) else ("", "", url)
     if not scheme:
-        return str(Path(place).absolute())
-    return f"{scheme}:{Path(path).absolute()}" if path else place
+        return str(Path(url).absolute())
+    return f"{scheme}:{Path(path).absolute()}" if path else url

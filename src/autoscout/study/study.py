@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from autoscout.analysis.curves import busy_s
-from autoscout.analysis.summary import summarise
+from autoscout.analysis.frame import trials_dataframe
+from autoscout.analysis.summary import Summary, summarise
 from autoscout.core.clock import Clock, RealClock
 from autoscout.core.config import Config
 from autoscout.core.guards import as_told, refuse_unknown
@@ -19,8 +20,6 @@ from autoscout.core.log import logger
 from autoscout.core.origin import By, Origin
 from autoscout.core.protocols import Evaluator, Observer, Searcher, SpaceLike, Store, StudyRecord
 from autoscout.core.trial import Proposal, Trial
-from autoscout.report.cell import result_cell
-from autoscout.report.frame import trials_dataframe
 from autoscout.study.baseline import repeats
 from autoscout.study.budget import Stop, counted, out_of_time, over, used_share
 from autoscout.study.dispatch import Dispatcher, Parallelism, TrialKey, trial_key
@@ -62,8 +61,8 @@ class Study:
     inside: list[Trial] = field(default_factory=list, init=False)  # those of `trials` that the space, which may have changed, allows
 
     def __post_init__(self) -> None:
-        self._told = -1  # number of the last batch that was read back and told
-        self._seen: set[TrialKey] = set()
+        self._last_batch = -1  # number of the last batch that was read back and told
+        self._keys: set[TrialKey] = set()
         self._given_up: list[Proposal] = []
         self._begun_s, self._earlier = 0.0, 0
         self._phase = "search"
@@ -92,12 +91,13 @@ class Study:
         return stop
 
     def trials_dataframe(self) -> pandas.DataFrame:
-        """The trials that count so far, as a pandas table with one row per trial; see `report.frame`."""
+        """The trials that count so far, as a pandas table with one row per trial; see `analysis.frame`."""
         return trials_dataframe(self.record.task, self.inside)
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows."""
-        return result_cell(summarise(self.record.task, self.inside, self.baseline, study=self.record.name))
+    @property
+    def summary(self) -> Summary:
+        """The verdict so far."""
+        return summarise(self.record.task, self.inside, self.baseline, study=self.record.name)
 
     def _search(self) -> Stop:
         while True:
@@ -131,7 +131,7 @@ class Study:
         given_up = self._dispatcher.collect()
         if not self.stopping.is_set():  # hopeless, says the evaluator: not again in this run
             self._given_up += given_up
-            self._seen.update(map(trial_key, given_up))
+            self._keys.update(map(trial_key, given_up))
 
     def _fill(self) -> None:
         """Give every free worker something to do, as far as the budget, the searcher and the other processes let us."""
@@ -151,8 +151,8 @@ class Study:
         return count
 
     def _start(self, proposals: Sequence[Proposal], *, apart: bool = False) -> None:
-        told = with_to_beat(proposals, self.inside, self.record.task, self.baseline, self.finals.finalists)
-        self._dispatcher.start(told, apart=apart)
+        batch = with_to_beat(proposals, self.inside, self.record.task, self.baseline, self.finals.finalists)
+        self._dispatcher.start(batch, apart=apart)
 
     def _next(self, count: int) -> list[Proposal]:
         opening = [Proposal(config=self.baseline, origin=Origin(by=By.DEFAULT))]
@@ -160,23 +160,23 @@ class Study:
             budget = self.record.task.budget
             opening += repeats(self.baseline, self.inside, used_share(budget, self.inside, self._wall_s), budget)
         if self._steering.asked:
-            opening += self._steering.proposals(self._seen, {trial.config for trial in self.inside})
+            opening += self._steering.proposals(self._keys, {trial.config for trial in self.inside})
         opening += [Proposal(config=config, origin=Origin(by=By.GIVEN)) for config in self.first]
         pending = [*self._dispatcher.pending, *self._given_up, *self._invalid]
-        taken = self._seen | {trial_key(proposal) for proposal in pending}
-        wanted = [proposal for proposal in [*opening, *self.evaluator.recheck()] if trial_key(proposal) not in taken][:count]
-        if len(wanted) < count:
-            wanted += self.searcher.ask(count - len(wanted), self.given, [*pending, *wanted])
-        return list({trial_key(proposal): proposal for proposal in wanted if trial_key(proposal) not in taken}.values())
+        taken = self._keys | {trial_key(proposal) for proposal in pending}
+        candidates = [proposal for proposal in [*opening, *self.evaluator.recheck()] if trial_key(proposal) not in taken][:count]
+        if len(candidates) < count:
+            candidates += self.searcher.ask(count - len(candidates), self.given, [*pending, *candidates])
+        return list({trial_key(proposal): proposal for proposal in candidates if trial_key(proposal) not in taken}.values())
 
     def _read(self) -> None:
         """Take in everything stored since the last look, ours and that of other processes alike, in the store's order."""
         self._heed()
-        for batch in self.store.batches(self.record.name, self._told):
-            self._told = batch[-1].batch
+        for batch in self.store.batches(self.record.name, self._last_batch):
+            self._last_batch = batch[-1].batch
             self.trials += batch
             for trial in batch:
-                self._seen.add(trial_key(trial.proposal))
+                self._keys.add(trial_key(trial.proposal))
                 self._dispatcher.held_by_others.pop(trial_key(trial.proposal), None)
                 log.info("%s #%d %s %s", trial.study, trial.number, trial.measurement.status, trial.proposal.origin.to_json())
             inside = [trial for trial in self._valid(batch) if not self.space.check(trial.config)]
@@ -192,8 +192,8 @@ class Study:
         self.record = replace(self.record, task=replace(task, budget=self._steering.look(task.budget)))
         if self._steering.stop:
             self.stopping.set()
-        if len(kept := self._valid(self.inside)) < len(self.inside):
-            self.inside = kept
+        if len(valid := self._valid(self.inside)) < len(self.inside):
+            self.inside = valid
             self.searcher = self.fresh() if self.fresh else self.searcher
             self.searcher.tell([as_told(trial, self.record.task, self.inside, self.baseline) for trial in self.inside])
 
@@ -219,13 +219,13 @@ class Study:
         task, simpler = self.record.task, Simplified()
         if self.project is not None and self.simplify.rounds:
             simpler = simplify(self.trials, task, self.baseline, self.simplify, self.project, among=self.inside)
-        for place in range(self.finals.rounds):  # planned anew for each round: a default that fails is left out of the next
+        for number in range(self.finals.rounds):  # planned anew for each round: a default that fails is left out of the next
             rounds = plan(
                 self.trials, task, self.baseline, self.finals, self.inside, simpler.config, simpler.without, simpler.unproven, self._fits
             )
-            if place >= len(rounds):
+            if number >= len(rounds):
                 break
-            if stop := self._rounds("final", rounds[place : place + 1]):
+            if stop := self._rounds("final", rounds[number : number + 1]):
                 return stop
         return None
 
@@ -239,13 +239,13 @@ class Study:
     def _rounds(self, name: str, rounds: Sequence[Sequence[Proposal]]) -> Stop | None:
         """Measure what is missing of some rounds, one round after another; returns why not all of it was."""
         for proposals in rounds:
-            missing = [proposal for proposal in proposals if trial_key(proposal) not in self._seen]
+            missing = [proposal for proposal in proposals if trial_key(proposal) not in self._keys]
             if missing and self._phase != name:
                 self._phase = name
                 self.observer.phase(name)
             if missing and (stop := self._out_of_time(len(missing))):
                 return stop
-            while missing := [proposal for proposal in missing if trial_key(proposal) not in self._seen]:
+            while missing := [proposal for proposal in missing if trial_key(proposal) not in self._keys]:
                 if not self.stopping.is_set():
                     taken = {trial_key(proposal) for proposal in self._dispatcher.pending}
                     free = [proposal for proposal in missing if trial_key(proposal) not in taken]

@@ -11,12 +11,12 @@ from autoscout.core.actions import Action, ActionKind
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.study.campaign import duration_s
-from autoscout.web.view import View
+from autoscout.web.live import LiveView
 
 WHERE = "action"
 
 
-def read_action(fields: Mapping[str, Any], view: View) -> Action:
+def read_action(fields: Mapping[str, Any], view: LiveView) -> Action:
     """The action that somebody asks for.
 
     Args:
@@ -30,8 +30,8 @@ def read_action(fields: Mapping[str, Any], view: View) -> Action:
     try:
         kind = ActionKind(str(fields.get("kind", "")))
     except ValueError:
-        known = ", ".join(each.value for each in ActionKind)
-        raise ConfigError(Fault(where=WHERE, field="kind", value=repr(fields.get("kind")), rule=f"must be one of: {known}")) from None
+        kinds = ", ".join(each.value for each in ActionKind)
+        raise ConfigError(Fault(where=WHERE, field="kind", value=repr(fields.get("kind")), rule=f"must be one of: {kinds}")) from None
     reason = str(fields.get("reason", "")).strip()
     if kind is ActionKind.BUDGET:
         return Action(kind=kind, reason=reason, budget=_budget(fields, view))
@@ -42,9 +42,9 @@ def read_action(fields: Mapping[str, Any], view: View) -> Action:
     return Action(kind=kind, reason=reason)
 
 
-def _budget(fields: Mapping[str, Any], view: View) -> dict[str, float]:
+def _budget(fields: Mapping[str, Any], view: LiveView) -> dict[str, float]:
     """The bounds that were given, raised by what is to be added."""
-    budget, found, faults = view.budget, dict[str, float](), list[Fault]()
+    budget, bounds, faults = view.budget, dict[str, float](), list[Fault]()
     for name, field in (("trials", "trials"), ("wall_s", "time")):
         text, bound = str(fields.get(field, "") or "").strip(), getattr(budget, name)
         if not text:
@@ -56,24 +56,24 @@ def _budget(fields: Mapping[str, Any], view: View) -> dict[str, float]:
             added = float(int(text)) if field == "trials" else duration_s(text)
             if added <= 0:
                 raise ValueError("must be above zero")
-            found[name] = bound + added
+            bounds[name] = bound + added
         except (ValueError, OverflowError) as error:
             faults.append(Fault(where=WHERE, field=field, value=repr(text), rule=str(error)))
-    if not found and not faults:
+    if not bounds and not faults:
         faults.append(Fault(where=WHERE, field="trials", rule="say how much to add: trials, or time such as 30m"))
     if faults:
         raise ConfigError(faults)
-    return found
+    return bounds
 
 
-def _config(fields: Mapping[str, Any], view: View) -> Config:
-    given = fields.get("config")
-    settings = dict(given) if isinstance(given, Mapping) else read_settings(str(fields.get("settings", "")))
-    known = [knob.name for knob in view.about.knobs] or sorted({name for trial in view.trials for name in trial.config})
+def _config(fields: Mapping[str, Any], view: LiveView) -> Config:
+    config = fields.get("config")
+    settings = dict(config) if isinstance(config, Mapping) else read_settings(str(fields.get("settings", "")))
+    names = [knob.name for knob in view.about.knobs] or sorted({name for trial in view.trials for name in trial.config})
     faults = [
-        Fault(where=WHERE, field=str(name), rule="there is no such knob", fix=suggestion(str(name), known))
+        Fault(where=WHERE, field=str(name), rule="there is no such knob", fix=suggestion(str(name), names))
         for name in settings
-        if name not in known
+        if name not in names
     ]
     if faults:
         raise ConfigError(faults)
@@ -89,7 +89,7 @@ def read_settings(text: str) -> dict[str, Value]:
     Raises:
         ConfigError: one fault per part that does not read so.
     """
-    found: dict[str, Value] = {}
+    settings: dict[str, Value] = {}
     faults: list[Fault] = []
     for part in filter(None, (part.strip() for line in text.splitlines() for part in line.split(","))):
         name, equals, raw = part.partition("=")
@@ -97,15 +97,15 @@ def read_settings(text: str) -> dict[str, Value]:
             faults.append(Fault(where=WHERE, field="settings", value=repr(part), rule="must read NAME=VALUE", fix="Example: threads=8"))
             continue
         try:
-            found[name.strip()] = document.compose(raw, WHERE).value if raw.strip() else ""
+            settings[name.strip()] = document.compose(raw, WHERE).value if raw.strip() else ""
         except ConfigError:
-            found[name.strip()] = raw.strip()
+            settings[name.strip()] = raw.strip()
     if faults:
         raise ConfigError(faults)
-    return found
+    return settings
 
 
-def _trial(fields: Mapping[str, Any], view: View) -> int:
+def _trial(fields: Mapping[str, Any], view: LiveView) -> int:
     try:
         number = int(str(fields.get("trial", "")))
     except ValueError:
@@ -115,9 +115,9 @@ def _trial(fields: Mapping[str, Any], view: View) -> int:
     return number
 
 
-def told(actions: Iterable[Action]) -> list[tuple[str, str]]:
+def describe_actions(actions: Iterable[Action]) -> list[tuple[str, str]]:
     """What was asked and what came of it, in words, the newest first."""
-    found = []
+    rows = []
     for action in reversed(list(actions)):
         what = {
             ActionKind.STOP: "stop",
@@ -125,8 +125,8 @@ def told(actions: Iterable[Action]) -> list[tuple[str, str]]:
             ActionKind.TRY: "try " + ", ".join(f"{name}={value}" for name, value in action.config.items()),
             ActionKind.INVALID: f"trial #{action.trial} is invalid",
         }[action.kind]
-        found.append((what + (f" ({action.reason})" if action.reason else ""), action.answer or "waits for a process that runs the study"))
-    return found
+        rows.append((what + (f" ({action.reason})" if action.reason else ""), action.answer or "waits for a process that runs the study"))
+    return rows
 
 
-__all__ = ["read_action", "read_settings", "told"]
+__all__ = ["describe_actions", "read_action", "read_settings"]

@@ -6,24 +6,23 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from autoscout.analysis.labels import differences
+from autoscout.analysis.labels import differences, short_worker
 from autoscout.analysis.price import mark
 from autoscout.analysis.summary import Summary
+from autoscout.common.draw import thin
 from autoscout.common.secrets import hide_secrets
 from autoscout.core.trial import Trial
 from autoscout.report.tables import report_json
-from autoscout.report.thin import thin
-from autoscout.report.timeline import short_worker
-from autoscout.web.library import Entry, Library
+from autoscout.web.library import Library, StudyEntry
+from autoscout.web.live import LiveView
 from autoscout.web.trials import TrialList, TrialQuery, list_trials
-from autoscout.web.view import View
 
 POINTS = 2_000
 """Of the convergence curve that a document holds."""
 
 
 def finite(value: Any) -> Any:
-    """The same with null in the place of numbers that JSON does not have."""
+    """The same with null in the index of numbers that JSON does not have."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -38,7 +37,7 @@ def studies_document(library: Library) -> dict[str, Any]:
     return {"target": library.title, "problems": list(library.problems), "studies": [entry_row(entry) for entry in library.entries()]}
 
 
-def entry_row(entry: Entry) -> dict[str, Any]:
+def entry_row(entry: StudyEntry) -> dict[str, Any]:
     """One study in a list: what its record says, and what was found where somebody has worked it out."""
     record, view = entry.record, entry.loaded
     row: dict[str, Any] = {
@@ -68,7 +67,7 @@ def entry_row(entry: Entry) -> dict[str, Any]:
     }
 
 
-def study_document(entry: Entry, view: View) -> dict[str, Any]:
+def study_document(entry: StudyEntry, view: LiveView) -> dict[str, Any]:
     """One study: everything that its page says except what is asked for separately."""
     return {
         "key": entry.key,
@@ -80,35 +79,35 @@ def study_document(entry: Entry, view: View) -> dict[str, Any]:
         "actions": [action.to_json() for action in view.actions],
         "invalid": {str(number): reason for number, reason in view.invalid.items()},
         "about": view.about.to_json(),
-        "result": _thinned(report_json(view.summary, view.importance, view.ablation, view.contributions), view.summary),
+        "result": _thinned(report_json(view.result), view.summary),
         "predicted": view.predictions.to_json() if view.predictions else None,
     }
 
 
-def state_of(view: View) -> str:
+def state_of(view: LiveView) -> str:
     """`running` while somebody holds a claim, `waiting` before the first trial, `idle` otherwise."""
     return "running" if view.running else "idle" if view.trials else "waiting"
 
 
 def _thinned(data: dict[str, Any], summary: Summary) -> dict[str, Any]:
     points = data["points"]
-    chosen = thin(len(points), POINTS, (place for place, point in enumerate(summary.points) if point.improved))
-    return {**data, "points": [points[place] for place in chosen]}
+    chosen = thin(len(points), POINTS, (index for index, point in enumerate(summary.points) if point.improved))
+    return {**data, "points": [points[index] for index in chosen]}
 
 
-def trials_document(view: View, query: TrialQuery) -> dict[str, Any]:
+def trials_document(view: LiveView, query: TrialQuery) -> dict[str, Any]:
     """A page of the list of trials."""
-    found: TrialList = list_trials(view, query)
-    rows = [{**trial.to_json(), "name": view.name_of(trial.config), "valid": trial.number not in view.invalid} for trial in found.trials]
+    listing: TrialList = list_trials(view, query)
+    rows = [{**trial.to_json(), "name": view.name_of(trial.config), "valid": trial.number not in view.invalid} for trial in listing.trials]
     for row in rows:
         row.pop("log_tail", None)  # on the trial's own page
         row.pop("samples", None)
-    return {"found": found.found, "page": found.page, "pages": found.pages, "trials": rows}
+    return {"found": listing.count, "page": listing.page, "pages": listing.pages, "trials": rows}
 
 
-def trial_document(view: View, trial: Trial) -> dict[str, Any]:
+def trial_document(view: LiveView, trial: Trial) -> dict[str, Any]:
     """One trial, with what it changes and the files that its launch left."""
-    changes = [change.to_json() for change in differences(view.default_config, trial.config, view.about.knobs)]
+    changes = [change.to_json() for change in differences(view.result.default_config, trial.config, view.about.knobs)]
     files = view.folder.launch_files(trial.measurement.folder) if view.folder else []
     return {
         **trial.to_json(),
@@ -120,7 +119,7 @@ def trial_document(view: View, trial: Trial) -> dict[str, Any]:
     }
 
 
-def diff_document(view: View, one: Trial, other: Trial) -> dict[str, Any]:
+def diff_document(view: LiveView, one: Trial, other: Trial) -> dict[str, Any]:
     """Two trials next to each other."""
     objective = view.summary.task.objective
     metrics = {}
@@ -133,19 +132,23 @@ def diff_document(view: View, one: Trial, other: Trial) -> dict[str, Any]:
             "mark": mark(name, before, after, objective),
         }
     knobs = [
-        {"knob": found.knob, "one": None if found.default_absent else found.default, "other": None if found.best_absent else found.best}
-        for found in differences(one.config, other.config, view.about.knobs)
+        {
+            "knob": change.knob,
+            "one": None if change.default_absent else change.default,
+            "other": None if change.best_absent else change.best,
+        }
+        for change in differences(one.config, other.config, view.about.knobs)
     ]
     same = len({*one.config, *other.config}) - len(knobs)
     statuses = {"one": one.measurement.status.value, "other": other.measurement.status.value}
     return {"one": one.number, "other": other.number, "status": statuses, "knobs": knobs, "same_knobs": same, "metrics": metrics}
 
 
-def knob_document(view: View, knob: str) -> dict[str, Any]:
+def knob_document(view: LiveView, knob: str) -> dict[str, Any]:
     """What was measured along one knob: value -> number of trials, best and median."""
     task = view.summary.task
     gathered: dict[str, tuple[Any, list[float]]] = {}
-    for trial in view.kept:
+    for trial in view.valid_trials:
         value = task.objective.value(trial.measurement)
         if knob in trial.config and value is not None:
             gathered.setdefault(repr(trial.config[knob]), (trial.config[knob], []))[1].append(value)
@@ -154,10 +157,10 @@ def knob_document(view: View, knob: str) -> dict[str, Any]:
         ranked = sorted(values)
         best = ranked[0] if task.objective.better(ranked[0], ranked[-1]) else ranked[-1]
         rows.append({"value": setting, "trials": len(ranked), "median": ranked[len(ranked) // 2], "best": best})
-    return {"knob": knob, "metric": task.objective.metric, "values": rows, "knobs": view.varied}
+    return {"knob": knob, "metric": task.objective.metric, "values": rows, "knobs": view.result.varied}
 
 
-def compare_document(entries: Sequence[Entry]) -> dict[str, Any]:
+def compare_document(entries: Sequence[StudyEntry]) -> dict[str, Any]:
     """Several studies next to each other."""
     rows = []
     for entry in entries:

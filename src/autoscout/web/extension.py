@@ -10,7 +10,7 @@ from autoscout.common.markup import Markup
 from autoscout.core.clock import Clock
 
 GROUP = "autoscout.web"
-"""Entry points of this group name subclasses of `Extension`."""
+"""StudyEntry points of this group name subclasses of `Extension`."""
 
 
 class Followed(Protocol):
@@ -63,11 +63,11 @@ class Extension:
         return Markup("")
 
     def pages(self) -> Mapping[str, Any]:
-        """Address -> handler of FastAPI, of everything that a browser shows."""
+        """Routes that return pages: address -> handler of FastAPI."""
         return {}
 
     def documents(self) -> Mapping[str, Any]:
-        """Address -> handler, of the same as JSON."""
+        """Routes that return JSON."""
         return {}
 
 

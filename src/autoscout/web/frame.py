@@ -45,8 +45,8 @@ def document(
     bar = tag("nav", tag("div", *links), tag("div", status, " ", leave, class_="right"), class_="bar", aria_label="Where you are")
     skip = tag("a", "Skip to the result", href="#content", class_="skip")
     tip = tag("div", "", id="tip", role="status", aria_live="off", hidden=True)
-    told = tag("script", embedded_json(data), type="application/json", id="data") if data is not None else ""
-    inner = [skip, bar, tag("main", body, id="content"), tip, tag("div", told, class_="part", id="part-data", data_live=True)]
+    texts = tag("script", embedded_json(data), type="application/json", id="data") if data is not None else ""
+    inner = [skip, bar, tag("main", body, id="content"), tip, tag("div", texts, class_="part", id="part-data", data_live=True)]
     return f"<!DOCTYPE html>\n{tag('html', tag('head', head), tag('body', *inner, data_live=live or None), lang='en')}\n"
 
 

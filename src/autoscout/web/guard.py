@@ -64,19 +64,20 @@ def read_token(file: Path | None) -> str:
         if not token:
             return ""
     else:
-        token, where = _token_of(file), str(file)
+        token, where = read_or_create_token(file), str(file)
     if len(token) < TOKEN_CHARS or not token.isprintable() or " " in token:
         rule, fix = f"a token has at least {TOKEN_CHARS} letters or digits", "Delete the file: the next start writes a new one"
         raise ConfigError(Fault(where=where, rule=rule, fix=fix))
     return token
 
 
-def _token_of(file: Path) -> str:
+def read_or_create_token(file: Path) -> str:
+    """The token in a file that only its owner may read; a new one where there is no file."""
     try:
         if not file.exists():
             handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(handle, "w") as made:
-                made.write(secrets.token_urlsafe(24) + "\n")
+            with os.fdopen(handle, "w") as stream:
+                stream.write(secrets.token_urlsafe(24) + "\n")
         if file.stat().st_mode & 0o077:
             raise ConfigError(Fault(where=str(file), rule="others may read this token", fix=f"chmod 600 {file}"))
         return file.read_text(encoding="utf-8").strip()
@@ -108,7 +109,7 @@ class Sessions:
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: dict[str, Session] = {}
+        self._open: dict[str, Session] = {}
 
     def begin(self, token: str) -> str | None:
         """A new session for whoever knows the token; the value of its cookie. None for a wrong one."""
@@ -117,19 +118,19 @@ class Sessions:
         name = secrets.token_urlsafe(24)
         with self._lock:
             now_s = self.clock.span_s()
-            self._known = {key: one for key, one in self._known.items() if one.until_s > now_s}
-            while len(self._known) >= MOST_SESSIONS:
-                self._known.pop(next(iter(self._known)))
-            self._known[name] = Session(csrf=secrets.token_urlsafe(24), until_s=now_s + SESSION_S)
+            self._open = {key: one for key, one in self._open.items() if one.until_s > now_s}
+            while len(self._open) >= MOST_SESSIONS:
+                self._open.pop(next(iter(self._open)))
+            self._open[name] = Session(csrf=secrets.token_urlsafe(24), until_s=now_s + SESSION_S)
         return name
 
     def end(self, cookie: str) -> None:
         with self._lock:
-            self._known.pop(cookie, None)
+            self._open.pop(cookie, None)
 
     def of_cookie(self, cookie: str) -> Session | None:
-        found = self._known.get(cookie)
-        return found if found is not None and found.until_s > self.clock.span_s() else None
+        session = self._open.get(cookie)
+        return session if session is not None and session.until_s > self.clock.span_s() else None
 
     def of_bearer(self, header: str) -> Session | None:
         kind, _, token = header.partition(" ")
@@ -138,7 +139,7 @@ class Sessions:
 
 
 @dataclass(kw_only=True)
-class Guard:
+class AccessGuard:
     """Stands in front of the application (ASGI).
 
     Attributes:
@@ -211,18 +212,18 @@ def _same_origin(headers: dict[str, str]) -> bool:
 
 def _cookie(header: str, name: str) -> str:
     try:
-        found = SimpleCookie(header).get(name)
+        cookie = SimpleCookie(header).get(name)
     except CookieError:
         return ""
-    return found.value if found is not None else ""
+    return cookie.value if cookie is not None else ""
 
 
 def _with_headers(send: Send, path: str) -> Send:
     async def sent(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
-            kept = [(name, value) for name, value in message.get("headers", []) if name.lower() != b"server"]
+            others = [(name, value) for name, value in message.get("headers", []) if name.lower() != b"server"]
             added = HEADERS | ({"cache-control": "no-cache"} if path.startswith("/static/") else {})
-            message = {**message, "headers": [*kept, *((name.encode(), value.encode()) for name, value in added.items())]}
+            message = {**message, "headers": [*others, *((name.encode(), value.encode()) for name, value in added.items())]}
         await send(message)
 
     return sent
@@ -235,4 +236,4 @@ async def _answer(send: Send, status: int, words: str, *, wants_json: bool = Fal
     await send({"type": "http.response.body", "body": body.encode()})
 
 
-__all__ = ["Guard", "Sessions", "is_loopback", "read_token"]
+__all__ = ["AccessGuard", "Sessions", "is_loopback", "read_token"]

@@ -18,8 +18,8 @@ from autoscout.core.trial import Trial
 from autoscout.study.folder import Folder
 from autoscout.study.stores import open_store, scheme_of, stores_at, without_password
 from autoscout.web.extension import Followed, extensions
+from autoscout.web.live import LiveView
 from autoscout.web.marks import Marks
-from autoscout.web.view import View
 
 POLL_S = 0.7
 """Seconds between two looks at the stores."""
@@ -32,12 +32,12 @@ log = logger(__name__)
 
 
 @dataclass
-class Entry:
+class StudyEntry:
     """One study that the dashboard knows. Safe for several threads."""
 
     key: str
     store: Store
-    place: str
+    store_url: str
     record: StudyRecord
     folder: Folder | None
     clock: Clock = field(default_factory=RealClock)
@@ -49,12 +49,12 @@ class Entry:
         self._trials: list[Trial] = []
         self._actions: list[Action] = []
         self._batch = -1
-        self._view: View | None = None
+        self._view: LiveView | None = None
         self._stale = True
         self._opened = False
         self._built_s = self._took_s = 0.0
 
-    def view(self) -> View:
+    def view(self) -> LiveView:
         """What is shown of it now: the newest that was worked out; the first caller waits for it."""
         self._opened = True
         if self._view is None:
@@ -63,7 +63,12 @@ class Entry:
         return self._view
 
     @property
-    def loaded(self) -> View | None:
+    def url(self) -> str:
+        """Address of its page."""
+        return f"/studies/{self.key}"
+
+    @property
+    def loaded(self) -> LiveView | None:
         """What is shown of it, where somebody has worked it out already."""
         return self._view
 
@@ -79,11 +84,11 @@ class Entry:
             StoreError: its store keeps no actions, or cannot be written.
         """
         if not isinstance(self.store, TakesActions):
-            raise StoreError(Fault(where=self.place, rule="this store keeps no actions"))
-        kept = self.store.act(self.record.name, action)
+            raise StoreError(Fault(where=self.store_url, rule="this store keeps no actions"))
+        stored = self.store.act(self.record.name, action)
         self.notice(self.record, self.pulse, changed=True)
         self.follow(at_once=True)
-        return kept
+        return stored
 
     def notice(self, record: StudyRecord, pulse: Pulse, *, changed: bool = False) -> None:
         """Take in what the store says of it; cheap."""
@@ -92,9 +97,9 @@ class Entry:
 
     def follow(self, *, at_once: bool = False) -> None:
         """Work out what is shown anew, if something has changed and it is time."""
-        wanted = self._opened or self.pulse.trials <= EAGER
+        has_reader = self._opened or self.pulse.trials <= EAGER
         rested = at_once or self._view is None or self.clock.span_s() > self._built_s + REST * self._took_s
-        if self._stale and wanted and rested:
+        if self._stale and has_reader and rested:
             self._build()
 
     def _build(self) -> None:
@@ -106,8 +111,13 @@ class Entry:
                 self._trials += batch
                 self._batch = batch[-1].batch
             self._actions = actions_of(self.store, self.record.name)
-            self._view = View(
-                record=self.record, trials=tuple(self._trials), actions=tuple(self._actions), pulse=self.pulse, folder=self.folder
+            self._view = LiveView(
+                record=self.record,
+                trials=tuple(self._trials),
+                actions=tuple(self._actions),
+                pulse=self.pulse,
+                url=self.url,
+                folder=self.folder,
             )
             self._view.prepare()
             self._built_s = self.clock.span_s()
@@ -123,14 +133,14 @@ class Library:
         clock: For the pauses between two looks.
 
     Raises:
-        ConfigError: there is no such place.
+        ConfigError: there is no such folder or store.
     """
 
     def __init__(self, target: str, clock: Clock | None = None) -> None:
         self.target = target
         self.clock = clock or RealClock()
         self._stores: dict[str, Store] = {}
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, StudyEntry] = {}
         self._lock = threading.Lock()
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
@@ -150,13 +160,13 @@ class Library:
         """Where the studies are, for people; without a password."""
         return without_password(self.target)
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[StudyEntry]:
         """All studies, the newest first."""
         with self._lock:
-            found = list(self._entries.values())
-        return sorted(found, key=lambda entry: -entry.record.created_s)
+            entries = list(self._entries.values())
+        return sorted(entries, key=lambda entry: -entry.record.created_s)
 
-    def entry(self, key: str) -> Entry | None:
+    def entry(self, key: str) -> StudyEntry | None:
         return self._entries.get(key)
 
     def all_followed(self) -> list[Followed]:
@@ -186,36 +196,36 @@ class Library:
         if self.clock.span_s() - self._looked_s >= RESCAN_S:
             self._looked_s = self.clock.span_s()
             self._unread = tuple(self._scan())
-        busy = {entry.place for entry in self.entries() if entry.pulse.workers}  # whose claims may end without a word in the store
-        for place, store in list(self._stores.items()):
-            with _noted(problems), self._marks.looking(place) as new:
-                if new or place in busy:
-                    self._take_in(place, store)
+        busy = {entry.store_url for entry in self.entries() if entry.pulse.workers}  # whose claims may end without a word in the store
+        for url, store in list(self._stores.items()):
+            with _noted(problems), self._marks.looking(url) as new:
+                if new or url in busy:
+                    self._take_in(url, store)
         self.problems = (*self._unread, *problems)
 
     def _scan(self) -> list[str]:
         """Open the stores that are new; returns what is wrong with those that cannot be opened."""
         problems: list[str] = []
-        places = dict.fromkeys(_places(self.target))
-        for place in places:
+        urls = dict.fromkeys(_store_urls(self.target))
+        for url in urls:
             with _noted(problems):
-                if place not in self._stores and not any(extension.is_own(place) for extension in self.extensions):
-                    self._stores[place] = open_store(place, create=False)
+                if url not in self._stores and not any(extension.is_own(url) for extension in self.extensions):
+                    self._stores[url] = open_store(url, create=False)
         for extension in self.extensions:
-            for place in dict.fromkeys([*places, *extension.stores()]):
+            for url in dict.fromkeys([*urls, *extension.stores()]):
                 with _noted(problems):
-                    extension.look(place)
+                    extension.look(url)
         return list(dict.fromkeys(problems))
 
-    def _take_in(self, place: str, store: Store) -> None:
+    def _take_in(self, url: str, store: Store) -> None:
         pulses = store.pulses() if isinstance(store, TakesActions) else {}
         before = {key: entry.pulse for key, entry in self._entries.items()}
         for record in store.studies():
-            key = hashlib.sha256(f"{place}\0{record.name}".encode()).hexdigest()[:12]
+            key = hashlib.sha256(f"{url}\0{record.name}".encode()).hexdigest()[:12]
             entry = self._entries.get(key)
             if entry is None:
-                entry = Entry(
-                    key=key, store=store, place=place, record=record, folder=_folder_of(self.target, place, record.name), clock=self.clock
+                entry = StudyEntry(
+                    key=key, store=store, store_url=url, record=record, folder=_folder_of(self.target, url, record.name), clock=self.clock
                 )
                 with self._lock:
                     self._entries[key] = entry
@@ -244,15 +254,15 @@ def _noted(problems: list[str]) -> Iterator[None]:
         problems.append(str(error))
 
 
-def _places(target: str) -> Iterator[str]:
+def _store_urls(target: str) -> Iterator[str]:
     """The stores at a target; also those that result folders name in their campaigns."""
     yield from stores_at(target)
     for folder in _folders(target):
         if not folder.store.exists():
             with suppress(AutoScoutError):
-                place = folder.spec().get("store")
-                if isinstance(place, str) and place:
-                    yield place
+                url = folder.spec().get("store")
+                if isinstance(url, str) and url:
+                    yield url
 
 
 def _folders(target: str) -> list[Folder]:
@@ -262,9 +272,9 @@ def _folders(target: str) -> list[Folder]:
     return [Folder(home) for home in (path, *sorted(path.iterdir())) if home.is_dir() and (home / "campaign.yaml").is_file()]
 
 
-def _folder_of(target: str, place: str, study: str) -> Folder | None:
+def _folder_of(target: str, url: str, study: str) -> Folder | None:
     """The result folder of a study, where its logs and files are; None where it is not below the target."""
-    near = [] if scheme_of(place) else [Folder(Path(place).parent)]
+    near = [] if scheme_of(url) else [Folder(Path(url).parent)]
     for folder in [*near, *_folders(target)]:
         with suppress(AutoScoutError):
             if folder.campaign.is_file() and folder.spec().get("name") == study:
@@ -272,4 +282,4 @@ def _folder_of(target: str, place: str, study: str) -> Folder | None:
     return None
 
 
-__all__ = ["Entry", "Library"]
+__all__ = ["Library", "StudyEntry"]

@@ -20,22 +20,22 @@ class Marks:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._seen: dict[str, Mark] = {}
+        self._marks: dict[str, Mark] = {}
 
     @contextmanager
-    def looking(self, place: str) -> Iterator[bool]:
+    def looking(self, url: str) -> Iterator[bool]:
         """Around a look into a store: whether there may be anything new. Remembered when the look succeeds."""
-        mark = self._mark(place)
-        yield mark is None or self._seen.get(place) != mark
+        mark = self._mark(url)
+        yield mark is None or self._marks.get(url) != mark
         if mark is not None:
-            self._seen[place] = mark
+            self._marks[url] = mark
 
-    def _mark(self, place: str) -> Mark | None:
+    def _mark(self, url: str) -> Mark | None:
         """Changes with every commit; None where that cannot be told: on a server, or just after one."""
-        if scheme_of(place):
+        if scheme_of(url):
             return None
         try:
-            files = [path.stat() for path in (Path(place), Path(f"{place}-wal")) if path.exists()]
+            files = [path.stat() for path in (Path(url), Path(f"{url}-wal")) if path.exists()]
         except OSError:
             return None
         if not files or max(file.st_mtime for file in files) > self._clock.now_s() - SETTLED_S:

@@ -8,31 +8,18 @@ import numpy as np
 
 from autoscout.common.draw import HEIGHT, WIDTH, Line, chart, picture
 from autoscout.common.markup import Markup, clean, embedded_json, join, tag
-from autoscout.report.coordinates import coordinates_section, drawn, tooltips
-from autoscout.report.plots import MOST_DOTS
-from autoscout.report.predicted import predicted_section
-from autoscout.report.sections import (
-    MOST_NUMBERS,
-    comparison,
-    convergence_section,
-    environment,
-    explanation,
-    failures,
-    section,
-)
-from autoscout.report.slices import contour_plot, slice_plot, slices_section
-from autoscout.report.timeline import timeline_section
-from autoscout.report.tradeoff import tradeoff_section
+from autoscout.report.elements import section
+from autoscout.report.sections import SECTIONS, Section, When
+from autoscout.report.sections.convergence import MOST_DOTS
+from autoscout.report.sections.coordinates import crossings, drawn, tooltips
+from autoscout.report.sections.slices import contour_plot, slice_plot
 from autoscout.web.api import compare_document, entry_row
 from autoscout.web.frame import document, part
 from autoscout.web.guard import Session
-from autoscout.web.library import Entry, Library
+from autoscout.web.library import Library, StudyEntry
+from autoscout.web.live import LiveView
 from autoscout.web.parts import actions_part, studies_table, top, trials_part
 from autoscout.web.trials import TrialQuery
-from autoscout.web.view import View
-
-LINES = 600
-"""Lines of the parallel coordinates: a page that changes while one looks must stay light."""
 
 
 def studies_page(library: Library, session: Session | None) -> str:
@@ -60,77 +47,61 @@ def studies_page(library: Library, session: Session | None) -> str:
     return document("Studies", join([head, part("studies", join(blocks))]), live="all", session=session)
 
 
-def study_page(entry: Entry, view: View, session: Session | None, can_act: bool) -> str:
+def study_page(entry: StudyEntry, view: LiveView, session: Session | None, can_act: bool) -> str:
     """One study: the verdict first, then how it went; what takes long to work out is fetched after the first paint."""
-    here = f"/studies/{entry.key}"
-    body = [
-        part("top", view.once("top", lambda: top(entry, view))),
-        *(part(name, view.once(name, lambda make=make: make(view, here))) for name, make in FIRST.items()),  # type: ignore[misc]
-        *(part(name, source=f"{here}/parts/{name}") for name in LATER if view.kept),
-        part("failures", view.once("failures", lambda: failures(view.summary, _trial_links(view, here)))),
-        part("trials", source=f"{here}/parts/trials"),
-        part("actions", actions_part(entry, view, session, can_act)),
-        part("environment", environment(view.summary.task)),
-    ]
-    data = view.once("data", lambda: _tooltips(view, here))
-    return document(view.record.name, join(body), live=entry.key, session=session, data=data, trail=[(view.record.name, here)])
+    body = [part("top", view.sections.once("top", lambda: top(entry, view)))]
+    for each in sorted(SECTIONS, key=lambda each: list(When).index(each.when)):
+        if each.name == "all":  # a page at a time here, and followed by what can be asked of the study
+            body += [part("trials", source=f"{entry.url}/parts/trials"), part("actions", actions_part(entry, view, session, can_act))]
+        elif each.when is not When.LATER:
+            body.append(part(each.name, _draw(view, each)))
+        elif view.valid_trials:
+            body.append(part(each.name, source=f"{entry.url}/parts/{each.name}"))
+    data = view.sections.once("data", lambda: _data(view))
+    return document(view.record.name, join(body), live=entry.key, session=session, data=data, trail=[(view.record.name, entry.url)])
 
 
-def _trial_links(view: View, here: str) -> dict[int, str]:
-    return {number: f"{here}/trials/{number}" for group in view.summary.failures for number in group.trials[:MOST_NUMBERS]}
-
-
-def _tooltips(view: View, here: str) -> dict[str, object]:
+def _data(view: LiveView) -> dict[str, object]:
     """What hovering over the curve tells, and where a click leads."""
-    summary = view.summary
-    chosen = {place: view.kept[place] for place in drawn(summary, view.kept, view.default_config, MOST_DOTS)}
-    told = tooltips(summary.task, chosen, view.name_of, [], {})
-    return {"metric": clean(summary.task.objective.metric), "trials": told, "links": f"{here}/trials/"}
+    trials = {index: view.valid_trials[index] for index in drawn(view.sections, MOST_DOTS)}
+    metric = clean(view.summary.task.objective.metric)
+    return {"metric": metric, "trials": tooltips(view.sections, trials), "links": f"{view.url}/trials/"}
 
 
-def _tradeoff(view: View, here: str) -> Markup:  # noqa: ARG001 - every part gets both
-    return tradeoff_section(view.summary, view.kept, view.default_config)
-
-
-FIRST: Mapping[str, Callable[[View, str], Markup]] = {
-    "front": lambda view, here: _tradeoff(view, here) if view.summary.front else Markup(""),
-    "convergence": lambda view, _: convergence_section(view.summary),
-    "timeline": lambda view, _: timeline_section(view.summary.task, view.everything),
-    "tradeoff": lambda view, here: Markup("") if view.summary.front else _tradeoff(view, here),
-}
-"""Parts that are there at the first paint."""
-
-
-def _coordinates(view: View, here: str) -> Markup:  # noqa: ARG001 - every part gets both
-    """The lines, with what the brushes and tooltips need to know of them."""
-    drawing, lines = coordinates_section(view.summary, view.kept, view.varied, view.default_config, LINES)
-    told = tooltips(view.summary.task, {place: view.kept[place] for place in lines}, view.name_of, view.varied, lines)
-    return join([drawing, tag("script", embedded_json(told), type="application/json", class_="more-trials")]) if lines else drawing
-
-
-def _slices(view: View, here: str) -> Markup:
-    inner = slices_section(view.summary.task, view.kept, view.varied, view.default_config, view.best_config)
-    return join([inner, tag("p", tag("a", "Choose other knobs", href=f"{here}/knobs"), class_="more")]) if inner else inner
-
-
-LATER: Mapping[str, Callable[[View, str], Markup]] = {
-    "comparison": lambda view, _: comparison(view.summary, view.contributions),
-    "predicted": lambda view, _: predicted_section(view.predictions),
-    "why": lambda view, _: explanation(view.importance, view.ablation),
-    "slices": _slices,
-    "parallel": _coordinates,
-}
-"""Parts that are fetched after the first paint."""
-
-
-def later_part(entry: Entry, view: View, name: str) -> Markup:
-    """One of those; also the first page of trials."""
+def later_part(entry: StudyEntry, view: LiveView, name: str) -> Markup | None:
+    """A part that is fetched after the first paint: a section, or the first page of trials; None where there is no such part."""
     if name == "trials":
-        return view.once(name, lambda: trials_part(entry, view, TrialQuery()))
-    return view.once(name, lambda: LATER[name](view, f"/studies/{entry.key}"))
+        return view.sections.once(name, lambda: trials_part(entry, view, TrialQuery()))
+    sections = {each.name: each for each in SECTIONS if each.when is When.LATER}
+    return _draw(view, sections[name]) if name in sections else None
 
 
-def trials_page(entry: Entry, view: View, query: TrialQuery, session: Session | None) -> str:
+def _draw(view: LiveView, chosen: Section) -> Markup:
+    """A section, with what it has only here."""
+
+    def draw() -> Markup:
+        drawing = chosen.draw(view.sections)
+        return join([drawing, MORE[chosen.name](view)]) if drawing and chosen.name in MORE else drawing
+
+    return view.sections.once(chosen.name, draw)
+
+
+def _more_tooltips(view: LiveView) -> Markup:
+    """What the brushes and tooltips need to know of the lines."""
+    lines = crossings(view.sections)
+    texts = tooltips(view.sections, {index: view.valid_trials[index] for index in lines}, view.result.varied, lines)
+    return tag("script", embedded_json(texts), type="application/json", class_="more-trials")
+
+
+def _other_knobs(view: LiveView) -> Markup:
+    return tag("p", tag("a", "Choose other knobs", href=f"{view.url}/knobs"), class_="more")
+
+
+MORE: Mapping[str, Callable[[LiveView], Markup]] = {"slices": _other_knobs, "parallel": _more_tooltips}
+"""What stands below a section in the dashboard only."""
+
+
+def trials_page(entry: StudyEntry, view: LiveView, query: TrialQuery, session: Session | None) -> str:
     """The list of trials."""
     here = f"/studies/{entry.key}"
     body = join([tag("h1", f"Trials of {view.record.name}"), part("trials", trials_part(entry, view, query))])
@@ -143,9 +114,9 @@ def trials_page(entry: Entry, view: View, query: TrialQuery, session: Session | 
     )
 
 
-def knobs_page(entry: Entry, view: View, knob: str, other: str, session: Session | None) -> str:
+def knobs_page(entry: StudyEntry, view: LiveView, knob: str, other: str, session: Session | None) -> str:
     """One knob alone, and together with another."""
-    here, names = f"/studies/{entry.key}", view.varied
+    here, names = f"/studies/{entry.key}", view.result.varied
     knob = knob if knob in names else names[0] if names else ""
     other = other if other in names and other != knob else next((name for name in names if name != knob), "")
 
@@ -161,14 +132,16 @@ def knobs_page(entry: Entry, view: View, knob: str, other: str, session: Session
         method="get",
         class_="controls filter",
     )
-    best = view.best_config
+    best = view.result.best_config
     plots = [
-        slice_plot(view.summary.task, view.kept, knob, view.default_config, best) if knob else None,
-        contour_plot(view.summary.task, view.kept, knob, other, best or view.default_config) if other else None,
+        slice_plot(view.summary.task, view.valid_trials, knob, view.result.default_config, best) if knob else None,
+        contour_plot(view.summary.task, view.valid_trials, knob, other, best or view.result.default_config) if other else None,
     ]
-    shown = [tag("figure", plot) for plot in plots if plot is not None]
+    figures = [tag("figure", plot) for plot in plots if plot is not None]
     words = "The map is predicted by the model that ranks the knobs, the other knobs as in the best; dots are configurations that ran."
-    inner = tag("div", *shown, class_="figures big") if shown else tag("p", "Too few configurations have run to draw this.", class_="quiet")
+    inner = (
+        tag("div", *figures, class_="figures big") if figures else tag("p", "Too few configurations have run to draw this.", class_="quiet")
+    )
     body = [tag("h1", f"Knobs of {view.record.name}"), section("knobs", "Slice and map", pick, part("knobs", inner), lead=words)]
     return document(
         f"Knobs of {view.record.name}",
@@ -179,13 +152,13 @@ def knobs_page(entry: Entry, view: View, knob: str, other: str, session: Session
     )
 
 
-def compare_page(entries: Sequence[Entry], session: Session | None) -> str:
+def compare_page(entries: Sequence[StudyEntry], session: Session | None) -> str:
     """Several studies next to each other: results, and the best so far over the trials."""
-    found = compare_document(entries)["studies"]
-    blocks: list[object] = [tag("h1", "Studies next to each other"), section("studies", "Results", studies_table(found, "Results"))]
-    for metric in dict.fromkeys(row["metric"] for row in found):
+    rows = compare_document(entries)["studies"]
+    blocks: list[object] = [tag("h1", "Studies next to each other"), section("studies", "Results", studies_table(rows, "Results"))]
+    for metric in dict.fromkeys(row["metric"] for row in rows):
         lines: dict[str, Line] = {}
-        for row in found:
+        for row in rows:
             if row["metric"] == metric and row["curve"]:
                 steps = [(point["number"], point["best"]) for point in row["curve"]]
                 xs = [*[x for number, _ in steps for x in (number, number)][1:], max(row["trials"], 1)]

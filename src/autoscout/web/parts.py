@@ -5,17 +5,17 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from urllib.parse import quote
 
-from autoscout.analysis.labels import one_line, show_metric
+from autoscout.analysis.labels import one_line, short_worker, show_metric
 from autoscout.common.markup import Markup, badge, join, number_cell, table, tag
 from autoscout.common.text import show, show_duration, show_gain, show_number
 from autoscout.core.trial import Status
-from autoscout.report.sections import facts, goal_lines, hero, section, status_badge
-from autoscout.report.timeline import short_worker
-from autoscout.web.actions import told
+from autoscout.report.elements import section, status_badge
+from autoscout.report.sections.header import facts, goal_lines, hero
+from autoscout.web.actions import describe_actions
 from autoscout.web.guard import Session
-from autoscout.web.library import Entry
+from autoscout.web.library import StudyEntry
+from autoscout.web.live import LiveView
 from autoscout.web.trials import FAILED, TrialQuery, list_trials
-from autoscout.web.view import View
 
 MOST_KNOBS = 8
 """Knobs that get a column in the list of trials."""
@@ -26,7 +26,7 @@ def moment(at_s: float) -> str:
     return datetime.fromtimestamp(at_s, tz=UTC).strftime("%Y-%m-%d %H:%M UTC") if at_s > 0 else ""
 
 
-def top(entry: Entry, view: View) -> Markup:
+def top(entry: StudyEntry, view: LiveView) -> Markup:
     """Name, goal, state, verdict and figures."""
     summary = view.summary
     judged = bool(summary.gain.pairs) or view.about.exact
@@ -37,12 +37,14 @@ def top(entry: Entry, view: View) -> Markup:
         tag("h1", view.record.name),
         goal_lines(summary),
         state(entry, view),
-        hero(summary, so_far=bool(view.running) and not judged) if view.kept else tag("p", "No trial has ended yet.", class_="hero"),
+        hero(summary, so_far=bool(view.running) and not judged)
+        if view.valid_trials
+        else tag("p", "No trial has ended yet.", class_="hero"),
         facts(summary),
     )
 
 
-def state(entry: Entry, view: View) -> Markup:
+def state(entry: StudyEntry, view: LiveView) -> Markup:
     """Whether somebody works on it, and how much of the budget is used."""
     if view.running:
         names = sorted({short_worker(worker) for worker in view.pulse.workers})
@@ -57,9 +59,9 @@ def state(entry: Entry, view: View) -> Markup:
     return tag("div", word, " ", who, tag("p", bar, " ", "; ".join(told_of), class_="quiet small"), class_="state", id=f"state-{entry.key}")
 
 
-def actions_part(entry: Entry, view: View, session: Session | None, can_act: bool) -> Markup:
+def actions_part(entry: StudyEntry, view: LiveView, session: Session | None, can_act: bool) -> Markup:
     """What can be asked of the study, and what was."""
-    asked = [tag("li", tag("b", what), ": ", answer) for what, answer in told(view.actions)[:20]]
+    asked = [tag("li", tag("b", what), ": ", answer) for what, answer in describe_actions(view.actions)[:20]]
     history = tag("ul", *asked, class_="asked") if asked else ""
     lead = "The process that runs the study reads these between two trials; without one they wait until it is resumed."
     if not entry.steerable:
@@ -77,12 +79,12 @@ def actions_part(entry: Entry, view: View, session: Session | None, can_act: boo
     return section("actions", "Steer the study", tag("div", *forms, class_="forms"), history, lead=lead)
 
 
-def _example(view: View) -> str:
+def _example(view: LiveView) -> str:
     knob = next((knob for knob in view.about.knobs if len(knob.values) > 1), None)
     return f"{knob.name}={show(knob.values[-1])}" if knob else "knob=value"
 
 
-def form(entry: Entry, session: Session, kind: str, title: str, *fields: object) -> Markup:
+def form(entry: StudyEntry, session: Session, kind: str, title: str, *fields: object) -> Markup:
     """A form that asks for an action."""
     hidden = [tag("input", type="hidden", name=name, value=value) for name, value in (("kind", kind), ("csrf", session.csrf))]
     button = tag("button", title, type="submit", class_="act")
@@ -96,11 +98,11 @@ def field(name: str, label: str, example: str, *, wide: bool = False) -> Markup:
     )
 
 
-def trials_part(entry: Entry, view: View, query: TrialQuery) -> Markup:
+def trials_part(entry: StudyEntry, view: LiveView, query: TrialQuery) -> Markup:
     """A page of the list of trials, with links to sort, to filter and to compare two."""
-    found, task = list_trials(view, query), view.summary.task
+    listing, task = list_trials(view, query), view.summary.task
     metrics = list(dict.fromkeys([*(goal.metric for goal in task.objective.goals), *(limit.metric for limit in task.objective.limits)]))
-    knobs = view.varied[:MOST_KNOBS] if view.kept else []
+    knobs = view.result.varied[:MOST_KNOBS] if view.valid_trials else []
     here = f"/studies/{entry.key}/trials"
 
     def sorter(name: str, title: str, *, right: bool = False) -> Markup:
@@ -117,7 +119,7 @@ def trials_part(entry: Entry, view: View, query: TrialQuery) -> Markup:
     head += [sorter("status", "status"), sorter("phase", "phase"), *(sorter(metric, metric, right=True) for metric in metrics)]
     head += [sorter("cost_s", "cost s", right=True), *(sorter(knob, knob) for knob in knobs), tag("th", "reason", scope="col")]
     rows = []
-    for trial in found.trials:
+    for trial in listing.trials:
         answer, name = trial.measurement, view.name_of(trial.config)
         invalid = [" ", badge("invalid", "warn")] if trial.number in view.invalid else []
         reason = one_line(answer.reason, 300)
@@ -132,7 +134,7 @@ def trials_part(entry: Entry, view: View, query: TrialQuery) -> Markup:
             *(tag("td", show(trial.config[knob]) if knob in trial.config else "-") for knob in knobs),
             tag("td", tag("span", reason, class_="reason", title=reason)),
         ]
-        role = " default" if trial.config == view.default_config else " best" if trial.config == view.best_config else ""
+        role = " default" if trial.config == view.result.default_config else " best" if trial.config == view.result.best_config else ""
         rows.append(tag("tr", *cells, class_=f"status-{answer.status.value}{role}"))
     body = tag(
         "table", tag("caption", "Trials", class_="quiet"), tag("thead", tag("tr", *head)), tag("tbody", *rows), id="trials", class_="paged"
@@ -145,7 +147,7 @@ def trials_part(entry: Entry, view: View, query: TrialQuery) -> Markup:
         method="get",
         action=f"/studies/{entry.key}/diff",
     )
-    return section("all", "Trials", _filter(here, query), _pager(here, query, found.page, found.pages, found.found), compare)
+    return section("all", "Trials", _filter(here, query), _pager(here, query, listing.page, listing.pages, listing.count), compare)
 
 
 def _filter(here: str, query: TrialQuery) -> Markup:
@@ -161,13 +163,13 @@ def _filter(here: str, query: TrialQuery) -> Markup:
     return tag("form", *parts, method="get", action=here, class_="controls filter", role="search")
 
 
-def _pager(here: str, query: TrialQuery, page: int, pages: int, found: int) -> Markup:
+def _pager(here: str, query: TrialQuery, page: int, pages: int, count: int) -> Markup:
     steps = [("first", 1), ("previous", page - 1), ("next", page + 1), ("last", pages)]
     links: list[object] = []
     for title, to in steps:
         there = 1 <= to <= pages and to != page
         links += [tag("a", title, href=here + query.link(page=to)) if there else tag("span", title, class_="quiet"), " "]
-    return tag("nav", f"{found:,} trials, page {page:,} of {pages:,} ", *links, class_="pager", aria_label="Pages of trials")
+    return tag("nav", f"{count:,} trials, page {page:,} of {pages:,} ", *links, class_="pager", aria_label="Pages of trials")
 
 
 def studies_table(rows: list[dict[str, object]], caption: str) -> Markup:
@@ -187,9 +189,9 @@ def _study_cells(row: dict[str, object]) -> list[object]:
         best = f"{row['metric']} {show_number(row['best'])}" if isinstance(row["best"], float) else ""
         changes = tag("div", f"{best}  {row['best_name'] or ''}", class_="quiet small") if best else ""
         verdict = str(row["verdict"])
-        shown = _gain_words(row) if verdict == "gain" else "so far" if running else verdict
+        text = _gain_words(row) if verdict == "gain" else "so far" if running else verdict
         simulated = [" ", badge("simulated", "simulated")] if row["simulated"] else []
-        result = join([badge(shown, "plain" if running and verdict != "gain" else kinds.get(verdict, "warn")), *simulated, changes])
+        result = join([badge(text, "plain" if running and verdict != "gain" else kinds.get(verdict, "warn")), *simulated, changes])
     return [
         tag("td", tag("input", type="checkbox", name="study", value=key, aria_label=f"compare {name}")),
         tag("th", tag("a", name, href=f"/studies/{quote(key)}"), scope="row"),

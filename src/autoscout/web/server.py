@@ -25,11 +25,11 @@ from autoscout.report.page import asset
 from autoscout.web import api, pages, trial_pages
 from autoscout.web.actions import read_action
 from autoscout.web.extension import Extension, Followed
-from autoscout.web.guard import FAILED_PAUSE_S, MOST_BODY, SESSION_S, Guard, Sessions, is_loopback
-from autoscout.web.library import Entry, Library
+from autoscout.web.guard import FAILED_PAUSE_S, MOST_BODY, SESSION_S, AccessGuard, Sessions, is_loopback
+from autoscout.web.library import Library, StudyEntry
+from autoscout.web.live import LiveView
 from autoscout.web.responses import json_response, session_of
 from autoscout.web.trials import TrialQuery
-from autoscout.web.view import View
 
 EVENT_S = 0.4  # between two looks whether a page must change
 BEAT_S = 15.0  # of silence, after which a comment tells proxies and browsers that the connection lives
@@ -45,7 +45,7 @@ STATIC = {
 """Files that pages load, and their kinds; those of a report are the report's own."""
 
 
-def build_app(library: Library, *, token: str = "", host: str = "127.0.0.1", ending: Callable[[], bool] = lambda: False) -> Guard:
+def build_app(library: Library, *, token: str = "", host: str = "127.0.0.1", ending: Callable[[], bool] = lambda: False) -> AccessGuard:
     """The dashboard of a library, guarded.
 
     Args:
@@ -78,7 +78,7 @@ def build_app(library: Library, *, token: str = "", host: str = "127.0.0.1", end
     app.add_exception_handler(RequestValidationError, _nonsense)
     app.add_exception_handler(OSError, _gone)
     hosts = frozenset({"127.0.0.1", "localhost", "::1", host.strip("[]").lower()})
-    return Guard(app=app, sessions=desk.sessions, private=not local, hosts=hosts)
+    return AccessGuard(app=app, sessions=desk.sessions, private=not local, hosts=hosts)
 
 
 def make_server(library: Library, *, host: str = "127.0.0.1", token: str = "") -> Any:
@@ -93,15 +93,15 @@ def make_server(library: Library, *, host: str = "127.0.0.1", token: str = "") -
 def listen(host: str, port: int) -> socket.socket:
     """A socket that listens on an address; port 0 takes a free one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
+    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((host.strip("[]"), port))
-        made.listen(128)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host.strip("[]"), port))
+        listener.listen(128)
     except OSError:
-        made.close()
+        listener.close()
         raise
-    return made
+    return listener
 
 
 class _Desk:
@@ -113,7 +113,7 @@ class _Desk:
         self.ending = ending
 
     def pages(self) -> Mapping[str, Any]:
-        """Address -> handler, of everything that a browser shows."""
+        """Routes that return pages."""
         return {
             "/": self.studies,
             "/login": self.login_page,
@@ -129,7 +129,7 @@ class _Desk:
         }
 
     def documents(self) -> Mapping[str, Any]:
-        """Address -> handler, of the same as JSON."""
+        """Routes that return JSON."""
         return {
             "/api/health": self.health,
             "/api/events": self.events,
@@ -158,9 +158,10 @@ class _Desk:
         return HTMLResponse(pages.study_page(entry, view, session_of(request), bool(self.sessions.token)))
 
     def part(self, key: str, name: str) -> HTMLResponse:
-        if name != "trials" and name not in pages.LATER:
+        content = pages.later_part(*self._open(key), name)
+        if content is None:
             raise HTTPException(404, "There is no such part.")
-        return HTMLResponse(pages.later_part(*self._open(key), name))
+        return HTMLResponse(content)
 
     def trials(
         self, request: Request, key: str, page: int = 1, sort: str = "number", down: bool = True, status: str = "", text: str = ""
@@ -174,10 +175,10 @@ class _Desk:
 
     def file(self, key: str, number: int, name: str) -> PlainTextResponse:
         _, view = self._open(key)
-        found = {path.name: path for path in view.folder.launch_files(_trial(view, number).measurement.folder)} if view.folder else {}
-        if name not in found or Path(name).suffix not in (".log", ".txt"):
+        logs = {path.name: path for path in view.folder.launch_files(_trial(view, number).measurement.folder)} if view.folder else {}
+        if name not in logs or Path(name).suffix not in (".log", ".txt"):
             raise HTTPException(404, "There is no such file.")
-        with found[name].open("rb") as file:
+        with logs[name].open("rb") as file:
             text = file.read(MOST_FILE).decode("utf-8", errors="replace")
         return PlainTextResponse(hide_secrets(text))
 
@@ -231,11 +232,11 @@ class _Desk:
         return StreamingResponse(self._changes(study), media_type="text/event-stream")
 
     async def _changes(self, study: str) -> AsyncIterator[str]:
-        seen, silent_s = -1, 0.0
+        last, silent_s = -1, 0.0
         while not self.ending():
             version = self._version(study)
-            if version != seen:
-                seen, silent_s = version, 0.0
+            if version != last:
+                last, silent_s = version, 0.0
                 yield f"event: change\ndata: {version}\n\n"
             elif silent_s >= BEAT_S:
                 silent_s = 0.0
@@ -289,43 +290,43 @@ class _Desk:
         if not isinstance(fields, dict):
             raise ConfigError(Fault(where="action", rule="must be a JSON object"))
         entry, view = await asyncio.to_thread(self._open, key)
-        kept = await asyncio.to_thread(entry.act, read_action(fields, view))
-        return json_response(kept.to_json(), status=201)
+        stored = await asyncio.to_thread(entry.act, read_action(fields, view))
+        return json_response(stored.to_json(), status=201)
 
     # --- looking up ---
 
-    def _open(self, key: str) -> tuple[Entry, View]:
+    def _open(self, key: str) -> tuple[StudyEntry, LiveView]:
         entry = self.library.entry(key)
         if entry is None:
             raise HTTPException(404, "There is no such study.")
         return entry, entry.view()
 
-    def _chosen(self, keys: list[str]) -> list[Entry]:
-        found = [entry for key in dict.fromkeys(keys) if (entry := self.library.entry(key)) is not None]
-        if not found:
+    def _chosen(self, keys: list[str]) -> list[StudyEntry]:
+        entries = [entry for key in dict.fromkeys(keys) if (entry := self.library.entry(key)) is not None]
+        if not entries:
             raise HTTPException(404, "Choose one study or more.")
-        return found[:12]
+        return entries[:12]
 
 
-def _trial(view: View, number: int) -> Trial:
+def _trial(view: LiveView, number: int) -> Trial:
     if number not in view.by_number:
         raise HTTPException(404, "There is no such trial.")
     return view.by_number[number]
 
 
-def _two(view: View, numbers: list[int]) -> tuple[Trial, Trial]:
+def _two(view: LiveView, numbers: list[int]) -> tuple[Trial, Trial]:
     if len(numbers) < 2:
         raise HTTPException(400, "Choose two trials to compare.")
     return _trial(view, numbers[0]), _trial(view, numbers[1])
 
 
 async def _body(request: Request) -> bytes:
-    found = b""
+    data = b""
     async for piece in request.stream():
-        found += piece
-        if len(found) > MOST_BODY:
+        data += piece
+        if len(data) > MOST_BODY:
             raise HTTPException(413, "What was sent is too long.")
-    return found
+    return data
 
 
 async def _form(request: Request) -> dict[str, str]:

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from autoscout.analysis.labels import show_spent
+from autoscout.analysis.labels import short_worker, show_spent
 from autoscout.analysis.price import mark
 from autoscout.common.markup import Markup, badge, join, number_cell, table, tag
 from autoscout.common.secrets import hide_secrets
 from autoscout.common.text import show, show_number
 from autoscout.core.trial import Trial
+from autoscout.report.elements import command, section, status_badge
 from autoscout.report.meanings import meaning
-from autoscout.report.sections import command, section, status_badge
-from autoscout.report.timeline import short_worker
 from autoscout.web.api import diff_document
 from autoscout.web.frame import document
 from autoscout.web.guard import Session
-from autoscout.web.library import Entry
+from autoscout.web.library import StudyEntry
+from autoscout.web.live import LiveView
 from autoscout.web.parts import field, form, moment
-from autoscout.web.view import View
 
 TAIL_BYTES = 64 * 1024
 """Of a log that a page shows; the whole is one click away."""
 
 
-def trial_page(entry: Entry, view: View, trial: Trial, session: Session | None) -> str:
+def trial_page(entry: StudyEntry, view: LiveView, trial: Trial, session: Session | None) -> str:
     """One trial: what it set, what it measured, how it was launched, what it said."""
     here, answer, number = f"/studies/{entry.key}", trial.measurement, trial.number
     invalid = number in view.invalid
@@ -69,7 +68,7 @@ def trial_page(entry: Entry, view: View, trial: Trial, session: Session | None) 
     return document(f"#{number} of {view.record.name}", join(body), session=session, trail=trail)
 
 
-def _metrics(view: View, trial: Trial) -> Markup:
+def _metrics(view: LiveView, trial: Trial) -> Markup:
     default, objective = view.summary.default, view.summary.task.objective
     rows = []
     for name, value in sorted(trial.measurement.metrics.items(), key=lambda item: (item[0] != objective.metric, item[0])):
@@ -88,12 +87,12 @@ def _metrics(view: View, trial: Trial) -> Markup:
     )
 
 
-def _config(view: View, trial: Trial) -> Markup:
+def _config(view: LiveView, trial: Trial) -> Markup:
     units = {knob.name: knob for knob in view.about.knobs}
     order = [*(name for name in units if name in trial.config), *(name for name in trial.config if name not in units)]
     rows = []
     for name in order:
-        default = view.default_config
+        default = view.result.default_config
         changed = name not in default or repr(default[name]) != repr(trial.config[name])
         value = show(trial.config[name])
         before = show(default[name]) if name in default else "not used"
@@ -108,7 +107,7 @@ def _config(view: View, trial: Trial) -> Markup:
     return section("config", "Configuration", table(head, rows, "Every knob; changed ones are marked"))
 
 
-def _launch(entry: Entry, view: View, trial: Trial) -> Markup:
+def _launch(entry: StudyEntry, view: LiveView, trial: Trial) -> Markup:
     """Command, variables and logs of the last launch; the end of the log that the store keeps where the folder is not here."""
     files = {path.name: path for path in view.folder.launch_files(trial.measurement.folder)} if view.folder else {}
     blocks: list[object] = []
@@ -137,31 +136,31 @@ def _tail(path: Path) -> str:
     return raw.decode("utf-8", errors="replace")
 
 
-def _mark_invalid(entry: Entry, trial: Trial, session: Session) -> Markup:
+def _mark_invalid(entry: StudyEntry, trial: Trial, session: Session) -> Markup:
     number = tag("input", type="hidden", name="trial", value=trial.number)
     words = "Its number cannot be trusted: leave it out of the search and of the result. It stays in the store."
     inner = form(entry, session, "invalid", "Mark invalid", number, field("reason", "why", "another job ran", wide=True))
     return section("invalid", "Mark invalid", inner, lead=words)
 
 
-def diff_page(entry: Entry, view: View, one: Trial, other: Trial, session: Session | None) -> str:
+def diff_page(entry: StudyEntry, view: LiveView, one: Trial, other: Trial, session: Session | None) -> str:
     """Two trials next to each other."""
-    here, found = f"/studies/{entry.key}", diff_document(view, one, other)
+    here, difference = f"/studies/{entry.key}", diff_document(view, one, other)
     titles = [
         join([tag("a", f"#{trial.number}", href=f"{here}/trials/{trial.number}"), " ", status_badge(view.summary.task, trial)])
         for trial in (one, other)
     ]
     heads = [tag("th", title, scope="col", class_="number") for title in titles]
     knobs = []
-    for name in (row["knob"] for row in found["knobs"]):
+    for name in (row["knob"] for row in difference["knobs"]):
         cells = [number_cell(show(trial.config[name]) if name in trial.config else "not used") for trial in (one, other)]
         knobs.append([tag("th", tag("code", name), scope="row"), *cells])
     metrics = []
-    for name, row in found["metrics"].items():
+    for name, row in difference["metrics"].items():
         change = f"{row['change'] * 100.0:+.1f} % {row['mark']}".strip() if row["change"] is not None else ""
         cells = [number_cell(show_number(row[side])) for side in ("one", "other")]
         metrics.append([tag("th", name, scope="row"), *cells, number_cell(tag("span", change, class_=row["mark"] or None))])
-    same = f"{found['same_knobs']} knobs are the same."
+    same = f"{difference['same_knobs']} knobs are the same."
     parts = [
         tag("h1", f"#{one.number} and #{other.number} of {view.record.name}"),
         section(

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.trial import Status, Trial
-from autoscout.web.view import View
+from autoscout.web.live import LiveView
 
 SIZE = 100
 """Trials on one page."""
@@ -37,10 +37,10 @@ class TrialQuery:
     text: str = ""
 
     def __post_init__(self) -> None:
-        known = ("", FAILED, *(status.value for status in Status))
-        if self.status not in known:
+        statuses = ("", FAILED, *(status.value for status in Status))
+        if self.status not in statuses:
             raise ConfigError(
-                Fault(where="trials", field="status", value=repr(self.status), rule=f"must be one of: {', '.join(known[1:])}")
+                Fault(where="trials", field="status", value=repr(self.status), rule=f"must be one of: {', '.join(statuses[1:])}")
             )
 
     def link(self, **changes: Any) -> str:
@@ -55,30 +55,30 @@ class TrialList:
     """A page of a list."""
 
     trials: tuple[Trial, ...]
-    found: int  # on all pages
+    count: int  # on all pages
     page: int
     pages: int
 
 
-def list_trials(view: View, query: TrialQuery) -> TrialList:
+def list_trials(view: LiveView, query: TrialQuery) -> TrialList:
     """The trials that a query asks for, invalid ones too."""
-    found = view.everything
+    trials = view.all_trials
     if query.status:
-        found = [trial for trial in found if _has_status(trial, query.status)]
+        trials = [trial for trial in trials if _has_status(trial, query.status)]
     if words := query.text.lower().split():
-        found = [trial for trial in found if all(word in _text(view, trial) for word in words)]
+        trials = [trial for trial in trials if all(word in _text(view, trial) for word in words)]
     if query.sort != "number" or query.down:
-        found = _sorted(found, query.sort, query.down)
-    pages = max(1, math.ceil(len(found) / SIZE))
+        trials = _sorted(trials, query.sort, query.down)
+    pages = max(1, math.ceil(len(trials) / SIZE))
     page = min(max(1, query.page), pages)
-    return TrialList(trials=tuple(found[(page - 1) * SIZE : page * SIZE]), found=len(found), page=page, pages=pages)
+    return TrialList(trials=tuple(trials[(page - 1) * SIZE : page * SIZE]), count=len(trials), page=page, pages=pages)
 
 
 def _has_status(trial: Trial, status: str) -> bool:
     return trial.measurement.status.failed if status == FAILED else trial.measurement.status.value == status
 
 
-def _text(view: View, trial: Trial) -> str:
+def _text(view: LiveView, trial: Trial) -> str:
     answer = trial.measurement
     return f"#{trial.number} {view.name_of(trial.config)} {answer.status.value} {trial.proposal.origin.phase.value} {answer.reason}".lower()
 
@@ -86,11 +86,11 @@ def _text(view: View, trial: Trial) -> str:
 def _sorted(trials: list[Trial], sort: str, down: bool) -> list[Trial]:
     """Those without a value last, whichever way; numbers before words."""
     key = _PLAIN.get(sort) or (lambda trial: _setting(trial, sort))
-    keyed = [(key(trial), place) for place, trial in enumerate(trials)]
-    numbers = sorted(((value, place) for value, place in keyed if isinstance(value, (int, float))), reverse=down)
-    words = sorted(((value, place) for value, place in keyed if isinstance(value, str)), reverse=down)
-    gone = [(None, place) for value, place in keyed if value is None]
-    return [trials[place] for _, place in ([*words, *numbers] if down else [*numbers, *words])] + [trials[place] for _, place in gone]
+    keyed = [(key(trial), index) for index, trial in enumerate(trials)]
+    numbers = sorted(((value, index) for value, index in keyed if isinstance(value, (int, float))), reverse=down)
+    words = sorted(((value, index) for value, index in keyed if isinstance(value, str)), reverse=down)
+    gone = [(None, index) for value, index in keyed if value is None]
+    return [trials[index] for _, index in ([*words, *numbers] if down else [*numbers, *words])] + [trials[index] for _, index in gone]
 
 
 _PLAIN: Mapping[str, Callable[[Trial], Any]] = {

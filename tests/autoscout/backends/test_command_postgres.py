@@ -13,10 +13,10 @@ import pytest
 
 from _postgres import missing
 from autoscout.common.folders import let_others_enter
+from autoscout.report.publish import publish
 from autoscout.study.assemble import run
 from autoscout.study.campaign import read_campaign
 from autoscout.study.folder import Folder
-from autoscout.study.publish import publish
 from autoscout.study.setup import prepare
 
 RECIPE = Path(__file__).parents[3] / "recipes" / "postgres.yaml"

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from autoscout.analysis.result import StudyResult
 from autoscout.core.config import Config
 from autoscout.core.origin import Origin
 from autoscout.core.task import Budget, Direction, Limit, Objective, Task
 from autoscout.core.trial import Fidelity, Measurement, Proposal, Status, Trial
+from autoscout.report.page import page
+from autoscout.report.view import StudyView
 
 METRIC = "output_throughput"
 
@@ -115,6 +118,14 @@ def make_study(
             origin = {"phase": "final", "round": number}
             trials.append(make_trial(len(trials), config, value, origin=origin, repeat=number, metrics={"p95_ttft_ms": 80.0}))
     return trials
+
+
+def result_of(task: Task, trials: Sequence[Trial], default: Config = DEFAULT, **facts: object) -> StudyResult:
+    return StudyResult(task=task, trials=trials, default_config=default, **facts)  # type: ignore[arg-type]
+
+
+def page_of(task: Task, trials: Sequence[Trial], default: Config = DEFAULT, **facts: object) -> str:
+    return page(StudyView(result=result_of(task, trials, default, **facts)))
 
 
 def simulated(number: int, config: Config, value: float) -> Trial:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import csv
 import io
 
-from report_studies import DEFAULT, METRIC, make_task, make_trial
+from report_studies import DEFAULT, METRIC, make_task, make_trial, result_of
 from rich.console import Console
 
-from autoscout.analysis.labels import namer
 from autoscout.analysis.summary import summarise
 from autoscout.core.clock import VirtualClock
 from autoscout.core.trial import Status
-from autoscout.report.plots import convergence
-from autoscout.report.progress import Progress
-from autoscout.report.sections import facts, trials_table
+from autoscout.report.progress import ProgressDisplay
+from autoscout.report.sections.convergence import convergence_plot
+from autoscout.report.sections.header import facts
+from autoscout.report.sections.trials import trials_section
 from autoscout.report.tables import summary_csv
 from autoscout.report.text import spent_line
+from autoscout.report.view import StudyView
 
 SPENT = {"start_s": 80.0, "warm_up_s": 4.0, "measure_s": 16.0}
 BOUNDED = make_trial(
@@ -57,7 +58,7 @@ def test_tables_show_the_bound_and_not_the_numbers_of_a_part() -> None:
     assert [row[f"metric.{METRIC}"] for row in rows] == ["100.0", "120.0", ""]
     assert [row[f"bound.{METRIC}"] for row in rows] == ["", "", "75.0"]
     assert [row["start_s"] for row in rows] == ["80.0", "", "80.0"]
-    page = str(trials_table(make_task(), TRIALS, ["noise"], namer(DEFAULT), DEFAULT, None))
+    page = str(trials_section(StudyView(result=result_of(make_task(), TRIALS))))
     assert "at best 75.00" in page
     assert "70.00" not in page
     assert "starting 1 m 20 s" in page
@@ -65,7 +66,7 @@ def test_tables_show_the_bound_and_not_the_numbers_of_a_part() -> None:
 
 def test_pictures_tell_it_from_a_failure() -> None:
     summary = summarise(make_task(), TRIALS, DEFAULT)
-    picture = str(convergence(make_task(), summary.points, 100.0))
+    picture = str(convergence_plot(make_task(), summary.points, 100.0))
     assert "dot bounded" in picture
     assert "dot failed" not in picture
     assert ">stopped<" in picture
@@ -73,7 +74,7 @@ def test_pictures_tell_it_from_a_failure() -> None:
 
 def test_a_line_of_the_terminal() -> None:
     console = Console(file=io.StringIO(), width=200)
-    with Progress(make_task(), DEFAULT, console=console, clock=VirtualClock(), live=False) as progress:
+    with ProgressDisplay(make_task(), DEFAULT, console=console, clock=VirtualClock(), live=False) as progress:
         progress.phase("search")
         for trial in TRIALS:
             progress.finished(trial)

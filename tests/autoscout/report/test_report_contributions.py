@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from report_studies import DEFAULT, KNOBS, METRIC, make_study, make_task, make_trial
+from report_studies import DEFAULT, KNOBS, METRIC, make_study, make_task, make_trial, result_of
 from rich.console import Console
 
 from autoscout.analysis.contributions import Contribution, contributions, duels, effects
@@ -18,6 +18,7 @@ from autoscout.report.handover import diff_text, hand_over
 from autoscout.report.page import page
 from autoscout.report.tables import report_json
 from autoscout.report.text import render
+from autoscout.report.view import StudyView
 
 START = Config(a=0, b=0, c=0)
 BOTH, ONE = Config(a=1, b=1, c=0), Config(a=1, b=0, c=0)
@@ -114,12 +115,14 @@ def test_a_model_predicts_what_was_not_measured() -> None:
 
 def test_contributions_are_shown_wherever_the_changes_are(tmp_path: Path) -> None:
     trials = make_study(40)
-    summary = summarise(make_task(), trials, DEFAULT, knobs=KNOBS)
+    result = result_of(make_task(), trials, knobs=KNOBS)
+    summary = result.summary
     worth = [Contribution(knob="threads", ratio=1.5, low=1.4, high=1.6, source="measured")]
+    vars(result)["contributions"] = worth
     words = "1.500x [1.400, 1.600] measured"
     assert f"contributes {words}; threads that compute" in diff_text(summary.changes, worth)
-    assert words in page(summary, trials, DEFAULT, knobs=KNOBS, contributions=worth)
-    assert report_json(summary, contributions=worth)["contributions"] == [worth[0].to_json()]
+    assert words in page(StudyView(result=result))
+    assert report_json(result)["contributions"] == [worth[0].to_json()]
     console = Console(width=200, record=True, file=io.StringIO())
     console.print(render(summary, contributions=worth))
     assert words in console.export_text()

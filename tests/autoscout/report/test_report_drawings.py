@@ -9,11 +9,11 @@ import pytest
 from report_studies import DEFAULT, make_study, make_task, make_trial
 
 from autoscout.analysis.predicted import PredictedTrial, Predictions
+from autoscout.common.draw import thin
 from autoscout.core.trial import Status, Trial
-from autoscout.report.predicted import predicted_plot
-from autoscout.report.slices import contour_plot, slice_plot
-from autoscout.report.thin import thin
-from autoscout.report.timeline import MOST_BARS, timeline
+from autoscout.report.sections.predicted import predicted_plot
+from autoscout.report.sections.slices import contour_plot, slice_plot
+from autoscout.report.sections.timeline import MOST_BARS, timeline
 
 
 def test_thinning_keeps_what_must_be_kept() -> None:

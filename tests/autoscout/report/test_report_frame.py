@@ -8,10 +8,10 @@ import pytest
 from report_studies import DEFAULT, make_study, make_task
 
 import autoscout
+from autoscout.analysis.frame import trials_dataframe
 from autoscout.analysis.summary import summarise
 from autoscout.core.errors import PluginError
 from autoscout.report.cell import result_cell
-from autoscout.report.frame import trials_dataframe
 
 
 def test_one_row_per_trial_with_the_columns_of_the_csv() -> None:

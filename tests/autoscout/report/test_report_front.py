@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from report_studies import make_task, make_trial
+from report_studies import make_task, make_trial, page_of
 from rich.console import Console
 
 from autoscout.analysis.front import Front, Standing
@@ -16,9 +16,8 @@ from autoscout.core.config import Config
 from autoscout.core.task import Direction, Goal, Limit, Objective, Task
 from autoscout.core.trial import Fidelity, Status, Trial
 from autoscout.report.front_files import hand_over_front
-from autoscout.report.page import page
+from autoscout.report.sections.tradeoff import axes, tradeoff
 from autoscout.report.text import render
-from autoscout.report.tradeoff import axes, tradeoff
 
 DEFAULT = Config(batch=1)
 LIMITS = (Limit.parse("mem_gib<=9"),)
@@ -167,7 +166,7 @@ def test_the_terminal_and_the_page_show_the_front() -> None:
     assert "best-late-ms" in text
     assert "dominated by balanced" in text
     assert "hypervolume" in text
-    html = page(summary, trials, DEFAULT)
+    html = page_of(TASK, trials, DEFAULT)
     assert "front/best-late-ms/" in html
     assert html.count('class="plot tradeoff"') == 1
     assert "maximize rate_per_s and minimize late_ms" in html
@@ -181,7 +180,7 @@ def test_serving_reports_with_one_goal_have_the_picture_too() -> None:
     trials = [make_trial(n, Config(batch=n), 100.0 + 9 * n, metrics={**SERVED, "p95_ttft_ms": 70.0 + 6 * n}) for n in range(1, 6)]
     across, up = axes(task.objective, trials) or (None, None)
     assert (across and across.metric, up and up.metric) == ("p95_ttft_ms", "output_throughput")
-    html = page(summarise(task, trials, DEFAULT), trials, DEFAULT)
+    html = page_of(task, trials, DEFAULT)
     assert "Throughput and latency" in html
     picture = html[html.index('class="plot tradeoff"') :].partition("</svg>")[0]
     assert picture.count("<circle") == len(trials) + 2, "and rings around the default and the best"
@@ -195,7 +194,7 @@ def test_no_picture_without_a_pair_of_metrics(metrics: dict[str, float]) -> None
     task = make_task(metric="wall_s", direction=Direction.MINIMIZE)
     trials = [make_trial(n, Config(batch=n), 9.0 + n, metric="wall_s", metrics=metrics) for n in range(3)]
     assert axes(task.objective, trials) is None
-    assert "tradeoff" not in page(summarise(task, trials, DEFAULT), trials, DEFAULT).partition("</style>")[2]
+    assert "tradeoff" not in page_of(task, trials, DEFAULT).partition("</style>")[2]
 
 
 def test_predictions_and_lone_trials_are_not_drawn() -> None:

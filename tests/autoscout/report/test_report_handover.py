@@ -12,9 +12,9 @@ import yaml
 from report_studies import DEFAULT, KNOBS, make_study, make_task, make_trial
 
 from autoscout.analysis.summary import Summary, summarise
+from autoscout.common import files as report_files
+from autoscout.common.files import write_file, write_folder
 from autoscout.core.errors import ConfigError, StoreError
-from autoscout.report import files as report_files
-from autoscout.report.files import write_file, write_folder
 from autoscout.report.handover import hand_over
 
 EXPORT = {"run.sh": "#!/bin/sh\necho running\n", "conf/engine.ini": "x = 1\n"}
@@ -132,7 +132,7 @@ def test_a_disk_that_takes_no_more_is_one_clear_error(tmp_path: Path) -> None:
 import resource, signal, sys
 from pathlib import Path
 from autoscout.core.errors import StoreError
-from autoscout.report.files import write_file, write_folder
+from autoscout.common.files import write_file, write_folder
 write_folder(Path(sys.argv[1]) / "best", {"run.sh": "old"})
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))

@@ -75,7 +75,7 @@ def test_importance_is_the_same_every_time() -> None:
 def test_too_few_trials_say_so() -> None:
     ok = make_study(40, rounds=0, failures=0.0)
     importance = knob_importance(make_task(), ok[: MIN_CONFIGS - 1])
-    assert not importance.known
+    assert not importance.is_known
     assert "too few trials: 9 different configurations" in importance.note
     failed = [make_trial(i, draw(np.random.default_rng(i)), status=Status.CRASHED) for i in range(30)]
     assert "too few trials: 0" in knob_importance(make_task(), failed).note

@@ -5,15 +5,13 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from report_studies import DEFAULT, KNOBS, Note, make_study, make_task, make_trial, simulated
+from report_studies import DEFAULT, KNOBS, Note, make_study, make_task, make_trial, page_of, result_of, simulated
 
-from autoscout.analysis.ablation import ablate
-from autoscout.analysis.importance import knob_importance
-from autoscout.analysis.summary import summarise
 from autoscout.core.config import Config
 from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Status, Trial
 from autoscout.report.page import page
+from autoscout.report.view import StudyView
 
 VOID = {"meta", "input", "br"}
 
@@ -46,19 +44,13 @@ class Reader(HTMLParser):
 
 
 def make_page(task: Task, trials: list[Trial], default: Config = DEFAULT, knobs: tuple[Note, ...] = KNOBS) -> str:
-    summary = summarise(task, trials, default, knobs=knobs)
-    best = summary.best.config if summary.best else default
-    return page(
-        summary,
-        trials,
-        default,
-        knobs=knobs,
-        importance=knob_importance(task, trials),
-        ablation=ablate(task, trials, default, best),
+    view = StudyView(
+        result=result_of(task, trials, default, knobs=knobs),
         commands=["./best/run.sh --port <port>"],
         starts={"default": "engine --threads 4"},
-        logs={trial.number: f"trials/{trial.number}/stderr.log" for trial in trials if not trial.ok},
+        links={trial.number: f"trials/{trial.number}/stderr.log" for trial in trials if not trial.ok},
     )
+    return page(view)
 
 
 def data_of(text: str) -> dict[str, object]:
@@ -146,17 +138,9 @@ def test_hostile_text_stays_text(hostile: str) -> None:
     )
     knobs = (Note(word, unit=hostile, help=hostile),)
     harmless = Reader(make_page(make_task(), [make_trial(i, DEFAULT.extend(noise=i), 1.0 + i) for i in range(14)]))
-    summary = summarise(task, trials, default, knobs=knobs, study=hostile)
-    text = page(
-        summary,
-        trials,
-        default,
-        knobs=knobs,
-        importance=knob_importance(task, trials),
-        ablation=ablate(task, trials, default, trials[3].config),
-        commands=[hostile],
-        name_of=lambda config: hostile,
-    )
+    result = result_of(task, trials, default, knobs=knobs, study=hostile)
+    vars(result)["name_of"] = lambda config: hostile
+    text = page(StudyView(result=result, commands=[hostile]))
     text.encode("utf-8")
     reader = Reader(text)
     assert {name for name, _ in reader.elements} - {name for name, _ in harmless.elements} <= {
@@ -215,7 +199,7 @@ def test_the_verdict_is_the_first_thing_said() -> None:
 def test_a_huge_study_draws_a_choice_of_lines_but_lists_every_trial() -> None:
     trials = [make_trial(i, DEFAULT.extend(noise=i), 10.0 + (i * 7919) % 1000) for i in range(2000)]
     task = make_task()
-    text = page(summarise(task, trials, DEFAULT), trials, DEFAULT)
+    text = page_of(task, trials)
     reader = Reader(text)
     lines = [attributes for attributes in reader.named("path") if "line" in (attributes.get("class") or "").split()]
     assert 1500 <= len(lines) < 1600

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from report_studies import make_task, result_of
 
 from autoscout.analysis.predicted import PredictedTrial, Predictions
-from autoscout.report.predicted import SHOWN, predicted_section
+from autoscout.report.sections.predicted import SHOWN, predicted_section
+from autoscout.report.view import StudyView
 
 
 def predictions(*pairs: tuple[float, float | None], pictures: tuple[str, ...] = ()) -> Predictions:
@@ -32,11 +34,13 @@ def test_nothing_measured_is_said_so() -> None:
 
 
 def test_the_section_escapes_names_keeps_pictures_and_is_cut() -> None:
-    page = predicted_section(predictions(*[(1.0, 2.0)] * (SHOWN + 5), (1.0, None), pictures=("<svg>bar</svg>",)))
+    result = result_of(make_task(), [])
+    shown = predictions(*[(1.0, 2.0)] * (SHOWN + 5), (1.0, None), pictures=("<svg>bar</svg>",))
+    page = predicted_section(StudyView(result=result, predictions=shown))
     assert "&lt;c66&gt;" in page
     assert "<c66>" not in page
     assert "<svg>bar</svg>" in page
     assert "-50.0 %" in page
     assert "oom_start" in page
     assert f"the last {SHOWN} of {SHOWN + 6}" in page
-    assert predicted_section(None) == ""
+    assert predicted_section(StudyView(result=result)) == ""

@@ -6,10 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from report_studies import METRIC, make_task, make_trial
+from report_studies import METRIC, make_task, make_trial, result_of
 from rich.console import Console
 
 from autoscout.analysis.price import Cost, costs, costs_text, mark
+from autoscout.analysis.result import StudyResult
 from autoscout.analysis.summary import Summary, summarise
 from autoscout.analysis.verdict import Verdict
 from autoscout.core.config import Config
@@ -18,6 +19,7 @@ from autoscout.report.handover import gain_facts, hand_over
 from autoscout.report.page import page
 from autoscout.report.tables import report_json
 from autoscout.report.text import render
+from autoscout.report.view import StudyView
 
 DEFAULT, FAST = Config(threads=4), Config(threads=8)
 GOAL = Objective(metric=METRIC, direction=Direction.MAXIMIZE)
@@ -34,10 +36,14 @@ def final(rounds: int = 4, **changes: tuple[float, float]) -> list[object]:
     return trials
 
 
-def study(limits: tuple[str, ...] = (), guards: tuple[str, ...] = (), **changes: tuple[float, float]) -> Summary:
+def result(limits: tuple[str, ...] = (), guards: tuple[str, ...] = (), **changes: tuple[float, float]) -> StudyResult:
     task = make_task(limits=limits)
     task = replace(task, objective=replace(task.objective, guards=tuple(map(Guard.parse, guards))))
-    return summarise(task, final(**changes), DEFAULT, study="priced")
+    return result_of(task, final(**changes), DEFAULT, study="priced")
+
+
+def study(limits: tuple[str, ...] = (), guards: tuple[str, ...] = (), **changes: tuple[float, float]) -> Summary:
+    return result(limits, guards, **changes).summary
 
 
 def test_what_got_worse_is_named_with_the_worst_first() -> None:
@@ -82,7 +88,8 @@ def test_marks() -> None:
 
 
 def test_the_price_is_told_wherever_the_gain_is(tmp_path: Path) -> None:
-    summary = study(p95_tpot_ms=(1.36, 7.9), p95_ttft_ms=(50.0, 40.0))
+    found = result(p95_tpot_ms=(1.36, 7.9), p95_ttft_ms=(50.0, 40.0))
+    summary = found.summary
     line = "costs: p95_tpot_ms 5.8x"
     assert summary.price == line
     console = Console(width=120, record=True, file=io.StringIO())
@@ -93,8 +100,8 @@ def test_the_price_is_told_wherever_the_gain_is(tmp_path: Path) -> None:
     assert "better" in text
     expected = [{"metric": "p95_tpot_ms", "default": 1.36, "best": 7.9, "times": pytest.approx(5.8, abs=0.01)}]
     assert gain_facts(summary)["costs"] == expected
-    assert report_json(summary)["costs"] == expected
-    html = page(summary, final(p95_tpot_ms=(1.36, 7.9)), DEFAULT)
+    assert report_json(found)["costs"] == expected
+    html = page(StudyView(result=found))
     assert f'<p class="price worse">{line}</p>' in html
     assert '<span class="worse">+480.9 % worse</span>' in html
     assert '<span class="better">-20.0 % better</span>' in html
@@ -114,10 +121,11 @@ def test_a_guard_is_judged_against_the_default_of_the_final() -> None:
     broken = study(guards=("p95_tpot_ms<=1.2x",), p95_tpot_ms=(1.0, 1.3))
     assert broken.verdict is Verdict.NO_GAIN
     assert broken.answer == DEFAULT
-    kept = study(guards=("p95_tpot_ms<=1.4x",), p95_tpot_ms=(1.0, 1.3))
+    found = result(guards=("p95_tpot_ms<=1.4x",), p95_tpot_ms=(1.0, 1.3))
+    kept = found.summary
     assert kept.verdict is Verdict.GAIN
     assert [str(check) for check in kept.best.limits] == ["p95_tpot_ms<=1.4 kept (1.300)"]
-    assert "p95_tpot_ms&lt;=1.4x (1.400)" in page(kept, final(), DEFAULT)
+    assert "p95_tpot_ms&lt;=1.4x (1.400)" in page(StudyView(result=found))
 
 
 def test_a_terminal_of_usual_width_shows_all_figures_next_to_a_guard() -> None:

@@ -12,7 +12,7 @@ from autoscout.analysis.tally import Tally
 from autoscout.core.clock import VirtualClock
 from autoscout.core.task import Budget, Task
 from autoscout.core.trial import DEFAULT_AGAIN, Proposal, Status
-from autoscout.report.progress import Progress
+from autoscout.report.progress import ProgressDisplay
 
 
 def quiet(width: int = 200, terminal: bool = False) -> tuple[Console, io.StringIO]:
@@ -25,7 +25,7 @@ def with_budget(**bounds: float) -> Task:
     return Task(system=base.system, objective=base.objective, budget=Budget(**bounds))  # type: ignore[arg-type]
 
 
-def shown(progress: Progress, width: int = 200) -> str:
+def shown(progress: ProgressDisplay, width: int = 200) -> str:
     console, text = quiet(width)
     console.print(progress.render())
     return text.getvalue()
@@ -33,7 +33,7 @@ def shown(progress: Progress, width: int = 200) -> str:
 
 def test_one_line_per_trial_without_a_terminal() -> None:
     console, text = quiet()
-    with Progress(make_task(trials=4), DEFAULT, console=console, clock=VirtualClock(), knobs=KNOBS) as progress:
+    with ProgressDisplay(make_task(trials=4), DEFAULT, console=console, clock=VirtualClock(), knobs=KNOBS) as progress:
         progress.phase("search")
         for trial in (
             make_trial(0, DEFAULT, 100.0),
@@ -55,7 +55,7 @@ def test_one_line_per_trial_without_a_terminal() -> None:
 @pytest.mark.parametrize(("stored", "told"), [(5, "5 stored trials"), (1, "1 stored trial")])
 def test_stored_trials_of_a_resumed_study_are_counted_in_silence(stored: int, told: str) -> None:
     console, text = quiet()
-    progress = Progress(make_task(trials=10), DEFAULT, console=console, clock=VirtualClock())
+    progress = ProgressDisplay(make_task(trials=10), DEFAULT, console=console, clock=VirtualClock())
     for trial in make_study(5, rounds=0)[:stored]:
         progress.finished(trial)
     assert text.getvalue() == ""
@@ -67,7 +67,7 @@ def test_stored_trials_of_a_resumed_study_are_counted_in_silence(stored: int, to
 @pytest.mark.parametrize(("wall_s", "rounds", "told"), [(50.0, 5, True), (70.0, 5, False), (10.0, 0, False)])
 def test_a_budget_that_may_be_too_short_for_a_verdict_is_told_after_the_default(wall_s: float, rounds: int, told: bool) -> None:
     console, text = quiet()
-    progress = Progress(
+    progress = ProgressDisplay(
         with_budget(wall_s=wall_s), DEFAULT, console=console, clock=VirtualClock(), final_trials=3 * rounds, final_rounds=rounds
     )
     progress.phase("search")
@@ -79,7 +79,7 @@ def test_a_budget_that_may_be_too_short_for_a_verdict_is_told_after_the_default(
 
 def test_the_display_shows_best_running_and_failures() -> None:
     clock = VirtualClock(1000.0)
-    progress = Progress(make_task(trials=10), DEFAULT, console=quiet()[0], clock=clock, knobs=KNOBS, live=False)
+    progress = ProgressDisplay(make_task(trials=10), DEFAULT, console=quiet()[0], clock=clock, knobs=KNOBS, live=False)
     progress.phase("search")
     assert "no configuration has run yet" in shown(progress)
     progress.finished(make_trial(0, DEFAULT, 100.0))
@@ -112,7 +112,7 @@ def test_a_lucky_measurement_of_the_default_is_no_gain() -> None:
 
 
 def test_long_names_do_not_break_narrow_terminals() -> None:
-    progress = Progress(make_task(trials=10), DEFAULT, console=quiet()[0], clock=VirtualClock(), live=False)
+    progress = ProgressDisplay(make_task(trials=10), DEFAULT, console=quiet()[0], clock=VirtualClock(), live=False)
     progress.finished(make_trial(0, DEFAULT, 100.0))
     progress.finished(make_trial(1, DEFAULT.extend(noise=1), status=Status.CRASHED, reason="x" * 500))
     assert max(map(len, shown(progress, width=40).splitlines())) <= 40
@@ -120,7 +120,7 @@ def test_long_names_do_not_break_narrow_terminals() -> None:
 
 def test_a_live_display_comes_and_goes() -> None:
     console, text = quiet(terminal=True)
-    progress = Progress(make_task(trials=2), DEFAULT, console=console, clock=VirtualClock())
+    progress = ProgressDisplay(make_task(trials=2), DEFAULT, console=console, clock=VirtualClock())
     progress.phase("search")
     progress.finished(make_trial(0, DEFAULT, 100.0))
     progress.phase("final")
@@ -132,19 +132,19 @@ def test_a_live_display_comes_and_goes() -> None:
 
 
 def test_a_live_display_tells_the_time_left_from_the_first_moment() -> None:
-    with Progress(with_budget(wall_s=480.0), DEFAULT, console=quiet(terminal=True)[0], clock=VirtualClock()) as progress:
+    with ProgressDisplay(with_budget(wall_s=480.0), DEFAULT, console=quiet(terminal=True)[0], clock=VirtualClock()) as progress:
         assert "about 8 m 00 s left" in shown(progress)
 
 
 def test_closing_before_anything_happened() -> None:
     console, text = quiet(terminal=True)
-    Progress(make_task(), DEFAULT, console=console).close()
+    ProgressDisplay(make_task(), DEFAULT, console=console).close()
     assert text.getvalue() == ""
 
 
 def test_many_threads_at_once() -> None:
     console, text = quiet(terminal=True)
-    progress = Progress(make_task(trials=400), DEFAULT, console=console, workers=4)
+    progress = ProgressDisplay(make_task(trials=400), DEFAULT, console=console, workers=4)
     progress.phase("search")
 
     def work(worker: int) -> None:
@@ -166,7 +166,7 @@ def test_many_threads_at_once() -> None:
 
 def test_drawing_does_not_wait_for_a_thread_that_was_stopped_in_the_middle() -> None:
     """What a signal handler that prints would otherwise turn into a deadlock."""
-    progress = Progress(make_task(trials=4), DEFAULT, console=quiet()[0], clock=VirtualClock(), live=False)
+    progress = ProgressDisplay(make_task(trials=4), DEFAULT, console=quiet()[0], clock=VirtualClock(), live=False)
     progress.finished(make_trial(0, DEFAULT, 100.0))
     before = shown(progress)
     held, done = threading.Event(), threading.Event()
@@ -188,7 +188,7 @@ def test_drawing_does_not_wait_for_a_thread_that_was_stopped_in_the_middle() -> 
 
 
 def test_the_final_shows_its_interval() -> None:
-    progress = Progress(make_task(trials=40), DEFAULT, console=quiet()[0], clock=VirtualClock(), final_trials=15, live=False)
+    progress = ProgressDisplay(make_task(trials=40), DEFAULT, console=quiet()[0], clock=VirtualClock(), final_trials=15, live=False)
     for trial in make_study(40):
         progress.finished(trial)
     text = shown(progress)
@@ -244,7 +244,7 @@ def test_real_numbers_replace_simulated_ones() -> None:
 @pytest.mark.parametrize("live", [False, True])
 def test_a_default_that_fails_is_announced_at_once_and_once(live: bool) -> None:
     console, text = quiet()
-    with Progress(make_task(trials=10), DEFAULT, console=console, clock=VirtualClock(), live=live) as progress:
+    with ProgressDisplay(make_task(trials=10), DEFAULT, console=console, clock=VirtualClock(), live=live) as progress:
         progress.phase("search")
         for number in range(2):
             progress.finished(make_trial(number, DEFAULT, status=Status.OOM_START, reason="no memory left", repeat=number))

@@ -4,7 +4,7 @@ import io
 import json
 
 import pytest
-from report_studies import DEFAULT, KNOBS, METRIC, make_study, make_task, make_trial, simulated
+from report_studies import DEFAULT, KNOBS, METRIC, make_study, make_task, make_trial, page_of, simulated
 from rich.console import Console
 
 from autoscout.analysis.importance import knob_importance
@@ -13,7 +13,6 @@ from autoscout.analysis.summary import summarise
 from autoscout.common.text import show, show_duration, show_gain, show_number, show_percent
 from autoscout.core.config import Config
 from autoscout.core.trial import Status
-from autoscout.report.page import page
 from autoscout.report.text import render
 
 
@@ -186,5 +185,5 @@ def test_the_report_says_what_the_interval_speaks_for() -> None:
     assert "this run of the study on this machine" in summary.scope
     assert summary.scope.endswith("Load: 8 clients over HTTP.")
     assert summary.to_json()["load"] == "8 clients over HTTP."
-    assert "8 clients over HTTP." in page(summary, make_study(), DEFAULT)
+    assert "8 clients over HTTP." in page_of(make_task(), make_study(), load="8 clients over HTTP.")
     assert summarise(make_task(), [make_trial(0, DEFAULT, 1.0)], DEFAULT).scope == "", "no interval, nothing to say"

@@ -5,10 +5,8 @@ import io
 import json
 
 import pytest
-from report_studies import DEFAULT, KNOBS, METRIC, make_study, make_task, make_trial, simulated
+from report_studies import DEFAULT, KNOBS, METRIC, make_study, make_task, make_trial, result_of, simulated
 
-from autoscout.analysis.ablation import ablate
-from autoscout.analysis.importance import knob_importance
 from autoscout.analysis.summary import summarise
 from autoscout.core.config import Config
 from autoscout.core.task import Objective, Task
@@ -115,12 +113,12 @@ def test_the_json_report_is_strict_json() -> None:
     task, trials = make_task(), make_study(30)
     summary = summarise(task, trials, DEFAULT, knobs=KNOBS)
     assert summary.best is not None
-    data = report_json(summary, knob_importance(task, trials), ablate(task, trials, DEFAULT, summary.best.config))
+    data = report_json(result_of(task, trials))
     again = json.loads(json.dumps(data, allow_nan=False))
     assert again["importance"]["knobs"][0]["name"] == "threads"
     assert again["ablation"]["steps"][-1]["source"] == "measured"
     assert again["gain"]["pairs"] == 5
-    assert report_json(summarise(task, [], DEFAULT))["answer"] is None
+    assert report_json(result_of(task, []))["answer"] is None
 
 
 def test_no_cell_of_the_summary_is_a_formula() -> None:

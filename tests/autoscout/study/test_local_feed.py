@@ -10,7 +10,7 @@ import pytest
 
 from _studies import tuned
 from autoscout.core.trial import Fidelity
-from autoscout.study import publish as publishing
+from autoscout.report import publish as publishing
 from autoscout.study.setup import Setup
 
 

@@ -9,21 +9,22 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote
 
-from autoscout.analysis.labels import namer
+from autoscout.analysis.labels import PART_NAMES
 from autoscout.analysis.predicted import PredictedTrial, Predictions
 from autoscout.catalog.own_studies import FILE, fit_local
+from autoscout.common.files import write_file
 from autoscout.common.secrets import hide_secrets
 from autoscout.core import plugins
 from autoscout.core.config import Config
 from autoscout.core.protocols import ExplainsTime, NeedsNoTrials, StartsServer
 from autoscout.core.trial import Fidelity, Status, Trial
 from autoscout.evaluate.predicting import PREDICTED
-from autoscout.report.breakdown import PART_NAMES, breakdown_svg
-from autoscout.report.files import write_file
+from autoscout.report.breakdown import breakdown_svg
 from autoscout.report.front_files import hand_over_front
 from autoscout.report.handover import hand_over
 from autoscout.report.page import page
 from autoscout.report.tables import report_json, summary_csv, t4
+from autoscout.report.view import StudyView
 from autoscout.study.assemble import build_simulator
 from autoscout.study.folder import Folder
 from autoscout.study.outcome import Outcome
@@ -46,23 +47,17 @@ def publish(outcome: Outcome) -> Outcome:
     handed = _hand_over(outcome, folder)
     _hand_over_front(outcome, folder)
     predicted = compare_predictions(outcome)
-    write_file(folder.path / "summary.csv", summary_csv(summary.task, outcome.trials, knobs, namer(setup.baseline, knobs)))
+    write_file(folder.path / "summary.csv", summary_csv(summary.task, outcome.trials, knobs, outcome.result.name_of))
     write_file(folder.path / "report.json", json.dumps(facts(outcome, predicted), indent=2) + "\n")
     write_file(folder.path / "t4.json", json.dumps(t4(setup.task, outcome.inside)) + "\n")
-    html = page(
-        summary,
-        outcome.inside,
-        setup.baseline,
-        knobs=knobs,
-        importance=outcome.importance,
-        ablation=outcome.ablation,
-        contributions=outcome.contributions,
+    view = StudyView(
+        result=outcome.result,
         commands=[str(folder.best / "run.sh")] if "run.sh" in handed else [],
         starts=start_lines(outcome),
-        logs=log_links(outcome.inside, folder),
+        links=log_links(outcome.inside, folder),
         predictions=predicted,
     )
-    write_file(folder.page, html)
+    write_file(folder.page, page(view))
     _feed_calibration(outcome, folder)
     return dataclasses.replace(outcome, handed_over=handed)
 
@@ -76,38 +71,37 @@ def _feed_calibration(outcome: Outcome, folder: Folder) -> None:
     kind: Any = plugins.get("simulator", name) if name else None
     if kind is None or not isinstance(kind, NeedsNoTrials):
         return
-    found = fit_local(name, kind(), outcome.inside, setup.task, setup.name)  # type: ignore[operator]
-    if found is not None:
-        write_file(folder.path / FILE, found.to_json())
+    calibration = fit_local(name, kind(), outcome.inside, setup.task, setup.name)  # type: ignore[operator]
+    if calibration is not None:
+        write_file(folder.path / FILE, calibration.to_json())
 
 
 def start_lines(outcome: Outcome) -> dict[str, str]:
     """The command lines that start the system with the default and with the best configuration; nothing where it is a Python call."""
     setup, best = outcome.setup, outcome.summary.best
     chosen = {"default": setup.baseline, **({outcome.summary.contender: best.config} if best else {})}
-    found = {}
+    lines = {}
     for title, config in chosen.items():
         launch = setup.backend.render(config, setup.task, setup.campaign.search.seed)
         if isinstance(setup.backend, StartsServer):
-            found[title] = shlex.join(setup.backend.serve(config, setup.task))
+            lines[title] = shlex.join(setup.backend.serve(config, setup.task))
         elif launch.call is None:
-            found[title] = launch.line.replace("{folder}", ".")  # where it is started by hand
-    return {title: hide_secrets(line) for title, line in found.items()}
+            lines[title] = launch.line.replace("{folder}", ".")  # where it is started by hand
+    return {title: hide_secrets(line) for title, line in lines.items()}
 
 
 def log_links(trials: Iterable[Trial], folder: Folder) -> dict[int, str]:
     """Where the logs of the trials that did not work lie, relative to the result folder, by number of the trial."""
-    found = {}
+    links = {}
     for trial in trials:
         if not trial.ok and (logs := folder.launch_files(trial.measurement.folder)):
-            found[trial.number] = quote(str(logs[0].relative_to(folder.path)))
-    return found
+            links[trial.number] = quote(str(logs[0].relative_to(folder.path)))
+    return links
 
 
 def facts(outcome: Outcome, predicted: Predictions | None) -> dict[str, Any]:
     """Everything a report says, as JSON."""
-    told = report_json(outcome.summary, outcome.importance, outcome.ablation, outcome.contributions)
-    return {**told, **({"predicted": predicted.to_json()} if predicted else {})}
+    return {**report_json(outcome.result), **({"predicted": predicted.to_json()} if predicted else {})}
 
 
 def compare_predictions(outcome: Outcome) -> Predictions | None:
@@ -121,11 +115,10 @@ def compare_predictions(outcome: Outcome) -> Predictions | None:
         if trial.measurement.fidelity >= setup.fidelity and trial.measurement.status is not Status.ABORTED:
             first.setdefault(trial.config, trial)
     values = simulator.predict(list(first), setup.task).value.tolist()
-    name_of = namer(setup.baseline, tuple(setup.space.knobs.values()))
     rows = [
         PredictedTrial(
             trial=trial.number,
-            name=name_of(config),
+            name=outcome.result.name_of(config),
             predicted=trial.measurement.conditions.get(PREDICTED, value),
             measured=setup.task.objective.value(trial.measurement),
             status=trial.measurement.status.value,

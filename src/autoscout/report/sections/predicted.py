@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from autoscout.analysis.predicted import PredictedTrial, Predictions
-from autoscout.common.draw import Scale, label, line, picture
-from autoscout.common.markup import Markup, badge, number_cell, table, tag
+from autoscout.common.draw import Scale, label, line, thin
+from autoscout.common.markup import Markup, badge, join, number_cell, table, tag
 from autoscout.common.text import show_number, show_percent
-from autoscout.report.sections import section
-from autoscout.report.thin import thin
+from autoscout.report.elements import lead_line, plot, scrolled
+from autoscout.report.view import StudyView
 
 MOST_DOTS = 1500
 SHOWN = 60
 """Rows of the table in the page; the rest is in the journal."""
 
 
-def predicted_section(predictions: Predictions | None) -> Markup:
-    """The part of the page; nothing for a study without a simulator."""
+def predicted_section(view: StudyView) -> Markup:
+    """The inside of the section; nothing for a study without a simulator."""
+    predictions = view.predictions
     if predictions is None or not predictions.rows:
         return Markup("")
     head = ["trial", "name", *(tag("th", text, scope="col", class_="number") for text in ("predicted", "measured", "error"))]
-    plot = predicted_plot(predictions)
-    parts: list[object] = [tag("div", plot, class_="scroll")] if plot is not None else []
-    parts += [table(head, [_cells(row) for row in _shown(predictions.rows)], f"{predictions.metric}, predicted and measured")]
+    drawing = predicted_plot(predictions)
+    parts: list[object] = [lead_line(f"{predictions.sentence}."), scrolled(drawing) if drawing is not None else ""]
+    parts += [table(head, [_cells(row) for row in predictions.rows[-SHOWN:]], f"{predictions.metric}, predicted and measured")]
     if len(predictions.rows) > SHOWN:
         parts.append(tag("p", f"Shown: the last {SHOWN} of {len(predictions.rows)}.", class_="quiet small"))
     # the pictures are ours, made from numbers and escaped names
-    parts += [tag("div", Markup(picture), class_="scroll") for picture in predictions.pictures]
-    return section("predicted", "Predicted and measured", *parts, lead=f"{predictions.sentence}.")
+    return join([*parts, *(scrolled(Markup(picture)) for picture in predictions.pictures)])
 
 
 def predicted_plot(predictions: Predictions) -> Markup | None:
@@ -45,19 +43,15 @@ def predicted_plot(predictions: Predictions) -> Markup | None:
         parts.append(label(f"{tick:g}", x, 348, class_="tick", text_anchor="middle"))
         parts.append(label(f"{tick:g}", 62, y + 4, class_="tick", text_anchor="end"))
     parts.append(line(across.place(across.low), up.place(up.low), across.place(across.high), up.place(up.high), "default"))
-    for place in thin(len(good), MOST_DOTS):
-        row, measured = good[place]
+    for index in thin(len(good), MOST_DOTS):
+        row, measured = good[index]
         tip = tag("title", f"#{row.trial} {row.name}: predicted {show_number(row.predicted)}, measured {show_number(measured)}")
         x, y = across.place(row.predicted), up.place(measured)
         parts.append(tag("circle", tip, cx=f"{x:.1f}", cy=f"{y:.1f}", r=3.6, class_="dot measured", data_n=row.trial))
     parts.append(label("measured" + (" (log)" if up.log else ""), 8, 14, class_="axis-name"))
     parts.append(label("predicted", 255, 370, class_="axis-name", text_anchor="middle"))
     title = f"{predictions.metric}: predicted against measured; on the line both are the same"
-    return picture(*parts, width=460, height=380, title=title, class_="plot predicted", style="--wide:460px")
-
-
-def _shown(rows: Sequence[PredictedTrial]) -> Sequence[PredictedTrial]:
-    return rows[-SHOWN:]
+    return plot(*parts, width=460, height=380, title=title, kind="predicted")
 
 
 def _cells(row: PredictedTrial) -> list[object]:

@@ -6,55 +6,43 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
-from autoscout.analysis.ablation import Ablation, ablate
-from autoscout.analysis.contributions import Contribution, contributions
 from autoscout.analysis.curves import ordered
-from autoscout.analysis.importance import Importance, knob_importance
-from autoscout.analysis.labels import namer
 from autoscout.analysis.predicted import PredictedTrial, Predictions
-from autoscout.analysis.summary import Summary, summarise
+from autoscout.analysis.result import StudyResult
+from autoscout.analysis.summary import Summary
 from autoscout.core.actions import Action, Pulse, invalid_trials, raised
 from autoscout.core.config import Config
 from autoscout.core.protocols import StudyRecord
 from autoscout.core.task import Budget
 from autoscout.core.trial import Trial
-from autoscout.report.coordinates import varied_knobs
+from autoscout.report.sections.failures import MOST_NUMBERS
+from autoscout.report.view import StudyView
 from autoscout.study.about import About
 from autoscout.study.budget import counted, used_share
 from autoscout.study.folder import Folder
 
-Shown = TypeVar("Shown")
-
 MOST_EXPLAINED = 5_000
-"""Trials up to which contributions and the way from the default to the best are worked out: they compare configurations pair by pair."""
+"""Trials up to which contributions and the way from the default to the best are worked out."""
+MOST_LINES = 600
+"""Lines of the parallel coordinates: a page that changes while one looks must stay light."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class View:
+class LiveView:
     """One study, frozen. Trials that were marked invalid are listed, and count for nothing else."""
 
     record: StudyRecord
     trials: tuple[Trial, ...]
     actions: tuple[Action, ...]
     pulse: Pulse
+    url: str
     folder: Folder | None = None
 
     def prepare(self) -> None:
         """Work out what the first screen shows, so that whoever asks does not wait."""
         assert self.summary is not None
-
-    def once(self, name: str, make: Callable[[], Shown]) -> Shown:
-        """What `make` gives, made once for this view: pages of a huge study are drawn once, not for every reader."""
-        if name not in self._made:
-            self._made[name] = make()
-        found: Shown = self._made[name]
-        return found
-
-    @cached_property
-    def _made(self) -> dict[str, Any]:
-        return {}
 
     @cached_property
     def about(self) -> About:
@@ -71,73 +59,59 @@ class View:
         return invalid_trials(self.actions)
 
     @cached_property
-    def everything(self) -> list[Trial]:
+    def all_trials(self) -> list[Trial]:
         """All trials in order, invalid ones too."""
         return ordered(self.trials)
 
     @cached_property
-    def kept(self) -> list[Trial]:
+    def valid_trials(self) -> list[Trial]:
         """The trials that count, in order."""
-        return [trial for trial in self.everything if trial.number not in self.invalid] if self.invalid else self.everything
+        return [trial for trial in self.all_trials if trial.number not in self.invalid] if self.invalid else self.all_trials
 
     @cached_property
     def by_number(self) -> dict[int, Trial]:
-        return {trial.number: trial for trial in self.everything}
+        return {trial.number: trial for trial in self.all_trials}
 
     @cached_property
-    def default_config(self) -> Config:
-        return self.about.default_config(self.trials)
-
-    @cached_property
-    def best_config(self) -> Config | None:
-        return self.summary.best.config if self.summary.best else None
-
-    @cached_property
-    def name_of(self) -> Callable[[Config], str]:
-        return namer(self.default_config, self.about.knobs)
-
-    @cached_property
-    def summary(self) -> Summary:
-        about = self.about
-        return summarise(
-            self.record.task,
-            self.kept,
-            self.default_config,
-            knobs=about.knobs,
+    def result(self) -> StudyResult:
+        """Everything that the trials show."""
+        return StudyResult(
+            task=self.record.task,
+            trials=self.valid_trials,
+            default_config=self.about.default_config(self.trials),
+            knobs=self.about.knobs,
             study=self.record.name,
-            name_of=self.name_of,
-            exact=about.exact,
-            load=about.load,
+            exact=self.about.exact,
+            load=self.about.load,
+            most_explained=MOST_EXPLAINED,
         )
 
-    @cached_property
-    def importance(self) -> Importance:
-        return knob_importance(self.summary.task, self.kept)
+    @property
+    def summary(self) -> Summary:
+        """The verdict with everything it rests on."""
+        return self.result.summary
+
+    @property
+    def name_of(self) -> Callable[[Config], str]:
+        """What calls the configurations by the knobs they change."""
+        return self.result.name_of
 
     @cached_property
-    def varied(self) -> list[str]:
-        """Knobs that took more than one value, the most important first."""
-        return varied_knobs(self.kept, self.about.knobs, self.importance)
-
-    @cached_property
-    def ablation(self) -> Ablation | None:
-        best = self.best_config
-        if best is None or len(self.kept) > MOST_EXPLAINED:
-            return None
-        return ablate(self.summary.task, self.kept, self.default_config, best)
-
-    @cached_property
-    def contributions(self) -> tuple[Contribution, ...]:
-        best, summary = self.best_config, self.summary
-        if best is None or len(self.kept) > MOST_EXPLAINED:
-            return ()
-        return contributions(summary.task, self.kept, self.default_config, best, gain=summary.gain, exact=self.about.exact)
+    def sections(self) -> StudyView:
+        """The same for the sections that a report has too; links lead to the pages of trials."""
+        return StudyView(
+            result=self.result,
+            invalid=[trial for trial in self.all_trials if trial.number in self.invalid],
+            predictions=self.predictions,
+            links={number: f"{self.url}/trials/{number}" for group in self.summary.failures for number in group.trials[:MOST_NUMBERS]},
+            most_lines=MOST_LINES,
+        )
 
     @cached_property
     def predictions(self) -> Predictions | None:
         """What a simulator predicted: with each trial, or as the last report of the study says; None without."""
         task, first = self.summary.task, dict[Config, Trial]()
-        for trial in self.kept:
+        for trial in self.valid_trials:
             if "predicted" in trial.measurement.conditions:
                 first.setdefault(trial.config, trial)
         rows = [
@@ -162,23 +136,22 @@ class View:
     @cached_property
     def searched(self) -> int:
         """Trials that the budget counts."""
-        return len(counted(self.kept))
+        return len(counted(self.valid_trials))
 
     @cached_property
     def used(self) -> float:
         """How much of the tightest bound is used, 0 to 1."""
-        return min(1.0, used_share(self.budget, self.kept, self.summary.spent.wall_s))
+        return min(1.0, used_share(self.budget, self.valid_trials, self.summary.spent.wall_s))
 
     def _reported(self) -> Predictions | None:
         try:
             data: Any = json.loads((self.folder.path / "report.json").read_text(encoding="utf-8")) if self.folder else {}
-            told = data.get("predicted")
-            rows = [
-                PredictedTrial(**{name: row[name] for name in ("trial", "name", "predicted", "measured", "status")}) for row in told["rows"]
-            ]
-            return Predictions(simulator=str(told["simulator"]), metric=self.record.task.objective.metric, rows=tuple(rows))
+            predicted = data.get("predicted")
+            names = ("trial", "name", "predicted", "measured", "status")
+            rows = [PredictedTrial(**{name: row[name] for name in names}) for row in predicted["rows"]]
+            return Predictions(simulator=str(predicted["simulator"]), metric=self.record.task.objective.metric, rows=tuple(rows))
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return None  # no report yet, or one of an earlier version
 
 
-__all__ = ["View"]
+__all__ = ["MOST_LINES", "LiveView"]

@@ -7,18 +7,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from autoscout.analysis.front import Front, Point, Standing
+from autoscout.analysis.front import Front, FrontPoint, Standing
 from autoscout.analysis.price import direction_of
-from autoscout.analysis.summary import Summary
-from autoscout.common.draw import Scale, label, line, picture
+from autoscout.common.draw import Scale, label, line
 from autoscout.common.fields import natural_direction
 from autoscout.common.front import on_front
-from autoscout.common.markup import Markup, number_cell, table, tag
+from autoscout.common.markup import Markup, join, number_cell, table, tag
 from autoscout.common.text import show_number
 from autoscout.core.config import Config
 from autoscout.core.task import Direction, Goal, Objective
 from autoscout.core.trial import Fidelity, Trial
-from autoscout.report.sections import legend, section
+from autoscout.report.elements import lead_line, legend, plot, scrolled
+from autoscout.report.view import StudyView
 
 _WIDTH, _HEIGHT = 900, 400
 _LEFT, _RIGHT, _TOP, _BOTTOM = 80, 860, 26, 340
@@ -51,30 +51,36 @@ def _is_latency(metric: str) -> bool:
     return metric.endswith(("_ms", "_us")) and natural_direction(metric) is Direction.MINIMIZE
 
 
-def tradeoff_section(summary: Summary, trials: Sequence[Trial], default_config: Config) -> Markup:
-    """The front as a table where there are several goals, and the picture where two metrics can be set against each other."""
-    objective, front = summary.task.objective, summary.front
-    pair = axes(objective, trials)
-    plot = None if pair is None else tradeoff(objective, trials, default_config, *pair, front=front, best=_config_of(summary))
-    if plot is None:
-        return _front_section(front, "", "") if front else Markup("")
-    keys = [("improved", "front"), ("measured", "trial"), ("broken", "breaks a limit"), ("simulated", "simulated")]
-    there = _kinds(objective, trials)
-    words = legend([(kind, text) for kind, text in keys if kind in there])
-    figure = tag("div", plot, class_="scroll")
-    if front is not None:
-        return _front_section(front, words, figure)
-    assert pair is not None
+def front_section(view: StudyView) -> Markup:
+    """With several goals: the front as a picture and a table."""
+    front = view.summary.front
+    if front is None:
+        return Markup("")
+    return join([lead_line(front.note), tag("p", front.headline), *_figure(view), front_table(front)])
+
+
+def tradeoff_section(view: StudyView) -> Markup:
+    """With one goal: the picture, where a throughput and a latency can be set against each other."""
+    pair = axes(view.summary.task.objective, view.trials)
+    figure = _figure(view) if view.summary.front is None else []
+    if pair is None or not figure:
+        return Markup("")
     lead = f"Every trial by {pair[1].metric} and {pair[0].metric}; the line joins those of which none is better in both."
-    return section("tradeoff", "Throughput and latency", words, figure, lead=lead)
+    return join([lead_line(lead), *figure])
 
 
-def _config_of(summary: Summary) -> Config | None:
-    return summary.best.config if summary.best else None
-
-
-def _front_section(front: Front, words: object, figure: object) -> Markup:
-    return section("front", "The front", tag("p", front.headline), words, figure, front_table(front), lead=front.note)
+def _figure(view: StudyView) -> list[Markup]:
+    """The picture with its legend; nothing where two metrics cannot be set against each other."""
+    objective, result = view.summary.task.objective, view.result
+    pair = axes(objective, view.trials)
+    if pair is None:
+        return []
+    drawing = tradeoff(objective, view.trials, result.default_config, *pair, front=view.summary.front, best=result.best_config)
+    if drawing is None:
+        return []
+    keys = [("improved", "front"), ("measured", "trial"), ("broken", "breaks a limit"), ("simulated", "simulated")]
+    kinds = _kinds(objective, view.trials)
+    return [legend([(kind, text) for kind, text in keys if kind in kinds]), scrolled(drawing)]
 
 
 def front_table(front: Front) -> Markup:
@@ -111,27 +117,26 @@ def tradeoff(
         front: Its points are joined; without one, the trials of which none is better in both.
         best: Marked too where there is no front.
     """
-    shown = [trial for trial in trials if trial.ok and {across.metric, up.metric} <= trial.measurement.metrics.keys()][-_MOST_DOTS:]
-    shown = [trial for trial in shown if trial.measurement.fidelity is not Fidelity.PREDICTED]
-    if len(shown) < 2:
+    dots = [trial for trial in trials if trial.ok and {across.metric, up.metric} <= trial.measurement.metrics.keys()][-_MOST_DOTS:]
+    dots = [trial for trial in dots if trial.measurement.fidelity is not Fidelity.PREDICTED]
+    if len(dots) < 2:
         return None
     limits = {goal.metric: [limit.value for limit in objective.limits if limit.metric == goal.metric] for goal in (across, up)}
-    ends = [_inside([trial.measurement.metrics[goal.metric] for trial in shown], limits[goal.metric]) for goal in (across, up)]
+    ends = [_inside([trial.measurement.metrics[goal.metric] for trial in dots], limits[goal.metric]) for goal in (across, up)]
     x_scale, y_scale = Scale.over(ends[0], _LEFT, _RIGHT), Scale.over(ends[1], _BOTTOM, _TOP)
     parts = [*_grid(x_scale, y_scale, across, up), *_limits(x_scale, y_scale, limits[across.metric], limits[up.metric])]
     if front is not None:
         chain = [(point.values[across.metric].value, point.values[up.metric].value) for point in front.handed_over]
     else:
-        chain = _leading(objective, shown, across, up)
+        chain = _leading(objective, dots, across, up)
     parts.append(_path([(x_scale.place(x), y_scale.place(y)) for x, y in sorted(chain)]))
-    parts += [_dot(objective, trial, x_scale, y_scale, across, up) for trial in shown]
+    parts += [_dot(objective, trial, x_scale, y_scale, across, up) for trial in dots]
     for point in front.points if front else ():
         parts += _point(point, x_scale, y_scale, across, up)
     marks = {default_config: "default"} if front else {default_config: "default", **({best: "best"} if best else {})}
-    parts += [mark for config, text in marks.items() for mark in _marked(config, text, shown, x_scale, y_scale, across, up)]
+    parts += [mark for config, text in marks.items() for mark in _marked(config, text, dots, x_scale, y_scale, across, up)]
     title = f"{up.metric} ({up.direction.value}) against {across.metric} ({across.direction.value}) of every trial"
-    attributes = {"class_": "plot tradeoff", "style": f"--wide:{_WIDTH}px"}
-    return picture(*parts, width=_WIDTH, height=_HEIGHT, title=title, **attributes)
+    return plot(*parts, width=_WIDTH, height=_HEIGHT, title=title, kind="tradeoff")
 
 
 def _inside(values: Sequence[float], limits: Sequence[float]) -> list[float]:
@@ -170,15 +175,15 @@ def _limits(x_scale: Scale, y_scale: Scale, across: Sequence[float], up: Sequenc
 
 def _leading(objective: Objective, trials: Sequence[Trial], across: Goal, up: Goal) -> list[tuple[float, float]]:
     """The trials within the limits of which none is better in both metrics."""
-    kept = [trial.measurement.metrics for trial in trials if math.isfinite(objective.loss(trial.measurement))]
-    if not kept:
+    rows = [trial.measurement.metrics for trial in trials if math.isfinite(objective.loss(trial.measurement))]
+    if not rows:
         return []
-    losses = np.array([[goal.sign * metrics[goal.metric] for goal in (across, up)] for metrics in kept])
-    return [(kept[row][across.metric], kept[row][up.metric]) for row in np.flatnonzero(on_front(losses))]
+    losses = np.array([[goal.sign * metrics[goal.metric] for goal in (across, up)] for metrics in rows])
+    return [(rows[row][across.metric], rows[row][up.metric]) for row in np.flatnonzero(on_front(losses))]
 
 
-def _path(places: Sequence[tuple[float, float]]) -> Markup:
-    steps = [f"{'L' if number else 'M'}{x:.1f} {y:.1f}" for number, (x, y) in enumerate(places)]
+def _path(corners: Sequence[tuple[float, float]]) -> Markup:
+    steps = [f"{'L' if number else 'M'}{x:.1f} {y:.1f}" for number, (x, y) in enumerate(corners)]
     return tag("path", d="".join(steps) or "M0 0", class_="best")
 
 
@@ -191,7 +196,7 @@ def _dot(objective: Objective, trial: Trial, x_scale: Scale, y_scale: Scale, acr
     return tag("circle", tip, cx=f"{x:.1f}", cy=f"{y:.1f}", r=3.2, class_=kind)
 
 
-def _point(point: Point, x_scale: Scale, y_scale: Scale, across: Goal, up: Goal) -> list[Markup]:
+def _point(point: FrontPoint, x_scale: Scale, y_scale: Scale, across: Goal, up: Goal) -> list[Markup]:
     """A point of the front with its intervals."""
     one, other = point.values[across.metric], point.values[up.metric]
     x, y = x_scale.place(one.value), y_scale.place(other.value)
@@ -225,4 +230,4 @@ def _kinds(objective: Objective, trials: Sequence[Trial]) -> set[str]:
     return {"improved", *(trial.measurement.fidelity.label for trial in ran), *broken}
 
 
-__all__ = ["axes", "front_table", "tradeoff", "tradeoff_section"]
+__all__ = ["axes", "front_section", "front_table", "tradeoff", "tradeoff_section"]

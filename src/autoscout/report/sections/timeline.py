@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Sequence
 
 from autoscout.analysis.curves import busy_moments, ordered
-from autoscout.analysis.labels import shorten
-from autoscout.common.draw import Scale, box, label, line, picture
-from autoscout.common.markup import Markup, tag
+from autoscout.analysis.labels import short_worker, shorten
+from autoscout.common.draw import Scale, box, label, line
+from autoscout.common.markup import Markup, join
 from autoscout.common.text import show_duration
 from autoscout.core.task import Task
 from autoscout.core.trial import Status, Trial
-from autoscout.report.sections import legend, section
+from autoscout.report.elements import legend, plot, scrolled
+from autoscout.report.view import StudyView
 
 MOST_BARS = 800
 """Trials that get a bar of their own."""
@@ -31,44 +32,40 @@ def kind_of(task: Task, trial: Trial) -> str:
     return "ok" if task.objective.loss(trial.measurement) != float("inf") else "broken"
 
 
-def short_worker(worker: str) -> str:
-    """Host and process of a worker, without what tells it from its namesakes."""
-    return ":".join(worker.split(":")[:2]) or "worker"
-
-
 def timeline(task: Task, trials: Sequence[Trial]) -> Markup | None:
     """The picture; pauses, during which nothing ran, are left out. None when nothing ran for any time."""
-    kept = [trial for trial in ordered(trials) if trial.finished_s > 0]
-    moments = busy_moments(kept)
+    ran = [trial for trial in ordered(trials) if trial.finished_s > 0]
+    moments = busy_moments(ran)
     if not moments or max(moments.values()) <= 0:
         return None
     scale = Scale(low=0.0, high=max(moments.values()), start=_LEFT, end=_RIGHT)
-    lanes = _lanes(kept) if len(kept) <= MOST_BARS else {}
+    lanes = _lanes(ran) if len(ran) <= MOST_BARS else {}
     if not lanes or len({lane for lane, _ in lanes.values()}) > MOST_LANES:
-        parts, height = _bins(task, kept, moments, scale)
+        parts, height = _bins(task, ran, moments, scale)
     else:
-        parts, height = _bars(task, kept, moments, scale, lanes)
+        parts, height = _bars(task, ran, moments, scale, lanes)
     for tick in scale.ticks(6):
         x = scale.place(tick)
         parts.insert(0, line(x, _TOP, x, height - 26, "grid"))
         parts.append(label(show_duration(tick) if tick else "0", x, height - 10, class_="tick", text_anchor="middle"))
     title = "What each worker measured when, and how it ended; pauses are left out"
-    return picture(*parts, width=_WIDTH, height=height, title=title, class_="plot timeline", style=f"--wide:{_WIDTH}px")
+    return plot(*parts, width=_WIDTH, height=height, title=title, kind="timeline")
 
 
-def timeline_section(task: Task, trials: Sequence[Trial]) -> Markup:
-    """The part of the page; nothing where no trial took any time."""
-    plot = timeline(task, trials)
-    if plot is None:
+def timeline_section(view: StudyView) -> Markup:
+    """The inside of the section; nothing where no trial took any time."""
+    task, trials = view.summary.task, [*view.trials, *view.invalid]
+    drawing = timeline(task, trials)
+    if drawing is None:
         return Markup("")
-    there = {kind_of(task, trial) for trial in trials}
-    keys = [(f"run {kind}", text) for kind, text in _WORDS.items() if kind in there]
-    return section("timeline", "Workers and failures over time", legend(keys), tag("div", plot, class_="scroll"))
+    kinds = {kind_of(task, trial) for trial in trials}
+    keys = [(f"run {kind}", text) for kind, text in _WORDS.items() if kind in kinds]
+    return join([legend(keys), scrolled(drawing)])
 
 
 def _lanes(trials: Sequence[Trial]) -> dict[int, tuple[int, str]]:
     """Index of a trial -> its lane and worker; trials that one worker ran at the same time get lanes of their own."""
-    found: dict[int, tuple[int, str]] = {}
+    lanes: dict[int, tuple[int, str]] = {}
     names: list[str] = []  # of the lanes
     free_s: list[float] = []  # when each is free again
     order = sorted(range(len(trials)), key=lambda i: (trials[i].started_s, trials[i].number))
@@ -80,14 +77,14 @@ def _lanes(trials: Sequence[Trial]) -> dict[int, tuple[int, str]]:
             names.append(trial.worker)
             free_s.append(0.0)
         free_s[lane] = trial.finished_s
-        found[index] = lane, trial.worker
-    return found
+        lanes[index] = lane, trial.worker
+    return lanes
 
 
 def _bars(
     task: Task, trials: Sequence[Trial], moments: dict[float, float], scale: Scale, lanes: dict[int, tuple[int, str]]
 ) -> tuple[list[Markup], float]:
-    order = {lane: place for place, (lane, _) in enumerate(sorted(set(lanes.values()), key=lambda pair: (pair[1], pair[0])))}
+    order = {lane: row for row, (lane, _) in enumerate(sorted(set(lanes.values()), key=lambda pair: (pair[1], pair[0])))}
     parts = []
     for lane, worker in sorted(set(lanes.values())):
         y = _TOP + _LANE * order[lane]
@@ -104,21 +101,21 @@ def _bins(task: Task, trials: Sequence[Trial], moments: dict[float, float], scal
     """How many trials ended in each part of the time, by how they ended."""
     counts: Counter[tuple[int, str]] = Counter()
     for trial in trials:
-        place = int(moments[trial.finished_s] / scale.high * _BINS)
-        counts[min(place, _BINS - 1), kind_of(task, trial)] += 1
-    most = max(sum(counts[place, kind] for kind in _WORDS) for place in range(_BINS))
+        part = int(moments[trial.finished_s] / scale.high * _BINS)
+        counts[min(part, _BINS - 1), kind_of(task, trial)] += 1
+    most = max(sum(counts[part, kind] for kind in _WORDS) for part in range(_BINS))
     up = Scale(low=0.0, high=most * 1.05, start=_HEIGHT - 30, end=_TOP)
     wide = (_RIGHT - _LEFT) / _BINS
     parts = [label(f"{tick:g}", _LEFT - 8, up.place(tick) + 4, class_="tick", text_anchor="end") for tick in up.ticks(4)]
     parts.append(label("trials that ended", 8, _TOP + 12, class_="axis-name"))
-    for place in range(_BINS):
+    for part in range(_BINS):
         below = 0
         for kind in _WORDS:
-            if count := counts[place, kind]:
+            if count := counts[part, kind]:
                 top = up.place(below + count)
-                parts.append(box(_LEFT + place * wide, top, wide - 0.6, up.place(below) - top, class_=f"run {kind}"))
+                parts.append(box(_LEFT + part * wide, top, wide - 0.6, up.place(below) - top, class_=f"run {kind}"))
                 below += count
     return parts, _HEIGHT
 
 
-__all__ = ["kind_of", "short_worker", "timeline", "timeline_section"]
+__all__ = ["kind_of", "timeline", "timeline_section"]

@@ -11,16 +11,16 @@ import numpy as np
 from autoscout.analysis.curves import ordered
 from autoscout.analysis.importance import MIN_CONFIGS, observations, response
 from autoscout.analysis.labels import shorten
-from autoscout.common.draw import Axis, Scale, box, label, line, picture
+from autoscout.common.draw import Axis, Scale, box, label, line, thin
 from autoscout.common.forest import Encoder, Forest, Matrix
-from autoscout.common.markup import Markup, tag
+from autoscout.common.markup import Markup, join, tag
 from autoscout.common.text import show, show_number
 from autoscout.core.config import Config, Value
 from autoscout.core.seeds import stream
 from autoscout.core.task import Direction, Task
 from autoscout.core.trial import Trial
-from autoscout.report.sections import section
-from autoscout.report.thin import thin
+from autoscout.report.elements import lead_line, plot
+from autoscout.report.view import StudyView
 
 MOST_DOTS = 800
 SHOWN = 4
@@ -34,25 +34,25 @@ _TREES = 24
 
 def slice_plot(task: Task, trials: Sequence[Trial], knob: str, default_config: Config, best: Config | None = None) -> Markup | None:
     """Every trial that ran by its value of one knob, with a line through the medians; None where the knob took fewer than two values."""
-    shown = [(i, t) for i, t in enumerate(ordered(trials)) if knob in t.config and task.objective.value(t.measurement) is not None]
-    values = [trial.config[knob] for _, trial in shown]
+    dots = [(i, t) for i, t in enumerate(ordered(trials)) if knob in t.config and task.objective.value(t.measurement) is not None]
+    values = [trial.config[knob] for _, trial in dots]
     if len({repr(value) for value in values}) < 2:
         return None
     across = Axis.of(knob, values, _LEFT + 12, _RIGHT - 8, absent=_RIGHT)
-    measured = [trial.measurement.metrics[task.objective.metric] for _, trial in shown]
+    measured = [trial.measurement.metrics[task.objective.metric] for _, trial in dots]
     up = Scale.over(measured, _BOTTOM, _TOP)
     parts = [*_frame(up, across, task.objective.metric), _medians(values, measured, across, up)]
-    marked = [place for place, (_, trial) in enumerate(shown) if trial.config in (default_config, best)]
-    for place in thin(len(shown), MOST_DOTS, marked):
-        number, trial = shown[place][1].number, shown[place][1]
+    marked = [index for index, (_, trial) in enumerate(dots) if trial.config in (default_config, best)]
+    for index in thin(len(dots), MOST_DOTS, marked):
+        number, trial = dots[index][1].number, dots[index][1]
         role = " is-default" if trial.config == default_config else " is-best" if trial.config == best else ""
         broken = "" if task.objective.loss(trial.measurement) != float("inf") else " broken"
-        x, y = across.place(trial.config[knob]), up.place(measured[place])
-        tip = tag("title", f"#{number}: {knob}={show(trial.config[knob])}, {show_number(measured[place])}")
+        x, y = across.place(trial.config[knob]), up.place(measured[index])
+        tip = tag("title", f"#{number}: {knob}={show(trial.config[knob])}, {show_number(measured[index])}")
         kind = f"dot small {trial.measurement.fidelity.label}{broken}{role}"
         parts.append(tag("circle", tip, cx=f"{x:.1f}", cy=f"{y:.1f}", r=4.5 if role else 2.8, class_=kind, data_n=number))
     title = f"{task.objective.metric} of every trial by {knob}"
-    return picture(*parts, width=_WIDTH, height=_HEIGHT, title=title, class_="plot slice", style=f"--wide:{_WIDTH}px")
+    return plot(*parts, width=_WIDTH, height=_HEIGHT, title=title, kind="slice")
 
 
 def contour_plot(task: Task, trials: Sequence[Trial], across: str, up: str, base: Config) -> Markup | None:
@@ -69,13 +69,13 @@ def contour_plot(task: Task, trials: Sequence[Trial], across: str, up: str, base
     xs, ys = _stops(x_axis, [config[across] for config in configs]), _stops(y_axis, [config[up] for config in configs])
     standing = _predicted(task, observed, base, across, up, xs, ys)
     cells = [
-        box(left, top, right - left, bottom - top, class_="cell", style=f"--standing:{standing[row, column]:.2f}")
-        for column, (left, right) in enumerate(_edges([x_axis.place(value) for value in xs], _LEFT, _RIGHT))
+        box(start, top, right - start, bottom - top, class_="cell", style=f"--standing:{standing[row, column]:.2f}")
+        for column, (start, right) in enumerate(_edges([x_axis.place(value) for value in xs], _LEFT, _RIGHT))
         for row, (top, bottom) in enumerate(_edges([y_axis.place(value) for value in ys], _TOP, _BOTTOM))
     ]
     dots = []
-    for place in thin(len(configs), MOST_DOTS):
-        config = configs[place]
+    for index in thin(len(configs), MOST_DOTS):
+        config = configs[index]
         tip = tag("title", f"{across}={show(config[across])}, {up}={show(config[up])}: {show_number(observed[config])}")
         x, y = x_axis.place(config[across]), y_axis.place(config[up])
         dots.append(tag("circle", tip, cx=f"{x:.1f}", cy=f"{y:.1f}", r=2.4, class_="trial-dot"))
@@ -83,23 +83,25 @@ def contour_plot(task: Task, trials: Sequence[Trial], across: str, up: str, base
     words += [label(shorten(up, 30), 6, 14, class_="axis-name")]
     title = f"Predicted {task.objective.metric} over {across} and {up}; dots are configurations that ran"
     parts = [*cells, *dots, *words, *_below(x_axis)]
-    return picture(*parts, width=_WIDTH, height=_HEIGHT, title=title, class_="plot contour", style=f"--wide:{_WIDTH}px")
+    return plot(*parts, width=_WIDTH, height=_HEIGHT, title=title, kind="contour")
 
 
-def slices_section(task: Task, trials: Sequence[Trial], knobs: Sequence[str], default_config: Config, best: Config | None) -> Markup:
+def slices_section(view: StudyView) -> Markup:
     """The most important knobs one by one, and the first two together; nothing where no knob varied."""
-    plots = [plot for knob in knobs[:SHOWN] if (plot := slice_plot(task, trials, knob, default_config, best))]
+    result, task = view.result, view.summary.task
+    knobs, default, best = result.varied, result.default_config, result.best_config
+    plots = [drawing for knob in knobs[:SHOWN] if (drawing := slice_plot(task, view.trials, knob, default, best))]
     if not plots:
         return Markup("")
-    both = contour_plot(task, trials, knobs[0], knobs[1], best or default_config) if len(knobs) > 1 else None
-    figures = [tag("figure", plot) for plot in plots]
+    both = contour_plot(task, view.trials, knobs[0], knobs[1], best or default) if len(knobs) > 1 else None
+    figures = [tag("figure", drawing) for drawing in plots]
     if both is not None:
         words = (
             "Predicted by the model that ranks the knobs, the others as in the best; greener is better, dots are configurations that ran."
         )
         figures.append(tag("figure", both, tag("figcaption", words, class_="quiet small")))
     lead = "Every trial by the value of one knob; the line joins the medians. Other knobs differ between the trials of a column."
-    return section("slices", "One knob at a time", tag("div", *figures, class_="figures"), lead=lead)
+    return join([lead_line(lead), tag("div", *figures, class_="figures")])
 
 
 def _frame(up: Scale, across: Axis, metric: str) -> list[Markup]:
@@ -125,15 +127,15 @@ def _below(axis: Axis) -> list[Markup]:
 
 def _medians(values: Sequence[Value], measured: Sequence[float], across: Axis, up: Scale) -> Markup:
     gathered: dict[float, list[float]] = {}
-    for value, found in zip(values, measured, strict=True):
-        gathered.setdefault(round(across.place(value), 1), []).append(found)
+    for value, value_up in zip(values, measured, strict=True):
+        gathered.setdefault(round(across.place(value), 1), []).append(value_up)
     if across.scale is not None:  # many different values: medians of equal parts of the axis
         wide = (_RIGHT - _LEFT) / _STEPS
         parts: dict[float, list[float]] = {}
         for x, those in gathered.items():
             parts.setdefault(_LEFT + (int((x - _LEFT) / wide) + 0.5) * wide, []).extend(those)
         gathered = parts
-    steps = [f"{'L' if place else 'M'}{x:.1f} {up.place(median(some)):.1f}" for place, (x, some) in enumerate(sorted(gathered.items()))]
+    steps = [f"{'L' if index else 'M'}{x:.1f} {up.place(median(some)):.1f}" for index, (x, some) in enumerate(sorted(gathered.items()))]
     return tag("path", d="".join(steps), class_="medians")
 
 
@@ -145,13 +147,13 @@ def _stops(axis: Axis, values: Sequence[Value]) -> list[Value]:
     return [float(value) for value in (np.geomspace(low, high, _STEPS) if axis.scale.log else np.linspace(low, high, _STEPS))]
 
 
-def _edges(places: Sequence[float], start: float, end: float) -> list[tuple[float, float]]:
-    """Beginning and end of the cell around each place, in the order given."""
-    order = sorted(range(len(places)), key=lambda i: places[i])
-    middles = [(places[one] + places[other]) / 2 for one, other in pairwise(order)]
+def _edges(positions: Sequence[float], start: float, end: float) -> list[tuple[float, float]]:
+    """Beginning and end of the cell around each position, in the order given."""
+    order = sorted(range(len(positions)), key=lambda i: positions[i])
+    middles = [(positions[one] + positions[other]) / 2 for one, other in pairwise(order)]
     ends = [start, *middles, end]
     spans = {index: (ends[rank], ends[rank + 1]) for rank, index in enumerate(order)}
-    return [spans[index] for index in range(len(places))]
+    return [spans[index] for index in range(len(positions))]
 
 
 def _predicted(
@@ -165,8 +167,8 @@ def _predicted(
     encoder = Encoder([*configs, base])
     forest = Forest(encoder.encode(configs), response([observed[config] for config in configs]), encoder.categorical, rng, trees=_TREES)
     cells = [base.extend({across: x, up: y}) for y in ys for x in xs]
-    found: Matrix = forest.predict_each(encoder.encode(cells)).mean(axis=0).reshape(len(ys), len(xs))
-    good: Matrix = (found - found.min()) / (float(np.ptp(found)) or 1.0)
+    means: Matrix = forest.predict_each(encoder.encode(cells)).mean(axis=0).reshape(len(ys), len(xs))
+    good: Matrix = (means - means.min()) / (float(np.ptp(means)) or 1.0)
     return good if task.objective.direction is Direction.MAXIMIZE else 1.0 - good
 
 

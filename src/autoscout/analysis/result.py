@@ -1,0 +1,102 @@
+"""Everything that the trials of one study show; each part is worked out when it is first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from autoscout.analysis.ablation import Ablation, ablate
+from autoscout.analysis.contributions import Contribution, contributions
+from autoscout.analysis.curves import ordered
+from autoscout.analysis.importance import Importance, knob_importance, varied_knobs
+from autoscout.analysis.labels import KnobNote, namer
+from autoscout.analysis.summary import Summary, summarise
+from autoscout.core.config import Config
+from autoscout.core.task import Task
+from autoscout.core.trial import Trial
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StudyResult:
+    """The result of one study at one moment.
+
+    Attributes:
+        task: What was tuned.
+        trials: Those that count.
+        default_config: What every gain is measured against.
+        knobs: The space's knobs, for units, help and order.
+        study: Its name; taken from the trials when empty.
+        exact: Whether every answer is the same each time.
+        load: How the load was produced, in one sentence.
+        check: What is wrong with a configuration, by the space; None where nobody can say.
+        most_explained: Trials up to which contributions and the way from the default to the best are worked out: they compare
+            configurations pair by pair.
+    """
+
+    task: Task
+    trials: Sequence[Trial]
+    default_config: Config
+    knobs: Sequence[KnobNote] = ()
+    study: str = ""
+    exact: bool = False
+    load: str = ""
+    check: Callable[[Config], list[str]] | None = None
+    most_explained: int | None = None
+
+    @cached_property
+    def name_of(self) -> Callable[[Config], str]:
+        """What calls the configurations by the knobs they change."""
+        return namer(self.default_config, self.knobs)
+
+    @cached_property
+    def summary(self) -> Summary:
+        """The verdict with everything it rests on."""
+        return summarise(
+            self.task,
+            self.trials,
+            self.default_config,
+            knobs=self.knobs,
+            study=self.study,
+            name_of=self.name_of,
+            exact=self.exact,
+            load=self.load,
+        )
+
+    @property
+    def best_config(self) -> Config | None:
+        """The strongest contender; None when nothing but the default ran."""
+        return self.summary.best.config if self.summary.best else None
+
+    @cached_property
+    def importance(self) -> Importance:
+        """How much each knob matters."""
+        return knob_importance(self.summary.task, self.trials)
+
+    @cached_property
+    def varied(self) -> list[str]:
+        """Knobs that took more than one value, the most important first."""
+        return varied_knobs(ordered(self.trials), self.knobs, self.importance)
+
+    @cached_property
+    def ablation(self) -> Ablation | None:
+        """The way from the default to the best, knob by knob; None when nothing but the default ran."""
+        best = self.best_config
+        if best is None or self._is_too_long:
+            return None
+        return ablate(self.summary.task, self.trials, self.default_config, best, check=self.check)
+
+    @cached_property
+    def contributions(self) -> tuple[Contribution, ...]:
+        """What each changed knob of the best configuration contributes."""
+        best, summary = self.best_config, self.summary
+        if best is None or self._is_too_long:
+            return ()
+        return contributions(summary.task, self.trials, self.default_config, best, gain=summary.gain, exact=self.exact)
+
+    @property
+    def _is_too_long(self) -> bool:
+        return self.most_explained is not None and len(self.trials) > self.most_explained
+
+
+__all__ = ["StudyResult"]

@@ -1,0 +1,131 @@
+"""What a page says first: the goal, the verdict with its gain, and what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autoscout.analysis.labels import one_line, shorten
+from autoscout.analysis.summary import Summary
+from autoscout.analysis.verdict import Finalist, Verdict
+from autoscout.common.draw import Scale, label, line
+from autoscout.common.markup import Markup, badge, join, tag
+from autoscout.common.text import show, show_duration, show_gain
+from autoscout.core.trial import Fidelity
+from autoscout.report.elements import comma_separated, plot
+
+_KINDS = {Verdict.GAIN: "good", Verdict.NO_GAIN: "warn", Verdict.WORSE: "warn", Verdict.NONE: "bad"}
+
+
+def header(summary: Summary) -> Markup:
+    """Verdict, gain and interval, and what it cost."""
+    return tag(
+        "header",
+        tag("p", f"AutoScout report: {summary.task.system}", class_="kicker"),
+        tag("h1", summary.study or summary.task.system),
+        goal_lines(summary),
+        hero(summary),
+        facts(summary),
+    )
+
+
+def goal_lines(summary: Summary) -> Markup:
+    """What is improved within which limits, and under which load."""
+    objective = summary.task.objective
+    goal = " and ".join(f"{goal.direction.value} {goal.metric}" for goal in objective.goals)
+    limits = [tag("code", str(limit)) for limit in objective.limits]
+    line = tag("p", tag("code", goal), *([" with ", *comma_separated(limits)] if limits else []), class_="goal")
+    return join([line, tag("p", f"Load: {one_line(load_text(summary), 300)}", class_="load quiet")])
+
+
+def hero(summary: Summary, *, so_far: bool = False) -> Markup:
+    """The verdict with the gain and its interval; `so_far` while the search still runs and nothing can be claimed."""
+    gain, kind = summary.gain, "plain" if so_far else _KINDS[summary.verdict]
+    big: object = ""
+    if gain.ratio is not None and (so_far or summary.verdict is Verdict.GAIN):
+        interval = show_gain(gain.ratio, gain.low, gain.high).partition(" (")[2].rstrip(")")
+        better = tag("span", " better than the default" + " in single measurements" * so_far, class_="interval")
+        big = tag("p", tag("strong", show_gain(gain.ratio)), tag("span", interval, class_="interval") if interval else better, class_="big")
+    first = f" by {summary.task.objective.metric}" if summary.front else ""
+    word = "so far" if so_far else summary.verdict.value + first
+    words = [tag("p", badge(word, kind), " ", _fidelity_badge(summary), class_="verdict"), big]
+    reason = "The search is under way; only its final shows what the best is worth." if so_far else summary.reason
+    words += [tag("p", summary.price, class_="price worse")] if summary.price and not so_far else []
+    words.append(tag("p", reason))
+    if gain.enough:
+        words.append(tag("p", f"{gain.confidence:.0%} interval, {gain.method}, {gain.pairs} pairs.", class_="quiet"))
+    words += [tag("p", summary.caveat, class_="quiet small")] if summary.caveat else []
+    words += [tag("p", warning, class_="note small") for warning in summary.warnings]
+    if summary.verdict is not Verdict.GAIN and summary.answer is not None and not so_far:
+        words.append(tag("p", tag("strong", "Keep the default."), " That is what the hand-over folder holds."))
+    drawing = intervals(summary.finalists)
+    return tag("div", tag("div", *words, class_="words"), tag("div", drawing, class_="figure") if drawing else "", class_=f"hero {kind}")
+
+
+def load_text(summary: Summary) -> str:
+    """The load in a sentence: the backend's own, else the facts of the workload."""
+    if summary.load:
+        return summary.load
+    simple = {name: value for name, value in summary.task.workload.items() if isinstance(value, (bool, int, float, str))}
+    return ", ".join(f"{name} {show(value)}" for name, value in simple.items()) or "not described"
+
+
+def _fidelity_badge(summary: Summary) -> Markup:
+    if summary.verdict is Verdict.NONE:
+        return Markup("")
+    if summary.fidelity is Fidelity.SIMULATED:
+        return badge("simulated, not measured", "simulated")
+    return badge("measured", "plain")
+
+
+def facts(summary: Summary) -> Markup:
+    """A row of figures."""
+    failed = sum(len(group.trials) for group in summary.failures)
+    cells: list[tuple[str, str]] = [
+        ("trials", str(summary.spent.trials)),
+        ("configurations", str(summary.spent.configs)),
+        ("failed", str(failed)),
+        ("time", show_duration(summary.spent.wall_s)),
+        (f"{'simulated' if summary.fidelity is Fidelity.SIMULATED else 'measured'} cost", show_duration(summary.spent.cost_s)),
+    ]
+    for fidelity, counts in summary.counts.items():
+        if len(summary.counts) > 1:
+            cells.append((fidelity, str(sum(counts.values()))))
+    cells += [(what, str(len(numbers))) for what, numbers in (("noisy", summary.noisy), ("disturbed", summary.dirty)) if numbers]
+    cells += [("stopped early", str(summary.spent.bounded))] if summary.spent.bounded else []
+    figures = tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in cells), class_="facts")
+    parts = summary.spent.describe if summary.spent.parts else ""
+    return join([figures, tag("p", f"Time of the trials: {parts}.", class_="quiet") if parts else ""])
+
+
+def intervals(finalists: Sequence[Finalist]) -> Markup | None:
+    """Each finalist's gain with its interval, and the line of the default; None when there is no interval."""
+    contenders = [finalist for finalist in finalists if finalist.gain.enough][:6]
+    if not contenders:
+        return None
+    ends = [1.0]
+    for finalist in contenders:
+        ends += [bound for bound in (finalist.gain.low, finalist.gain.high) if bound is not None]
+    scale = Scale.over(ends, 16, 444, margin=0.08)
+    height = 44 + 40 * len(contenders)
+    parts = []
+    for tick in scale.ticks(5):
+        x = scale.place(tick)
+        parts += [line(x, 8, x, height - 30, "grid"), label(f"{tick:g}x", x, height - 14, class_="tick", text_anchor="middle")]
+    one = scale.place(1.0)
+    parts += [line(one, 4, one, height - 26, "default"), label("default", one, height - 2, class_="default-label", text_anchor="middle")]
+    for row, finalist in enumerate(contenders):
+        gain = finalist.gain
+        if gain.low is None or gain.high is None or gain.ratio is None:
+            continue
+        y = 32 + 40 * row
+        kind = "range" + (" better" if gain.better and finalist.eligible else "")
+        parts += [line(scale.place(gain.low), y, scale.place(gain.high), y, kind)]
+        parts += [tag("circle", cx=f"{scale.place(gain.ratio):.1f}", cy=y, r=6, class_=kind)]
+        text = f"{shorten(finalist.side.name, 46)}  {show_gain(gain.ratio)}"
+        half = 4.4 * len(text)  # about half of its width in pixels: the whole of it stays inside
+        middle = min(max(scale.place(gain.ratio), half), 460.0 - half)
+        parts.append(label(text, middle, y - 12, class_="range-label", text_anchor="middle"))
+    return plot(*parts, width=460, height=height, title="Gain over the default with 95 % intervals", kind="intervals")
+
+
+__all__ = ["facts", "goal_lines", "header", "hero", "intervals", "load_text"]

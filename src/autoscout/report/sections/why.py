@@ -1,0 +1,79 @@
+"""Which knobs mattered, and the way from the default to the best."""
+
+from __future__ import annotations
+
+from autoscout.analysis.ablation import Ablation
+from autoscout.analysis.importance import Importance, KnobShare
+from autoscout.analysis.labels import shorten
+from autoscout.common.draw import label, line
+from autoscout.common.markup import Markup, badge, join, number_cell, table, tag
+from autoscout.common.text import show_percent
+from autoscout.report.elements import lead_line, plot, scrolled
+from autoscout.report.view import StudyView
+
+
+def why_section(view: StudyView) -> Markup:
+    """The inside of the section."""
+    ablation = view.result.ablation
+    parts = [_importance(view.result.importance)]
+    if ablation is not None:
+        parts.append(tag("div", tag("h3", "From the default to the best"), _steps(ablation)))
+    lead = "Shares say how much of the variation goes away when a knob is fixed; those of knobs that work together overlap."
+    return join([lead_line(lead), tag("div", *parts, class_="columns")])
+
+
+def _importance(importance: Importance) -> Markup:
+    bars = importance_bars(importance)
+    fit = f"{max(0.0, importance.fit):.0%}"
+    lead = f"From {importance.configs} configurations; the model explains {fit} of the variation of trials it has not seen."
+    inner: list[object] = [tag("h3", "Knob importance")]
+    inner += [tag("p", lead, class_="quiet"), scrolled(bars)] if bars else []
+    inner += [tag("p", importance.note, class_="note")] if importance.note else []
+    if importance.unvaried:
+        inner.append(tag("p", f"Never varied: {', '.join(importance.unvaried)}.", class_="quiet small"))
+    return tag("div", *inner)
+
+
+def _steps(ablation: Ablation) -> Markup:
+    if not ablation.steps:
+        return tag("p", ablation.note, class_="note")
+    rows = []
+    for step in ablation.steps:
+        kind = "plain" if step.source == "measured" else "simulated"
+        gain, total = (show_percent(value) for value in (step.gain, step.total))
+        rows.append([tag("td", tag("code", step.change)), number_cell(gain), number_cell(total), badge(step.source, kind)])
+    head = ["change", tag("th", "step", scope="col", class_="number"), tag("th", "in all", scope="col", class_="number"), "source"]
+    return table(head, rows, "One change at a time, the most helpful first")
+
+
+def importance_bars(importance: Importance) -> Markup | None:
+    """A bar per knob with its 90 % interval; None when nothing is known."""
+    bars = importance.knobs[:14]
+    if not bars:
+        return None
+    parts = []
+    for tick in (0.0, 0.25, 0.5, 0.75, 1.0):
+        x = _share_place(tick)
+        parts += [line(x, 4, x, 8 + 26 * len(bars), "grid")]
+        parts.append(label(f"{tick:.0%}", x, 24 + 26 * len(bars), class_="tick", text_anchor="middle"))
+    for row, knob in enumerate(bars):
+        parts += _bar(knob, 8 + 26 * row)
+    height = 30 + 26 * len(bars)
+    return plot(*parts, width=600, height=height, title="Share of the variation that each knob accounts for", kind="importance")
+
+
+def _share_place(share: float) -> float:
+    return 190.0 + share * 390.0
+
+
+def _bar(knob: KnobShare, y: float) -> list[Markup]:
+    start, end = _share_place(0.0), _share_place(knob.share)
+    bar = tag(
+        "rect", x=start, y=y + 3, width=f"{max(1.5, end - start):.1f}", height=14, rx=2, class_="bar" + (" certain" if knob.certain else "")
+    )
+    tip = tag("title", f"{knob.name}: {knob.share:.0%}, 90 % interval {knob.low:.0%} to {knob.high:.0%}")
+    whisker = line(_share_place(knob.low), y + 10, _share_place(knob.high), y + 10, "whisker")
+    return [tag("g", tip, label(shorten(knob.name, 22), start - 8, y + 14, text_anchor="end", class_="knob"), bar, whisker)]
+
+
+__all__ = ["importance_bars", "why_section"]

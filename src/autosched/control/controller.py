@@ -223,17 +223,19 @@ class Controller:
 
     def _decide(self, cluster_state: ClusterState, kind: str) -> None:
         try:
-            judged = self.adviser.decide(cluster_state, self.known(cluster_state.at_s), self.space(cluster_state))
+            recommendation = self.adviser.decide(cluster_state, self.known(cluster_state.at_s), self.space(cluster_state))
         except ConfigError as error:  # what was seen cannot be simulated: say so, and look again when the next decision is due
             settings = cluster_state.settings
             entry = Entry(at_s=cluster_state.at_s, state="same", kind=kind, before=settings, after=settings, words=f"not decided: {error}")
             self.ledger.add(entry, "not decided", entry.words)
             return
-        entry = self._entry(cluster_state, kind, judged)
-        if judged.left_out:
-            names = ", ".join(judged.left_out[:5])
-            self.ledger.note(cluster_state.at_s, "left out", f"{len(judged.left_out)} jobs can never run on this cluster, such as {names}")
-        if not judged.decision.changed:
+        entry = self._entry(cluster_state, kind, recommendation)
+        if recommendation.left_out:
+            names = ", ".join(recommendation.left_out[:5])
+            self.ledger.note(
+                cluster_state.at_s, "left out", f"{len(recommendation.left_out)} jobs can never run on this cluster, such as {names}"
+            )
+        if not recommendation.decision.changed:
             self.ledger.add(entry, "decided", entry.words)
             if kind == "hourly":
                 self._mark("last", cluster_state.snapshot)
@@ -253,12 +255,12 @@ class Controller:
         if kind == "hourly":
             self._mark("last", cluster_state.snapshot)
 
-    def _entry(self, cluster_state: ClusterState, kind: str, judged: Recommendation) -> Entry:
-        decision = judged.decision
+    def _entry(self, cluster_state: ClusterState, kind: str, recommendation: Recommendation) -> Entry:
+        decision = recommendation.decision
         after = cluster_state.settings.extend({name: value for name, value in decision.after.items() if name not in self.live.pinned})
         words = why(decision).partition(": ")[2]  # without the moment, which whoever shows a decision says first
-        if decision.changed or judged.best != decision.before:
-            words += f" Nine times in ten the gain should lie between {judged.low:.3f} and {judged.high:.3f}."
+        if decision.changed or recommendation.best != decision.before:
+            words += f" Nine times in ten the gain should lie between {recommendation.low:.3f} and {recommendation.high:.3f}."
         return Entry(
             at_s=cluster_state.at_s,
             state="same",
@@ -266,8 +268,8 @@ class Controller:
             before=cluster_state.settings,
             after=after,
             predicted=decision.predicted,
-            low=judged.low,
-            high=judged.high,
+            low=recommendation.low,
+            high=recommendation.high,
             words=words,
             contributions=decision.contributions,
             load=decision.load,

@@ -47,8 +47,8 @@ def order_within_leases(view: PolicyView) -> None:
         j = active[i]
         pending = job[j].status == PENDING
         if params[SPREAD_ABOVE] > 0:
-            judged = view.now - job[j].since_s if params[SPREAD_BY_WAIT] > 0 else key[i]
-            job[j].skew = 0.0 if judged > params[SPREAD_ABOVE] else 1.0
+            unfairness = view.now - job[j].since_s if params[SPREAD_BY_WAIT] > 0 else key[i]
+            job[j].skew = 0.0 if unfairness > params[SPREAD_ABOVE] else 1.0
         key[i] = 1.0 / key[i]
         tie[i] = job[j].listed + (0.0 if pending else 1e15)
         if pending:

@@ -142,10 +142,10 @@ def test_settings_must_prove_themselves_on_weeks_that_they_were_not_chosen_on() 
     default = case().space.default()
     good = Loop(case(), small("fixed-oracle"), "fixed-oracle", 1).run().start
     assert good != default
-    assert loop._proven(default, good, past, observation, 1.0)
-    assert not loop._proven(good, default, past, observation, 1.0)
-    assert not loop._proven(default, good, past, observation, 50.0)
-    assert loop._proven(good, good, past, observation, 50.0), "nothing changes"
+    assert loop._is_proven(default, good, past, observation, 1.0)
+    assert not loop._is_proven(good, default, past, observation, 1.0)
+    assert not loop._is_proven(default, good, past, observation, 50.0)
+    assert loop._is_proven(good, good, past, observation, 50.0), "nothing changes"
 
 
 def test_a_week_in_another_order_has_the_same_jobs() -> None:
@@ -313,14 +313,14 @@ def test_wrong_modes_are_refused_together() -> None:
 
 
 def test_it_gives_up_for_a_week_after_changes_that_gained_nothing() -> None:
-    from autosched.tune.loop import _lost
+    from autosched.tune.loop import _has_stopped_gaining
 
     def decision(day: float, realised: float) -> Decision:
         values = {"predicted": 1.1, "load": 1.0, "waiting": 0, "unfinished": 1, "simulations": 1, "rejected": 0, "cpu_s": 0.0, "words": ""}
         return Decision(at_s=day * DAY_S, before=Config(a=1), after=Config(a=2), realised=realised, **values)  # type: ignore[arg-type]
 
     bad = [decision(day, 0.99) for day in (1, 2, 3)]
-    assert _lost(bad, 4 * DAY_S)
-    assert not _lost(bad[:2], 4 * DAY_S)
-    assert not _lost([*bad, decision(4, 1.1)], 5 * DAY_S)
-    assert not _lost(bad, 10 * DAY_S)
+    assert _has_stopped_gaining(bad, 4 * DAY_S)
+    assert not _has_stopped_gaining(bad[:2], 4 * DAY_S)
+    assert not _has_stopped_gaining([*bad, decision(4, 1.1)], 5 * DAY_S)
+    assert not _has_stopped_gaining(bad, 10 * DAY_S)

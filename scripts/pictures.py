@@ -34,6 +34,7 @@ from autoscout.core.config import Config
 from autoscout.core.task import Objective, Task
 from autoscout.core.trial import Measurement, Proposal, Status, Trial
 from autoscout.estimate.search import estimate
+from autoscout.learning.answers import AnswerSet
 from autoscout.report.sections.convergence import convergence_plot
 from autoscout.report.sections.header import intervals
 from autoscout.report.sections.predicted import predicted_plot

@@ -16,7 +16,7 @@ import numpy as np
 from autoscout.analysis.gain import paired_gain
 from autoscout.analysis.importance import MIN_CONFIGS, observations, response
 from autoscout.analysis.labels import differences
-from autoscout.common.forest import Encoder, Forest
+from autoscout.common.forest import Forest, ForestEncoder
 from autoscout.common.text import show
 from autoscout.core.config import Config
 from autoscout.core.seeds import stream
@@ -133,7 +133,7 @@ def _values(observed: Mapping[Config, float], default: Config, best: Config, see
     way already gone; otherwise the last step would be blamed for all that the model does not know about the best.
     """
     configs, values = list(observed), list(observed.values())
-    encoder = Encoder(configs)
+    encoder = ForestEncoder(configs)
     target = response(values)
     logs = min(values) > 0
     forest = Forest(encoder.encode(configs), target, encoder.categorical, stream(seed, "report", "ablation"), trees=_TREES)

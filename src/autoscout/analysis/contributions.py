@@ -18,7 +18,7 @@ import numpy as np
 from autoscout.analysis.gain import Gain, Noise, paired_gain, pooled_noise
 from autoscout.analysis.importance import MIN_CONFIGS, observations, response
 from autoscout.analysis.labels import differences
-from autoscout.common.forest import Encoder, Forest
+from autoscout.common.forest import Forest, ForestEncoder
 from autoscout.core.config import Config
 from autoscout.core.origin import Phase
 from autoscout.core.seeds import stream
@@ -174,7 +174,7 @@ def effects(task: Task, trials: Sequence[Trial], default: Config, config: Config
         return {}
     configs = list(observed)
     variants = [config, *(put_back(config, default, [knob]) for knob in changed)]
-    encoder = Encoder([*configs, *variants])
+    encoder = ForestEncoder([*configs, *variants])
     target = response(list(observed.values()))
     forest = Forest(encoder.encode(configs), target, encoder.categorical, stream(seed, "report", "contributions"), trees=_TREES)
     opinions = forest.predict_each(encoder.encode(variants))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from autoscout.analysis.curves import ordered
 from autoscout.analysis.labels import KnobNote
-from autoscout.common.forest import Encoder, Forest, Matrix
+from autoscout.common.forest import Forest, ForestEncoder, Matrix
 from autoscout.core.config import Config
 from autoscout.core.seeds import stream
 from autoscout.core.task import Task
@@ -91,7 +91,7 @@ def knob_importance(task: Task, trials: Sequence[Trial], seed: int = 0) -> Impor
     """Estimate the importance of every knob from the trials of the highest fidelity present."""
     observed = observations(task, trials)
     configs = list(observed)
-    encoder = Encoder(configs)
+    encoder = ForestEncoder(configs)
     varied = encoder.varied(configs)
     unvaried = tuple(name for name, moves in zip(encoder.names, varied, strict=True) if not moves)
     if len(configs) < MIN_CONFIGS:

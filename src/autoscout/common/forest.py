@@ -13,7 +13,7 @@ from autoscout.core.config import Config, Value
 Matrix = NDArray[np.float64]
 
 
-class Encoder:
+class ForestEncoder:
     """Turns configs into rows of numbers, knob by knob.
 
     Numbers become their rank among the values seen, because knobs range over powers of two and only their order matters

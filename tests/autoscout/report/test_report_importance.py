@@ -6,7 +6,7 @@ from report_studies import DEFAULT, draw, make_study, make_task, make_trial, tru
 
 from autoscout.analysis.ablation import ablate
 from autoscout.analysis.importance import MIN_CONFIGS, knob_importance, observations
-from autoscout.common.forest import Encoder, Forest
+from autoscout.common.forest import Forest, ForestEncoder
 from autoscout.core.config import Config
 from autoscout.core.seeds import stream
 from autoscout.core.trial import Status
@@ -24,7 +24,7 @@ def test_a_forest_learns_a_step_and_a_category() -> None:
 
 def test_encoding_ranks_numbers_and_fills_inactive_knobs_with_the_middle() -> None:
     configs = [Config(n=1, c="x"), Config(n=1024, c="y", child=5), Config(n=2, c="x", child=7), Config(n=8, c="x", child=6)]
-    encoder = Encoder(configs)
+    encoder = ForestEncoder(configs)
     rows = encoder.encode(configs)
     assert encoder.names == ("c", "child", "n")
     assert list(encoder.categorical) == [True, False, False]
@@ -36,7 +36,7 @@ def test_encoding_ranks_numbers_and_fills_inactive_knobs_with_the_middle() -> No
 
 def test_flags_and_numbers_of_the_same_value_are_different() -> None:
     configs = [Config(a=True), Config(a=1)]
-    assert len({float(row[0]) for row in Encoder(configs).encode(configs)}) == 2
+    assert len({float(row[0]) for row in ForestEncoder(configs).encode(configs)}) == 2
 
 
 def test_importance_of_a_known_function() -> None:

@@ -12,7 +12,7 @@ from autoscout.analysis.curves import ordered
 from autoscout.analysis.importance import MIN_CONFIGS, observations, response
 from autoscout.analysis.labels import shorten
 from autoscout.common.draw import Axis, Scale, box, label, line, thin
-from autoscout.common.forest import Encoder, Forest, Matrix
+from autoscout.common.forest import Forest, ForestEncoder, Matrix
 from autoscout.common.markup import Markup, join, tag
 from autoscout.common.text import show, show_number
 from autoscout.core.config import Config, Value
@@ -164,7 +164,7 @@ def _predicted(
     configs = list(observed)
     if len(configs) > _MOST_FIT:
         configs = [configs[i] for i in sorted(rng.choice(len(configs), _MOST_FIT, replace=False))]
-    encoder = Encoder([*configs, base])
+    encoder = ForestEncoder([*configs, base])
     forest = Forest(encoder.encode(configs), response([observed[config] for config in configs]), encoder.categorical, rng, trees=_TREES)
     cells = [base.extend({across: x, up: y}) for y in ys for x in xs]
     means: Matrix = forest.predict_each(encoder.encode(cells)).mean(axis=0).reshape(len(ys), len(xs))

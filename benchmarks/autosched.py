@@ -30,14 +30,14 @@ from autosched.arrivals.arrivals import DAY_S, WEEK_S, Generator
 from autosched.arrivals.errors import table as generator_table
 from autosched.arrivals.synthetic import Recipe, generate
 from autosched.predict.accuracy import accuracy
-from autosched.readers import read
 from autosched.schedulers.tiresias import Tiresias
 from autosched.sim.cluster import Cluster
 from autosched.sim.session import Session
 from autosched.sim.trace import Labels, Trace
+from autosched.traces.read import read
 from autosched.tune.case import Case
 from autosched.tune.futures import Future, outcome
-from autosched.tune.loop import Course, Loop, Shared
+from autosched.tune.loop import Loop, ModeRun, Shared
 from autosched.tune.modes import MODES, Mode
 from benchmarks._autosched_page import HOURLY, commit, page
 
@@ -141,7 +141,7 @@ def run(cell: Cell) -> dict[str, Any]:
     return {**asdict(cell), **_figures(course, mode.draws), **size, "total_s": time.process_time() - began, "commit": commit()}
 
 
-def _figures(course: Course, draws: int) -> dict[str, Any]:
+def _figures(course: ModeRun, draws: int) -> dict[str, Any]:
     changed = [each for each in course.decisions if each.changed]
     found: dict[str, Any] = {
         **course.metrics,

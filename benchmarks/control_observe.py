@@ -31,12 +31,12 @@ import numpy as np
 
 from autosched.arrivals.synthetic import Recipe, generate
 from autosched.control.controller import Controller
-from autosched.control.decide import MODEL_ERROR, SURE, Judged, interval
+from autosched.control.decide import COVERAGE, MODEL_ERROR, Recommendation, interval
 from autosched.control.settings import build_settings
 from autosched.live.replay import Replay
-from autosched.readers import read
 from autosched.sim.export import trace_columns, write_table
 from autosched.sim.trace import Labels, Trace
+from autosched.traces.read import read
 from autosched.tune.futures import Builder, Future, outcome
 from autoscout.core.config import Config
 
@@ -83,12 +83,12 @@ def observe(trace: str, day: int, load: float, hours: float, seed: int, folder: 
     return {"trace": trace, "day": day, "load": load, "seed": seed, **size, "times_as_fast": hours * HOUR_S / took_s, "each": found}
 
 
-def _listen(controller: Controller) -> list[Judged]:
+def _listen(controller: Controller) -> list[Recommendation]:
     """What the controller's adviser answers from now on."""
-    stated: list[Judged] = []
-    ask: Callable[..., Judged] = controller.adviser.decide
+    stated: list[Recommendation] = []
+    ask: Callable[..., Recommendation] = controller.adviser.decide
 
-    def decide(*given: Any) -> Judged:
+    def decide(*given: Any) -> Recommendation:
         judged = ask(*given)
         stated.append(judged)
         return judged
@@ -97,7 +97,7 @@ def _listen(controller: Controller) -> list[Judged]:
     return stated
 
 
-def _checked(judged: Judged, live: Replay, jobs: Trace, begin_s: float) -> Row:
+def _checked(judged: Recommendation, live: Replay, jobs: Trace, begin_s: float) -> Row:
     """A stated gain, and the real one."""
     made = judged.decision
     kept = live.session.snapshot()
@@ -160,7 +160,7 @@ def summary(rows: Sequence[Row]) -> Row:
 def calibrated(rows: Sequence[Row]) -> float | None:
     """The smallest error of the model, in steps of a hundredth, with which nine in ten real gains lie inside the interval."""
     stated = _stated(rows)
-    return next((step / 100 for step in range(200) if _inside(stated, step / 100) >= SURE * len(stated)), None)
+    return next((step / 100 for step in range(200) if _inside(stated, step / 100) >= COVERAGE * len(stated)), None)
 
 
 def _stated(rows: Sequence[Row]) -> list[Row]:

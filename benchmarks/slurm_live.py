@@ -33,7 +33,7 @@ from autosched.arrivals.synthetic import Recipe, generate
 from autosched.control.controller import Controller
 from autosched.control.settings import build_settings
 from autosched.events import events_of_trace
-from autosched.live.slurm import Slurm
+from autosched.live.slurm import LiveSlurm
 from autosched.sim.plot import page
 from autosched.sim.trace import Trace
 from autoscout.common.draw import Line, chart
@@ -117,7 +117,7 @@ def controller_of(cluster: SlurmCluster, folder: Path, history: Trace, seed: int
         },
         "benchmark",
     )
-    made = Controller(settings, Slurm({key: value for key, value in settings.live.items() if key != "kind"}))
+    made = Controller(settings, LiveSlurm({key: value for key, value in settings.live.items() if key != "kind"}))
     shift = time.time() - float(history.submit_s[-1]) - 1.0
     past = replace(history, submit_s=history.submit_s + shift, job_id=np.char.add("past-", history.job_id))
     made.repository.add("scratch", events_of_trace(past))

@@ -32,7 +32,7 @@ METRIC = "mean_jct_s"  # what is improved when the campaign does not say
 Text = Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, (int, float)) else value)]
 
 
-class Workload(Block):
+class SchedWorkload(Block):
     """The block `workload`: which jobs, and who schedules them."""
 
     trace: str = Field(description="a trace file, or synthetic:PROFILE[:JOBS[:DAYS[:SEED]]]")
@@ -61,7 +61,7 @@ class SchedBackend(Backend):
 
     def task(self, given: Mapping[str, object]) -> Task:
         blocks = read_blocks(given)
-        workload, faults = read_fields(Workload, blocks.workload, "workload")
+        workload, faults = read_fields(SchedWorkload, blocks.workload, "workload")
         schedulers = plugins.available("scheduler")
         if workload is not None and workload.scheduler not in schedulers:
             rule, fix = "there is no such scheduler", suggestion(workload.scheduler, schedulers) or "`autoscout sched list` shows all"
@@ -166,9 +166,9 @@ def _bounded(described: str, cluster: str) -> Simulation:
 
 
 def _cluster_faults(hardware: Mapping[str, Any]) -> list[Fault]:
-    known = ("cluster", "gpus", "nodes")
-    unknown = [name for name in hardware if name not in known]
-    faults = [Fault(where="hardware", field=name, rule="unknown key", fix=suggestion(name, known)) for name in unknown]
+    names = ("cluster", "gpus", "nodes")
+    unknown = [name for name in hardware if name not in names]
+    faults = [Fault(where="hardware", field=name, rule="unknown key", fix=suggestion(name, names)) for name in unknown]
     if not hardware.get("cluster"):
         fix = "Write hardware.cluster: NODESxGPUS such as 70x8, parts joined by +, or a node file"
         return [*faults, Fault(where="hardware", field="cluster", rule="is required", fix=fix)]

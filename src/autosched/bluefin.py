@@ -134,46 +134,46 @@ class BlueFinSearcher(Searcher):
         }
         pairs = self._pairs(given)
         state = self._state(pairs, given)
-        found: list[Proposal] = []
+        proposals: list[Proposal] = []
         for number, pair in pairs.items():  # the other side of points that are known
             for side in self._sides():
-                if len(found) < n and side not in pair.losses and (number, side) not in under_way:
-                    self._add(found, number, side, pair, given, taken, len(pending))
+                if len(proposals) < n and side not in pair.losses and (number, side) not in under_way:
+                    self._add(proposals, number, side, pair, given, taken, len(pending))
         new = max([-1, *pairs, *(pair for pair, _ in under_way)]) + 1
-        drawn = self._drawn(range(new, new + _SKIPS + n), state, given) if len(found) < n else ()
+        drawn = self._drawn(range(new, new + _SKIPS + n), state, given) if len(proposals) < n else ()
         for number, pair, both in drawn:
-            if len(found) >= n:
+            if len(proposals) >= n:
                 break
             if all(config in taken for config in both) or (len(both) == 2 and both[0] == both[1]):
                 continue
             for side in self._sides():
-                if len(found) < n:
-                    self._add(found, number, side, pair, given, taken, len(pending))
-        return found + self._others(n - len(found), state, given, taken, len(pending) + len(found))
+                if len(proposals) < n:
+                    self._add(proposals, number, side, pair, given, taken, len(pending))
+        return proposals + self._others(n - len(proposals), state, given, taken, len(pending) + len(proposals))
 
     def _sides(self) -> tuple[int, ...]:
         return (1, -1) if self._options.points == 2 and self._numbers else (1,)
 
-    def _add(self, found: list[Proposal], number: int, side: int, pair: _Pair, given: Config, taken: set[Config], before: int) -> None:
+    def _add(self, proposals: list[Proposal], number: int, side: int, pair: _Pair, given: Config, taken: set[Config], before: int) -> None:
         config = self._config(number, side, pair, given)
         if config in taken:
             return
         taken.add(config)
         notes = {
             "round": self._told.count,
-            "place": before + len(found),
+            "place": before + len(proposals),
             "pair": number,
             "side": side,
             "centre": [round(float(value), 6) for value in pair.centre],
             "chosen": list(pair.chosen),
         }
-        found.append(Proposal(config=config, origin=Origin(by="bluefin", notes=notes)))
+        proposals.append(Proposal(config=config, origin=Origin(by="bluefin", notes=notes)))
 
-    def _others(self, n: int, state: _State, given: Config, taken: set[Config], place: int) -> list[Proposal]:
+    def _others(self, n: int, state: _State, given: Config, taken: set[Config], index: int) -> list[Proposal]:
         """Where the steps lead only to what is known: neighbours of the centre, in the end anything."""
-        found: list[Proposal] = []
+        proposals: list[Proposal] = []
         for number in range(n):
-            rng = stream(self._seed, "bluefin", "others", self._told.count, place + number)
+            rng = stream(self._seed, "bluefin", "others", self._told.count, index + number)
             config = self._project(state.centre, [int(np.argmax(weight)) for weight in state.weights], given)
             for _ in range(10):
                 if config not in taken:
@@ -185,9 +185,9 @@ class BlueFinSearcher(Searcher):
                     break
                 config = any_left
             taken.add(config)
-            notes = {"round": self._told.count, "place": place + number, "how": "near"}
-            found.append(Proposal(config=config, origin=Origin(by="bluefin", notes=notes)))
-        return found
+            notes = {"round": self._told.count, "place": index + number, "how": "near"}
+            proposals.append(Proposal(config=config, origin=Origin(by="bluefin", notes=notes)))
+        return proposals
 
     def _direction(self, number: int) -> Vector:
         if number not in self._directions:
@@ -211,7 +211,7 @@ class BlueFinSearcher(Searcher):
             points = [self._places(state.centre + side * self._options.radius * directions) for side in self._sides()]
             for row, number in enumerate(block):
                 pair = _Pair(centre=state.centre, chosen=[int(column[row]) for column in drawn])
-                yield number, pair, [self._nearest(tuple(places[row]), pair.chosen, given) for places in points]
+                yield number, pair, [self._nearest(tuple(indices[row]), pair.chosen, given) for indices in points]
 
     def _config(self, number: int, side: int, pair: _Pair, given: Config) -> Config:
         return self._project(pair.centre + side * self._options.radius * self._direction(number), pair.chosen, given)
@@ -221,18 +221,18 @@ class BlueFinSearcher(Searcher):
 
     def _places(self, points: Vector) -> list[Any]:
         """The values nearest to one or more points, as places in the knobs' values."""
-        found: list[Any] = np.rint(np.clip(points, 0.0, 1.0) * self._last).astype(np.int64).tolist()
-        return found
+        indices: list[Any] = np.rint(np.clip(points, 0.0, 1.0) * self._last).astype(np.int64).tolist()
+        return indices
 
-    def _nearest(self, places: tuple[int, ...], chosen: Sequence[int], given: Config) -> Config:
-        key = places, tuple(chosen), given
+    def _nearest(self, indices: tuple[int, ...], chosen: Sequence[int], given: Config) -> Config:
+        key = indices, tuple(chosen), given
         if key not in self._projected:
             knobs = self._space.knobs
-            wanted: dict[str, Value] = {name: knobs[name].values[place] for name, place in zip(self._numbers, places, strict=True)}
+            partial_config: dict[str, Value] = {name: knobs[name].values[index] for name, index in zip(self._numbers, indices, strict=True)}
             for name, position in zip(self._categories, chosen, strict=True):
                 values = knobs[name].values
-                wanted[name] = values[min(position, len(values) - 1)]
-            self._projected[key] = self._space.project(wanted, given)
+                partial_config[name] = values[min(position, len(values) - 1)]
+            self._projected[key] = self._space.project(partial_config, given)
         return self._projected[key]
 
     def _pairs(self, given: Config) -> dict[int, _Pair]:
@@ -241,23 +241,23 @@ class BlueFinSearcher(Searcher):
         for (number, side), (_, loss, centre, chosen) in sorted(self._own.items()):
             pair = pairs.setdefault(number, _Pair(centre=np.asarray(centre), chosen=list(chosen)))
             pair.losses[side] = loss
-        known = {answer.config: answer.loss for answer in self._told.answers()}
+        losses = {answer.config: answer.loss for answer in self._told.answers()}
         for number, pair in pairs.items():
             for side in self._sides():
-                if side not in pair.losses and (config := self._config(number, side, pair, given)) in known:
-                    pair.losses[side] = known[config]
+                if side not in pair.losses and (config := self._config(number, side, pair, given)) in losses:
+                    pair.losses[side] = losses[config]
         return pairs
 
     def _start(self, given: Config) -> Vector:
         others = [answer for answer in self._told.answers() if answer.origin.by != "bluefin" and math.isfinite(answer.loss)]
         best = min(others, key=lambda answer: (answer.loss, answer.age), default=None)
         config = best.config if best is not None else self._space.project(self._space.default(), given)
-        places = []
+        indices = []
         for name in self._numbers:
             knob = self._space.knobs[name]
             position = knob.position(config[name]) if name in config else None
-            places.append((position if position is not None else knob.position(knob.default) or 0) / (len(knob.values) - 1))
-        return np.asarray(places)
+            indices.append((position if position is not None else knob.position(knob.default) or 0) / (len(knob.values) - 1))
+        return np.asarray(indices)
 
     def _state(self, pairs: dict[int, _Pair], given: Config) -> _State:
         """Replay all finished steps in order, from where the last replay ended if it went the same way."""
@@ -269,12 +269,12 @@ class BlueFinSearcher(Searcher):
         finished = {number: pair for number, pair in pairs.items() if all(side in pair.losses for side in self._sides())}
         steps = [(number, tuple(pair.losses[side] for side in self._sides()), tuple(pair.chosen)) for number, pair in finished.items()]
         if self._replayed is not None and self._replayed[0] == beginning and self._replayed[1] == steps[: len(self._replayed[1])]:
-            known, state = len(self._replayed[1]), self._replayed[2]
+            count, state = len(self._replayed[1]), self._replayed[2]
         else:
             sizes = [len(self._space.knobs[name].values) for name in self._categories]
             weights = [np.full(size, 1.0 / size) for size in sizes]
-            known, state = 0, _State(centre=centre, square=np.zeros(len(centre)), weights=weights)
-        for number, *_ in steps[known:]:
+            count, state = 0, _State(centre=centre, square=np.zeros(len(centre)), weights=weights)
+        for number, *_ in steps[count:]:
             self._step(state, number, finished[number], base)
         self._replayed = beginning, steps, state
         return state

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from autosched.readers.sacct import gpus_of, seconds_of
-from autosched.readers.table import Columns
 from autosched.sim.trace import Trace
+from autosched.traces.columns import TextTable
+from autosched.traces.slurm_text import gpus_of, seconds_of
 from autoscout.core.errors import Fault
 
 KINDS = ("submit", "start", "end", "requeue", "cancel")
@@ -44,10 +44,10 @@ class JobEvent:
 
     def faults(self, where: str = "event") -> list[Fault]:
         """All rules that it breaks."""
-        found = []
+        faults = []
 
         def fault(name: str, value: object, rule: str) -> None:
-            found.append(Fault(where=where, field=name, value=repr(value), rule=rule))
+            faults.append(Fault(where=where, field=name, value=repr(value), rule=rule))
 
         if not self.job or len(self.job) > MOST_NAME or not self.job.isprintable():
             fault("job", self.job, f"must be 1 to {MOST_NAME} printable characters")
@@ -65,15 +65,15 @@ class JobEvent:
                 fault(name, value, f"unknown attribute; there are {', '.join((*NUMBERS, *TEXTS))}")
             elif not isinstance(value, str) or len(value) > MOST_TEXT:
                 fault(name, value, f"must be text of at most {MOST_TEXT} characters")
-        return found
+        return faults
 
 
 def events_of_trace(trace: Trace) -> Iterator[JobEvent]:
     """A trace as events; it says how long jobs ran but not when they started, so they end as if nobody had waited."""
     user, vc, name, status, kind = (labels.texts() for labels in (trace.user, trace.vc, trace.name, trace.status, trace.kind))
     for row in range(len(trace)):
-        told = {"user": user[row], "vc": vc[row], "name": name[row], "gpu_kind": kind[row]}
-        attributes: dict[str, float | str] = {key: str(text)[:MOST_TEXT] for key, text in told.items() if text}
+        texts = {"user": user[row], "vc": vc[row], "name": name[row], "gpu_kind": kind[row]}
+        attributes: dict[str, float | str] = {key: str(text)[:MOST_TEXT] for key, text in texts.items() if text}
         attributes["gpus"] = float(trace.gpus[row])
         for column in ("estimate_s", "qos"):
             if column in trace.extra and np.isfinite(trace.extra[column][row]):
@@ -96,30 +96,30 @@ def events_of_sacct(path: Path) -> list[JobEvent]:
     Raises:
         ConfigError: columns are missing.
     """
-    table = Columns.read(path, delimiter="|")
+    table = TextTable.read(path, delimiter="|")
     table.require(*SACCT)
     times = {name: table.times(name) for name in ("Submit", "Start", "End")}
     limits = seconds_of(table.values["Timelimit"])
-    found: list[JobEvent] = []
+    events: list[JobEvent] = []
     for row, job in enumerate(table.values["JobID"]):
         gpus, kind = gpus_of(table.values["ReqTRES"][row])
         if "." in job or "[" in job or gpus <= 0 or not np.isfinite(times["Submit"][row]):
             continue  # a step, tasks of an array that wait (each of them has its own row later), or nothing of ours
-        told = {"user": "User", "vc": "Partition", "name": "JobName"}
+        columns = {"user": "User", "vc": "Partition", "name": "JobName"}
         attributes: dict[str, float | str] = {
-            key: table.values[column][row][:MOST_TEXT] for key, column in told.items() if table.values[column][row]
+            key: table.values[column][row][:MOST_TEXT] for key, column in columns.items() if table.values[column][row]
         }
         attributes |= {"gpus": gpus} | ({"gpu_kind": kind} if kind else {})
         attributes |= {"estimate_s": float(limits[row])} if np.isfinite(limits[row]) else {}
         state = table.values["State"][row].split(" ")[0].rstrip("+")
         submit, start, end = (float(times[name][row]) for name in ("Submit", "Start", "End"))
-        found.append(JobEvent(job=job, kind="submit", at_s=submit, attributes=attributes))
+        events.append(JobEvent(job=job, kind="submit", at_s=submit, attributes=attributes))
         if np.isfinite(start):
-            found.append(JobEvent(job=job, kind="start", at_s=start))
+            events.append(JobEvent(job=job, kind="start", at_s=start))
         over = {**dict.fromkeys(_ENDED, "end"), **dict.fromkeys(_REQUEUED, "requeue"), "CANCELLED": "cancel"}.get(state)
         if over and np.isfinite(end):
-            found.append(JobEvent(job=job, kind=over, at_s=end, attributes={"status": state}))
-    return found
+            events.append(JobEvent(job=job, kind=over, at_s=end, attributes={"status": state}))
+    return events
 
 
 def encode(attributes: Mapping[str, Any]) -> str:

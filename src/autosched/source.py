@@ -11,14 +11,14 @@ from typing import Any
 from pydantic import Field
 
 from autosched.arrivals.synthetic import Recipe, generate
-from autosched.readers import read
-from autosched.readers.queue import read_queue
 from autosched.sim.cluster import Cluster
 from autosched.sim.engine import Change
 from autosched.sim.settings import configured
 from autosched.sim.snapshot import Snapshot
 from autosched.sim.snapshot_file import SUFFIX, read_snapshot
 from autosched.sim.trace import Trace
+from autosched.traces.read import read
+from autosched.traces.slurm_queue import read_queue
 from autoscout.common.document import load
 from autoscout.common.fields import Block, read_fields
 from autoscout.core import plugins
@@ -110,11 +110,11 @@ def _synthetic(source: str) -> Trace:
     names = ("profile", "jobs", "days", "seed")
     kinds: tuple[Any, ...] = (str, int, float, int)
     try:
-        given = {name: kind(text) for name, kind, text in zip(names, kinds, parts, strict=False) if text}
+        fields = {name: kind(text) for name, kind, text in zip(names, kinds, parts, strict=False) if text}
     except ValueError as error:
         rule, fix = f"must read synthetic:PROFILE[:JOBS[:DAYS[:SEED]]]: {error}", "Example: synthetic:venus:20000:14:1"
         raise ConfigError(Fault(where="trace", value=source, rule=rule, fix=fix)) from error
-    return generate(Recipe(**given))
+    return generate(Recipe(**fields))
 
 
 def moment(text: str, field: str, otherwise: float) -> float:
@@ -126,8 +126,8 @@ def moment(text: str, field: str, otherwise: float) -> float:
     except ValueError:
         pass
     try:
-        found = datetime.fromisoformat(text)
+        date = datetime.fromisoformat(text)
     except ValueError as error:
         rule = "must be seconds or a date such as 2017-09-22 or 2017-09-22T08:00"
         raise ConfigError(Fault(where="trace", field=field, value=text, rule=rule)) from error
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()

@@ -20,6 +20,8 @@ TESTS = {
     "executor": "tests/autoscout/execute/test_executor_conformance.py",
     "store": "tests/autoscout/store/test_store_conformance.py",
     "scheduler": "tests/autosched/sim/test_conformance_scheduler.py",
+    "live": "tests/autosched/live/test_conformance_live.py",
+    "trace-format": "tests/autosched/traces/test_conformance_trace_format.py",
 }
 """Kind of plug-in -> the tests that run over every one there is."""
 
@@ -53,7 +55,7 @@ def python(source: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_they_are_found(source: Path) -> None:
     listed = json.loads(python(source, "-m", "autoscout", "doctor", "--json").stdout)
     usable = {(plugin["kind"], plugin["name"]) for plugin in listed["plugins"] if plugin["usable"]}
-    assert {(kind, Path(path).stem) for kind, (path, _) in names().items()} <= usable
+    assert {(kind, Path(path).stem.replace("_", "-")) for kind, (path, _) in names().items()} <= usable
 
 
 @pytest.mark.slow
@@ -61,6 +63,7 @@ def test_the_suites_pick_them_up(source: Path) -> None:
     done = python(source, "-m", "pytest", "--collect-only", "-q", *TESTS.values())
     assert done.returncode == 0, done.stdout
     for kind, (path, _) in names().items():
-        tests = [line for line in done.stdout.splitlines() if re.search(rf"\[(\S+-)?{Path(path).stem}(-\S+)?\]", line)]
+        name = Path(path).stem.replace("_", "-")
+        tests = [line for line in done.stdout.splitlines() if re.search(rf"\[(\S+-)?{name}(-\S+)?\]", line)]
         assert {line.partition("::")[0] for line in tests} == {TESTS[kind]}
         assert len(tests) >= 5, f"{len(tests)} tests of the {kind}"

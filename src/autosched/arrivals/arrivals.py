@@ -64,8 +64,8 @@ class Generator:
         if not len(series.counts):
             return []
         if self.method in back:
-            wanted = now - back[self.method]
-            return [wanted if wanted >= series.start_s else max(series.start_s, now - HOUR_S)]
+            target_s = now - back[self.method]
+            return [target_s if target_s >= series.start_s else max(series.start_s, now - HOUR_S)]
         if self.method == "mixture":
             names = ("last-hour", "yesterday", "last-week", "similar")
             return list(dict.fromkeys(moment for name in names for moment in replace(self, method=name).sources(series)))
@@ -75,8 +75,8 @@ class Generator:
     def _matches(self, series: Series, number: int) -> list[float]:
         """Ends of the stretches most similar to the last one, that have been followed by another whole stretch."""
         length = max(1, round(self.window_s / series.step_s))
-        shown = replace_counts(series, periodic(series.counts)) if self.smooth else series
-        windows = shown.windows(length)
+        pattern = replace_counts(series, periodic(series.counts)) if self.smooth else series
+        windows = pattern.windows(length)
         past = windows[: max(0, len(windows) - length)]
         if not len(past):
             return []
@@ -87,7 +87,7 @@ class Generator:
             if (off <= self.same_time_s).any():
                 distance = np.where(off <= self.same_time_s, distance, np.inf)
         order = np.argsort(distance, kind="stable")[:number]
-        return [float(ends[place]) for place in order if np.isfinite(distance[place])]
+        return [float(ends[row]) for row in order if np.isfinite(distance[row])]
 
     def future(self, history: Trace, at_s: float, horizon_s: float, rng: np.random.Generator) -> Trace:
         """Jobs that arrive in [at, at + horizon): past ones, moved.
@@ -105,9 +105,9 @@ class Generator:
         rows, times = [np.zeros(0, np.int64)], [np.zeros(0)]
         for source in sources:
             which, moved = replay(past[:before], source, at_s, horizon_s * self.speed)
-            kept = rng.random(len(which)) < keep if keep < 1 else np.ones(len(which), bool)
-            rows.append(which[kept])
-            times.append(at_s + (moved[kept] - at_s) / self.speed)
+            chosen = rng.random(len(which)) < keep if keep < 1 else np.ones(len(which), bool)
+            rows.append(which[chosen])
+            times.append(at_s + (moved[chosen] - at_s) / self.speed)
         words = said(sources, at_s) + (f", {self.speed:g} times as fast" if self.speed != 1 else "")
         return moved_jobs(history, np.concatenate(rows), np.concatenate(times), words)
 
@@ -124,9 +124,9 @@ def replay(submit_s: NDArray[np.float64], source_s: float, at_s: float, horizon_
     rows, times = [np.zeros(0, np.int64)], [np.zeros(0)]
     for turn in range(int(np.ceil(horizon_s / period - 1e-9)) if period > 0 else 0):
         moved = submit_s[first:last] + period * (turn + 1)
-        kept = np.flatnonzero(moved < at_s + horizon_s)
-        rows.append(first + kept)
-        times.append(moved[kept])
+        inside = np.flatnonzero(moved < at_s + horizon_s)
+        rows.append(first + inside)
+        times.append(moved[inside])
     return np.concatenate(rows).astype(np.int64), np.concatenate(times)
 
 

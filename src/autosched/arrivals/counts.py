@@ -32,8 +32,8 @@ class Series:
             rule = f"must span 0 to {MOST_STEPS:,} steps of {step_s:g} s"
             raise ConfigError(Fault(where="arrivals", field="end_s - start_s", value=f"{end_s - start_s:g}", rule=rule))
         edges = end_s - step_s * np.arange(steps, -1, -1)
-        places = np.searchsorted(submit_s, edges, side="left")
-        return cls(float(edges[0]), np.diff(places).astype(np.float64), step_s)
+        rows = np.searchsorted(submit_s, edges, side="left")
+        return cls(float(edges[0]), np.diff(rows).astype(np.float64), step_s)
 
     @property
     def end_s(self) -> float:
@@ -60,19 +60,11 @@ def periodic(counts: Vector, most: int = 30, share: float = 0.05) -> Vector:
     order = np.argsort(-power, kind="stable")[:most]
     total = power.sum()
     strong = order[power[order] >= share * total] if total > 0 else order[:0]
-    kept = np.zeros_like(waves)
-    kept[0] = waves[0]
+    smooth = np.zeros_like(waves)
+    smooth[0] = waves[0]
     chosen = strong if len(strong) else order[:1]
-    kept[chosen] = waves[chosen]
-    return np.maximum(0.0, np.fft.irfft(kept, len(counts)))
-
-
-def strongest_period_s(series: Series) -> float:
-    """Length of the strongest wave, in seconds; 0 for a series without one."""
-    power = np.abs(np.fft.rfft(series.counts)) ** 2
-    if len(power) < 2 or power[1:].sum() == 0:
-        return 0.0
-    return len(series.counts) * series.step_s / (1 + int(np.argmax(power[1:])))
+    smooth[chosen] = waves[chosen]
+    return np.maximum(0.0, np.fft.irfft(smooth, len(counts)))
 
 
 def _cosine(windows: Vector, reference: Vector) -> Vector:

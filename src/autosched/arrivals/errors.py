@@ -52,7 +52,7 @@ def errors(trace: Trace, generator: Generator, warm_s: float = WEEK_S) -> Errors
 
 def _relative(series: Series, generator: Generator, warm_s: float) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     hour = round(HOUR_S / series.step_s)
-    found = []
+    rows = []
     for now in range(max(hour, round(warm_s / series.step_s)), len(series.counts) - hour + 1, hour):
         past = Series(series.start_s, series.counts[:now], series.step_s)
         expected = []
@@ -60,15 +60,15 @@ def _relative(series: Series, generator: Generator, warm_s: float) -> np.ndarray
             begin = round((source - series.start_s) / series.step_s)
             expected.append(float(series.counts[begin : min(begin + hour, now)].sum()))
         true = float(series.counts[now : now + hour].sum())
-        found.append(abs(float(np.mean(expected)) - true) / max(1.0, true))
-    return np.asarray(found)
+        rows.append(abs(float(np.mean(expected)) - true) / max(1.0, true))
+    return np.asarray(rows)
 
 
 def table(trace: Trace, warm_s: float = WEEK_S) -> dict[str, Errors]:
     """The trivial methods and the ones of the generator, by name."""
     span = float(trace.submit_s[-1] - trace.submit_s[0]) if len(trace) else 0.0
     warm = min(warm_s, max(DAY_S, span / 2))
-    shown = {
+    series = {
         **{name: Generator(method=name) for name in TRIVIAL},
         **{f"similar, {metric}": Generator(metric=metric) for metric in ("relative", "manhattan", "euclidean", "pearson", "cosine")},
         "similar, manhattan, any time": Generator(metric="manhattan", same_time_s=0.0),
@@ -76,4 +76,4 @@ def table(trace: Trace, warm_s: float = WEEK_S) -> dict[str, Errors]:
         "similar, smoothed past": Generator(smooth=True, metric="manhattan"),
         "mixture": Generator(method="mixture"),
     }
-    return {name: errors(trace, generator, warm) for name, generator in shown.items()}
+    return {name: errors(trace, generator, warm) for name, generator in series.items()}

@@ -174,8 +174,8 @@ def generate(recipe: Recipe) -> Trace:
     duration = profile.median_s * np.exp(spread * (0.8 * shared + 0.6 * own))
     duration = _with_mean(np.clip(duration, 1.0, profile.longest_s), profile)
     if recipe.load:
-        wanted = recipe.load * recipe.cluster_gpus * recipe.days * DAY_S
-        duration = np.maximum(1.0, np.round(duration * wanted / np.dot(gpus, duration)))
+        gpu_seconds = recipe.load * recipe.cluster_gpus * recipe.days * DAY_S
+        duration = np.maximum(1.0, np.round(duration * gpu_seconds / np.dot(gpus, duration)))
     ends = draw.random(jobs)
     status = np.where(ends < profile.completed, 0, np.where(ends < profile.completed + profile.cancelled, 1, 2))
     owner = np.minimum(draw.zipf(1.6, bursts) - 1, profile.users - 1)[burst]
@@ -200,9 +200,9 @@ def _with_mean(duration: NDArray[np.float64], profile: Profile) -> NDArray[np.fl
     """Stretch the part above the median until the mean is the published one, which the cut at the longest would miss."""
     above = duration > profile.median_s
     excess = float((duration[above] - profile.median_s).sum())
-    wanted = profile.mean_s * len(duration) - float(duration[~above].sum()) - profile.median_s * int(above.sum())
-    if excess > 0 and wanted > 0:
-        duration = np.where(above, profile.median_s + (duration - profile.median_s) * wanted / excess, duration)
+    tail_s = profile.mean_s * len(duration) - float(duration[~above].sum()) - profile.median_s * int(above.sum())
+    if excess > 0 and tail_s > 0:
+        duration = np.where(above, profile.median_s + (duration - profile.median_s) * tail_s / excess, duration)
     return np.maximum(1.0, np.round(duration))
 
 

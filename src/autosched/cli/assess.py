@@ -44,38 +44,42 @@ def assess(
     from autosched.tune.modes import MODES
 
     if scheduler not in plugins.available("scheduler"):
-        known = ", ".join(plugins.available("scheduler"))
-        raise ConfigError(Fault(where="--scheduler", value=repr(scheduler), rule=f"must be one of {known}"))
+        names = ", ".join(plugins.available("scheduler"))
+        raise ConfigError(Fault(where="--scheduler", value=repr(scheduler), rule=f"must be one of {names}"))
     jobs = load_trace(trace, form=form, begin=begin, end=end, drop_bad=drop_bad)
     case = last_window(jobs, Cluster.parse(cluster), scheduler, days, goal)
-    wanted = list(dict.fromkeys(["static", *(mode or MODES)]))
-    found = compare(case, wanted, seed, lambda name: options.errors.print(f"running {name} ...", markup=False, highlight=False))
+    modes = list(dict.fromkeys(["static", *(mode or MODES)]))
+    assessment = compare(case, modes, seed, lambda name: options.errors.print(f"running {name} ...", markup=False, highlight=False))
     if output:
-        _write(found, output)
+        _write(assessment, output)
     if as_json:
-        told = {"recommendation": found.recommendation(), "settings": found.settings().to_json(), "strategies": found.rows()}
-        options.emit({"scheduler": scheduler, "gpus": case.cluster.gpus, "days": days, "goal": goal, **told})
+        answer = {
+            "recommendation": assessment.recommendation(),
+            "settings": assessment.settings().to_json(),
+            "strategies": assessment.rows(),
+        }
+        options.emit({"scheduler": scheduler, "gpus": case.cluster.gpus, "days": days, "goal": goal, **answer})
         return
     table = Table("strategy", "gain", "time in system s", "fair share", "changes", "CPU s", "what")
-    for name, course in found.courses.items():
-        metrics = course.metrics
-        cells = [f"{found.gain(name):.3f}x", f"{metrics['time_s']:,.0f}", f"{metrics['fair_share']:.3f}", str(course.changes)]
-        table.add_row(name, *cells, f"{course.cpu_s:.1f}", MODES[name].words)
+    for name, run in assessment.runs.items():
+        metrics = run.metrics
+        cells = [f"{assessment.gain(name):.3f}x", f"{metrics['time_s']:,.0f}", f"{metrics['fair_share']:.3f}", str(run.changes)]
+        table.add_row(name, *cells, f"{run.cpu_s:.1f}", MODES[name].words)
     options.console.print(table)
-    options.console.print(found.recommendation(), markup=False, highlight=False)
-    options.console.print(f"Settings: {found.settings()}", markup=False, highlight=False)
+    options.console.print(assessment.recommendation(), markup=False, highlight=False)
+    options.console.print(f"Settings: {assessment.settings()}", markup=False, highlight=False)
 
 
-def _write(found: object, output: Path) -> None:
+def _write(assessment: object, output: Path) -> None:
     from autosched.tune.assess import Assessment
     from autosched.tune.causal.picture import dot, svg
     from autosched.tune.plots import comparison_page
 
-    assert isinstance(found, Assessment)
+    assert isinstance(assessment, Assessment)
     output.mkdir(parents=True, exist_ok=True)
-    (output / "report.md").write_text(found.told(), encoding="utf-8")
-    (output / "over_time.svg").write_text(comparison_page(found.case, found.courses), encoding="utf-8")
-    for course in found.courses.values():
-        if course.model is not None:
-            (output / "causes.svg").write_text(svg(course.model.graph), encoding="utf-8")
-            (output / "causes.dot").write_text(dot(course.model.graph), encoding="utf-8")
+    (output / "report.md").write_text(assessment.told(), encoding="utf-8")
+    (output / "over_time.svg").write_text(comparison_page(assessment.case, assessment.runs), encoding="utf-8")
+    for run in assessment.runs.values():
+        if run.model is not None:
+            (output / "causes.svg").write_text(svg(run.model.graph), encoding="utf-8")
+            (output / "causes.dot").write_text(dot(run.model.graph), encoding="utf-8")

@@ -45,28 +45,28 @@ def control(
     from autosched.control.begin import controller
     from autosched.control.explain import one_line
     from autosched.control.settings import read_settings
-    from autosched.protocol import LiveError
+    from autosched.live_scheduler import LiveError
     from autosched.source import moment
 
     settings = read_settings(config)
     with contextlib.nullcontext() if what_if else _alone(settings):  # a question may be asked while the controller runs
-        made = controller(settings)
+        running = controller(settings)
         try:
-            _import(made.repository, settings.cluster, history or [])
+            _import(running.repository, settings.cluster, history or [])
             if what_if:
-                made.look()
-                _show_what_if(made.what_if(what_if), what_if, as_json)
+                running.look()
+                _show_what_if(running.what_if(what_if), what_if, as_json)
                 return
             if once:
-                made.tick()
-                if not made.state.healthy:
-                    raise LiveError(Fault(where=settings.cluster, rule=made.state.words))
-                entries = made.ledger.history(most=1)
-                _show([one_line(entry) for entry in entries] or [made.state.words], [entry.to_json() for entry in entries], as_json)
+                running.tick()
+                if not running.state.healthy:
+                    raise LiveError(Fault(where=settings.cluster, rule=running.state.words))
+                entries = running.ledger.history(most=1)
+                _show([one_line(entry) for entry in entries] or [running.state.words], [entry.to_json() for entry in entries], as_json)
                 return
-            _serve(made, settings, moment(until, "until", math.inf))
+            _serve(running, settings, moment(until, "until", math.inf))
         finally:
-            made.close()
+            running.close()
 
 
 def status(config: Config, as_json: Json = False) -> None:
@@ -74,23 +74,23 @@ def status(config: Config, as_json: Json = False) -> None:
     from autosched.control.explain import late, one_line
 
     with _ledger(config) as (settings, ledger):
-        seen = ledger.last_sample()
+        last_sample = ledger.last_sample()
         waiting = ledger.in_state("proposed", "approved", "applying", "unsure", "applied")
         if as_json:
-            sample = {} if seen is None else {"at_s": seen[0], **seen[1]}
+            sample = {} if last_sample is None else {"at_s": last_sample[0], **last_sample[1]}
             options.emit({"cluster": settings.cluster, "mode": settings.mode, **sample, "open": [entry.to_json() for entry in waiting]})
             return
-        if seen is None:
+        if last_sample is None:
             options.console.print("No controller has looked at this cluster yet.", markup=False, highlight=False)
             return
         table = Table("setting", "value")
-        for name, value in seen[1]["settings"].items():
+        for name, value in last_sample[1]["settings"].items():
             table.add_row(name, str(value))
         options.console.print(table)
-        about = seen[1]
+        about = last_sample[1]
         jobs = f"{about['waiting']} jobs wait, {about['running']} run, load {about['load']:.2f}"
-        warning = "" if settings.simulated else late(seen[0], settings.look, RealClock().now_s())
-        head = f"{settings.cluster}, mode {settings.mode}, {shown(seen[0])}: {jobs}"
+        warning = "" if settings.simulated else late(last_sample[0], settings.look, RealClock().now_s())
+        head = f"{settings.cluster}, mode {settings.mode}, {shown(last_sample[0])}: {jobs}"
         _show([head, *([warning] if warning else []), *(one_line(entry) for entry in waiting)], [], False)
 
 
@@ -104,8 +104,8 @@ def history(
     from autosched.control.explain import one_line
 
     with _ledger(config) as (settings, ledger):
-        seen = ledger.last_sample()
-        to_s = (seen[0] if seen else RealClock().now_s()) + 1.0
+        sample = ledger.last_sample()
+        to_s = (sample[0] if sample else RealClock().now_s()) + 1.0
         entries = ledger.history(to_s - days * 86_400.0)
         if report:
             from autosched.control.report import write_report
@@ -139,8 +139,8 @@ def propose(
         pairs = [text.partition("=") for text in settings]
         if odd := [text for text, (_, equals, value) in zip(settings, pairs, strict=True) if not equals or not value]:
             raise ConfigError([Fault(where="propose", value=text, rule="must read KNOB=VALUE") for text in odd])
-        wanted = {name: value for name, _, value in pairs}
-        entry = actions.propose(ledger, wanted, getpass.getuser(), _now_s(about, ledger), approved=approved)
+        changes = {name: value for name, _, value in pairs}
+        entry = actions.propose(ledger, changes, getpass.getuser(), _now_s(about, ledger), approved=approved)
         _show([one_line(entry)], [entry.to_json()], as_json)
 
 
@@ -175,8 +175,8 @@ def rollback(config: Config, number: Number, as_json: Json = False) -> None:
 
 def _now_s(settings: Settings, ledger: Ledger) -> float:
     """Now; in a cluster that is replayed, when it was last looked at."""
-    seen = ledger.last_sample() if settings.simulated else None
-    return seen[0] if seen else RealClock().now_s()
+    sample = ledger.last_sample() if settings.simulated else None
+    return sample[0] if sample else RealClock().now_s()
 
 
 @contextmanager
@@ -218,18 +218,18 @@ def _import(repository: WorkloadRepository, cluster: str, sources: list[str]) ->
         options.errors.print(f"{source}: {added.new} new events, {added.known} known", markup=False, highlight=False)
 
 
-def _serve(made: Controller, settings: Settings, until_s: float) -> None:
+def _serve(active: Controller, settings: Settings, until_s: float) -> None:
     """Run until told to stop, with the service where the file asks for one."""
     stop = threading.Event()
     before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
-    running, after = [], [_teller(made.ledger)]
+    running, after = [], [_teller(active.ledger)]
     if settings.service is not None:
         try:
-            from autosched.service.server import Server
+            from autosched.service.server import ControlServer
         except ImportError as error:
             rule = f"the service needs packages that are not installed ({error})"
             raise PluginError(Fault(where="service", rule=rule, fix="pip install 'autoscout[control]'")) from error
-        server = Server(made, settings.service)
+        server = ControlServer(active, settings.service)
         server.start()
         after.append(server.tell_health)
         running.append(server.stop)
@@ -238,7 +238,7 @@ def _serve(made: Controller, settings: Settings, until_s: float) -> None:
             words = "the service has no tokens: everybody who has an account on this machine may approve and apply settings"
             options.errors.print(words, style="yellow", markup=False, highlight=False)
         if settings.service.metrics:
-            metrics = _metrics(made, settings.service)
+            metrics = _metrics(active, settings.service)
             metrics.start()
             running.append(metrics.stop)
             options.errors.print(f"metrics on port {metrics.port}", markup=False, highlight=False)
@@ -247,9 +247,9 @@ def _serve(made: Controller, settings: Settings, until_s: float) -> None:
         for tell in after:
             tell()
 
-    made.after_tick = tell_all
+    active.after_tick = tell_all
     try:
-        made.run(stop, until_s)
+        active.run(stop, until_s)
     finally:
         for end in running:
             end()
@@ -271,7 +271,7 @@ def _teller(ledger: Ledger) -> Callable[[], None]:
     return tell
 
 
-def _metrics(made: Controller, about: ServiceBlock) -> MetricsServer:
+def _metrics(running: Controller, about: ServiceBlock) -> MetricsServer:
     """The figures for Prometheus, behind the tokens and the certificate of the service where it has them."""
     import ssl
 
@@ -284,7 +284,7 @@ def _metrics(made: Controller, about: ServiceBlock) -> MetricsServer:
     if about.certificate and about.key:
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         tls.load_cert_chain(about.certificate, about.key)
-    return MetricsServer(made, about.metrics, Tokens.read(Path(about.tokens)) if about.tokens else None, tls)
+    return MetricsServer(running, about.metrics, Tokens.read(Path(about.tokens)) if about.tokens else None, tls)
 
 
 def _show_what_if(rows: Sequence[tuple[object, float]], knob: str, as_json: bool) -> None:

@@ -50,13 +50,13 @@ def list_schedulers(as_json: Json = False) -> None:
     """List the schedulers and their knobs."""
     from autosched.sim.cluster import Cluster
 
-    found = {name: plugins.get("scheduler", name) for name in plugins.available("scheduler")}
-    spaces: dict[str, Space] = {name: kind.space(Cluster.parse("16x8")) for name, kind in found.items()}
+    kinds = {name: plugins.get("scheduler", name) for name in plugins.available("scheduler")}
+    spaces: dict[str, Space] = {name: kind.space(Cluster.parse("16x8")) for name, kind in kinds.items()}
     if as_json:
-        options.emit({name: {"summary": kind.summary, "knobs": list(spaces[name].knobs)} for name, kind in found.items()})
+        options.emit({name: {"summary": kind.summary, "knobs": list(spaces[name].knobs)} for name, kind in kinds.items()})
         return
     table = Table("scheduler", "what it does", "knobs")
-    for name, kind in found.items():
+    for name, kind in kinds.items():
         table.add_row(name, kind.summary, ", ".join(spaces[name].knobs))
     options.console.print(table)
 
@@ -106,11 +106,11 @@ def simulate_command(
     simulation = Simulation(trace=jobs, cluster=Cluster.parse(cluster), scheduler=scheduler)
     config = _config(simulation.space(), pinned)
     stop = moment(until, "--until", math.inf)
-    kept = load_snapshot(snapshot, moment(seen, "--seen", math.nan)) if snapshot else None
-    if kept is not None:
-        jobs = jobs.between(kept.at_s, math.inf)
+    start = load_snapshot(snapshot, moment(seen, "--seen", math.nan)) if snapshot else None
+    if start is not None:
+        jobs = jobs.between(start.at_s, math.inf)
     later = read_changes(changes, scheduler, simulation.cluster) if changes else ()
-    circumstances = Run(log=plot is not None, until_s=stop, snapshot=kept, changes=later)
+    circumstances = Run(log=plot is not None, until_s=stop, snapshot=start, changes=later)
     result = simulate(jobs, simulation.cluster, simulation.build(config), circumstances)
     if keep:
         write_snapshot(Snapshot.of(result), keep)
@@ -162,10 +162,10 @@ def compare(
         _svg(page, "--page")
     jobs = load_trace(trace, form=form, begin=begin, end=end, status=status or (), drop_bad=drop_bad)
     nodes = Cluster.parse(cluster)
-    known = plugins.available("scheduler")
-    unknown = [text for text in runs if text.partition(":")[0] not in known]
+    names = plugins.available("scheduler")
+    unknown = [text for text in runs if text.partition(":")[0] not in names]
     if unknown:
-        rule = f"there is no such scheduler; there are {', '.join(known)}"
+        rule = f"there is no such scheduler; there are {', '.join(names)}"
         raise ConfigError([Fault(where="RUNS", value=text, rule=rule) for text in unknown])
     results = {}
     configs = {}
@@ -195,7 +195,9 @@ def tune(
     trace: Source,
     cluster: Nodes,
     scheduler: Scheduler = "tiresias",
-    trials: Annotated[int | None, typer.Option("--trials", "--max-trials", min=1, help="Simulations to spend; 40 without a bound.")] = None,
+    trials: Annotated[
+        int | None, typer.Option("--trials", "--max-trials", min=1, help="Simulations that the search spends; 40 without a bound.")
+    ] = None,
     budget: Annotated[str | None, typer.Option(help="Time to spend: 90s, 10m, 2h.")] = None,
     metric: Annotated[str, typer.Option("--metric", help="Metric to improve, as `simulate` names it.")] = "mean_jct_s",
     slo: Annotated[list[str] | None, typer.Option("--slo", help="Limit to keep, such as 'p99_queue_s<=3600'; may be repeated.")] = None,
@@ -226,18 +228,18 @@ def tune(
     """
     from autoscout.cli.tune import begin as begin_study
 
-    given = options.given
+    arguments = options.given
     jobs = {"trace": trace, "scheduler": scheduler, "format": form, "from": begin, "to": end, "status": status, "drop_bad": drop_bad}
-    flags = given(
+    flags = arguments(
         name=experiment_name,
         store=store,
         workload={name: value for name, value in jobs.items() if value},
         hardware={"cluster": cluster},
         set=options.assignments(pinned or (), "--set"),
-        goal=given(metric=metric, slo=slo),
-        budget=given(trials=trials if trials or budget else TRIALS, wall=budget),
-        search=given(searcher=searcher, seed=seed, workers=workers),
-        execute=given(executor=executor, options=options.settings(executor_option, "--executor-option") or None),
+        goal=arguments(metric=metric, slo=slo),
+        budget=arguments(trials=trials if trials or budget else TRIALS, wall=budget),
+        search=arguments(searcher=searcher, seed=seed, workers=workers),
+        execute=arguments(executor=executor, options=options.settings(executor_option, "--executor-option") or None),
     )
     begin_study(options.load("sched", flags), output_dir, dry_run=dry_run, as_json=as_json, show_file=True)
 
@@ -248,12 +250,12 @@ def describe_command(path: TracePath, form: Form = "", drop_bad: DropBad = False
     from autosched.sim.describe import describe
     from autosched.source import load_trace
 
-    found = describe(load_trace(path, form=form, drop_bad=drop_bad))
+    facts = describe(load_trace(path, form=form, drop_bad=drop_bad))
     if as_json:
-        options.emit(found)
+        options.emit(facts)
         return
     table = Table("what", "value")
-    for name, value in found.items():
+    for name, value in facts.items():
         table.add_row(name, value if isinstance(value, str) else _shown(value))
     options.console.print(table)
 
@@ -312,8 +314,8 @@ def _config(space: Space, pinned: list[str] | None) -> Config:
     pairs = [tuple(part.strip() for part in text.partition("=")) for text in pinned or ()]
     rule = f"must read KNOB=VALUE with one of {', '.join(space.knobs)}"
     faults = [Fault(where="--set", value=f"{name}{equals}{value}", rule=rule) for name, equals, value in pairs if not equals]
-    given = {name: value for name, equals, value in pairs if equals}
-    return configured(space, given, "--set", faults)
+    values = {name: value for name, equals, value in pairs if equals}
+    return configured(space, values, "--set", faults)
 
 
 def _svg(path: Path, flag: str) -> None:

@@ -30,19 +30,19 @@ def in_force(ledger: Ledger) -> Config:
     Raises:
         ConfigError: the cluster was never looked at.
     """
-    seen = ledger.last_sample()
-    if seen is None:
+    sample = ledger.last_sample()
+    if sample is None:
         rule = "no controller has looked at this cluster yet"
         raise ConfigError(Fault(where="cluster", value=ledger.cluster, rule=rule, fix="Start `autoscout sched control`"))
-    return Config(seen[1]["settings"])
+    return Config(sample[1]["settings"])
 
 
-def propose(ledger: Ledger, wanted: Mapping[str, Any], by: str, at_s: float, *, approved: bool = False) -> Entry:
+def propose(ledger: Ledger, request: Mapping[str, Any], by: str, at_s: float, *, approved: bool = False) -> Entry:
     """Ask for other settings.
 
     Args:
         ledger: Of the cluster.
-        wanted: Knob -> value; the others stay.
+        request: Knob -> value; the others stay.
         by: Who asks.
         at_s: Now.
         approved: Whether it needs nobody's approval any more.
@@ -52,23 +52,23 @@ def propose(ledger: Ledger, wanted: Mapping[str, Any], by: str, at_s: float, *, 
     """
     now = in_force(ledger)
     faults = []
-    given: dict[str, Value] = {}
-    for name, value in wanted.items():
+    values: dict[str, Value] = {}
+    for name, value in request.items():
         if name not in now:
             faults.append(Fault(where="propose", field=name, rule="no such knob", fix=suggestion(name, now)))
             continue
         try:
-            given[name] = _like(now[name], value)
+            values[name] = _like(now[name], value)
         except ValueError:
             rule = f"must be {'true or false' if isinstance(now[name], bool) else type(now[name]).__name__}"
             faults.append(Fault(where="propose", field=name, value=repr(value), rule=rule))
-    if not wanted:
+    if not request:
         faults.append(Fault(where="propose", rule="names no setting", fix="KNOB=VALUE"))
     if faults:
         raise ConfigError(faults)
-    after = now.extend(given)
+    after = now.extend(values)
     state = "approved" if approved else "proposed"
-    changes = ", ".join(f"{name} {now[name]} -> {value}" for name, value in given.items())
+    changes = ", ".join(f"{name} {now[name]} -> {value}" for name, value in values.items())
     entry = Entry(at_s=at_s, state=state, kind="operator", before=now, after=after, words=f"asked for by {by}: {changes}", by=by)
     return ledger.add(entry, state, entry.words)
 

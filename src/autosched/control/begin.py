@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 from autosched.control.controller import Controller
 from autosched.control.settings import Settings
-from autosched.protocol import LiveScheduler
+from autosched.live_scheduler import LiveScheduler
 from autoscout.common.text import suggestion
+from autoscout.core import plugins
 from autoscout.core.errors import ConfigError, Fault
 
-LIVE = {
-    "slurm": "autosched.live.slurm:Slurm",
-    "kueue": "autosched.live.kueue:Kueue",
-    "volcano": "autosched.live.volcano:Volcano",
-    "replay": "autosched.live.replay:Replay",
-}
-"""Kind of live scheduler -> its class, imported when it is asked for."""
 
-
-def live_scheduler(about: dict[str, Any]) -> LiveScheduler:
+def live_scheduler(block: dict[str, Any]) -> LiveScheduler:
     """The live scheduler that the block `live` of a file describes.
 
     Raises:
         ConfigError: there is no such kind, or its options are wrong; all faults at once.
+        PluginError: the kind cannot be used here.
     """
-    kind = str(about.get("kind", ""))
-    if kind not in LIVE:
-        fix = suggestion(kind, LIVE) or f"There are {', '.join(LIVE)}"
+    kind, names = str(block.get("kind", "")), plugins.available("live")
+    if kind not in names:
+        fix = suggestion(kind, names) or f"There are {', '.join(names)}"
         raise ConfigError(Fault(where="live", field="kind", value=kind, rule="there is no such live scheduler", fix=fix))
-    module, _, name = LIVE[kind].partition(":")
-    built: LiveScheduler = getattr(importlib.import_module(module), name)({key: value for key, value in about.items() if key != "kind"})
-    return built
+    live: LiveScheduler = plugins.get("live", kind)({key: value for key, value in block.items() if key != "kind"})
+    return live
 
 
 def controller(settings: Settings) -> Controller:

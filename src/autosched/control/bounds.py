@@ -70,8 +70,8 @@ class Bounds:
         if knob.ordered:
             values = sorted({*values, here}, key=lambda value: float(value or 0))  # what is in force may lie between
             if self.most_steps:
-                place = values.index(here)
-                values = values[max(0, place - self.most_steps) : place + self.most_steps + 1]
+                index = values.index(here)
+                values = values[max(0, index - self.most_steps) : index + self.most_steps + 1]
         if knob.name in self.frozen:
             values = [here]
         return _like(knob, values if here in values else [*values, here], here)
@@ -81,7 +81,7 @@ class Bounds:
         allowed = self.narrowed(space, now)
         faults = []
         for name, value in after.items():
-            if name in allowed.knobs and not _inside(allowed.knobs[name], value):
+            if name in allowed.knobs and not _is_inside(allowed.knobs[name], value):
                 knob = allowed.knobs[name]
                 rule = f"is outside of the operator's bounds: {knob.values[0]} to {knob.values[-1]} now"
                 faults.append(Fault(where="bounds", field=name, value=str(value), rule=rule, fix="Change bounds in the configuration"))
@@ -98,7 +98,7 @@ class Bounds:
                 return text
         return ""
 
-    def used_up(self, changes_s: Sequence[float], at_s: float) -> bool:
+    def is_used_up(self, changes_s: Sequence[float], at_s: float) -> bool:
         """Whether a day's changes have been made."""
         return sum(at_s - DAY_S < moment <= at_s for moment in changes_s) >= self.changes_per_day
 
@@ -112,7 +112,7 @@ def _within(knob: Knob, allowed: Sequence[Value]) -> list[Value]:
     return [value for value in knob.values if numbers[0] <= float(value or 0) <= numbers[1]]
 
 
-def _inside(knob: Knob, value: Value) -> bool:
+def _is_inside(knob: Knob, value: Value) -> bool:
     if knob.ordered and isinstance(value, (int, float)):
         return float(knob.values[0] or 0) <= value <= float(knob.values[-1] or 0)
     return value in knob

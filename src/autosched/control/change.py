@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autosched.control.ledger import OPEN, Entry, Ledger
-from autosched.protocol import LiveError, LiveScheduler, Plan
+from autosched.live_scheduler import ChangePlan, LiveError, LiveScheduler
 from autoscout.core.config import Config
 from autoscout.core.errors import AutoScoutError
 from autoscout.core.log import logger
@@ -61,10 +61,10 @@ class Changer:
                 log.warning("decision %d: %s", entry.id, error)
                 unsure.append(self._unsure(entry, str(error)))
                 continue
-            if stored == "after" and agrees(now, entry.after) and not entry.why:
+            if stored == "after" and has_settings(now, entry.after) and not entry.why:
                 words = "found in force after a restart"
                 self.ledger.move(entry, "applied", at_s, "applied", words, applied_s=at_s)
-            elif stored == "before" and agrees(now, entry.before):
+            elif stored == "before" and has_settings(now, entry.before):
                 why = entry.why or "interrupted before it took"
                 self.ledger.move(entry, "failed", at_s, "failed", f"{why}; the settings before are in force", why=why)
             else:
@@ -89,25 +89,25 @@ class Changer:
             return entry  # said once; asked again at the next look
         return self.ledger.move(entry, "unsure", self.live.clock.now_s(), "unsure", why, why=why)
 
-    def _wrong(self, wanted: Config) -> str:
+    def _wrong(self, target: Config) -> str:
         """How the settings in force differ from those wanted, after some patience; empty: not at all."""
         clock = self.live.clock
         deadline_s = clock.span_s() + self.verify_s
         while True:
             now = self.live.settings()
-            if agrees(now, wanted):
+            if has_settings(now, target):
                 return ""
             if clock.span_s() >= deadline_s:
-                odd = {name: (value, now.get(name)) for name, value in wanted.items() if now.get(name) != value}
-                told = ", ".join(f"{name} is {found} instead of {value}" for name, (value, found) in odd.items())
-                return f"the scheduler reports other settings: {told}"
+                odd = {name: (value, now.get(name)) for name, value in target.items() if now.get(name) != value}
+                differences = ", ".join(f"{name} is {current} instead of {value}" for name, (value, current) in odd.items())
+                return f"the scheduler reports other settings: {differences}"
             clock.sleep(ASK_S)
 
 
-def agrees(now: Config, wanted: Config) -> bool:
+def has_settings(now: Config, target: Config) -> bool:
     """Whether every setting that is wanted is in force."""
-    return all(now.get(name) == value for name, value in wanted.items())
+    return all(now.get(name) == value for name, value in target.items())
 
 
-def _plan(entry: Entry) -> Plan:
-    return Plan(diff=entry.diff, data=entry.plan)
+def _plan(entry: Entry) -> ChangePlan:
+    return ChangePlan(diff=entry.diff, data=entry.plan)

@@ -10,15 +10,15 @@ from pathlib import Path
 
 from autosched.control import actions
 from autosched.control.bounds import Bounds
-from autosched.control.change import Changer, agrees
-from autosched.control.decide import Adviser, Judged, view_of
+from autosched.control.change import Changer, has_settings
+from autosched.control.decide import Adviser, Recommendation, observation_of
 from autosched.control.ledger import Entry, Ledger
 from autosched.control.lookback import Period, look_back
 from autosched.control.report import write_week
 from autosched.control.repository import HOUR_S, WorkloadRepository
 from autosched.control.settings import Settings
+from autosched.live_scheduler import ClusterState, LiveError, LiveScheduler
 from autosched.predict.features import Repository
-from autosched.protocol import LiveError, LiveScheduler, Sight
 from autosched.sim.snapshot import Snapshot
 from autosched.sim.snapshot_file import read_snapshot, write_snapshot
 from autosched.tune.explain import why
@@ -35,7 +35,7 @@ CHANGING = ("hourly", "watch", "operator")
 
 
 @dataclass
-class State:
+class ControllerStatus:
     """What a controller knows of itself, for its service; nothing here is needed after a restart."""
 
     healthy: bool = False
@@ -47,7 +47,7 @@ class State:
     waiting: int = 0
     running: int = 0
     settings: Config = field(default_factory=Config)
-    sight: Sight | None = None
+    cluster_state: ClusterState | None = None
     odd_events: str = ""
 
 
@@ -70,7 +70,7 @@ class Controller:
         self.changer = Changer(live=live, ledger=self.ledger, verify_s=settings.verify)
         self.adviser = Adviser(live.model, settings.tuning.tuning())
         self.bounds = settings.bounds.bounds()
-        self.state = State()
+        self.state = ControllerStatus()
         self.lock = threading.RLock()  # the service reads and asks from other threads
         self.after_tick: Callable[[], None] = lambda: None
         self._forgot_s = -math.inf
@@ -98,9 +98,9 @@ class Controller:
             LiveError: the cluster does not answer.
         """
         with self.lock:
-            sight = self.live.look()
-            self._keep_events(sight)
-            self._remember(sight)
+            cluster_state = self.live.look()
+            self._keep_events(cluster_state)
+            self._remember(cluster_state)
 
     def tick(self) -> None:
         """One look, and whatever is due."""
@@ -113,28 +113,28 @@ class Controller:
                 self._unhealthy("a change is half done and the scheduler does not answer")
                 return
             try:
-                sight = self.live.look()
+                cluster_state = self.live.look()
             except LiveError as error:
                 self._unhealthy(str(error))
                 return
-            odd = self._keep_events(sight)
+            odd = self._keep_events(cluster_state)
             if odd and odd != self.state.odd_events:
-                self.ledger.note(sight.at_s, "left out", odd)
+                self.ledger.note(cluster_state.at_s, "left out", odd)
             self.state.odd_events = odd
-            if self.state.sight is None:
-                self.bounds.check(self.live.space(sight.cluster))
-            self._seen(sight)
-            self._finish_rollbacks(sight.at_s)
-            if self._carry_out(sight) or self._judge(sight):
+            if self.state.cluster_state is None:
+                self.bounds.check(self.live.space(cluster_state.cluster))
+            self._seen(cluster_state)
+            self._finish_rollbacks(cluster_state.at_s)
+            if self._carry_out(cluster_state) or self._judge(cluster_state):
                 return  # settings have changed: decide by what is seen next
-            kind = self._due(sight.at_s)
+            kind = self._due(cluster_state.at_s)
             if kind:
-                self._decide(sight, kind)
-            if sight.at_s - self._forgot_s >= HOUR_S:
-                self._forgot_s = sight.at_s
-                self.repository.forget(self.settings.cluster, sight.at_s - self.settings.keep)
-                self.ledger.forget(sight.at_s - self.settings.keep)
-                write_week(self.ledger, self._folder / "reports", sight.at_s, simulated=self.settings.simulated)
+                self._decide(cluster_state, kind)
+            if cluster_state.at_s - self._forgot_s >= HOUR_S:
+                self._forgot_s = cluster_state.at_s
+                self.repository.forget(self.settings.cluster, cluster_state.at_s - self.settings.keep)
+                self.ledger.forget(cluster_state.at_s - self.settings.keep)
+                write_week(self.ledger, self._folder / "reports", cluster_state.at_s, simulated=self.settings.simulated)
 
     def close(self) -> None:
         """Let go of the database."""
@@ -147,47 +147,49 @@ class Controller:
         self.state.healthy, self.state.words = False, words
         self.state.failures += 1
 
-    def _keep_events(self, sight: Sight) -> str:
+    def _keep_events(self, cluster_state: ClusterState) -> str:
         """Keep what happened; a scheduler may tell of a job what no rule allows. What is left out, in words."""
-        faults = [event.faults(f"job {event.job[:80]}") for event in sight.events]
-        odd = [found[0] for found in faults if found]
-        self.repository.add(self.settings.cluster, [event for event, found in zip(sight.events, faults, strict=True) if not found])
+        faults = [event.faults(f"job {event.job[:80]}") for event in cluster_state.events]
+        odd = [broken[0] for broken in faults if broken]
+        self.repository.add(
+            self.settings.cluster, [event for event, broken in zip(cluster_state.events, faults, strict=True) if not broken]
+        )
         return f"{len(odd)} events are not kept, such as: {odd[0]}" if odd else ""
 
-    def _seen(self, sight: Sight) -> None:
-        state, jobs = self.state, sight.snapshot.jobs
-        before = state.at_s if state.sight is not None else (self.ledger.last_sample() or (-math.inf,))[0]
-        if sight.at_s < before:
-            words = f"the clock went back by {before - sight.at_s:.0f} s; decisions wait until it has caught up"
-            self.ledger.note(sight.at_s, "clock", words)
-        if state.sight is not None and sight.settings != state.settings:
-            self._note_outside(sight)
+    def _seen(self, cluster_state: ClusterState) -> None:
+        state, jobs = self.state, cluster_state.snapshot.jobs
+        before = state.at_s if state.cluster_state is not None else (self.ledger.last_sample() or (-math.inf,))[0]
+        if cluster_state.at_s < before:
+            words = f"the clock went back by {before - cluster_state.at_s:.0f} s; decisions wait until it has caught up"
+            self.ledger.note(cluster_state.at_s, "clock", words)
+        if state.cluster_state is not None and cluster_state.settings != state.settings:
+            self._note_outside(cluster_state)
         if not state.healthy:
-            self.ledger.note(sight.at_s, "answers", f"{len(jobs)} jobs, {sight.cluster.gpus} GPUs")
-        self._remember(sight)
-        told = {"load": state.load, "waiting": state.waiting, "running": state.running, "settings": sight.settings.to_json()}
-        self.ledger.sample(sight.at_s, told | ({"simulated": True} if self.settings.simulated else {}))
+            self.ledger.note(cluster_state.at_s, "answers", f"{len(jobs)} jobs, {cluster_state.cluster.gpus} GPUs")
+        self._remember(cluster_state)
+        sample = {"load": state.load, "waiting": state.waiting, "running": state.running, "settings": cluster_state.settings.to_json()}
+        self.ledger.sample(cluster_state.at_s, sample | ({"simulated": True} if self.settings.simulated else {}))
 
-    def _remember(self, sight: Sight) -> None:
-        state, jobs = self.state, sight.snapshot.jobs
-        running = int(sight.snapshot.running.sum())
-        state.healthy, state.words, state.at_s, state.looks = True, "ok", sight.at_s, state.looks + 1
-        state.load = float(jobs.gpus.sum()) / sight.cluster.gpus
+    def _remember(self, cluster_state: ClusterState) -> None:
+        state, jobs = self.state, cluster_state.snapshot.jobs
+        running = int(cluster_state.snapshot.running.sum())
+        state.healthy, state.words, state.at_s, state.looks = True, "ok", cluster_state.at_s, state.looks + 1
+        state.load = float(jobs.gpus.sum()) / cluster_state.cluster.gpus
         state.waiting, state.running = len(jobs) - running, running
-        state.settings, state.sight = sight.settings, sight
+        state.settings, state.cluster_state = cluster_state.settings, cluster_state
 
-    def _note_outside(self, sight: Sight) -> None:
+    def _note_outside(self, cluster_state: ClusterState) -> None:
         """Somebody else may have changed settings: say so, and never fight over it."""
-        changed = {name: (self.state.settings.get(name), value) for name, value in sight.settings.items()}
+        changed = {name: (self.state.settings.get(name), value) for name, value in cluster_state.settings.items()}
         odd = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in changed.items() if old != new)
         if odd:
-            self.ledger.note(sight.at_s, "changed outside", odd)
+            self.ledger.note(cluster_state.at_s, "changed outside", odd)
 
     # -------------------------------------------------------------------------------------------------------------------- deciding
 
-    def space(self, sight: Sight) -> Space:
+    def space(self, cluster_state: ClusterState) -> Space:
         """What the next change may choose from; its default is what is in force."""
-        return self.bounds.narrowed(self.live.space(sight.cluster), sight.settings.extend(self.live.pinned))
+        return self.bounds.narrowed(self.live.space(cluster_state.cluster), cluster_state.settings.extend(self.live.pinned))
 
     def known(self, at_s: float) -> Repository:
         """The past of the cluster, as far back as it is learned from."""
@@ -200,17 +202,17 @@ class Controller:
             ConfigError: there is no such knob, or the cluster was not seen yet.
         """
         with self.lock:
-            sight = self.state.sight
-            if sight is None:
+            cluster_state = self.state.cluster_state
+            if cluster_state is None:
                 raise ConfigError(Fault(where="what-if", rule="the cluster was not seen yet", fix="Wait for the next look"))
-            space = Bounds().narrowed(self.live.space(sight.cluster), sight.settings.extend(self.live.pinned))
+            space = Bounds().narrowed(self.live.space(cluster_state.cluster), cluster_state.settings.extend(self.live.pinned))
             if knob not in space.knobs or knob in self.live.pinned:
                 raise ConfigError(Fault(where="what-if", field="knob", value=knob, rule="no such knob", fix=suggestion(knob, space.knobs)))
-            found = self.adviser.what_if(sight, self.known(sight.at_s), space, knob)
-            if not found:
+            gains = self.adviser.what_if(cluster_state, self.known(cluster_state.at_s), space, knob)
+            if not gains:
                 rule = f"means nothing with the settings in force: it needs {space.knobs[knob].when or 'others'}"
                 raise ConfigError(Fault(where="what-if", field="knob", value=knob, rule=rule))
-            return found
+            return gains
 
     def _due(self, at_s: float) -> str:
         """Which kind of decision is due, if any."""
@@ -219,60 +221,61 @@ class Controller:
             return "hourly"
         return "watch" if self.settings.watch and watch is not None and at_s - watch.at_s >= self.settings.watch else ""
 
-    def _decide(self, sight: Sight, kind: str) -> None:
+    def _decide(self, cluster_state: ClusterState, kind: str) -> None:
         try:
-            judged = self.adviser.decide(sight, self.known(sight.at_s), self.space(sight))
+            recommendation = self.adviser.decide(cluster_state, self.known(cluster_state.at_s), self.space(cluster_state))
         except ConfigError as error:  # what was seen cannot be simulated: say so, and look again when the next decision is due
-            entry = Entry(
-                at_s=sight.at_s, state="same", kind=kind, before=sight.settings, after=sight.settings, words=f"not decided: {error}"
-            )
+            settings = cluster_state.settings
+            entry = Entry(at_s=cluster_state.at_s, state="same", kind=kind, before=settings, after=settings, words=f"not decided: {error}")
             self.ledger.add(entry, "not decided", entry.words)
             return
-        entry = self._entry(sight, kind, judged)
-        if judged.left_out:
-            names = ", ".join(judged.left_out[:5])
-            self.ledger.note(sight.at_s, "left out", f"{len(judged.left_out)} jobs can never run on this cluster, such as {names}")
-        if not judged.decision.changed:
+        entry = self._entry(cluster_state, kind, recommendation)
+        if recommendation.left_out:
+            names = ", ".join(recommendation.left_out[:5])
+            self.ledger.note(
+                cluster_state.at_s, "left out", f"{len(recommendation.left_out)} jobs can never run on this cluster, such as {names}"
+            )
+        if not recommendation.decision.changed:
             self.ledger.add(entry, "decided", entry.words)
             if kind == "hourly":
-                self._mark("last", sight.snapshot)
+                self._mark("last", cluster_state.snapshot)
             return
-        held = self._held_back(sight.at_s)
+        held = self._held_back(cluster_state.at_s)
         mode = self.settings.mode
         if mode == "observe" or held:
             words = f"not changed: {held}" if held else "would change (observe)"
             entry = self.ledger.add(replace(entry, state="observed", why=held), "observed", f"{words}. {entry.words}")
-            self._mark(str(entry.id), sight.snapshot)
+            self._mark(str(entry.id), cluster_state.snapshot)
         elif mode == "propose":
-            self._end_proposals(sight.at_s, "a newer proposal took its place")
+            self._end_proposals(cluster_state.at_s, "a newer proposal took its place")
             self.ledger.add(replace(entry, state="proposed"), "proposed", entry.words)
         else:
             entry = self.ledger.add(replace(entry, state="approved"), "decided", entry.words)
-            self._make(entry, sight)
+            self._make(entry, cluster_state)
         if kind == "hourly":
-            self._mark("last", sight.snapshot)
+            self._mark("last", cluster_state.snapshot)
 
-    def _entry(self, sight: Sight, kind: str, judged: Judged) -> Entry:
-        made = judged.decision
-        after = sight.settings.extend({name: value for name, value in made.after.items() if name not in self.live.pinned})
-        words = why(made).partition(": ")[2]  # without the moment, which whoever shows a decision says first
-        if made.changed or judged.best != made.before:
-            words += f" Nine times in ten the gain should lie between {judged.low:.3f} and {judged.high:.3f}."
+    def _entry(self, cluster_state: ClusterState, kind: str, recommendation: Recommendation) -> Entry:
+        decision = recommendation.decision
+        after = cluster_state.settings.extend({name: value for name, value in decision.after.items() if name not in self.live.pinned})
+        words = why(decision).partition(": ")[2]  # without the moment, which whoever shows a decision says first
+        if decision.changed or recommendation.best != decision.before:
+            words += f" Nine times in ten the gain should lie between {recommendation.low:.3f} and {recommendation.high:.3f}."
         return Entry(
-            at_s=sight.at_s,
+            at_s=cluster_state.at_s,
             state="same",
             kind=kind,
-            before=sight.settings,
+            before=cluster_state.settings,
             after=after,
-            predicted=made.predicted,
-            low=judged.low,
-            high=judged.high,
+            predicted=decision.predicted,
+            low=recommendation.low,
+            high=recommendation.high,
             words=words,
-            contributions=made.contributions,
-            load=made.load,
-            waiting=made.waiting,
-            unfinished=made.unfinished,
-            simulations=made.simulations,
+            contributions=decision.contributions,
+            load=decision.load,
+            waiting=decision.waiting,
+            unfinished=decision.unfinished,
+            simulations=decision.simulations,
         )
 
     def _held_back(self, at_s: float) -> str:
@@ -281,7 +284,7 @@ class Controller:
             return f"quiet hours {quiet}"
         recent = [entry for entry in self.ledger.history(at_s - 2 * 86_400.0) if entry.kind in CHANGING]
         changes = [entry.at_s if entry.state == "failed" else entry.applied_s for entry in recent]  # what failed is not tried all day long
-        if self.bounds.used_up([moment for moment in changes if math.isfinite(moment)], at_s):
+        if self.bounds.is_used_up([moment for moment in changes if math.isfinite(moment)], at_s):
             return f"{self.bounds.changes_per_day} changes have been made or tried in the last 24 hours"
         if any(entry.kind != "rollback" for entry in self.ledger.in_state("applied")):
             return "the last change has not been judged yet"
@@ -289,30 +292,34 @@ class Controller:
 
     # -------------------------------------------------------------------------------------------------------------------- changing
 
-    def _carry_out(self, sight: Sight) -> bool:
+    def _carry_out(self, cluster_state: ClusterState) -> bool:
         """What somebody approved or asked to be rolled back; whether anything was tried."""
         tried = False
         for entry in self.ledger.in_state("approved"):
-            faults = [] if entry.kind == "rollback" else self.bounds.outside(self.live.space(sight.cluster), sight.settings, entry.after)
-            held = "" if entry.kind == "rollback" else self._held_back(sight.at_s)
-            stale = not agrees(sight.settings, entry.before)
+            faults = (
+                []
+                if entry.kind == "rollback"
+                else self.bounds.outside(self.live.space(cluster_state.cluster), cluster_state.settings, entry.after)
+            )
+            held = "" if entry.kind == "rollback" else self._held_back(cluster_state.at_s)
+            stale = not has_settings(cluster_state.settings, entry.before)
             if faults or held or stale:
                 reason = "; ".join(str(fault) for fault in faults) or held or "the settings have changed since it was decided"
-                self.ledger.move(entry, "refused", sight.at_s, "refused", reason, why=reason)
+                self.ledger.move(entry, "refused", cluster_state.at_s, "refused", reason, why=reason)
                 continue
-            self._make(entry, sight)
+            self._make(entry, cluster_state)
             tried = True
         return tried
 
-    def _make(self, entry: Entry, sight: Sight) -> Entry:
-        self._mark(str(entry.id), sight.snapshot)
-        made = self.changer.make(replace(entry, bias=self._current_bias(sight)))
-        if made.state == "applied":
-            self.state.settings = made.after  # so that the next look does not take it for somebody else's change
-        if made.state == "failed" or made.kind == "rollback":
-            self._unmark(str(made.id))
+    def _make(self, entry: Entry, cluster_state: ClusterState) -> Entry:
+        self._mark(str(entry.id), cluster_state.snapshot)
+        change = self.changer.make(replace(entry, bias=self._current_bias(cluster_state)))
+        if change.state == "applied":
+            self.state.settings = change.after  # so that the next look does not take it for somebody else's change
+        if change.state == "failed" or change.kind == "rollback":
+            self._unmark(str(change.id))
         self._finish_rollbacks(self.live.clock.now_s())
-        return made
+        return change
 
     def _finish_rollbacks(self, at_s: float) -> None:
         """A rollback that took ends the change that it takes back; also when a crash came in between."""
@@ -330,49 +337,49 @@ class Controller:
 
     # ----------------------------------------------------------------------------------------------------------------- looking back
 
-    def _judge(self, sight: Sight) -> bool:
+    def _judge(self, cluster_state: ClusterState) -> bool:
         """Compare what came after a change with what was predicted of it; take it back when it was worse. Whether anything was tried."""
         marked = [self.ledger.entry(int(path.stem)) for path in (self._folder / "marks").glob("[0-9]*.npz")]
         observed = [entry for entry in marked if entry.state == "observed" and math.isnan(entry.measured)]
         tried = False
         for entry in [*self.ledger.in_state("applied"), *observed]:
             began_s = entry.applied_s if entry.state == "applied" else entry.at_s
-            if sight.at_s - began_s < self.settings.period_s:
+            if cluster_state.at_s - began_s < self.settings.period_s:
                 continue
             if math.isnan(entry.measured):
-                entry = self._judge_one(entry, sight)
+                entry = self._judge_one(entry, cluster_state)
             if entry.state == "applied":
-                tried = self._take_back(entry, sight) or tried
+                tried = self._take_back(entry, cluster_state) or tried
         return tried
 
-    def _take_back(self, entry: Entry, sight: Sight) -> bool:
+    def _take_back(self, entry: Entry, cluster_state: ClusterState) -> bool:
         """Roll back a change that was judged to be worse, once."""
         before = self.ledger.rollbacks(entry)
         if before:
             reason = f"rolling it back did not work: {before[-1].why or before[-1].state}"
-            self.ledger.move(entry, "kept", sight.at_s, "failed", f"{reason}; somebody must look at it", why=reason)
+            self.ledger.move(entry, "kept", cluster_state.at_s, "failed", f"{reason}; somebody must look at it", why=reason)
             return False
-        actions.roll_back(self.ledger, entry.id, "", f"worse than it should be: {entry.why}", sight.at_s)
-        return self._carry_out(sight)
+        actions.roll_back(self.ledger, entry.id, "", f"worse than it should be: {entry.why}", cluster_state.at_s)
+        return self._carry_out(cluster_state)
 
-    def _judge_one(self, entry: Entry, sight: Sight) -> Entry:
+    def _judge_one(self, entry: Entry, cluster_state: ClusterState) -> Entry:
         """What a change gained; it stays `applied` where it must be taken back."""
-        period = self._period(str(entry.id), sight, [entry.before, entry.after])
+        period = self._period(str(entry.id), cluster_state, [entry.before, entry.after])
         self._unmark(str(entry.id))
-        old, new = (self._model_config(config, sight) for config in (entry.before, entry.after))
+        old, new = (self._model_config(config, cluster_state) for config in (entry.before, entry.after))
         if entry.state == "observed":
-            found = period.simulated_s if period else {}
-            measured = found[old] / found[new] if found.get(old) and found.get(new) else math.nan
+            simulated = period.simulated_s if period else {}
+            measured = simulated[old] / simulated[new] if simulated.get(old) and simulated.get(new) else math.nan
             words = f"on the jobs that came it would have been {measured:.3f} times as good (simulated); predicted {entry.predicted:.3f}"
-            return self.ledger.move(entry, "observed", sight.at_s, "looked back", words, measured=measured)
+            return self.ledger.move(entry, "observed", cluster_state.at_s, "looked back", words, measured=measured)
         measured = period.gain(old, entry.bias) if period else math.nan
         if math.isnan(measured):
             words = "too few jobs came to say what it gained; kept"
-            return self.ledger.move(entry, "kept", sight.at_s, "kept", words, why=words)
+            return self.ledger.move(entry, "kept", cluster_state.at_s, "kept", words, why=words)
         words = f"measured {measured:.3f} times as good as the settings before, predicted {entry.predicted:.3f}"
         if measured >= self._needed(entry):
-            return self.ledger.move(entry, "kept", sight.at_s, "kept", words, measured=measured, why=words)
-        return self.ledger.move(entry, "applied", sight.at_s, "worse", words, measured=measured, why=words)
+            return self.ledger.move(entry, "kept", cluster_state.at_s, "kept", words, measured=measured, why=words)
+        return self.ledger.move(entry, "applied", cluster_state.at_s, "worse", words, measured=measured, why=words)
 
     def _needed(self, entry: Entry) -> float:
         """The measured gain below which a change is taken back."""
@@ -380,27 +387,27 @@ class Controller:
         against = entry.predicted if rule.worse_than == "predicted" and math.isfinite(entry.predicted) else 1.0
         return against * (1 - rule.tolerance)
 
-    def _current_bias(self, sight: Sight) -> float:
+    def _current_bias(self, cluster_state: ClusterState) -> float:
         """How many times longer jobs really take than in the simulation, since the last mark."""
-        period = self._period("last", sight, [sight.settings]) if self._marked("last") else None
-        return period.bias(self._model_config(sight.settings, sight)) if period else 1.0
+        period = self._period("last", cluster_state, [cluster_state.settings]) if self._has_mark("last") else None
+        return period.bias(self._model_config(cluster_state.settings, cluster_state)) if period else 1.0
 
-    def _period(self, mark: str, sight: Sight, settings: list[Config]) -> Period | None:
-        kept = self._read_mark(mark)
-        if kept is None:
+    def _period(self, mark: str, cluster_state: ClusterState, settings: list[Config]) -> Period | None:
+        snapshot = self._read_mark(mark)
+        if snapshot is None:
             return None
-        view, _ = view_of(sight, self.known(sight.at_s))
-        configs = [self._model_config(config, sight) for config in settings]
-        return look_back(kept, view, sight.cluster, self.adviser.builder(view), self.adviser.predictor, configs)
+        observation, _ = observation_of(cluster_state, self.known(cluster_state.at_s))
+        configs = [self._model_config(config, cluster_state) for config in settings]
+        return look_back(snapshot, observation, cluster_state.cluster, self.adviser.builder(observation), self.adviser.predictor, configs)
 
-    def _model_config(self, settings: Config, sight: Sight) -> Config:
+    def _model_config(self, settings: Config, cluster_state: ClusterState) -> Config:
         """Settings as a configuration of the model: knobs that mean nothing under the others are left out."""
-        return Bounds().narrowed(self.live.space(sight.cluster), settings.extend(self.live.pinned)).default()
+        return Bounds().narrowed(self.live.space(cluster_state.cluster), settings.extend(self.live.pinned)).default()
 
     def _mark(self, name: str, snapshot: Snapshot) -> None:
         write_snapshot(snapshot, self._folder / "marks" / f"{name}.npz")
 
-    def _marked(self, name: str) -> bool:
+    def _has_mark(self, name: str) -> bool:
         return (self._folder / "marks" / f"{name}.npz").exists()
 
     def _unmark(self, name: str) -> None:
@@ -408,7 +415,7 @@ class Controller:
 
     def _read_mark(self, name: str) -> Snapshot | None:
         try:
-            return read_snapshot(self._folder / "marks" / f"{name}.npz") if self._marked(name) else None
+            return read_snapshot(self._folder / "marks" / f"{name}.npz") if self._has_mark(name) else None
         except AutoScoutError as error:  # a mark that was cut off by a crash says nothing
             log.warning("%s", error)
             return None

@@ -42,25 +42,25 @@ def one_line(entry: Entry) -> str:
 
 def explanation(entry: Entry, lines: Sequence[Line] = ()) -> str:
     """Why a decision was made, how sure it was, what each change does by itself, and what became of it."""
-    told = [
+    sentences = [
         f"Decision {entry.id} ({entry.kind}), {moment(entry.at_s)}: {entry.state}, that is, {STATES[entry.state]}.",
         entry.words,
     ]
     if math.isfinite(entry.predicted) and entry.changes:
-        told.append(
+        sentences.append(
             f"Predicted gain {entry.predicted:.3f} times; nine outcomes in ten should lie between {entry.low:.3f} and {entry.high:.3f}."
             " Simulated."
         )
     for name, effect in sorted(entry.contributions.items(), key=lambda item: -item[1]):
         old, new = entry.changes.get(name, (None, None))
-        told.append(f"  {name} {old} -> {new}: taken back alone, the outcome would be {effect:.3f} times as long.")
+        sentences.append(f"  {name} {old} -> {new}: taken back alone, the outcome would be {effect:.3f} times as long.")
     if math.isfinite(entry.measured):
-        told.append(f"Measured gain {entry.measured:.3f} times.")
+        sentences.append(f"Measured gain {entry.measured:.3f} times.")
     if entry.why:
-        told.append(f"Why it is so: {entry.why}.")
+        sentences.append(f"Why it is so: {entry.why}.")
     if entry.diff:
-        told += ["What was changed:", entry.diff.rstrip()]
+        sentences += ["What was changed:", entry.diff.rstrip()]
     for _, at_s, _, event, words in lines:
         first = words.splitlines()[0] if words else ""
-        told.append(f"  {moment(at_s)} {event}{f': {first}' if first and not entry.words.startswith(first) else ''}")
-    return "\n".join(told)
+        sentences.append(f"  {moment(at_s)} {event}{f': {first}' if first and not entry.words.startswith(first) else ''}")
+    return "\n".join(sentences)

@@ -136,8 +136,8 @@ class Ledger:
 
         def work(connection: Connection, again: bool) -> None:
             mine = (decisions.c.id == entry.id, decisions.c.cluster == self.cluster)
-            wanted = update(decisions).where(*mine, decisions.c.state == entry.state).values(state=to, data=_encode(moved))
-            if connection.execute(wanted).rowcount == 1:
+            statement = update(decisions).where(*mine, decisions.c.state == entry.state).values(state=to, data=_encode(moved))
+            if connection.execute(statement).rowcount == 1:
                 self._log(connection, at_s, entry.id, event, words)
                 return
             now = connection.execute(select(decisions.c.state).where(*mine)).scalar()
@@ -159,11 +159,11 @@ class Ledger:
         Raises:
             ConfigError: there is none.
         """
-        found = self._entries(decisions.c.id == number)
-        if not found:
+        entries = self._entries(decisions.c.id == number)
+        if not entries:
             rule, fix = f"there is no such decision of {self.cluster}", "autoscout sched history lists them"
             raise ConfigError(Fault(where="decision", field="id", value=str(number), rule=rule, fix=fix))
-        return found[0]
+        return entries[0]
 
     def entries(self, numbers: Iterable[int]) -> list[Entry]:
         """Some decisions by their numbers, oldest first; those that are not there are left out."""
@@ -195,15 +195,15 @@ class Ledger:
         """
         about = [] if decision is None else [audit.c.decision == decision]
         where = (audit.c.cluster == self.cluster, audit.c.id > after, *about, *_between(audit.c.at_s, from_s, to_s))
-        wanted = select(audit.c.id, audit.c.at_s, audit.c.decision, audit.c.event, audit.c.words).where(*where)
-        newest_first = wanted.order_by(audit.c.id.desc()).limit(MOST_ROWS)
+        query = select(audit.c.id, audit.c.at_s, audit.c.decision, audit.c.event, audit.c.words).where(*where)
+        newest_first = query.order_by(audit.c.id.desc()).limit(MOST_ROWS)
         rows = self._database.read(lambda connection: connection.execute(newest_first).all())
         return [(row.id, row.at_s, row.decision, row.event, row.words) for row in reversed(rows)]
 
     def last_line(self) -> int:
         """Number of the newest line of the audit log; 0 where there is none."""
-        wanted = select(func.max(audit.c.id)).where(audit.c.cluster == self.cluster)
-        return int(self._database.read(lambda connection: connection.execute(wanted).scalar()) or 0)
+        query = select(func.max(audit.c.id)).where(audit.c.cluster == self.cluster)
+        return int(self._database.read(lambda connection: connection.execute(query).scalar()) or 0)
 
     def sample(self, at_s: float, data: Mapping[str, Any]) -> None:
         """What was seen of the cluster at a moment; a second one for the same moment changes nothing."""
@@ -220,13 +220,13 @@ class Ledger:
         where = [samples.c.cluster == self.cluster, *_between(samples.c.at_s, from_s, to_s)]
 
         def work(connection: Connection) -> list[tuple[float, dict[str, Any]]]:
-            wanted = select(samples.c.at_s, samples.c.data).where(*where).order_by(samples.c.at_s)
+            query = select(samples.c.at_s, samples.c.data).where(*where).order_by(samples.c.at_s)
             ends = select(func.min(samples.c.at_s), func.max(samples.c.at_s), func.count()).where(*where)
             first, last, there = connection.execute(ends).one()
             if most is not None and there > most:
                 piece = func.round((samples.c.at_s - first) / (last - first) * (most - 1))
-                wanted = wanted.where(samples.c.at_s.in_(select(func.max(samples.c.at_s)).where(*where).group_by(piece)))
-            return [(at_s, json.loads(data)) for at_s, data in connection.execute(wanted)]
+                query = query.where(samples.c.at_s.in_(select(func.max(samples.c.at_s)).where(*where).group_by(piece)))
+            return [(at_s, json.loads(data)) for at_s, data in connection.execute(query)]
 
         return self._database.read(work)
 
@@ -237,8 +237,8 @@ class Ledger:
 
     def last_sample(self) -> tuple[float, dict[str, Any]] | None:
         """What was seen last."""
-        wanted = select(samples.c.at_s, samples.c.data).where(samples.c.cluster == self.cluster).order_by(samples.c.at_s.desc()).limit(1)
-        row = self._database.read(lambda connection: connection.execute(wanted).first())
+        query = select(samples.c.at_s, samples.c.data).where(samples.c.cluster == self.cluster).order_by(samples.c.at_s.desc()).limit(1)
+        row = self._database.read(lambda connection: connection.execute(query).first())
         return None if row is None else (row.at_s, json.loads(row.data))
 
     def close(self) -> None:
@@ -250,18 +250,18 @@ class Ledger:
         connection.execute(insert(audit).values(row))
 
     def _entries(self, *where: Any, most: int = MOST_ROWS) -> list[Entry]:
-        wanted = select(decisions).where(decisions.c.cluster == self.cluster, *where).order_by(decisions.c.id.desc()).limit(most)
-        read: Callable[[Connection], Sequence[Row[Any]]] = lambda connection: connection.execute(wanted).all()  # noqa: E731
+        query = select(decisions).where(decisions.c.cluster == self.cluster, *where).order_by(decisions.c.id.desc()).limit(most)
+        read: Callable[[Connection], Sequence[Row[Any]]] = lambda connection: connection.execute(query).all()  # noqa: E731
         return [self._decode(row) for row in reversed(self._database.read(read))]
 
     def _decode(self, row: Row[Any]) -> Entry:
         try:
             data = json.loads(row.data)
-            told: dict[str, Any] = {each.name: data[each.name] for each in fields(Entry) if each.name in data}
-            told |= {"id": row.id, "at_s": row.at_s, "state": row.state, "before": Config(data["before"]), "after": Config(data["after"])}
+            values: dict[str, Any] = {each.name: data[each.name] for each in fields(Entry) if each.name in data}
+            values |= {"id": row.id, "at_s": row.at_s, "state": row.state, "before": Config(data["before"]), "after": Config(data["after"])}
             floats = ("predicted", "low", "high", "measured", "applied_s", "load")
-            told |= {name: math.nan for name in floats if told.get(name) is None}
-            return Entry(**told)
+            values |= {name: math.nan for name in floats if values.get(name) is None}
+            return Entry(**values)
         except (ValueError, TypeError, KeyError) as error:
             rule = f"decision {row.id} cannot be read: {error}"
             raise StoreError(Fault(where=self._database.location, rule=rule, fix="Was the database edited by hand?")) from error

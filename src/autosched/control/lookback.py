@@ -12,13 +12,13 @@ from autosched.predict.features import Repository
 from autosched.predict.predictor import Predictor
 from autosched.sim.cluster import Cluster
 from autosched.sim.snapshot import Snapshot
-from autosched.tune.draws import View
+from autosched.tune.draws import Observation
 from autosched.tune.futures import Builder, Future, outcome
 from autoscout.core.config import Config
 from autoscout.core.errors import Infeasible
 
 METRIC = "time_s"
-FEWEST = 3  # jobs below which a period says nothing
+MIN_JOBS = 3  # jobs below which a period says nothing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,18 +38,20 @@ class Period:
     def gain(self, old: Config, bias: float = 1.0) -> float:
         """How many times better it went than a simulation with the old settings says it would have; `bias` is how many times longer the
         real scheduler takes than its simulation."""
-        if self.jobs < FEWEST or self.measured_s <= 0 or old not in self.simulated_s:
+        if self.jobs < MIN_JOBS or self.measured_s <= 0 or old not in self.simulated_s:
             return math.nan
         return self.simulated_s[old] * bias / self.measured_s
 
     def bias(self, now: Config) -> float:
         """How many times longer the real scheduler took than its simulation with the same settings."""
-        if self.jobs < FEWEST or not self.simulated_s.get(now):
+        if self.jobs < MIN_JOBS or not self.simulated_s.get(now):
             return 1.0
         return self.measured_s / self.simulated_s[now]
 
 
-def look_back(snapshot: Snapshot, until: View, cluster: Cluster, build: Builder, predictor: Predictor, configs: list[Config]) -> Period:
+def look_back(
+    snapshot: Snapshot, until: Observation, cluster: Cluster, build: Builder, predictor: Predictor, configs: list[Config]
+) -> Period:
     """Run the jobs between two moments again.
 
     Args:
@@ -61,18 +63,18 @@ def look_back(snapshot: Snapshot, until: View, cluster: Cluster, build: Builder,
         configs: Settings to simulate.
     """
     from_s, to_s = snapshot.at_s, until.at_s
-    known = _believed(until, predictor)
-    names = {name: row for row, name in enumerate(known.jobs.job_id.tolist())}
+    history = _believed(until, predictor)
+    names = {name: row for row, name in enumerate(history.jobs.job_id.tolist())}
     here = np.asarray([names.get(name, -1) for name in snapshot.jobs.job_id.tolist()], np.int64)
-    arrived = (known.jobs.submit_s >= from_s) & (known.jobs.submit_s < to_s)
+    arrived = (history.jobs.submit_s >= from_s) & (history.jobs.submit_s < to_s)
     rows = np.concatenate([here[here >= 0], np.setdiff1d(np.flatnonzero(arrived), here)]).astype(np.int64)
-    rows = rows[np.isfinite(known.end_s[rows]) | np.isin(rows, until.rows)]  # of the others it is not known what became of them
-    measured = _measured(known, rows, from_s, to_s, until)
-    work = np.where(here >= 0, known.jobs.duration_s[np.maximum(here, 0)], snapshot.jobs.duration_s)
-    left = np.maximum(1.0, work - snapshot.executed_s)
-    arrivals = known.jobs.take(np.setdiff1d(np.flatnonzero(arrived), here).astype(np.int64))
-    kept = snapshot.with_remaining(left) if len(snapshot.jobs) else None
-    future = Future(at_s=from_s, arrivals=arrivals, snapshot=kept, until_s=to_s)
+    rows = rows[np.isfinite(history.end_s[rows]) | np.isin(rows, until.rows)]  # of the others it is not known what became of them
+    measured = _measured(history, rows, from_s, to_s, until)
+    work = np.where(here >= 0, history.jobs.duration_s[np.maximum(here, 0)], snapshot.jobs.duration_s)
+    remaining_s = np.maximum(1.0, work - snapshot.executed_s)
+    arrivals = history.jobs.take(np.setdiff1d(np.flatnonzero(arrived), here).astype(np.int64))
+    start = snapshot.with_remaining(remaining_s) if len(snapshot.jobs) else None
+    future = Future(at_s=from_s, arrivals=arrivals, snapshot=start, until_s=to_s)
     simulated = {}
     for config in configs if future.jobs else ():
         try:
@@ -82,26 +84,26 @@ def look_back(snapshot: Snapshot, until: View, cluster: Cluster, build: Builder,
     return Period(jobs=len(rows), measured_s=measured, simulated_s=simulated)
 
 
-def _believed(view: View, predictor: Predictor) -> Repository:
+def _believed(observation: Observation, predictor: Predictor) -> Repository:
     """The jobs that have come; those that have not ended with predicted durations."""
-    durations = view.known.jobs.duration_s.copy()
-    if len(view.rows):
-        predictor.fit(view.known, view.at_s)
-        chances = predictor.chances(view.known, view.rows, view.at_s, view.snapshot.executed_s)
-        drawn = predictor.draw_s(chances, view.snapshot.executed_s, (int(view.at_s), "look back"))
-        durations[view.rows] = np.maximum(drawn, view.snapshot.executed_s + 1.0)
-    return Repository(replace(view.known.jobs, duration_s=durations), view.known.end_s)
+    durations = observation.history.jobs.duration_s.copy()
+    if len(observation.rows):
+        predictor.fit(observation.history, observation.at_s)
+        chances = predictor.chances(observation.history, observation.rows, observation.at_s, observation.snapshot.executed_s)
+        drawn = predictor.draw_s(chances, observation.snapshot.executed_s, (int(observation.at_s), "look back"))
+        durations[observation.rows] = np.maximum(drawn, observation.snapshot.executed_s + 1.0)
+    return Repository(replace(observation.history.jobs, duration_s=durations), observation.history.end_s)
 
 
-def _measured(known: Repository, rows: NDArray[np.int64], from_s: float, to_s: float, until: View) -> float:
+def _measured(history: Repository, rows: NDArray[np.int64], from_s: float, to_s: float, until: Observation) -> float:
     """Mean time in the system of these jobs in the period, work that is left charged at full speed."""
     if not len(rows):
         return math.nan
-    end = known.end_s[rows]
-    begin = np.maximum(known.jobs.submit_s[rows], from_s)
+    end = history.end_s[rows]
+    begin = np.maximum(history.jobs.submit_s[rows], from_s)
     over = end <= to_s
     executed = dict(zip(until.rows.tolist(), until.snapshot.executed_s.tolist(), strict=True))
     ran = np.asarray([executed.get(row, 0.0) for row in rows.tolist()])
-    left = np.where(over, 0.0, np.maximum(0.0, known.jobs.duration_s[rows] - ran))
+    remaining_s = np.where(over, 0.0, np.maximum(0.0, history.jobs.duration_s[rows] - ran))
     spent = np.where(over, end, to_s) - begin
-    return float(np.mean(np.maximum(0.0, spent) + left))
+    return float(np.mean(np.maximum(0.0, spent) + remaining_s))

@@ -18,8 +18,8 @@ from autoscout.store.sql.database import peek
 
 MOST_POINTS = 1_000
 """Moments of an overview, spread evenly over its time: more than a picture shows."""
-_AGAIN = 50  # newest lines of the log that are read again: a server may show a line after one with a higher number
-_MANY = 500  # decisions that have changed, above which everything is read anew
+_REREAD_LINES = 50  # newest lines of the log that are read again: a server may show a line after one with a higher number
+_MOST_CHANGED = 500  # decisions that have changed, above which everything is read anew
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -72,11 +72,11 @@ class Overview:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON, for readers: numbers that are not there as null, without secrets, and without plans, which hold whole files."""
-        told = [{name: value for name, value in entry.to_json().items() if name != "plan"} for entry in self.entries]
+        entries = [{name: value for name, value in entry.to_json().items() if name != "plan"} for entry in self.entries]
         return {
             "cluster": self.cluster,
             "simulated": self.simulated,
-            "decisions": [{**each, **{name: hide_secrets(each[name]) for name in ("words", "why", "diff")}} for each in told],
+            "decisions": [{**each, **{name: hide_secrets(each[name]) for name in ("words", "why", "diff")}} for each in entries],
             "log": [
                 dict(zip(("id", "at_s", "decision", "event", "words"), (*line[:4], hide_secrets(line[4])), strict=True))
                 for line in self.log
@@ -121,11 +121,11 @@ def overview(
     """
     ledger = Ledger(target, cluster, create=False)
     try:
-        seen = ledger.samples(from_s, to_s, most_points)
+        samples = ledger.samples(from_s, to_s, most_points)
         log, entries = ledger.log(from_s, to_s), ledger.history(from_s, to_s)
     finally:
         ledger.close()
-    return _made(cluster, entries, log, seen)
+    return _made(cluster, entries, log, samples)
 
 
 def read_on(before: Overview, target: str | os.PathLike[str], most_points: int = MOST_POINTS) -> Overview:
@@ -143,50 +143,50 @@ def read_on(before: Overview, target: str | os.PathLike[str], most_points: int =
         StoreError: it cannot be opened.
     """
     newest = before.log[-1][0] if before.log else 0
-    known = [line for line in before.log[-_AGAIN:] if line[0] > newest - _AGAIN]
+    recent = [line for line in before.log[-_REREAD_LINES:] if line[0] > newest - _REREAD_LINES]
     ledger = Ledger(target, before.cluster, create=False)
     try:
-        lines = ledger.log(after=max(0, newest - _AGAIN))
-        added = sorted(set(lines) - set(known))
+        lines = ledger.log(after=max(0, newest - _REREAD_LINES))
+        added = sorted(set(lines) - set(recent))
         touched = {line[2] for line in added if line[2] is not None}  # no decision changes without a line in the log
-        another = not set(known) <= set(lines)  # somebody has begun the store anew
+        another = not set(recent) <= set(lines)  # somebody has begun the store anew
         back = any(line[3] == "clock" for line in added)  # looks may have been added before the newest one
-        if another or back or len(touched) > _MANY or len(before.at_s) > 2 * most_points:
-            seen = ledger.samples(most=most_points)
-            return _made(before.cluster, ledger.history(), ledger.log(), seen)
+        if another or back or len(touched) > _MOST_CHANGED or len(before.at_s) > 2 * most_points:
+            samples = ledger.samples(most=most_points)
+            return _made(before.cluster, ledger.history(), ledger.log(), samples)
         last_s = before.at_s[-1] if before.at_s else -math.inf
-        seen = [sample for sample in ledger.samples(last_s, most=most_points) if sample[0] > last_s]
+        samples = [sample for sample in ledger.samples(last_s, most=most_points) if sample[0] > last_s]
         changed = {entry.id: entry for entry in (ledger.entries(touched) if touched else ())}
     finally:
         ledger.close()
-    if not added and not seen:
+    if not added and not samples:
         return before
     entries = sorted(({entry.id: entry for entry in before.entries} | changed).values(), key=lambda entry: entry.id)
     log = sorted([*before.log, *added]) if added else list(before.log)
-    return before.with_more(_made(before.cluster, entries[-MOST_ROWS:], log[-MOST_ROWS:], seen))
+    return before.with_more(_made(before.cluster, entries[-MOST_ROWS:], log[-MOST_ROWS:], samples))
 
 
-def _made(cluster: str, entries: Sequence[Entry], log: Sequence[Line], seen: Sequence[tuple[float, dict[str, Any]]]) -> Overview:
-    names = dict.fromkeys(name for _, data in seen for name in data.get("settings", {}))
+def _made(cluster: str, entries: Sequence[Entry], log: Sequence[Line], samples: Sequence[tuple[float, dict[str, Any]]]) -> Overview:
+    names = dict.fromkeys(name for _, data in samples for name in data.get("settings", {}))
     return Overview(
         cluster=cluster,
-        simulated=any(data.get("simulated", False) for _, data in seen),
+        simulated=any(data.get("simulated", False) for _, data in samples),
         entries=entries,
         log=log,
-        at_s=[at_s for at_s, _ in seen],
-        load=[float(data.get("load", math.nan)) for _, data in seen],
-        waiting=[int(data.get("waiting", 0)) for _, data in seen],
-        running=[int(data.get("running", 0)) for _, data in seen],
-        knobs={name: [data.get("settings", {}).get(name) for _, data in seen] for name in names},
+        at_s=[at_s for at_s, _ in samples],
+        load=[float(data.get("load", math.nan)) for _, data in samples],
+        waiting=[int(data.get("waiting", 0)) for _, data in samples],
+        running=[int(data.get("running", 0)) for _, data in samples],
+        knobs={name: [data.get("settings", {}).get(name) for _, data in samples] for name in names},
     )
 
 
 def _names(connection: Connection) -> list[str]:
     """All clusters, from one to the next: an index finds the next one at once, where DISTINCT would read every row."""
-    found: set[str] = set()
+    names: set[str] = set()
     for column in (samples.c.cluster, decisions.c.cluster):
         name: str | None = connection.execute(select(func.min(column))).scalar()
         while name is not None:
-            found.add(name)
+            names.add(name)
             name = connection.execute(select(func.min(column)).where(column > name)).scalar()
-    return sorted(found)
+    return sorted(names)

@@ -48,7 +48,7 @@ def write_report(ledger: Ledger, folder: Path, from_s: float, to_s: float, *, si
 
 def _pages(ledger: Ledger, from_s: float, to_s: float, *, simulated: bool) -> dict[str, str]:
     entries, samples = ledger.history(from_s, to_s), ledger.samples(from_s, to_s)
-    drawn = [samples[place] for place in thin(len(samples), MOST_POINTS)]
+    drawn = [samples[index] for index in thin(len(samples), MOST_POINTS)]
     return {
         "over_time.svg": over_time(entries, drawn, ledger.cluster),
         "report.md": told(ledger, entries, samples, from_s, to_s, simulated=simulated),
@@ -88,9 +88,9 @@ def over_time(entries: list[Entry], samples: list[Sample], title: str) -> str:
         chart("GPUs wanted, in times those there are", {"load": column("load")}, "hours"),
         chart("jobs", {"waiting": column("waiting"), "running": column("running")}, "hours"),
     ]
-    places = _settings(samples, hours)
-    if places:
-        charts.append(chart("settings that changed: place among the values they had", places, "hours"))
+    levels = _settings(samples, hours)
+    if levels:
+        charts.append(chart("settings that changed: place among the values they had", levels, "hours"))
     gains = {
         "predicted": [(entry.at_s, entry.predicted) for entry in entries if entry.changes],
         "measured": [(entry.at_s, entry.measured) for entry in entries if entry.changes],
@@ -107,17 +107,17 @@ def over_time(entries: list[Entry], samples: list[Sample], title: str) -> str:
 
 def _settings(samples: list[Sample], hours: np.ndarray[Any, Any]) -> dict[str, Line]:
     """Every setting that changed, as its place among the values it had, 0 to 1."""
-    found: dict[str, Line] = {}
+    lines: dict[str, Line] = {}
     names = dict.fromkeys(name for _, data in samples for name in data.get("settings", {}))
     for name in names:
         values: list[Value] = [data.get("settings", {}).get(name) for _, data in samples]
         different = sorted({repr(value): value for value in values if value is not None}.values(), key=_order)
         if len(different) < 2:
             continue
-        place = {repr(value): number / (len(different) - 1) for number, value in enumerate(different)}
+        levels = {repr(value): number / (len(different) - 1) for number, value in enumerate(different)}
         label = f"{name} {different[0]} to {different[-1]}"
-        found[label] = hours, np.asarray([place.get(repr(value), math.nan) for value in values])
-    return found
+        lines[label] = hours, np.asarray([levels.get(repr(value), math.nan) for value in values])
+    return lines
 
 
 def _order(value: Value) -> tuple[int, float, str]:
@@ -126,15 +126,15 @@ def _order(value: Value) -> tuple[int, float, str]:
 
 def told(ledger: Ledger, entries: list[Entry], samples: list[Sample], from_s: float, to_s: float, *, simulated: bool) -> str:
     """The report as Markdown."""
-    made = [entry for entry in entries if math.isfinite(entry.applied_s)]
-    judged = [entry for entry in made if math.isfinite(entry.measured)]
+    changes = [entry for entry in entries if math.isfinite(entry.applied_s)]
+    judged = [entry for entry in changes if math.isfinite(entry.measured)]
     would = [entry for entry in entries if entry.state == "observed"]
     loads = [data["load"] for _, data in samples if isinstance(data.get("load"), (int, float))]
     lines = [
         f"# {ledger.cluster}, {moment(from_s)} to {moment(to_s)}",
         "",
         *(["The cluster is simulated.", ""] if simulated else []),
-        f"{len(entries)} decisions, {len(made)} changes, {sum(entry.state == 'undone' for entry in entries)} rolled back."
+        f"{len(entries)} decisions, {len(changes)} changes, {sum(entry.state == 'undone' for entry in entries)} rolled back."
         + (f" Mean load {np.mean(loads):.2f}, at most {np.max(loads):.2f}." if loads else ""),
         "",
         "| state | decisions | meaning |",

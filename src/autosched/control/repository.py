@@ -87,7 +87,7 @@ class WorkloadRepository:
     def __init__(self, target: str | os.PathLike[str], *, create: bool = True) -> None:
         self._database = Database(target, create, CONTROL)
 
-    def add(self, cluster: str, told: Iterable[JobEvent]) -> Added:
+    def add(self, cluster: str, job_events: Iterable[JobEvent]) -> Added:
         """Keep events; those that are known already change nothing. In batches, so that memory stays bounded.
 
         Raises:
@@ -95,15 +95,15 @@ class WorkloadRepository:
         """
         if not cluster or len(cluster) > MOST_NAME:
             raise ConfigError(Fault(where="cluster", value=repr(cluster), rule=f"needs a name of at most {MOST_NAME} characters"))
-        source, new, known, number = iter(told), 0, 0, 0
+        source, new, repeats, number = iter(job_events), 0, 0, 0
         while batch := list(islice(source, BATCH)):
-            faults = [fault for place, event in enumerate(batch, number) for fault in event.faults(f"events[{place}]")]
+            faults = [fault for index, event in enumerate(batch, number) for fault in event.faults(f"events[{index}]")]
             if faults:
                 raise ConfigError(faults)
             rows = [_row(cluster, event) for event in batch]
             added = self._database.write(lambda connection, _, rows=rows: _insert(connection, rows))  # type: ignore[misc]
-            new, known, number = new + added, known + len(batch) - added, number + len(batch)
-        return Added(new=new, known=known)
+            new, repeats, number = new + added, repeats + len(batch) - added, number + len(batch)
+        return Added(new=new, known=repeats)
 
     def jobs(self, cluster: str, from_s: float = -np.inf, to_s: float = np.inf) -> Repository:
         """The jobs that came in [from, to) and when each ended, for predictors and generators.
@@ -112,9 +112,11 @@ class WorkloadRepository:
         its duration, or an hour: predictors never look at it.
         """
         all_time = not np.isfinite(from_s)  # else the event that told of the arrival may lie before
-        told = self._fold(cluster, from_s).items()
+        jobs = self._fold(cluster, from_s).items()
         folded = {
-            job: each for job, each in told if from_s <= each.came_s < to_s and (all_time or np.isfinite(each.submit_s)) and _counts(each)
+            job: each
+            for job, each in jobs
+            if from_s <= each.came_s < to_s and (all_time or np.isfinite(each.submit_s)) and _is_usable(each)
         }
         ids = list(folded)
         listed = list(folded.values())
@@ -146,8 +148,8 @@ class WorkloadRepository:
 
     def counts(self, cluster: str) -> dict[int, int]:
         """Hour since the epoch -> events in it."""
-        wanted = select(events.c.hour, func.count()).where(events.c.cluster == cluster).group_by(events.c.hour).order_by(events.c.hour)
-        return self._database.read(lambda connection: {int(hour): int(number) for hour, number in connection.execute(wanted)})
+        query = select(events.c.hour, func.count()).where(events.c.cluster == cluster).group_by(events.c.hour).order_by(events.c.hour)
+        return self._database.read(lambda connection: {int(hour): int(number) for hour, number in connection.execute(query)})
 
     def forget(self, cluster: str, before_s: float) -> int:
         """Drop the events of jobs that were over before an hour began; returns how many events. Jobs that have not ended stay."""
@@ -165,18 +167,18 @@ class WorkloadRepository:
         columns = select(events.c.job, events.c.kind, events.c.at_s, events.c.data).where(events.c.cluster == cluster)
         if np.isfinite(from_s):
             columns = columns.where(events.c.hour >= int(np.floor(from_s / HOUR_S)))
-        wanted = columns.order_by(events.c.at_s, events.c.job, events.c.kind)
+        query = columns.order_by(events.c.at_s, events.c.job, events.c.kind)
 
         def read(connection: Connection) -> dict[str, _Job]:
-            found: dict[str, _Job] = {}
-            for job, kind, at_s, data in connection.execute(wanted):
-                found.setdefault(job, _Job()).add(kind, at_s, json.loads(data))
-            return found
+            jobs: dict[str, _Job] = {}
+            for job, kind, at_s, data in connection.execute(query):
+                jobs.setdefault(job, _Job()).add(kind, at_s, json.loads(data))
+            return jobs
 
         return self._database.read(read)
 
 
-def _counts(job: _Job) -> bool:
+def _is_usable(job: _Job) -> bool:
     return float(job.attributes.get("gpus", 0.0)) > 0 and (not np.isfinite(job.end_s) or job.duration_s is not None)
 
 
@@ -193,8 +195,8 @@ def _insert(connection: Connection, rows: Sequence[dict[str, Any]]) -> int:
     insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
     added = 0
     for chunk in _chunks(rows):
-        wanted = insert(events).values(chunk).on_conflict_do_nothing().returning(events.c.at_s)  # drivers do not agree on row counts
-        added += len(connection.execute(wanted).all())
+        statement = insert(events).values(chunk).on_conflict_do_nothing().returning(events.c.at_s)  # drivers do not agree on row counts
+        added += len(connection.execute(statement).all())
     return added
 
 

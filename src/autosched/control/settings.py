@@ -50,8 +50,8 @@ class TuningBlock(CampaignBlock):
         from autosched.control.decide import Tuning  # with the simulator, which verbs that only read the ledger do not need
 
         plain = {name: getattr(self, name) for name in ("draws", "trials", "searcher", "least_gain", "least_share", "seed")}
-        found = Tuning(**plain, horizon_s=self.horizon)
-        return replace(found, back_s=self.back) if self.back else found
+        tuning = Tuning(**plain, horizon_s=self.horizon)
+        return replace(tuning, back_s=self.back) if self.back else tuning
 
 
 class RollBackBlock(CampaignBlock):
@@ -116,28 +116,28 @@ def read_settings(path: Path) -> Settings:
     Raises:
         ConfigError: all faults of the file at once, each with its line.
     """
-    root, places = read_document(path)
-    return build_settings(root.value, str(path), places, path.absolute().parent)
+    root, lines = read_document(path)
+    return build_settings(root.value, str(path), lines, path.absolute().parent)
 
 
-def build_settings(data: Mapping[str, Any], where: str, places: Any = None, home: Path | None = None) -> Settings:
+def build_settings(data: Mapping[str, Any], where: str, lines: Any = None, home: Path | None = None) -> Settings:
     """Check the settings of a controller given as plain data.
 
     Raises:
         ConfigError: all faults at once.
     """
     try:
-        found = Settings.model_validate(dict(data))
+        settings = Settings.model_validate(dict(data))
     except ValidationError as error:
-        raise ConfigError(faults_from(error, where, Settings, places)) from error
-    if "kind" not in found.live:
+        raise ConfigError(faults_from(error, where, Settings, lines)) from error
+    if "kind" not in settings.live:
         raise ConfigError(Fault(where=where, field="live.kind", rule="is required", fix="slurm, kueue, volcano or replay"))
     if home is None:
-        return found
-    moved: dict[str, Any] = {"folder": str(home / found.folder)}
-    if found.store and "://" not in found.store:
-        moved["store"] = str(home / found.store)
-    if found.service is not None:
-        files = {name: path for name in ("tokens", "certificate", "key") if (path := getattr(found.service, name))}
-        moved["service"] = found.service.model_copy(update={name: str(home / path) for name, path in files.items()})
-    return found.model_copy(update=moved)
+        return settings
+    moved: dict[str, Any] = {"folder": str(home / settings.folder)}
+    if settings.store and "://" not in settings.store:
+        moved["store"] = str(home / settings.store)
+    if settings.service is not None:
+        files = {name: path for name in ("tokens", "certificate", "key") if (path := getattr(settings.service, name))}
+        moved["service"] = settings.service.model_copy(update={name: str(home / path) for name, path in files.items()})
+    return settings.model_copy(update=moved)

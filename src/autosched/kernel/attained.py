@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from autosched.kernel.jit import jit, rank, wake
-from autosched.kernel.records import PENDING, RECENT, RUNNING, Records, Vector, View
+from autosched.kernel.records import PENDING, RECENT, RUNNING, PolicyView, Records, Vector
 from autosched.kernel.state import executed_by
 
 # Places of the parameters; thresholds follow, and after them the sample of past services, if one is given.
@@ -22,7 +22,7 @@ THRESHOLDS = 7
 LOOKED, LEARNT = 0, 1
 LOOK_EVERY = 128  # ends after which the services are looked at again
 
-ALMOST_S = 1e-6  # a threshold is reached this many seconds early: the moment is computed by division
+THRESHOLD_MARGIN_S = 1e-6  # a threshold is reached this many seconds early: the moment is computed by division
 
 
 @jit
@@ -36,19 +36,19 @@ def attained(job: Records, j: int, now: float, params: Vector) -> float:
 def queue_of(value: float, params: Vector) -> int:
     """The queue for an attained service."""
     queue = 0
-    while queue < params[QUEUES] - 1 and value >= params[THRESHOLDS + queue] - ALMOST_S:
+    while queue < params[QUEUES] - 1 and value >= params[THRESHOLDS + queue] - THRESHOLD_MARGIN_S:
         queue += 1
     return queue
 
 
 @jit
-def _starves(job: Records, j: int, now: float, params: Vector) -> bool:
+def _is_starving(job: Records, j: int, now: float, params: Vector) -> bool:
     """Whether a pending job below the first queue has waited too long, by either rule."""
     waited = now - job[j].since_s
-    if params[STARVE_S] > 0 and waited >= params[STARVE_S] - ALMOST_S:
+    if params[STARVE_S] > 0 and waited >= params[STARVE_S] - THRESHOLD_MARGIN_S:
         return True
     ran = job[j].executed_s - job[j].base_s
-    return params[PROMOTE] > 0 and ran > 0 and job[j].waited_s + waited >= params[PROMOTE] * ran - ALMOST_S
+    return params[PROMOTE] > 0 and ran > 0 and job[j].waited_s + waited >= params[PROMOTE] * ran - THRESHOLD_MARGIN_S
 
 
 @jit
@@ -83,7 +83,7 @@ def _learn(ended: int, recent: Vector, memory: Vector) -> None:
 
 
 @rank
-def rank_by_attained(view: View) -> None:
+def rank_by_attained(view: PolicyView) -> None:
     """Queue by queue; inside a queue by arrival, or by Gittins index."""
     job, active, key, memory = view.job, view.active, view.key, view.memory
     now, params = view.now, view.params
@@ -98,7 +98,7 @@ def rank_by_attained(view: View) -> None:
         j = active[i]
         value = attained(job, j, now, params)
         queue = queue_of(value, params)
-        if queue > 0 and job[j].status == PENDING and _starves(job, j, now, params):
+        if queue > 0 and job[j].status == PENDING and _is_starving(job, j, now, params):
             job[j].base_s = job[j].executed_s
             job[j].waited_s = -(now - job[j].since_s)
             view.cluster.promotions += 1
@@ -112,7 +112,7 @@ def rank_by_attained(view: View) -> None:
 
 
 @wake
-def wake_by_attained(view: View) -> float:
+def wake_by_attained(view: PolicyView) -> float:
     """The next crossing of a threshold by a running job, or promotion of a pending one."""
     job, now, params = view.job, view.now, view.params
     due = np.inf
@@ -124,11 +124,11 @@ def wake_by_attained(view: View) -> float:
                 ahead = params[THRESHOLDS + queue] - value
                 if params[BY_SERVICE] > 0:
                     ahead /= job[j].gpus
-                due = min(due, now + max(ahead, ALMOST_S))
+                due = min(due, now + max(ahead, THRESHOLD_MARGIN_S))
         elif job[j].status == PENDING and queue_of(attained(job, j, now, params), params) > 0:
             if params[STARVE_S] > 0:
-                due = min(due, max(job[j].since_s + params[STARVE_S], now + ALMOST_S))
+                due = min(due, max(job[j].since_s + params[STARVE_S], now + THRESHOLD_MARGIN_S))
             ran = job[j].executed_s - job[j].base_s
             if params[PROMOTE] > 0 and ran > 0:
-                due = min(due, max(job[j].since_s + params[PROMOTE] * ran - job[j].waited_s, now + ALMOST_S))
+                due = min(due, max(job[j].since_s + params[PROMOTE] * ran - job[j].waited_s, now + THRESHOLD_MARGIN_S))
     return due

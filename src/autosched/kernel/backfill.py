@@ -6,13 +6,13 @@ import numpy as np
 
 from autosched.kernel.jit import jit
 from autosched.kernel.place import holdings, place
-from autosched.kernel.records import COMPETES, PENDING, RUNNING, Index, Log, Record, Records, State, Vector
+from autosched.kernel.records import COMPETES, PENDING, RUNNING, Index, Log, LoopState, Record, Records, Vector
 from autosched.kernel.state import start
 
 
 @jit
-def _shadow(state: State, now: float, wanted: float, free: float, option: Record, kind: int) -> tuple[float, float]:
-    """When `wanted` GPUs will be free by the estimates of running jobs, of one type or (-1) of any, and how many are left over then."""
+def _shadow(state: LoopState, now: float, demand: float, free: float, option: Record, kind: int) -> tuple[float, float]:
+    """When `demand` GPUs will be free by the estimates of running jobs, of one type or (-1) of any, and how many are left over then."""
     job, active, n = state.job, state.active, state.cluster.present
     ends, gpus = np.empty(n), np.empty(n)
     mine = np.zeros(max(1, int(option.kinds)))
@@ -23,24 +23,24 @@ def _shadow(state: State, now: float, wanted: float, free: float, option: Record
             ends[running] = max(now, job[j].since_s + job[j].estimate_s - job[j].executed_s)
             gpus[running] = job[j].gpus
             if kind >= 0:
-                holdings(state.node, state.ledger, j, job[j].gpus, mine)
+                holdings(state.node, state.allocations, j, job[j].gpus, mine)
                 gpus[running] = mine[kind]
             running += 1
     order = np.argsort(ends[:running])
     for k in range(running):
         free += gpus[order[k]]
-        if free >= wanted:
-            return ends[order[k]], free - wanted
+        if free >= demand:
+            return ends[order[k]], free - demand
     return np.inf, 0.0
 
 
 @jit
-def _reserve_first(state: State, now: float, flag: Vector, option: Record, log: Log) -> tuple[int, Log]:
+def _reserve_first(state: LoopState, now: float, flag: Vector, option: Record, log: Log) -> tuple[int, Log]:
     """Walk in order and place; behind the first job that finds no place only those that do not delay it, by all estimates.
 
     A job that wants GPUs of another type than the first one cannot delay it.
     """
-    job, active, node, cluster, ledger = state.job, state.active, state.node, state.cluster, state.ledger
+    job, active, node, cluster, allocations = state.job, state.active, state.node, state.cluster, state.allocations
     placed = 0
     tried = 0
     blocked = False
@@ -60,8 +60,8 @@ def _reserve_first(state: State, now: float, flag: Vector, option: Record, log: 
             if late and gpus > spare:
                 continue
         must_pack = job[j].skew > option.pack_limit
-        if gpus <= cluster.free_gpus + 1e-9 and place(job, j, node, option, must_pack, ledger):
-            log = start(job, j, now, option, cluster, ledger, log)
+        if gpus <= cluster.free_gpus + 1e-9 and place(job, j, node, option, must_pack, allocations):
+            log = start(job, j, now, option, cluster, allocations, log)
             placed += 1
             if blocked and late:
                 spare -= gpus
@@ -146,9 +146,9 @@ def _plan(job: Records, active: Index, n: int, now: float, option: Record, unuse
 
 
 @jit
-def _reserve_all(state: State, now: float, flag: Vector, option: Record, log: Log) -> tuple[int, Log]:
+def _reserve_all(state: LoopState, now: float, flag: Vector, option: Record, log: Log) -> tuple[int, Log]:
     """Walk in order; everybody who cannot start gets a reservation that nobody behind may delay, if it begins within the window."""
-    job, active, node, cluster, ledger = state.job, state.active, state.node, state.cluster, state.ledger
+    job, active, node, cluster, allocations = state.job, state.active, state.node, state.cluster, state.allocations
     n = cluster.present
     least = np.inf
     for i in range(n):
@@ -174,8 +174,8 @@ def _reserve_all(state: State, now: float, flag: Vector, option: Record, log: Lo
         at = _earliest(times, free, steps, gpus, span, 0)
         if at == 0:
             must_pack = job[j].skew > option.pack_limit
-            if gpus <= cluster.free_gpus + 1e-9 and place(job, j, node, option, must_pack, ledger):
-                log = start(job, j, now, option, cluster, ledger, log)
+            if gpus <= cluster.free_gpus + 1e-9 and place(job, j, node, option, must_pack, allocations):
+                log = start(job, j, now, option, cluster, allocations, log)
                 placed += 1
             else:  # enough free GPUs, but on too many nodes: somebody must end first
                 at = _earliest(times, free, steps, gpus, span, 1)
@@ -192,7 +192,7 @@ def _reserve_all(state: State, now: float, flag: Vector, option: Record, log: Lo
 
 
 @jit
-def backfill(state: State, now: float, flag: Vector, option: Record, log: Log) -> tuple[int, Log]:
+def backfill(state: LoopState, now: float, flag: Vector, option: Record, log: Log) -> tuple[int, Log]:
     """Walk in order and place, with reservations for all or for the first that does not fit; how many were placed."""
     if option.reserve_all > 0:
         return _reserve_all(state, now, flag, option, log)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from autosched.kernel.jit import jit, rank, wake
-from autosched.kernel.records import PENDING, PROTECTED, RUNNING, Records, Vector, View
+from autosched.kernel.records import PENDING, PROTECTED, RUNNING, PolicyView, Records, Vector
 from autosched.kernel.state import executed_by, remaining_at
 
 # Places of the parameters.
@@ -31,24 +31,24 @@ def rho(job: Records, j: int, now: float, capacity: float, present: float) -> fl
     """Expected time in the shared cluster over the time with a fair share throughout."""
     gpus = job[j].gpus
     stayed = now - job[j].submit_s
-    left = remaining_at(job, j, now)
+    remaining_s = remaining_at(job, j, now)
     done = executed_by(job, j, now)
     rate_now = min(capacity / present, gpus) / gpus
     rate_so_far = job[j].deserved / (gpus * stayed) if stayed > 0 else rate_now
-    ideal = left / rate_now + (done / rate_so_far if rate_so_far > 0 else done)
-    return (stayed + left) / ideal if ideal > 0 else 1.0
+    ideal = remaining_s / rate_now + (done / rate_so_far if rate_so_far > 0 else done)
+    return (stayed + remaining_s) / ideal if ideal > 0 else 1.0
 
 
 @jit
-def order_within_leases(view: View) -> None:
+def order_within_leases(view: PolicyView) -> None:
     """From the fairness of each job in `key` to the order: the worst treated first, pending before running, leases protected."""
     job, active, params, key, tie, flag = view.job, view.active, view.params, view.key, view.tie, view.flag
     for i in range(len(active)):
         j = active[i]
         pending = job[j].status == PENDING
         if params[SPREAD_ABOVE] > 0:
-            judged = view.now - job[j].since_s if params[SPREAD_BY_WAIT] > 0 else key[i]
-            job[j].skew = 0.0 if judged > params[SPREAD_ABOVE] else 1.0
+            unfairness = view.now - job[j].since_s if params[SPREAD_BY_WAIT] > 0 else key[i]
+            job[j].skew = 0.0 if unfairness > params[SPREAD_ABOVE] else 1.0
         key[i] = 1.0 / key[i]
         tie[i] = job[j].listed + (0.0 if pending else 1e15)
         if pending:
@@ -62,7 +62,7 @@ def order_within_leases(view: View) -> None:
 
 
 @rank
-def rank_by_fairness(view: View) -> None:
+def rank_by_fairness(view: PolicyView) -> None:
     """The worst treated first; jobs inside their lease take no part."""
     job, active, key, memory = view.job, view.active, view.key, view.memory
     now, capacity = view.now, view.cluster.capacity
@@ -78,7 +78,7 @@ def rank_by_fairness(view: View) -> None:
 
 
 @wake
-def wake_by_fairness(view: View) -> float:
+def wake_by_fairness(view: PolicyView) -> float:
     """While somebody waits every round, since fairness never stops changing; without rounds when the next lease ends."""
     job, params = view.job, view.params
     due = np.inf

@@ -7,12 +7,12 @@ import numpy as np
 from autosched.kernel.jit import jit
 from autosched.kernel.log import new_log
 from autosched.kernel.place import place
-from autosched.kernel.records import PENDING, RUNNING, SAME_S, Index, Ledger, Log, Records, State, Table, Vector
+from autosched.kernel.records import PENDING, RUNNING, SAME_S, Allocations, Index, Log, LoopState, Records, Table, Vector
 from autosched.kernel.state import arrive, end, start
 
 
 @jit
-def _before(key: Table, a: int, b: int) -> bool:
+def _is_before(key: Table, a: int, b: int) -> bool:
     for level in range(key.shape[0]):
         if key[level, a] != key[level, b]:
             return bool(key[level, a] < key[level, b])
@@ -26,7 +26,7 @@ def push(heap: Index, size: int, key: Table, j: int) -> int:
     child = size
     while child > 0:
         parent = (child - 1) >> 1
-        if not _before(key, heap[child], heap[parent]):
+        if not _is_before(key, heap[child], heap[parent]):
             break
         heap[child], heap[parent] = heap[parent], heap[child]
         child = parent
@@ -43,9 +43,9 @@ def pop(heap: Index, size: int, key: Table) -> int:
         child = 2 * parent + 1
         if child >= size:
             break
-        if child + 1 < size and _before(key, heap[child + 1], heap[child]):
+        if child + 1 < size and _is_before(key, heap[child + 1], heap[child]):
             child += 1
-        if not _before(key, heap[child], heap[parent]):
+        if not _is_before(key, heap[child], heap[parent]):
             break
         heap[child], heap[parent] = heap[parent], heap[child]
         parent = child
@@ -72,7 +72,7 @@ def run_fixed(
     node: Records,
     clusters: Records,
     active: Index,
-    ledger: Ledger,
+    allocations: Allocations,
     recent: Vector,
     key: Table,
     newcomers: Vector,
@@ -85,7 +85,7 @@ def run_fixed(
     """
     option, cluster = options[0], clusters[0]
     jobs = len(job)
-    state = State(job, active, node, cluster, ledger, recent)
+    state = LoopState(job, active, node, cluster, allocations, recent)
     queue, running = np.empty(jobs, np.int64), np.empty(jobs, np.int64)
     finish = np.full((1, jobs), np.inf)
     fresh_key = newcomers.reshape((1, jobs))
@@ -116,10 +116,10 @@ def run_fixed(
         while waiting > 0:
             j = queue[0]
             gpus = job[j].gpus
-            if gpus > cluster.free_gpus + 1e-9 or not place(job, j, node, option, job[j].skew > option.pack_limit, ledger):
+            if gpus > cluster.free_gpus + 1e-9 or not place(job, j, node, option, job[j].skew > option.pack_limit, allocations):
                 break
             waiting = pop(queue, waiting, fresh_key if by_newcomer else key)
-            log = start(job, j, now, option, cluster, ledger, log)
+            log = start(job, j, now, option, cluster, allocations, log)
             finish[0, j] = job[j].finish_s
             busy = push(running, busy, finish, j)
         if by_newcomer and waiting > 0:  # from now on these wait in the queue like all others

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from autosched.kernel.records import CLUSTER, JOB, NODE, OPTIONS, Ledger, View
+from autosched.kernel.records import CLUSTER, JOB, NODE, OPTIONS, Allocations, PolicyView
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -46,11 +46,11 @@ if COMPILED:
             numba.from_dtype(CLUSTER),
             *(_VECTOR,) * 6,
         ],
-        View,
+        PolicyView,
     )
     _INDEX = _TYPES.int64[::1]
     _ROWS = _TYPES.int64[:, ::1]
-    _LEDGER = _TYPES.NamedTuple([_ROWS, _INDEX, _VECTOR, _INDEX, _INDEX, _TYPES.float64[:, ::1], _ROWS, _VECTOR], Ledger)
+    _ALLOCATIONS = _TYPES.NamedTuple([_ROWS, _INDEX, _VECTOR, _INDEX, _INDEX, _TYPES.float64[:, ::1], _ROWS, _VECTOR], Allocations)
     _RANK = _TYPES.void(_VIEW)
     _WAKE = _TYPES.float64(_VIEW)
     _LOOP = (
@@ -60,7 +60,7 @@ if COMPILED:
         _TYPES.Array(numba.from_dtype(NODE), 1, "C", aligned=False),
         _TYPES.Array(numba.from_dtype(CLUSTER), 1, "C", aligned=False),
         _INDEX,  # jobs in the system
-        _LEDGER,
+        _ALLOCATIONS,
         _VECTOR,  # services of the latest ends
         _VECTOR,  # params
         _VECTOR,  # memory of the policy

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from autosched.kernel.jit import jit
-from autosched.kernel.records import LOG_COLUMNS, Ledger, Log
+from autosched.kernel.records import LOG_COLUMNS, Allocations, Log
 
 
 @jit
-def new_log(wanted: bool) -> Log:
+def new_log(logging: bool) -> Log:
     """An empty log; without space when nobody wants it."""
-    return np.zeros((1024 if wanted else 1, LOG_COLUMNS)), np.zeros(1, np.int64)
+    return np.zeros((1024 if logging else 1, LOG_COLUMNS)), np.zeros(1, np.int64)
 
 
 @jit
@@ -29,13 +29,13 @@ def append(log: Log, time: float, j: int, node: int, gpus: float) -> Log:
 
 
 @jit
-def note(log: Log, time: float, j: int, gpus: float, ledger: Ledger, sign: float) -> Log:
+def note(log: Log, time: float, j: int, gpus: float, allocations: Allocations, sign: float) -> Log:
     """Write down what job `j` holds now: sign 1 after it was given, -1 before it is taken away."""
-    held = ledger.held
+    held = allocations.held
     if held[0, j] >= 0 or held[1, j] < 0:
         return append(log, time, j, held[0, j], sign * gpus)
     link = held[1, j]
     while link >= 0:
-        log = append(log, time, j, ledger.link_node[link], sign * ledger.link_gpus[link])
-        link = ledger.link_next[link]
+        log = append(log, time, j, allocations.link_node[link], sign * allocations.link_gpus[link])
+        link = allocations.link_next[link]
     return log

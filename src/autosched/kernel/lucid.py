@@ -23,7 +23,7 @@ from autosched.kernel.partners import (
 )
 from autosched.kernel.place import give_back, place
 from autosched.kernel.profiler import expected, next_check
-from autosched.kernel.records import ENDED, RECENT, RUNNING, SAME_S, Index, Ledger, Log, Record, Records, Table, Vector, record
+from autosched.kernel.records import ENDED, RECENT, RUNNING, SAME_S, Allocations, Index, Log, Record, Records, Table, Vector, record
 from autosched.kernel.shelves import measure, set_free
 from autosched.kernel.state import arrive
 
@@ -69,7 +69,7 @@ class Packing(NamedTuple):
     queue: Index
     ends: Ends
     partners: Partners
-    ledger: Ledger
+    allocations: Allocations
     pairs: Pairs
     common: Record
     cluster: Record
@@ -81,13 +81,13 @@ _BORROWED = 9999  # name of a node that came back; higher than all others
 
 
 @jit
-def _ticks_to_end(left: float, rate: float) -> float:
+def _ticks_to_end(work: float, rate: float) -> float:
     """Whole seconds until the work is done; counted out where rounding could matter."""
     if rate == 1.0:
-        return max(0.0, np.ceil(left))
+        return max(0.0, np.ceil(work))
     ticks = 0.0
-    while left > 0:
-        left -= rate
+    while work > 0:
+        work -= rate
         ticks += 1.0
     return ticks
 
@@ -96,17 +96,17 @@ def _ticks_to_end(left: float, rate: float) -> float:
 def _advance(job: Records, j: int, now: float, ticks: bool) -> None:
     """Bring the remaining work of a running job up to `now`."""
     passed = now - job[j].since_s
-    left = job[j].remaining_s
+    work = job[j].remaining_s
     rate = job[j].rate
     if ticks and rate != 1.0:
         for _ in range(int(passed)):
-            if left <= 0:
+            if work <= 0:
                 break
-            left -= rate
+            work -= rate
     else:
-        left -= passed * rate
+        work -= passed * rate
     job[j].executed_s += passed
-    job[j].remaining_s = left
+    job[j].remaining_s = work
     job[j].since_s = now
 
 
@@ -148,7 +148,7 @@ def _partner_for(packing: Packing, j: int, option: Record) -> int:
     at = partners.size[j]
     if at == NONE or option.score_limit < 0 or partners.seen[j] == partners.last[at] != NONE:
         return -1
-    found = -1
+    last = -1
     if partners.seen[j] == NONE:
         for i in range(partners.first[at], partners.first[at] + partners.filled[at]):
             if _may_join(packing, j, partners.alone[i], option):
@@ -157,13 +157,13 @@ def _partner_for(packing: Packing, j: int, option: Record) -> int:
         link = partners.after[partners.seen[j]]
         while link != NONE:
             r = partners.came[link]
-            first = found < 0 or partners.order[r] < partners.order[found]
+            first = last < 0 or partners.order[r] < partners.order[last]
             if first and packing.profile[r].alone > 0 and packing.job[r].status == RUNNING and _may_join(packing, j, r, option):
-                found = r
+                last = r
             link = partners.after[link]
-    if found < 0:
+    if last < 0:
         partners.seen[j] = partners.last[at]
-    return found
+    return last
 
 
 @jit
@@ -214,9 +214,9 @@ def _join(packing: Packing, j: int, r: int, now: float, ticks: bool) -> None:
 
 
 @jit
-def _hand_over(ledger: Ledger, j: int, r: int) -> None:
-    """What the ledger had for `j` it now has for `r`."""
-    held = ledger.held
+def _hand_over(allocations: Allocations, j: int, r: int) -> None:
+    """What the allocations had for `j` it now has for `r`."""
+    held = allocations.held
     held[0, r], held[1, r] = held[0, j], held[1, j]
     held[0, j] = held[1, j] = -1
 
@@ -224,7 +224,7 @@ def _hand_over(ledger: Ledger, j: int, r: int) -> None:
 @jit
 def _end_due(packing: Packing, now: float, option: Record, log: Log, due: Index) -> Log:
     """Take out all running jobs that end by `now`, in order of start."""
-    job, profile, ledger, cluster, partners = packing.job, packing.profile, packing.ledger, packing.cluster, packing.partners
+    job, profile, allocations, cluster, partners = packing.job, packing.profile, packing.allocations, packing.cluster, packing.partners
     logging = packing.common.logging > 0
     count = take_due(job, packing.ends, now + SAME_S, partners.order, due)
     place_in = 0
@@ -244,17 +244,17 @@ def _end_due(packing: Packing, now: float, option: Record, log: Log, due: Index)
         if r < 0:
             cluster.free_gpus += job[j].gpus
             if logging:
-                log = note(log, now, j, job[j].gpus, ledger, -1.0)
-            give_back(job, j, packing.node, packing.common.placement, ledger)
+                log = note(log, now, j, job[j].gpus, allocations, -1.0)
+            give_back(job, j, packing.node, packing.common.placement, allocations)
             continue
         profile[r].partner = -1.0
         started_first = True  # the survivor did
-        if ledger.held[0, j] >= 0 or ledger.held[1, j] >= 0:
+        if allocations.held[0, j] >= 0 or allocations.held[1, j] >= 0:
             if logging:
-                log = note(log, now, j, job[j].gpus, ledger, -1.0)
-            _hand_over(ledger, j, r)
+                log = note(log, now, j, job[j].gpus, allocations, -1.0)
+            _hand_over(allocations, j, r)
             if logging:
-                log = note(log, now, r, job[r].gpus, ledger, 1.0)
+                log = note(log, now, r, job[r].gpus, allocations, 1.0)
             started_first = False
         if option.restore > 0 or started_first:
             _advance(job, r, now, option.ticks > 0)
@@ -286,7 +286,7 @@ def _insert(queue: Index, waiting: int, job: Records, j: int) -> int:
 
 
 @jit
-def _resize(node: Records, name: Index, cluster: Record, ledger: Ledger, change: float) -> None:
+def _resize(node: Records, name: Index, cluster: Record, allocations: Allocations, change: float) -> None:
     """A node leaves (an idle one, the highest name first; nobody leaves when all are busy) or one comes."""
     count = cluster.slots
     if change > 0:
@@ -294,8 +294,8 @@ def _resize(node: Records, name: Index, cluster: Record, ledger: Ledger, change:
             if node[i].gpus > 0 and name[i] == _BORROWED:
                 return
         node[count].gpus = node["gpus"].max()
-        set_free(node, count, node[count].gpus, ledger.shelves)
-        measure(node, ledger.sizes)
+        set_free(node, count, node[count].gpus, allocations.shelves)
+        measure(node, allocations.sizes)
         node[count].speed = 1.0
         name[count] = _BORROWED
         cluster.slots += 1
@@ -312,8 +312,8 @@ def _resize(node: Records, name: Index, cluster: Record, ledger: Ledger, change:
                 break
         cluster.free_gpus -= node[idle].gpus
         node[idle].gpus = 0.0
-        set_free(node, idle, 0.0, ledger.shelves)
-        measure(node, ledger.sizes)
+        set_free(node, idle, 0.0, allocations.shelves)
+        measure(node, allocations.sizes)
 
 
 @jit
@@ -321,7 +321,7 @@ def _serve(packing: Packing, waiting: int, now: float, may_pack: bool, option: R
     """Walk the queue: join a partner, or take free GPUs. While packing pauses nobody overtakes."""
     job, queue = packing.job, packing.queue
     ticks = option.ticks > 0
-    kept = at = 0
+    length = at = 0
     hopeless = np.inf  # a size that failed this time: no larger job fits either
     while at < waiting and (hopeless > option.smallest_gpus or (may_pack and option.score_limit >= 0)):
         j = queue[at]
@@ -329,21 +329,21 @@ def _serve(packing: Packing, waiting: int, now: float, may_pack: bool, option: R
         r = _partner_for(packing, j, option) if may_pack else -1
         if r >= 0:
             _join(packing, j, r, now, ticks)
-        elif job[j].gpus < hopeless and place(job, j, packing.node, packing.common, True, packing.ledger):
+        elif job[j].gpus < hopeless and place(job, j, packing.node, packing.common, True, packing.allocations):
             _begin_alone(packing, j, now, ticks)
             if packing.common.logging > 0:
-                log = note(log, now, j, job[j].gpus, packing.ledger, 1.0)
+                log = note(log, now, j, job[j].gpus, packing.allocations, 1.0)
         else:
-            queue[kept] = j
-            kept += 1
+            queue[length] = j
+            length += 1
             if not may_pack:
                 break
             if job[j].kind < 0:
                 hopeless = min(hopeless, job[j].gpus)
-    if kept < at:
+    if length < at:
         for i in range(at, waiting):
-            queue[kept + i - at] = queue[i]
-    return waiting - at + kept, log
+            queue[length + i - at] = queue[i]
+    return waiting - at + length, log
 
 
 @jit
@@ -387,7 +387,7 @@ def run_lucid(
     node: Records,
     clusters: Records,
     active: Index,
-    ledger: Ledger,
+    allocations: Allocations,
     recent: Vector,
     profile: Records,
     name: Index,
@@ -412,7 +412,7 @@ def run_lucid(
     queue, due_jobs = np.empty(jobs, np.int64), np.empty(jobs, np.int64)
     partners = new_partners(job, option.pack_gpus, cluster.capacity + (scaling.shape[0] + 1) * option.pack_gpus)
     started = np.zeros(1, np.int64)
-    packing = Packing(job, profile, node, queue, new_ends(jobs), partners, ledger, pairs, common, cluster, recent, started)
+    packing = Packing(job, profile, node, queue, new_ends(jobs), partners, allocations, pairs, common, cluster, recent, started)
     waiting = _enter(packing, active)
     log = new_log(common.logging > 0)
     scaled = 0
@@ -433,7 +433,7 @@ def run_lucid(
             break
         cluster.woken_s = np.inf
         while scaled < scaling.shape[0] and scaling[scaled, 0] < due:
-            _resize(node, name, cluster, ledger, scaling[scaled, 1])
+            _resize(node, name, cluster, allocations, scaling[scaled, 1])
             scaled += 1
         if cluster.blocked > 0:
             cluster.idle_gpu_s += cluster.free_gpus * (due - now)
@@ -450,12 +450,12 @@ def run_lucid(
         cluster.decisions += 1
         waiting, log = _serve(packing, waiting, now, cluster.may_pack > 0, option, log)
         while scaled < scaling.shape[0] and scaling[scaled, 0] <= now:
-            _resize(node, name, cluster, ledger, scaling[scaled, 1])
+            _resize(node, name, cluster, allocations, scaling[scaled, 1])
             scaled += 1
             cluster.woken_s = now + 1.0  # whoever waits may find room a second later
         cluster.blocked = 1.0 if waiting > 0 else 0.0
     while scaled < scaling.shape[0]:
-        _resize(node, name, cluster, ledger, scaling[scaled, 1])
+        _resize(node, name, cluster, allocations, scaling[scaled, 1])
         scaled += 1
     _leave(packing, active, waiting)
     return log

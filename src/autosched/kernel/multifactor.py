@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from autosched.kernel.jit import jit, rank, wake
-from autosched.kernel.records import PENDING, RUNNING, Vector, View
+from autosched.kernel.records import PENDING, RUNNING, PolicyView, Vector
 
 # Places of the parameters.
 AGE_WEIGHT, FAIR_WEIGHT, SIZE_WEIGHT, MAX_AGE_S, HALF_LIFE_S, FAVOUR_SMALL, QOS_WEIGHT = 0, 1, 2, 3, 4, 5, 6
@@ -20,15 +20,15 @@ def _account(now: float, params: Vector, memory: Vector) -> float:
     passed = now - memory[LAST]
     decay = 0.5 ** (passed / params[HALF_LIFE_S]) if params[HALF_LIFE_S] > 0 else 1.0
     total = 0.0
-    for place in range(1, len(memory), 2):
-        memory[place] = memory[place] * decay + memory[place + 1] * passed
-        total += memory[place]
+    for index in range(1, len(memory), 2):
+        memory[index] = memory[index] * decay + memory[index + 1] * passed
+        total += memory[index]
     memory[LAST] = now
     return total
 
 
 @rank
-def rank_by_factors(view: View) -> None:
+def rank_by_factors(view: PolicyView) -> None:
     """The highest weighted sum of factors, each between 0 and 1, first."""
     job, active, key, params, memory = view.job, view.active, view.key, view.params, view.memory
     users = (len(memory) - 1) // 2
@@ -52,7 +52,7 @@ def rank_by_factors(view: View) -> None:
 
 
 @wake
-def note_users(view: View) -> float:
+def note_users(view: PolicyView) -> float:
     """Remember who runs on how many GPUs until the next decision."""
     job, memory = view.job, view.memory
     memory[IN_USE::2] = 0.0

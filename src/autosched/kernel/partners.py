@@ -193,10 +193,10 @@ def now_alone(partners: Partners, j: int) -> None:
     if at == NONE:
         return
     alone = partners.alone
-    place = _place_of(partners, j)
-    for i in range(partners.first[at] + partners.filled[at], place, -1):
+    index = _place_of(partners, j)
+    for i in range(partners.first[at] + partners.filled[at], index, -1):
         alone[i] = alone[i - 1]
-    alone[place] = j
+    alone[index] = j
     partners.filled[at] += 1
     link = partners.links[0]
     partners.links[0] += 1

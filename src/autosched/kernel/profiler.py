@@ -8,7 +8,7 @@ from autosched.kernel.fixed import heaps, pop, push
 from autosched.kernel.jit import jit
 from autosched.kernel.log import append, new_log
 from autosched.kernel.place import give_back, place
-from autosched.kernel.records import ENDED, PENDING, RUNNING, Index, Ledger, Log, Record, Records, Vector, record
+from autosched.kernel.records import ENDED, PENDING, RUNNING, Allocations, Index, Log, Record, Records, Vector, record
 from autosched.kernel.shelves import set_free
 
 PROFILER = record(
@@ -29,12 +29,12 @@ AHEAD = 5  # forecasts looked at
 
 @jit
 def expected(now: float, at: Vector, values: Vector) -> float:
-    """Mean of the next forecasts after `now`; not-a-number when there are none."""
+    """Mean of the next forecasts after `now`; NaN when there are none."""
     first = np.searchsorted(at, now, side="right")
-    left = at.shape[0] - first
-    if left <= 0:
+    others = at.shape[0] - first
+    if others <= 0:
         return np.nan
-    until = first + AHEAD if left > AHEAD else at.shape[0]
+    until = first + AHEAD if others > AHEAD else at.shape[0]
     return float(values[first:until].mean())
 
 
@@ -62,7 +62,7 @@ def run_profiler(
     node: Records,
     clusters: Records,
     active: Index,
-    ledger: Ledger,
+    allocations: Allocations,
     options: Records,
     settings: Records,
     forecast_at: Vector,
@@ -106,7 +106,7 @@ def run_profiler(
             busy = pop(running, busy, finish)
             job[j].status, job[j].end_s = ENDED, finish[0, j]
             cluster.free_gpus += job[j].gpus
-            give_back(job, j, node, rules.placement, ledger)
+            give_back(job, j, node, rules.placement, allocations)
         while cluster.arrived < jobs and job[cluster.arrived].submit_s <= now:
             j = cluster.arrived
             cluster.arrived += 1
@@ -117,7 +117,7 @@ def run_profiler(
                 job[j].status, job[j].end_s = ENDED, job[j].submit_s
         while waiting > 0:
             j = queue[0]
-            if job[j].gpus > cluster.free_gpus + 1e-9 or not place(job, j, node, rules, True, ledger):
+            if job[j].gpus > cluster.free_gpus + 1e-9 or not place(job, j, node, rules, True, allocations):
                 break
             waiting = pop(queue, waiting, key)
             cluster.free_gpus -= job[j].gpus
@@ -128,7 +128,7 @@ def run_profiler(
         change = _scaling(now, waiting, cluster.grown > 0, idle, option, forecast_at, forecast_gpus)
         if change != 0.0:
             cluster.grown = 1 if change > 0 else 0
-            set_free(node, extra, node[extra].gpus if change > 0 else 0.0, ledger.shelves)
+            set_free(node, extra, node[extra].gpus if change > 0 else 0.0, allocations.shelves)
             cluster.free_gpus += change * node[extra].gpus
             cluster.usable_s = now + option.tick_s if change > 0 else np.inf
             moves = append(moves, now, 0, extra, change)

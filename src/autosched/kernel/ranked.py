@@ -1,6 +1,6 @@
 """The general event loop: whenever something happened, put all jobs in order, say who should run, preempt, place.
 
-A policy is two functions of a `View` (`records.py`):
+A policy is two functions of a `PolicyView` (`records.py`):
 
 - `rank(view)` sets `view.key[i]` for each job `view.active[i]` in the system, running or pending: smaller keys first. Equal keys
   are ordered by `view.tie[i]`, which is the job's number unless `rank` sets it; jobs equal in both keep the order they had.
@@ -35,14 +35,14 @@ from autosched.kernel.records import (
     SAME_S,
     SET_ASIDE,
     WALK_STRICT,
+    Allocations,
     Index,
-    Ledger,
     Log,
+    LoopState,
+    PolicyView,
     Record,
     Records,
-    State,
     Vector,
-    View,
 )
 from autosched.kernel.state import arrive, end, remaining_at, start, stop
 
@@ -81,41 +81,41 @@ def _set_aside(n: int, flag: Vector, eligible: float) -> None:
     for i in range(n):
         if flag[i] == COMPETES:
             count += 1
-    kept = max(1, int(np.round(count * eligible)))  # somebody must be served, or nothing would ever end
+    length = max(1, int(np.round(count * eligible)))  # somebody must be served, or nothing would ever end
     for i in range(n):
         if flag[i] == COMPETES:
-            if kept == 0:
+            if length == 0:
                 flag[i] = SET_ASIDE
             else:
-                kept -= 1
+                length -= 1
 
 
 @jit
-def _futile(job: Records, active: Index, now: float, cluster: Record) -> bool:
+def _is_futile(job: Records, active: Index, now: float, cluster: Record) -> bool:
     """Whether no work gets done any more, however often one looks."""
     if cluster.decisions % _LOOK_EVERY > 0:
         return False
-    left = 0.0
+    work = 0.0
     for i in range(cluster.present):
-        left += remaining_at(job, active[i], now)
-    cluster.looks = 0.0 if left < cluster.least_left_s else cluster.looks + 1.0
-    cluster.least_left_s = min(cluster.least_left_s, left)
+        work += remaining_at(job, active[i], now)
+    cluster.looks = 0.0 if work < cluster.least_left_s else cluster.looks + 1.0
+    cluster.least_left_s = min(cluster.least_left_s, work)
     return cluster.looks > _FUTILE_LIMIT
 
 
 @jit
-def _finish_due(state: State, now: float, option: Record, log: Log) -> Log:
+def _finish_due(state: LoopState, now: float, option: Record, log: Log) -> Log:
     """Take out all jobs that end by `now`, in list order, and look up when the next one ends."""
     job, active, cluster = state.job, state.active, state.cluster
-    kept = 0
+    length = 0
     finish_s = np.inf
     for i in range(cluster.present):
         j = active[i]
         if job[j].status == RUNNING and job[j].finish_s <= now + SAME_S:
             log = end(state, j, now, option, log)
         else:
-            active[kept] = j
-            kept += 1
+            active[length] = j
+            length += 1
             if job[j].status == RUNNING:
                 finish_s = min(finish_s, job[j].finish_s)
     cluster.finish_s = finish_s
@@ -130,24 +130,24 @@ def _arrive_due(job: Records, active: Index, now: float, cluster: Record) -> Non
 
 
 @jit
-def _fits(job: Records, j: int, quota: float, by_kind: Vector, mine: Vector) -> bool:
+def _has_room(job: Records, j: int, quota: float, by_kind: Vector, mine: Vector) -> bool:
     """Whether what is left of the quota holds job `j`: all in all, and of the types it wants (`mine`: the types it holds now)."""
     if job[j].gpus > quota + 1e-9:
         return False
     for kind in range(len(by_kind)):
-        wanted = mine[kind] if job[j].status == RUNNING else (job[j].gpus if job[j].kind == kind else 0.0)
-        if wanted > by_kind[kind] + 1e-9:
+        free = mine[kind] if job[j].status == RUNNING else (job[j].gpus if job[j].kind == kind else 0.0)
+        if free > by_kind[kind] + 1e-9:
             return False
     return True
 
 
 @jit
-def _select(state: State, flag: Vector, option: Record, chosen: Index, losers: Index) -> tuple[int, int]:
+def _select(state: LoopState, flag: Vector, option: Record, chosen: Index, losers: Index) -> tuple[int, int]:
     """Walk in order; `chosen` are pending jobs to place, `losers` running jobs to preempt.
 
     The quota is all GPUs; where jobs want types, also all GPUs of each type.
     """
-    job, active, node, cluster, ledger = state.job, state.active, state.node, state.cluster, state.ledger
+    job, active, node, cluster, allocations = state.job, state.active, state.node, state.cluster, state.allocations
     n = cluster.present
     quota = cluster.capacity
     kinds = int(option.kinds)
@@ -160,7 +160,7 @@ def _select(state: State, flag: Vector, option: Record, chosen: Index, losers: I
         if flag[i] == PROTECTED and job[j].status == RUNNING:
             quota -= job[j].gpus
             if kinds > 0:
-                holdings(node, ledger, j, job[j].gpus, mine)
+                holdings(node, allocations, j, job[j].gpus, mine)
                 by_kind -= mine
     starts = 0
     stops = 0
@@ -172,8 +172,8 @@ def _select(state: State, flag: Vector, option: Record, chosen: Index, losers: I
         gpus = job[j].gpus
         pending = job[j].status == PENDING
         if kinds > 0 and not pending:
-            holdings(node, ledger, j, gpus, mine)
-        if _fits(job, j, quota, by_kind, mine):
+            holdings(node, allocations, j, gpus, mine)
+        if _has_room(job, j, quota, by_kind, mine):
             if not greedy:
                 quota -= gpus
                 if kinds > 0 and not pending:
@@ -205,17 +205,17 @@ def _by_size(job: Records, chosen: Index, n: int) -> None:
 
 
 @jit
-def _place_chosen(state: State, chosen: Index, starts: int, now: float, option: Record, log: Log) -> tuple[int, Log]:
+def _place_chosen(state: LoopState, chosen: Index, starts: int, now: float, option: Record, log: Log) -> tuple[int, Log]:
     """Place the chosen in order; returns how many got their GPUs."""
-    job, node, cluster, ledger = state.job, state.node, state.cluster, state.ledger
+    job, node, cluster, allocations = state.job, state.node, state.cluster, state.allocations
     placed = 0
     hopeless = np.inf  # a size that failed this time: no larger job of any type fits either
     for i in range(starts):
         j = chosen[i]
         gpus = job[j].gpus
         room = gpus <= cluster.free_gpus + 1e-9 and not (gpus >= hopeless and job[j].kind < 0)
-        if room and place(job, j, node, option, job[j].skew > option.pack_limit, ledger):
-            log = start(job, j, now, option, cluster, ledger, log)
+        if room and place(job, j, node, option, job[j].skew > option.pack_limit, allocations):
+            log = start(job, j, now, option, cluster, allocations, log)
             placed += 1
         else:
             if option.placement == PLACE_CONSOLIDATED and job[j].kind < 0:
@@ -226,14 +226,14 @@ def _place_chosen(state: State, chosen: Index, starts: int, now: float, option: 
 
 
 @jit
-def _preempt(state: State, losers: Index, stops: int, now: float, option: Record, log: Log) -> Log:
+def _preempt(state: LoopState, losers: Index, stops: int, now: float, option: Record, log: Log) -> Log:
     """Take the GPUs of the losers away."""
-    job, active, node, cluster, ledger = state.job, state.active, state.node, state.cluster, state.ledger
+    job, active, node, cluster, allocations = state.job, state.active, state.node, state.cluster, state.allocations
     for i in range(stops):
         j = losers[i]
         if option.logging > 0:
-            log = note(log, now, j, job[j].gpus, ledger, -1.0)
-        give_back(job, j, node, option.placement, ledger)
+            log = note(log, now, j, job[j].gpus, allocations, -1.0)
+        give_back(job, j, node, option.placement, allocations)
         cluster.free_gpus += job[j].gpus
         stop(job, j, now, option.checkpoint_s, cluster)
     if stops > 0:
@@ -271,13 +271,13 @@ def _next_due(job: Records, cluster: Record, option: Record) -> float:
 
 @loop
 def run_ranked(
-    rank: Callable[[View], None],
-    wake: Callable[[View], float],
+    rank: Callable[[PolicyView], None],
+    wake: Callable[[PolicyView], float],
     job: Records,
     node: Records,
     clusters: Records,
     active: Index,
-    ledger: Ledger,
+    allocations: Allocations,
     recent: Vector,
     params: Vector,
     memory: Vector,
@@ -288,7 +288,7 @@ def run_ranked(
     jobs = len(job)
     chosen, losers = np.empty(jobs, np.int64), np.empty(jobs, np.int64)
     key, tie, flag = np.zeros(jobs), np.zeros(jobs), np.zeros(jobs)
-    state = State(job, active, node, cluster, ledger, recent)
+    state = LoopState(job, active, node, cluster, allocations, recent)
     log = new_log(option.logging > 0)
     while True:
         due = _next_due(job, cluster, option)
@@ -308,7 +308,7 @@ def run_ranked(
             continue
         cluster.decisions += 1
         tie[:n], flag[:n] = active[:n], COMPETES
-        view = View(now, active[:n], job, cluster, params, memory, key[:n], tie[:n], flag[:n], recent)
+        view = PolicyView(now, active[:n], job, cluster, params, memory, key[:n], tie[:n], flag[:n], recent)
         rank(view)
         if option.preemptive == 0:
             _protect_running(job, active, n, flag)
@@ -331,7 +331,7 @@ def run_ranked(
             cluster.woken_s = now + _ASK_AGAIN_S
         cluster.vain = 0 if changed or cluster.free_gpus < cluster.capacity or cluster.arrived < jobs else cluster.vain + 1
         endless = option.until_s == np.inf and cluster.arrived == jobs
-        if cluster.vain > _STUCK_LIMIT or (endless and _futile(job, active, now, cluster)):
+        if cluster.vain > _STUCK_LIMIT or (endless and _is_futile(job, active, now, cluster)):
             break
         if 0 < option.most_decisions <= cluster.decisions:
             break

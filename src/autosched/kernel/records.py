@@ -143,7 +143,7 @@ LOG_TIME, LOG_JOB, LOG_NODE, LOG_GPUS = 0, 1, 2, 3
 LOG_COLUMNS = 4
 
 
-class View(NamedTuple):
+class PolicyView(NamedTuple):
     """What a policy sees at a decision, and where it writes its order; see `ranked.py`.
 
     `active`, `key`, `tie` and `flag` have one entry per job in the system; `active[i]` is the number of the job in `job`. Take the
@@ -162,7 +162,7 @@ class View(NamedTuple):
     recent: Vector
 
 
-class Ledger(NamedTuple):
+class Allocations(NamedTuple):
     """Who holds which GPUs, see `place.py`; and which nodes have how many left, see `shelves.py`."""
 
     held: NDArray[np.int64]
@@ -175,14 +175,14 @@ class Ledger(NamedTuple):
     sizes: Vector
 
 
-class State(NamedTuple):
+class LoopState(NamedTuple):
     """What all loops work on: all jobs, the numbers of those in the system, nodes, totals, allocations, services of the latest ends."""
 
     job: Records
     active: Index
     node: Records
     cluster: Record
-    ledger: Ledger
+    allocations: Allocations
     recent: Vector
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from autosched.kernel.jit import jit, rank, wake
-from autosched.kernel.records import PENDING, RUNNING, View
+from autosched.kernel.records import PENDING, RUNNING, PolicyView
 from autosched.kernel.state import remaining_at
 
 # Place of the parameter. 1: order by remaining time x GPUs; 0: by remaining time.
@@ -13,7 +13,7 @@ BY_GPU_TIME = 0
 
 
 @jit
-def order_by_remaining(view: View) -> None:
+def order_by_remaining(view: PolicyView) -> None:
     """Least remaining time (or GPU time) first."""
     job, active, key = view.job, view.active, view.key
     by_gpu_time = view.params[BY_GPU_TIME] > 0
@@ -23,14 +23,14 @@ def order_by_remaining(view: View) -> None:
 
 
 @rank
-def rank_by_remaining(view: View) -> None:
+def rank_by_remaining(view: PolicyView) -> None:
     """Least remaining time (or GPU time) first; equals keep their order."""
     order_by_remaining(view)
     view.tie[:] = 0.0
 
 
 @wake
-def wake_by_remaining(view: View) -> float:
+def wake_by_remaining(view: PolicyView) -> float:
     """When a running job will overtake a pending one that was chosen but found no place.
 
     Only then can the choice change without an event: the quota such a job held falls to jobs behind it. Chosen jobs are

@@ -53,20 +53,20 @@ def first_on(shelves: Shelves, free: int, start: int) -> int:
             return -1
         bits = shelves[free, word]
     bits &= -bits
-    place = 0
+    index = 0
     for step in (32, 16, 8, 4, 2, 1):
         if bits >> step > 0:
             bits >>= step
-            place += step
-    return word * BITS + place
+            index += step
+    return word * BITS + index
 
 
 @jit
-def as_many(shelves: Shelves, free: int, wanted: float) -> bool:
+def has_as_many(shelves: Shelves, free: int, gpus: float) -> bool:
     """Whether that many nodes have exactly `free` free GPUs."""
     count = 0
     at = -1
-    while count < wanted:
+    while count < gpus:
         at = first_on(shelves, free, at + 1)
         if at < 0:
             return False

@@ -15,7 +15,7 @@ from autosched.kernel.jit import jit
 from autosched.kernel.log import new_log, note
 from autosched.kernel.place import give_back
 from autosched.kernel.ranked import _place_chosen
-from autosched.kernel.records import RUNNING, SAME_S, Index, Ledger, Log, Record, Records, State, Vector
+from autosched.kernel.records import RUNNING, SAME_S, Allocations, Index, Log, LoopState, Record, Records, Vector
 from autosched.kernel.state import arrive, end, stop
 
 _AGAIN_S = 1e-6  # after a running job has overtaken a waiting one that held its quota
@@ -128,14 +128,14 @@ def _select(running: Sorted, waiting: Sorted, cluster: Record, now: float, chose
 
 
 @jit
-def _preempt(state: State, running: Sorted, waiting: Sorted, losers: Index, stops: int, now: float, option: Record, log: Log) -> Log:
+def _preempt(state: LoopState, running: Sorted, waiting: Sorted, losers: Index, stops: int, now: float, option: Record, log: Log) -> Log:
     """Take the GPUs of the losers away; they wait."""
-    job, cluster, ledger = state.job, state.cluster, state.ledger
+    job, cluster, allocations = state.job, state.cluster, state.allocations
     for number in range(stops):
         j = running.who[losers[number]]
         if option.logging > 0:
-            log = note(log, now, j, job[j].gpus, ledger, -1.0)
-        give_back(job, j, state.node, option.placement, ledger)
+            log = note(log, now, j, job[j].gpus, allocations, -1.0)
+        give_back(job, j, state.node, option.placement, allocations)
         cluster.free_gpus += job[j].gpus
         stop(job, j, now, option.checkpoint_s, cluster)
         _insert(waiting, j, job[j].remaining_s, job[j].gpus)
@@ -169,11 +169,13 @@ def _enter(job: Records, active: Index, present: int, running: Sorted, waiting: 
 
 
 @jit
-def run_shortest(job: Records, node: Records, clusters: Records, active: Index, ledger: Ledger, recent: Vector, options: Records) -> Log:
+def run_shortest(
+    job: Records, node: Records, clusters: Records, active: Index, allocations: Allocations, recent: Vector, options: Records
+) -> Log:
     """Run until every job ended, nothing can happen any more, or the time is up. The lists follow from the records of the jobs."""
     option, cluster = options[0], clusters[0]
     jobs = len(job)
-    state = State(job, active, node, cluster, ledger, recent)
+    state = LoopState(job, active, node, cluster, allocations, recent)
     chosen, losers = np.empty(jobs, np.int64), np.empty(jobs, np.int64)
     running, waiting = _new_list(jobs), _new_list(jobs)
     _enter(job, active, cluster.present, running, waiting)

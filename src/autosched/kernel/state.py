@@ -13,12 +13,12 @@ from autosched.kernel.records import (
     PLACE_COUNT,
     RECENT,
     RUNNING,
+    Allocations,
     Index,
-    Ledger,
     Log,
+    LoopState,
     Record,
     Records,
-    State,
     Table,
 )
 
@@ -52,7 +52,7 @@ def arrive(job: Records, j: int, cluster: Record) -> None:
 
 
 @jit
-def start(job: Records, j: int, now: float, option: Record, cluster: Record, ledger: Ledger, log: Log) -> Log:
+def start(job: Records, j: int, now: float, option: Record, cluster: Record, allocations: Allocations, log: Log) -> Log:
     """Job `j` has just been placed."""
     cluster.free_gpus -= job[j].gpus
     cluster.pending -= 1
@@ -67,7 +67,7 @@ def start(job: Records, j: int, now: float, option: Record, cluster: Record, led
     job[j].listed = cluster.listed
     cluster.listed += 1
     if option.logging > 0:
-        log = note(log, now, j, job[j].gpus, ledger, 1.0)
+        log = note(log, now, j, job[j].gpus, allocations, 1.0)
     return log
 
 
@@ -75,12 +75,12 @@ def start(job: Records, j: int, now: float, option: Record, cluster: Record, led
 def stop(job: Records, j: int, now: float, checkpoint_s: float, cluster: Record) -> None:
     """Job `j` loses its GPUs before it is done."""
     ran = executed_by(job, j, now)
-    left = remaining_at(job, j, now)
+    remaining = remaining_at(job, j, now)
     if checkpoint_s > 0:
-        done = job[j].remaining_s - left
-        left += done % checkpoint_s
+        done = job[j].remaining_s - remaining
+        remaining += done % checkpoint_s
     job[j].executed_s = ran
-    job[j].remaining_s = left + job[j].cost_s
+    job[j].remaining_s = remaining + job[j].cost_s
     job[j].status = PENDING
     job[j].since_s = now
     job[j].finish_s = np.inf
@@ -91,9 +91,9 @@ def stop(job: Records, j: int, now: float, checkpoint_s: float, cluster: Record)
 
 
 @jit
-def end(state: State, j: int, now: float, option: Record, log: Log) -> Log:
+def end(state: LoopState, j: int, now: float, option: Record, log: Log) -> Log:
     """Running job `j` is done; the caller takes it out of the list of jobs in the system."""
-    job, cluster, ledger = state.job, state.cluster, state.ledger
+    job, cluster, allocations = state.job, state.cluster, state.allocations
     job[j].executed_s += job[j].remaining_s / job[j].rate
     job[j].remaining_s = 0.0
     job[j].status = ENDED
@@ -103,8 +103,8 @@ def end(state: State, j: int, now: float, option: Record, log: Log) -> Log:
     cluster.ended += 1
     cluster.present -= 1
     if option.logging > 0:
-        log = note(log, min(now, job[j].finish_s), j, job[j].gpus, ledger, -1.0)
-    give_back(job, j, state.node, option.placement, ledger)
+        log = note(log, min(now, job[j].finish_s), j, job[j].gpus, allocations, -1.0)
+    give_back(job, j, state.node, option.placement, allocations)
     return log
 
 
@@ -114,7 +114,7 @@ def settle_in(
     node: Records,
     clusters: Records,
     active: Index,
-    ledger: Ledger,
+    allocations: Allocations,
     where: Table,
     options: Records,
     now: float,
@@ -125,14 +125,14 @@ def settle_in(
     """
     option, cluster = options[0], clusters[0]
     log = new_log(option.logging > 0)
-    known = np.zeros(len(job), np.bool_)
+    housed = np.zeros(len(job), np.bool_)
     row = 0
     while row < len(where):
         j = int(where[row, 0])
         last = row
         while last < len(where) and where[last, 0] == j:
             last += 1
-        known[j] = stay(job, j, node, option, where[row:last], ledger)
+        housed[j] = stay(job, j, node, option, where[row:last], allocations)
         row = last
     for running_first in (True, False):
         for j in range(len(job)):
@@ -148,25 +148,33 @@ def settle_in(
             if not running:
                 continue
             job[j].since_s = now
-            if known[j] or (job[j].gpus <= cluster.free_gpus + 1e-9 and place(job, j, node, option, False, ledger)):
-                log = start(job, j, now, option, cluster, ledger, log)
+            if housed[j] or (job[j].gpus <= cluster.free_gpus + 1e-9 and place(job, j, node, option, False, allocations)):
+                log = start(job, j, now, option, cluster, allocations, log)
     cluster.woken_s = now if cluster.present > 0 else np.inf
     return log
 
 
 @jit
 def evict(
-    job: Records, node: Records, clusters: Records, active: Index, ledger: Ledger, out: Index, options: Records, now: float, mode: float
+    job: Records,
+    node: Records,
+    clusters: Records,
+    active: Index,
+    allocations: Allocations,
+    out: Index,
+    options: Records,
+    now: float,
+    mode: float,
 ) -> Log:
     """Running jobs `out` lose their GPUs, which `mode` placed; they wait."""
     option, cluster = options[0], clusters[0]
     log = new_log(option.logging > 0)
     for j in out:
-        held = ledger.held[0, j] >= 0 or ledger.held[1, j] >= 0 or mode == PLACE_COUNT
+        held = allocations.held[0, j] >= 0 or allocations.held[1, j] >= 0 or mode == PLACE_COUNT
         if held:  # who shares the GPUs of another job holds none
             if option.logging > 0:
-                log = note(log, now, j, job[j].gpus, ledger, -1.0)
-            give_back(job, j, node, mode, ledger)
+                log = note(log, now, j, job[j].gpus, allocations, -1.0)
+            give_back(job, j, node, mode, allocations)
             cluster.free_gpus += job[j].gpus
         stop(job, j, now, option.checkpoint_s, cluster)
     cluster.finish_s = np.inf
@@ -177,7 +185,7 @@ def evict(
 
 
 @jit
-def house(job: Records, node: Records, clusters: Records, active: Index, ledger: Ledger, options: Records, now: float) -> Index:
+def house(job: Records, node: Records, clusters: Records, active: Index, allocations: Allocations, options: Records, now: float) -> Index:
     """Running jobs get nodes that so far did not matter; returns those for which there is no room."""
     option, cluster = options[0], clusters[0]
     homeless = np.empty(cluster.present, np.int64)
@@ -186,12 +194,12 @@ def house(job: Records, node: Records, clusters: Records, active: Index, ledger:
         j = active[i]
         if job[j].status != RUNNING:
             continue
-        ran, left = executed_by(job, j, now), remaining_at(job, j, now)
-        if not place(job, j, node, option, False, ledger):
+        ran, remaining = executed_by(job, j, now), remaining_at(job, j, now)
+        if not place(job, j, node, option, False, allocations):
             homeless[count] = j
             count += 1
             continue
-        job[j].executed_s, job[j].remaining_s = ran, left
-        job[j].finish_s = now + left / job[j].rate + option.tick_s
+        job[j].executed_s, job[j].remaining_s = ran, remaining
+        job[j].finish_s = now + remaining / job[j].rate + option.tick_s
         job[j].since_s = now
     return homeless[:count]

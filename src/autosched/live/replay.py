@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from autosched.events import JobEvent, events_of_trace
-from autosched.protocol import LiveError, Plan, Sight
+from autosched.live_scheduler import ChangePlan, ClusterState, LiveError, LiveScheduler
 from autosched.sim.cluster import Cluster
 from autosched.sim.session import Session
 from autosched.source import load_trace, moment
@@ -22,7 +23,7 @@ from autoscout.space import Space
 __all__ = ["Replay"]
 
 
-class _Options(Block):
+class _ReplayOptions(Block):
     trace: str
     cluster: str
     scheduler: str = "slurm"
@@ -31,7 +32,7 @@ class _Options(Block):
     speed: float = 0.0
 
 
-class Replay:
+class Replay(LiveScheduler):
     """A trace in a simulated cluster, at a multiple of its own speed. Everything it shows is simulated.
 
     Args:
@@ -42,13 +43,11 @@ class Replay:
         ConfigError: all faults of the options at once.
     """
 
-    model: ClassVar[str] = "slurm"
-
     def __init__(self, options: Mapping[str, Any]) -> None:
-        read, faults = read_fields(_Options, options, "live")
+        read, faults = read_fields(_ReplayOptions, options, "live")
         if read is not None and read.scheduler not in plugins.available("scheduler"):
-            known = ", ".join(plugins.available("scheduler"))
-            faults.append(Fault(where="live", field="scheduler", value=read.scheduler, rule=f"must be one of {known}"))
+            names = ", ".join(plugins.available("scheduler"))
+            faults.append(Fault(where="live", field="scheduler", value=read.scheduler, rule=f"must be one of {names}"))
         refuse_if(faults)
         assert read is not None
         trace = load_trace(read.trace)
@@ -57,59 +56,50 @@ class Replay:
         end_s = moment(read.end, "end", float(np.inf))
         if not len(trace.between(begin_s, end_s)):
             raise ConfigError(Fault(where="live", field="start", value=read.start, rule="no job arrives in the window"))
-        self.model = read.scheduler  # type: ignore[misc]
-        self.pinned = Config()
+        self.model = read.scheduler
         self._kind = plugins.get("scheduler", read.scheduler)
         self._settings: Config = self.space(self.cluster).default()
         self._past = trace.between(-np.inf, begin_s)
         self.session = Session(trace.between(begin_s, end_s), self.cluster, self._kind.of(self._settings))
         self.end_s = float(self.session.trace.submit_s[-1])
         self.clock: Clock = FastClock(read.speed, begin_s) if read.speed > 0 else VirtualClock(begin_s)
-        self._told = False
+        self._past_events: list[JobEvent] = list(events_of_trace(self._past))
+
+    @classmethod
+    def example(cls, folder: Path) -> dict[str, Any]:  # noqa: ARG003 (a trace is drawn)
+        return {"trace": "synthetic:philly:200:2:1", "cluster": "3x8", "scheduler": "tiresias", "start": "2019-12-31"}
 
     def space(self, cluster: Cluster) -> Space:
-        found: Space = self._kind.space(cluster)
-        return found
+        space: Space = self._kind.space(cluster)
+        return space
 
-    def look(self) -> Sight:
+    def look(self) -> ClusterState:
         at_s = max(self.session.at_s, self.clock.now_s())
         self.session.step(at_s)
-        events: list[JobEvent] = [] if self._told else list(events_of_trace(self._past))
-        self._told = True
-        events += self._events()
+        events = [*self._past_events, *self._events()]
+        self._past_events = []
         snapshot = self.session.snapshot()
-        return Sight(at_s=at_s, cluster=self.cluster, snapshot=snapshot, events=events, settings=self._settings)
+        return ClusterState(at_s=at_s, cluster=self.cluster, snapshot=snapshot, events=events, settings=self._settings)
 
     def _events(self) -> list[JobEvent]:
-        """Everything that is known of the jobs that have arrived; what ended is told once and then forgotten."""
+        """What happened to the jobs that have arrived; jobs that ended are in it once and then forgotten."""
         result = self.session.result()
         arrived = np.flatnonzero(result.trace.submit_s < self.session.at_s)
-        found = []
-        for event in events_of_trace(result.trace.take(arrived)):
-            if event.kind == "submit":
-                found.append(event)
+        events = [event for event in events_of_trace(result.trace.take(arrived)) if event.kind == "submit"]
         for row in arrived[result.ended[arrived]].tolist():
-            told = {"duration_s": float(result.executed_s[row])}
-            found.append(JobEvent(job=str(result.trace.job_id[row]), kind="end", at_s=float(result.end_s[row]), attributes=told))
+            duration = {"duration_s": float(result.executed_s[row])}
+            events.append(JobEvent(job=str(result.trace.job_id[row]), kind="end", at_s=float(result.end_s[row]), attributes=duration))
         self.session.forget()
-        return found
+        return events
 
     def settings(self) -> Config:
         return self._settings
 
-    def plan(self, after: Config) -> Plan:
-        changes = {name: (self._settings.get(name), value) for name, value in after.items() if self._settings.get(name) != value}
-        diff = "".join(f"-{name}={old}\n+{name}={new}\n" for name, (old, new) in changes.items())
-        return Plan(diff=diff, data={"before": self._settings.to_json(), "after": after.to_json()})
-
-    def apply(self, plan: Plan) -> None:
+    def apply(self, plan: ChangePlan) -> None:
         self._set(Config(plan.data["after"]))
 
-    def restore(self, plan: Plan) -> None:
+    def restore(self, plan: ChangePlan) -> None:
         self._set(Config(plan.data["before"]))
-
-    def stored(self, plan: Plan) -> str:
-        return next((name for name in ("before", "after") if Config(plan.data[name]) == self._settings), "other")
 
     def _set(self, config: Config) -> None:
         try:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autosched.predict.features import Features, Repository
-from autosched.predict.models import PACKAGES, classifier, installed
+from autosched.predict.models import PACKAGES, classifier, is_installed
 from autosched.predict.predictor import hourly_questions, training_questions
 from autosched.predict.ranges import EDGES_S, possible, range_of
 from autosched.sim.trace import Trace
@@ -41,25 +41,25 @@ def accuracy(
     trace: Trace, models: Sequence[str] = tuple(PACKAGES), train: float = 0.7, rounds: int = 100, with_user: bool = True
 ) -> dict[str, Accuracy]:
     """The first share of the jobs trains, the rest is asked about; classifiers whose package is not installed are left out."""
-    known = Repository.unqueued(trace)
+    history = Repository.unqueued(trace)
     cut = int(train * len(trace))
     if cut < 1 or cut >= len(trace):
         return {}
     moment = float(trace.submit_s[cut])
-    learned = np.flatnonzero((np.arange(len(trace)) < cut) & (known.end_s <= moment))
+    learned = np.flatnonzero((np.arange(len(trace)) < cut) & (history.end_s <= moment))
     later = np.arange(cut, len(trace))
-    features = Features(known, with_user=with_user)
-    which, at_s, executed = training_questions(known, learned)
+    features = Features(history, with_user=with_user)
+    which, at_s, executed = training_questions(history, learned)
     rows, truth = features.rows(which, at_s, executed), range_of(trace.duration_s[which])
     first = features.rows(later, trace.submit_s[later], np.zeros(len(later)))
-    asked, asked_at, ran = hourly_questions(known, later)
+    asked, asked_at, ran = hourly_questions(history, later)
     every = max(1, len(asked) // MOST_QUESTIONS)
     asked, asked_at, ran = asked[::every], asked_at[::every], ran[::every]
     again = features.rows(asked, asked_at, ran)
     undecided = ran < EDGES_S[-1]
-    found = {}
+    figures = {}
     for name in models:
-        if not installed(name):
+        if not is_installed(name):
             continue
         model = classifier(name, rounds=rounds)
         began = time.process_time()
@@ -68,14 +68,14 @@ def accuracy(
         right = _right(model.chances(first), np.zeros(len(later)), trace.duration_s[later])
         hourly = _right(model.chances(again), ran, trace.duration_s[asked])
         ended = time.process_time()
-        found[name] = Accuracy(
+        figures[name] = Accuracy(
             at_arrival=float(right.mean()),
             hourly=_mean(hourly),
             open=_mean(hourly[undecided]),
             fit_s=(fitted - began) / max(1, len(rows)) * 1_000,
             ask_s=(ended - fitted) / max(1, len(first) + len(again)) * 1_000,
         )
-    return found
+    return figures
 
 
 def _right(chances: Vector, executed_s: Vector, duration_s: Vector) -> NDArray[np.bool_]:

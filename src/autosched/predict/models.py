@@ -59,8 +59,8 @@ class Frequency:
         return self
 
     def chances(self, rows: Vector) -> Vector:
-        found = [self._shares.get((float(size), int(ran)), self._all) for size, ran in _kinds(rows)]
-        return np.stack(found) if found else np.zeros((0, RANGES))
+        shares = [self._shares.get((float(size), int(ran)), self._all) for size, ran in _kinds(rows)]
+        return np.stack(shares) if shares else np.zeros((0, RANGES))
 
 
 def _kinds(rows: Vector) -> Vector:
@@ -84,13 +84,13 @@ class Foreign:
         return self
 
     def chances(self, rows: Vector) -> Vector:
-        found = np.zeros((len(rows), RANGES))
+        chances = np.zeros((len(rows), RANGES))
         if len(self._classes) > 1 and len(rows):
             with _one_thread():
-                found[:, self._classes] = self._model.predict_proba(rows)
+                chances[:, self._classes] = self._model.predict_proba(rows)
         else:
-            found[:, self._classes] = 1.0
-        return found
+            chances[:, self._classes] = 1.0
+        return chances
 
 
 def _one_thread() -> Any:
@@ -113,7 +113,7 @@ def classifier(name: str, seed: int = 0, rounds: int = 100) -> Classifier:
     """
     if name not in PACKAGES:
         raise PluginError(Fault(where="predictor", field="model", value=repr(name), rule=f"must be one of {', '.join(PACKAGES)}"))
-    if not installed(name):
+    if not is_installed(name):
         rule = f"needs a package that is not installed: {PACKAGES[name]}"
         raise PluginError(Fault(where=f"predictor {name}", rule=rule, fix="pip install 'autoscout[autosched]', or use frequency"))
     if not PACKAGES[name]:
@@ -121,14 +121,14 @@ def classifier(name: str, seed: int = 0, rounds: int = 100) -> Classifier:
     return Foreign(_foreign(name, seed, rounds))
 
 
-def installed(name: str) -> bool:
+def is_installed(name: str) -> bool:
     """Whether the package of a classifier is there."""
     return not PACKAGES[name] or importlib.util.find_spec(PACKAGES[name]) is not None
 
 
 def best_installed() -> str:
     """The default where scikit-learn is installed, else the frequencies of the past."""
-    return DEFAULT if installed(DEFAULT) else "frequency"
+    return DEFAULT if is_installed(DEFAULT) else "frequency"
 
 
 def _foreign(name: str, seed: int, rounds: int) -> Any:

@@ -16,7 +16,7 @@ from autoscout.core.seeds import stream
 
 Vector = NDArray[np.float64]
 HOUR_S = 3_600.0
-FEWEST = 50  # ended jobs below which only their durations are used
+MIN_ENDED_JOBS = 50  # ended jobs below which only their durations are used
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,33 +62,33 @@ class Predictor:
         self._model: Classifier | None = None
         self._past = np.zeros(0)
 
-    def fit(self, known: Repository, at_s: float) -> None:
+    def fit(self, history: Repository, at_s: float) -> None:
         """Learn from the jobs that ended by `at_s`, unless that was done a short while ago."""
         if at_s - self._fitted_s < self.options.refit_s:
             return
         self._fitted_s = at_s
-        ended = np.flatnonzero((known.end_s <= at_s) & (known.jobs.submit_s >= at_s - self.options.memory_s))
-        self._past = np.sort(known.jobs.duration_s[ended])
+        ended = np.flatnonzero((history.end_s <= at_s) & (history.jobs.submit_s >= at_s - self.options.memory_s))
+        self._past = np.sort(history.jobs.duration_s[ended])
         self._model = None
-        if len(ended) < FEWEST:
+        if len(ended) < MIN_ENDED_JOBS:
             return
-        which, moments, executed = training_questions(known, ended)
-        rows = Features(known, with_user=self.options.with_user).rows(which, moments, executed)
+        which, moments, executed = training_questions(history, ended)
+        rows = Features(history, with_user=self.options.with_user).rows(which, moments, executed)
         name = self.options.model or best_installed()
         model = classifier(name, self._seed, self.options.rounds)
-        model.fit(rows, range_of(known.jobs.duration_s[which]))
+        model.fit(rows, range_of(history.jobs.duration_s[which]))
         self._model = model
 
-    def chances(self, known: Repository, which: Rows, at_s: float, executed_s: Vector) -> Vector:
+    def chances(self, history: Repository, which: Rows, at_s: float, executed_s: Vector) -> Vector:
         """The probability of each range for jobs that have run `executed_s` by `at_s`; ranges they have outlived have none."""
         open_ = possible(executed_s)
         if self._model is None:
             past = np.bincount(range_of(self._past), minlength=open_.shape[1]) + 1.0
-            found = open_ * past
+            answer = open_ * past
         else:
-            rows = Features(known, with_user=self.options.with_user).rows(which, np.full(len(which), at_s), executed_s)
-            found = open_ * (self._model.chances(rows) + 1e-9)
-        chances: Vector = found / found.sum(axis=1, keepdims=True)
+            rows = Features(history, with_user=self.options.with_user).rows(which, np.full(len(which), at_s), executed_s)
+            answer = open_ * (self._model.chances(rows) + 1e-9)
+        chances: Vector = answer / answer.sum(axis=1, keepdims=True)
         return chances
 
     def draw_s(self, chances: Vector, executed_s: Vector, names: Sequence[str | int]) -> Vector:
@@ -101,23 +101,23 @@ class Predictor:
         return draw_duration_s(self._past, which.astype(np.int64), executed_s, rng)
 
 
-def training_questions(known: Repository, ended: Rows) -> tuple[Rows, Vector, Vector]:
+def training_questions(history: Repository, ended: Rows) -> tuple[Rows, Vector, Vector]:
     """What a predictor is trained on: every job at its arrival, and at every whole hour until its answer is certain."""
-    later, moments, executed = hourly_questions(known, ended, EDGES_S[-1])
-    submit = known.jobs.submit_s[ended]
+    later, moments, executed = hourly_questions(history, ended, EDGES_S[-1])
+    submit = history.jobs.submit_s[ended]
     return np.concatenate([ended, later]), np.concatenate([submit, moments]), np.concatenate([np.zeros(len(ended)), executed])
 
 
-def hourly_questions(known: Repository, which: Rows, oldest_s: float = np.inf) -> tuple[Rows, Vector, Vector]:
+def hourly_questions(history: Repository, which: Rows, oldest_s: float = np.inf) -> tuple[Rows, Vector, Vector]:
     """Every job at every whole hour it lives through: its row, the moment, and the seconds it has run by then.
 
     Waiting is not known job by job: a job has run for its age, up to its duration. Jobs that have run for `oldest_s` are left out.
     """
-    submit, end = known.jobs.submit_s[which], known.end_s[which]
+    submit, end = history.jobs.submit_s[which], history.end_s[which]
     first = np.ceil(submit / HOUR_S)
     last = np.minimum(end, submit + oldest_s)
     hours = np.maximum(0, np.ceil(last / HOUR_S) - first).astype(np.int64)
     rows = np.repeat(which, hours)
     step = np.arange(len(rows)) - np.repeat(np.cumsum(hours) - hours, hours)
     moments = (np.repeat(first, hours) + step) * HOUR_S
-    return rows, moments, np.minimum(moments - known.jobs.submit_s[rows], 0.999 * known.jobs.duration_s[rows])
+    return rows, moments, np.minimum(moments - history.jobs.submit_s[rows], 0.999 * history.jobs.duration_s[rows])

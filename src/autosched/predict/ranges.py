@@ -40,9 +40,9 @@ def draw_duration_s(past_s: Vector, which: NDArray[np.int64], executed_s: Vector
     begin = np.searchsorted(past_s, np.maximum(edges[which], np.nextafter(executed_s, np.inf)), side="left")
     end = np.searchsorted(past_s, edges[which + 1], side="left")
     end = np.where(end > begin, end, len(past_s))
-    found = begin + np.floor(share * np.maximum(end - begin, 0)).astype(np.int64)
-    known = found < end
+    index = begin + np.floor(share * np.maximum(end - begin, 0)).astype(np.int64)
+    inside = index < end
     longer = np.maximum(executed_s, 1.0) * (1.0 + 2.0 * share)
     if not len(past_s):
         return longer
-    return np.where(known, past_s[np.minimum(found, len(past_s) - 1)], longer)
+    return np.where(inside, past_s[np.minimum(index, len(past_s) - 1)], longer)

@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 
 from autosched.schedulers._shared.build import build, placement_knob
 from autosched.sim.cluster import Cluster
-from autosched.sim.scheduler import FixedOrder, Placement, Plan, Ranking
+from autosched.sim.scheduler import FixedOrder, Placement, Ranking, SchedulePlan
 from autosched.sim.trace import Trace
 from autoscout.core.config import Config
 from autoscout.space import Flag, Space
@@ -37,10 +37,10 @@ class FIFO:
     def of(cls, config: Config) -> Self:
         return build(cls, config)
 
-    def plan(self, trace: Trace, cluster: Cluster) -> Plan:
+    def plan(self, trace: Trace, cluster: Cluster) -> SchedulePlan:
         placement = Placement(rule=self.placement)
         if not self.overtake:
-            return Plan(scheduling=FixedOrder(), placement=placement)
+            return SchedulePlan(scheduling=FixedOrder(), placement=placement)
         from autosched.kernel.policies import by_fixed_key, never
 
-        return Plan(scheduling=Ranking(rank=by_fixed_key, wake=never), placement=placement)
+        return SchedulePlan(scheduling=Ranking(rank=by_fixed_key, wake=never), placement=placement)

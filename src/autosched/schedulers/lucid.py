@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
-from autosched.kernel.records import Ledger, Log, Records
+from autosched.kernel.records import Allocations, Log, Records
 from autosched.schedulers._shared.build import build, seconds_knob
 from autosched.sim.cluster import Cluster
 from autosched.sim.forecast import Forecast
 from autosched.sim.interference import BY_UTILISATION, Interference
-from autosched.sim.scheduler import Gate, OwnLoop, Plan, believed_s, one_record
+from autosched.sim.scheduler import Gate, OwnLoop, SchedulePlan, believed_s, one_record
 from autosched.sim.trace import Trace
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
@@ -92,28 +92,28 @@ class Lucid:
         """The profiler: new jobs run there first."""
         if self.profiler_nodes == 0:
             return None
-        nodes, size, left = self._without_profiler(cluster)
+        nodes, size, rest = self._without_profiler(cluster)
         forecast = self.forecast.after(origin)
         settings = self.profiler_options(size, origin)
 
-        def loop(part: Part, ledger: Ledger, options: Records) -> Log:
+        def loop(part: Part, allocations: Allocations, options: Records) -> Log:
             from autosched.kernel.profiler import run_profiler
 
-            common = (part.job, part.node, part.cluster, part.active, ledger)
+            common = (part.job, part.node, part.cluster, part.active, allocations)
             moves: Log = run_profiler(*common, options, settings, forecast.at_s, forecast.gpus)
             return moves
 
-        return Gate(nodes=nodes, gpus=size, left=left, loop=loop, settings=settings, lender=self.elastic_from)
+        return Gate(nodes=nodes, gpus=size, rest=rest, loop=loop, settings=settings, lender=self.elastic_from)
 
-    def plan(self, trace: Trace, cluster: Cluster) -> Plan:
+    def plan(self, trace: Trace, cluster: Cluster) -> SchedulePlan:
         estimate = believed_s(trace)
-        return Plan(
+        return SchedulePlan(
             scheduling=OwnLoop(
                 loop=self._run,
                 name=type(self).__name__,
                 settings=self.settings(cluster),
                 own=self._profiles(trace),
-                kept=("partner", "packed_at_s", "alone", "full_rate"),
+                loop_fields=("partner", "packed_at_s", "alone", "full_rate"),
             ),
             key=estimate * trace.gpus,
             estimate_s=estimate,
@@ -123,13 +123,13 @@ class Lucid:
         """The nodes that the profiler takes, how many GPUs each of them has, and the cluster that is left."""
         givers = list(self.profiler_from)
         if not givers:
-            sizes = {vc: cluster.part(vc).gpus for vc in cluster.vcs}
+            sizes = {vc: cluster.nodes_of(vc).gpus for vc in cluster.vcs}
             givers = [max(sizes, key=lambda vc: sizes[vc])] * self.profiler_nodes
         groups = [(group, group.nodes) for group in cluster.groups]  # each with the nodes that are left of it
         taken = []
         size = 0
         for vc in givers:
-            mine = [number for number, (group, left) in enumerate(groups) if group.vc == vc and left > 0]
+            mine = [number for number, (group, count) in enumerate(groups) if group.vc == vc and count > 0]
             if sum(groups[number][1] for number in mine) < 2 or len(givers) != self.profiler_nodes:
                 raise ConfigError(
                     Fault(
@@ -141,12 +141,12 @@ class Lucid:
                     )
                 )
             at = max(mine, key=lambda number: groups[number][1])
-            group, left = groups[at]
+            group, count = groups[at]
             size = group.gpus
             before = sum(other.nodes for other, _ in groups[:at] if other.vc == vc)
-            taken.append((vc, before + left - 1))
-            groups[at] = (group, left - 1)
-        return tuple(taken), size, Cluster(groups=tuple(replace(group, nodes=left) for group, left in groups if left > 0))
+            taken.append((vc, before + count - 1))
+            groups[at] = (group, count - 1)
+        return tuple(taken), size, Cluster(groups=tuple(replace(group, nodes=count) for group, count in groups if count > 0))
 
     def profiler_options(self, node_gpus: int, origin: float) -> Records:
         """What the profiler reads, as an array of one record; times from `origin`."""
@@ -181,7 +181,7 @@ class Lucid:
             check_every_s=100.0,
         )
 
-    def _run(self, part: Part, ledger: Ledger, options: Records) -> Log:
+    def _run(self, part: Part, allocations: Allocations, options: Records) -> Log:
         from autosched.kernel.lucid import LUCID, Pairs, run_lucid
 
         origin = part.origin_s
@@ -191,7 +191,7 @@ class Lucid:
         if not len(forecast.at_s):
             settings["quiet_jobs"] = -1.0
         pairs = Pairs(self.interference.joining, self.interference.hosting, np.asarray(BY_UTILISATION))
-        common = (part.job, part.node, part.cluster, part.active, ledger, part.recent)
+        common = (part.job, part.node, part.cluster, part.active, allocations, part.recent)
         log: Log = run_lucid(*common, part.own, part.name, part.moves, pairs, forecast.at_s, forecast.jobs, settings, options)
         return log
 
@@ -203,8 +203,8 @@ class Lucid:
         profile["score"] = trace.extra.get("sharing", np.full(jobs, 2.0)) if self.profiler_nodes else 3.0
         profile["memory_mb"] = trace.extra.get("memory_mb", np.zeros(jobs))
         profile["utilisation"] = trace.extra.get("gpu_util", np.full(jobs, 100.0))
-        place = {name: number for number, name in enumerate(self.interference.models)}
-        profile["model"] = np.asarray([place.get(name, -1) for name in trace.name.names], np.float64)[trace.name.codes]
+        number_of = {name: number for number, name in enumerate(self.interference.models)}
+        profile["model"] = np.asarray([number_of.get(name, -1) for name in trace.name.names], np.float64)[trace.name.codes]
         profile["partner"] = profile["packed_at_s"] = -1.0
         profile["full_rate"] = 1.0
         return profile

@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 
 from autosched.schedulers._shared.build import build, placement_knob
 from autosched.sim.cluster import Cluster
-from autosched.sim.scheduler import FixedOrder, Placement, Plan, believed_s
+from autosched.sim.scheduler import FixedOrder, Placement, SchedulePlan, believed_s
 from autosched.sim.trace import Trace
 from autoscout.core.config import Config
 from autoscout.space import Space
@@ -35,9 +35,9 @@ class QSSF:
     def of(cls, config: Config) -> Self:
         return build(cls, config)
 
-    def plan(self, trace: Trace, cluster: Cluster) -> Plan:
+    def plan(self, trace: Trace, cluster: Cluster) -> SchedulePlan:
         estimate = believed_s(trace)
-        return Plan(
+        return SchedulePlan(
             scheduling=FixedOrder(tie=trace.gpus),
             placement=Placement(rule=self.placement),
             key=estimate * trace.gpus,

@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 
 from autosched.schedulers._shared.build import build, placement_knob
 from autosched.sim.cluster import Cluster
-from autosched.sim.scheduler import FixedOrder, Placement, Plan
+from autosched.sim.scheduler import FixedOrder, Placement, SchedulePlan
 from autosched.sim.trace import Trace
 from autoscout.core.config import Config
 from autoscout.space import Space
@@ -37,6 +37,6 @@ class SJF:
     def of(cls, config: Config) -> Self:
         return build(cls, config)
 
-    def plan(self, trace: Trace, cluster: Cluster) -> Plan:
+    def plan(self, trace: Trace, cluster: Cluster) -> SchedulePlan:
         key = trace.duration_s if self.oracle else trace.extra.get("estimate_s", trace.duration_s)
-        return Plan(scheduling=FixedOrder(), placement=Placement(rule=self.placement), key=key)
+        return SchedulePlan(scheduling=FixedOrder(), placement=Placement(rule=self.placement), key=key)

@@ -9,7 +9,7 @@ import numpy as np
 
 from autosched.schedulers._shared.build import build, placement_knob, seconds_knob
 from autosched.sim.cluster import Cluster
-from autosched.sim.scheduler import Placement, Plan, Ranking
+from autosched.sim.scheduler import Placement, Ranking, SchedulePlan
 from autosched.sim.trace import Trace
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
@@ -96,13 +96,13 @@ class Slurm:
     def of(cls, config: Config) -> Self:
         return build(cls, config)
 
-    def plan(self, trace: Trace, cluster: Cluster) -> Plan:
+    def plan(self, trace: Trace, cluster: Cluster) -> SchedulePlan:
         from autosched.kernel.multifactor import note_users, rank_by_factors
 
         memory = np.zeros(1 + 2 * len(trace.user.names))
         limits = trace.extra.get("estimate_s", trace.duration_s)
         qos = trace.extra.get("qos", np.zeros(len(trace)))
-        return Plan(
+        return SchedulePlan(
             scheduling=Ranking(
                 rank=rank_by_factors,
                 wake=note_users,

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
-from autosched.kernel.records import WALK_SKIP, Ledger, Log, Records
+from autosched.kernel.records import WALK_SKIP, Allocations, Log, Records
 from autosched.schedulers._shared.build import build, placement_knob
 from autosched.sim.cluster import Cluster
-from autosched.sim.scheduler import OwnLoop, Placement, Plan, Ranking
+from autosched.sim.scheduler import OwnLoop, Placement, Ranking, SchedulePlan
 from autosched.sim.trace import Trace
 from autoscout.core.config import Config
 from autoscout.space import Flag, Space
@@ -43,7 +43,7 @@ class SRTF:
     def of(cls, config: Config) -> Self:
         return build(cls, config)
 
-    def plan(self, trace: Trace, cluster: Cluster) -> Plan:
+    def plan(self, trace: Trace, cluster: Cluster) -> SchedulePlan:
         plan = self.ranked()
         if self.by_gpu_time or self.placement != "consolidated" or {(group.kind, group.speed) for group in cluster.groups} != {("", 1.0)}:
             return plan
@@ -52,20 +52,20 @@ class SRTF:
         loop = OwnLoop(loop=_run, name="shortest first", settings=np.zeros(1, nothing), own=np.zeros(len(trace), nothing))
         return replace(plan, scheduling=loop)
 
-    def ranked(self) -> Plan:
+    def ranked(self) -> SchedulePlan:
         """A plan for the general loop."""
         from autosched.kernel.remaining import rank_by_remaining, wake_by_remaining
 
-        return Plan(
+        return SchedulePlan(
             scheduling=Ranking(rank=rank_by_remaining, wake=wake_by_remaining, preemptive=True),
             placement=Placement(rule=self.placement),
             params=np.asarray([float(self.by_gpu_time)]),
         )
 
 
-def _run(part: Part, ledger: Ledger, options: Records) -> Log:
+def _run(part: Part, allocations: Allocations, options: Records) -> Log:
     from autosched.kernel.shortest import run_shortest
 
     options["walk"] = WALK_SKIP
-    log: Log = run_shortest(part.job, part.node, part.cluster, part.active, ledger, part.recent, options)
+    log: Log = run_shortest(part.job, part.node, part.cluster, part.active, allocations, part.recent, options)
     return log

@@ -9,7 +9,7 @@ import numpy as np
 
 from autosched.schedulers._shared.build import build, seconds_knob
 from autosched.sim.cluster import Cluster
-from autosched.sim.scheduler import Placement, Plan, Ranking
+from autosched.sim.scheduler import Placement, Ranking, SchedulePlan
 from autosched.sim.trace import Trace
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
@@ -67,11 +67,11 @@ class Themis:
     def of(cls, config: Config) -> Self:
         return build(cls, config)
 
-    def plan(self, trace: Trace, cluster: Cluster) -> Plan:
+    def plan(self, trace: Trace, cluster: Cluster) -> SchedulePlan:
         from autosched.kernel.fairness import rank_by_fairness, wake_by_fairness
 
         spread = self.spread_above > 0
-        return Plan(
+        return SchedulePlan(
             scheduling=Ranking(
                 rank=rank_by_fairness,
                 wake=wake_by_fairness,

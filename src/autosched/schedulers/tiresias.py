@@ -10,7 +10,7 @@ import numpy as np
 from autosched.kernel.records import RECENT, Vector
 from autosched.schedulers._shared.build import build, placement_knob, seconds_knob
 from autosched.sim.cluster import Cluster
-from autosched.sim.scheduler import Placement, Plan, Ranking
+from autosched.sim.scheduler import Placement, Ranking, SchedulePlan
 from autosched.sim.trace import Trace
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
@@ -106,11 +106,11 @@ class Tiresias:
         names = dict.fromkeys(("threshold", "starvation", *(f"ratio_{number}" for number in range(3, _MOST_QUEUES + 1))))
         return build(cls, config, thresholds=tuple(thresholds), **names)
 
-    def plan(self, trace: Trace, cluster: Cluster) -> Plan:
+    def plan(self, trace: Trace, cluster: Cluster) -> SchedulePlan:
         from autosched.kernel.attained import LEARNT, THRESHOLDS, rank_by_attained, wake_by_attained
 
         learns = self.priority == "gittins" and not self.history
-        return Plan(
+        return SchedulePlan(
             scheduling=Ranking(
                 rank=rank_by_attained,
                 wake=wake_by_attained,

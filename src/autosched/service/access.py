@@ -17,7 +17,7 @@ ROLES = ("reader", "operator")
 READING = frozenset({"Watch", "History", "Explain", "Health", "WhatIf"})
 """What a reader may call; an operator may call everything."""
 MOST_CALLERS = 1_000  # whose rates are remembered
-SHORTEST = 16  # characters of a token
+MIN_TOKEN_LENGTH = 16  # characters of a token
 BURST_S = 2.0  # seconds of calls that may come at once
 
 
@@ -52,7 +52,7 @@ class Tokens:
         faults: list[Fault] = []
         if mode & 0o077:
             faults.append(Fault(where=str(path), rule="others may read it", fix=f"chmod 600 {path}"))
-        found: list[tuple[bytes, Caller]] = []
+        callers: list[tuple[bytes, Caller]] = []
         for number, line in enumerate(text.splitlines(), start=1):
             parts = line.split("#")[0].split()
             if not parts:
@@ -60,23 +60,23 @@ class Tokens:
             where = f"{path}:{number}"
             if len(parts) != 3 or parts[1] not in ROLES:
                 faults.append(Fault(where=where, rule=f"must read NAME ROLE TOKEN, with a role of {' or '.join(ROLES)}"))
-            elif len(parts[2]) < SHORTEST:
-                faults.append(Fault(where=where, rule=f"a token has at least {SHORTEST} characters"))
+            elif len(parts[2]) < MIN_TOKEN_LENGTH:
+                faults.append(Fault(where=where, rule=f"a token has at least {MIN_TOKEN_LENGTH} characters"))
             else:
-                found.append((_digest(parts[2]), Caller(name=parts[0], role=parts[1])))
-        if not found and not faults:
+                callers.append((_digest(parts[2]), Caller(name=parts[0], role=parts[1])))
+        if not callers and not faults:
             faults.append(Fault(where=str(path), rule="there is no token in it"))
         if faults:
             raise ConfigError(faults)
-        return cls(digests=tuple(found))
+        return cls(digests=tuple(callers))
 
     def caller(self, token: str) -> Caller | None:
         """Whose token it is; takes the same time whoever it is."""
-        given, found = _digest(token), None
+        token_digest, match = _digest(token), None
         for digest, caller in self.digests:
-            if hmac.compare_digest(given, digest):
-                found = caller
-        return found
+            if hmac.compare_digest(token_digest, digest):
+                match = caller
+        return match
 
 
 def _digest(token: str) -> bytes:
@@ -85,7 +85,7 @@ def _digest(token: str) -> bytes:
 
 @dataclass
 class Rates:
-    """Lets each caller in so often a second, on average; remembers a bounded number of callers.
+    """Limits the rate of each caller: a token bucket per caller, of a bounded number of callers (the least recent is forgotten).
 
     Attributes:
         per_second: Calls.
@@ -101,10 +101,10 @@ class Rates:
         most = max(1.0, self.per_second * BURST_S)
         with self._lock:
             now_s = self.clock.span_s()
-            left, at_s = self._left.pop(name, (most, now_s))
-            left = min(most, left + (now_s - at_s) * self.per_second)
-            admitted = left >= 1.0
-            self._left[name] = (left - 1.0 if admitted else left, now_s)
+            tokens, at_s = self._left.pop(name, (most, now_s))
+            tokens = min(most, tokens + (now_s - at_s) * self.per_second)
+            admitted = tokens >= 1.0
+            self._left[name] = (tokens - 1.0 if admitted else tokens, now_s)
             while len(self._left) > MOST_CALLERS:
                 self._left.popitem(last=False)
             return admitted

@@ -32,7 +32,7 @@ class ServiceError(AutoScoutError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Health:
+class ControllerHealth:
     """How a controller is."""
 
     healthy: bool
@@ -95,16 +95,16 @@ class ControlClient:
     def _error(self, method: str, error: Any) -> ServiceError:
         return ServiceError(Fault(where=f"{self._address} {method}", rule=str(error.details() or error.code().name)), error.code().name)
 
-    def health(self) -> Health:
+    def health(self) -> ControllerHealth:
         """How it is."""
-        told = self._call("Health", messages.HealthRequest())
-        plain = {name: getattr(told, name) for name in ("healthy", "words", "cluster", "mode", "waiting", "running")}
-        return Health(**plain, settings=Config(convert.values_of(told.settings)))
+        answer = self._call("Health", messages.HealthRequest())
+        plain = {name: getattr(answer, name) for name in ("healthy", "words", "cluster", "mode", "waiting", "running")}
+        return ControllerHealth(**plain, settings=Config(convert.values_of(answer.settings)))
 
     def history(self, from_s: float | None = None, to_s: float | None = None, most: int = 100) -> list[Entry]:
         """Decisions, oldest first."""
-        told = self._call("History", messages.HistoryRequest(from_s=from_s, to_s=to_s, most=most))
-        return [convert.entry_of(message) for message in told.decisions]
+        answer = self._call("History", messages.HistoryRequest(from_s=from_s, to_s=to_s, most=most))
+        return [convert.entry_of(message) for message in answer.decisions]
 
     def explain(self, number: int) -> str:
         """Why a decision was made, and what became of it."""
@@ -132,8 +132,8 @@ class ControlClient:
 
     def record(self, events: Iterable[JobEvent]) -> Added:
         """Send job events."""
-        told = self._call("Record", (convert.event_message(event) for event in events))
-        return Added(new=told.added, known=told.known)
+        answer = self._call("Record", (convert.event_message(event) for event in events))
+        return Added(new=answer.added, known=answer.known)
 
     def watch(self, after: int = 0, *, follow: bool = True) -> Iterator[AuditLine]:
         """Lines of the audit log; with `follow` as they come, until the connection ends."""

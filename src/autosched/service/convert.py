@@ -28,8 +28,8 @@ def value_message(value: Value) -> Any:
 def value_of(message: Any) -> Value:
     """The scalar of a message; None where it holds none."""
     kind = message.WhichOneof("kind")
-    found: Value = getattr(message, kind) if kind else None
-    return found
+    value: Value = getattr(message, kind) if kind else None
+    return value
 
 
 def values_of(mapping: Mapping[str, Any]) -> dict[str, Value]:
@@ -73,6 +73,6 @@ def event_message(event: JobEvent) -> Any:
 def events_of(stream: Iterable[Any]) -> Iterable[JobEvent]:
     """The job events of a stream of messages."""
     for message in stream:
-        told = {name: value for name, value in values_of(message.attributes).items() if value is not None}
-        numbers = {name: float(value) if isinstance(value, int) else value for name, value in told.items()}
+        attributes = {name: value for name, value in values_of(message.attributes).items() if value is not None}
+        numbers = {name: float(value) if isinstance(value, int) else value for name, value in attributes.items()}
         yield JobEvent(job=message.job, kind=message.kind, at_s=message.at_s, attributes=numbers)

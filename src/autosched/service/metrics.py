@@ -80,8 +80,8 @@ class MetricsServer:
             timeout = CALL_S
 
             def do_GET(self) -> None:
-                given = self.headers.get("Authorization", "").removeprefix("Bearer ")
-                if tokens is not None and tokens.caller(given) is None:
+                token = self.headers.get("Authorization", "").removeprefix("Bearer ")
+                if tokens is not None and tokens.caller(token) is None:
                     self.send_error(401)
                 elif self.path.split("?")[0] != "/metrics":
                     self.send_error(404)

@@ -51,8 +51,8 @@ class Service(stubs.ControlServicer):
         """Who calls; ends the call where they may not."""
         caller: Caller | None = _LOCAL
         if self._tokens is not None:
-            given = dict(context.invocation_metadata()).get("authorization", "")
-            token = given.removeprefix("Bearer ") if isinstance(given, str) else ""
+            credentials = dict(context.invocation_metadata()).get("authorization", "")
+            token = credentials.removeprefix("Bearer ") if isinstance(credentials, str) else ""
             caller = self._tokens.caller(token)
         if not self._rates.admit(caller.name if caller else context.peer().rpartition(":")[0]):
             context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many calls; wait a little")
@@ -86,8 +86,8 @@ class Service(stubs.ControlServicer):
 
     def _propose(self, request: Any, caller: Caller, *, approved: bool) -> Any:
         self._may_change()
-        wanted = convert.values_of(request.settings)
-        entry = actions.propose(self._controller.ledger, wanted, caller.name, self._now_s(), approved=approved)
+        changes = convert.values_of(request.settings)
+        entry = actions.propose(self._controller.ledger, changes, caller.name, self._now_s(), approved=approved)
         return convert.decision_message(entry)
 
     def Approve(self, request: Any, context: Any) -> Any:  # noqa: N802
@@ -119,8 +119,8 @@ class Service(stubs.ControlServicer):
             to_s = request.to_s if request.HasField("to_s") else math.inf
             if request.most < 0 or request.most > MOST_HISTORY:
                 raise ConfigError(Fault(where="History", field="most", value=str(request.most), rule=f"must be 0 to {MOST_HISTORY}"))
-            found = self._controller.ledger.history(from_s, to_s, request.most or 100)
-            return messages.HistoryReply(decisions=[convert.decision_message(entry) for entry in found])
+            entries = self._controller.ledger.history(from_s, to_s, request.most or 100)
+            return messages.HistoryReply(decisions=[convert.decision_message(entry) for entry in entries])
 
         return self._answer(context, "History", work)
 
@@ -186,7 +186,7 @@ class Service(stubs.ControlServicer):
             self._watchers.release()
 
 
-class Server:
+class ControlServer:
     """A running service.
 
     Args:

@@ -124,7 +124,7 @@ class Cluster:
     def gpus(self) -> int:
         return sum(group.nodes * group.gpus for group in self.groups)
 
-    def part(self, vc: str) -> Cluster:
+    def nodes_of(self, vc: str) -> Cluster:
         """The nodes of one virtual cluster."""
         return Cluster(groups=tuple(group for group in self.groups if group.vc == vc))
 

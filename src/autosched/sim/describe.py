@@ -13,7 +13,7 @@ def describe(trace: Trace) -> dict[str, float | str]:
         return {"source": trace.source, "jobs": 0.0}
     span = max(float(trace.submit_s[-1] - trace.submit_s[0]), 1.0)
     hourly, _ = np.histogram(trace.submit_s, bins=max(1, int(np.ceil(span / 3600))))
-    found: dict[str, float | str] = {
+    facts: dict[str, float | str] = {
         "source": trace.source,
         "jobs": float(len(trace)),
         "first_arrival_s": float(trace.submit_s[0]),
@@ -32,7 +32,7 @@ def describe(trace: Trace) -> dict[str, float | str]:
     }
     for number, name in enumerate(trace.status.names):
         if name:
-            found[f"share_{name.lower()}"] = float((trace.status.codes == number).mean())
+            facts[f"share_{name.lower()}"] = float((trace.status.codes == number).mean())
     for number, text in enumerate(trace.filters):
-        found[f"filter_{number + 1}"] = text
-    return found
+        facts[f"filter_{number + 1}"] = text
+    return facts

@@ -36,7 +36,7 @@ def result_columns(result: Result) -> dict[str, Any]:
 
 
 def trace_columns(trace: Trace) -> dict[str, Any]:
-    """The columns of a plain trace file, which `readers.plain` reads back."""
+    """The columns of a plain trace file, which the format `plain` reads back."""
     return {
         "job_id": trace.job_id,
         "user": trace.user.texts(),

@@ -46,11 +46,11 @@ class Interference:
                 Fault(where="colocation pairs", value=str(bad[0]), rule=f"{len(bad)} pairs have a speed that is not above zero")
             )
         models = tuple(dict.fromkeys(name for row in rows for name in row[:2]))
-        place = {name: number for number, name in enumerate(models)}
+        number_of = {name: number for number, name in enumerate(models)}
         joining = np.zeros((max(1, len(models)), max(1, len(models))))
         hosting = np.zeros_like(joining)
         for one, other, speed, back in rows:
-            joining[place[one], place[other]] = speed
-            hosting[place[other], place[one]] = back
+            joining[number_of[one], number_of[other]] = speed
+            hosting[number_of[other], number_of[one]] = back
         joining, hosting = np.where(joining > 0, joining, hosting), np.where(hosting > 0, hosting, joining)
         return cls(models, joining, hosting)

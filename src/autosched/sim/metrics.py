@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autosched.sim.result import Result
-from autosched.sim.series import Course, course, last_moment
+from autosched.sim.series import JobSeries, job_series, last_moment
 from autoscout.core.errors import ConfigError, Fault
 
 TOLERANCE = 1.1
@@ -90,7 +90,7 @@ def window(result: Result, begin_s: float, end_s: float) -> dict[str, float]:
     if not (result.begin_s <= begin_s < end_s <= result.until_s + 1e-6 and np.isfinite(end_s)):
         rule = f"must be a span of the run, which goes from {result.begin_s:.15g} to {result.until_s:.15g}"
         raise ConfigError(Fault(where="window", value=f"{begin_s:.15g} to {end_s:.15g}", rule=rule))
-    over = course(result, result.weights)
+    over = job_series(result, result.weights)
     edges = np.asarray([begin_s, end_s])
     capacity = result.cluster.gpus
     submit, end = result.trace.submit_s, np.where(result.ended, result.end_s, np.inf)
@@ -107,7 +107,7 @@ def window(result: Result, begin_s: float, end_s: float) -> dict[str, float]:
         "most_waiting_jobs": float(over.waiting.most(edges)[0]),
         "waiting_job_s": float(np.diff(over.waiting.integral(edges))[0]),
         "utilisation": float(over.used.means(edges)[0]) / capacity,
-        "load": float(over.wanted.means(edges)[0]) / capacity,
+        "load": float(over.demand.means(edges)[0]) / capacity,
         "fragmentation": _idle_gpu_s(over, begin_s, end_s, capacity) / (capacity * (end_s - begin_s)),
     }
     if here.any():
@@ -119,7 +119,7 @@ def window(result: Result, begin_s: float, end_s: float) -> dict[str, float]:
     return values
 
 
-def _idle_gpu_s(over: Course, begin_s: float, end_s: float, capacity: float) -> float:
+def _idle_gpu_s(over: JobSeries, begin_s: float, end_s: float, capacity: float) -> float:
     """GPU-seconds of a span that nobody used while somebody waited."""
     moments = np.unique(np.concatenate([[begin_s, end_s], over.waiting.at_s, over.used.at_s]))
     moments = moments[(moments >= begin_s) & (moments <= end_s)]
@@ -157,8 +157,8 @@ def _placement(result: Result, mask: NDArray[np.bool_]) -> dict[str, float]:
     work = result.trace.duration_s[mask]
     ran = result.executed_s[mask]
     weight = result.weights[mask]
-    known = (work > 0) & (ran > 0) & result.ended[mask]
-    values = {"run_slowdown": _mean(ran[known] / work[known], weight[known]) if known.any() else 1.0}
+    measurable = (work > 0) & (ran > 0) & result.ended[mask]
+    values = {"run_slowdown": _mean(ran[measurable] / work[measurable], weight[measurable]) if measurable.any() else 1.0}
     if "packed_at_s" in result.extra:
         values["packed_share"] = _mean(np.isfinite(result.extra["packed_at_s"][mask]).astype(np.float64), weight)
     if "profiler_wait_s" in result.extra:
@@ -167,7 +167,7 @@ def _placement(result: Result, mask: NDArray[np.bool_]) -> dict[str, float]:
 
 
 def rho(result: Result) -> NDArray[np.float64]:
-    """Finish-time fairness of each ended job with work: JCT over work under its fair share; not-a-number for the others.
+    """Finish-time fairness of each ended job with work: JCT over work under its fair share; NaN for the others.
 
     The fair share is the inverse of the contention (GPUs wanted by all jobs in the system over capacity, at least 1), averaged over
     the job's life, in its own virtual cluster.
@@ -183,7 +183,7 @@ def rho(result: Result) -> NDArray[np.float64]:
         if not mine.any():
             continue
         gpus = (trace.gpus * result.weights)[inside]
-        integral = _contention(trace.submit_s[inside], result.end_s[inside], gpus, cluster.part(vc).gpus)
+        integral = _contention(trace.submit_s[inside], result.end_s[inside], gpus, cluster.nodes_of(vc).gpus)
         start, end = trace.submit_s[mine], result.end_s[mine]
         mean = (integral(end) - integral(start)) / np.maximum(end - start, 1e-9)
         values[mine] = (end - start) / (trace.duration_s[mine] * np.maximum(1.0, mean))
@@ -202,9 +202,9 @@ def _contention(
     total = np.concatenate([[0.0], np.cumsum(level[:-1] * np.diff(at))])
 
     def integral(time: NDArray[np.float64]) -> NDArray[np.float64]:
-        place = np.clip(np.searchsorted(at, time, side="right") - 1, 0, len(at) - 1)
-        found: NDArray[np.float64] = total[place] + level[place] * (time - at[place])
-        return found
+        index = np.clip(np.searchsorted(at, time, side="right") - 1, 0, len(at) - 1)
+        sums: NDArray[np.float64] = total[index] + level[index] * (time - at[index])
+        return sums
 
     return integral
 
@@ -212,8 +212,8 @@ def _contention(
 def fairness(result: Result, mask: NDArray[np.bool_]) -> dict[str, float]:
     """Shares of fairly treated jobs, strict and forgiving, and how bad it gets."""
     values, weight = rho(result)[mask], result.weights[mask]
-    known = np.isfinite(values)
-    values, weight = values[known], weight[known]
+    finite = np.isfinite(values)
+    values, weight = values[finite], weight[finite]
     if not len(values):
         return {}
     return {

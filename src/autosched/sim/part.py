@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autosched.kernel import records
-from autosched.kernel.place import allocations, new_ledger, restore
-from autosched.kernel.records import Index, Ledger, Records, Table, Vector
+from autosched.kernel.place import allocation_rows, new_allocations, restore
+from autosched.kernel.records import Allocations, Index, Records, Table, Vector
 from autosched.sim.cluster import Cluster
-from autosched.sim.scheduler import FixedOrder, OwnLoop, Plan, Ranking
+from autosched.sim.scheduler import FixedOrder, OwnLoop, Ranking, SchedulePlan
 from autosched.sim.trace import Trace
 
 _RULES = {
@@ -58,7 +58,7 @@ class Part:
     policy: str = ""
     params: Vector = field(default_factory=lambda: np.empty(0))
     options: Records = field(default_factory=lambda: np.zeros(1, records.OPTIONS))
-    plan: Plan | None = None
+    plan: SchedulePlan | None = None
 
     @classmethod
     def empty(cls, vc: str, nodes: Records, now: float) -> Part:
@@ -85,15 +85,15 @@ class Part:
             name=np.arange(len(nodes)),
         )
 
-    def ledger(self) -> Ledger:
+    def allocations(self) -> Allocations:
         """Allocations as loops want them."""
-        ledger = new_ledger(len(self.job), self.node, self.shares)
-        restore(ledger, self.where)
-        return ledger
+        allocations = new_allocations(len(self.job), self.node, self.shares)
+        restore(allocations, self.where)
+        return allocations
 
-    def keep_ledger(self, ledger: Ledger) -> None:
+    def store_allocations(self, allocations: Allocations) -> None:
         """Take allocations over from a loop."""
-        self.where = allocations(self.job, self.active, int(self.cluster["present"][0]), ledger)
+        self.where = allocation_rows(self.job, self.active, int(self.cluster["present"][0]), allocations)
 
     @property
     def jobs_in_system(self) -> Index:
@@ -114,8 +114,8 @@ class Part:
         """Of each record, before which moment of the trace's clock its job certainly does not end: at full speed from now on."""
         job, now, fastest = self.job, float(self.cluster["now_s"][0]), max(1.0, float(self.node["speed"].max()))
         running = job["status"] == records.RUNNING
-        left = job["remaining_s"] - np.where(running, (now - job["since_s"]) * job["rate"], 0.0)
-        least = np.where(job["status"] == records.ABSENT, job["submit_s"], now) + np.maximum(0.0, left) / fastest
+        remaining_s = job["remaining_s"] - np.where(running, (now - job["since_s"]) * job["rate"], 0.0)
+        least = np.where(job["status"] == records.ABSENT, job["submit_s"], now) + np.maximum(0.0, remaining_s) / fastest
         return np.where(job["status"] == records.ENDED, job["end_s"], least) + self.origin_s
 
     def add(self, rows: Index, table: Records) -> None:
@@ -126,25 +126,25 @@ class Part:
         self.own = np.concatenate([self.own, own]) if len(self.own) else own
         self.active = np.concatenate([self.active, np.empty(len(rows), np.int64)])
 
-    def only(self, kept: NDArray[np.bool_]) -> Part:
+    def only(self, chosen: NDArray[np.bool_]) -> Part:
         """A copy with some of the records; jobs in the system that are not among them are gone."""
-        place = np.cumsum(kept) - 1
-        inside = self.jobs_in_system[kept[self.jobs_in_system]]
-        active = np.full(int(kept.sum()), -1, np.int64)
-        active[: len(inside)] = place[inside]
-        where = self.where[kept[self.where[:, 0].astype(np.int64)]]
-        where[:, 0] = place[where[:, 0].astype(np.int64)]
+        new_number = np.cumsum(chosen) - 1
+        inside = self.jobs_in_system[chosen[self.jobs_in_system]]
+        active = np.full(int(chosen.sum()), -1, np.int64)
+        active[: len(inside)] = new_number[inside]
+        where = self.where[chosen[self.where[:, 0].astype(np.int64)]]
+        where[:, 0] = new_number[where[:, 0].astype(np.int64)]
         cluster = self.cluster.copy()
-        cluster["arrived"] = int(kept[: int(self.cluster["arrived"][0])].sum())
+        cluster["arrived"] = int(chosen[: int(self.cluster["arrived"][0])].sum())
         cluster["present"] = len(inside)
-        own = self.own[kept]
+        own = self.own[chosen]
         if "partner" in (own.dtype.names or ()):
             paired = own["partner"] >= 0
-            own["partner"][paired] = place[own["partner"][paired].astype(np.int64)]
+            own["partner"][paired] = new_number[own["partner"][paired].astype(np.int64)]
         return replace(
             self,
-            rows=self.rows[kept],
-            job=self.job[kept],
+            rows=self.rows[chosen],
+            job=self.job[chosen],
             node=self.node.copy(),
             cluster=cluster,
             active=active,
@@ -177,10 +177,10 @@ class Part:
         due, later = self.moves[self.moves[:, 0] < until], self.moves[self.moves[:, 0] >= until]
         self.moves = due
         self.resize(int(self.cluster["slots"][0]) + len(due))
-        ledger = self.ledger()
-        common = (self.job, self.node, self.cluster, self.active, ledger, self.recent)
+        allocations = self.allocations()
+        common = (self.job, self.node, self.cluster, self.active, allocations, self.recent)
         if isinstance(scheduling, OwnLoop):
-            log = scheduling.loop(self, ledger, options)
+            log = scheduling.loop(self, allocations, options)
         elif isinstance(scheduling, FixedOrder):
             from autosched.kernel.fixed import run_fixed
 
@@ -195,13 +195,13 @@ class Part:
             if COMPILED and not hasattr(scheduling.rank, "py_func"):  # a policy in plain Python: the loop runs as plain Python too
                 loop = loop.py_func
             log = loop(scheduling.rank, scheduling.wake, *common, self.params, self.memory, options)
-        self.keep_ledger(ledger)
+        self.store_allocations(allocations)
         self.moves = later
         rows, filled = log
         return rows[: filled[0]]
 
 
-def policy_of(plan: Plan) -> str:
+def policy_of(plan: SchedulePlan) -> str:
     """Who decides, in a word that is the same in every process."""
     scheduling = plan.scheduling
     if isinstance(scheduling, Ranking):
@@ -211,14 +211,14 @@ def policy_of(plan: Plan) -> str:
     return "fixed order" if isinstance(scheduling, FixedOrder) else scheduling.name
 
 
-def params_of(plan: Plan) -> Vector:
+def params_of(plan: SchedulePlan) -> Vector:
     """The settings of a policy or of a loop, as numbers."""
     if isinstance(plan.scheduling, OwnLoop):
         return np.ascontiguousarray(plan.scheduling.settings).view(np.float64).copy()
     return np.ascontiguousarray(plan.params, np.float64)
 
 
-def options_of(plan: Plan, origin: float) -> Records:
+def options_of(plan: SchedulePlan, origin: float) -> Records:
     """The options of the loops, as an array of one record; when to stop and whether to log is not among them."""
     policy, placement = plan.scheduling, plan.placement
     options = np.zeros(1, records.OPTIONS)
@@ -248,7 +248,7 @@ def job_table(trace: Trace, enter_s: Vector, origin: float) -> Records:
     return table
 
 
-def describe(table: Records, trace: Trace, cluster: Cluster, plan: Plan) -> None:
+def describe(table: Records, trace: Trace, cluster: Cluster, plan: SchedulePlan) -> None:
     """Write what a plan says of each job into its record."""
     estimate = plan.estimate_s if plan.estimate_s is not None else trace.extra.get("estimate_s", trace.duration_s)
     table["estimate_s"] = np.where(np.isnan(estimate), np.inf, estimate)
@@ -263,11 +263,11 @@ def describe(table: Records, trace: Trace, cluster: Cluster, plan: Plan) -> None
 
 def fewest_nodes(gpus: Vector, kind: Vector, cluster: Cluster) -> Vector:
     """On how many nodes each job fits if all are free, the largest nodes first."""
-    found = np.ones(len(gpus))
+    shares = np.ones(len(gpus))
     for number in {-1.0, *np.unique(kind).tolist()}:
         groups = [group for group in cluster.groups if number < 0 or cluster.kinds.index(group.kind) == number]
         mine = kind == number
         if groups and mine.any():
             sizes = np.sort(np.repeat([group.gpus for group in groups], [group.nodes for group in groups]))[::-1]
-            found[mine] = np.searchsorted(np.cumsum(sizes), gpus[mine]) + 1
-    return found
+            shares[mine] = np.searchsorted(np.cumsum(sizes), gpus[mine]) + 1
+    return shares

@@ -36,11 +36,11 @@ def page(charts: list[Markup], title: str, legend: Mapping[str, str] | None = No
 
 def distribution(values: NDArray[np.float64], points: int = 400) -> Line:
     """The share of values up to each."""
-    kept = np.sort(values[np.isfinite(values)])
-    if not len(kept):
+    finite = np.sort(values[np.isfinite(values)])
+    if not len(finite):
         return np.zeros(0), np.zeros(0)
-    index = np.unique(np.linspace(0, len(kept) - 1, min(points, len(kept))).astype(np.int64))
-    return kept[index], (index + 1) / len(kept)
+    index = np.unique(np.linspace(0, len(finite) - 1, min(points, len(finite))).astype(np.int64))
+    return finite[index], (index + 1) / len(finite)
 
 
 def result_page(results: Mapping[str, Result], title: str = "") -> str:

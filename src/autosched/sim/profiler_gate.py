@@ -1,4 +1,4 @@
-"""Front: the state of what all jobs pass before they reach their virtual clusters, such as a profiler."""
+"""The gate of a profiler, which all jobs pass before they reach their virtual clusters, and its state."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autosched.kernel import records
-from autosched.kernel.records import Index, Ledger, Log, Records, Vector
+from autosched.kernel.records import Allocations, Index, Log, Records, Vector
 from autosched.sim.cluster import Cluster
 from autosched.sim.part import Part, job_table
 from autosched.sim.scheduler import Gate
@@ -19,14 +19,14 @@ Leaving = list[tuple[Index, Vector]]
 
 
 @dataclass
-class Front:
+class ProfilerGate:
     """A gate and its state; a job that has left is ENDED there."""
 
     gate: Gate
     part: Part
 
     @classmethod
-    def empty(cls, gate: Gate, now: float, origin_s: float) -> Front:
+    def empty(cls, gate: Gate, now: float, origin_s: float) -> ProfilerGate:
         """Nobody is there. The last node is the one that may be borrowed."""
         nodes = Cluster.parse(f"{len(gate.nodes) + 1}x{gate.gpus}").table()
         nodes["free"][-1] = 0.0
@@ -37,15 +37,15 @@ class Front:
         return cls(gate, part)
 
     @classmethod
-    def resumed(cls, part: Part, nodes: tuple[tuple[str, int], ...]) -> Front:
+    def resumed(cls, part: Part, nodes: tuple[tuple[str, int], ...]) -> ProfilerGate:
         """The state of a snapshot, whose gate is still to come."""
-        kept = part.only(np.ones(len(part.job), bool))
-        gpus = int(kept.node["gpus"][-1])
+        copy = part.only(np.ones(len(part.job), bool))
+        gpus = int(copy.node["gpus"][-1])
         settings = np.zeros(1)
-        return cls(Gate(nodes=nodes, gpus=gpus, left=Cluster.parse("1x1"), loop=_nobody, settings=settings), kept)
+        return cls(Gate(nodes=nodes, gpus=gpus, rest=Cluster.parse("1x1"), loop=_nobody, settings=settings), copy)
 
-    def copy(self) -> Front:
-        return Front(self.gate, self.part.only(np.ones(len(self.part.job), bool)))
+    def copy(self) -> ProfilerGate:
+        return ProfilerGate(self.gate, self.part.only(np.ones(len(self.part.job), bool)))
 
     def change(self, gate: Gate, now: float) -> None:
         """Other settings on the same nodes."""
@@ -67,16 +67,16 @@ class Front:
         """Let everything happen that happens before `until`; returns who leaves. The virtual cluster that lends a node is told."""
         part = self.part
         options = _options(np.inf if self.gate.ahead else until)
-        ledger = part.ledger()
+        allocations = part.allocations()
         before = part.job["status"] == records.ENDED
-        rows, filled = self.gate.loop(part, ledger, options)
-        part.keep_ledger(ledger)
+        rows, filled = self.gate.loop(part, allocations, options)
+        part.store_allocations(allocations)
         moves = rows[: filled[0]][:, [records.LOG_TIME, records.LOG_GPUS]]
         if len(moves) and self.gate.lender in parts:
             lender = parts[self.gate.lender]
             lender.moves = np.concatenate([lender.moves, moves * [1.0, -1.0]])
-        left = (part.job["status"] == records.ENDED) & ~before & ~finished(part)
-        return [(part.rows[left], (part.job["submit_s"] if self.gate.ahead else part.job["end_s"])[left])] if left.any() else []
+        leaving = (part.job["status"] == records.ENDED) & ~before & ~finished(part)
+        return [(part.rows[leaving], (part.job["submit_s"] if self.gate.ahead else part.job["end_s"])[leaving])] if leaving.any() else []
 
     def empty_out(self, now: float) -> tuple[Leaving, Index]:
         """Everybody leaves at `now`: who is being profiled joins its queue; the others, who wait or are to come, are returned."""
@@ -86,17 +86,17 @@ class Front:
         return [(self.part.rows[inside], np.full(int(inside.sum()), now))], self.part.rows[outside]
 
     def columns(self, jobs: int) -> dict[str, Vector]:
-        """What is known of each job of the session because of this, not-a-number where it is not known yet."""
+        """The profiler's columns, one row per job of the session; NaN until the job has been profiled."""
         part = self.part
         ended = part.job["status"] == records.ENDED
         entered = part.job["start_s"] >= 0
-        found = {
+        values_by_name = {
             "profiled": np.where(ended | entered, entered, np.nan),
             "finished_in_profiler": np.where(ended | entered, finished(part), np.nan),
             "profiler_wait_s": np.where(entered, part.job["start_s"] - part.job["submit_s"], np.where(ended, 0.0, np.nan)),
         }
         columns = {}
-        for name, values in found.items():
+        for name, values in values_by_name.items():
             columns[name] = np.full(jobs, np.nan)
             columns[name][part.rows] = values
         return columns
@@ -121,5 +121,5 @@ def _options(until: float) -> Records:
     return options
 
 
-def _nobody(part: Part, ledger: Ledger, options: Records) -> Log:  # noqa: ARG001
+def _nobody(part: Part, allocations: Allocations, options: Records) -> Log:  # noqa: ARG001
     raise AssertionError("a gate that is still to come lets nobody in")

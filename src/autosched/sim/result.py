@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """Columns in the order of the trace; times on the trace's clock, not-a-number where it never happened.
+    """Columns in the order of the trace; times on the trace's clock, NaN where it never happened.
 
     Attributes:
         trace: The jobs.
@@ -118,11 +118,14 @@ class Result:
             column = self.extra.setdefault("packed_at_s", np.full(len(self.trace), np.nan))
             column[rows] = np.where(packed >= 0, packed + part.origin_s, np.nan)
 
-    def admitted(self, front: Part) -> None:
+    def admitted(self, profiler: Part) -> None:
         """Take over who was done before it reached a queue; only a session calls this."""
-        done = finished(front)
-        rows = front.rows[done]
-        self.start_s[rows], self.end_s[rows] = front.job["start_s"][done] + front.origin_s, front.job["end_s"][done] + front.origin_s
+        done = finished(profiler)
+        rows = profiler.rows[done]
+        self.start_s[rows], self.end_s[rows] = (
+            profiler.job["start_s"][done] + profiler.origin_s,
+            profiler.job["end_s"][done] + profiler.origin_s,
+        )
         self.executed_s[rows] = self.trace.duration_s[rows]
         self.remaining_s[rows] = 0.0
         self.nodes[rows] = 1
@@ -142,8 +145,8 @@ class Result:
     @property
     def weights(self) -> NDArray[np.float64]:
         """How many jobs each stands for: the column `weight` of the trace, else one."""
-        found: NDArray[np.float64] = self.trace.extra.get("weight", np.ones(len(self.trace)))
-        return found
+        weights: NDArray[np.float64] = self.trace.extra.get("weight", np.ones(len(self.trace)))
+        return weights
 
     @property
     def ended(self) -> NDArray[np.bool_]:
@@ -152,10 +155,10 @@ class Result:
     @property
     def endless(self) -> str:
         """That jobs never end, in words; empty when all do, or when the simulation was to stop before."""
-        left = int((~self.ended).sum())
-        if not left or np.isfinite(self.until_s):
+        unfinished = int((~self.ended).sum())
+        if not unfinished or np.isfinite(self.until_s):
             return ""
-        return f"{left:,} of {len(self.trace):,} jobs never end: nothing starts them, or restarts cost more than is done between them"
+        return f"{unfinished:,} of {len(self.trace):,} jobs never end: nothing starts them, or restarts cost more than is done between them"
 
     @property
     def jct_s(self) -> NDArray[np.float64]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkab
 
 import numpy as np
 
-from autosched.kernel.records import Ledger, Log, Records, Vector, View
+from autosched.kernel.records import Allocations, Log, PolicyView, Records, Vector
 from autosched.sim.cluster import Cluster
 from autosched.sim.trace import Trace
 from autoscout.core.config import Config
@@ -28,16 +28,16 @@ NO_ESTIMATE_S = 1_000.0
 def believed_s(trace: Trace) -> Vector:
     """What a scheduler believes durations to be: `estimate_s` of the trace, else the truth."""
     estimate = trace.extra.get("estimate_s", trace.duration_s)
-    known = np.where(np.isnan(estimate), np.inf, estimate)  # no limit, or nothing is known: behind all others
-    return np.where(known < 0, NO_ESTIMATE_S, known)
+    limit_s = np.where(np.isnan(estimate), np.inf, estimate)  # no limit, or nothing is known: behind all others
+    return np.where(limit_s < 0, NO_ESTIMATE_S, limit_s)
 
 
 def one_record(kind: np.dtype[Any], **fields: float) -> Records:
     """An array of one record for kernels; fields that are not named are 0."""
-    made = np.zeros(1, kind)
+    record = np.zeros(1, kind)
     for name, value in fields.items():
-        made[name] = value
-    return made
+        record[name] = value
+    return record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ class Placement:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Workload:
+class JobModel:
     """How jobs behave.
 
     Attributes:
@@ -109,8 +109,8 @@ class Ranking:
         every_event: Whether `rank` must be called although nobody waits.
     """
 
-    rank: Callable[[View], None]
-    wake: Callable[[View], float]
+    rank: Callable[[PolicyView], None]
+    wake: Callable[[PolicyView], float]
     memory: Vector = field(default_factory=lambda: np.zeros(1))
     preemptive: bool = False
     strict: bool = False
@@ -152,18 +152,18 @@ class OwnLoop:
         name: Of the loop; states are handed on only between loops of one name.
         settings: Numbers that the loop reads, as an array of one record of floats.
         own: One record per job that the loop keeps, as it is for a job that has not begun.
-        kept: Which fields of `own` the loop itself changes.
+        loop_fields: Fields of `own` that the loop itself changes.
     """
 
-    loop: Callable[[Part, Ledger, Records], Log]
+    loop: Callable[[Part, Allocations, Records], Log]
     name: str
     settings: Records
     own: Records
-    kept: tuple[str, ...] = ()
+    loop_fields: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class SchedulePlan:
     """What the engine does for one virtual cluster.
 
     Attributes:
@@ -174,7 +174,7 @@ class Plan:
 
     scheduling: Ranking | FixedOrder | OwnLoop
     placement: Placement = field(default_factory=Placement)
-    workload: Workload = field(default_factory=Workload)
+    workload: JobModel = field(default_factory=JobModel)
     key: Vector | None = None
     estimate_s: Vector | None = None
     params: Vector = field(default_factory=lambda: np.zeros(1))
@@ -197,7 +197,7 @@ class Scheduler(Protocol):
     @classmethod
     def of(cls, config: Config) -> Self: ...
 
-    def plan(self, trace: Trace, cluster: Cluster) -> Plan: ...
+    def plan(self, trace: Trace, cluster: Cluster) -> SchedulePlan: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,7 +207,7 @@ class Gate:
     Attributes:
         nodes: Which nodes it takes: virtual clusters, and the numbers of the nodes in these.
         gpus: GPUs of each of them.
-        left: The nodes that are left.
+        rest: The other nodes.
         loop: Called with its state, its allocations and the options (one record); returns when a borrowed node came and went.
         settings: Numbers that the loop reads, as an array of one record of floats.
         lender: The virtual cluster that lends a node; empty: none.
@@ -216,8 +216,8 @@ class Gate:
 
     nodes: tuple[tuple[str, int], ...]
     gpus: int
-    left: Cluster
-    loop: Callable[[Part, Ledger, Records], Log]
+    rest: Cluster
+    loop: Callable[[Part, Allocations, Records], Log]
     settings: Records
     lender: str = ""
     ahead: bool = False

@@ -11,15 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 from autosched.kernel import records
 from autosched.kernel.records import Index, Table, Vector
 from autosched.kernel.state import settle_in
-from autosched.sim.admit import admit
 from autosched.sim.cluster import Cluster
 from autosched.sim.part import Part, job_table
-from autosched.sim.profiler_gate import Front, finished
+from autosched.sim.plan_change import put_in_charge, return_nodes, take_nodes
+from autosched.sim.profiler_gate import ProfilerGate, finished
 from autosched.sim.result import Result
 from autosched.sim.scheduler import Admitting, Gate, Scheduler
 from autosched.sim.snapshot import Snapshot
-from autosched.sim.takeover import put_in_charge, return_nodes, take_nodes
-from autosched.sim.trace import Trace, concatenate
+from autosched.sim.trace import Trace, concatenate, examples
+from autoscout.common.text import plural
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
 
@@ -69,7 +69,7 @@ class Session:
         self.before_s = np.zeros(len(self.trace))
         self.logs: list[Table] = []
         self.extra: dict[str, Vector] = {}
-        self.front: Front | None = None
+        self.profiler: ProfilerGate | None = None
         self.parts: dict[str, Part] = {}
         if snapshot is None:
             self.origin_s = self.at_s = float(np.floor(trace.submit_s[0])) if len(trace) else 0.0
@@ -79,12 +79,12 @@ class Session:
         self.until_s = self.at_s
         self.gave_up = False
         self.begin_s = float(trace.submit_s[0]) if snapshot is None and len(trace) else self.at_s
-        admit(self.trace, cluster)
+        refuse_impossible(self.trace, cluster)
         if snapshot is not None and snapshot.parts is not None:
             self._restore(snapshot)
         else:
             for vc in cluster.vcs:
-                self.parts[vc] = Part.empty(vc, cluster.part(vc).table(), self.at_s - self.origin_s)
+                self.parts[vc] = Part.empty(vc, cluster.nodes_of(vc).table(), self.at_s - self.origin_s)
                 self.parts[vc].origin_s = self.origin_s
         self._put_in_charge(scheduler)
         if snapshot is not None and snapshot.parts is None:
@@ -106,8 +106,8 @@ class Session:
                 Fault(where="step", field="until_s", value=f"{until_s:g}", rule=f"the clock only goes forward, and it is {self.at_s:.15g}")
             )
         until = until_s - self.origin_s
-        if self.front is not None:
-            self._let_in(self.front.run(until, self.parts))
+        if self.profiler is not None:
+            self._let_in(self.profiler.run(until, self.parts))
         for part in self.parts.values():
             if len(part.job):
                 self._note(part, part.run(until, self.logging, most_decisions))
@@ -125,8 +125,8 @@ class Session:
         Raises:
             ConfigError: jobs that can never run under it; then nothing has changed.
         """
-        wanted = type(self.scheduler).of(scheduler) if isinstance(scheduler, Config) else scheduler
-        self._put_in_charge(wanted)
+        successor = type(self.scheduler).of(scheduler) if isinstance(scheduler, Config) else scheduler
+        self._put_in_charge(successor)
 
     def submit(self, jobs: Trace) -> None:
         """More jobs, which arrive at or after `at_s`.
@@ -148,7 +148,7 @@ class Session:
             faults.append(Fault(where=jobs.source, field="job_id", rule=rule, fix="Give them names of their own"))
         if faults:
             raise ConfigError(faults)
-        admit(jobs, self._left())
+        refuse_impossible(jobs, self._left())
         before = len(self.trace)
         self.trace = concatenate(self.trace, jobs)
         self.before_s = np.concatenate([self.before_s, np.zeros(len(jobs))])
@@ -161,15 +161,15 @@ class Session:
         Raises:
             ConfigError: the scheduler cannot be stopped.
         """
-        if self.front is not None and self.front.gate.ahead:
+        if self.profiler is not None and self.profiler.gate.ahead:
             rule = "this scheduler knows beforehand who ends while being profiled, so it cannot be resumed"
             raise ConfigError(Fault(where="snapshot", value=type(self.scheduler).__name__, rule=rule, fix="Use Lucid"))
         result = self.result()
         arrived = self.trace.submit_s < self.at_s if np.isfinite(self.until_s) else np.ones(len(self.trace), bool)
         arrived[self._present()] = True  # a snapshot may hold jobs that arrived at its very moment
         rows = np.flatnonzero(~self._over() & arrived)
-        place = np.full(len(self.trace), -1, np.int64)
-        place[rows] = np.arange(len(rows))
+        new_number = np.full(len(self.trace), -1, np.int64)
+        new_number[rows] = np.arange(len(rows))
         return Snapshot(
             at_s=self.at_s,
             origin_s=self.origin_s,
@@ -177,9 +177,9 @@ class Session:
             remaining_s=result.remaining_s[rows],
             executed_s=result.executed_s[rows],
             running=result.running[rows],
-            parts={vc: _taken(part, place) for vc, part in self.parts.items()},
-            front=None if self.front is None else _taken(self.front.part, place),
-            lent=() if self.front is None else self.front.gate.nodes,
+            parts={vc: _taken(part, new_number) for vc, part in self.parts.items()},
+            profiler=None if self.profiler is None else _taken(self.profiler.part, new_number),
+            lent=() if self.profiler is None else self.profiler.gate.nodes,
             extra={name: column[rows] for name, column in self.extra.items()},
         )
 
@@ -193,15 +193,15 @@ class Session:
         Raises:
             ConfigError: it has not one number per unfinished job, or some are no number or negative.
         """
-        kept = self.snapshot().with_remaining(sample)
+        start = self.snapshot().with_remaining(sample)
         nobody = self.trace.take(np.empty(0, np.int64))
-        return Session(nobody, self.cluster, self.scheduler, snapshot=kept, log=self.logging)
+        return Session(nobody, self.cluster, self.scheduler, snapshot=start, log=self.logging)
 
     def copy(self) -> Session:
         """Another session in the same state; what happens to one does not happen to the other."""
         other = copy.copy(self)
         other.parts = {vc: replace(part.only(np.ones(len(part.job), bool)), plan=part.plan) for vc, part in self.parts.items()}
-        other.front = None if self.front is None else self.front.copy()
+        other.profiler = None if self.profiler is None else self.profiler.copy()
         other.past = list(self.past)
         other.logs, other.extra = list(self.logs), {name: column.copy() for name, column in self.extra.items()}
         return other
@@ -212,8 +212,8 @@ class Session:
         result.before_s[:] = self.before_s
         for part in self.parts.values():
             result.store(part, self.at_s if np.isfinite(self.until_s) else np.inf)
-        for front in (*self.past, *([] if self.front is None else [self.front.part])):
-            result.admitted(front)
+        for profiler in (*self.past, *([] if self.profiler is None else [self.profiler.part])):
+            result.admitted(profiler)
         result.extra.update(self.extra)
         result.logs.extend(self.logs)
         return replace(result, state=self.snapshot) if np.isfinite(self.until_s) else result
@@ -221,17 +221,17 @@ class Session:
     def forget(self) -> Result:
         """Take the jobs that have ended out, and return what happened to them: so memory holds only those that have not."""
         whole, ended = self.result(), self._over()
-        place = np.where(ended, -1, np.cumsum(~ended) - 1)
+        new_number = np.where(ended, -1, np.cumsum(~ended) - 1)
         self.trace = self.trace.take(np.flatnonzero(~ended))
         self.before_s = self.before_s[~ended]
         self.extra = {name: column[~ended] for name, column in self.extra.items()}
-        self.parts = {vc: replace(_taken(part, place), plan=part.plan) for vc, part in self.parts.items()}
+        self.parts = {vc: replace(_taken(part, new_number), plan=part.plan) for vc, part in self.parts.items()}
         self.past = []
-        if self.front is not None:
-            self.front.part = _taken(self.front.part, place)
+        if self.profiler is not None:
+            self.profiler.part = _taken(self.profiler.part, new_number)
         rows = whole.log
         mine = ended[rows[:, records.LOG_JOB].astype(np.int64)] if len(rows) else np.zeros(0, bool)
-        self.logs = [_renumbered(rows[~mine], place)] if len(rows) else []
+        self.logs = [_renumbered(rows[~mine], new_number)] if len(rows) else []
         self._put_in_charge(self.scheduler)
         return whole.only(ended, _renumbered(rows[mine], np.cumsum(ended) - 1))
 
@@ -246,31 +246,31 @@ class Session:
 
     def _present(self) -> Index:
         """Numbers of the jobs that have joined and not ended."""
-        found = [part.rows[part.jobs_in_system] for part in self.parts.values()]
-        return np.concatenate([*found, *([self.front.part.rows[self.front.part.jobs_in_system]] if self.front else [])])
+        numbers = [part.rows[part.jobs_in_system] for part in self.parts.values()]
+        return np.concatenate([*numbers, *([self.profiler.part.rows[self.profiler.part.jobs_in_system]] if self.profiler else [])])
 
     def _over(self) -> NDArray[np.bool_]:
         """Which jobs have ended and hold nothing any more."""
         over = np.zeros(len(self.trace), bool)
         for part in self.parts.values():
             over[part.rows[part.job["status"] == records.ENDED]] = True
-        for front in (*self.past, *([] if self.front is None else [self.front.part])):
-            over[front.rows[finished(front)]] = True
+        for profiler in (*self.past, *([] if self.profiler is None else [self.profiler.part])):
+            over[profiler.rows[finished(profiler)]] = True
         return over
 
     def _left(self) -> Cluster:
-        return self.cluster if self.front is None else self.front.gate.left
+        return self.cluster if self.profiler is None else self.profiler.gate.rest
 
     def _nodes(self, vc: str) -> Cluster:
         """The nodes that a virtual cluster has now."""
-        return self._left().part(vc)
+        return self._left().nodes_of(vc)
 
     def _put_in_charge(self, scheduler: Scheduler) -> None:
         now = self.at_s - self.origin_s
         gate = scheduler.gate(self.cluster, self.origin_s) if isinstance(scheduler, Admitting) else None
         if gate is not None:
-            admit(self.trace, gate.left)
-        leave = self._change_front(gate, now)
+            refuse_impossible(self.trace, gate.rest)
+        leave = self._change_profiler(gate, now)
         self.scheduler = scheduler
         for vc, part in self.parts.items():
             self._replan(vc, part, now)
@@ -283,29 +283,29 @@ class Session:
         trace, nodes = self.trace.take(part.rows), self._nodes(vc)
         self._note(part, put_in_charge(part, self.scheduler.plan(trace, nodes), trace, nodes, now, self.logging))
 
-    def _change_front(self, gate: Gate | None, now: float) -> list[tuple[Index, Vector]]:
+    def _change_profiler(self, gate: Gate | None, now: float) -> list[tuple[Index, Vector]]:
         """A profiler comes, goes or changes; returns who leaves it for that, and when."""
-        old = None if self.front is None else self.front.gate
+        old = None if self.profiler is None else self.profiler.gate
         if old is None and gate is None:
             return []
-        if self.front is not None and old is not None and gate is not None and old.nodes == gate.nodes:
-            self.front.change(gate, now)
+        if self.profiler is not None and old is not None and gate is not None and old.nodes == gate.nodes:
+            self.profiler.change(gate, now)
             return []
         leave: list[tuple[Index, Vector]] = []
         waiting: Index = np.empty(0, np.int64)
-        if self.front is not None and old is not None:
-            leave, waiting = self.front.empty_out(now)
+        if self.profiler is not None and old is not None:
+            leave, waiting = self.profiler.empty_out(now)
             for vc, number in old.nodes:
                 return_nodes(self.parts[vc], np.asarray([number]), float(old.gpus))
-            self.past.append(self.front.part.only(finished(self.front.part)))
-            self.front = None
+            self.past.append(self.profiler.part.only(finished(self.profiler.part)))
+            self.profiler = None
         elif gate is not None:
             waiting = self._still_to_come(now)
         if gate is not None:
             for vc, number in gate.nodes:
                 self._note(self.parts[vc], take_nodes(self.parts[vc], np.asarray([number]), now, self.logging))
-            self.front = Front.empty(gate, now, self.origin_s)
-            self.front.queue(waiting, self.trace)
+            self.profiler = ProfilerGate.empty(gate, now, self.origin_s)
+            self.profiler.queue(waiting, self.trace)
         elif len(waiting):
             leave.append((waiting, np.maximum(now, self.trace.submit_s[waiting] - self.origin_s)))
         return leave
@@ -323,17 +323,17 @@ class Session:
         """Jobs are to arrive: at the profiler if there is one, else in their virtual clusters."""
         if not len(rows):
             return
-        if self.front is not None:
-            self.front.queue(rows, self.trace)
+        if self.profiler is not None:
+            self.profiler.queue(rows, self.trace)
             return
         self._join(rows, self.trace.submit_s[rows])
 
     def _let_in(self, leave: list[tuple[Index, Vector]]) -> None:
         """Jobs leave the profiler for their virtual clusters, at moments of the session's clock."""
-        if self.front is not None:
-            for name, column in self.front.columns(len(self.trace)).items():
-                known = np.isfinite(column)
-                self.extra.setdefault(name, np.zeros(len(self.trace)))[known] = column[known]
+        if self.profiler is not None:
+            for name, column in self.profiler.columns(len(self.trace)).items():
+                finite = np.isfinite(column)
+                self.extra.setdefault(name, np.zeros(len(self.trace)))[finite] = column[finite]
         for rows, at in leave:
             self._join(rows, at + self.origin_s)
 
@@ -353,8 +353,8 @@ class Session:
         self.parts = {vc: part.only(np.ones(len(part.job), bool)) for vc, part in snapshot.parts.items()}
         missing = np.zeros(len(self.trace) - len(snapshot.jobs))
         self.extra = {name: np.concatenate([column, missing]) for name, column in snapshot.extra.items()}
-        if snapshot.front is not None:
-            self.front = Front.resumed(snapshot.front, snapshot.lent)
+        if snapshot.profiler is not None:
+            self.profiler = ProfilerGate.resumed(snapshot.profiler, snapshot.lent)
         for part in self.parts.values() if self.logging else ():  # a log begins with who holds what
             rows = np.column_stack([np.full(len(part.where), self.at_s - self.origin_s), part.where[:, :3]])
             self._note(part, rows)
@@ -373,14 +373,14 @@ class Session:
                 part.add(rows, table)
                 self._replan(vc, part, self.at_s - self.origin_s)
                 where = snapshot.places(rows, offset, nodes)
-                ledger = part.ledger()
+                allocations = part.allocations()
                 options = part.options.copy()
                 options["logging"] = self.logging
-                common = (part.job, part.node, part.cluster, part.active, ledger)
+                common = (part.job, part.node, part.cluster, part.active, allocations)
                 part.cluster["arrived"] = len(rows)
-                made, filled = settle_in(*common, where, options, self.at_s - self.origin_s)
-                part.keep_ledger(ledger)
-                self._note(part, made[: filled[0]])
+                rows_of_log, filled = settle_in(*common, where, options, self.at_s - self.origin_s)
+                part.store_allocations(allocations)
+                self._note(part, rows_of_log[: filled[0]])
             offset += nodes
 
     def _note(self, part: Part, log: Table) -> None:
@@ -399,16 +399,59 @@ class Session:
         self.logs.append(moved)
 
 
-def _taken(part: Part, place: NDArray[np.int64]) -> Part:
+def _taken(part: Part, new_number: NDArray[np.int64]) -> Part:
     """A copy with the jobs that have a place, at their new numbers."""
-    kept = place[part.rows] >= 0
-    made = part.only(kept)
-    made.rows = place[made.rows]
-    return made
+    chosen = new_number[part.rows] >= 0
+    copy = part.only(chosen)
+    copy.rows = new_number[copy.rows]
+    return copy
 
 
-def _renumbered(rows: Table, place: NDArray[np.int64]) -> Table:
-    made = rows.copy()
-    if len(made):
-        made[:, records.LOG_JOB] = place[rows[:, records.LOG_JOB].astype(np.int64)]
-    return made
+def _renumbered(rows: Table, new_number: NDArray[np.int64]) -> Table:
+    copy = rows.copy()
+    if len(copy):
+        copy[:, records.LOG_JOB] = new_number[rows[:, records.LOG_JOB].astype(np.int64)]
+    return copy
+
+
+def refuse_impossible(trace: Trace, cluster: Cluster) -> None:
+    """Refuse jobs that could wait forever, before anything runs.
+
+    Raises:
+        ConfigError: one fault per reason, naming jobs.
+    """
+    faults = []
+    several = len(cluster.vcs) > 1
+    unknown = set(trace.vc.names) - set(cluster.vcs) if several else set()
+    lost = np.isin(trace.vc.codes, [trace.vc.code(name) for name in unknown])
+    if lost.any():
+        faults.append(
+            Fault(
+                where=trace.source,
+                field="vc",
+                value=examples(np.asarray(sorted(unknown), np.str_)),
+                rule=f"{plural(int(lost.sum()), 'job')} in virtual clusters without nodes",
+                fix="Add these to the node file, filter the jobs, or use one cluster for all (--cluster 70x8)",
+            )
+        )
+    for vc in cluster.vcs:
+        part = cluster.nodes_of(vc)
+        mine = (trace.vc.codes == trace.vc.code(vc)) if several else np.ones(len(trace), bool)
+        for kind, name in enumerate(trace.kind.names):
+            fitting = [group for group in part.groups if name in ("", group.kind)]
+            capacity = sum(group.nodes * group.gpus for group in fitting)
+            large = mine & (trace.kind.codes == kind) & (trace.gpus > capacity)
+            if large.any():
+                faults.append(
+                    Fault(
+                        where=trace.source,
+                        field="gpus",
+                        value=f"{trace.gpus[large].max():g} GPUs wanted, {capacity} there"
+                        + (f" in {vc}" if vc else "")
+                        + (f" of type {name}" if name else ""),
+                        rule=f"larger than the cluster: {examples(trace.job_id[large])} ({plural(int(large.sum()), 'job')} in all)",
+                        fix="Use a larger cluster or filter these jobs",
+                    )
+                )
+    if faults:
+        raise ConfigError(faults)

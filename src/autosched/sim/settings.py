@@ -11,41 +11,41 @@ from autoscout.core.errors import ConfigError, Fault
 from autoscout.space import Knob, Space
 
 
-def configured(space: Space, given: Mapping[str, str], where: str, faults: Iterable[Fault] = ()) -> Config:
+def configured(space: Space, texts: Mapping[str, str], where: str, faults: Iterable[Fault] = ()) -> Config:
     """The default configuration with some knobs set; conditions on them follow.
 
     Numbers may lie between those that a tuner would try, or beyond them: the scheduler itself judges them.
 
     Args:
         space: The knobs.
-        given: Knob -> value, as text.
+        texts: Knob -> value, as text.
         where: Where they were written, for messages.
         faults: What is wrong already.
 
     Raises:
         ConfigError: unknown knobs and values that cannot be, all at once.
     """
-    found = list(faults)
-    wanted: dict[str, Any] = {}
+    problems = list(faults)
+    values: dict[str, Any] = {}
     free: dict[str, Any] = {}
-    for name, text in given.items():
+    for name, text in texts.items():
         if name not in space.knobs:
             rule = f"must read KNOB=VALUE with one of {', '.join(space.knobs)}"
-            found.append(Fault(where=where, value=f"{name}={text}", rule=rule))
+            problems.append(Fault(where=where, value=f"{name}={text}", rule=rule))
             continue
         try:
-            wanted[name] = space.knobs[name].parse(text)
+            values[name] = space.knobs[name].parse(text)
         except Exception as error:  # every bad knob in one message
             near = _nearest(space.knobs[name], text)
             if near is None:
-                found.append(Fault(where=where, value=f"{name}={text}", rule=str(error)))
+                problems.append(Fault(where=where, value=f"{name}={text}", rule=str(error)))
             else:
-                wanted[name], free[name] = near
-    if not found:
-        found = [Fault(where=where, rule=reason) for reason in space.why_not(Config(wanted))]
-    if found:
-        raise ConfigError(found)
-    return Config({**space.project(space.default(), Config(wanted)), **free})
+                values[name], free[name] = near
+    if not problems:
+        problems = [Fault(where=where, rule=reason) for reason in space.why_not(Config(values))]
+    if problems:
+        raise ConfigError(problems)
+    return Config({**space.project(space.default(), Config(values)), **free})
 
 
 def _nearest(knob: Knob, text: str) -> tuple[Any, Any] | None:

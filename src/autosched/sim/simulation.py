@@ -38,8 +38,8 @@ class Simulation:
 
     def space(self) -> Space:
         """The knobs of the scheduler on this cluster."""
-        found: Space = plugins.get("scheduler", self.scheduler).space(self.cluster)
-        return found
+        space: Space = plugins.get("scheduler", self.scheduler).space(self.cluster)
+        return space
 
     def build(self, config: Config) -> Scheduler:
         """The scheduler with this configuration."""

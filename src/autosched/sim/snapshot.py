@@ -33,7 +33,7 @@ class Snapshot:
         where: Of a cluster that was looked at: rows of (job, node, GPUs), nodes numbered through the cluster, the rows of one job
             together. Running jobs that are not in it are placed anew.
         origin_s: The moment from which a session counts time.
-        parts, front, lent, extra: The whole state of a session: that of each virtual cluster, of the profiler, which nodes that has, and
+        parts, profiler, lent, extra: The whole state of a session: that of each virtual cluster, of the profiler, which nodes that has, and
             columns of the result. `parts` is None for a cluster that was looked at.
     """
 
@@ -45,7 +45,7 @@ class Snapshot:
     where: Table = field(default_factory=lambda: np.empty((0, 3)))
     origin_s: float = np.nan
     parts: Mapping[str, Part] | None = None
-    front: Part | None = None
+    profiler: Part | None = None
     lent: tuple[tuple[str, int], ...] = ()
     extra: Mapping[str, Vector] = field(default_factory=dict)
 
@@ -85,13 +85,13 @@ class Snapshot:
             ConfigError: other virtual clusters or nodes.
         """
         parts = self.parts or {}
-        sizes = {vc: [(int(gpus), int(kind)) for gpus, kind in cluster.part(vc).table()[["gpus", "kind"]]] for vc in cluster.vcs}
+        sizes = {vc: [(int(gpus), int(kind)) for gpus, kind in cluster.nodes_of(vc).table()[["gpus", "kind"]]] for vc in cluster.vcs}
         mine: dict[str, list[tuple[int, int]]] = {}
         for vc, part in parts.items():
             nodes = part.node[: len(sizes.get(vc, ()))].copy()
             for name, number in self.lent:
-                if name == vc and number < len(nodes) and self.front is not None:
-                    nodes["gpus"][number] = self.front.node["gpus"][-1]
+                if name == vc and number < len(nodes) and self.profiler is not None:
+                    nodes["gpus"][number] = self.profiler.node["gpus"][-1]
             mine[vc] = [(int(gpus), int(kind)) for gpus, kind in nodes[["gpus", "kind"]]]
         borrowed = any(len(part.node) > len(sizes.get(vc, ())) for vc, part in parts.items())  # nodes have come and gone
         if list(sizes) != list(mine) or (sizes != mine and not borrowed):
@@ -104,25 +104,27 @@ class Snapshot:
         Raises:
             ConfigError: not one number per unfinished job, or some are no number or negative.
         """
-        left = np.asarray(sample, np.float64)
-        wrong = left.shape != (len(self.jobs),) or not bool(np.all(np.isfinite(left) & (left >= 0)))
+        remaining_s = np.asarray(sample, np.float64)
+        wrong = remaining_s.shape != (len(self.jobs),) or not bool(np.all(np.isfinite(remaining_s) & (remaining_s >= 0)))
         if wrong:
             rule = f"must be {len(self.jobs)} numbers that are not negative, one per unfinished job"
-            raise ConfigError(Fault(where="with_remaining", value=f"shape {left.shape}", rule=rule))
-        moved = np.abs(left - self.remaining_s) > 1e-9  # the others keep every bit of their state
-        duration = np.where(moved, self.jobs.duration_s - self.remaining_s + left, self.jobs.duration_s)
+            raise ConfigError(Fault(where="with_remaining", value=f"shape {remaining_s.shape}", rule=rule))
+        moved = np.abs(remaining_s - self.remaining_s) > 1e-9  # the others keep every bit of their state
+        duration = np.where(moved, self.jobs.duration_s - self.remaining_s + remaining_s, self.jobs.duration_s)
         duration = np.maximum(duration, 0.0)
         jobs = replace(self.jobs, duration_s=duration)
         now = self.at_s - self.origin_s
-        parts = {vc: _with_remaining(part, left, moved, duration, now) for vc, part in self.parts.items()} if self.parts else self.parts
-        front = None
-        if self.front is not None:
-            front = self.front.only(np.ones(len(self.front.job), bool))
-            job = front.job
-            job["work_s"] = duration[front.rows]
-            inside = (job["status"] == records.RUNNING) & moved[front.rows]
+        parts = (
+            {vc: _with_remaining(part, remaining_s, moved, duration, now) for vc, part in self.parts.items()} if self.parts else self.parts
+        )
+        profiler = None
+        if self.profiler is not None:
+            profiler = self.profiler.only(np.ones(len(self.profiler.job), bool))
+            job = profiler.job
+            job["work_s"] = duration[profiler.rows]
+            inside = (job["status"] == records.RUNNING) & moved[profiler.rows]
             job["finish_s"][inside] = np.maximum(now, job["start_s"][inside] + np.minimum(job["work_s"], job["remaining_s"])[inside])
-        return replace(self, jobs=jobs, remaining_s=left, parts=parts, front=front)
+        return replace(self, jobs=jobs, remaining_s=remaining_s, parts=parts, profiler=profiler)
 
     def enter(self, table: Records, rows: Index) -> None:
         """Write what was seen of jobs `rows` into their records."""
@@ -134,30 +136,30 @@ class Snapshot:
 
     def places(self, rows: Index, offset: int, nodes: int) -> Table:
         """Where jobs `rows` run, on `nodes` nodes from `offset` on, both numbered from 0."""
-        place = np.full(len(self.jobs), -1.0)
-        place[rows] = np.arange(len(rows))
+        new_number = np.full(len(self.jobs), -1.0)
+        new_number[rows] = np.arange(len(rows))
         mine = self.where.copy()
-        mine[:, 0] = place[self.where[:, 0].astype(np.int64)]
+        mine[:, 0] = new_number[self.where[:, 0].astype(np.int64)]
         mine[:, 1] -= offset
         inside = (mine[:, 0] >= 0) & (mine[:, 1] >= 0) & (mine[:, 1] < nodes)
         whole = ~np.isin(mine[:, 0], mine[~inside, 0])  # a job that is also elsewhere is placed anew
         return np.ascontiguousarray(mine[inside & whole])
 
 
-def _with_remaining(part: Part, left: Vector, moved: NDArray[np.bool_], duration: Vector, now: float) -> Part:
-    made = part.only(np.ones(len(part.job), bool))
-    job, rows = made.job, made.rows
+def _with_remaining(part: Part, remaining_s: Vector, moved: NDArray[np.bool_], duration: Vector, now: float) -> Part:
+    copy = part.only(np.ones(len(part.job), bool))
+    job, rows = copy.job, copy.rows
     job["work_s"] = duration[rows]
     running = job["status"] == records.RUNNING
     waits = moved[rows] & ~running
-    job["remaining_s"][waits] = left[rows][waits]
+    job["remaining_s"][waits] = remaining_s[rows][waits]
     runs = moved[rows] & running
     since, rate = job["since_s"][runs], job["rate"][runs]
-    job["remaining_s"][runs] = left[rows][runs] + (now - since) * rate
-    job["finish_s"][runs] = now + left[rows][runs] / rate + made.options["tick_s"][0]
-    present = made.jobs_in_system
-    made.cluster["finish_s"] = job["finish_s"][present].min(initial=np.inf)
-    return made
+    job["remaining_s"][runs] = remaining_s[rows][runs] + (now - since) * rate
+    job["finish_s"][runs] = now + remaining_s[rows][runs] / rate + copy.options["tick_s"][0]
+    present = copy.jobs_in_system
+    copy.cluster["finish_s"] = job["finish_s"][present].min(initial=np.inf)
+    return copy
 
 
 def _faults(snapshot: Snapshot) -> list[Fault]:

@@ -51,7 +51,7 @@ def write_snapshot(snapshot: Snapshot, path: Path) -> None:
         **{f"result.{name}": column for name, column in snapshot.extra.items()},
         **{name: getattr(snapshot, name) for name in ("remaining_s", "executed_s", "running", "where")},
     }
-    parts = [*(snapshot.parts or {}).values(), *([] if snapshot.front is None else [snapshot.front])]
+    parts = [*(snapshot.parts or {}).values(), *([] if snapshot.profiler is None else [snapshot.profiler])]
     for number, part in enumerate(parts):
         arrays |= {f"part{number}.{name}": getattr(part, name) for name in _PART}
     about = {
@@ -62,7 +62,7 @@ def write_snapshot(snapshot: Snapshot, path: Path) -> None:
         "source": jobs.source,
         "whole": snapshot.parts is not None,
         "parts": [[part.vc, part.policy] for part in parts],
-        "front": snapshot.front is not None,
+        "front": snapshot.profiler is not None,
         "lent": snapshot.lent,
     }
     with io.BytesIO() as file:
@@ -109,16 +109,16 @@ def _built(about: dict[str, Any], arrays: dict[str, NDArray[Any]], path: Path) -
         faults = check_columns("jobs", ids, columns["submit_s"], columns["duration_s"], columns["gpus"])
     parts = []
     for number, (vc, policy) in enumerate(about["parts"]):
-        given: dict[str, Any] = {name: arrays[f"part{number}.{name}"] for name in _PART}
-        wrong = _part_faults(vc or "part", given, len(ids), lends=about["front"] and number == len(about["parts"]) - 1)
+        columns_of_part: dict[str, Any] = {name: arrays[f"part{number}.{name}"] for name in _PART}
+        wrong = _part_faults(vc or "part", columns_of_part, len(ids), lends=about["front"] and number == len(about["parts"]) - 1)
         faults += wrong
         if not wrong:
-            parts.append(Part(vc=str(vc), policy=str(policy), origin_s=float(about["origin_s"]), **given))
+            parts.append(Part(vc=str(vc), policy=str(policy), origin_s=float(about["origin_s"]), **columns_of_part))
     if faults:
         raise ConfigError([replace(fault, where=f"{path}: {fault.where}") for fault in faults])
     extra = {name.removeprefix("extra."): column for name, column in arrays.items() if name.startswith("extra.")}
     trace = Trace(job_id=ids, extra=extra, source=str(about["source"]), **columns, **labels)  # type: ignore[arg-type]
-    front = parts.pop() if about["front"] else None
+    profiler = parts.pop() if about["front"] else None
     return (
         Snapshot(
             at_s=float(about["at_s"]),
@@ -126,7 +126,7 @@ def _built(about: dict[str, Any], arrays: dict[str, NDArray[Any]], path: Path) -
             jobs=trace,
             **{name: arrays[name] for name in ("remaining_s", "executed_s", "running", "where")},
             parts={part.vc: part for part in parts} if about["whole"] else None,
-            front=front,
+            profiler=profiler,
             lent=tuple((str(vc), int(number)) for vc, number in about["lent"]),
             extra={name.removeprefix("result."): column for name, column in arrays.items() if name.startswith("result.")},
         ),
@@ -147,7 +147,7 @@ def _length_faults(ids: NDArray[np.str_], arrays: Mapping[str, NDArray[Any]], la
     return faults
 
 
-def _part_faults(where: str, given: Mapping[str, NDArray[Any]], jobs: int, lends: bool) -> list[Fault]:
+def _part_faults(where: str, columns: Mapping[str, NDArray[Any]], jobs: int, lends: bool) -> list[Fault]:
     """Everything that cannot be in the state of a virtual cluster, one fault per rule."""
     faults: list[Fault] = []
 
@@ -156,47 +156,47 @@ def _part_faults(where: str, given: Mapping[str, NDArray[Any]], jobs: int, lends
             faults.append(Fault(where=where, field=name, rule=text))
         return bool(ok)
 
-    strange = [name for name, kind in _RECORDS.items() if given[name].dtype != kind]
+    strange = [name for name, kind in _RECORDS.items() if columns[name].dtype != kind]
     if not rule(", ".join(strange), not strange, "has other fields than this version of AutoScout writes"):
         return faults
-    job, node, active, cluster = (given[name] for name in ("job", "node", "active", "cluster"))
+    job, node, active, cluster = (columns[name] for name in ("job", "node", "active", "cluster"))
     lengths = {"rows": len(job), "own": len(job), "active": len(job), "cluster": 1, "options": 1, "name": len(node), "shares": len(node)}
     for name, length in lengths.items():
-        rule(name, given[name].ndim >= 1 and len(given[name]) == length, f"must have {length} rows")
+        rule(name, columns[name].ndim >= 1 and len(columns[name]) == length, f"must have {length} rows")
     for name, width in _TABLES.items():
-        rule(name, given[name].ndim == 2 and given[name].shape[1] == width, f"must have {width} columns")
-    rule("recent", given["recent"].shape == (records.RECENT,), f"must have {records.RECENT} values")
-    rule("shares", given["shares"].ndim == 2, "must be a table")
+        rule(name, columns[name].ndim == 2 and columns[name].shape[1] == width, f"must have {width} columns")
+    rule("recent", columns["recent"].shape == (records.RECENT,), f"must have {records.RECENT} values")
+    rule("shares", columns["shares"].ndim == 2, "must be a table")
     if faults:
         return faults
     for name in _FINITE:
         rule(f"job.{name}", np.isfinite(job[name]).all(), "must be numbers")
     unknown = [name for name in job.dtype.names or () if np.isnan(job[name]).any()]
     rule(", ".join(f"job.{name}" for name in unknown[:5]), not unknown, "must not be not-a-number")
-    rule("rows", _distinct(given["rows"], jobs), "must be numbers of jobs, each once")
+    rule("rows", _is_distinct(columns["rows"], jobs), "must be numbers of jobs, each once")
     rule("job.status", np.isin(job["status"], (records.ABSENT, records.PENDING, records.RUNNING, records.ENDED)).all(), "is none")
     rule("job.gpus", (job["gpus"] > 0).all(), "must be above zero")
     rule("job.rate", (job["rate"] > 0).all(), "must be above zero")
     rule("job.remaining_s", (job["remaining_s"] >= 0).all() and (job["executed_s"] >= 0).all(), "must not be negative, nor executed_s")
     present = int(cluster["present"][0])
     if rule("cluster.present", 0 <= present <= len(job), "is more than there are jobs"):
-        rule("active", _distinct(active[:present], len(job)), "must be numbers of jobs, each once")
+        rule("active", _is_distinct(active[:present], len(job)), "must be numbers of jobs, each once")
     rule("cluster.arrived", 0 <= cluster["arrived"][0] <= len(job), "is more than there are jobs")
     rule("cluster", not any(np.isnan(cluster[name][0]) for name in cluster.dtype.names or ()), "must not be not-a-number")
     rule("node", all(np.isfinite(node[name]).all() for name in node.dtype.names or ()), "must be numbers")
-    rule("memory, params, recent", all(not np.isnan(given[name]).any() for name in ("memory", "params", "recent")), "must be numbers")
+    rule("memory, params, recent", all(not np.isnan(columns[name]).any() for name in ("memory", "params", "recent")), "must be numbers")
     if not faults:
-        _allocation_faults(given, rule, lends)
+        _allocation_faults(columns, rule, lends)
     return faults
 
 
-def _distinct(numbers: NDArray[Any], limit: int) -> bool:
+def _is_distinct(numbers: NDArray[Any], limit: int) -> bool:
     inside = numbers.dtype.kind == "i" and bool(((numbers >= 0) & (numbers < limit)).all())
     return inside and len(np.unique(numbers)) == len(numbers)
 
 
-def _allocation_faults(given: Mapping[str, NDArray[Any]], rule: Any, lends: bool) -> None:
-    job, node, held = given["job"], given["node"], given["where"]
+def _allocation_faults(columns: Mapping[str, NDArray[Any]], rule: Any, lends: bool) -> None:
+    job, node, held = columns["job"], columns["node"], columns["where"]
     whole = np.isfinite(held).all() and (held[:, :2] == np.floor(held[:, :2])).all()
     inside = whole and ((held[:, 0] >= 0) & (held[:, 0] < len(job)) & (held[:, 1] >= 0) & (held[:, 1] < len(node)) & (held[:, 2] > 0)).all()
     if not rule("where", inside, "must name jobs, nodes and GPUs"):
@@ -204,8 +204,8 @@ def _allocation_faults(given: Mapping[str, NDArray[Any]], rule: Any, lends: bool
     who, nodes = held[:, 0].astype(np.int64), held[:, 1].astype(np.int64)
     rule("where", (job["status"][who] == records.RUNNING).all(), "gives GPUs to jobs that do not run")
     slots = held[:, 3]
-    rule("where", ((slots == CHAINED) | ((slots >= -1) & (slots < given["shares"].shape[1]))).all(), "names GPUs that are not there")
+    rule("where", ((slots == CHAINED) | ((slots >= -1) & (slots < columns["shares"].shape[1]))).all(), "names GPUs that are not there")
     full = job["gpus"][who] >= 1
     used = np.bincount(nodes[full], weights=held[full, 2], minlength=len(node)) + node["shared"]
-    known = slice(0, len(node) - 1 if lends else len(node))  # the last node of a profiler may not be there
-    rule("node.free", np.allclose((node["free"] + used)[known], node["gpus"][known], atol=1e-6), "does not go with who holds which GPUs")
+    own = slice(0, len(node) - 1 if lends else len(node))  # the last node of a profiler may not be there
+    rule("node.free", np.allclose((node["free"] + used)[own], node["gpus"][own], atol=1e-6), "does not go with who holds which GPUs")

@@ -97,12 +97,12 @@ class Trace:
         submit = np.asarray(submit_s, np.float64)
         rows = len(submit)
         ids = np.asarray(job_id, np.str_) if job_id is not None else np.char.add("job-", np.arange(rows).astype(np.str_))
-        work, wanted = np.asarray(duration_s, np.float64), np.asarray(gpus, np.float64)
+        work, demand = np.asarray(duration_s, np.float64), np.asarray(gpus, np.float64)
         numbers = {key: np.asarray(value, np.float64) for key, value in (extra or {}).items()}
-        lengths = {len(column) for column in (ids, work, wanted, *numbers.values())} | {rows}
+        lengths = {len(column) for column in (ids, work, demand, *numbers.values())} | {rows}
         if len(lengths) > 1:
             raise ConfigError(Fault(where=source, rule="all columns of a trace must be equally long", value=str(sorted(lengths))))
-        faults = check_columns(source, ids, submit, work, wanted)
+        faults = check_columns(source, ids, submit, work, demand)
         if faults:
             raise ConfigError(faults)
         labels = [Labels.of(column) if column is not None else Labels.constant("", rows) for column in (user, vc, status, name, kind)]
@@ -111,7 +111,7 @@ class Trace:
             job_id=ids[order],
             submit_s=submit[order],
             duration_s=work[order],
-            gpus=wanted[order],
+            gpus=demand[order],
             user=labels[0].take(order),
             vc=labels[1].take(order),
             status=labels[2].take(order),
@@ -149,9 +149,9 @@ class Trace:
         """Jobs that arrive in [start, end)."""
         return self.keep((self.submit_s >= start_s) & (self.submit_s < end_s), f"arrival in [{start_s:g}, {end_s:g})")
 
-    def with_status(self, *wanted: str) -> Trace:
+    def with_status(self, *outcomes: str) -> Trace:
         """Jobs that ended in one of the given ways, whatever the case of the letters."""
-        names = {text.lower() for text in wanted}
+        names = {text.lower() for text in outcomes}
         codes = [code for code, name in enumerate(self.status.names) if name.lower() in names]
         return self.keep(np.isin(self.status.codes, codes), f"status in {', '.join(sorted(names))}")
 
@@ -176,9 +176,9 @@ def concatenate(first: Trace, second: Trace) -> Trace:
 
     def labels(one: Labels, other: Labels) -> Labels:
         names = tuple(dict.fromkeys((*one.names, *other.names)))
-        place = {name: number for number, name in enumerate(names)}
-        mine = np.asarray([place[name] for name in one.names], np.int64)
-        theirs = np.asarray([place[name] for name in other.names], np.int64)
+        code = {name: number for number, name in enumerate(names)}
+        mine = np.asarray([code[name] for name in one.names], np.int64)
+        theirs = np.asarray([code[name] for name in other.names], np.int64)
         return Labels(np.concatenate([mine[one.codes], theirs[other.codes]]), names)
 
     return Trace(
@@ -206,10 +206,10 @@ def check_columns(
     lines: NDArray[np.int64] | None = None,
 ) -> list[Fault]:
     """One fault per rule that is broken, naming all rows that break it."""
-    seen, first = np.unique(job_id, return_index=True)
+    distinct, first = np.unique(job_id, return_index=True)
     repeated = np.ones(len(job_id), bool)
     repeated[first] = False
-    if len(seen) == len(job_id):
+    if len(distinct) == len(job_id):
         repeated[:] = False
     whole = gpus == np.floor(gpus)
     rules: list[tuple[str, NDArray[np.bool_], NDArray[np.float64] | NDArray[np.str_], str, str]] = [
@@ -247,8 +247,8 @@ def spans(numbers: NDArray[np.int64]) -> str:
     cuts = np.flatnonzero(np.diff(ordered) > 1) + 1
     starts, ends = ordered[[0, *cuts[:MOST_SPANS]]], ordered[[*(cuts[:MOST_SPANS] - 1), -1]]
     parts = [f"{first}-{last}" if last > first else f"{first}" for first, last in zip(starts, ends, strict=True)]
-    left = len(ordered) - int(cuts[MOST_SPANS - 1]) if len(cuts) >= MOST_SPANS else 0
-    return ", ".join(parts[:MOST_SPANS]) + (f" and {left:,} more" if left else "")
+    others = len(ordered) - int(cuts[MOST_SPANS - 1]) if len(cuts) >= MOST_SPANS else 0
+    return ", ".join(parts[:MOST_SPANS]) + (f" and {others:,} more" if others else "")
 
 
 def examples(values: NDArray[np.float64] | NDArray[np.str_]) -> str:

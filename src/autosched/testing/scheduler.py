@@ -49,8 +49,8 @@ def busy_trace(jobs: int = 80, seed: int = 0, vcs: tuple[str, ...] = ("",)) -> T
 
 def default(kind: Any, cluster: Cluster = CLUSTER) -> Scheduler:
     """The scheduler with the default configuration of its space."""
-    made: Scheduler = kind.of(kind.space(cluster).default())
-    return made
+    scheduler: Scheduler = kind.of(kind.space(cluster).default())
+    return scheduler
 
 
 def never_too_many(result: Result) -> None:
@@ -59,7 +59,7 @@ def never_too_many(result: Result) -> None:
     Raises:
         AssertionError: some node does.
     """
-    sizes = np.concatenate([result.cluster.part(vc).table()["gpus"] for vc in result.cluster.vcs])
+    sizes = np.concatenate([result.cluster.nodes_of(vc).table()["gpus"] for vc in result.cluster.vcs])
     used = np.zeros(len(sizes))
     for row in result.log:
         node = int(row[LOG_NODE])
@@ -124,9 +124,9 @@ class SchedulerSuite:
         number = result.log[:, LOG_JOB].astype(int)
         held = np.zeros(len(trace))
         np.subtract.at(held, number, result.log[:, LOG_TIME] * result.log[:, LOG_GPUS])
-        seen = np.isin(np.arange(len(trace)), number)
-        assert seen.all() or isinstance(scheduler, Admitting), "only jobs that end during admission are not in the log"
-        assert np.allclose(held[seen], (result.executed_s * trace.gpus)[seen], atol=1e-5)
+        logged = np.isin(np.arange(len(trace)), number)
+        assert logged.all() or isinstance(scheduler, Admitting), "only jobs that end during admission are not in the log"
+        assert np.allclose(held[logged], (result.executed_s * trace.gpus)[logged], atol=1e-5)
         plan = scheduler.plan(trace, CLUSTER)
         owed = trace.duration_s + result.preemptions * plan.workload.cost_s(trace.gpus)
         if plan.placement.rule in ("consolidated", "count") and plan.workload.checkpoint_s == 0:

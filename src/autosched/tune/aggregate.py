@@ -43,40 +43,40 @@ class Aggregator:
     def __call__(self, future: Future) -> Future:
         """The same future with fewer jobs; weights say how many each is."""
         arrivals, counts = self._arrivals(future.arrivals)
-        kept, weights = future.snapshot, [counts]
-        if kept is not None and len(kept.jobs):
-            kept, present = self._unfinished(kept)
+        start, weights = future.snapshot, [counts]
+        if start is not None and len(start.jobs):
+            start, present = self._unfinished(start)
             weights.insert(0, present)
-        return replace(future, arrivals=arrivals, snapshot=kept, weights=np.concatenate(weights))
+        return replace(future, arrivals=arrivals, snapshot=start, weights=np.concatenate(weights))
 
     def _arrivals(self, jobs: Trace) -> tuple[Trace, Vector]:
         cells = np.stack([np.floor(jobs.submit_s / self.arrival_s), self._span(jobs.duration_s), jobs.gpus, *_same(jobs)])
         group = self._groups(cells, jobs.gpus)
         counts, gpus, duration = _merged(group, jobs.gpus, jobs.duration_s)
         submit = _means(group, jobs.submit_s)
-        made = jobs.take(_firsts(group))
+        merged = jobs.take(_firsts(group))
         order = np.argsort(submit, kind="stable")
         names = np.char.add("group-", np.arange(len(counts)).astype(np.str_))
-        made = replace(made, submit_s=submit, duration_s=duration, gpus=gpus, extra=_extra(group, jobs)).take(order)
-        return replace(made, job_id=names), counts[order]
+        merged = replace(merged, submit_s=submit, duration_s=duration, gpus=gpus, extra=_extra(group, jobs)).take(order)
+        return replace(merged, job_id=names), counts[order]
 
-    def _unfinished(self, kept: Snapshot) -> tuple[Snapshot, Vector]:
-        jobs = kept.jobs
-        cells = np.stack([kept.running.astype(np.float64), self._span(kept.remaining_s), jobs.gpus, *_same(jobs)])
+    def _unfinished(self, start: Snapshot) -> tuple[Snapshot, Vector]:
+        jobs = start.jobs
+        cells = np.stack([start.running.astype(np.float64), self._span(start.remaining_s), jobs.gpus, *_same(jobs)])
         group = self._groups(cells, jobs.gpus)
-        counts, gpus, remaining = _merged(group, jobs.gpus, kept.remaining_s)
-        executed, submit = _means(group, kept.executed_s), _means(group, jobs.submit_s)
-        _, _, done = _merged(group, jobs.gpus, jobs.duration_s - kept.remaining_s)
+        counts, gpus, remaining = _merged(group, jobs.gpus, start.remaining_s)
+        executed, submit = _means(group, start.executed_s), _means(group, jobs.submit_s)
+        _, _, done = _merged(group, jobs.gpus, jobs.duration_s - start.remaining_s)
         first = _firsts(group)
         order = np.argsort(submit, kind="stable")
-        made = replace(jobs.take(first), submit_s=submit, duration_s=remaining + done, gpus=gpus, extra=_extra(group, jobs)).take(order)
+        merged = replace(jobs.take(first), submit_s=submit, duration_s=remaining + done, gpus=gpus, extra=_extra(group, jobs)).take(order)
         names = np.char.add("left-", np.arange(len(counts)).astype(np.str_))
         snapshot = Snapshot(
-            at_s=kept.at_s,
-            jobs=replace(made, job_id=names, name=Labels.constant("", len(names))),
+            at_s=start.at_s,
+            jobs=replace(merged, job_id=names, name=Labels.constant("", len(names))),
             remaining_s=remaining[order],
             executed_s=executed[order],
-            running=kept.running[first][order],
+            running=start.running[first][order],
         )
         return snapshot, counts[order]
 
@@ -121,8 +121,8 @@ def _whole(gpus: Vector) -> Vector:
 
 
 def _means(group: Rows, values: Vector) -> Vector:
-    found: Vector = np.bincount(group, values) / np.maximum(1, np.bincount(group))
-    return found
+    means: Vector = np.bincount(group, values) / np.maximum(1, np.bincount(group))
+    return means
 
 
 def _firsts(group: Rows) -> Rows:

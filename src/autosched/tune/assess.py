@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from autosched.arrivals.arrivals import DAY_S
 from autosched.tune.case import Case
 from autosched.tune.explain import causes, trust, why
-from autosched.tune.loop import Course, Loop, Shared
+from autosched.tune.loop import Loop, ModeRun, Shared
 from autosched.tune.modes import MODES
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError, Fault
@@ -21,84 +21,84 @@ REALISABLE = ("static", "fixed-history", "default", "paper", "selftune")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Assessment:
-    """Courses by mode, in the order in which they were run."""
+    """Runs by mode, in the order in which they were run."""
 
     case: Case
-    courses: Mapping[str, Course]
+    runs: Mapping[str, ModeRun]
 
     def gain(self, mode: str, over: str = "static") -> float:
         """How many times better one mode was than another."""
         metric = self.case.metric
-        return self.case.gain(self.courses[over].metrics[metric], self.courses[mode].metrics[metric])
+        return self.case.gain(self.runs[over].metrics[metric], self.runs[mode].metrics[metric])
 
     def rows(self) -> list[dict[str, object]]:
         """One row per mode, as JSON."""
-        found: list[dict[str, object]] = []
-        for name, course in self.courses.items():
-            found.append(
+        rows: list[dict[str, object]] = []
+        for name, run in self.runs.items():
+            rows.append(
                 {
                     "mode": name,
                     "what": MODES[name].words,
-                    "time_s": course.metrics["time_s"],
-                    "fair_share": course.metrics["fair_share"],
-                    "queue_s": course.metrics["queue_s"],
-                    "gain": self.gain(name) if "static" in self.courses else None,
-                    "changes": course.changes,
-                    "decisions": len(course.decisions),
-                    "cpu_s": course.cpu_s,
-                    "start": course.start.to_json(),
+                    "time_s": run.metrics["time_s"],
+                    "fair_share": run.metrics["fair_share"],
+                    "queue_s": run.metrics["queue_s"],
+                    "gain": self.gain(name) if "static" in self.runs else None,
+                    "changes": run.changes,
+                    "decisions": len(run.decisions),
+                    "cpu_s": run.cpu_s,
+                    "start": run.start.to_json(),
                     "decided": [
                         {
                             "at_s": each.at_s,
                             "predicted": each.predicted,
                             "realised": each.realised if each.realised == each.realised else None,
                         }
-                        for each in course.decisions
+                        for each in run.decisions
                         if each.changed
                     ],
                 }
             )
-        return found
+        return rows
 
     def recommendation(self) -> str:
         """What to do, in words."""
-        have = [name for name in REALISABLE if name in self.courses]
+        have = [name for name in REALISABLE if name in self.runs]
         if "static" not in have or len(have) < 2:
             return "Too few strategies were run for a recommendation: static and one other are needed."
         best = max(have, key=self.gain)
-        told = []
+        sentences = []
         if self.gain(best) < 1 + NOISE:
-            told.append(
+            sentences.append(
                 "Leave the default settings: nothing that could have been known gains more than chance"
                 f" (the best, {best}, {self.gain(best):.3f} times). Settings matter when the load is near or above capacity."
             )
         elif "fixed-history" in have and self.gain(best, "fixed-history") < 1 + NOISE:
-            told.append(
+            sentences.append(
                 f"Tune once on the past and keep the settings: {self.gain('fixed-history'):.3f} times better than the default."
                 " You need not re-tune: no strategy that follows the load gains more than chance over that"
                 + (f" (the best, {best}, {self.gain(best, 'fixed-history'):.3f} times)." if best != "fixed-history" else ".")
             )
         else:
-            told.append(f"Use {best} ({MODES[best].words}): {self.gain(best):.3f} times better than the default settings.")
+            sentences.append(f"Use {best} ({MODES[best].words}): {self.gain(best):.3f} times better than the default settings.")
             if "fixed-history" in have:
-                told.append(f"Settings tuned once on the past gain {self.gain('fixed-history'):.3f} times.")
+                sentences.append(f"Settings tuned once on the past gain {self.gain('fixed-history'):.3f} times.")
         for name, words in (
             ("fixed-oracle", "the best fixed settings in hindsight"),
             ("future-oracle", "perfect knowledge of the next hour"),
         ):
-            if name in self.courses:
-                told.append(f"With {words} it would have been {self.gain(name):.3f} times.")
-        told.append(f"Simulated on one window; ratios within {NOISE:.0%} are noise.")
-        return " ".join(told)
+            if name in self.runs:
+                sentences.append(f"With {words} it would have been {self.gain(name):.3f} times.")
+        sentences.append(f"Simulated on one window; ratios within {NOISE:.0%} are noise.")
+        return " ".join(sentences)
 
     def settings(self) -> Config:
         """Of the recommended strategy, as they are at the end of the window."""
-        have = [name for name in ("static", "fixed-history", "default") if name in self.courses]
+        have = [name for name in ("static", "fixed-history", "default") if name in self.runs]
         if not have:
             return self.case.space.default()
-        course = self.courses[max(have, key=lambda name: self.gain(name) if "static" in self.courses else 1.0)]
-        changed = [each.after for each in course.decisions if each.changed]
-        return changed[-1] if changed else course.start
+        run = self.runs[max(have, key=lambda name: self.gain(name) if "static" in self.runs else 1.0)]
+        changed = [each.after for each in run.decisions if each.changed]
+        return changed[-1] if changed else run.start
 
     def told(self) -> str:
         """Everything as a page of Markdown."""
@@ -113,17 +113,17 @@ class Assessment:
             "| strategy | gain | mean time in system s | fair share | changes | CPU s | what |",
             "|---|---|---|---|---|---|---|",
         ]
-        for name, course in self.courses.items():
-            gain = f"{self.gain(name):.3f}x" if "static" in self.courses else ""
-            metrics = course.metrics
-            cells = [name, gain, f"{metrics['time_s']:,.0f}", f"{metrics['fair_share']:.3f}", str(course.changes), f"{course.cpu_s:.1f}"]
+        for name, run in self.runs.items():
+            gain = f"{self.gain(name):.3f}x" if "static" in self.runs else ""
+            metrics = run.metrics
+            cells = [name, gain, f"{metrics['time_s']:,.0f}", f"{metrics['fair_share']:.3f}", str(run.changes), f"{run.cpu_s:.1f}"]
             lines.append("| " + " | ".join([*cells, MODES[name].words]) + " |")
-        for name, course in self.courses.items():
-            if course.decisions:
-                lines += ["", f"## {name}", "", trust(course.decisions)]
-                lines += ["", *(f"- {why(each, case.from_s)}" for each in course.decisions if each.changed)][:40]
-            if course.model is not None:
-                lines += ["", causes(course.model.graph)]
+        for name, run in self.runs.items():
+            if run.decisions:
+                lines += ["", f"## {name}", "", trust(run.decisions)]
+                lines += ["", *(f"- {why(each, case.from_s)}" for each in run.decisions if each.changed)][:40]
+            if run.model is not None:
+                lines += ["", causes(run.model.graph)]
         return "\n".join(lines) + "\n"
 
 
@@ -133,7 +133,7 @@ def assess(case: Case, modes: Sequence[str] = tuple(MODES), seed: int = 0, tell:
     Args:
         case: The cluster, its trace and the window.
         modes: Names; `static` is what the others are compared with.
-        seed: Equal seeds, equal courses.
+        seed: Equal seeds, equal runs.
         tell: Called with the name of each mode before it is run.
 
     Raises:
@@ -142,8 +142,8 @@ def assess(case: Case, modes: Sequence[str] = tuple(MODES), seed: int = 0, tell:
     unknown = [name for name in modes if name not in MODES]
     if unknown:
         raise ConfigError(Fault(where="assess", field="mode", value=", ".join(unknown), rule=f"must be among {', '.join(MODES)}"))
-    courses, shared = {}, Shared()
+    runs, shared = {}, Shared()
     for name in modes:
         tell(name)
-        courses[name] = Loop(case, replace(MODES[name]), name, seed, shared).run()
-    return Assessment(case=case, courses=courses)
+        runs[name] = Loop(case, replace(MODES[name]), name, seed, shared).run()
+    return Assessment(case=case, runs=runs)

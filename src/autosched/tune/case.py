@@ -53,8 +53,8 @@ class Case:
 
     @property
     def space(self) -> Space:
-        found: Space = plugins.get("scheduler", self.scheduler).space(self.cluster)
-        return found
+        space: Space = plugins.get("scheduler", self.scheduler).space(self.cluster)
+        return space
 
     @property
     def begin_s(self) -> float:

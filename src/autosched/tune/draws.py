@@ -17,25 +17,25 @@ from autosched.tune.futures import Future
 from autoscout.core.seeds import stream
 
 Vector = NDArray[np.float64]
-FASTER = 1.3  # times as fast as yesterday
-FULL = 1.2  # load that a stressed past makes: a little more than there is
+FASTER_DAY_SPEED = 1.3  # times as fast as yesterday
+STRESSED_LOAD = 1.2  # load that a stressed past makes: a little more than there is
 MOST_SPEED = 3.0  # beyond it the jobs of a quiet week say little about a busy one
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class View:
+class Observation:
     """What is known of a cluster at a moment.
 
     Attributes:
         at_s: The moment.
-        known: All jobs that have come, and the ends of those that have ended.
+        history: All jobs that have come, and the ends of those that have ended.
         snapshot: The jobs that have not; how much work they have left is hidden from all but an oracle.
-        rows: Their rows in `known`.
+        rows: Their rows in `history`.
         truth: What will come; for an oracle only.
     """
 
     at_s: float
-    known: Repository
+    history: Repository
     snapshot: Snapshot
     rows: NDArray[np.int64]
     truth: Trace
@@ -43,15 +43,15 @@ class View:
     @property
     def ended(self) -> Trace:
         """The past jobs whose durations are known."""
-        return self.known.jobs.take(np.flatnonzero(self.known.end_s <= self.at_s))
+        return self.history.jobs.take(np.flatnonzero(self.history.end_s <= self.at_s))
 
 
-Draw = Callable[[View, int], Future]
+Draw = Callable[[Observation, int], Future]
 """Makes one of several futures; the number says which draw it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Predicted:
+class PredictedFutures:
     """Remaining times drawn from a predictor, arrivals replayed from the past.
 
     Attributes:
@@ -69,30 +69,32 @@ class Predicted:
     seed: int = 0
     chances: dict[float, Vector] = field(default_factory=dict)
 
-    def __call__(self, view: View, number: int) -> Future:
-        kept = view.snapshot
-        if view.at_s not in self.chances:
-            self.predictor.fit(view.known, view.at_s)
-            self.chances[view.at_s] = self.predictor.chances(view.known, view.rows, view.at_s, kept.executed_s)
-        whole = self.predictor.draw_s(self.chances[view.at_s], kept.executed_s, (int(view.at_s), number))
-        remaining = np.maximum(1.0, whole - kept.executed_s)
+    def __call__(self, observation: Observation, number: int) -> Future:
+        start = observation.snapshot
+        if observation.at_s not in self.chances:
+            self.predictor.fit(observation.history, observation.at_s)
+            self.chances[observation.at_s] = self.predictor.chances(
+                observation.history, observation.rows, observation.at_s, start.executed_s
+            )
+        whole = self.predictor.draw_s(self.chances[observation.at_s], start.executed_s, (int(observation.at_s), number))
+        remaining = np.maximum(1.0, whole - start.executed_s)
         generator = self.generators[number % len(self.generators)]
-        rng = stream(self.seed, "future", int(view.at_s), number)
-        arrivals = generator.future(believed(view, whole), view.at_s, self.horizon_s, rng)
+        rng = stream(self.seed, "future", int(observation.at_s), number)
+        arrivals = generator.future(believed(observation, whole), observation.at_s, self.horizon_s, rng)
         return Future(
-            at_s=view.at_s,
+            at_s=observation.at_s,
             arrivals=arrivals,
-            snapshot=kept.with_remaining(remaining) if len(kept.jobs) else None,
-            until_s=view.at_s + self.cap_s,
-            words=f"{len(kept.jobs)} unfinished jobs with drawn remaining times, {arrivals.filters[-1]}",
+            snapshot=start.with_remaining(remaining) if len(start.jobs) else None,
+            until_s=observation.at_s + self.cap_s,
+            words=f"{len(start.jobs)} unfinished jobs with drawn remaining times, {arrivals.filters[-1]}",
         )
 
 
-def believed(view: View, whole_s: Vector) -> Trace:
+def believed(observation: Observation, whole_s: Vector) -> Trace:
     """The jobs that have come, those that have not ended with the durations a predictor gives them."""
-    durations = view.known.jobs.duration_s.copy()
-    durations[view.rows] = whole_s
-    return replace(view.known.jobs, duration_s=durations)
+    durations = observation.history.jobs.duration_s.copy()
+    durations[observation.rows] = whole_s
+    return replace(observation.history.jobs, duration_s=durations)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,10 +104,12 @@ class Truth:
     horizon_s: float = HOUR_S
     cap_s: float = np.inf
 
-    def __call__(self, view: View, number: int) -> Future:  # noqa: ARG002 - there is one truth
-        arrivals = view.truth.between(view.at_s, view.at_s + self.horizon_s)
-        kept = view.snapshot if len(view.snapshot.jobs) else None
-        return Future(at_s=view.at_s, arrivals=arrivals, snapshot=kept, until_s=view.at_s + self.cap_s, words="what really came")
+    def __call__(self, observation: Observation, number: int) -> Future:  # noqa: ARG002 - there is one truth
+        arrivals = observation.truth.between(observation.at_s, observation.at_s + self.horizon_s)
+        start = observation.snapshot if len(observation.snapshot.jobs) else None
+        return Future(
+            at_s=observation.at_s, arrivals=arrivals, snapshot=start, until_s=observation.at_s + self.cap_s, words="what really came"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,11 +118,13 @@ class LastHour:
 
     horizon_s: float = HOUR_S
 
-    def __call__(self, view: View, number: int) -> Future:  # noqa: ARG002 - there is one past
-        begin = view.at_s - self.horizon_s
-        jobs = view.known.jobs
-        durations = np.where(view.known.end_s <= view.at_s, jobs.duration_s, np.maximum(1.0, view.at_s - jobs.submit_s))
-        arrivals = replace(jobs, duration_s=durations).between(begin, view.at_s)
+    def __call__(self, observation: Observation, number: int) -> Future:  # noqa: ARG002 - there is one past
+        begin = observation.at_s - self.horizon_s
+        jobs = observation.history.jobs
+        durations = np.where(
+            observation.history.end_s <= observation.at_s, jobs.duration_s, np.maximum(1.0, observation.at_s - jobs.submit_s)
+        )
+        arrivals = replace(jobs, duration_s=durations).between(begin, observation.at_s)
         return Future(at_s=begin, arrivals=arrivals, words="the jobs of the last hour on an empty cluster")
 
 
@@ -128,16 +134,16 @@ def past_days(days: int) -> tuple[Generator, ...]:
     Where nothing queues all settings are alike; the faster day says which would be better if something did.
     """
     calm = [Generator(method="back", back_s=back) for back in (WEEK_S, *(DAY_S * (number + 1) for number in range(days)))]
-    return (*calm[:2], Generator(method="back", back_s=DAY_S, speed=FASTER), *calm[2:])[:days]
+    return (*calm[:2], Generator(method="back", back_s=DAY_S, speed=FASTER_DAY_SPEED), *calm[2:])[:days]
 
 
 def stressed(future: Future, capacity: float) -> Future | None:
-    """The same future with its jobs coming faster, up to a load of `FULL`; None where they already make as much."""
+    """The same future with its jobs coming faster, up to a load of `STRESSED_LOAD`; None where they already make as much."""
     jobs = future.arrivals
     span = float(jobs.submit_s[-1]) - future.at_s if len(jobs) else 0.0
-    if span <= 0 or (load := jobs.gpu_seconds / (capacity * span)) >= FULL:
+    if span <= 0 or (load := jobs.gpu_seconds / (capacity * span)) >= STRESSED_LOAD:
         return None
-    speed = min(MOST_SPEED, FULL / max(load, 1e-9))
+    speed = min(MOST_SPEED, STRESSED_LOAD / max(load, 1e-9))
     moved = replace(jobs, submit_s=future.at_s + (jobs.submit_s - future.at_s) / speed)
     return replace(future, arrivals=moved, words=f"{future.words}, {speed:.2f} times as fast")
 

@@ -26,19 +26,19 @@ def moment(at_s: float, from_s: float = 0.0) -> str:
 def why(decision: Decision, from_s: float = 0.0) -> str:
     """One decision: the state of the cluster, what was changed, what was expected of it and why, and what came of it."""
     state = f"{decision.unfinished} jobs in the system, {decision.waiting} of them waiting, {decision.load:.2f} times the GPUs wanted"
-    told = f"{moment(decision.at_s, from_s)}: {state}. Tried {decision.simulations} simulations on {decision.words}"
+    text = f"{moment(decision.at_s, from_s)}: {state}. Tried {decision.simulations} simulations on {decision.words}"
     if decision.rejected:
-        told += f", {decision.rejected} more were rejected by their predictions"
+        text += f", {decision.rejected} more were rejected by their predictions"
     if not decision.changed:
-        return f"{told}. Nothing was changed: the best found was {decision.predicted:.3f} times as good as the settings in force."
+        return f"{text}. Nothing was changed: the best found was {decision.predicted:.3f} times as good as the settings in force."
     changes = ", ".join(f"{name} {_shown(old)} -> {_shown(new)}" for name, (old, new) in decision.changes().items())
-    told += f". Changed {changes}: predicted to be {decision.predicted:.3f} times as good"
+    text += f". Changed {changes}: predicted to be {decision.predicted:.3f} times as good"
     worth = sorted(((value, name) for name, value in decision.contributions.items() if value > 1.001), reverse=True)
     if worth:
-        told += ", " + ", ".join(f"{value:.3f} times by {name}" for value, name in worth[:3])
+        text += ", " + ", ".join(f"{value:.3f} times by {name}" for value, name in worth[:3])
     if math.isfinite(decision.realised):
-        told += f"; on the jobs that then came it was {decision.realised:.3f} times as good"
-    return told + "."
+        text += f"; on the jobs that then came it was {decision.realised:.3f} times as good"
+    return text + "."
 
 
 def _shown(value: object) -> str:
@@ -57,8 +57,8 @@ def trust(decisions: Sequence[Decision]) -> str:
 def causes(graph: Graph) -> str:
     """What the graph says, in a sentence per setting that acts on something."""
     acting = {knob: [metric for metric in graph.metrics if (knob, metric) in graph.edges] for knob in graph.knobs}
-    told = [f"{knob} acts on {', '.join(metrics)}." for knob, metrics in acting.items() if metrics]
+    lines = [f"{knob} acts on {', '.join(metrics)}." for knob, metrics in acting.items() if metrics]
     idle = [knob for knob, metrics in acting.items() if not metrics]
     if idle:
-        told.append(f"No effect of {', '.join(idle)} shows.")
-    return " ".join([*told, f"Learned by {graph.method}."])
+        lines.append(f"No effect of {', '.join(idle)} shows.")
+    return " ".join([*lines, f"Learned by {graph.method}."])

@@ -24,11 +24,11 @@ Vector = NDArray[np.float64]
 SAMPLE = 2_000  # services of past jobs that a scheduler with an index over them is given
 PATIENCE = np.asarray([2.0, 4.0, 8.0, 16.0])
 """Times the decisions of the first configuration at which it is looked whether another one can still win; the last: given up."""
-SAME = 0.999  # times better: as good as before, but for rounds and ticks
-FEWEST = 1_000  # decisions that count for the first configuration at least
+UNCHANGED_GAIN = 0.999  # times better: as good as before, but for rounds and ticks
+MIN_DECISIONS = 1_000  # decisions that count for the first configuration at least
 
 
-class Hopeless(Exception):  # noqa: N818 - a signal, not an error
+class Pruned(Exception):  # noqa: N818 - a signal, not an error
     """A configuration was not simulated to the end because it cannot be chosen any more.
 
     Args:
@@ -76,8 +76,8 @@ class Builder:
         built: Any = plugins.get("scheduler", self.scheduler).of(config)
         if self.services and any(each.name == "history" for each in fields(built)):
             built = replace(built, history=self.services)
-        found: Scheduler = built
-        return found
+        scheduler: Scheduler = built
+        return scheduler
 
     @classmethod
     def of(cls, scheduler: str, services: Vector, seed: int = 0) -> Builder:
@@ -120,7 +120,7 @@ class Question:
 
         Raises:
             Infeasible: jobs never end.
-            Hopeless: the configuration cannot be the best any more, or is worse than the reference on too many futures; for a goal other
+            Pruned: the configuration cannot be the best any more, or is worse than the reference on too many futures; for a goal other
                 than time, it took far too long to say.
             ConfigError: the scheduler refuses the configuration.
         """
@@ -128,9 +128,9 @@ class Question:
             self._rows(self.reference)  # before all others
         rows = self._rows(config, whole=whole)
         names = [name for name in rows[0] if all(name in row for row in rows)]
-        found = {name: float(np.mean([row[name] for row in rows])) for name in names}
-        found["time_s"] = self._mean_s([row["time_s"] for row in rows])
-        return found
+        means = {name: float(np.mean([row[name] for row in rows])) for name in names}
+        means["time_s"] = self._mean_s([row["time_s"] for row in rows])
+        return means
 
     def _mean_s(self, times_s: Sequence[float]) -> float:
         """The mean over the futures."""
@@ -172,17 +172,17 @@ class Question:
         """Whether a configuration may still be chosen after its first futures.
 
         Raises:
-            Hopeless: it is worse than the reference on too many of them.
+            Pruned: it is worse than the reference on too many of them.
         """
         base = self.each.get(self.reference) if self.reference is not None else None
         if base is None:
             return
         goal = "fair_share" if self.fair else "time_s"
-        worse = sum(gain(goal, one[goal], row[goal]) <= SAME for one, row in zip(base, rows, strict=False))
+        worse = sum(gain(goal, one[goal], row[goal]) <= UNCHANGED_GAIN for one, row in zip(base, rows, strict=False))
         if worse > (1 - self.least_share) * len(base):
             least_s = self._mean_s([*(row["time_s"] for row in rows), *(one["work_s"] for one in base[len(rows) :])])
             self.stopped.append(least_s)
-            raise Hopeless(least_s)
+            raise Pruned(least_s)
 
     def gains(self, old: Config, new: Config, objective: str) -> Vector:
         """How many times better an objective is with another configuration, future by future."""
@@ -205,21 +205,21 @@ class Question:
         """Run a configuration over its next future, as long as it can be the best.
 
         Raises:
-            Hopeless: it cannot; or it takes far too long to find out.
+            Pruned: it cannot; or it takes far too long to find out.
         """
-        known = [] if self.fair else list(self.each.values())
-        best_s = min((self._mean_s([row["time_s"] for row in rows]) for rows in known), default=np.inf)
+        losses = [] if self.fair else list(self.each.values())
+        best_s = min((self._mean_s([row["time_s"] for row in rows]) for rows in losses), default=np.inf)
         least_s = 0.0
         ended = next(iter(self.each.values()), [{"work_s": 0.0}] * len(self.futures))  # whose work is everybody's
         rest = [row["work_s"] for row in ended[len(before_s) + 1 :]]
-        for allowed in max(FEWEST, self._first[len(before_s)]) * PATIENCE:
+        for allowed in max(MIN_DECISIONS, self._first[len(before_s)]) * PATIENCE:
             if trial.run(float(allowed)):
                 return
             least_s = self._mean_s([*before_s, trial.least_s(), *rest])
             if least_s >= best_s:
                 break
         self.stopped.append(least_s)
-        raise Hopeless(least_s)
+        raise Pruned(least_s)
 
     @property
     def simulations(self) -> int:
@@ -263,12 +263,12 @@ class FutureRun:
         if endless := result.endless:
             raise Infeasible(endless)
         before = Before.nothing(result, future.at_s)
-        kept = future.snapshot
-        if kept is not None and len(kept.jobs):
-            here = len(kept.jobs)
-            before.executed_s[:here] = kept.executed_s
+        start = future.snapshot
+        if start is not None and len(start.jobs):
+            here = len(start.jobs)
+            before.executed_s[:here] = start.executed_s
             remaining = result.trace.duration_s.copy()
-            remaining[:here] = kept.remaining_s
+            remaining[:here] = start.remaining_s
             before = replace(before, remaining_s=remaining)
         return measures(result, before, future.weights, fair=fair)
 

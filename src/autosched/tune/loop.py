@@ -23,8 +23,8 @@ from autosched.sim.snapshot import Snapshot
 from autosched.tune.aggregate import Aggregator
 from autosched.tune.case import Case
 from autosched.tune.causal.model import CausalModel
-from autosched.tune.draws import Draw, LastHour, Predicted, Truth, View, believed, past_days, reordered, stressed
-from autosched.tune.futures import Builder, Future, Hopeless, Question, outcome
+from autosched.tune.draws import Draw, LastHour, Observation, PredictedFutures, Truth, believed, past_days, reordered, stressed
+from autosched.tune.futures import Builder, Future, Pruned, Question, outcome
 from autosched.tune.measures import INTERMEDIATE, Before, measures
 from autosched.tune.modes import OURS, Mode
 from autosched.tune.search import Found, search
@@ -34,9 +34,9 @@ from autoscout.core.seeds import number as seed_of
 
 Vector = NDArray[np.float64]
 HISTORY_S = 2 * DAY_S  # of past trace below which nothing is tuned on it
-ALIKE = 0.99  # settings that are this good next to the best count as equally good on the past week: half of what is noise there
+EQUAL_SHARE = 0.99  # settings that are this good next to the best count as equally good on the past week: half of what is noise there
 ORDERS = 7  # of the days of the past week, all but the first of which new settings are proven on
-ROOM = 1.001  # nothing is looked for where no settings can gain as much: the rounds of a scheduler alone make that difference
+MIN_POSSIBLE_GAIN = 1.001  # nothing is looked for where no settings can gain as much: the rounds of a scheduler alone make that difference
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +85,7 @@ class Decision:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Course:
+class ModeRun:
     """What became of a case under a mode.
 
     Attributes:
@@ -136,8 +136,8 @@ class Loop:
     Args:
         case: The cluster and its trace.
         mode: How decisions are made.
-        name: Of the mode, for the course.
-        seed: Equal seeds, equal courses.
+        name: Of the mode, for the report.
+        seed: Equal seeds, equal runs.
         shared: Of loops over the same case; None: nothing is shared.
     """
 
@@ -164,19 +164,19 @@ class Loop:
     def _builder(self, at_s: float) -> Builder:
         """Schedulers learn from the jobs that have ended."""
         trace = self._case.trace
-        known = (self._ends <= at_s) & (trace.submit_s >= at_s - 4 * WEEK_S)
-        return Builder.of(self._case.scheduler, trace.gpus[known] * trace.duration_s[known], self._seed)
+        recent = (self._ends <= at_s) & (trace.submit_s >= at_s - 4 * WEEK_S)
+        return Builder.of(self._case.scheduler, trace.gpus[recent] * trace.duration_s[recent], self._seed)
 
-    def run(self) -> Course:
+    def run(self) -> ModeRun:
         """Through the whole window."""
         case, mode, session = self._case, self._mode, self._session
         session.step(case.from_s)
-        view = self._view()
+        observation = self._view()
         before = _before(session.result(), case.from_s)
         began = time.process_time()
         start = self._default
         with contextlib.suppress(Infeasible):  # the default itself does not work on the past: there is nothing to compare with
-            start = self._start(view)
+            start = self._start(observation)
         start_cpu_s = time.process_time() - began + self._saved_s
         if start != self._default:
             session.reconfigure(self._builder(case.from_s)(start))
@@ -184,19 +184,19 @@ class Loop:
         decisions: list[Decision] = []
         for at_s, watching in self._moments():
             session.step(at_s)
-            view = self._view()
-            decisions = self._realised(decisions, view)
-            if mode.gives_up and _lost(decisions, at_s):
+            observation = self._view()
+            decisions = self._realised(decisions, observation)
+            if mode.gives_up and _has_stopped_gaining(decisions, at_s):
                 continue
-            made = self._decide(view, config, watching)
-            decisions.append(made)
-            if made.changed:
-                config = made.after
+            decision = self._decide(observation, config, watching)
+            decisions.append(decision)
+            if decision.changed:
+                config = decision.after
                 session.reconfigure(self._builder(at_s)(config))
-                self._marks.append((at_s, view.snapshot))
+                self._marks.append((at_s, observation.snapshot))
         session.step(case.to_s)
         result = session.result()
-        return Course(
+        return ModeRun(
             mode=self._name,
             metrics=measures(result, before, fair=True),
             start=start,
@@ -218,96 +218,98 @@ class Loop:
         per = max(1, round(mode.every_s / step))
         return [(case.from_s + number * step, number % per != 0) for number in range(first * per, count)]
 
-    def _view(self) -> View:
+    def _view(self) -> Observation:
         """What is known now."""
         session, trace = self._session, self._case.trace
         at_s, result = session.at_s, session.result()
         ends = self._ends
         ends[self._first : self._last] = np.where(result.ended, result.end_s, np.inf)
         here = int(np.searchsorted(trace.submit_s, at_s, side="left"))
-        kept = session.snapshot()
-        rows = np.asarray([self._rows[job] for job in kept.jobs.job_id.tolist()], np.int64)
-        return View(at_s=at_s, known=Repository(trace.take(slice(here)), ends[:here].copy()), snapshot=kept, rows=rows, truth=trace)
+        snapshot = session.snapshot()
+        rows = np.asarray([self._rows[job] for job in snapshot.jobs.job_id.tolist()], np.int64)
+        return Observation(
+            at_s=at_s, history=Repository(trace.take(slice(here)), ends[:here].copy()), snapshot=snapshot, rows=rows, truth=trace
+        )
 
     # ------------------------------------------------------------------------------------------------------------------- the start
 
-    def _start(self, view: View) -> Config:
+    def _start(self, observation: Observation) -> Config:
         mode, case = self._mode, self._case
         if mode.start == "window":
-            true = Truth(horizon_s=case.to_s - case.from_s, cap_s=case.to_s - case.from_s)(view, 0)
-            return self._tuned_once([true], view)[1].best
+            true = Truth(horizon_s=case.to_s - case.from_s, cap_s=case.to_s - case.from_s)(observation, 0)
+            return self._tuned_once([true], observation)[1].best
         if mode.start == "default" and not mode.causal:
             return self._default
-        past, fitted = self._once("past", lambda: (self._past(view), self._predictor))
+        past, fitted = self._once("past", lambda: (self._past(observation), self._predictor))
         self._predictor = copy.copy(fitted)  # which is fitted again on the way
         if past is None:
             return self._default
         if self._model is not None:
-            self._learn(past, view)
+            self._learn(past, observation)
         if mode.start == "default":
             return self._default
-        calm, found = self._once(("history", mode.start_trials), lambda: self._tuned_once([past], view))
+        calm, config = self._once(("history", mode.start_trials), lambda: self._tuned_once([past], observation))
         busier = stressed(past, case.cluster.gpus) if mode.start == "stressed" else None
-        best = found.best if busier is None else self._steady(calm, found, busier, view)
-        return best if not mode.checked or self._proven(self._default, best, past, view, mode.least_gain) else self._default
+        best = config.best if busier is None else self._steady(calm, config, busier, observation)
+        return best if not mode.checked or self._is_proven(self._default, best, past, observation, mode.least_gain) else self._default
 
     def _once(self, key: Hashable, make: Callable[[], Any]) -> Any:
         value, seconds = self._shared.once((key, self._mode.predictor, self._seed), make)
         self._saved_s += seconds
         return value
 
-    def _past(self, view: View) -> Future | None:
+    def _past(self, observation: Observation) -> Future | None:
         """The last week again, from the state that the cluster was in before it; None where there is too little past."""
-        self._predictor.fit(view.known, view.at_s)
-        chances = self._predictor.chances(view.known, view.rows, view.at_s, view.snapshot.executed_s)
-        trace = believed(view, self._predictor.draw_s(chances, view.snapshot.executed_s, (int(view.at_s), "past")))
-        if not len(trace) or view.at_s - trace.submit_s[0] < HISTORY_S:
+        self._predictor.fit(observation.history, observation.at_s)
+        chances = self._predictor.chances(observation.history, observation.rows, observation.at_s, observation.snapshot.executed_s)
+        trace = believed(observation, self._predictor.draw_s(chances, observation.snapshot.executed_s, (int(observation.at_s), "past")))
+        if not len(trace) or observation.at_s - trace.submit_s[0] < HISTORY_S:
             return None
-        length = min(WEEK_S, (view.at_s - float(trace.submit_s[0])) * 2 / 3)
-        begin = view.at_s - length
-        scheduler = self._builder(view.at_s)(self._default)
+        length = min(WEEK_S, (observation.at_s - float(trace.submit_s[0])) * 2 / 3)
+        begin = observation.at_s - length
+        scheduler = self._builder(observation.at_s)(self._default)
         earlier = simulate(trace.between(begin - WEEK_S, begin), self._case.cluster, scheduler, Run(until_s=begin))
         words = f"the jobs of the last {length / DAY_S:.1f} days again"
-        return Future(at_s=begin, arrivals=trace.between(begin, view.at_s), snapshot=Snapshot.of(earlier), words=words)
+        return Future(at_s=begin, arrivals=trace.between(begin, observation.at_s), snapshot=Snapshot.of(earlier), words=words)
 
-    def _tuned_once(self, futures: Sequence[Future], view: View) -> tuple[Question, Found]:
+    def _tuned_once(self, futures: Sequence[Future], observation: Observation) -> tuple[Question, Found]:
         mode = self._mode
         options = replace(mode.search, searcher=OURS, trials=mode.start_trials, reject=0.0, scope=False, seed=self._seed)
-        question = self._question(futures, view, self._default)
+        question = self._question(futures, observation, self._default)
         return question, search(self._space, question, self._objective(question), self._default, options)
 
-    def _steady(self, calm: Question, tuned: Found, busier: Future, view: View) -> Config:
+    def _steady(self, calm: Question, tuned: Found, busier: Future, observation: Observation) -> Config:
         """Of the settings that are as good as the tuned ones on the past week, those that are best on a busier one.
 
         Where hardly anything queued in that week all settings are alike on it, also those that fail as soon as something does.
         """
         case, needed = self._case, self._objective(calm)
 
-        def as_good(metrics: Mapping[str, float]) -> bool:
-            kept = all(limit.allows(metrics[limit.metric]) for limit in needed.limits)
-            return kept and case.gain(tuned.metrics[case.metric], metrics[case.metric]) >= ALIKE
+        def is_as_good(metrics: Mapping[str, float]) -> bool:
+            fits = all(limit.allows(metrics[limit.metric]) for limit in needed.limits)
+            return fits and case.gain(tuned.metrics[case.metric], metrics[case.metric]) >= EQUAL_SHARE
 
-        busy = self._question([busier], view, self._default)
+        busy = self._question([busier], observation, self._default)
 
         def ask(config: Config) -> Mapping[str, float]:
             try:
                 past = calm(config)
-            except Hopeless as error:
+            except Pruned as error:
                 raise Infeasible(str(error)) from error
-            if not as_good(past):
+            if not is_as_good(past):
                 raise Infeasible("worse than the tuned settings on the past week")
             return busy(config)
 
         options = replace(self._mode.search, searcher=OURS, reject=0.0, scope=False, seed=self._seed)
-        others = [config for config, metrics in tuned.runs if config != tuned.best and as_good(metrics)]
+        others = [config for config, metrics in tuned.runs if config != tuned.best and is_as_good(metrics)]
         nearest = sorted(others, key=lambda config: -case.gain(tuned.metrics[case.metric], calm(config)[case.metric]))
-        for place, start in enumerate(first := [tuned.best, *nearest[: options.trials // 2]]):
-            with contextlib.suppress(Infeasible, Hopeless):  # which the tuned settings themselves may be when more jobs come
+        for index, start in enumerate(first := [tuned.best, *nearest[: options.trials // 2]]):
+            with contextlib.suppress(Infeasible, Pruned):  # which the tuned settings themselves may be when more jobs come
                 ask(start)
-                return search(self._space, ask, self._objective(busy), start, options, first=first[place + 1 :]).best
+                return search(self._space, ask, self._objective(busy), start, options, first=first[index + 1 :]).best
         return tuned.best
 
-    def _proven(self, old: Config, new: Config, past: Future | None, view: View, least: float) -> bool:
+    def _is_proven(self, old: Config, new: Config, past: Future | None, observation: Observation, least: float) -> bool:
         """Whether new settings are at least `least` times as good as old ones on weeks that they were not chosen on.
 
         Of many settings the best on some futures is flattered by them: where a scheduler never preempts, one long job that starts at the
@@ -316,34 +318,38 @@ class Loop:
         """
         if new == old or past is None:
             return True
-        length = view.at_s - past.at_s
+        length = observation.at_s - past.at_s
         weeks = [reordered(past, length * part / ORDERS) for part in range(1, ORDERS)]
         weeks += [busier for week in weeks if (busier := stressed(week, self._case.cluster.gpus)) is not None]
-        question = self._question(weeks, view, self._default)
+        question = self._question(weeks, observation, self._default)
         try:
             gain, error = _mean(question.gains(old, new, self._case.metric))
             time, time_error = _mean(question.gains(self._default, new, "time_s"))
-        except (Infeasible, Hopeless):
+        except (Infeasible, Pruned):
             return False
         return gain - error >= math.log(least) and (self._case.goal == "time" or time + time_error >= 0)
 
-    def _learn(self, past: Future, view: View) -> None:
+    def _learn(self, past: Future, observation: Observation) -> None:
         """The offline phase of the causal model: random settings on a day of the past."""
         assert self._model is not None
-        day = replace(past, at_s=view.at_s - DAY_S, arrivals=past.arrivals.between(view.at_s - DAY_S, view.at_s), snapshot=None)
-        question = self._question([day], view)
+        day = replace(
+            past, at_s=observation.at_s - DAY_S, arrivals=past.arrivals.between(observation.at_s - DAY_S, observation.at_s), snapshot=None
+        )
+        question = self._question([day], observation)
         options = replace(self._mode.search, searcher="random", trials=60, reject=0.0, scope=False, seed=self._seed)
-        found = search(self._space, question, self._objective(question), self._default, options)
-        self._model.add(found.runs, found.start)
+        answer = search(self._space, question, self._objective(question), self._default, options)
+        self._model.add(answer.runs, answer.start)
         self._model.learn()
 
     # ---------------------------------------------------------------------------------------------------------------- one decision
 
-    def _question(self, futures: Sequence[Future], view: View, reference: Config | None = None, least_share: float = 0.0) -> Question:
+    def _question(
+        self, futures: Sequence[Future], observation: Observation, reference: Config | None = None, least_share: float = 0.0
+    ) -> Question:
         return Question(
             futures=list(futures),
             cluster=self._case.cluster,
-            build=self._builder(view.at_s),
+            build=self._builder(observation.at_s),
             fair=self._case.goal == "fair",
             reference=reference,
             least_share=least_share,
@@ -360,46 +366,50 @@ class Loop:
         if mode.futures == "last-hour":
             return LastHour()
         generators = past_days(mode.draws) if mode.futures == "days" else (mode.generator,)
-        return Predicted(predictor=self._predictor, generators=generators, horizon_s=mode.horizon_s, cap_s=mode.cap_s, seed=seed)
+        return PredictedFutures(predictor=self._predictor, generators=generators, horizon_s=mode.horizon_s, cap_s=mode.cap_s, seed=seed)
 
-    def _decide(self, view: View, config: Config, watching: bool) -> Decision:
+    def _decide(self, observation: Observation, config: Config, watching: bool) -> Decision:
         case, mode = self._case, self._mode
         began = time.process_time()
         draw = self._draw(self._seed)
-        futures = [draw(view, number) for number in range(mode.draws)]
+        futures = [draw(observation, number) for number in range(mode.draws)]
         if mode.aggregate:
             merge = Aggregator(node_gpus=max(group.gpus for group in case.cluster.groups))
             futures = [merge(future) for future in futures]
         words = futures[0].words
-        question = self._question(futures, view, config if len(futures) > 1 else None, mode.least_share)
-        chosen, predicted, found, contributions = config, 1.0, None, {}
+        question = self._question(futures, observation, config if len(futures) > 1 else None, mode.least_share)
+        chosen, predicted, answer, contributions = config, 1.0, None, {}
         if all(future.jobs for future in futures):
-            options = replace(mode.search, seed=seed_of(self._seed, "decision", int(view.at_s)) % 2**31)
+            options = replace(mode.search, seed=seed_of(self._seed, "decision", int(observation.at_s)) % 2**31)
             least = mode.watch_gain if watching else mode.least_gain
             try:
-                if question.room(config) >= max(least, ROOM):
-                    found = search(self._space, question, self._objective(question), config, options, self._model)
+                if question.room(config) >= max(least, MIN_POSSIBLE_GAIN):
+                    answer = search(self._space, question, self._objective(question), config, options, self._model)
                 else:
                     words = f"{words}; not compared: next to the jobs' own work there is nothing to gain"
             except Infeasible as error:  # the settings in force do not work on the future that was drawn: nothing to compare with
                 words = f"{words}; not compared: {error}"
-        if found is not None:
-            predicted = case.gain(found.start[case.metric], found.metrics[case.metric])
+        if answer is not None:
+            predicted = case.gain(answer.start[case.metric], answer.metrics[case.metric])
             enough = predicted >= (mode.watch_gain if watching else mode.least_gain)
-            if found.best != config and enough and (not mode.checked or self._proven(config, found.best, self._past(view), view, 1.0)):
-                chosen = found.best
+            if (
+                answer.best != config
+                and enough
+                and (not mode.checked or self._is_proven(config, answer.best, self._past(observation), observation, 1.0))
+            ):
+                chosen = answer.best
                 contributions = self._contributions(question, config, chosen)
-        wanted = float(view.snapshot.jobs.gpus.sum())
+        demand = float(observation.snapshot.jobs.gpus.sum())
         return Decision(
-            at_s=view.at_s,
+            at_s=observation.at_s,
             before=config,
             after=chosen,
             predicted=predicted,
-            load=wanted / case.cluster.gpus,
-            waiting=int((~view.snapshot.running).sum()),
-            unfinished=len(view.rows),
+            load=demand / case.cluster.gpus,
+            waiting=int((~observation.snapshot.running).sum()),
+            unfinished=len(observation.rows),
             simulations=question.simulations,
-            rejected=0 if found is None else found.rejected,
+            rejected=0 if answer is None else answer.rejected,
             stopped=len(question.stopped),
             cpu_s=time.process_time() - began,
             words=words,
@@ -408,7 +418,7 @@ class Loop:
 
     def _contributions(self, question: Question, old: Config, new: Config) -> dict[str, float]:
         """How many times worse the new settings would be with each change taken back."""
-        found = {}
+        contributions = {}
         for name in new:
             if old.get(name) == new[name] or name not in old:
                 continue
@@ -416,21 +426,21 @@ class Loop:
             if not self._space.feasible(around):
                 continue
             back, metric = self._space.project(new, around), self._case.metric
-            with contextlib.suppress(Infeasible, Hopeless):
-                found[name] = self._case.gain(question(back, whole=True)[metric], question(new)[metric])
-        return found
+            with contextlib.suppress(Infeasible, Pruned):
+                contributions[name] = self._case.gain(question(back, whole=True)[metric], question(new)[metric])
+        return contributions
 
     # ------------------------------------------------------------------------------------------------------------------ looking back
 
-    def _realised(self, decisions: list[Decision], view: View) -> list[Decision]:
+    def _realised(self, decisions: list[Decision], observation: Observation) -> list[Decision]:
         """Fill in what the last change gained on the jobs that came since, compared with the settings before it."""
         if not decisions or not self._marks or not decisions[-1].changed or not np.isnan(decisions[-1].realised):
             return decisions
-        last, (at_s, kept) = decisions[-1], self._marks[-1]
-        if last.at_s != at_s or view.at_s - at_s < HOUR_S / 2:
+        last, (at_s, snapshot) = decisions[-1], self._marks[-1]
+        if last.at_s != at_s or observation.at_s - at_s < HOUR_S / 2:
             return decisions
-        arrivals = self._case.trace.between(at_s, view.at_s)
-        future = Future(at_s=at_s, arrivals=arrivals, snapshot=kept if len(kept.jobs) else None, until_s=view.at_s)
+        arrivals = self._case.trace.between(at_s, observation.at_s)
+        future = Future(at_s=at_s, arrivals=arrivals, snapshot=snapshot if len(snapshot.jobs) else None, until_s=observation.at_s)
         build, metric = self._builder(at_s), self._case.metric
         fair = self._case.goal == "fair"
         rows = [outcome(future, self._case.cluster, build(config), fair=fair)[metric] for config in (last.before, last.after)]
@@ -454,8 +464,8 @@ def _before(result: Result, at_s: float) -> Before:
     )
 
 
-def _lost(decisions: Sequence[Decision], at_s: float) -> bool:
+def _has_stopped_gaining(decisions: Sequence[Decision], at_s: float) -> bool:
     """Whether the changes of the last week, three at least, did not gain."""
     recent: Vector = np.asarray([each.realised for each in decisions if each.changed and each.at_s >= at_s - WEEK_S])
-    known = recent[np.isfinite(recent)]
-    return len(known) >= 3 and float(np.prod(known)) <= 1.0
+    finite = recent[np.isfinite(recent)]
+    return len(finite) >= 3 and float(np.prod(finite)) <= 1.0

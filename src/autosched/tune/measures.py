@@ -73,32 +73,32 @@ def measures(result: Result, before: Before, weights: Vector | None = None, *, f
     begin = np.maximum(submit, before.at_s)[present]
     ended = result.ended[present]
     until = np.where(ended, result.end_s[present], last)
-    left = np.where(ended, 0.0, result.remaining_s[present])
+    remaining_s = np.where(ended, 0.0, result.remaining_s[present])
     weight = np.ones(len(begin)) if weights is None else weights[present]
     spent = until - begin
     ran = result.executed_s[present] - before.executed_s[present]
-    work = before.remaining_s[present] - left
-    known = (work > 1.0) & (ran > 0)
+    work = before.remaining_s[present] - remaining_s
+    measurable = (work > 1.0) & (ran > 0)
     span = max(last - before.at_s, 1e-9)
     idle = result.counters.get("idle_while_waiting_gpu_s", 0.0) - before.idle_gpu_s
-    found = {
+    metrics = {
         "jobs": float(weight.sum()),
-        "time_s": float(np.average(spent + left, weights=weight)),
+        "time_s": float(np.average(spent + remaining_s, weights=weight)),
         "work_s": float(np.average(before.remaining_s[present], weights=weight)),
         "queue_s": float(np.average(np.maximum(0.0, spent - ran), weights=weight)),
         "preemptions": float(np.average(result.preemptions[present] - before.preemptions[present], weights=weight)),
-        "run_slowdown": float(np.average(ran[known] / work[known], weights=weight[known])) if known.any() else 1.0,
+        "run_slowdown": float(np.average(ran[measurable] / work[measurable], weights=weight[measurable])) if measurable.any() else 1.0,
         "idle_gpus": max(0.0, idle) / (result.cluster.gpus * span),
     }
     if "packed_at_s" in result.extra:
-        found["packed_share"] = float(np.average(np.isfinite(result.extra["packed_at_s"][present]), weights=weight))
+        metrics["packed_share"] = float(np.average(np.isfinite(result.extra["packed_at_s"][present]), weights=weight))
     if "profiler_wait_s" in result.extra:
-        found["profiler_wait_s"] = float(np.average(np.nan_to_num(result.extra["profiler_wait_s"][present]), weights=weight))
+        metrics["profiler_wait_s"] = float(np.average(np.nan_to_num(result.extra["profiler_wait_s"][present]), weights=weight))
     if fair:
         ideal = ideal_s(begin, before.remaining_s[present], result.trace.gpus[present], result.cluster.gpus)
-        treated = (spent + left) <= TOLERANCE * np.maximum(ideal, 1.0)
-        found["fair_share"] = float(np.average(treated, weights=weight))
-    return found
+        treated = (spent + remaining_s) <= TOLERANCE * np.maximum(ideal, 1.0)
+        metrics["fair_share"] = float(np.average(treated, weights=weight))
+    return metrics
 
 
 def gain(objective: str, before: float, after: float) -> float:
@@ -114,23 +114,23 @@ def ideal_s(submit_s: Vector, work_s: Vector, gpus: Vector, capacity: float) -> 
     after its arrival as it has work.
     """
     order = np.argsort(submit_s, kind="stable")
-    found = np.zeros(len(submit_s))
+    shares = np.zeros(len(submit_s))
     due: list[tuple[float, int]] = []  # virtual end and job of everybody who is there
-    now = virtual = wanted = 0.0
-    place = 0
-    while place < len(order) or due:
-        speed = min(1.0, capacity / wanted) if wanted > capacity else 1.0
-        arrival = float(submit_s[order[place]]) if place < len(order) else np.inf
+    now = virtual = demand = 0.0
+    index = 0
+    while index < len(order) or due:
+        speed = min(1.0, capacity / demand) if demand > capacity else 1.0
+        arrival = float(submit_s[order[index]]) if index < len(order) else np.inf
         end = now + (due[0][0] - virtual) / speed if due else np.inf
         if arrival <= end:
-            job = int(order[place])
+            job = int(order[index])
             virtual += (arrival - now) * speed if due else 0.0
-            now, place = arrival, place + 1
+            now, index = arrival, index + 1
             heapq.heappush(due, (virtual + float(work_s[job]), job))
-            wanted += float(gpus[job])
+            demand += float(gpus[job])
         else:
             virtual, job = heapq.heappop(due)
             now = end
-            wanted -= float(gpus[job])
-            found[job] = now - float(submit_s[job])
-    return found
+            demand -= float(gpus[job])
+            shares[job] = now - float(submit_s[job])
+    return shares

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from autosched.tune.causal.model import CausalModel
-from autosched.tune.futures import Hopeless
+from autosched.tune.futures import Pruned
 from autoscout.core import plugins
 from autoscout.core.config import Config
 from autoscout.core.errors import Infeasible, require
@@ -22,10 +22,10 @@ from autoscout.space import Space
 Metrics = Mapping[str, float]
 Ask = Callable[[Config], Metrics]
 
-_FREE = 2  # knobs that stay free however many are frozen
-_FREEZE = 5  # iterations that a frozen knob stays so
-_LOST = 0.2  # relative error of the last predictions above which nothing is frozen
-_LITTLE = 0.01  # gain below which a knob is not worth moving
+_LEAST_FREE = 2  # knobs that stay free however many are frozen
+_FREEZE_ROUNDS = 5  # iterations that a frozen knob stays so
+_MOST_ERROR = 0.2  # relative error of the last predictions above which nothing is frozen
+_MIN_WORTH = 0.01  # gain below which a knob is not worth moving
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +113,7 @@ def search(
 
     Args:
         space: What may be chosen.
-        ask: Simulates a configuration; raises `Infeasible` where it does not work, `Hopeless` where it cannot be the best any more.
+        ask: Simulates a configuration; raises `Infeasible` where it does not work, `Pruned` where it cannot be the best any more.
         objective: What is better.
         start: The configuration in force; always simulated, so that the answer is never predicted to be worse.
         options: How.
@@ -131,15 +131,15 @@ def search(
             progress.note(config, metrics)
     rng = stream(options.seed, "rejection")
     for iteration in range(options.trials):
-        if model is not None and options.scope and model.ready:
+        if model is not None and options.scope and model.is_ready:
             _narrow(space, model, progress, reference, iteration)
         asked = sampler.ask(1, progress.given) or sampler.ask(1)
         if not asked:
             break
         proposal = asked[0]
         chance = float(rng.random())
-        predicted = model.predict([proposal.config], reference)[0] if model is not None and model.ready else None
-        if predicted is not None and iteration >= options.first and chance < options.reject and _bad(progress, predicted, options.relax):
+        predicted = model.predict([proposal.config], reference)[0] if model is not None and model.is_ready else None
+        if predicted is not None and iteration >= options.first and chance < options.reject and _is_bad(progress, predicted, options.relax):
             sampler.tell([_trial(proposal, predicted, Fidelity.PREDICTED)])
             progress.rejected += 1
             continue
@@ -151,7 +151,7 @@ def search(
             if predicted is not None:
                 model.check(predicted[objective.metric], metrics[objective.metric])
             model.add([(proposal.config, metrics)], reference)
-            if len(progress.runs) % _FREEZE == 0:
+            if len(progress.runs) % _FREEZE_ROUNDS == 0:
                 model.fit()
     best = next(metrics for config, metrics in progress.runs if config == progress.best)
     return Found(
@@ -172,7 +172,7 @@ def _simulated(ask: Ask, sampler: Searcher, proposal: Proposal) -> Metrics | Non
         failed = Measurement(status=Status.INVALID, fidelity=Fidelity.SIMULATED)
         sampler.tell([Trial(proposal=proposal, measurement=failed)])
         return None
-    except Hopeless as error:
+    except Pruned as error:
         bounds = {"time_s": error.least_s}
         stopped = Measurement(status=Status.BOUNDED, bounds=bounds, fidelity=Fidelity.SIMULATED, reason=str(error))
         sampler.tell([Trial(proposal=proposal, measurement=stopped)])
@@ -189,7 +189,7 @@ def _trial(proposal: Proposal, metrics: Metrics, fidelity: Fidelity = Fidelity.S
     return Trial(proposal=proposal, measurement=Measurement(status=Status.OK, metrics=metrics, fidelity=fidelity))
 
 
-def _bad(progress: _Progress, predicted: Metrics, relax: float) -> bool:
+def _is_bad(progress: _Progress, predicted: Metrics, relax: float) -> bool:
     """Whether the predicted reward is at most `relax` times the best one; a reward is how many times better than the start, above zero.
 
     Of a time only what is above the jobs' own work counts (`work_s`, which no settings change): it is most of the time in the system, and
@@ -208,10 +208,10 @@ def _bad(progress: _Progress, predicted: Metrics, relax: float) -> bool:
 def _narrow(space: Space, model: CausalModel, progress: _Progress, reference: Metrics, iteration: int) -> None:
     """Freeze the knobs that by the model gain nothing over the best configuration, for a while; free them when the model is lost."""
     recent = model.errors[-5:]
-    if recent and sum(recent) / len(recent) > _LOST:
+    if recent and sum(recent) / len(recent) > _MOST_ERROR:
         progress.given, progress.until = Config(), iteration
         return
-    if iteration < progress.until or iteration % _FREEZE:
+    if iteration < progress.until or iteration % _FREEZE_ROUNDS:
         return
     objective = progress.objective
     worth: dict[str, float] = {}
@@ -223,10 +223,10 @@ def _narrow(space: Space, model: CausalModel, progress: _Progress, reference: Me
         best = max(values) if objective.direction is Direction.MAXIMIZE else min(values)
         worth[name] = abs(best - here) / max(abs(here), 1e-12)
     order = sorted(worth, key=lambda name: worth[name])
-    frozen = [name for name in order[: max(0, len(order) - _FREE)] if worth[name] < _LITTLE]
-    given = progress.best.only(frozen)
-    if frozen and space.feasible(given):
-        progress.given, progress.until = given, iteration + _FREEZE
+    frozen = [name for name in order[: max(0, len(order) - _LEAST_FREE)] if worth[name] < _MIN_WORTH]
+    frozen_part = progress.best.only(frozen)
+    if frozen and space.feasible(frozen_part):
+        progress.given, progress.until = frozen_part, iteration + _FREEZE_ROUNDS
         for name in frozen:
             progress.frozen[name] = progress.frozen.get(name, 0) + 1
     else:

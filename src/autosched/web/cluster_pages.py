@@ -53,17 +53,17 @@ def clusters_section(entries: Sequence[ClusterEntry]) -> Markup:
 
 def cluster_row(entry: ClusterEntry) -> dict[str, Any]:
     """One cluster in a list: its name, and what was seen where somebody has read it already."""
-    seen = entry.loaded
+    overview = entry.loaded
     row: dict[str, Any] = {"key": entry.key, "name": entry.name}
-    if seen is None:
+    if overview is None:
         return row
-    last = seen.entries[-1] if seen.entries else None
+    last = overview.entries[-1] if overview.entries else None
     return row | {
-        "simulated": seen.simulated,
-        "load": seen.load[-1] if seen.load else None,
-        "waiting": seen.waiting[-1] if seen.waiting else 0,
-        "decisions": len(seen.entries),
-        "changes": sum(math.isfinite(each.applied_s) for each in seen.entries),
+        "simulated": overview.simulated,
+        "load": overview.load[-1] if overview.load else None,
+        "waiting": overview.waiting[-1] if overview.waiting else 0,
+        "decisions": len(overview.entries),
+        "changes": sum(math.isfinite(each.applied_s) for each in overview.entries),
         "last": {"id": last.id, "state": last.state, "at_s": last.at_s} if last else None,
     }
 
@@ -77,47 +77,47 @@ def cluster_page(entry: ClusterEntry, session: Session | None, before: int = 0, 
         before: List only decisions before this one; 0: the newest.
         everything: List also decisions to change nothing, of which there are many each day.
     """
-    seen, here = entry.overview(), f"/clusters/{entry.key}"
-    plots = [plot for plot in (load_plot(seen), queue_plot(seen)) if plot is not None]
+    overview, here = entry.overview(), f"/clusters/{entry.key}"
+    plots = [plot for plot in (load_plot(overview), queue_plot(overview)) if plot is not None]
     course = [tag("div", plot, class_="scroll") for plot in plots] or [tag("p", "Nothing was seen of it yet.", class_="quiet")]
     body = [
-        part("top", _top(seen, entry.clock.now_s())),
-        part("odd", _odd(seen)),
-        part("gains", _gains(seen)),
-        part("settings", _settings(seen)),
+        part("top", _top(overview, entry.clock.now_s())),
+        part("odd", _odd(overview)),
+        part("gains", _gains(overview)),
+        part("settings", _settings(overview)),
         part("course", section("course", "Load and queue", *course)),
-        part("decisions", _decisions(seen, here, before, everything)),
+        part("decisions", _decisions(overview, here, before, everything)),
     ]
     return document(entry.name, join(body), live=entry.key, session=session, trail=[(entry.name, here)])
 
 
-def _top(seen: Overview, now_s: float) -> Markup:
-    made = [entry for entry in seen.entries if math.isfinite(entry.applied_s)]
-    gains = [math.log(entry.measured) for entry in made if entry.measured > 0]
-    inside = [entry.low <= entry.measured <= entry.high for entry in seen.predictions if math.isfinite(entry.measured + entry.low)]
-    cells = [("decisions", str(len(seen.entries))), ("changes made", str(len(made)))]
-    cells += [("rolled back", str(sum(entry.state == "undone" for entry in seen.entries)))]
+def _top(overview: Overview, now_s: float) -> Markup:
+    changes = [entry for entry in overview.entries if math.isfinite(entry.applied_s)]
+    gains = [math.log(entry.measured) for entry in changes if entry.measured > 0]
+    inside = [entry.low <= entry.measured <= entry.high for entry in overview.predictions if math.isfinite(entry.measured + entry.low)]
+    cells = [("decisions", str(len(overview.entries))), ("changes made", str(len(changes)))]
+    cells += [("rolled back", str(sum(entry.state == "undone" for entry in overview.entries)))]
     cells += [("measured gain of a change", f"{math.exp(sum(gains) / len(gains)):.3f}x")] if gains else []
     cells += [("inside the predicted interval", f"{sum(inside)} of {len(inside)}")] if inside else []
-    first, last = span(seen)
-    words = f"From {moment(first)} to {moment(last)}{' UTC' if last >= DATED_S else ''}." if seen.at_s or seen.entries else ""
-    gap_s = seen.at_s[-1] - seen.at_s[-2] if len(seen.at_s) > 1 else 0.0
-    warning = late(seen.at_s[-1], gap_s, now_s) if seen.at_s and not seen.simulated else ""
-    label = badge("simulated cluster", "simulated") if seen.simulated else ""
+    first, last = span(overview)
+    words = f"From {moment(first)} to {moment(last)}{' UTC' if last >= DATED_S else ''}." if overview.at_s or overview.entries else ""
+    gap_s = overview.at_s[-1] - overview.at_s[-2] if len(overview.at_s) > 1 else 0.0
+    warning = late(overview.at_s[-1], gap_s, now_s) if overview.at_s and not overview.simulated else ""
+    label = badge("simulated cluster", "simulated") if overview.simulated else ""
     figures = tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in cells), class_="facts")
     return tag(
         "header",
         tag("p", "Scheduler under control", class_="kicker"),
-        tag("h1", seen.cluster),
+        tag("h1", overview.cluster),
         tag("p", words, " ", label),
         tag("p", badge("late", "warn"), " ", warning) if warning else "",
         figures,
     )
 
 
-def _odd(seen: Overview) -> Markup:
+def _odd(overview: Overview) -> Markup:
     """What an operator should look at; nothing where there is nothing."""
-    lines = [line for line in seen.log if line[3] in ODD][-MOST_ODD:]
+    lines = [line for line in overview.log if line[3] in ODD][-MOST_ODD:]
     rows = [
         [moment(at_s), tag("td", badge(event, "warn")), hide_secrets(words.partition("\n")[0])]
         for _, at_s, _, event, words in reversed(lines)
@@ -129,8 +129,8 @@ def _odd(seen: Overview) -> Markup:
     )
 
 
-def _gains(seen: Overview) -> Markup:
-    plot = gains_plot(seen)
+def _gains(overview: Overview) -> Markup:
+    plot = gains_plot(overview)
     if plot is None:
         return Markup("")
     keys = [
@@ -142,32 +142,32 @@ def _gains(seen: Overview) -> Markup:
     return section("gains", "Predicted and measured gains", legend(keys), tag("div", plot, class_="scroll"), lead=lead)
 
 
-def _settings(seen: Overview) -> Markup:
-    plot = settings_plot(seen)
-    now = {name: values[-1] for name, values in seen.knobs.items() if values and values[-1] is not None}
+def _settings(overview: Overview) -> Markup:
+    plot = settings_plot(overview)
+    now = {name: values[-1] for name, values in overview.knobs.items() if values and values[-1] is not None}
     listed = tag("details", tag("summary", f"All {len(now)} settings now"), _pairs(now)) if now else ""
     drawn = tag("div", plot, class_="scroll") if plot is not None else tag("p", "None has changed.", class_="quiet")
-    return section("settings", "Settings over time", drawn, listed) if seen.knobs else Markup("")
+    return section("settings", "Settings over time", drawn, listed) if overview.knobs else Markup("")
 
 
 def _pairs(values: dict[str, Any]) -> Markup:
     return tag("dl", *(join([tag("dt", name), tag("dd", show(value))]) for name, value in values.items()), class_="plain")
 
 
-def _decisions(seen: Overview, here: str, before: int, everything: bool) -> Markup:
-    if not seen.entries:
+def _decisions(overview: Overview, here: str, before: int, everything: bool) -> Markup:
+    if not overview.entries:
         return section("decisions", "Decisions", tag("p", "None yet.", class_="quiet"))
-    listing = [entry for entry in seen.entries if everything or entry.changes]
+    listing = [entry for entry in overview.entries if everything or entry.changes]
     older = [entry for entry in listing if not before or entry.id < before]
     rows = [_decision_cells(entry, here) for entry in reversed(older[-ROWS:])]
-    changing = sum(bool(entry.changes) for entry in seen.entries)
+    changing = sum(bool(entry.changes) for entry in overview.entries)
     other = ("", "Only those") if everything else ("?all=1", "All decisions")
     lead = tag(
         "p",
-        f"{changing} of {len(seen.entries)} would change something. ",
-        tag("a", other[1], href=f"{here}{other[0]}#decisions") if changing < len(seen.entries) else "",
+        f"{changing} of {len(overview.entries)} would change something. ",
+        tag("a", other[1], href=f"{here}{other[0]}#decisions") if changing < len(overview.entries) else "",
     )
-    counted = Counter(entry.state for entry in seen.entries)
+    counted = Counter(entry.state for entry in overview.entries)
     states = tag("ul", *(tag("li", f"{counted[state]} {state}: {words}") for state, words in STATES.items() if counted[state]))
     right = [tag("th", title, scope="col", class_="number") for title in ("predicted", "measured")]
     listed = table(["decision", "when", "kind", "state", "changes", *right], rows, "Decisions, the newest first") if rows else ""

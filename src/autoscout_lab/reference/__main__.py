@@ -13,10 +13,10 @@ from typing import Any
 
 import yaml
 
-from autosched.readers import read
 from autosched.sim.cluster import Cluster
 from autosched.sim.engine import simulate
 from autosched.sim.metrics import summary
+from autosched.traces.read import read
 from autoscout.core.errors import AutoScoutError
 from autoscout_lab.reference.lucid import LucidFIFO, LucidLucid, LucidQSSF, LucidSJF, LucidSRTF, LucidTiresias
 from autoscout_lab.reference.symbiotic import SymbioticFIFO, SymbioticSRTF, SymbioticTiresias

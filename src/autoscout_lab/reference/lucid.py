@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from autosched.kernel.attained import ALMOST_S, BY_SERVICE, QUEUES, THRESHOLDS, attained
+from autosched.kernel.attained import BY_SERVICE, QUEUES, THRESHOLD_MARGIN_S, THRESHOLDS, attained
 from autosched.kernel.jit import jit, rank, wake
-from autosched.kernel.records import RUNNING, Records, Vector, View
+from autosched.kernel.records import RUNNING, PolicyView, Records, Vector
 from autosched.kernel.remaining import order_by_remaining
 from autosched.schedulers.fifo import FIFO
 from autosched.schedulers.lucid import Lucid
@@ -17,19 +17,19 @@ from autosched.schedulers.sjf import SJF
 from autosched.schedulers.srtf import SRTF
 from autosched.schedulers.tiresias import Tiresias
 from autosched.sim.cluster import Cluster
-from autosched.sim.scheduler import FixedOrder, Gate, Plan, Ranking, Workload
+from autosched.sim.scheduler import FixedOrder, Gate, JobModel, Ranking, SchedulePlan
 from autosched.sim.trace import Trace
 
-_IN_TICKS = Workload(preemption_cost_s=((8, 40.0), (None, 60.0)), tick_s=1.0)
+_IN_TICKS = JobModel(preemption_cost_s=((8, 40.0), (None, 60.0)), tick_s=1.0)
 _LAST = 1e15  # above every place in a list
 
 
-def _placed(plan: Plan) -> Plan:
+def _placed(plan: SchedulePlan) -> SchedulePlan:
     return replace(plan, placement=replace(plan.placement, remainder_to_emptiest=True))
 
 
 @rank
-def _rank_by_remaining(view: View) -> None:
+def _rank_by_remaining(view: PolicyView) -> None:
     """Least remaining time first; equals: pending before running, each in order of entry."""
     order_by_remaining(view)
     job, active, tie = view.job, view.active, view.tie
@@ -49,7 +49,7 @@ def _queue_of(job: Records, j: int, now: float, params: Vector) -> int:
 
 
 @rank
-def _rank_by_attained(view: View) -> None:
+def _rank_by_attained(view: PolicyView) -> None:
     """Queue by queue; inside a queue by second of arrival, then running before pending, each in order of entry."""
     job, active, params, key, tie = view.job, view.active, view.params, view.key, view.tie
     for i in range(len(active)):
@@ -61,7 +61,7 @@ def _rank_by_attained(view: View) -> None:
 
 
 @wake
-def _wake_by_attained(view: View) -> float:
+def _wake_by_attained(view: PolicyView) -> float:
     """The next crossing of a threshold by a running job."""
     job, now, params = view.job, view.now, view.params
     due = np.inf
@@ -71,28 +71,28 @@ def _wake_by_attained(view: View) -> float:
             ahead = params[THRESHOLDS + queue] - attained(job, j, now, params)
             if params[BY_SERVICE] > 0:
                 ahead /= job[j].gpus
-            due = min(due, now + max(ahead, ALMOST_S))
+            due = min(due, now + max(ahead, THRESHOLD_MARGIN_S))
     return due
 
 
 class LucidFIFO(FIFO):
     """FIFO as Lucid simulates it."""
 
-    def plan(self, trace: Trace, cluster: Cluster) -> Plan:
+    def plan(self, trace: Trace, cluster: Cluster) -> SchedulePlan:
         return _placed(super().plan(trace, cluster))
 
 
 class LucidSJF(SJF):
     """SJF as Lucid simulates it."""
 
-    def plan(self, trace: Trace, cluster: Cluster) -> Plan:
+    def plan(self, trace: Trace, cluster: Cluster) -> SchedulePlan:
         return _placed(super().plan(trace, cluster))
 
 
 class LucidQSSF(QSSF):
     """QSSF as Lucid simulates it: jobs that arrive while nobody waits are tried by size, whatever their estimates."""
 
-    def plan(self, trace: Trace, cluster: Cluster) -> Plan:
+    def plan(self, trace: Trace, cluster: Cluster) -> SchedulePlan:
         plan = super().plan(trace, cluster)
         return _placed(replace(plan, scheduling=FixedOrder(tie=trace.gpus, newcomers_by=trace.gpus)))
 
@@ -100,7 +100,7 @@ class LucidQSSF(QSSF):
 class LucidSRTF(SRTF):
     """SRTF as Lucid simulates it: it decides every second."""
 
-    def plan(self, trace: Trace, cluster: Cluster) -> Plan:
+    def plan(self, trace: Trace, cluster: Cluster) -> SchedulePlan:
         plan = self.ranked()
         assert isinstance(plan.scheduling, Ranking)
         return _placed(replace(plan, scheduling=replace(plan.scheduling, rank=_rank_by_remaining, round_s=1.0), workload=_IN_TICKS))
@@ -116,7 +116,7 @@ class LucidTiresias(Tiresias):
 
     round_offset_s: float = 0.0
 
-    def plan(self, trace: Trace, cluster: Cluster) -> Plan:
+    def plan(self, trace: Trace, cluster: Cluster) -> SchedulePlan:
         plan = super().plan(trace, cluster)
         assert isinstance(plan.scheduling, Ranking)
         policy = replace(plan.scheduling, rank=_rank_by_attained, wake=_wake_by_attained, round_offset_s=self.round_offset_s)
@@ -138,7 +138,7 @@ class LucidLucid(Lucid):
         profiler = super().gate(cluster, origin)
         return replace(profiler, ahead=True) if profiler else None
 
-    def plan(self, trace: Trace, cluster: Cluster) -> Plan:
+    def plan(self, trace: Trace, cluster: Cluster) -> SchedulePlan:
         return _placed(super().plan(trace, cluster))
 
     def profiler_options(self, node_gpus: int, origin: float) -> Records:

@@ -8,21 +8,21 @@ import numpy as np
 
 from autosched.kernel.attained import BY_SERVICE, PROMOTE, QUEUES, THRESHOLDS
 from autosched.kernel.jit import rank, wake
-from autosched.kernel.records import PENDING, RUNNING, View
+from autosched.kernel.records import PENDING, RUNNING, PolicyView
 from autosched.kernel.state import executed_by
 from autosched.schedulers.fifo import FIFO
 from autosched.schedulers.srtf import SRTF
 from autosched.schedulers.tiresias import Tiresias
 from autosched.sim.cluster import Cluster
-from autosched.sim.scheduler import Placement, Plan, Ranking, Workload
+from autosched.sim.scheduler import JobModel, Placement, Ranking, SchedulePlan
 from autosched.sim.trace import Trace
 
 _BY_COUNT = Placement(rule="count")
-_FREE = Workload(preemption_cost_s=((None, 0.0),))
+_FREE = JobModel(preemption_cost_s=((None, 0.0),))
 
 
 @rank
-def _rank(view: View) -> None:
+def _rank(view: PolicyView) -> None:
     """Queue by queue: running before pending, each in the order of `active`; a job that sinks goes to the very end of the next queue."""
     job, active, key, tie = view.job, view.active, view.key, view.tie
     now, params = view.now, view.params
@@ -49,7 +49,7 @@ def _rank(view: View) -> None:
 
 
 @wake
-def _wake(view: View) -> float:
+def _wake(view: PolicyView) -> float:
     """The earliest planned look at any job: (limit - seconds run) // GPUs from now, which is late for jobs on several GPUs."""
     job, now, params = view.job, view.now, view.params
     due = np.inf
@@ -76,7 +76,7 @@ class SymbioticTiresias(Tiresias):
     queues: int = 3
     thresholds: tuple[float, ...] = (3_250.0, 7_200.0)
 
-    def plan(self, trace: Trace, cluster: Cluster) -> Plan:
+    def plan(self, trace: Trace, cluster: Cluster) -> SchedulePlan:
         plan = super().plan(trace, cluster)
         policy = Ranking(rank=_rank, wake=_wake, preemptive=True, every_event=True)
         return replace(plan, scheduling=policy, placement=_BY_COUNT, workload=_FREE)
@@ -96,5 +96,5 @@ class SymbioticSRTF(SRTF):
 
     by_gpu_time: bool = True
 
-    def plan(self, trace: Trace, cluster: Cluster) -> Plan:
+    def plan(self, trace: Trace, cluster: Cluster) -> SchedulePlan:
         return replace(super().plan(trace, cluster), placement=_BY_COUNT, workload=_FREE)

@@ -8,11 +8,11 @@ import numpy as np
 
 from autosched.kernel.fairness import LAST, order_within_leases
 from autosched.kernel.jit import jit, rank, wake
-from autosched.kernel.records import RUNNING, Records, View
+from autosched.kernel.records import RUNNING, PolicyView, Records
 from autosched.kernel.state import executed_by, remaining_at
 from autosched.schedulers.themis import Themis
 from autosched.sim.cluster import Cluster
-from autosched.sim.scheduler import Plan, Ranking
+from autosched.sim.scheduler import Ranking, SchedulePlan
 from autosched.sim.trace import Trace
 
 
@@ -34,7 +34,7 @@ def _rho(job: Records, j: int, now: float, capacity: float, running: float) -> f
 
 
 @rank
-def _rank(view: View) -> None:
+def _rank(view: PolicyView) -> None:
     """The worst treated first, by its formula; what jobs deserve follows from the jobs present now."""
     job, active, key, memory = view.job, view.active, view.key, view.memory
     now, capacity = view.now, view.cluster.capacity
@@ -53,7 +53,7 @@ def _rank(view: View) -> None:
 
 
 @wake
-def _wake(view: View) -> float:
+def _wake(view: PolicyView) -> float:
     """Every round while there are jobs: it adds up what they deserve round by round, so that none may be left out."""
     return view.now + view.cluster.round_s if len(view.active) > 0 else np.inf
 
@@ -69,7 +69,7 @@ class TitanThemis(Themis):
     fairness: float = 0.2
     round_offset_s: float = 0.0
 
-    def plan(self, trace: Trace, cluster: Cluster) -> Plan:
+    def plan(self, trace: Trace, cluster: Cluster) -> SchedulePlan:
         plan = super().plan(trace, cluster)
         assert isinstance(plan.scheduling, Ranking)
         return replace(

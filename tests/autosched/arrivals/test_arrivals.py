@@ -11,8 +11,8 @@ from autosched.arrivals.arrivals import METHODS, Generator, replay
 from autosched.arrivals.counts import Series
 from autosched.arrivals.errors import errors, table
 from autosched.arrivals.synthetic import Recipe, generate
-from autosched.readers import read
 from autosched.sim.trace import Trace
+from autosched.traces.read import read
 from autoscout.core.errors import ConfigError
 
 HOUR_S, DAY_S = 3_600.0, 86_400.0

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autosched.arrivals.counts import DISTANCES, Series, periodic, strongest_period_s
+from autosched.arrivals.counts import DISTANCES, Series, periodic
 from autoscout.core.errors import ConfigError
 
 
@@ -26,13 +26,11 @@ def test_the_periodic_part_of_a_wave_is_the_wave() -> None:
     noise = np.random.default_rng(0).normal(0, 1, len(wave))
     found = periodic(wave + noise)
     assert np.abs(found - wave).max() < 0.3
-    assert strongest_period_s(Series(0.0, wave + noise)) == pytest.approx(86_400)
 
 
 def test_short_and_constant_series_keep_their_counts() -> None:
     assert periodic(np.asarray([3.0, 1.0])).tolist() == [3.0, 1.0]
     assert np.allclose(periodic(np.full(20, 4.0)), 4.0)
-    assert strongest_period_s(Series(0.0, np.full(20, 4.0))) == 0.0
 
 
 @pytest.mark.parametrize("metric", DISTANCES)

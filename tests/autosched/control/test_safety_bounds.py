@@ -68,10 +68,10 @@ def test_quiet_hours_are_local() -> None:
 
 def test_changes_a_day() -> None:
     bounds = Bounds(changes_per_day=2)
-    assert not bounds.used_up([0.0], 100.0)
-    assert bounds.used_up([0.0, 50.0], 100.0)
-    assert not bounds.used_up([0.0, 50.0], 86_400.0 + 10.0)
-    assert Bounds(changes_per_day=0).used_up([], 0.0)
+    assert not bounds.is_used_up([0.0], 100.0)
+    assert bounds.is_used_up([0.0, 50.0], 100.0)
+    assert not bounds.is_used_up([0.0, 50.0], 86_400.0 + 10.0)
+    assert Bounds(changes_per_day=0).is_used_up([], 0.0)
 
 
 def test_all_faults_at_once() -> None:

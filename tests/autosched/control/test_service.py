@@ -25,7 +25,7 @@ from autosched.events import JobEvent  # noqa: E402
 from autosched.service.access import Rates, Tokens, is_loopback  # noqa: E402
 from autosched.service.client import ControlClient, ServiceError  # noqa: E402
 from autosched.service.metrics import MetricsServer, exposition  # noqa: E402
-from autosched.service.server import WATCHERS, Server  # noqa: E402
+from autosched.service.server import WATCHERS, ControlServer  # noqa: E402
 from autoscout.core.clock import VirtualClock  # noqa: E402
 from autoscout.core.errors import ConfigError, Fault, StoreError  # noqa: E402
 
@@ -50,8 +50,8 @@ def controller(tmp_path: Path) -> Iterator[Controller]:
 def serve(controller: Controller) -> Iterator[Any]:
     running = []
 
-    def start(**about: Any) -> Server:
-        server = Server(controller, ServiceBlock(**{"address": "127.0.0.1:0", "per_second": 1_000.0, **about}))
+    def start(**about: Any) -> ControlServer:
+        server = ControlServer(controller, ServiceBlock(**{"address": "127.0.0.1:0", "per_second": 1_000.0, **about}))
         server.start()
         running.append(server)
         return server
@@ -61,7 +61,7 @@ def serve(controller: Controller) -> Iterator[Any]:
         server.stop()
 
 
-def client(server: Server, **more: Any) -> ControlClient:
+def client(server: ControlServer, **more: Any) -> ControlClient:
     return ControlClient(f"127.0.0.1:{server.port}", **more)
 
 
@@ -106,7 +106,7 @@ def test_watching_sees_lines_as_they_come(serve: Any, controller: Controller) ->
 
 def test_observing_controllers_take_no_requests(tmp_path: Path) -> None:
     made = controller_in(tmp_path, "observe")
-    server = Server(made, ServiceBlock(address="127.0.0.1:0"))
+    server = ControlServer(made, ServiceBlock(address="127.0.0.1:0"))
     server.start()
     with client(server) as control, pytest.raises(ServiceError, match="observes and changes nothing") as caught:
         control.apply({"priority_weight_age": 10})
@@ -145,7 +145,7 @@ def test_files_of_tokens_name_all_faults_and_no_token(tmp_path: Path) -> None:
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "example.org:1"])
 def test_other_machines_need_tokens_and_tls(controller: Controller, address: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        Server(controller, ServiceBlock(address=address))
+        ControlServer(controller, ServiceBlock(address=address))
     assert {fault.field for fault in caught.value.faults} == {"tokens", "certificate"}
     assert not is_loopback(address)
 
@@ -153,7 +153,7 @@ def test_other_machines_need_tokens_and_tls(controller: Controller, address: str
 def test_an_address_that_is_taken(serve: Any, controller: Controller) -> None:
     port = serve().port
     with pytest.raises(ConfigError, match="cannot be used"):
-        Server(controller, ServiceBlock(address=f"127.0.0.1:{port}"))
+        ControlServer(controller, ServiceBlock(address=f"127.0.0.1:{port}"))
 
 
 def certificate_in(folder: Path, name: str) -> tuple[Path, Path]:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from autosched.live.slurm import Slurm, qos
+from autosched.live.slurm import LiveSlurm, qos
 from autosched.live.slurm.conf import MARK, difference, includes, rendered
 from autosched.live.slurm.knobs import KNOBS, read_settings
-from autosched.protocol import LiveError
+from autosched.live_scheduler import LiveError
 from autoscout.core.config import Config
 from autoscout.core.errors import ConfigError
 
@@ -28,7 +28,7 @@ NOW = read_settings({"PriorityWeightAge": "1000", "SchedulerParameters": "defer,
 def test_a_file_that_is_gone_is_said_and_what_a_killed_writer_left_is_removed(tmp_path: Path) -> None:
     conf = tmp_path / "slurm.conf"
     conf.write_text(TEXT)
-    live = Slurm({"conf": str(conf)})
+    live = LiveSlurm({"conf": str(conf)})
     (tmp_path / ".slurm.conf.7.partial").write_text("half")
     live._write(TEXT + "# more\n")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["slurm.conf"]
@@ -41,7 +41,7 @@ def test_a_file_that_is_gone_is_said_and_what_a_killed_writer_left_is_removed(tm
 
 def test_accounting_is_asked_from_before_a_clock_that_went_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "slurm.conf").write_text(TEXT)
-    live = Slurm({"conf": str(tmp_path / "slurm.conf")})
+    live = LiveSlurm({"conf": str(tmp_path / "slurm.conf")})
     since: list[float] = []
     monkeypatch.setattr(live._reading, "accounting", lambda _, since_s, *, long: since.append(since_s) or [])
     for at_s in (1e9, 1e9 - 3_600.0, 1e9 - 3_590.0):
@@ -93,7 +93,7 @@ def test_what_is_written_is_read_back(data: some.DataObject) -> None:
         if knob.kind == "flag":
             wanted[name] = data.draw(some.booleans())
         else:
-            step = 60 if knob.kind == "minutes" else 1
+            step = 60 if knob.kind == "minutes" else knob.step_s
             number = data.draw(some.integers(int(-(-knob.least // step)), int(min(knob.most, 10**6) // step))) * step
             wanted[name] = number if knob.kind == "whole" else float(number)
     config = Config(wanted)

@@ -14,11 +14,11 @@ import pytest
 from _slurm_loop import controller_of
 
 from autosched.control import actions
-from autosched.control.change import agrees
+from autosched.control.change import has_settings
 from autosched.control.controller import Controller
 from autosched.control.ledger import Ledger
-from autosched.live.slurm import Slurm
-from autosched.protocol import LiveError, Sight
+from autosched.live.slurm import LiveSlurm
+from autosched.live_scheduler import ClusterState, LiveError
 from autoscout.core.config import Config
 from autoscout.testing import slurm
 from autoscout.testing.slurm import SlurmCluster
@@ -60,17 +60,17 @@ def ask(controller: Controller, **wanted: float) -> int:
 
 
 def test_what_is_read(cluster: SlurmCluster, conf: Path) -> None:
-    live = Slurm({"conf": str(conf)})
+    live = LiveSlurm({"conf": str(conf)})
     first = cluster.run("sbatch", "--parsable", "--gpus-per-node=4", "--nodes=2", "--time=5", "--wrap", "sleep 300").strip()
     second = cluster.run("sbatch", "--parsable", "--gpus-per-node=1", "--nodes=1", "--time=5", "--wrap", "sleep 300").strip()
     cluster.wait_until(lambda: cluster.jobs().get(int(first)) == "RUNNING", "the first job runs")
-    sight = live.look()
-    assert sight.cluster.gpus == 8
-    found = dict(zip(sight.snapshot.jobs.job_id.tolist(), sight.snapshot.running.tolist(), strict=True))
-    assert found == {first: True, second: False}
-    assert dict(zip(sight.snapshot.jobs.job_id.tolist(), sight.snapshot.jobs.gpus.tolist(), strict=True)) == {first: 8.0, second: 1.0}
-    assert sight.settings["priority_weight_age"] == 1000
-    assert sight.settings["bf_max_job_test"] == 50
+    cluster_state = live.look()
+    assert cluster_state.cluster.gpus == 8
+    snapshot = cluster_state.snapshot
+    jobs = zip(snapshot.jobs.job_id.tolist(), snapshot.running.tolist(), snapshot.jobs.gpus.tolist(), strict=True)
+    assert sorted(jobs) == sorted([(first, True, 8.0), (second, False, 1.0)])
+    assert cluster_state.settings["priority_weight_age"] == 1000
+    assert cluster_state.settings["bf_max_job_test"] == 50
     cluster.run("scancel", first, second)
     cluster.wait_until(lambda: not cluster.jobs(), "both are gone")
     cluster.wait_until(lambda: {"cancel"} <= {event.kind for event in live.look().events if event.job == first}, "accounting knows")
@@ -84,25 +84,25 @@ def test_json_and_text_say_the_same(cluster: SlurmCluster, conf: Path) -> None:
     array = cluster.run(*submit, "--gpus-per-node=1", asked, "--time=1-00:00:00", '--job-name="quoted').strip()
     endless = cluster.run(*submit, "--gpus-per-node=a100:2", "--job-name=two\nlines").strip()
     cluster.wait_until(lambda: "RUNNING" in cluster.jobs().values(), "the first job runs")
-    live = {output: Slurm({"conf": str(conf), "output": output}) for output in ("json", "text", "auto")}
-    sights = {output: one.look() for output, one in live.items()}
-    assert sights["json"].cluster == sights["text"].cluster == sights["auto"].cluster
+    live = {output: LiveSlurm({"conf": str(conf), "output": output}) for output in ("json", "text", "auto")}
+    states = {output: one.look() for output, one in live.items()}
+    assert states["json"].cluster == states["text"].cluster == states["auto"].cluster
 
-    def rows(sight: Sight) -> list[tuple[object, ...]]:
-        jobs, kept = sight.snapshot.jobs, sight.snapshot
+    def rows(cluster_state: ClusterState) -> list[tuple[object, ...]]:
+        jobs, kept = cluster_state.snapshot.jobs, cluster_state.snapshot
         columns = (jobs.job_id, jobs.gpus, jobs.submit_s, jobs.kind.texts(), jobs.extra["estimate_s"], kept.running)
         return sorted(zip(*(list(column) for column in columns), strict=True))
 
-    assert rows(sights["json"]) == rows(sights["text"]) == rows(sights["auto"])
-    names = [row[0] for row in rows(sights["json"])]
+    assert rows(states["json"]) == rows(states["text"]) == rows(states["auto"])
+    names = [row[0] for row in rows(states["json"])]
     assert names == sorted([first, *(f"{array}_{task}" for task in tasks), endless])
-    assert [one.snapshot.where.tolist() for one in sights.values()] == [sights["json"].snapshot.where.tolist()] * 3
-    assert abs(sights["json"].snapshot.executed_s.max() - sights["text"].snapshot.executed_s.max()) <= 3.0
+    assert [one.snapshot.where.tolist() for one in states.values()] == [states["json"].snapshot.where.tolist()] * 3
+    assert abs(states["json"].snapshot.executed_s.max() - states["text"].snapshot.executed_s.max()) <= 3.0
     cluster.run("scancel", first, array, endless)
     cluster.wait_until(lambda: not cluster.jobs(), "all are gone")
 
     def told(output: str) -> set[tuple[str, str, float]]:
-        events = Slurm({"conf": str(conf), "output": output}).look().events
+        events = LiveSlurm({"conf": str(conf), "output": output}).look().events
         return {(event.job, event.kind, event.at_s) for event in events if event.job in (first, endless)}
 
     cluster.wait_until(lambda: {kind for _, kind, _ in told("json")} == {"submit", "start", "cancel"}, "accounting knows")
@@ -129,7 +129,7 @@ def test_a_change_and_its_rollback(controller: Controller, conf: Path) -> None:
 def test_a_slurmctld_that_hangs(cluster: SlurmCluster, controller: Controller, conf: Path) -> None:
     controller.tick()
     live = controller.live
-    assert isinstance(live, Slurm)
+    assert isinstance(live, LiveSlurm)
     live._options = live._options.model_copy(update={"timeout_s": 3.0, "reconfigure_s": 3.0})
     before, text = live.settings(), conf.read_text()
     number = ask(controller, priority_weight_job_size=700)
@@ -162,7 +162,7 @@ def test_a_slurmctld_that_hangs(cluster: SlurmCluster, controller: Controller, c
 def test_a_slurmctld_that_is_killed(cluster: SlurmCluster, controller: Controller, conf: Path) -> None:
     controller.tick()
     live = controller.live
-    assert isinstance(live, Slurm)
+    assert isinstance(live, LiveSlurm)
     live._options = live._options.model_copy(update={"timeout_s": 3.0, "reconfigure_s": 3.0})
     before, text = live.settings(), conf.read_text()
     number = ask(controller, priority_weight_job_size=800)
@@ -185,7 +185,7 @@ def test_a_slurmctld_that_is_killed(cluster: SlurmCluster, controller: Controlle
 def test_a_slurmctld_that_reports_an_old_configuration(controller: Controller, conf: Path) -> None:
     controller.tick()
     live = controller.live
-    assert isinstance(live, Slurm)
+    assert isinstance(live, LiveSlurm)
     before, text = live.settings(), conf.read_text()
     number = ask(controller, priority_weight_job_size=900)
     live._reconfigure = lambda: None  # type: ignore[method-assign] - as if it had not listened
@@ -257,7 +257,7 @@ def wait_for(condition: object, patience_s: float = 60.0) -> None:
 def kill_again_and_again(conf: Path, folder: Path, kills: int, in_mid_apply: int) -> None:
     """Kill a controller that is asked for one change after another; after every kill there is one valid configuration."""
     chance = random.Random(7)
-    live = Slurm({"conf": str(conf)})
+    live = LiveSlurm({"conf": str(conf)})
     process = loop(conf, folder)
     try:
         wait_for((folder / "control.db").exists)
@@ -279,7 +279,7 @@ def kill_again_and_again(conf: Path, folder: Path, kills: int, in_mid_apply: int
             process = loop(conf, folder)
             wait_for(lambda: ledger.entry(asked[-1]).state in ("applied", "failed"))
             entry = ledger.entry(asked[-1])
-            assert agrees(live.settings(), entry.after if entry.state == "applied" else entry.before), (entry.state, entry.why)
+            assert has_settings(live.settings(), entry.after if entry.state == "applied" else entry.before), (entry.state, entry.why)
             if entry.state == "applied":  # so that the next one is not held back
                 ledger.move(entry, "kept", time.time(), "kept", "")
     finally:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from autosched.live.slurm import documents
-from autosched.live.slurm.reading import QUEUE, Reading
-from autosched.protocol import LiveError
+from autosched.live.slurm.reading import QUEUE, SlurmReader
+from autosched.live_scheduler import LiveError
 from autoscout.core.errors import Fault
 
 NOW_S = 1_700_000_600.0
@@ -126,7 +126,7 @@ def test_the_same_from_json_old_and_new_and_from_text(partitions: tuple[str, ...
     seen = []
     for version, printed in ((OLD, JSON), (NEW, LATER), ((20, 11), {})):
         ask = Fake(printed, TEXT)
-        reading = Reading(ask, partitions, True, "auto")
+        reading = SlurmReader(ask, partitions, True, "auto")
         names, cluster = reading.nodes(version)
         queue = reading.queue(version, names, lambda: NOW_S)
         events = reading.accounting(version, 0.0, long=False)
@@ -143,14 +143,14 @@ def test_the_same_from_json_old_and_new_and_from_text(partitions: tuple[str, ...
 
 def test_a_long_past_is_read_as_text() -> None:
     ask = Fake(JSON, TEXT)
-    assert Reading(ask, (), True, "auto").accounting(OLD, 0.0, long=True)
+    assert SlurmReader(ask, (), True, "auto").accounting(OLD, 0.0, long=True)
     assert ask.asked == [("sacct", False)]
 
 
 @pytest.mark.parametrize("printed", ["", "[]", "{}", '{"jobs": 1}', '{"jobs": [{}]}', '{"jobs": [{"job_id": 1, "job_state": []}]}'])
 def test_json_that_is_not_understood_is_said_once_and_text_read(printed: str, caplog: pytest.LogCaptureFixture) -> None:
     ask = Fake({"squeue": printed}, TEXT)
-    reading = Reading(ask, (), True, "auto")
+    reading = SlurmReader(ask, (), True, "auto")
     for _ in range(2):
         assert len(reading.queue(OLD, ["n1"], lambda: NOW_S).jobs) == 9
     assert sum("text is read instead" in record.message for record in caplog.records) == 1
@@ -159,7 +159,7 @@ def test_json_that_is_not_understood_is_said_once_and_text_read(printed: str, ca
     assert len(reading.queue(OLD, ["n1"], lambda: NOW_S).jobs) == 9
     assert ask.asked == [("squeue", True)], "half an answer is no reason to do without JSON for good"
     with pytest.raises(LiveError, match="output: text"):
-        Reading(Fake({"squeue": printed}, TEXT), (), True, "json").queue(OLD, ["n1"], lambda: NOW_S)
+        SlurmReader(Fake({"squeue": printed}, TEXT), (), True, "json").queue(OLD, ["n1"], lambda: NOW_S)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_json_is_given_up_only_where_it_is_unknown(complaint: str, for_good: boo
             raise LiveError(Fault(where="squeue --json", rule="failed with exit code 1", value=complaint))
 
     ask = Refusing({}, TEXT)
-    reading = Reading(ask, (), True, "auto")
+    reading = SlurmReader(ask, (), True, "auto")
     for _ in range(2):
         assert len(reading.queue(OLD, ["n1"], lambda: NOW_S).jobs) == 9
     assert ask.asked == [("squeue", True), ("squeue", False), *([] if for_good else [("squeue", True)]), ("squeue", False)]
@@ -188,7 +188,7 @@ def test_json_is_given_up_only_where_it_is_unknown(complaint: str, for_good: boo
 
 def test_a_command_that_fails_both_ways_is_asked_for_json_again() -> None:
     ask = Fake({}, {})
-    reading = Reading(ask, (), True, "auto")
+    reading = SlurmReader(ask, (), True, "auto")
     for _ in range(2):
         with pytest.raises(LiveError):
             reading.nodes(OLD)

@@ -11,7 +11,7 @@ import pytest
 from autosched.control import actions
 from autosched.control.controller import Controller
 from autosched.control.settings import build_settings
-from autosched.live.slurm import Slurm
+from autosched.live.slurm import LiveSlurm
 from autoscout.testing import slurm
 from autoscout.testing.slurm import SlurmCluster
 
@@ -48,7 +48,7 @@ def test_a_change_that_is_worse_is_rolled_back_after_one_period(tmp_path: Path) 
             "cluster": "scratch", "live": {"kind": "slurm"}, "folder": str(tmp_path / "control"), "mode": "apply", "look": 1, "watch": 0,
             "every": EVERY_S, "period": PERIOD_S, "tuning": {"draws": 2, "trials": 1, "horizon": 60, "back": [20, 40], "least_gain": 1_000},
         }  # fmt: skip
-        live = Slurm({"conf": cluster.environment["SLURM_CONF"]})
+        live = LiveSlurm({"conf": cluster.environment["SLURM_CONF"]})
         controller = Controller(build_settings(given, "test"), live)
         controller.tick()
         start = live.settings()

@@ -2,107 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from _recorded_api import KUEUE, VOLCANO, RecordedApi
+from _recorded_api import KUEUE, RecordedApi
+from _recorded_objects import CONF, FILE, GPU, LOCAL, NODES, QUEUE, WORKLOADS, workload
 
 from autosched.live._shared.kubernetes import merge_patch, quantity
 from autosched.live.kueue import Kueue
 from autosched.live.volcano import Volcano
 from autosched.live.volcano.conf import argument, with_action, with_argument
-from autosched.protocol import LiveError
+from autosched.live_scheduler import LiveError
 from autoscout.core.clock import VirtualClock
 from autoscout.core.errors import ConfigError
 
 NOW_S = 1_714_564_800.0  # 2024-05-01T12:00:00Z
-GPU = "nvidia.com/gpu"
-
-QUEUE: dict[str, Any] = {
-    "apiVersion": "kueue.x-k8s.io/v1beta1",
-    "kind": "ClusterQueue",
-    "metadata": {"name": "research"},
-    "spec": {
-        "cohort": "all",
-        "queueingStrategy": "StrictFIFO",
-        "preemption": {"withinClusterQueue": "Never", "reclaimWithinCohort": "Never"},
-        "resourceGroups": [
-            {"coveredResources": [GPU], "flavors": [{"name": "default-flavor", "resources": [{"name": GPU, "nominalQuota": "16"}]}]}
-        ],
-    },
-}
-LOCAL: dict[str, Any] = {
-    "apiVersion": "kueue.x-k8s.io/v1beta1",
-    "kind": "LocalQueue",
-    "metadata": {"name": "team", "namespace": "ns"},
-    "spec": {"clusterQueue": "research"},
-}
-CONF = """actions: "enqueue, allocate, backfill"  # the order matters
-tiers:
-- plugins:
-  - name: priority
-  - name: gang
-- plugins:
-  - name: binpack
-    arguments:
-      binpack.weight: 5  # measured
-  - name: nodeorder
-"""
-NODES = [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"n{n}"}, "status": {"allocatable": {GPU: "8"}}} for n in range(2)]
-
-
-def workload(name: str, gpus: int, minute: int, **conditions: int) -> dict[str, Any]:
-    told = [{"type": kind, "status": "True", "lastTransitionTime": f"2024-05-01T11:{at:02d}:00Z"} for kind, at in conditions.items()]
-    containers = [{"resources": {"requests": {GPU: str(gpus)}}}]
-    return {
-        "apiVersion": "kueue.x-k8s.io/v1beta1",
-        "kind": "Workload",
-        "metadata": {"name": name, "namespace": "ns", "creationTimestamp": f"2024-05-01T11:{minute:02d}:00Z"},
-        "spec": {"queueName": "team", "podSets": [{"count": 2, "template": {"spec": {"containers": containers}}}]},
-        "status": {"conditions": told},
-    }
-
-
-WORKLOADS = [workload("done", 1, 1, Admitted=2, Finished=9), workload("runs", 4, 3, Admitted=5), workload("waits", 8, 10)]
-
-
-@pytest.fixture
-def api() -> Iterator[RecordedApi]:
-    if shutil.which("kubectl") is None:
-        pytest.skip("KUBERNETES NOT TESTED: no kubectl; apt-get install kubernetes-client")
-    config_map = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "conf", "namespace": "vs"}, "data": {FILE: CONF}}
-    group = {
-        "apiVersion": "scheduling.volcano.sh/v1beta1",
-        "kind": "PodGroup",
-        "metadata": {"name": "pg", "namespace": "ns", "creationTimestamp": "2024-05-01T11:00:00Z"},
-        "spec": {"queue": "default", "minResources": {GPU: "4"}},
-        "status": {
-            "phase": "Running",
-            "conditions": [{"type": "Scheduled", "status": "True", "lastTransitionTime": "2024-05-01T11:30:00Z"}],
-        },
-    }
-    queue = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "default"}, "spec": {"weight": 1}}
-    made = RecordedApi(
-        {
-            f"{KUEUE}/clusterqueues/research": json.loads(json.dumps(QUEUE)),
-            f"{KUEUE}/namespaces/ns/localqueues/team": json.loads(json.dumps(LOCAL)),
-            f"{KUEUE}/workloads": {"kind": "WorkloadList", "apiVersion": "kueue.x-k8s.io/v1beta1", "items": WORKLOADS},
-            f"{VOLCANO}/queues/default": queue,
-            f"{VOLCANO}/podgroups": {"kind": "PodGroupList", "apiVersion": "scheduling.volcano.sh/v1beta1", "items": [group]},
-            "/api/v1/nodes": {"kind": "NodeList", "apiVersion": "v1", "items": NODES},
-            "/api/v1/namespaces/vs/configmaps/conf": config_map,
-        }
-    )
-    yield made
-    made.close()
-
-
-FILE = "volcano-scheduler.conf"
 
 
 def kueue(api: RecordedApi, folder: Path, **more: Any) -> Kueue:
@@ -112,15 +28,15 @@ def kueue(api: RecordedApi, folder: Path, **more: Any) -> Kueue:
 
 def test_kueue_through_kubectl(api: RecordedApi, tmp_path: Path) -> None:
     live = kueue(api, tmp_path, apply=True)
-    sight = live.look()
-    assert sight.cluster.gpus == 16
-    assert sight.snapshot.jobs.job_id.tolist() == ["ns/runs", "ns/waits"]
-    assert sight.snapshot.running.tolist() == [True, False]
-    assert sight.snapshot.jobs.gpus.tolist() == [8.0, 16.0]
-    assert [event.kind for event in sight.events] == ["submit", "start", "end", "submit", "start", "submit"]
-    assert sight.settings["overtake"] is False
-    assert sight.settings["nominal_quota"] == "16"
-    after = sight.settings.extend({"overtake": True, "nominal_quota": "24", "weight ns/team": "2"})
+    cluster_state = live.look()
+    assert cluster_state.cluster.gpus == 16
+    assert cluster_state.snapshot.jobs.job_id.tolist() == ["ns/runs", "ns/waits"]
+    assert cluster_state.snapshot.running.tolist() == [True, False]
+    assert cluster_state.snapshot.jobs.gpus.tolist() == [8.0, 16.0]
+    assert [event.kind for event in cluster_state.events] == ["submit", "start", "end", "submit", "start", "submit"]
+    assert cluster_state.settings["overtake"] is False
+    assert cluster_state.settings["nominal_quota"] == "16"
+    after = cluster_state.settings.extend({"overtake": True, "nominal_quota": "24", "weight ns/team": "2"})
     plan = live.plan(after)
     assert "-  queueingStrategy: StrictFIFO" in plan.diff
     assert "+  queueingStrategy: BestEffortFIFO" in plan.diff
@@ -130,7 +46,7 @@ def test_kueue_through_kubectl(api: RecordedApi, tmp_path: Path) -> None:
     assert len(api.patches) == 2
     assert live.stored(plan) == "after"
     live.restore(plan)
-    assert live.settings() == sight.settings
+    assert live.settings() == cluster_state.settings
     assert live.stored(plan) == "before"
     assert api.objects[f"{KUEUE}/clusterqueues/research"]["spec"] == QUEUE["spec"]
 
@@ -182,11 +98,11 @@ def test_a_refused_patch_is_an_error(api: RecordedApi, tmp_path: Path) -> None:
 def test_volcano_through_kubectl(api: RecordedApi, tmp_path: Path) -> None:
     command = ["kubectl", f"--server=http://127.0.0.1:{api.port}", f"--cache-dir={tmp_path / 'cache'}"]
     live = Volcano({"config_map": "vs/conf", "command": command, "apply": True}, VirtualClock(NOW_S))
-    sight = live.look()
-    assert sight.snapshot.jobs.gpus.tolist() == [4.0]
-    assert sight.snapshot.executed_s.tolist() == [1_800.0]
-    assert sight.settings["binpack_weight"] == 5
-    after = sight.settings.extend({"overtake": False, "binpack_weight": 10, "most_requested_weight": 2, "weight default": 3})
+    cluster_state = live.look()
+    assert cluster_state.snapshot.jobs.gpus.tolist() == [4.0]
+    assert cluster_state.snapshot.executed_s.tolist() == [1_800.0]
+    assert cluster_state.settings["binpack_weight"] == 5
+    after = cluster_state.settings.extend({"overtake": False, "binpack_weight": 10, "most_requested_weight": 2, "weight default": 3})
     plan = live.plan(after)
     live.apply(plan)
     text = api.objects["/api/v1/namespaces/vs/configmaps/conf"]["data"][FILE]

@@ -6,7 +6,7 @@ import pytest
 from autosched.arrivals.synthetic import Recipe, generate
 from autosched.predict import models
 from autosched.predict.accuracy import accuracy
-from autosched.predict.features import ALIKE, RECENT, UNKNOWN, Features, Repository
+from autosched.predict.features import RECENT, SIMILAR_ENDS, UNKNOWN, Features, Repository
 from autosched.predict.predictor import Predictor, PredictorOptions, hourly_questions, training_questions
 from autosched.predict.ranges import range_of
 from autosched.sim.trace import Trace
@@ -43,7 +43,7 @@ def test_the_columns_of_the_features() -> None:
     assert ends[:, :2].T.tolist() == [[60, 10, 50, 2], [70, 65, 5, 1]]
     alike = row[7 + 7 * RECENT :]
     assert alike.tolist() == [50, UNKNOWN, UNKNOWN] * 2
-    assert len(alike) == 2 * ALIKE
+    assert len(alike) == 2 * SIMILAR_ENDS
 
 
 def test_questions_are_asked_at_whole_hours_of_a_life() -> None:

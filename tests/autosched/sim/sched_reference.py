@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from autosched.readers import read
 from autosched.sim.cluster import Cluster
 from autosched.sim.forecast import Forecast
 from autosched.sim.interference import Interference
 from autosched.sim.scheduler import Scheduler
 from autosched.sim.trace import Labels, Trace
+from autosched.traces.read import read
 from autoscout_lab.reference.lucid import LucidFIFO, LucidLucid, LucidQSSF, LucidSJF, LucidSRTF, LucidTiresias
 
 TRACES = Path(__file__).resolve().parents[3].parent / "shared" / "traces"

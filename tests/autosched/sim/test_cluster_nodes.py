@@ -36,7 +36,7 @@ def test_node_file(tmp_path: Path) -> None:
     path.write_text("vc,nodes,gpus_per_node\na,2,8\nb,1,4\n")
     cluster = Cluster.parse(str(path))
     assert cluster.vcs == ("a", "b")
-    assert cluster.part("a").gpus == 16
+    assert cluster.nodes_of("a").gpus == 16
     path.write_text("vc,nodes\na,2\n")
     with pytest.raises(ConfigError, match="gpus_per_node"):
         Cluster.read(path)

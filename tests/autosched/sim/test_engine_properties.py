@@ -56,7 +56,7 @@ def scheduler(name: str) -> Scheduler:
 
 
 def never_oversubscribed(result: Result) -> None:
-    sizes = np.concatenate([result.cluster.part(vc).table()["gpus"] for vc in result.cluster.vcs])
+    sizes = np.concatenate([result.cluster.nodes_of(vc).table()["gpus"] for vc in result.cluster.vcs])
     used = np.zeros(len(sizes))
     for time, _, node, gpus in result.log:
         used[int(node)] += gpus

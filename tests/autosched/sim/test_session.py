@@ -205,7 +205,7 @@ def test_another_number_of_profiler_nodes_takes_over() -> None:
         session.step(at)
         session.reconfigure(Lucid(profiler_nodes=nodes, profiler_s=300.0))
         kept = session.snapshot()
-        assert (kept.front is not None) == (nodes > 0)
+        assert (kept.profiler is not None) == (nodes > 0)
     again = Session(trace.between(3_000.0, np.inf), cluster, session.scheduler, snapshot=kept)
     session.step()
     again.step()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from autosched.kernel.place import best_fit
-from autosched.kernel.shelves import BITS, as_many, first_on, new_shelves, set_free
+from autosched.kernel.shelves import BITS, first_on, has_as_many, new_shelves, set_free
 from autosched.sim.cluster import Cluster
 
 
@@ -22,8 +22,8 @@ def test_a_node_is_found_as_by_looking_at_all(text: str) -> None:
         free, start = int(draw.integers(0, int(sizes[0]) + 1)), int(draw.integers(0, len(node)))
         alike = np.flatnonzero(node["free"] == free)
         assert first_on(shelves, free, start) == next((int(each) for each in alike if each >= start), -1)
-        assert as_many(shelves, free, float(len(alike)))
-        assert not as_many(shelves, free, float(len(alike) + 1))
+        assert has_as_many(shelves, free, float(len(alike)))
+        assert not has_as_many(shelves, free, float(len(alike) + 1))
         wanted = float(draw.integers(1, int(sizes[0]) + 1))
         room = [(float(node["free"][each]), each) for each in range(len(node)) if node["free"][each] >= wanted]
         assert best_fit(node, wanted, -1.0, shelves) == (min(room)[1] if room else -1)

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from test_session import CLUSTERS, SCHEDULERS, draw_trace, ends
 
-from autosched.readers.queue import node_names, read_queue
-from autosched.readers.sacct import gpus_of, seconds_of
 from autosched.schedulers.fifo import FIFO
 from autosched.sim.cluster import Cluster
 from autosched.sim.engine import Run, simulate
 from autosched.sim.session import Session
 from autosched.sim.snapshot_file import read_snapshot, write_snapshot
+from autosched.traces.slurm_queue import node_names, read_queue
+from autosched.traces.slurm_text import gpus_of, seconds_of
 from autoscout.core.errors import ConfigError
 
 

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autosched.arrivals.synthetic import Recipe, generate
-from autosched.readers import read
 from autosched.schedulers.tiresias import Tiresias
 from autosched.sim.cluster import Cluster
 from autosched.sim.snapshot import Snapshot
 from autosched.sim.trace import Labels, Trace
+from autosched.traces.read import read
 from autosched.tune.aggregate import Aggregator
 from autosched.tune.futures import Future, outcome
 from autoscout.core.errors import ConfigError

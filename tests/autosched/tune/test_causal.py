@@ -89,7 +89,7 @@ def test_few_runs_leave_nothing_out() -> None:
     model = fitted(10)
     assert len(model.graph.edges) == 4 * 2 + 2
     assert "too few" in model.graph.method
-    assert model.ready
+    assert model.is_ready
 
 
 def test_a_metric_that_nothing_moves_does_no_harm() -> None:

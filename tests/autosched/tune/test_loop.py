@@ -14,10 +14,10 @@ from autosched.sim.engine import Run, simulate
 from autosched.sim.trace import Trace
 from autosched.tune.assess import Assessment, assess
 from autosched.tune.case import Case, last_window
-from autosched.tune.draws import View, reordered
+from autosched.tune.draws import Observation, reordered
 from autosched.tune.explain import causes, moment, trust, why
 from autosched.tune.futures import Future
-from autosched.tune.loop import Course, Decision, Loop, Shared
+from autosched.tune.loop import Decision, Loop, ModeRun, Shared
 from autosched.tune.modes import MODES, Mode
 from autosched.tune.plots import comparison_page, settings_over_time, wanted
 from autosched.tune.search import Found
@@ -53,18 +53,18 @@ def small(name: str) -> Mode:
 
 
 @cache
-def course(name: str, scheduler: str = "tiresias", goal: str = "time") -> Course:
+def course(name: str, scheduler: str = "tiresias", goal: str = "time") -> ModeRun:
     return Loop(case(scheduler=scheduler, goal=goal), small(name), name, 1).run()
 
 
-def at_the_start() -> tuple[Loop, View, Future]:
+def at_the_start() -> tuple[Loop, Observation, Future]:
     """A loop when its window begins, what it sees, and the past that it is tuned on."""
     loop = Loop(case(), small("default"), "default", 1)
     loop._session.step(case().from_s)
-    view = loop._view()
-    past = loop._past(view)
+    observation = loop._view()
+    past = loop._past(observation)
     assert past is not None
-    return loop, view, past
+    return loop, observation, past
 
 
 def test_a_loop_that_changes_nothing_is_one_run() -> None:
@@ -127,25 +127,25 @@ def test_a_stressed_start_is_as_good_on_the_past_as_a_tuned_one() -> None:
 
 def test_a_start_that_fails_when_more_jobs_come_is_not_taken() -> None:
     """Jobs that go up and down all the time: the run over the busier week is stopped on the way."""
-    loop, view, past = at_the_start()
+    loop, observation, past = at_the_start()
     default = case().space.default()
-    calm = loop._question([past], view, default)
+    calm = loop._question([past], observation, default)
     restless = Config({**dict(default), "threshold": 60.0, "starvation": "promote", "promote": 0.5})
     known = calm(default)
     tuned = Found(best=restless, metrics=known, start=known, runs=((default, known), (restless, known)), rejected=0, frozen={})
     faster = replace(past.arrivals, submit_s=past.at_s + (past.arrivals.submit_s - past.at_s) / 3)
-    assert loop._steady(calm, tuned, replace(past, arrivals=faster), view) != restless
+    assert loop._steady(calm, tuned, replace(past, arrivals=faster), observation) != restless
 
 
 def test_settings_must_prove_themselves_on_weeks_that_they_were_not_chosen_on() -> None:
-    loop, view, past = at_the_start()
+    loop, observation, past = at_the_start()
     default = case().space.default()
     good = Loop(case(), small("fixed-oracle"), "fixed-oracle", 1).run().start
     assert good != default
-    assert loop._proven(default, good, past, view, 1.0)
-    assert not loop._proven(good, default, past, view, 1.0)
-    assert not loop._proven(default, good, past, view, 50.0)
-    assert loop._proven(good, good, past, view, 50.0), "nothing changes"
+    assert loop._is_proven(default, good, past, observation, 1.0)
+    assert not loop._is_proven(good, default, past, observation, 1.0)
+    assert not loop._is_proven(default, good, past, observation, 50.0)
+    assert loop._is_proven(good, good, past, observation, 50.0), "nothing changes"
 
 
 def test_a_week_in_another_order_has_the_same_jobs() -> None:
@@ -265,7 +265,7 @@ def made_up(**times: float) -> Assessment:
     base = course("static")
     return Assessment(
         case=case(),
-        courses={name.replace("_", "-"): replace(base, metrics={**base.metrics, "time_s": value}) for name, value in times.items()},
+        runs={name.replace("_", "-"): replace(base, metrics={**base.metrics, "time_s": value}) for name, value in times.items()},
     )
 
 
@@ -313,14 +313,14 @@ def test_wrong_modes_are_refused_together() -> None:
 
 
 def test_it_gives_up_for_a_week_after_changes_that_gained_nothing() -> None:
-    from autosched.tune.loop import _lost
+    from autosched.tune.loop import _has_stopped_gaining
 
     def decision(day: float, realised: float) -> Decision:
         values = {"predicted": 1.1, "load": 1.0, "waiting": 0, "unfinished": 1, "simulations": 1, "rejected": 0, "cpu_s": 0.0, "words": ""}
         return Decision(at_s=day * DAY_S, before=Config(a=1), after=Config(a=2), realised=realised, **values)  # type: ignore[arg-type]
 
     bad = [decision(day, 0.99) for day in (1, 2, 3)]
-    assert _lost(bad, 4 * DAY_S)
-    assert not _lost(bad[:2], 4 * DAY_S)
-    assert not _lost([*bad, decision(4, 1.1)], 5 * DAY_S)
-    assert not _lost(bad, 10 * DAY_S)
+    assert _has_stopped_gaining(bad, 4 * DAY_S)
+    assert not _has_stopped_gaining(bad[:2], 4 * DAY_S)
+    assert not _has_stopped_gaining([*bad, decision(4, 1.1)], 5 * DAY_S)
+    assert not _has_stopped_gaining(bad, 10 * DAY_S)

@@ -13,7 +13,7 @@ from autosched.schedulers.tiresias import Tiresias
 from autosched.sim.cluster import Cluster
 from autosched.sim.session import Session
 from autosched.sim.trace import Trace
-from autosched.tune.futures import Builder, Future, FutureRun, Hopeless, Question, outcome
+from autosched.tune.futures import Builder, Future, FutureRun, Pruned, Question, outcome
 from autosched.tune.search import SearchOptions, search
 from autoscout.core import plugins
 from autoscout.core.config import Config
@@ -64,7 +64,7 @@ def test_a_configuration_that_cannot_win_is_stopped() -> None:
     whole = FutureRun(there, Session(there.arrivals, CLUSTER, Tiresias.of(RESTLESS)))
     whole.run()
     assert whole.decisions > 3_000
-    with pytest.raises(Hopeless, match="at least") as caught:
+    with pytest.raises(Pruned, match="at least") as caught:
         asked(RESTLESS)
     assert best <= caught.value.least_s <= whole.metrics(fair=False)["time_s"]
     assert asked.stopped == [caught.value.least_s]
@@ -83,7 +83,7 @@ def test_no_settings_gain_more_than_there_is_room_for(fair: bool) -> None:
         assert config is not None
         try:
             found = asked(config)
-        except Hopeless:
+        except Pruned:
             continue
         known += 1
         base = asked(DEFAULT)
@@ -120,7 +120,7 @@ def test_setting_out_from_a_copy_is_setting_out_from_the_snapshot(scheduler: str
         try:
             alone = outcome(there, cluster, plugin.of(config))
             assert asked(config) == pytest.approx(alone)
-        except (Infeasible, Hopeless):
+        except (Infeasible, Pruned):
             continue
     assert len(asked.each) >= 3
 
@@ -129,7 +129,7 @@ def test_a_configuration_that_is_worse_on_too_many_futures_is_not_tried_on_the_r
     futures = [future(seed) for seed in range(4)]
     asked = replace(question(*futures), least_share=0.75)
     slow = _slower(futures)
-    with pytest.raises(Hopeless):
+    with pytest.raises(Pruned):
         asked(slow)
     assert asked.simulations == len(futures) + 2, "the reference on all, the other until it has lost on two of four"
     assert slow not in asked.each
@@ -143,6 +143,6 @@ def _slower(futures: Sequence[Future]) -> Config:
     draw = stream(3, "samples")
     while True:
         config = Tiresias.space(CLUSTER).sample(draw)
-        with contextlib.suppress(Hopeless):
+        with contextlib.suppress(Pruned):
             if min(question(*futures).gains(config, DEFAULT, "time_s")) > 1.01:
                 return config

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 
-from autosched.protocol import LiveError
+from autosched.live_scheduler import LiveError
 from autoscout.core.errors import Fault
 
 MOST_BYTES = 256 * 2**20  # of what a command prints: a queue of a million jobs

@@ -16,7 +16,7 @@ import yaml
 
 from autosched.events import JobEvent
 from autosched.live._shared.commands import run
-from autosched.protocol import LiveError, Plan
+from autosched.live_scheduler import ChangePlan, LiveError
 from autosched.sim.cluster import Cluster
 from autosched.sim.snapshot import Snapshot
 from autosched.sim.trace import Trace
@@ -71,12 +71,12 @@ class Kubectl:
     def _ask(self, *arguments: str) -> Json:
         text = run((*self.command, *arguments, "--output=json"), timeout_s=self.timeout_s)
         try:
-            found = json.loads(text)
+            document = json.loads(text)
         except ValueError as error:
             raise LiveError(Fault(where=" ".join(self.command), rule=f"did not answer in JSON: {error}")) from error
-        if not isinstance(found, dict):
+        if not isinstance(document, dict):
             raise LiveError(Fault(where=" ".join(self.command), rule="did not answer with an object"))
-        return found
+        return document
 
     def get(self, target: Target) -> Json:
         return self._ask("get", target.kind, target.name, *_space(target))
@@ -101,8 +101,8 @@ class Manifests:
     @classmethod
     def read(cls, path: Path) -> Manifests:
         """Read a list of objects, or one."""
-        found = load(path).value
-        items = found.get("items", [found]) if isinstance(found, dict) else []
+        document = load(path).value
+        items = document.get("items", [document]) if isinstance(document, dict) else []
         return cls(path=path, listed=[item for item in items if isinstance(item, dict)])
 
     def get(self, target: Target) -> Json:
@@ -144,8 +144,8 @@ class Setting:
     write: Callable[[Value, Any], Any] | None = None
     read: Callable[[Any], Value] | None = None
 
-    def value(self, found: Mapping[str, Json]) -> Value:
-        here: Any = found[self.target.key]
+    def value(self, items: Mapping[str, Json]) -> Value:
+        here: Any = items[self.target.key]
         for part in self.path:
             here = _step(here, part)
             if here is None:
@@ -154,8 +154,8 @@ class Setting:
             return self.read(here)
         return type(self.default)(here) if self.default is not None else here
 
-    def put(self, found: Mapping[str, Json], value: Value) -> None:
-        here: Any = found[self.target.key]
+    def put(self, items: Mapping[str, Json], value: Value) -> None:
+        here: Any = items[self.target.key]
         for part in self.path[:-1]:
             inner = _step(here, part)
             if inner is None:
@@ -186,11 +186,11 @@ def merge_patch(old: Any, new: Any) -> Any:
 
 def settings_of(objects: Objects, settings: Sequence[Setting]) -> Config:
     """What the objects say now."""
-    found = {setting.target.key: objects.get(setting.target) for setting in {each.target.key: each for each in settings}.values()}
-    return Config({setting.name: setting.value(found) for setting in settings})
+    items = {setting.target.key: objects.get(setting.target) for setting in {each.target.key: each for each in settings}.values()}
+    return Config({setting.name: setting.value(items) for setting in settings})
 
 
-def plan_of(objects: Objects, settings: Sequence[Setting], after: Config, check: Callable[[str, Json], list[Fault]]) -> Plan:
+def plan_of(objects: Objects, settings: Sequence[Setting], after: Config, check: Callable[[str, Json], list[Fault]]) -> ChangePlan:
     """Patches that give some settings, as manifests and as a diff, checked against the schemas.
 
     Raises:
@@ -208,14 +208,14 @@ def plan_of(objects: Objects, settings: Sequence[Setting], after: Config, check:
     back = {key: merge_patch(new[key], old[key]) for key in patches}
     diff = "".join(_diff(key, old[key], new[key]) for key in patches)
     before = {setting.name: setting.value(old) for setting in settings}
-    wanted = {name: value for name, value in after.items() if name in before}
-    return Plan(diff=diff, data={"patches": patches, "back": back, "before": before, "after": {**before, **wanted}})
+    changes = {name: value for name, value in after.items() if name in before}
+    return ChangePlan(diff=diff, data={"patches": patches, "back": back, "before": before, "after": {**before, **changes}})
 
 
 def _diff(key: str, old: Json, new: Json) -> str:
     def lines(item: Json) -> list[str]:
-        shown = {name: value for name, value in item.items() if name != "status"}
-        return yaml.safe_dump(shown, sort_keys=True).splitlines(keepends=True)
+        fields = {name: value for name, value in item.items() if name != "status"}
+        return yaml.safe_dump(fields, sort_keys=True).splitlines(keepends=True)
 
     return "".join(difflib.unified_diff(lines(old), lines(new), f"a/{key}", f"b/{key}", n=2))
 
@@ -227,7 +227,7 @@ def send(objects: Objects, settings: Sequence[Setting], patches: Mapping[str, Js
         objects.patch(targets[key], patch)
 
 
-def stored_of(now: Config, plan: Plan) -> str:
+def stored_of(now: Config, plan: ChangePlan) -> str:
     """Whether the objects are as before a plan, as after it, or in between."""
     for name in ("after", "before"):
         if all(now.get(key) == value for key, value in plan.data[name].items()):
@@ -283,29 +283,29 @@ def snapshot_of(jobs: Sequence[KubernetesJob], at_s: float) -> Snapshot:
     """The jobs that wait and run."""
     here = sorted((job for job in jobs if job.end_s is None and job.gpus > 0 and job.submit_s <= at_s), key=lambda job: job.submit_s)
     executed = np.asarray([0.0 if job.start_s is None else max(0.0, at_s - job.start_s) for job in here])
-    left = np.full(len(here), UNKNOWN_S)
+    remaining_s = np.full(len(here), UNKNOWN_S)
     trace = Trace.of(
         [job.submit_s for job in here],
-        executed + left,
+        executed + remaining_s,
         [job.gpus for job in here],
         job_id=[job.name for job in here],
         user=[job.queue for job in here],
         source="kubectl",
     )
     running = np.asarray([job.start_s is not None for job in here], bool)
-    return Snapshot(at_s=at_s, jobs=trace, remaining_s=left, executed_s=executed, running=running)
+    return Snapshot(at_s=at_s, jobs=trace, remaining_s=remaining_s, executed_s=executed, running=running)
 
 
 def events_of(jobs: Sequence[KubernetesJob]) -> list[JobEvent]:
     """The same jobs as events."""
-    found = []
+    events = []
     for job in jobs:
         if job.gpus <= 0:
             continue
-        found.append(JobEvent(job=job.name, kind="submit", at_s=job.submit_s, attributes={"gpus": job.gpus, "user": job.queue}))
-        found += [JobEvent(job=job.name, kind="start", at_s=job.start_s)] if job.start_s is not None else []
-        found += [JobEvent(job=job.name, kind="end", at_s=job.end_s)] if job.end_s is not None else []
-    return found
+        events.append(JobEvent(job=job.name, kind="submit", at_s=job.submit_s, attributes={"gpus": job.gpus, "user": job.queue}))
+        events += [JobEvent(job=job.name, kind="start", at_s=job.start_s)] if job.start_s is not None else []
+        events += [JobEvent(job=job.name, kind="end", at_s=job.end_s)] if job.end_s is not None else []
+    return events
 
 
 def nodes_of(objects: Objects, resource: str) -> Cluster:
@@ -314,14 +314,14 @@ def nodes_of(objects: Objects, resource: str) -> Cluster:
     Raises:
         LiveError: there is none.
     """
-    found = []
+    nodes = []
     for item in objects.all("nodes"):
         gpus = quantity(item.get("status", {}).get("allocatable", {}).get(resource))
         if gpus > 0 and not item.get("spec", {}).get("unschedulable"):
-            found.append((int(gpus), ""))
-    if not found:
+            nodes.append((int(gpus), ""))
+    if not nodes:
         raise LiveError(Fault(where="nodes", rule=f"no node offers {resource}"))
-    return Cluster.of_nodes(sorted(found, reverse=True))
+    return Cluster.of_nodes(sorted(nodes, reverse=True))
 
 
 def pod_gpus(spec: Json, resource: str) -> float:

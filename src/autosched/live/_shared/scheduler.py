@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +13,7 @@ from pydantic import Field
 
 from autosched.live._shared import kubernetes
 from autosched.live._shared.kubernetes import Json, KubernetesJob, Objects, Setting
-from autosched.protocol import LiveError, Plan, Sight
+from autosched.live_scheduler import ChangePlan, ClusterState, LiveError, LiveScheduler
 from autosched.schedulers.fifo import FIFO
 from autosched.sim.cluster import Cluster
 from autoscout.common.fields import Block
@@ -23,8 +23,8 @@ from autoscout.core.errors import Fault
 from autoscout.space import Space
 
 
-class KubernetesOptions(Block):
-    """What every such scheduler is told.
+class KubernetesLiveOptions(Block):
+    """Options that every such scheduler has.
 
     Attributes:
         resource: What a GPU is called.
@@ -41,7 +41,7 @@ class KubernetesOptions(Block):
     timeout_s: float = Field(30.0, gt=0)
 
 
-class KubernetesScheduler(ABC):
+class KubernetesScheduler(LiveScheduler):
     """Simulated as first come, first served; its one knob is whether jobs may overtake.
 
     Attributes:
@@ -53,12 +53,12 @@ class KubernetesScheduler(ABC):
         clock: Whose time it lives in.
     """
 
-    model: ClassVar[str] = "fifo"
+    model = "fifo"
+    pinned = Config(placement="consolidated")
     jobs: ClassVar[str]
 
-    def __init__(self, options: KubernetesOptions, settings: Sequence[Setting], clock: Clock | None) -> None:
+    def __init__(self, options: KubernetesLiveOptions, settings: Sequence[Setting], clock: Clock | None) -> None:
         self.clock: Clock = clock or RealClock()
-        self.pinned = Config(placement="consolidated")
         self._resource = options.resource
         self._settings = settings
         self._objects: Objects = (
@@ -83,27 +83,27 @@ class KubernetesScheduler(ABC):
         with _understood("settings"):
             return kubernetes.settings_of(self._objects, self._settings)
 
-    def look(self) -> Sight:
+    def look(self) -> ClusterState:
         at_s = self.clock.now_s()
         with _understood(self.jobs):
             jobs = [self._job(item) for item in self._objects.all(self.jobs)]
             snapshot = kubernetes.snapshot_of(jobs, at_s)
         with _understood("nodes"):
             cluster = kubernetes.nodes_of(self._objects, self._resource)
-        return Sight(at_s=at_s, cluster=cluster, snapshot=snapshot, events=kubernetes.events_of(jobs), settings=self.settings())
+        return ClusterState(at_s=at_s, cluster=cluster, snapshot=snapshot, events=kubernetes.events_of(jobs), settings=self.settings())
 
-    def plan(self, after: Config) -> Plan:
+    def plan(self, after: Config) -> ChangePlan:
         with _understood("plan"):
             return kubernetes.plan_of(self._objects, self._settings, after, self._faults)
 
-    def apply(self, plan: Plan) -> None:
+    def apply(self, plan: ChangePlan) -> None:
         kubernetes.send(self._objects, self._settings, plan.data["patches"])
 
-    def restore(self, plan: Plan) -> None:
+    def restore(self, plan: ChangePlan) -> None:
         if self.stored(plan) != "before":
             kubernetes.send(self._objects, self._settings, plan.data["back"])
 
-    def stored(self, plan: Plan) -> str:
+    def stored(self, plan: ChangePlan) -> str:
         return kubernetes.stored_of(self.settings(), plan)
 
 
@@ -117,4 +117,4 @@ def _understood(what: str) -> Iterator[None]:
         raise LiveError(Fault(where=what, rule=rule)) from error
 
 
-__all__ = ["KubernetesOptions", "KubernetesScheduler"]
+__all__ = ["KubernetesLiveOptions", "KubernetesScheduler"]

@@ -35,13 +35,13 @@ def broken_rules(value: Any, schema: Mapping[str, Any], where: str, field: str =
         return fault(f"must be at least {schema['minimum']}")
     faults: list[Fault] = []
     if kind == "object":
-        known = schema.get("fields", {})
+        fields = schema.get("fields", {})
         for name in schema.get("needs", ()):
             faults += [] if name in value else [Fault(where=where, field=f"{field}.{name}".strip("."), rule="is required")]
         for name, inner in value.items():
             path = f"{field}.{name}".strip(".")
-            if name in known:
-                faults += broken_rules(inner, known[name], where, path)
+            if name in fields:
+                faults += broken_rules(inner, fields[name], where, path)
             elif not schema.get("open", True):
                 faults.append(Fault(where=where, field=path, rule="the schema has no such field"))
     if kind == "array":

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from autosched.live._shared import kubernetes
 from autosched.live._shared.kubernetes import Json, KubernetesJob, Setting, Target
-from autosched.live._shared.scheduler import KubernetesOptions, KubernetesScheduler
+from autosched.live._shared.scheduler import KubernetesLiveOptions, KubernetesScheduler
 from autosched.live._shared.schema import broken_rules
 from autosched.live.kueue.schema import CLUSTER_QUEUE, CONFIG_MAP, LOCAL_QUEUE
 from autoscout.common.fields import read_fields, refuse_if
@@ -22,7 +22,7 @@ MANAGER_FILE = "controller_manager_config.yaml"
 """Entry of the config map that holds the configuration of Kueue's manager."""
 
 
-class _Options(KubernetesOptions):
+class _KueueOptions(KubernetesLiveOptions):
     cluster_queue: str = Field(min_length=1)
     flavor: str = "default-flavor"
     local_queues: list[str] = Field(default_factory=list)
@@ -47,7 +47,7 @@ class Kueue(KubernetesScheduler):
     jobs: ClassVar[str] = "workloads.kueue.x-k8s.io"
 
     def __init__(self, options: Mapping[str, Any], clock: Clock | None = None) -> None:
-        read, faults = read_fields(_Options, options, "live")
+        read, faults = read_fields(_KueueOptions, options, "live")
         for name in [*(read.local_queues if read else []), *([read.manager] if read and read.manager else [])]:
             if name.count("/") != 1:
                 faults.append(Fault(where="live", value=name, rule="must read NAMESPACE/NAME"))
@@ -87,7 +87,7 @@ class Kueue(KubernetesScheduler):
         return faults
 
 
-def _settings(options: _Options) -> list[Setting]:
+def _settings(options: _KueueOptions) -> list[Setting]:
     queue = Target(kind="clusterqueues.kueue.x-k8s.io", name=options.cluster_queue)
     quota: tuple[str | int, ...] = (
         "spec",
@@ -102,7 +102,7 @@ def _settings(options: _Options) -> list[Setting]:
     def word(name: str, *path: str, default: str) -> Setting:
         return Setting(name=name, target=queue, path=("spec", *path), default=default)
 
-    found = [
+    settings = [
         Setting(
             name="overtake",
             target=queue,
@@ -123,12 +123,12 @@ def _settings(options: _Options) -> list[Setting]:
     for text in options.local_queues:
         namespace, _, name = text.partition("/")
         local = Target(kind="localqueues.kueue.x-k8s.io", name=name, namespace=namespace)
-        found.append(Setting(name=f"weight {text}", target=local, path=("spec", "fairSharing", "weight"), default="1"))
+        settings.append(Setting(name=f"weight {text}", target=local, path=("spec", "fairSharing", "weight"), default="1"))
     if options.manager:
         namespace, _, name = options.manager.partition("/")
         manager = Target(kind="configmaps", name=name, namespace=namespace)
-        found += [_manager("usage_half_life_time", manager, "168h"), _manager("usage_sampling_interval", manager, "5m")]
-    return found
+        settings += [_manager("usage_half_life_time", manager, "168h"), _manager("usage_sampling_interval", manager, "5m")]
+    return settings
 
 
 def _manager(name: str, target: Target, default: str) -> Setting:

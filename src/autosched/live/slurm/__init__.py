@@ -1,5 +1,5 @@
 """Slurm: read with its own commands, changed through slurm.conf."""
 
-from autosched.live.slurm.live import Slurm
+from autosched.live.slurm.live import LiveSlurm
 
-__all__ = ["Slurm"]
+__all__ = ["LiveSlurm"]

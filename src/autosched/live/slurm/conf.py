@@ -18,14 +18,14 @@ MARK = "# Added by AutoScout."
 """Comment above lines that were not there before."""
 
 
-def rendered(text: str, wanted: Config, now: Config, where: str, included: Mapping[str, str] | None = None) -> str:
+def rendered(text: str, target: Config, now: Config, where: str, included: Mapping[str, str] | None = None) -> str:
     """The text of slurm.conf with some settings changed.
 
-    Only lines of settings that differ between `now` and `wanted` change; in `SchedulerParameters` only the options that do.
+    Only lines of settings that differ between `now` and `target` change; in `SchedulerParameters` only the options that do.
 
     Args:
         text: Of the file.
-        wanted: Settings to have.
+        target: Settings to have.
         now: Settings in force.
         where: The file, for messages.
         included: Text of the files it includes, by name.
@@ -33,14 +33,14 @@ def rendered(text: str, wanted: Config, now: Config, where: str, included: Mappi
     Raises:
         ConfigError: a setting is on a line that cannot be changed safely; all of them at once.
     """
-    changed = [KNOBS[name] for name, value in wanted.items() if name in KNOBS and now.get(name) != value]
+    changed = [KNOBS[name] for name, value in target.items() if name in KNOBS and now.get(name) != value]
     lines = text.split("\n")
     faults: list[Fault] = []
     values: dict[str, str] = {}
     for knob in changed:
         if not knob.option:
-            values[knob.key] = knob.write(wanted[knob.name])
-    options = {knob.option: knob.write(wanted[knob.name]) for knob in changed if knob.option}
+            values[knob.key] = knob.write(target[knob.name])
+    options = {knob.option: knob.write(target[knob.name]) for knob in changed if knob.option}
     missing: list[str] = []
     for key in [*values, *([PARAMETERS] if options else [])]:
         at, more = _find(lines, key, where, included or {})
@@ -64,25 +64,25 @@ def _find(lines: list[str], key: str, where: str, included: Mapping[str, str]) -
     """The line of a key; faults where it is not on one line of its own in this file."""
     faults = []
     for name, text in included.items():
-        if any(_sets(line, key) for line in text.split("\n")):
+        if any(_is_line_of(line, key) for line in text.split("\n")):
             rule = f"is set in {name}, which AutoScout does not own"
             faults.append(Fault(where=where, field=key, rule=rule, fix="Move the line into slurm.conf, or freeze the knob"))
-    places = [number for number, line in enumerate(lines) if _sets(line, key)]
-    if len(places) > 1:
-        shown = ", ".join(str(number + 1) for number in places)
-        faults.append(Fault(where=where, field=key, rule=f"is set more than once (lines {shown})", fix="Keep one of them"))
-    elif places:
-        line = lines[places[0]]
-        continued = line.rstrip().endswith("\\") or (places[0] > 0 and lines[places[0] - 1].rstrip().endswith("\\"))
+    line_numbers = [number for number, line in enumerate(lines) if _is_line_of(line, key)]
+    if len(line_numbers) > 1:
+        numbers = ", ".join(str(number + 1) for number in line_numbers)
+        faults.append(Fault(where=where, field=key, rule=f"is set more than once (lines {numbers})", fix="Keep one of them"))
+    elif line_numbers:
+        line = lines[line_numbers[0]]
+        continued = line.rstrip().endswith("\\") or (line_numbers[0] > 0 and lines[line_numbers[0] - 1].rstrip().endswith("\\"))
         if not _LINE.match(line) or continued:
             rule = "shares its line with something else, or is continued on the next one"
-            faults.append(Fault(where=f"{where}:{places[0] + 1}", field=key, rule=rule, fix="Give it a line of its own"))
-    return (places[0] if len(places) == 1 else None), faults
+            faults.append(Fault(where=f"{where}:{line_numbers[0] + 1}", field=key, rule=rule, fix="Give it a line of its own"))
+    return (line_numbers[0] if len(line_numbers) == 1 else None), faults
 
 
-def _sets(line: str, key: str) -> bool:
+def _is_line_of(line: str, key: str) -> bool:
     bare = line.split("#")[0]
-    return any(found.lower() == key.lower() for found in _ANYWHERE.findall(bare))
+    return any(word.lower() == key.lower() for word in _ANYWHERE.findall(bare))
 
 
 def _joined(value: str, options: Mapping[str, str]) -> str:
@@ -91,10 +91,10 @@ def _joined(value: str, options: Mapping[str, str]) -> str:
     inside = value.strip('"')
     parts = [part for part in inside.split(",") if part]
     done = set()
-    for place, part in enumerate(parts):
+    for index, part in enumerate(parts):
         name = part.partition("=")[0].strip()
         if name in options:
-            parts[place] = f"{name}={options[name]}"
+            parts[index] = f"{name}={options[name]}"
             done.add(name)
     return quote + ",".join([*parts, *(f"{name}={value}" for name, value in options.items() if name not in done)]) + quote
 
@@ -111,15 +111,15 @@ def _with_missing(lines: list[str], missing: list[str]) -> str:
 
 def includes(text: str, folder: Path) -> dict[str, str]:
     """Text of the files that slurm.conf includes, by name; those that cannot be read are left out."""
-    found = {}
+    files = {}
     for line in text.split("\n"):
         if match := _INCLUDE.match(line):
             path = folder / match[1]
             try:
-                found[match[1]] = path.read_text(encoding="utf-8", errors="surrogateescape")
+                files[match[1]] = path.read_text(encoding="utf-8", errors="surrogateescape")
             except OSError:
                 continue
-    return found
+    return files
 
 
 def difference(old: str, new: str, name: str) -> str:

@@ -27,10 +27,10 @@ def read(text: str, key: str) -> list[Mapping[str, Any]]:
         ValueError: it is not such a document.
     """
     data = json.loads(text)
-    found = data.get(key) if isinstance(data, dict) else None
-    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+    value = data.get(key) if isinstance(data, dict) else None
+    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
         raise ValueError(f"there is no list {key!r}")
-    return found
+    return value
 
 
 def queue_rows(text: str, now_s: float) -> list[Row]:
@@ -65,8 +65,8 @@ def node_rows(text: str) -> list[Row]:
         return _grouped_nodes(text)
     rows = []
     for node in nodes:
-        told = {"NODELIST": str(node["name"]), "STATE": " ".join((*_words(node["state"]), *_words(node.get("state_flags") or [])))}
-        rows += [{**told, "GRES": str(node.get("gres") or ""), "PARTITION": str(name)} for name in node.get("partitions") or []]
+        row = {"NODELIST": str(node["name"]), "STATE": " ".join((*_words(node["state"]), *_words(node.get("state_flags") or [])))}
+        rows += [{**row, "GRES": str(node.get("gres") or ""), "PARTITION": str(name)} for name in node.get("partitions") or []]
     return rows
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from autosched.readers.sacct import seconds_of
+from autosched.traces.slurm_text import seconds_of
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import ConfigError, Fault
 
@@ -26,6 +27,7 @@ class SlurmKnob:
         default: What Slurm does when nothing is written.
         least, most: Range that slurm.conf's manual gives.
         words: Allowed words.
+        step_s: Slurm rounds a `time` up to multiples of this.
         since: First version that has it.
         modelled: Whether the simulation knows it; the others are for operators, a search never moves them.
     """
@@ -38,6 +40,7 @@ class SlurmKnob:
     least: float = 0.0
     most: float = _MOST_WEIGHT
     words: tuple[str, ...] = ()
+    step_s: int = 1
     since: tuple[int, int] = (0, 0)
     modelled: bool = True
 
@@ -49,7 +52,7 @@ class SlurmKnob:
             return str(value)
         number = float(value or 0)
         if self.kind == "time":
-            days, rest = divmod(round(number), 86_400)
+            days, rest = divmod(math.ceil(round(number) / self.step_s) * self.step_s, 86_400)
             return f"{days}-{rest // 3_600:02d}:{rest % 3_600 // 60:02d}:{rest % 60:02d}"
         return str(round(number / 60)) if self.kind == "minutes" else str(round(number))
 
@@ -65,10 +68,10 @@ class SlurmKnob:
         if self.kind == "word":
             return text
         if self.kind == "time":
-            found = float(seconds_of([text])[0])
-            if found != found:
+            seconds = float(seconds_of([text])[0])
+            if seconds != seconds:
                 raise ValueError(f"{text!r} is no time")
-            return found
+            return seconds
         number = int(text)
         return float(number * 60) if self.kind == "minutes" else float(number) if self.kind == "seconds" else number
 
@@ -106,8 +109,8 @@ KNOBS: Mapping[str, SlurmKnob] = {
         _weight("priority_weight_partition", "PriorityWeightPartition", modelled=False),
         _weight("priority_weight_assoc", "PriorityWeightAssoc", modelled=False, since=(19, 5)),
         SlurmKnob(name="priority_favor_small", key="PriorityFavorSmall", kind="flag", default=False),
-        SlurmKnob(name="priority_max_age_s", key="PriorityMaxAge", kind="time", default=604_800.0, least=1, most=_YEAR_S),
-        SlurmKnob(name="priority_decay_half_life_s", key="PriorityDecayHalfLife", kind="time", default=604_800.0, most=_YEAR_S),
+        SlurmKnob(name="priority_max_age_s", key="PriorityMaxAge", kind="time", default=604_800.0, least=1, most=_YEAR_S, step_s=60),
+        SlurmKnob(name="priority_decay_half_life_s", key="PriorityDecayHalfLife", kind="time", default=604_800.0, most=_YEAR_S, step_s=60),
         _backfill("bf_max_job_test", "bf_max_job_test", "whole", 500, 1, 1_000_000),
         _backfill("bf_window_s", "bf_window", "minutes", 86_400.0, 60, 43_200 * 60),
         _backfill("bf_resolution_s", "bf_resolution", "seconds", 60.0, 1, 3_600),
@@ -129,21 +132,22 @@ def options_of(text: str) -> dict[str, str]:
     return {name: value for name, _, value in (part.partition("=") for part in parts)}
 
 
-def read_settings(shown: Mapping[str, str]) -> Config:
+def read_settings(report: Mapping[str, str]) -> Config:
     """From key -> value as `scontrol show config` prints them.
 
     Raises:
         ConfigError: a value does not read as it should.
     """
-    options = options_of(shown.get(PARAMETERS, ""))
-    found: dict[str, Value] = {}
+    options = options_of(report.get(PARAMETERS, ""))
+    texts = {key.lower(): text for key, text in report.items()}  # PriorityWeightFairShare here is PriorityWeightFairshare in slurm.conf
+    values: dict[str, Value] = {}
     faults = []
     for knob in KNOBS.values():
-        text = options.get(knob.option) if knob.option else shown.get(knob.key)
+        text = options.get(knob.option) if knob.option else texts.get(knob.key.lower())
         try:
-            found[knob.name] = knob.default if text is None or text in ("", "(null)", "NONE", "N/A") else knob.read(text)
+            values[knob.name] = knob.default if text is None or text in ("", "(null)", "NONE", "N/A") else knob.read(text)
         except ValueError as error:
             faults.append(Fault(where="scontrol show config", field=knob.option or knob.key, value=str(text), rule=str(error)))
     if faults:
         raise ConfigError(faults)
-    return Config(found)
+    return Config(values)

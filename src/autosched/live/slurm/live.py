@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -16,9 +16,9 @@ from autosched.live._shared.commands import run
 from autosched.live.slurm import qos
 from autosched.live.slurm.conf import difference, includes, rendered
 from autosched.live.slurm.knobs import KNOBS, read_settings
-from autosched.live.slurm.reading import Reading
-from autosched.protocol import LiveError, Plan, Sight
-from autosched.schedulers.slurm import Slurm as Model
+from autosched.live.slurm.reading import SlurmReader
+from autosched.live_scheduler import ChangePlan, ClusterState, LiveError, LiveScheduler
+from autosched.schedulers.slurm import Slurm
 from autosched.sim.cluster import Cluster
 from autosched.sim.snapshot import Snapshot
 from autoscout.common.fields import Block, read_fields, refuse_if
@@ -32,7 +32,7 @@ _ACCOUNTING_S = 30 * 86_400.0  # of accounting that the first look reads
 _SHORT = {"bf_max_job_test": (1, 10, 50, 100, 500, 1_000, 5_000)}
 
 
-class _Options(Block):
+class _SlurmOptions(Block):
     conf: str = Field("/etc/slurm/slurm.conf", min_length=1)
     partitions: tuple[str, ...] | list[str] = ()
     timeout_s: float = Field(20.0, gt=0)
@@ -43,7 +43,7 @@ class _Options(Block):
     output: Literal["auto", "json", "text"] = "auto"
 
 
-class Slurm:
+class LiveSlurm(LiveScheduler):
     """Slurm with multifactor priorities, on the machine of its controller or wherever slurm.conf is the one it reads.
 
     Args:
@@ -56,10 +56,10 @@ class Slurm:
         ConfigError: all faults of the options at once.
     """
 
-    model: ClassVar[str] = "slurm"
+    model = "slurm"
 
     def __init__(self, options: Mapping[str, Any], clock: Clock | None = None) -> None:
-        read, faults = read_fields(_Options, options, "live")
+        read, faults = read_fields(_SlurmOptions, options, "live")
         if read is not None and not Path(read.conf).is_file():
             faults.append(Fault(where="live", field="conf", value=read.conf, rule="there is no such file"))
         refuse_if(faults)
@@ -70,7 +70,7 @@ class Slurm:
         # Slurm starts what has the highest priority at every event, and backfills in between; its model does one or the other.
         self.pinned = Config(bf_conservative=True, bf_interval_s=0.0, placement="consolidated")
         self._since_s: float | None = None
-        self._reading = Reading(self._ask, read.partitions, read.shared, read.output)
+        self._reading = SlurmReader(self._ask, read.partitions, read.shared, read.output)
 
     # --------------------------------------------------------------------------------------------------------------------- reading
 
@@ -85,39 +85,39 @@ class Slurm:
         Raises:
             LiveError: it does not answer.
         """
-        found = {}
+        values = {}
         for line in self._ask("scontrol", "show", "config").splitlines():
             key, equals, value = line.partition("=")
             if equals and re.fullmatch(r"\w+", key.strip()):
-                found[key.strip()] = value.strip()
-        if "SLURM_VERSION" not in found:
+                values[key.strip()] = value.strip()
+        if "SLURM_VERSION" not in values:
             raise LiveError(Fault(where="scontrol show config", rule="does not say its version"))
-        return found
+        return values
 
-    def version(self, shown: Mapping[str, str]) -> tuple[int, int]:
+    def version(self, report: Mapping[str, str]) -> tuple[int, int]:
         """Major and minor, such as 22 and 5."""
-        match = re.match(r"(\d+)\.(\d+)", shown["SLURM_VERSION"])
+        match = re.match(r"(\d+)\.(\d+)", report["SLURM_VERSION"])
         return (int(match[1]), int(match[2])) if match else (0, 0)
 
     def settings(self) -> Config:
         return self._settings(self.shown())
 
-    def _settings(self, shown: Mapping[str, str]) -> Config:
-        if "multifactor" not in shown.get("PriorityType", ""):
+    def _settings(self, report: Mapping[str, str]) -> Config:
+        if "multifactor" not in report.get("PriorityType", ""):
             rule, fix = "needs priority/multifactor", "Set PriorityType and restart slurmctld"
-            raise LiveError(Fault(where="slurm.conf", field="PriorityType", value=shown.get("PriorityType", ""), rule=rule, fix=fix))
+            raise LiveError(Fault(where="slurm.conf", field="PriorityType", value=report.get("PriorityType", ""), rule=rule, fix=fix))
         try:
-            return read_settings(shown).extend(qos.read(self._ask, self._options.qos))
+            return read_settings(report).extend(qos.read(self._ask, self._options.qos))
         except ConfigError as error:
             raise LiveError(error.faults) from error
 
-    def look(self) -> Sight:
-        shown = self.shown()  # first: a slurmctld that does not answer is waited for once
-        version = self.version(shown)
+    def look(self) -> ClusterState:
+        report = self.shown()  # first: a slurmctld that does not answer is waited for once
+        version = self.version(report)
         names, cluster = self._reading.nodes(version)
         snapshot = self._reading.queue(version, names, self.clock.now_s)
         events = [*self._accounting(version, snapshot.at_s), *_seen(snapshot)]
-        return Sight(at_s=snapshot.at_s, cluster=cluster, snapshot=snapshot, events=events, settings=self._settings(shown))
+        return ClusterState(at_s=snapshot.at_s, cluster=cluster, snapshot=snapshot, events=events, settings=self._settings(report))
 
     def _accounting(self, version: tuple[int, int], at_s: float) -> list[JobEvent]:
         long = self._since_s is None
@@ -130,7 +130,7 @@ class Slurm:
 
     def space(self, cluster: Cluster) -> Space:
         """The model's knobs that Slurm has, at values that slurm.conf can hold."""
-        space = Model.space(cluster)
+        space = Slurm.space(cluster)
         return Space([self._knob(space.knobs[name]) for name in space.declared], space.constraints, dict(space.facts))
 
     def _knob(self, knob: Knob) -> Knob:
@@ -146,28 +146,28 @@ class Slurm:
         common: dict[str, Any] = {"log": knob.log, "sparse": knob.sparse, "when": knob.when, "unit": knob.unit, "help": knob.help}
         return Grid(knob.name, values=values, default=default, restart=False, **common)  # type: ignore[arg-type]
 
-    def plan(self, after: Config) -> Plan:
-        shown = self.shown()
-        self._refuse_unread(shown)
-        now = self._settings(shown)
-        version = self.version(shown)
+    def plan(self, after: Config) -> ChangePlan:
+        report = self.shown()
+        self._refuse_unread(report)
+        now = self._settings(report)
+        version = self.version(report)
         faults = [fault for name, value in after.items() if name in KNOBS for fault in KNOBS[name].faults(value, version)]
         refuse_if([*faults, *qos.faults_of(after, self._options.qos)])
         old = self._read()
         new = rendered(old, after, now, str(self.conf), includes(old, self.conf.parent))
         limits = {name: value for name, value in now.items() if name in qos.knobs(self._options.qos)}
-        wanted = {name: after.get(name, value) for name, value in limits.items()}
-        data = {"old": old, "new": new, "before": now.to_json(), "limits": {"before": limits, "after": wanted}}
-        return Plan(diff=difference(old, new, self.conf.name) + qos.told(qos.changes(limits, wanted, self._options.qos)), data=data)
+        target = {name: after.get(name, value) for name, value in limits.items()}
+        data = {"old": old, "new": new, "before": now.to_json(), "limits": {"before": limits, "after": target}}
+        return ChangePlan(diff=difference(old, new, self.conf.name) + qos.told(qos.changes(limits, target, self._options.qos)), data=data)
 
-    def _refuse_unread(self, shown: Mapping[str, str]) -> None:
+    def _refuse_unread(self, report: Mapping[str, str]) -> None:
         """Refuse to reconfigure while the file holds what somebody else wrote and slurmctld has not read: it may end on what it finds."""
-        if shown.get("HASH_VAL", "").startswith("Different"):
+        if report.get("HASH_VAL", "").startswith("Different"):
             rule = "was edited since slurmctld last read it, and a reconfigure would put that in force too"
             fix = "Run `scontrol reconfigure`, or restart slurmctld, when the edit is ready"
             raise ConfigError(Fault(where=str(self.conf), rule=rule, fix=fix))
 
-    def apply(self, plan: Plan) -> None:
+    def apply(self, plan: ChangePlan) -> None:
         old, new = plan.data["old"], plan.data["new"]
         if self._read() != old:
             rule = "was changed by somebody else since the plan was made; nothing was written"
@@ -178,7 +178,7 @@ class Slurm:
             self._reconfigure()
         self._limit(plan.data["limits"]["after"])
 
-    def restore(self, plan: Plan) -> None:
+    def restore(self, plan: ChangePlan) -> None:
         old, new, here = plan.data["old"], plan.data["new"], self._read()
         if here == new:
             self._write(old)
@@ -192,11 +192,11 @@ class Slurm:
             self._reconfigure()
         self._limit(plan.data["limits"]["before"])
 
-    def _limit(self, wanted: Mapping[str, Value]) -> None:
+    def _limit(self, target: Mapping[str, Value]) -> None:
         now = qos.read(self._ask, self._options.qos)
-        qos.send(self._ask, qos.changes(now, wanted, self._options.qos))
+        qos.send(self._ask, qos.changes(now, target, self._options.qos))
 
-    def stored(self, plan: Plan) -> str:
+    def stored(self, plan: ChangePlan) -> str:
         here, limits = self._read(), qos.read(self._ask, self._options.qos)
         for name, text in (("after", "new"), ("before", "old")):
             if here == plan.data[text] and limits == plan.data["limits"][name]:
@@ -214,9 +214,9 @@ class Slurm:
 
     def _keep(self, text: str) -> None:
         """The file as it was, under a name that says what is in it; the same text is kept once."""
-        kept = self.conf.with_name(f"{self.conf.name}.autoscout-{hashlib.sha256(text.encode(errors='surrogateescape')).hexdigest()[:12]}")
-        if not kept.exists():
-            self._write(text, kept)
+        copy = self.conf.with_name(f"{self.conf.name}.autoscout-{hashlib.sha256(text.encode(errors='surrogateescape')).hexdigest()[:12]}")
+        if not copy.exists():
+            self._write(text, copy)
 
     def _write(self, text: str, path: Path | None = None) -> None:
         """In one piece, on the disk before it takes the name, with the owner and mode of the file it replaces."""
@@ -224,8 +224,8 @@ class Slurm:
         partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
         try:
             about = self.conf.stat()
-            for left in path.parent.glob(f".{path.name}.*.partial"):
-                left.unlink(missing_ok=True)  # by a controller that was killed while it wrote
+            for stale in path.parent.glob(f".{path.name}.*.partial"):
+                stale.unlink(missing_ok=True)  # by a controller that was killed while it wrote
             with partial.open("wb") as file:
                 file.write(text.encode("utf-8", errors="surrogateescape"))
                 file.flush()
@@ -241,13 +241,13 @@ class Slurm:
 
 def _seen(snapshot: Snapshot) -> list[JobEvent]:
     """The queue as events: accounting may know of these jobs only later."""
-    jobs, found = snapshot.jobs, []
+    jobs, events = snapshot.jobs, []
     user, vc = jobs.user.texts(), jobs.vc.texts()
     limits = jobs.extra.get("estimate_s")
     for row in range(len(jobs)):
-        told: dict[str, float | str] = {"gpus": float(jobs.gpus[row])}
-        told |= {name: str(text) for name, text in (("user", user[row]), ("vc", vc[row])) if text}
+        attributes: dict[str, float | str] = {"gpus": float(jobs.gpus[row])}
+        attributes |= {name: str(text) for name, text in (("user", user[row]), ("vc", vc[row])) if text}
         if limits is not None and limits[row] < float("inf"):
-            told["estimate_s"] = float(limits[row])
-        found.append(JobEvent(job=str(jobs.job_id[row]), kind="submit", at_s=float(jobs.submit_s[row]), attributes=told))
-    return found
+            attributes["estimate_s"] = float(limits[row])
+        events.append(JobEvent(job=str(jobs.job_id[row]), kind="submit", at_s=float(jobs.submit_s[row]), attributes=attributes))
+    return events

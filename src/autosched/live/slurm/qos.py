@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from autosched.protocol import LiveError
+from autosched.live_scheduler import LiveError
 from autoscout.core.config import Config, Value
 from autoscout.core.errors import Fault
 
@@ -60,18 +60,18 @@ def faults_of(after: Config, names: Sequence[str]) -> list[Fault]:
 
 def changes(before: Mapping[str, Value], after: Mapping[str, Value], names: Sequence[str]) -> dict[str, dict[str, int]]:
     """Quality of service -> limits that differ."""
-    found: dict[str, dict[str, int]] = {}
+    limits: dict[str, dict[str, int]] = {}
     for name in names:
         for limit, word in LIMITS.items():
             value = after.get(knob(name, limit), before.get(knob(name, limit)))
             if value != before.get(knob(name, limit)) and isinstance(value, int):
-                found.setdefault(name, {})[word] = value
-    return found
+                limits.setdefault(name, {})[word] = value
+    return limits
 
 
-def send(ask: Ask, wanted: Mapping[str, Mapping[str, int]]) -> None:
+def send(ask: Ask, target: Mapping[str, Mapping[str, int]]) -> None:
     """Set limits, one quality of service after the other."""
-    for name, limits in wanted.items():
+    for name, limits in target.items():
         ask(
             "sacctmgr",
             "--immediate",
@@ -84,6 +84,6 @@ def send(ask: Ask, wanted: Mapping[str, Mapping[str, int]]) -> None:
         )
 
 
-def told(wanted: Mapping[str, Mapping[str, int]]) -> str:
+def told(target: Mapping[str, Mapping[str, int]]) -> str:
     """What would be set, for people."""
-    return "".join(f"qos {name}: {word}={value}\n" for name, limits in wanted.items() for word, value in limits.items())
+    return "".join(f"qos {name}: {word}={value}\n" for name, limits in target.items() for word, value in limits.items())

@@ -13,11 +13,11 @@ from typing import TypeVar
 from autosched.events import SACCT, JobEvent, events_of_sacct
 from autosched.live.slurm import documents
 from autosched.live.slurm.documents import Row
-from autosched.protocol import LiveError
-from autosched.readers.queue import read_queue
-from autosched.readers.sacct import gpus_of
+from autosched.live_scheduler import LiveError
 from autosched.sim.cluster import Cluster, NodeGroup
 from autosched.sim.snapshot import Snapshot
+from autosched.traces.slurm_queue import read_queue
+from autosched.traces.slurm_text import gpus_of
 from autoscout.core.errors import ConfigError, Fault
 from autoscout.core.log import logger
 
@@ -48,7 +48,7 @@ Ask = Callable[..., str]
 Read = TypeVar("Read")
 
 
-class Reading:
+class SlurmReader:
     """Asks the commands of a Slurm.
 
     Args:
@@ -66,21 +66,21 @@ class Reading:
     def nodes(self, version: tuple[int, int]) -> tuple[list[str], Cluster]:
         """Nodes that take jobs, with their GPUs, and their names in the order of the cluster."""
         rows = self._rows("sinfo", version, lambda: documents.node_rows(self._ask("sinfo", "--json")), self._nodes_as_text)
-        seen: dict[str, tuple[str, int, str]] = {}
+        nodes: dict[str, tuple[str, int, str]] = {}
         for row in sorted(self._chosen(rows), key=lambda row: _natural(row["NODELIST"])):
             gpus, kind = gpus_of(re.sub(r"\(.*?\)", "", row["GRES"]))
-            if gpus > 0 and row["NODELIST"] not in seen and not any(word.startswith(_GONE) for word in row["STATE"].split()):
-                seen[row["NODELIST"]] = ("" if self._shared else row["PARTITION"], int(gpus), kind)
-        if not seen:
+            if gpus > 0 and row["NODELIST"] not in nodes and not any(word.startswith(_GONE) for word in row["STATE"].split()):
+                nodes[row["NODELIST"]] = ("" if self._shared else row["PARTITION"], int(gpus), kind)
+        if not nodes:
             raise LiveError(Fault(where="sinfo", rule="no node with GPUs is up"))
         groups: list[NodeGroup] = []
-        for vc, gpus, kind in seen.values():
+        for vc, gpus, kind in nodes.values():
             last = groups[-1] if groups else None
             if last and (last.vc, last.gpus, last.kind) == (vc, gpus, kind):
                 groups[-1] = NodeGroup(nodes=last.nodes + 1, gpus=gpus, vc=vc, kind=kind)
             else:
                 groups.append(NodeGroup(nodes=1, gpus=gpus, vc=vc, kind=kind))
-        return list(seen), Cluster(groups=tuple(groups))
+        return list(nodes), Cluster(groups=tuple(groups))
 
     def queue(self, version: tuple[int, int], nodes: Sequence[str], now_s: Callable[[], float]) -> Snapshot:
         """The jobs that run and wait."""
@@ -90,22 +90,22 @@ class Reading:
             lambda: documents.queue_rows(self._ask("squeue", "--json"), math.floor(now_s())),
             self._queue_as_text,
         )
-        kept = sorted((row for row in self._chosen(rows) if row["STATE"] in STATES), key=lambda row: _natural(row["JOBID"]))
+        queue = sorted((row for row in self._chosen(rows) if row["STATE"] in STATES), key=lambda row: _natural(row["JOBID"]))
         at_s = math.floor(now_s()) + 1.0  # squeue counts whole seconds
-        columns = list(kept[0]) if kept else list(QUEUE.values())
-        return _from_table(columns, kept, lambda path: read_queue(path, at_s, nodes=nodes, partitions=not self._shared))
+        columns = list(queue[0]) if queue else list(QUEUE.values())
+        return _from_table(columns, queue, lambda path: read_queue(path, at_s, nodes=nodes, partitions=not self._shared))
 
     def accounting(self, version: tuple[int, int], since_s: float, *, long: bool) -> list[JobEvent]:
         """What accounting says happened since a moment. A `long` past is read as text, which is ten times smaller."""
         start = datetime.fromtimestamp(since_s, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-        wanted = ["sacct", "--allusers", "--allocations", "--duplicates", f"--starttime={start}", *self._filter()]
+        command = ["sacct", "--allusers", "--allocations", "--duplicates", f"--starttime={start}", *self._filter()]
         format_ = ("--parsable2", f"--delimiter={_BETWEEN}", f"--format={','.join(SACCT)}")
 
         def as_text() -> list[Row]:
-            return [dict(zip(SACCT, row, strict=True)) for row in _rows_of(self._ask(*wanted, *format_), len(SACCT))][1:]
+            return [dict(zip(SACCT, row, strict=True)) for row in _rows_of(self._ask(*command, *format_), len(SACCT))][1:]
 
         def as_json() -> list[Row]:
-            return documents.accounting_rows(self._ask(*wanted, "--json"))
+            return documents.accounting_rows(self._ask(*command, "--json"))
 
         rows = as_text() if long and self._output != "json" else self._rows("sacct", version, as_json, as_text)
         return _from_table(SACCT, rows, events_of_sacct)

@@ -62,12 +62,12 @@ def actions(text: str) -> list[str]:
     return [part.strip() for part in match[1].split(",") if part.strip()] if match else []
 
 
-def with_action(text: str, name: str, wanted: bool) -> str:
+def with_action(text: str, name: str, present: bool) -> str:
     """The text with an action added at the end of the list, or taken out of it."""
     here = actions(text)
-    if (name in here) == wanted:
+    if (name in here) == present:
         return text
-    listed = [*here, name] if wanted else [each for each in here if each != name]
+    listed = [*here, name] if present else [each for each in here if each != name]
     return re.sub(
         r"^(actions\s*:\s*)[\"']?[^\"'#\n]*[\"']?", lambda match: f'{match[1]}"{", ".join(listed)}"', text, count=1, flags=re.MULTILINE
     )

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from autosched.live._shared import kubernetes
 from autosched.live._shared.kubernetes import Json, KubernetesJob, Setting, Target
-from autosched.live._shared.scheduler import KubernetesOptions, KubernetesScheduler
+from autosched.live._shared.scheduler import KubernetesLiveOptions, KubernetesScheduler
 from autosched.live._shared.schema import broken_rules
 from autosched.live.volcano.conf import actions, argument, faults_of, with_action, with_argument
 from autoscout.common.fields import read_fields, refuse_if
@@ -41,7 +41,7 @@ QUEUE = {
 """The part of Volcano's published schema of a Queue (scheduling.volcano.sh/v1beta1) that patches may touch, in our own words."""
 
 
-class _Options(KubernetesOptions):
+class _VolcanoOptions(KubernetesLiveOptions):
     config_map: str = "volcano-system/volcano-scheduler-configmap"
     queues: list[str] = Field(default=["default"])
 
@@ -63,7 +63,7 @@ class Volcano(KubernetesScheduler):
     jobs: ClassVar[str] = "podgroups.scheduling.volcano.sh"
 
     def __init__(self, options: Mapping[str, Any], clock: Clock | None = None) -> None:
-        read, faults = read_fields(_Options, options, "live")
+        read, faults = read_fields(_VolcanoOptions, options, "live")
         if read is not None and read.config_map.count("/") != 1:
             faults.append(Fault(where="live", field="config_map", value=read.config_map, rule="must read NAMESPACE/NAME"))
         refuse_if(faults)
@@ -92,14 +92,14 @@ class Volcano(KubernetesScheduler):
         return broken_rules(item, QUEUE, key)
 
 
-def _settings(options: _Options) -> list[Setting]:
+def _settings(options: _VolcanoOptions) -> list[Setting]:
     namespace, _, name = options.config_map.partition("/")
     scheduler = Target(kind="configmaps", name=name, namespace=namespace)
 
     def plugin(name: str, plugin: str, key: str, default: Value) -> Setting:
         def read(text: Any) -> Value:
-            found = argument(str(text), plugin, key)
-            return default if found is None else type(default)(found)  # type: ignore[misc]
+            text_value = argument(str(text), plugin, key)
+            return default if text_value is None else type(default)(text_value)  # type: ignore[misc]
 
         def write(value: Value, text: Any) -> str:
             return with_argument(str(text or ""), plugin, key, str(value))
@@ -116,7 +116,7 @@ def _settings(options: _Options) -> list[Setting]:
             write=lambda value, text: with_action(str(text or ""), word, bool(value)),
         )
 
-    found = [
+    settings = [
         action("overtake", "backfill"),
         action("preempt", "preempt"),
         action("reclaim", "reclaim"),
@@ -129,6 +129,6 @@ def _settings(options: _Options) -> list[Setting]:
     ]
     for queue in options.queues:
         target = Target(kind="queues.scheduling.volcano.sh", name=queue)
-        found.append(Setting(name=f"weight {queue}", target=target, path=("spec", "weight"), default=1))
-        found.append(Setting(name=f"reclaimable {queue}", target=target, path=("spec", "reclaimable"), default=True))
-    return found
+        settings.append(Setting(name=f"weight {queue}", target=target, path=("spec", "weight"), default=1))
+        settings.append(Setting(name=f"reclaimable {queue}", target=target, path=("spec", "reclaimable"), default=True))
+    return settings

@@ -20,14 +20,14 @@ def build(cls: type[Built], config: Config, **derived: Any) -> Built:
     Raises:
         ConfigError: knobs that the scheduler does not have, all at once.
     """
-    known = {field.name for field in fields(cls)}  # type: ignore[arg-type]
-    unknown = [name for name in config if name not in known and name not in derived]
+    names = {field.name for field in fields(cls)}  # type: ignore[arg-type]
+    unknown = [name for name in config if name not in names and name not in derived]
     if unknown:
         raise ConfigError(
             [Fault(where=cls.__name__, field=name, rule="there is no such knob", value=repr(config[name])) for name in unknown]
         )
-    given = {name: value for name, value in config.items() if name in known}
-    return cls(**{**given, **{name: value for name, value in derived.items() if name in known and value is not None}})
+    values = {name: value for name, value in config.items() if name in names}
+    return cls(**{**values, **{name: value for name, value in derived.items() if name in names and value is not None}})
 
 
 def placement_knob(default: str = "consolidated") -> Choice:

@@ -20,7 +20,7 @@ Vector = NDArray[np.float64]
 RESAMPLES = 20  # of the rows; an edge is kept when it shows in at least half of them
 SHARE = 0.5
 ALPHA = 0.05  # significance of the tests of independence
-FEWEST = 30  # rows below which nothing is left out
+MIN_ROWS = 30  # rows below which nothing is left out
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,12 +45,15 @@ class Graph:
 
     def order(self) -> tuple[str, ...]:
         """The metrics, causes before effects."""
-        left, found = list(self.metrics), []
-        while left:
-            free = next((name for name in left if not any((other, name) in self.edges for other in left if other != name)), left[0])
-            left.remove(free)
-            found.append(free)
-        return tuple(found)
+        open_metrics, order = list(self.metrics), []
+        while open_metrics:
+            free = next(
+                (name for name in open_metrics if not any((other, name) in self.edges for other in open_metrics if other != name)),
+                open_metrics[0],
+            )
+            open_metrics.remove(free)
+            order.append(free)
+        return tuple(order)
 
 
 def full_graph(knobs: tuple[str, ...], metrics: tuple[str, ...], objective: str, why: str) -> Graph:
@@ -83,7 +86,7 @@ def learn_graph(
         seed: Of the resamples.
         resamples: How many.
     """
-    if len(ranks) < FEWEST:
+    if len(ranks) < MIN_ROWS:
         return full_graph(knobs, metrics, objective, f"all edges: {len(ranks)} runs are too few to leave any out")
     alive = [column for column in range(ranks.shape[1]) if np.ptp(ranks[:, column]) > 0]
     moving = [column for column in range(values.shape[1]) if np.ptp(values[:, column]) > 1e-12]
@@ -94,8 +97,8 @@ def learn_graph(
     for number in range(resamples):
         rng = stream(seed, "graph", number)
         sample = data[rng.integers(0, len(data), len(data))] + 1e-6 * rng.normal(size=data.shape)  # ties would make columns collinear
-        found = _inferred(sample, len(alive)) if causal else None
-        for one, other in _correlated(sample, len(alive)) if found is None else found:
+        inferred = _inferred(sample, len(alive)) if causal else None
+        for one, other in _correlated(sample, len(alive)) if inferred is None else inferred:
             counts[names[one], names[other]] = counts.get((names[one], names[other]), 0) + 1
     edges = {edge: count / resamples for edge, count in counts.items() if count >= SHARE * resamples}
     edges |= {(metric, objective): 1.0 for metric in metrics}
@@ -136,16 +139,16 @@ def _inferred(data: Vector, knobs: int) -> list[tuple[int, int]] | None:
     except Exception:  # whatever a library for research raises: the fallback answers
         return None
     marks = graph.graph  # marks[j, i] is the mark at j of the edge between i and j: -1 tail, 1 arrow, 2 circle
-    found = []
+    edges = []
     for one in range(data.shape[1]):
         for other in range(max(knobs, one + 1), data.shape[1]):
             if marks[one, other] == 0 and marks[other, one] == 0:
                 continue
             if one < knobs or (marks[other, one] == 1 and marks[one, other] != 1):
-                found.append((one, other))
+                edges.append((one, other))
             elif marks[one, other] == 1 and marks[other, one] != 1:
-                found.append((other, one))
-    return found
+                edges.append((other, one))
+    return edges
 
 
 def _correlated(data: Vector, knobs: int) -> list[tuple[int, int]]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from autosched.tune.causal.encode import Places
 from autosched.tune.causal.graph import Graph, full_graph, learn_graph
 from autoscout.core.config import Config, Value
 from autoscout.space import Space
@@ -44,14 +43,51 @@ class _Regression:
     def predict(self, inputs: Vector) -> Vector:
         scaled = (_expanded(inputs) - self.mean) / self.scale
         # a polynomial far from its data says anything
-        found: Vector = np.clip(self.weights[0] + scaled @ self.weights[1:], self.low, self.high)
-        return found
+        predictions: Vector = np.clip(self.weights[0] + scaled @ self.weights[1:], self.low, self.high)
+        return predictions
 
 
 def _expanded(inputs: Vector) -> Vector:
     size = inputs.shape[1]
     pairs = [inputs[:, [one]] * inputs[:, one:] for one in range(size)]
     return np.concatenate([inputs, *pairs], axis=1) if size else np.zeros((len(inputs), 0))
+
+
+class KnobRanks:
+    """Configurations as rows of numbers: the rank of every knob's value on 0..1, that of the default where a configuration lacks the knob.
+
+    Attributes:
+        names: The knobs with more than one value.
+    """
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self.names = tuple(name for name, knob in space.knobs.items() if len(knob.values) > 1)
+        self._rows: dict[Config, list[float]] = {}
+        self._categories = {name: not space.knobs[name].ordered and len(space.knobs[name].values) > 2 for name in self.names}
+
+    def ranks(self, configs: Sequence[Config]) -> Vector:
+        """One row per configuration, one column per knob."""
+        return np.asarray([self._row(config) for config in configs]).reshape(-1, len(self.names))
+
+    def _row(self, config: Config) -> list[float]:
+        if config not in self._rows:
+            knobs = [self.space.knobs[name] for name in self.names]
+            positions = [knob.position(config.get(knob.name, knob.default)) for knob in knobs]
+            self._rows[config] = [(position or 0) / (len(knob.values) - 1) for knob, position in zip(knobs, positions, strict=True)]
+        return self._rows[config]
+
+    def columns(self, ranks: Vector, knobs: Sequence[int]) -> Vector:
+        """The columns of some knobs that regressions read: a rank each, a column per value for categories."""
+        parts = [np.zeros((len(ranks), 0))]
+        for column in knobs:
+            name = self.names[column]
+            if self._categories[name]:
+                size = len(self.space.knobs[name].values)
+                parts.append((np.round(ranks[:, [column]] * (size - 1)) == np.arange(1, size)).astype(np.float64))
+            else:
+                parts.append(ranks[:, [column]])
+        return np.concatenate(parts, axis=1)
 
 
 class CausalModel:
@@ -71,20 +107,20 @@ class CausalModel:
         self.objective = objective
         self.metrics = tuple(metrics)
         self._seed = seed
-        self._places = Places(space)
-        self._ranks = np.zeros((0, len(self._places.names)))
+        self._knobs = KnobRanks(space)
+        self._ranks = np.zeros((0, len(self._knobs.names)))
         self._values = np.zeros((0, len(self.metrics) + 1))
         self._fits: dict[str, _Regression] = {}
         self._reads: list[tuple[str, list[int], list[int]]] = []  # metrics in order, with the knobs and the metrics that act on each
         self._near: dict[tuple[Config, str], list[tuple[Value, Config]]] = {}  # by configuration and knob: its what-if configurations
         self.errors: list[float] = []  # relative error of predictions that were checked by a run, in order
-        self.graph = full_graph(self._places.names, self.metrics, objective, "all edges: nothing is known yet")
+        self.graph = full_graph(self._knobs.names, self.metrics, objective, "all edges: nothing is known yet")
 
     def __len__(self) -> int:
         return len(self._ranks)
 
     @property
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         return bool(self._fits)
 
     def add(self, runs: Sequence[tuple[Config, Mapping[str, float]]], reference: Mapping[str, float]) -> None:
@@ -93,12 +129,12 @@ class CausalModel:
             return
         values = np.asarray([[_log(metrics.get(name, 0.0)) for name in (*self.metrics, self.objective)] for _, metrics in runs])
         base = np.asarray([_log(reference.get(name, 0.0)) for name in (*self.metrics, self.objective)])
-        self._ranks = np.concatenate([self._ranks, self._places.ranks([config for config, _ in runs])])[-WINDOW:]
+        self._ranks = np.concatenate([self._ranks, self._knobs.ranks([config for config, _ in runs])])[-WINDOW:]
         self._values = np.concatenate([self._values, values - base])[-WINDOW:]
 
     def learn(self, resamples: int = 20) -> Graph:
         """Work the graph out from all runs that are remembered, and fit."""
-        self.graph = learn_graph(self._places.names, self.metrics, self.objective, self._ranks, self._values[:, :-1], self._seed, resamples)
+        self.graph = learn_graph(self._knobs.names, self.metrics, self.objective, self._ranks, self._values[:, :-1], self._seed, resamples)
         self.fit()
         return self.graph
 
@@ -115,22 +151,22 @@ class CausalModel:
 
     def _parents(self, name: str) -> tuple[list[int], list[int]]:
         parents = self.graph.parents(name)
-        knobs = [self._places.names.index(parent) for parent in parents if parent in self._places.names]
+        knobs = [self._knobs.names.index(parent) for parent in parents if parent in self._knobs.names]
         return knobs, [self.metrics.index(parent) for parent in parents if parent in self.metrics]
 
     def _inputs(self, knobs: Sequence[int], others: Sequence[int], ranks: Vector, values: Vector) -> Vector:
-        return np.concatenate([self._places.columns(ranks, knobs), values[:, others]], axis=1)
+        return np.concatenate([self._knobs.columns(ranks, knobs), values[:, others]], axis=1)
 
     def predict(self, configs: Sequence[Config], reference: Mapping[str, float]) -> list[dict[str, float]]:
         """Metrics and objective of configurations under the workload of `reference`: the settings are fixed, the rest follows."""
-        ranks = self._places.ranks(configs)
+        ranks = self._knobs.ranks(configs)
         values = np.zeros((len(configs), len(self.metrics)))
         for name, knobs, others in self._reads:
             values[:, self.metrics.index(name)] = self._fits[name].predict(self._inputs(knobs, others, ranks, values))
         whole = np.concatenate([values, self._fits[self.objective].predict(values)[:, None]], axis=1)
         base = np.asarray([_log(reference.get(name, 0.0)) for name in (*self.metrics, self.objective)])
-        found = np.exp(whole + base) - _TINY
-        return [dict(zip((*self.metrics, self.objective), map(float, row), strict=True)) for row in found]
+        answers = np.exp(whole + base) - _TINY
+        return [dict(zip((*self.metrics, self.objective), map(float, row), strict=True)) for row in answers]
 
     def check(self, predicted: float, measured: float) -> None:
         """Note how far a prediction was off."""
@@ -139,18 +175,18 @@ class CausalModel:
     def what_if(self, config: Config, knobs: Iterable[str], reference: Mapping[str, float]) -> dict[str, list[tuple[Value, float]]]:
         """The objective over values of each of some knobs, the others as in `config`."""
         near = {knob: self._swept(config, knob) for knob in knobs}
-        found = iter(self.predict([other for each in near.values() for _, other in each], reference))
-        return {knob: [(value, next(found)[self.objective]) for value, _ in each] for knob, each in near.items()}
+        predictions = iter(self.predict([other for each in near.values() for _, other in each], reference))
+        return {knob: [(value, next(predictions)[self.objective]) for value, _ in each] for knob, each in near.items()}
 
     def _swept(self, config: Config, knob: str) -> list[tuple[Value, Config]]:
         """Values of a knob, each with the valid configuration that has it and is nearest to `config`."""
         if (config, knob) not in self._near:
-            space = self._places.space
+            space = self._knobs.space
             values = space.knobs[knob].values
-            places = sorted({round(place) for place in np.linspace(0, len(values) - 1, min(POINTS, len(values)))})
+            indices = sorted({round(index) for index in np.linspace(0, len(values) - 1, min(POINTS, len(values)))})
             around = config.only(space.ancestors(knob))
-            wanted = [(values[place], around.extend({knob: values[place]})) for place in places]
-            self._near[config, knob] = [(value, space.project(config, each)) for value, each in wanted if space.feasible(each)]
+            candidates = [(values[index], around.extend({knob: values[index]})) for index in indices]
+            self._near[config, knob] = [(value, space.project(config, each)) for value, each in candidates if space.feasible(each)]
         return self._near[config, knob]
 
 

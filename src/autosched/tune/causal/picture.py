@@ -20,16 +20,16 @@ def dot(graph: Graph) -> str:
 def svg(graph: Graph, title: str = "What acts on what") -> str:
     """The same as a picture; settings without any effect are grey."""
     layers = [graph.knobs, graph.metrics, (graph.objective,)]
-    places: dict[str, tuple[float, float]] = {}
+    positions: dict[str, tuple[float, float]] = {}
     for row, names in enumerate(layers):
         for number, name in enumerate(names):
-            places[name] = (_WIDTH * (number + 0.5) / max(1, len(names)), _TOP + row * _ROW)
+            positions[name] = (_WIDTH * (number + 0.5) / max(1, len(names)), _TOP + row * _ROW)
     active = {one for one, _ in graph.edges}
     parts = [label(title, 12, 20, font_size=14), label(graph.method, 12, 38, font_size=11, fill="#666")]
     for (one, other), share in sorted(graph.edges.items()):
-        (x1, y1), (x2, y2) = places[one], places[other]
+        (x1, y1), (x2, y2) = positions[one], positions[other]
         parts.append(line(x1, y1 + 12, x2, y2 - 12, stroke=PALETTE[0], stroke_width=f"{0.5 + 2.0 * share:.2f}", stroke_opacity=0.6))
-    for name, (x, y) in places.items():
+    for name, (x, y) in positions.items():
         used = name in active or name == graph.objective
         wide = 8.0 * len(name) + 12
         parts.append(box(x - wide / 2, y - 12, wide, 24, fill="white", stroke="#333" if used else "#bbb"))

@@ -1,4 +1,4 @@
-"""Takeover: another plan is put in charge of a virtual cluster while jobs are running."""
+"""Plan change: another plan is put in charge of a virtual cluster while jobs are running."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from autosched.kernel.records import Index, Records, Table, Vector
 from autosched.kernel.state import evict, house
 from autosched.sim.cluster import Cluster
 from autosched.sim.part import Part, describe, options_of, params_of, policy_of
-from autosched.sim.scheduler import OwnLoop, Plan, Ranking
+from autosched.sim.scheduler import OwnLoop, Ranking, SchedulePlan
 from autosched.sim.trace import Trace
 
 _NO_ROWS: Table = np.empty((0, records.LOG_COLUMNS))
 
 
-def put_in_charge(part: Part, plan: Plan, trace: Trace, cluster: Cluster, now: float, logging: bool) -> Table:
+def put_in_charge(part: Part, plan: SchedulePlan, trace: Trace, cluster: Cluster, now: float, logging: bool) -> Table:
     """Let `plan` decide from `now` on; returns the changes of GPUs.
 
     With the settings that are in force already nothing happens. With other settings of the same policy everything is kept that the policy
@@ -33,7 +33,7 @@ def put_in_charge(part: Part, plan: Plan, trace: Trace, cluster: Cluster, now: f
     own = plan.scheduling.own if isinstance(plan.scheduling, OwnLoop) else np.zeros(len(part.job), np.dtype([("none", np.float64)]))
     if other and "partner" not in (own.dtype.names or ()):
         log = _split_pairs(part, options, now, logging)
-    _own_records(part, own, plan.scheduling.kept if isinstance(plan.scheduling, OwnLoop) else (), other)
+    _own_records(part, own, plan.scheduling.loop_fields if isinstance(plan.scheduling, OwnLoop) else (), other)
     part.memory = _memory(part, plan, other)
     part.policy, part.params, part.options, part.plan = policy, params, options, plan
     if equal:
@@ -78,10 +78,10 @@ def stop_jobs(part: Part, out: Index, now: float, logging: bool) -> Table:
     if not len(out):
         return _NO_ROWS
     options = _logged(part.options, logging)
-    ledger = part.ledger()
-    common = (part.job, part.node, part.cluster, part.active, ledger)
+    allocations = part.allocations()
+    common = (part.job, part.node, part.cluster, part.active, allocations)
     rows, filled = evict(*common, out, options, now, float(part.options["placement"][0]))
-    part.keep_ledger(ledger)
+    part.store_allocations(allocations)
     part.cluster["blocked"] = 1.0
     return rows[: filled[0]]
 
@@ -117,20 +117,20 @@ def _split_pairs(part: Part, options: Records, now: float, logging: bool) -> Tab
     return log
 
 
-def _own_records(part: Part, own: Records, kept: tuple[str, ...], other: bool) -> None:
+def _own_records(part: Part, own: Records, loop_fields: tuple[str, ...], other: bool) -> None:
     """Records of the loop's own: new for a loop that takes over, else only what the plan says of each job."""
     before, part.own = part.own, own.copy()
     if not other:
-        known = part.job["status"] != records.ABSENT
-        for name in kept:
-            part.own[name][known] = before[name][known]
+        present = part.job["status"] != records.ABSENT
+        for name in loop_fields:
+            part.own[name][present] = before[name][present]
     elif "alone" in (part.own.dtype.names or ()):
         running = part.job["status"] == records.RUNNING
         part.own["alone"][running] = 1.0
         part.own["full_rate"][running] = part.job["rate"][running]
 
 
-def _memory(part: Part, plan: Plan, other: bool) -> Vector:
+def _memory(part: Part, plan: SchedulePlan, other: bool) -> Vector:
     """The memory of the policy: what it knew, as far as it goes, and room for what came later."""
     if not isinstance(plan.scheduling, Ranking):
         return np.zeros(1)
@@ -159,10 +159,10 @@ def _change_of_places(part: Part, before: float, now: float, logging: bool) -> T
         part.where = np.empty((0, 4))
         part.node["free"], part.node["shared"], part.shares[:] = part.node["gpus"], 0.0, -1.0
     elif counted and not counts:
-        ledger = part.ledger()
-        common = (part.job, part.node, part.cluster, part.active, ledger)
+        allocations = part.allocations()
+        common = (part.job, part.node, part.cluster, part.active, allocations)
         homeless = house(*common, _logged(part.options, logging), now)
-        part.keep_ledger(ledger)
+        part.store_allocations(allocations)
         options = part.options
         part.options = options.copy()
         part.options["placement"] = records.PLACE_COUNT
@@ -172,7 +172,7 @@ def _change_of_places(part: Part, before: float, now: float, logging: bool) -> T
     return _NO_ROWS
 
 
-def _forget_forecast(part: Part, plan: Plan, first: bool) -> None:
+def _forget_forecast(part: Part, plan: SchedulePlan, first: bool) -> None:
     """Lucid looks at the forecast anew; until then it packs if it did, or need not look."""
     names = plan.scheduling.settings.dtype.names if isinstance(plan.scheduling, OwnLoop) else None
     if names and "quiet_jobs" in names:
@@ -196,6 +196,6 @@ def _next_end(part: Part) -> None:
 
 
 def _logged(options: Records, logging: bool) -> Records:
-    made = options.copy()
-    made["logging"] = logging
-    return made
+    copy = options.copy()
+    copy["logging"] = logging
+    return copy

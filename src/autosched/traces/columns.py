@@ -1,12 +1,12 @@
-"""What all readers share: opening files, columns of text, and turning them into a checked trace."""
+"""Tables of text: opening files, reading their columns, and turning those into numbers and moments."""
 
 from __future__ import annotations
 
 import csv
 import gzip
 import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import TextIO
@@ -14,7 +14,7 @@ from typing import TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from autosched.sim.trace import Trace, check_columns, examples, spans
+from autosched.sim.trace import spans
 from autoscout.core.errors import ConfigError, Fault
 
 Texts = Sequence[str]
@@ -37,7 +37,7 @@ def first_line(path: Path) -> str:
 
 
 @dataclass
-class Columns:
+class TextTable:
     """A delimited file as columns of text."""
 
     path: Path
@@ -46,7 +46,7 @@ class Columns:
     lines: NDArray[np.int64]
 
     @classmethod
-    def read(cls, path: Path, *, delimiter: str = ",", header: Sequence[str] | None = None) -> Columns:
+    def read(cls, path: Path, *, delimiter: str = ",", header: Sequence[str] | None = None) -> TextTable:
         """Read the whole file; `header` for files that have none."""
         try:
             with open_text(path) as lines:
@@ -90,7 +90,7 @@ class Columns:
         return self.values.get(name)
 
     def numbers(self, name: str) -> NDArray[np.float64]:
-        """A column of numbers; what is none becomes not-a-number."""
+        """A column of numbers; NaN where the text is no number."""
         return to_numbers(self.values[name])
 
     def times(self, name: str, zone_h: float = 0.0) -> NDArray[np.float64]:
@@ -99,7 +99,7 @@ class Columns:
 
 
 def to_numbers(texts: Texts) -> NDArray[np.float64]:
-    """Numbers; what is none becomes not-a-number."""
+    """Numbers; NaN where the text is no number."""
     try:
         return np.asarray(texts, np.float64) if len(texts) else np.empty(0)
     except ValueError:
@@ -107,10 +107,10 @@ def to_numbers(texts: Texts) -> NDArray[np.float64]:
 
 
 def to_times(texts: Texts, zone_h: float = 0.0) -> NDArray[np.float64]:
-    """Seconds of the epoch; what is no moment becomes not-a-number."""
+    """Seconds of the epoch; NaN where the text is no moment."""
     zone = UTC if zone_h == 0 else timezone(timedelta(hours=zone_h))
-    known: dict[str, float] = {}
-    return np.asarray([known[text] if text in known else known.setdefault(text, _moment(text, zone)) for text in texts], np.float64)
+    moments: dict[str, float] = {}
+    return np.asarray([moments[text] if text in moments else moments.setdefault(text, _moment(text, zone)) for text in texts], np.float64)
 
 
 def _number(text: str) -> float:
@@ -129,91 +129,3 @@ def _moment(text: str, zone: timezone) -> float:
     except ValueError:
         return float("nan")
     return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp()
-
-
-@dataclass(kw_only=True)
-class Draft:
-    """Columns of a trace before they are checked.
-
-    Attributes:
-        lines: The line of each row in its file.
-        filters: What the reader left out or changed, in words.
-    """
-
-    source: str
-    lines: NDArray[np.int64]
-    job_id: Texts
-    submit_s: NDArray[np.float64]
-    duration_s: NDArray[np.float64]
-    gpus: NDArray[np.float64]
-    user: Texts | None = None
-    vc: Texts | None = None
-    status: Texts | None = None
-    name: Texts | None = None
-    kind: Texts | None = None
-    extra: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
-    filters: tuple[str, ...] = ()
-
-    def finish(self, *, drop_bad: bool) -> Trace:
-        """Check everything at once, then sort.
-
-        Raises:
-            ConfigError: rows are wrong and `drop_bad` is off.
-        """
-        ids = np.asarray(self.job_id, np.str_) if len(self.job_id) else np.empty(0, np.str_)
-        filters = self.filters
-        kept = np.arange(len(ids))
-        if drop_bad:
-            whole = (self.gpus <= 1) | (self.gpus == np.floor(self.gpus))
-            good = np.isfinite(self.submit_s) & np.isfinite(self.duration_s) & (self.duration_s >= 0) & (self.gpus > 0) & whole
-            first = np.zeros(len(ids), bool)
-            first[np.unique(ids, return_index=True)[1]] = True
-            kept = np.flatnonzero(good & first)
-            if len(kept) < len(ids):
-                dropped = np.setdiff1d(np.arange(len(ids)), kept)
-                filters = (*filters, f"{len(dropped)} bad rows dropped ({examples(ids[dropped])})")
-        else:
-            faults = check_columns(self.source, ids, self.submit_s, self.duration_s, self.gpus, self.lines)
-            if faults:
-                raise ConfigError(faults)
-
-        def label(texts: Texts | None) -> NDArray[np.str_] | None:
-            return np.asarray(texts, np.str_)[kept] if texts is not None and len(texts) else None
-
-        return Trace.of(
-            self.submit_s[kept],
-            self.duration_s[kept],
-            self.gpus[kept],
-            job_id=ids[kept],
-            user=label(self.user),
-            vc=label(self.vc),
-            status=label(self.status),
-            name=label(self.name),
-            kind=label(self.kind),
-            extra={name: column[kept] for name, column in self.extra.items()},
-            source=self.source,
-            filters=filters,
-        )
-
-    def only(self, chosen: NDArray[np.bool_], why: str) -> Draft:
-        """The rows where `chosen`, with the reason on record."""
-        index = np.flatnonzero(chosen)
-
-        def pick(texts: Texts | None) -> Texts | None:
-            return None if texts is None else [texts[int(i)] for i in index]
-
-        return Draft(
-            source=self.source,
-            lines=self.lines[index],
-            job_id=pick(self.job_id) or [],
-            submit_s=self.submit_s[index],
-            duration_s=self.duration_s[index],
-            gpus=self.gpus[index],
-            user=pick(self.user),
-            vc=pick(self.vc),
-            status=pick(self.status),
-            name=pick(self.name),
-            kind=pick(self.kind),
-            extra={key: column[index] for key, column in self.extra.items()},
-            filters=(*self.filters, f"{why}: {len(index)} of {len(self.lines)} jobs kept"),
-        )

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from autosched.kernel.records import Table, Vector
-from autosched.readers.sacct import gpus_of, seconds_of
-from autosched.readers.table import Columns, to_times
 from autosched.sim.snapshot import Snapshot
 from autosched.sim.trace import Trace, check_columns
+from autosched.traces.columns import TextTable, to_times
+from autosched.traces.slurm_text import gpus_of, seconds_of
 from autoscout.core.errors import ConfigError, Fault
 
 COMMAND = 'squeue --all --states=RUNNING,PENDING --format="%i|%u|%P|%T|%V|%S|%M|%l|%b|%D|%N"'
@@ -41,7 +41,7 @@ def read_queue(path: Path, at_s: float, *, nodes: Sequence[str] = (), partitions
     Raises:
         ConfigError: columns are missing, or rows make no sense: all faults at once.
     """
-    table = Columns.read(path, delimiter="|")
+    table = TextTable.read(path, delimiter="|")
     table.names = [_SAME.get(name, name) for name in table.names]
     table.values = {_SAME.get(name, name): column for name, column in table.values.items()}
     table.require("JOBID", "STATE", "SUBMIT_TIME")
@@ -51,23 +51,23 @@ def read_queue(path: Path, at_s: float, *, nodes: Sequence[str] = (), partitions
         rule = "GPUs cannot be known without TRES_PER_NODE (squeue) or ReqTRES (sacct)"
         raise ConfigError(Fault(where=f"{path}:1", field="TRES_PER_NODE", rule=rule, fix=COMMAND))
     count = np.maximum(1.0, np.nan_to_num(table.numbers("NODES"), nan=1.0)) if "NODES" in table.values else np.ones(len(table))
-    wanted = [gpus_of(text) for text in (texts if texts is not None else per_node or ())]
-    gpus = np.asarray([number for number, _ in wanted]) * (count if texts is None else 1.0)
+    requests = [gpus_of(text) for text in (texts if texts is not None else per_node or ())]
+    gpus = np.asarray([number for number, _ in requests]) * (count if texts is None else 1.0)
     state = [text.split(" ")[0].split("+")[0].upper() for text in table.values["STATE"]]
     job_ids = table.values["JOBID"]
-    kept = [i for i, job in enumerate(job_ids) if state[i] in _HERE and gpus[i] > 0 and "." not in job]
+    rows_here = [i for i, job in enumerate(job_ids) if state[i] in _HERE and gpus[i] > 0 and "." not in job]
 
     def texts_of(name: str) -> list[str]:
         column = table.text(name)
-        return ["" if column is None else column[i] for i in kept]
+        return ["" if column is None else column[i] for i in rows_here]
 
     ids = np.asarray(texts_of("JOBID"), np.str_)
-    submit = table.times("SUBMIT_TIME")[kept]
-    running = np.asarray([state[i] in _RUNS for i in kept], bool)
-    executed = np.where(running, _executed(table, at_s)[kept], 0.0)
+    submit = table.times("SUBMIT_TIME")[rows_here]
+    running = np.asarray([state[i] in _RUNS for i in rows_here], bool)
+    executed = np.where(running, _executed(table, at_s)[rows_here], 0.0)
     limit = seconds_of(texts_of("TIME_LIMIT"))
-    left = np.where(limit > executed, limit - executed, UNKNOWN_S)
-    faults = check_columns(path.name, ids, submit, executed + left, gpus[kept], table.lines[kept])
+    remaining_s = np.where(limit > executed, limit - executed, UNKNOWN_S)
+    faults = check_columns(path.name, ids, submit, executed + remaining_s, gpus[rows_here], table.lines[rows_here])
     if (submit > at_s).any():
         rule = f"{int((submit > at_s).sum())} jobs were submitted after the moment of the snapshot"
         faults.append(Fault(where=path.name, field="SUBMIT_TIME", value=f"{at_s:.15g}", rule=rule, fix="Say when the file was written"))
@@ -76,22 +76,22 @@ def read_queue(path: Path, at_s: float, *, nodes: Sequence[str] = (), partitions
     order = np.argsort(submit, kind="stable")
     jobs = Trace.of(
         submit,
-        executed + left,
-        gpus[kept],
+        executed + remaining_s,
+        gpus[rows_here],
         job_id=ids,
         user=texts_of("USER"),
         vc=texts_of("PARTITION") if partitions else None,
-        kind=[wanted[i][1] for i in kept],
+        kind=[requests[i][1] for i in rows_here],
         extra={"estimate_s": np.where(limit > 0, limit, np.inf)},
         source=path.name,
-        filters=(f"runs or waits, and asks for GPUs: {len(kept)} of {len(table)} jobs kept",),
+        filters=(f"runs or waits, and asks for GPUs: {len(rows_here)} of {len(table)} jobs kept",),
     )
     lists = texts_of("NODELIST")
     rows = _where([lists[i] if running[i] else "" for i in order.tolist()], jobs.gpus, {name: number for number, name in enumerate(nodes)})
-    return Snapshot(at_s=at_s, jobs=jobs, remaining_s=left[order], executed_s=executed[order], running=running[order], where=rows)
+    return Snapshot(at_s=at_s, jobs=jobs, remaining_s=remaining_s[order], executed_s=executed[order], running=running[order], where=rows)
 
 
-def _executed(table: Columns, at_s: float) -> Vector:
+def _executed(table: TextTable, at_s: float) -> Vector:
     """Seconds each has run: what the table says, else since its start."""
     if "ElapsedRaw" in table.values:
         return np.nan_to_num(table.numbers("ElapsedRaw"))

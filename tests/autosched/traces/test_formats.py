@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autosched.readers import detect, read
 from autosched.sim.export import trace_columns, write_table
 from autosched.sim.trace import Trace
+from autosched.traces.read import detect, read
 from autoscout.core.errors import ConfigError
 
 
@@ -56,7 +56,7 @@ def test_unknown_files(tmp_path: Path) -> None:
         read(path)
     with pytest.raises(ConfigError, match="no such file"):
         read(tmp_path / "absent.csv")
-    with pytest.raises(ConfigError, match="must be one of plain"):
+    with pytest.raises(ConfigError, match="must be one of acme"):
         read(path, form="nope")
 
 
@@ -199,3 +199,11 @@ def test_tables_that_break_off_or_stop_being_text(tmp_path: Path) -> None:
     for name in ("t.csv", "u.csv", "v.csv.gz"):
         with pytest.raises(ConfigError, match="cannot be read as a table"):
             read(tmp_path / name, form="plain")
+
+
+def test_a_file_that_several_formats_match_is_read_by_the_one_that_takes_precedence(tmp_path: Path) -> None:
+    path = tmp_path / "pai_jobs.csv"
+    path.write_text("job_id,submit_time,duration,gpus,vc,gpu_num,state,user,node_num,type\na,0,5,1,v,1,ok,u,1,t\n")
+    assert detect(path) == "plain"
+    path.write_text(path.read_text().replace("gpus", "cores"))
+    assert detect(path) == "helios"

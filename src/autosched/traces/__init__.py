@@ -1,0 +1,1 @@
+"""Jobs read from files: what all trace formats share, and Slurm's queue as a snapshot."""

@@ -28,8 +28,9 @@ numba: Any = importlib.import_module("numba") if importlib.util.find_spec("numba
 
 COMPILED: bool = numba is not None and not numba.config.DISABLE_JIT
 
-_SCHED = Path(__file__).resolve().parents[1]
-_KEPT = ("autosched.kernel.", "autoscout_lab.reference.")
+_PACKAGES = Path(__file__).resolve().parents[2]
+_KEPT = ("autosched.kernel", "autoscout_lab.reference")
+"""Packages whose kernels are kept; the laboratory's lies next to this one, and is read here only as text."""
 _RANK: Any = None
 _WAKE: Any = None
 _LOOP: Any = None
@@ -66,7 +67,7 @@ if COMPILED:
         _VECTOR,  # memory of the policy
         _TYPES.Array(numba.from_dtype(OPTIONS), 1, "C", aligned=False),
     )
-    _sources = sorted([*(_SCHED / "kernel").glob("*.py"), *(_SCHED / "reference").glob("*.py")])
+    _sources = sorted(path for package in _KEPT for path in (_PACKAGES / package.replace(".", "/")).glob("*.py"))
     _digest = hashlib.sha256(b"".join(path.read_bytes() for path in _sources)).hexdigest()[:16]
     _base = Path(
         numba.config.CACHE_DIR or Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "autoscout" / "kernels"
@@ -84,7 +85,7 @@ def _compile(function: Function, signature: Any = None, **options: Any) -> Funct
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = _folder  # read while a function is decorated
     try:
-        keep = function.__module__.startswith(_KEPT)
+        keep = function.__module__.rpartition(".")[0] in _KEPT
         decorate = numba.njit(*([] if signature is None else [signature]), cache=keep, error_model="numpy", nogil=True, **options)
         compiled: Function = decorate(function)
     finally:

@@ -45,7 +45,7 @@ STAGE_S = 1.0  # between two looks at how far it came
 Steps = Sequence[Sequence[Mapping[str, Any]]]
 
 
-class TrialFailed(Exception):  # noqa: N818 - a result
+class TrainingFailed(Exception):  # noqa: N818 - a result
     """The run ended early; `kind` is a status, or `ended` where the log must tell."""
 
     def __init__(self, kind: str, reason: str, *, rank: int = 0, returncode: int = 0) -> None:
@@ -66,13 +66,13 @@ def measure(trial: Mapping[str, Any], run: TrainingRun, to_beat: ToBeat | None) 
     if stopped:
         return {**summary(trial, steps, taken, plan), **stopped}
     if len(taken) < plan.warm_up + 1:
-        raise TrialFailed("wrong_output", f"ended after {len(taken)} steps; at least {plan.warm_up + 1} must be reported")
+        raise TrainingFailed("wrong_output", f"ended after {len(taken)} steps; at least {plan.warm_up + 1} must be reported")
     curve = loss_curve(steps)
     own, key, tokens = trial["reference"]["own"], trial["reference"]["key"], worked(steps, "tokens")
     reference = ReferenceRun() if own else recall_reference(key)
     why = work_fault(tokens, reference.tokens) or loss_fault(curve, reference.losses, trial["max_loss_gap"])
     if why:
-        raise TrialFailed("wrong_output", why)
+        raise TrainingFailed("wrong_output", why)
     if own:
         remember_reference(key, ReferenceRun([loss for loss in curve if loss is not None], tokens))
     return summary(trial, steps, taken, plan)
@@ -90,7 +90,7 @@ def watch(trial: Mapping[str, Any], run: TrainingRun, plan: StepPlan, to_beat: T
         if (failed := run.broken()) is not None:
             CLOCK.sleep(TOGETHER_S)
             rank, code = run.broken() or failed
-            raise TrialFailed("ended", f"rank {rank} ended with {exit_words(code)} after {len(steps)} steps", rank=rank, returncode=code)
+            raise TrainingFailed("ended", f"rank {rank} ended with {exit_words(code)} after {len(steps)} steps", rank=rank, returncode=code)
         if over or (len(steps) >= least and has_enough_steps(taken, plan)):
             return {}
         if to_beat is not None and len(steps) > max(count, plan.warm_up + 1):
@@ -102,7 +102,7 @@ def watch(trial: Mapping[str, Any], run: TrainingRun, plan: StepPlan, to_beat: T
             count, moved_s = len(steps), now_s
         usual_s = statistics.median(taken[1:]) if len(taken) > 1 else math.inf
         if now_s - moved_s > max(trial["hang_s"], HANG_STEPS * usual_s):
-            raise TrialFailed(
+            raise TrainingFailed(
                 "timeout", f"no step for {now_s - moved_s:.0f} s after {len(steps)} steps, where one took {usual_s:.3g} s before"
             )
         if now_s - looked_s > STAGE_S:
@@ -222,7 +222,7 @@ def _in_turn(trial: Mapping[str, Any], runs: list[TrainingRun]) -> dict[str, Any
                 result = measure({**trial, **turn}, runs[-1], ToBeat.here())
                 first_s = first_s or result["spent"]["start_s"]
                 result["spent"]["saved_s"] = max(0.0, first_s - result["spent"]["start_s"])
-            except TrialFailed as error:
+            except TrainingFailed as error:
                 if number:
                     break
                 result = {**_failure(error, runs[-1]), "log": runs[-1].log(error.rank)}
@@ -235,7 +235,7 @@ def _in_turn(trial: Mapping[str, Any], runs: list[TrainingRun]) -> dict[str, Any
     return {"turns": results}
 
 
-def _failure(error: TrialFailed, run: TrainingRun) -> dict[str, Any]:
+def _failure(error: TrainingFailed, run: TrainingRun) -> dict[str, Any]:
     return {"failure": error.kind, "reason": str(error), "returncode": error.returncode, "stage": run.stage}
 
 
@@ -250,7 +250,7 @@ def main(path: str) -> int:
     runs: list[TrainingRun] = []
     try:
         result = _in_turn(trial, runs) if trial.get("turns") else _measured(trial, runs)
-    except TrialFailed as error:
+    except TrainingFailed as error:
         _write(_failure(error, runs[-1]))
         print(runs[-1].log(error.rank), file=sys.stderr)
         print(f"{error.kind}: {error}", file=sys.stderr)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 from autoscout.core.clock import RealClock
-from autoscout.testing.openai_server.engine import NO_CACHE, OUT_OF_MEMORY, Engine, die
+from autoscout.testing.openai_server.engine import NO_CACHE, OUT_OF_MEMORY, StandInEngine, die
 from autoscout.testing.openai_server.http import Connection
 from autoscout.testing.openai_server.settings import Settings, read
 
@@ -19,7 +19,7 @@ async def serve(settings: Settings) -> None:
     """Listen, step, and end on SIGTERM."""
     if settings.fault == "child":
         subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
-    engine = Engine(settings)
+    engine = StandInEngine(settings)
     begun_s = CLOCK.span_s()
 
     def is_healthy() -> bool:

@@ -55,7 +55,7 @@ class Counters:
     extra: dict[str, float] = field(default_factory=dict)
 
 
-class Engine:
+class StandInEngine:
     """Steps through its requests; every step takes as long as the formula says."""
 
     def __init__(self, settings: Settings) -> None:

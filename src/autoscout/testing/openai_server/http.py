@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
-from autoscout.testing.openai_server.engine import TOP, Engine, Request
+from autoscout.testing.openai_server.engine import TOP, Request, StandInEngine
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _CLOSE = re.compile(rb"\r\nconnection: *close", re.IGNORECASE)
@@ -19,7 +19,7 @@ REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 500: "Internal Serve
 class Connection(asyncio.Protocol):
     """One client; requests on a connection are answered one after the other."""
 
-    def __init__(self, engine: Engine, is_healthy: Callable[[], bool]) -> None:
+    def __init__(self, engine: StandInEngine, is_healthy: Callable[[], bool]) -> None:
         self._engine = engine
         self._is_healthy = is_healthy
         self._received = b""
@@ -193,7 +193,7 @@ class _Whole(_Answer):
             self.connection.answer(200, json.dumps(data))
 
 
-def metrics(engine: Engine) -> str:
+def metrics(engine: StandInEngine) -> str:
     """What the engines tell under /metrics, under vLLM's and SGLang's names."""
     counters, name = engine.counters, engine.settings.model
     usage = engine.held / max(1, engine.settings.kv_tokens)

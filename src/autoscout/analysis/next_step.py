@@ -20,6 +20,8 @@ SPARE = 2
 """Measurements of a time budget beyond those that are needed: the search takes one while it sees that there is no time for more."""
 SLACK = 1.15
 """How much longer than those so far the measurements of a time budget may take."""
+USUAL_ROUNDS = 5
+"""Rounds of a final to ask for where there was none."""
 MORE_ROUNDS = 2
 """How many times the rounds there were, where these could not tell."""
 
@@ -69,6 +71,9 @@ def next_step(decision: Decision, trials: Sequence[Trial], budget: Budget, spent
     final = [trial for trial in trials if trial.proposal.origin.phase is Phase.FINAL and trial.ok]
     costs_s = [trial.measurement.cost_s for trial in final or trials if trial.ok]
     each_s = float(median(costs_s)) if costs_s else None
+    searched = sum(trial.proposal.origin.phase is Phase.SEARCH and not trial.proposal.again for trial in trials)
+    if not final and budget.trials is not None and searched >= budget.trials:
+        rounds = USUAL_ROUNDS
     flags = f" --rounds {rounds}" if rounds > MIN_PAIRS else ""
     more_s = 0.0 if each_s is None else each_s * (measurements + SPARE) * SLACK
     if budget.wall_s is not None and each_s is not None:

@@ -16,14 +16,17 @@ from autoscout.analysis.limits import LimitState, check_limit, repeat_noise
 from autoscout.analysis.result import StudyResult
 from autoscout.analysis.summary import Summary, summarise
 from autoscout.analysis.verdict import Verdict, decide
+from autoscout.core.clock import VirtualClock
 from autoscout.core.config import Config
 from autoscout.core.task import Budget, Direction, Limit, Task
 from autoscout.core.trial import Trial
 from autoscout.report.handover import hand_over
 from autoscout.report.page import page
+from autoscout.report.progress import ProgressDisplay
 from autoscout.report.sections.header import KINDS
 from autoscout.report.text import COLOURS, render
 from autoscout.report.view import StudyView
+from autoscout.web.parts import studies_table
 
 GOOD = DEFAULT.extend(threads=16)
 OTHER = DEFAULT.extend(threads=8)
@@ -183,6 +186,26 @@ def test_keeping_a_limit_is_never_called_a_gain_below_zero(tmp_path: Path) -> No
     assert result.contributions == (), "what a knob does to the goal is no merit here"
 
 
+def test_a_running_study_says_that_the_limit_is_what_it_gains() -> None:
+    task, rounds, default = compression()
+    search = [
+        make_trial(number, config, value, metric="cpu_time_s", metrics={"ratio": ratio})
+        for number, (config, value, ratio) in enumerate([(default, 0.06, 3.37), (rounds[1].config, 0.23, 3.82)])
+    ]
+    console = Console(file=io.StringIO(), width=200)
+    with ProgressDisplay(task, default, console=console, clock=VirtualClock()) as progress:
+        progress.phase("search")
+        for trial in search:
+            progress.finished(trial)
+        progress.phase("final")
+        for trial in rounds:
+            progress.finished(trial)
+    text = console.file.getvalue()
+    assert "keeps the limits so far, which the default does not" in text
+    assert "keeps the limits, which the default does not" in text
+    assert "-7" not in text
+
+
 def test_undecided_and_no_gain_are_told_apart_and_the_way_to_a_verdict_is_told(tmp_path: Path) -> None:
     task = make_task()
     short = [trial for trial in final({DEFAULT: around(100.0, 1.0), GOOD: around(200.0, 1.0)}) if trial.proposal.repeat <= 2]
@@ -210,12 +233,20 @@ def test_the_command_that_decides_gives_the_time_that_is_missing() -> None:
     assert step is not None
     assert (step.measurements, step.seconds) == (6, 48.0)
     assert step.command == "autoscout resume DIR --budget 90s"  # 16 s so far, eight measurements with some slack
+    without_final = summarise(make_task(trials=2), trials, DEFAULT).next
+    assert without_final is not None
+    assert without_final.command == "autoscout resume DIR --rounds 5"
     doubtful = summarise(TASK, final({DEFAULT: around(100.0, 50.0), GOOD: around(150.0, 101.0)}), DEFAULT).next
     assert doubtful is not None
     assert doubtful.command == "autoscout resume DIR --rounds 10"
 
 
 def test_five_verdicts_have_five_looks() -> None:
+    base = {"key": "k", "name": "n", "running": 0, "metric": "m", "best": None, "simulated": False, "gain": {}, "system": "s", "trials": 1}
+    rows = [{**base, "created_s": 0.0, "verdict": verdict.value} for verdict in Verdict]
+    listed = str(studies_table(rows, "studies"))
+    for verdict in Verdict:
+        assert f'<span class="badge {KINDS[verdict]}">{verdict.value}</span>' in listed
     for looks in (KINDS, COLOURS):
         assert set(looks) == set(Verdict)
         assert len(set(looks.values())) == len(Verdict)

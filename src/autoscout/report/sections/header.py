@@ -64,7 +64,7 @@ def hero(summary: Summary, *, so_far: bool = False) -> Markup:
     words += [tag("p", warning, class_="note small") for warning in summary.warnings]
     if not so_far:
         words += _advice(summary)
-    drawing = intervals(summary.finalists)
+    drawing = None if summary.verdict is Verdict.KEEPS else intervals(summary.finalists)  # of the goal, which paid for the limits
     return tag("div", tag("div", *words, class_="words"), tag("div", drawing, class_="figure") if drawing else "", class_=f"hero {kind}")
 
 
